@@ -1,0 +1,242 @@
+//! The trait: one rank's view of everybody's memory.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::{Address, Disp, Rank, Result, SymmetricHeap, Topology};
+
+/// The size of a word in bytes: every atomic operation is on one 8-byte-aligned word of 8 bytes.
+pub const WORD: u64 = 8;
+
+/// What a [`wait_until`](RemoteAtomics::wait_until) waits for: a comparison with the word's value.
+///
+/// A value rather than a closure, so that a model checker can evaluate, store and print it; the comparisons are those
+/// of OpenSHMEM's `shmem_wait_until` (section 9.10), plus two on bit masks. All comparisons are unsigned.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Until {
+    /// The word equals the value.
+    Eq(u64),
+    /// The word differs from the value.
+    Ne(u64),
+    /// The word is less than the value.
+    Lt(u64),
+    /// The word is greater than the value, or equals it.
+    Ge(u64),
+    /// At least one bit of the mask is set in the word.
+    AnySet(u64),
+    /// No bit of the mask is set in the word.
+    NoneSet(u64),
+}
+
+impl Until {
+    /// Whether `word` is what was waited for.
+    #[inline(always)]
+    pub const fn holds(self, word: u64) -> bool {
+        match self {
+            Until::Eq(value) => word == value,
+            Until::Ne(value) => word != value,
+            Until::Lt(value) => word < value,
+            Until::Ge(value) => word >= value,
+            Until::AnySet(mask) => word & mask != 0,
+            Until::NoneSet(mask) => word & mask == 0,
+        }
+    }
+}
+
+impl fmt::Display for Until {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Until::Eq(value) => write!(f, "= {value:#x}"),
+            Until::Ne(value) => write!(f, "≠ {value:#x}"),
+            Until::Lt(value) => write!(f, "< {value:#x}"),
+            Until::Ge(value) => write!(f, "≥ {value:#x}"),
+            Until::AnySet(mask) => write!(f, "& {mask:#x} ≠ 0"),
+            Until::NoneSet(mask) => write!(f, "& {mask:#x} = 0"),
+        }
+    }
+}
+
+/// A point in time on the backend's clock, in nanoseconds: real time, or virtual time on a simulator.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Time(pub u64);
+
+impl Time {
+    /// The point in time `duration` later (the last one there is, if that overflows).
+    pub fn after(self, duration: Duration) -> Time {
+        Time(self.0.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
+    }
+
+    /// The time from `earlier` until this point; zero if `earlier` is later.
+    pub fn since(self, earlier: Time) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// With what network atomics are atomic (the verbs API's `atomic_cap`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Atomicity {
+    /// With one another and with the processor's own atomics on the same word.
+    Global,
+    /// With those of the same network adapter only: the owner, too, must go through the adapter.
+    Hca,
+}
+
+/// What a backend does natively, and what it only emulates.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub struct Capabilities {
+    /// The backend's name, as `--backend` takes it.
+    pub backend: &'static str,
+    /// What its atomics are atomic with.
+    pub atomicity: Atomicity,
+    /// Whether `fetch_store` is one network operation; otherwise it is a loop of compare-and-swaps.
+    pub native_fetch_store: bool,
+    /// Whether a posted word put may be visible later than its call returns.
+    pub late_puts: bool,
+    /// Whether operations complete while their target makes no call.
+    pub passive_progress: bool,
+}
+
+impl Capabilities {
+    /// The capabilities of processors that share coherent memory: everything native, nothing late.
+    pub const fn coherent(backend: &'static str) -> Capabilities {
+        Capabilities {
+            backend,
+            atomicity: Atomicity::Global,
+            native_fetch_store: true,
+            late_puts: false,
+            passive_progress: true,
+        }
+    }
+}
+
+/// A bulk operation under way, from [`RemoteAtomics::put_bytes_nb`] or [`RemoteAtomics::get_bytes_nb`].
+///
+/// The number means something to the backend that gave it only.
+#[derive(PartialEq, Eq, Hash, Debug)]
+#[must_use = "an operation is complete only after a wait, a successful test, or a flush"]
+pub struct Request(pub u64);
+
+/// What one rank holds: its own identity, and blocking operations on the memory of every rank.
+///
+/// Every call is one network operation, and so one scheduling point of a simulator or model checker.
+///
+/// # Memory model
+///
+/// A *word* is 64 bits at an 8-byte-aligned displacement. Word operations are atomic against every other word operation
+/// issued through this trait, by whichever rank, the owner included.
+///
+/// * `fetch_add`, `compare_and_swap`, `fetch_store` and `get` are *complete* at the target when they return, and
+///   sequentially consistent among themselves.
+/// * `put` is *posted*: *ordered* after everything that this rank did before it to the same target (release), visible
+///   some time later, *complete* at the next [`flush`](Self::flush) of that target. A protocol that needs it visible
+///   before its next step flushes, or uses `fetch_store`.
+/// * Bulk operations are not atomic beyond one aligned word, not ordered among themselves, and complete at flush.
+/// * A successful [`wait_until`](Self::wait_until) acquires what the operation that made its condition true released.
+///
+/// # Rest
+///
+/// Fresh memory is zero, and so is memory that the symmetric heap hands out again. Objects in it (locks, collectives)
+/// choose their encodings so that all-zero is their state at rest: making one needs no communication, and any rank may
+/// use it at once.
+///
+/// # Errors
+///
+/// Every word and bulk operation returns [`RankOutOfRange`](crate::Error::RankOutOfRange),
+/// [`Misaligned`](crate::Error::Misaligned) or [`OutOfSegment`](crate::Error::OutOfSegment) for an address that does
+/// not exist, and has then done nothing. Operations that could wait for ever return
+/// [`PeerFailed`](crate::Error::PeerFailed) once any rank of the world has failed.
+pub trait RemoteAtomics {
+    /// This rank.
+    fn rank(&self) -> Rank;
+
+    /// How many ranks the world has.
+    fn size(&self) -> u32;
+
+    /// Which ranks share a node.
+    fn topology(&self) -> &Topology;
+
+    /// What this backend does natively.
+    fn capabilities(&self) -> Capabilities;
+
+    /// The allocator of displacements that are the same on every rank.
+    fn heap(&self) -> &SymmetricHeap;
+
+    /// Adds `value` (modulo 2^64, so that a subtraction is the addition of `wrapping_neg`) and returns the old word.
+    fn fetch_add(&self, at: Address, value: u64) -> Result<u64>;
+
+    /// Stores `desired` if the word is `expected`; returns the old word, which tells whether it did.
+    fn compare_and_swap(&self, at: Address, expected: u64, desired: u64) -> Result<u64>;
+
+    /// Stores `value` and returns the old word.
+    fn fetch_store(&self, at: Address, value: u64) -> Result<u64>;
+
+    /// Reads a word.
+    fn get(&self, at: Address) -> Result<u64>;
+
+    /// Writes a word: posted, see the memory model.
+    fn put(&self, at: Address, value: u64) -> Result<()>;
+
+    /// Starts to write `len` bytes at `at`, from `source`.
+    ///
+    /// # Safety
+    ///
+    /// `source` is valid for reads of `len` bytes, and nothing writes them, until the request is waited for (or tested
+    /// successfully) or the target is flushed. [`bulk::scope`](crate::bulk::scope) is the safe form.
+    unsafe fn put_bytes_nb(&self, at: Address, source: *const u8, len: usize) -> Result<Request>;
+
+    /// Starts to read `len` bytes at `at`, into `dest`.
+    ///
+    /// # Safety
+    ///
+    /// `dest` is valid for writes of `len` bytes, and nothing else reads or writes them, until the request is waited
+    /// for (or tested successfully) or the target is flushed. [`bulk::scope`](crate::bulk::scope) is the safe form.
+    unsafe fn get_bytes_nb(&self, at: Address, dest: *mut u8, len: usize) -> Result<Request>;
+
+    /// Whether the operation is complete at this rank: its buffer may be used again.
+    fn test(&self, request: &Request) -> Result<bool>;
+
+    /// Waits until the operation is complete at this rank.
+    fn wait(&self, request: Request) -> Result<()>;
+
+    /// Waits until everything that this rank has issued to `target` is complete, there and here.
+    fn flush(&self, target: Rank) -> Result<()>;
+
+    /// Waits until everything that this rank has issued is complete.
+    fn flush_all(&self) -> Result<()>;
+
+    /// Waits until a word of this rank's own segment satisfies `until`, and returns it.
+    ///
+    /// Uses next to no processor time beyond the first millisecond.
+    fn wait_until(&self, own: Disp, until: Until) -> Result<u64>;
+
+    /// As [`wait_until`](Self::wait_until), but gives up at `deadline`, with `None`.
+    fn wait_until_deadline(&self, own: Disp, until: Until, deadline: Time) -> Result<Option<u64>>;
+
+    /// Pauses between two polls of a remote word, for about as long as `operations` uncontended word operations take.
+    ///
+    /// Long pauses give up the processor.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerFailed`](crate::Error::PeerFailed), since a poll could go on for ever.
+    fn pause(&self, operations: u32) -> Result<()>;
+
+    /// The time now, on the clock that deadlines are told by.
+    fn now(&self) -> Time;
+
+    /// Writes `source` at `at` and waits until that is complete.
+    fn put_bytes(&self, at: Address, source: &[u8]) -> Result<()> {
+        // SAFETY: `source` is borrowed, hence valid and unwritten, until after the wait; a failed post reads nothing.
+        let request = unsafe { self.put_bytes_nb(at, source.as_ptr(), source.len())? };
+        self.wait(request)?;
+        self.flush(at.rank)
+    }
+
+    /// Reads `dest.len()` bytes at `at` and waits until they are there.
+    fn get_bytes(&self, at: Address, dest: &mut [u8]) -> Result<()> {
+        // SAFETY: `dest` is borrowed mutably, hence valid and untouched, until after the wait.
+        let request = unsafe { self.get_bytes_nb(at, dest.as_mut_ptr(), dest.len())? };
+        self.wait(request)
+    }
+}
