@@ -57,10 +57,7 @@ impl<A: RemoteAtomics + ?Sized> Drop for FlushOnDrop<'_, A> {
 /// })?;
 /// # Ok(()) }
 /// ```
-pub fn scope<'env, A, T>(
-    ra: &A,
-    body: impl for<'scope> FnOnce(&BulkScope<'scope, 'env, A>) -> Result<T>,
-) -> Result<T>
+pub fn scope<'env, A, T>(ra: &A, body: impl for<'scope> FnOnce(&BulkScope<'scope, 'env, A>) -> Result<T>) -> Result<T>
 where
     A: RemoteAtomics + ?Sized,
 {

@@ -8,11 +8,17 @@ mod address;
 pub mod bulk;
 mod error;
 mod heap;
+mod local;
+pub mod mapped;
 mod remote;
 mod topology;
+mod world;
 
 pub use address::{Address, Disp, Rank};
 pub use error::{Error, Operation, Result};
 pub use heap::SymmetricHeap;
+pub use local::Threads;
+pub use mapped::Mapped;
 pub use remote::{Atomicity, Capabilities, RemoteAtomics, Request, Time, Until, WORD};
 pub use topology::{Distance, Topology};
+pub use world::{SEGMENT_BYTES, World};

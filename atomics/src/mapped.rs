@@ -1,0 +1,349 @@
+//! Ranks that share coherent memory: what the thread and the process backend have in common.
+//!
+//! Word operations are the processor's own atomics, sequentially consistent. Bulk operations are copies that are done
+//! when the call returns, so a flush has nothing left to do.
+
+mod copy;
+mod memory;
+mod wait;
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use memory::{Layout, Mapping};
+
+use crate::{
+    Address, Capabilities, Disp, Error, Operation, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Topology,
+    Until, WORD,
+};
+
+/// Tells a waiting rank whether its peers live.
+pub trait Liveness: Send + Sync {
+    /// A rank that has died without a word, if there is one.
+    fn dead_peer(&self) -> Option<Rank>;
+}
+
+/// Peers that tell of their own end: threads, whose panics are caught.
+#[derive(Debug)]
+pub(crate) struct Vocal;
+
+impl Liveness for Vocal {
+    fn dead_peer(&self) -> Option<Rank> {
+        None
+    }
+}
+
+/// One rank of a world whose ranks share coherent memory: threads of a process, or processes of a host.
+///
+/// When it is dropped, the rank has left the world: in good order, or, when its thread is panicking, as a failure that
+/// the others' waits report.
+pub struct Mapped {
+    /// Where rank 0's control block starts.
+    blocks: NonNull<u8>,
+    /// From one rank's control block to the next one's, in bytes.
+    stride: usize,
+    /// Bytes of a segment, a multiple of 8.
+    segment: u64,
+    size: u32,
+    rank: Rank,
+    patience: wait::Patience,
+    pauses: wait::Pauses,
+    backend: &'static str,
+    heap: SymmetricHeap,
+    topology: Topology,
+    mapping: Arc<Mapping>,
+    liveness: Box<dyn Liveness>,
+}
+
+// SAFETY: `blocks` points into the mapping, which `mapping` keeps and which may be used from any thread (see there).
+unsafe impl Send for Mapped {}
+// SAFETY: as above; every other field is Sync, and all access to the mapping is atomic.
+unsafe impl Sync for Mapped {}
+
+impl std::fmt::Debug for Mapped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mapped")
+            .field("backend", &self.backend)
+            .field("rank", &self.rank)
+            .field("size", &self.size)
+            .field("segment", &self.segment)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Mapped {
+    /// The handle of `rank` in a world over `mapping`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::World`] when there is no such rank, or when the topology is one of another number of ranks.
+    pub fn new(
+        mapping: Arc<Mapping>,
+        rank: Rank,
+        topology: Topology,
+        backend: &'static str,
+        liveness: Box<dyn Liveness>,
+    ) -> Result<Mapped> {
+        let layout = mapping.layout();
+        if rank.0 >= layout.size() {
+            return Err(Error::world(format!("{rank} does not exist in a world of {} ranks", layout.size())));
+        }
+        if topology.size() != layout.size() {
+            return Err(Error::world(format!(
+                "the topology has {} ranks and the world {}",
+                topology.size(),
+                layout.size()
+            )));
+        }
+        mapping.mark_attached(rank);
+        Ok(Mapped {
+            blocks: mapping.blocks(),
+            stride: layout.stride(),
+            segment: layout.segment_bytes(),
+            size: layout.size(),
+            rank,
+            patience: wait::Patience::new(layout.size()),
+            pauses: wait::Pauses::default(),
+            backend,
+            heap: SymmetricHeap::new(layout.segment_bytes()),
+            topology,
+            mapping,
+            liveness,
+        })
+    }
+
+    /// The memory that the world shares.
+    pub fn mapping(&self) -> &Mapping {
+        &self.mapping
+    }
+
+    /// Leaves the world as failed: every other rank's waits return [`Error::PeerFailed`] with this rank.
+    pub fn fail(self) {
+        self.mapping.mark_failed(self.rank);
+    }
+
+    fn liveness(&self) -> &dyn Liveness {
+        &*self.liveness
+    }
+
+    fn patience(&self) -> wait::Patience {
+        self.patience
+    }
+
+    fn pauses(&self) -> &wait::Pauses {
+        &self.pauses
+    }
+
+    /// The control block and the word at `at`, which must exist.
+    #[inline(always)]
+    fn word(&self, operation: Operation, at: Address) -> Result<(&memory::Control, &AtomicU64)> {
+        let Address { rank, disp } = at;
+        // `segment` is a multiple of 8, so an aligned word that starts in it ends in it.
+        if rank.0 >= self.size || disp.0 >= self.segment || !disp.0.is_multiple_of(WORD) {
+            return Err(self.bad_address(operation, at, WORD));
+        }
+        // SAFETY: the rank is one of the mapping's and the aligned word lies in its segment (just checked); the mapping
+        // lives as long as `self`. All accesses to it are atomic.
+        unsafe {
+            let block = self.blocks.add(rank.index() * self.stride);
+            let word = block.add(memory::CONTROL + disp.0 as usize);
+            Ok((block.cast::<memory::Control>().as_ref(), word.cast::<AtomicU64>().as_ref()))
+        }
+    }
+
+    #[inline(always)]
+    fn own_word(&self, own: Disp) -> Result<&AtomicU64> {
+        self.word(Operation::WaitUntil, self.rank.at(own)).map(|(_, word)| word)
+    }
+
+    /// The control block of `at.rank`, and a pointer to `len` bytes of its segment from `at.disp` on.
+    #[inline]
+    fn range(&self, operation: Operation, at: Address, len: usize) -> Result<(&memory::Control, *mut u8)> {
+        let end = at.disp.0.checked_add(len as u64);
+        if at.rank.0 >= self.size || end.is_none_or(|end| end > self.segment) {
+            return Err(self.bad_address(operation, at, len as u64));
+        }
+        // SAFETY: the rank is one of the mapping's and the range lies in its segment (just checked).
+        unsafe {
+            let block = self.blocks.add(at.rank.index() * self.stride);
+            Ok((block.cast::<memory::Control>().as_ref(), block.add(memory::CONTROL + at.disp.0 as usize).as_ptr()))
+        }
+    }
+
+    #[cold]
+    fn bad_address(&self, operation: Operation, at: Address, len: u64) -> Error {
+        if at.rank.0 >= self.size {
+            Error::RankOutOfRange { operation, rank: at.rank, size: self.size }
+        } else if at.disp.0.checked_add(len).is_none_or(|end| end > self.segment) {
+            Error::OutOfSegment { operation, at, len, segment: self.segment }
+        } else {
+            Error::Misaligned { operation, at }
+        }
+    }
+
+    /// Wakes the rank whose word at `disp` has just been written, if it is parked on it.
+    ///
+    /// The write was sequentially consistent, as is this load: see `wait_slowly` for why no wake-up is lost.
+    #[inline(always)]
+    fn notify(&self, control: &memory::Control, disp: Disp) {
+        if control.parked.load(Ordering::SeqCst) == disp.0 + 1 {
+            self.wake(control);
+        }
+    }
+
+    #[cold]
+    fn wake(&self, control: &memory::Control) {
+        if control.parked.swap(0, Ordering::SeqCst) != 0 {
+            self.mapping.wake(control);
+        }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.mapping.mark_failed(self.rank);
+        } else {
+            self.mapping.mark_departed(self.rank);
+        }
+    }
+}
+
+/// The request of every bulk operation: done before its call has returned.
+const DONE: Request = Request(0);
+
+impl RemoteAtomics for Mapped {
+    #[inline(always)]
+    fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    #[inline(always)]
+    fn size(&self) -> u32 {
+        self.size
+    }
+
+    fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::coherent(self.backend)
+    }
+
+    fn heap(&self) -> &SymmetricHeap {
+        &self.heap
+    }
+
+    #[inline(always)]
+    fn fetch_add(&self, at: Address, value: u64) -> Result<u64> {
+        let (control, word) = self.word(Operation::FetchAdd, at)?;
+        let old = word.fetch_add(value, Ordering::SeqCst);
+        self.notify(control, at.disp);
+        Ok(old)
+    }
+
+    #[inline(always)]
+    fn compare_and_swap(&self, at: Address, expected: u64, desired: u64) -> Result<u64> {
+        let (control, word) = self.word(Operation::CompareAndSwap, at)?;
+        match word.compare_exchange(expected, desired, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(old) => {
+                self.notify(control, at.disp);
+                Ok(old)
+            }
+            Err(old) => Ok(old),
+        }
+    }
+
+    #[inline(always)]
+    fn fetch_store(&self, at: Address, value: u64) -> Result<u64> {
+        let (control, word) = self.word(Operation::FetchStore, at)?;
+        let old = word.swap(value, Ordering::SeqCst);
+        self.notify(control, at.disp);
+        Ok(old)
+    }
+
+    #[inline(always)]
+    fn get(&self, at: Address) -> Result<u64> {
+        let (_, word) = self.word(Operation::Get, at)?;
+        Ok(word.load(Ordering::SeqCst))
+    }
+
+    #[inline(always)]
+    fn put(&self, at: Address, value: u64) -> Result<()> {
+        let (control, word) = self.word(Operation::Put, at)?;
+        // A swap, since `notify` needs the store before its load: on x86 it costs a quarter of a store and a fence.
+        word.swap(value, Ordering::SeqCst);
+        self.notify(control, at.disp);
+        Ok(())
+    }
+
+    #[inline]
+    unsafe fn put_bytes_nb(&self, at: Address, source: *const u8, len: usize) -> Result<Request> {
+        let (control, shared) = self.range(Operation::PutBytes, at, len)?;
+        // SAFETY: the caller vouches for `source`, the check above for `shared`.
+        unsafe { copy::to_shared(source, shared, len) };
+        // As in `notify`, with a fence in place of a sequentially consistent write.
+        std::sync::atomic::fence(Ordering::SeqCst);
+        if control.parked.load(Ordering::SeqCst) != 0 {
+            self.wake(control);
+        }
+        Ok(DONE)
+    }
+
+    #[inline]
+    unsafe fn get_bytes_nb(&self, at: Address, dest: *mut u8, len: usize) -> Result<Request> {
+        let (_, shared) = self.range(Operation::GetBytes, at, len)?;
+        // SAFETY: the caller vouches for `dest`, the check above for `shared`.
+        unsafe { copy::from_shared(shared, dest, len) };
+        // Pairs with the release of whatever told this rank that the bytes are there.
+        std::sync::atomic::fence(Ordering::Acquire);
+        Ok(DONE)
+    }
+
+    #[inline(always)]
+    fn test(&self, _request: &Request) -> Result<bool> {
+        Ok(true)
+    }
+
+    #[inline(always)]
+    fn wait(&self, _request: Request) -> Result<()> {
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn flush(&self, target: Rank) -> Result<()> {
+        if target.0 >= self.size {
+            return Err(self.bad_address(Operation::Flush, target.at(Disp(0)), 0));
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn flush_all(&self) -> Result<()> {
+        Ok(())
+    }
+
+    #[inline]
+    fn wait_until(&self, own: Disp, until: Until) -> Result<u64> {
+        let value = self.wait_for(own, until, None)?;
+        Ok(value.expect("a wait without a deadline ends with a value or an error"))
+    }
+
+    #[inline]
+    fn wait_until_deadline(&self, own: Disp, until: Until, deadline: Time) -> Result<Option<u64>> {
+        self.wait_for(own, until, Some(deadline))
+    }
+
+    #[inline]
+    fn pause(&self, operations: u32) -> Result<()> {
+        self.pause_for(operations)
+    }
+
+    #[inline]
+    fn now(&self) -> Time {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+    }
+}

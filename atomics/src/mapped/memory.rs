@@ -1,0 +1,313 @@
+//! The memory of a world: one mapping, and what lies where in it.
+
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use rustix::mm::{MapFlags, ProtFlags};
+use rustix::thread::futex;
+
+use crate::{Error, Rank, Result};
+
+/// Bytes of a page, the unit in which ranks' blocks are laid out so that no two of them share one.
+const PAGE: u64 = 4096;
+
+/// What the first page of a mapping says.
+#[repr(C)]
+struct Header {
+    magic: AtomicU64,
+    segment: AtomicU64,
+    size: AtomicU32,
+    /// The first rank that failed, plus one; 0 while all are well.
+    failed: AtomicU32,
+}
+
+/// "rmalab" and the version of this layout.
+const MAGIC: u64 = u64::from_le_bytes(*b"rmalab\0\x01");
+
+/// What precedes a rank's segment: two cache lines, since processors fetch them in pairs.
+#[repr(C, align(128))]
+pub(super) struct Control {
+    /// The displacement that this rank is parked on, plus one; 0 while it is not parked. Its low half is the futex.
+    pub(super) parked: AtomicU64,
+    /// One of [`ABSENT`], [`ATTACHED`] and [`DEPARTED`].
+    state: AtomicU32,
+}
+
+const ABSENT: u32 = 0;
+const ATTACHED: u32 = 1;
+const DEPARTED: u32 = 2;
+
+/// Bytes before a rank's segment.
+pub(super) const CONTROL: usize = size_of::<Control>();
+
+/// Where everything lies in a mapping: a page of header, then for each rank its control block and its segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    size: u32,
+    segment: u64,
+    stride: u64,
+}
+
+impl Layout {
+    /// The layout of `size` ranks with segments of `segment_bytes`, rounded up to whole words.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::World`] when there is no rank, no memory in a segment, or more than the address space holds.
+    pub fn new(size: u32, segment_bytes: u64) -> Result<Layout> {
+        if size == 0 {
+            return Err(Error::world("a world needs at least one rank, and 0 were asked for"));
+        }
+        if segment_bytes == 0 {
+            return Err(Error::world("a segment of 0 bytes holds nothing; ask for at least 8"));
+        }
+        let too_large =
+            || Error::world(format!("{size} segments of {segment_bytes} bytes do not fit into the address space"));
+        let segment = segment_bytes.checked_next_multiple_of(crate::WORD).ok_or_else(too_large)?;
+        let stride = (CONTROL as u64)
+            .checked_add(segment)
+            .and_then(|block| block.checked_next_multiple_of(PAGE))
+            .ok_or_else(too_large)?;
+        let total = stride.checked_mul(u64::from(size)).and_then(|blocks| blocks.checked_add(PAGE));
+        // A pointer offset has to fit into an isize.
+        total.filter(|&total| isize::try_from(total).is_ok()).ok_or_else(too_large)?;
+        Ok(Layout { size, segment, stride })
+    }
+
+    /// How many ranks there are.
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Bytes of each rank's segment.
+    pub fn segment_bytes(&self) -> u64 {
+        self.segment
+    }
+
+    /// Bytes of the whole mapping.
+    pub fn total_bytes(&self) -> u64 {
+        PAGE + self.stride * u64::from(self.size)
+    }
+
+    pub(super) fn stride(&self) -> usize {
+        // `new` has checked that the whole fits into an isize.
+        self.stride as usize
+    }
+}
+
+/// The mapped memory of a world; unmapped when its last handle goes.
+#[derive(Debug)]
+pub struct Mapping {
+    base: NonNull<u8>,
+    layout: Layout,
+    futexes: futex::Flags,
+}
+
+// SAFETY: the mapping is plain memory that stays until the last owner drops it, and all access to it goes through
+// atomics or through copies that act as atomics (mapped/copy.rs).
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Fresh zeroed memory for threads of this process.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::System`] when the kernel has no such range of memory.
+    pub fn anonymous(layout: Layout) -> Result<Mapping> {
+        let (len, flags) = (layout.total_bytes() as usize, MapFlags::PRIVATE | MapFlags::NORESERVE);
+        // SAFETY: a new mapping at an address of the kernel's choice aliases nothing.
+        let base =
+            unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags) };
+        let base = base.map_err(|error| Error::system(format!("mapping {len} bytes of memory"), error))?;
+        let mapping = Mapping::over(base.cast(), layout, futex::Flags::PRIVATE);
+        mapping.write_header();
+        Ok(mapping)
+    }
+
+    /// The memory of `fd`, shared with every process that maps it.
+    ///
+    /// With `create` the file is new and its header is written; otherwise the header must be there and agree.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::World`] when the file is too short or belongs to another world, and [`Error::System`] when it cannot be
+    /// mapped.
+    pub fn shared(fd: BorrowedFd<'_>, layout: Layout, create: bool) -> Result<Mapping> {
+        let len = layout.total_bytes();
+        let stat = rustix::fs::fstat(fd).map_err(|error| Error::system("reading the shared memory's size", error))?;
+        if u64::try_from(stat.st_size).unwrap_or(0) < len {
+            return Err(Error::world(format!(
+                "the shared memory has {} bytes, and {} ranks with segments of {} bytes need {len}",
+                stat.st_size, layout.size, layout.segment
+            )));
+        }
+        // SAFETY: a new mapping at an address of the kernel's choice aliases no memory of Rust's; that other processes
+        // write to it is what `Mapping`'s accesses are made for.
+        let base = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                len as usize,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::NORESERVE,
+                fd,
+                0,
+            )
+        };
+        let base = base.map_err(|error| Error::system(format!("mapping {len} bytes of shared memory"), error))?;
+        let mapping = Mapping::over(base.cast(), layout, futex::Flags::empty());
+        if create {
+            mapping.write_header();
+        } else {
+            mapping.check_header()?;
+        }
+        Ok(mapping)
+    }
+
+    fn over(base: *mut u8, layout: Layout, futexes: futex::Flags) -> Mapping {
+        Mapping { base: NonNull::new(base).expect("the kernel maps nothing at address 0"), layout, futexes }
+    }
+
+    fn write_header(&self) {
+        let header = self.header();
+        header.size.store(self.layout.size, Ordering::Relaxed);
+        header.segment.store(self.layout.segment, Ordering::Relaxed);
+        header.magic.store(MAGIC, Ordering::Release);
+    }
+
+    fn check_header(&self) -> Result<()> {
+        let header = self.header();
+        let found = (
+            header.magic.load(Ordering::Acquire),
+            header.size.load(Ordering::Relaxed),
+            header.segment.load(Ordering::Relaxed),
+        );
+        let wanted = (MAGIC, self.layout.size, self.layout.segment);
+        if found != wanted {
+            return Err(Error::world(format!(
+                "the shared memory belongs to another world: (magic, ranks, segment bytes) are {found:x?} instead of {wanted:x?}"
+            )));
+        }
+        Ok(())
+    }
+
+    /// What lies where.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    fn header(&self) -> &Header {
+        // SAFETY: every mapping starts with a page for the header, aligned to a page; its fields are atomics.
+        unsafe { self.base.cast::<Header>().as_ref() }
+    }
+
+    /// The start of rank 0's block, which the others follow in steps of the layout's stride.
+    pub(super) fn blocks(&self) -> NonNull<u8> {
+        // SAFETY: the mapping is longer than its first page.
+        unsafe { self.base.add(PAGE as usize) }
+    }
+
+    pub(super) fn control(&self, rank: Rank) -> &Control {
+        assert!(rank.0 < self.layout.size, "{rank} has no block in a mapping of {} ranks", self.layout.size);
+        // SAFETY: the rank has a block (checked), which starts page-aligned with its control block, all atomics.
+        unsafe { self.blocks().add(rank.index() * self.layout.stride()).cast::<Control>().as_ref() }
+    }
+
+    /// The first rank that has failed, if any has.
+    #[inline]
+    pub fn failed(&self) -> Option<Rank> {
+        self.header().failed.load(Ordering::Acquire).checked_sub(1).map(Rank)
+    }
+
+    /// Says that `rank` has failed (unless another was first) and wakes everybody who waits, to tell them.
+    pub fn mark_failed(&self, rank: Rank) {
+        let failed = &self.header().failed;
+        let _ = failed.compare_exchange(0, rank.0.saturating_add(1), Ordering::SeqCst, Ordering::SeqCst);
+        for peer in 0..self.layout.size {
+            let control = self.control(Rank(peer));
+            if control.parked.swap(0, Ordering::SeqCst) != 0 {
+                self.wake(control);
+            }
+        }
+    }
+
+    /// Says that `rank` takes part from now on, so that its death is noticed.
+    pub fn mark_attached(&self, rank: Rank) {
+        self.control(rank).state.store(ATTACHED, Ordering::SeqCst);
+    }
+
+    /// Says that `rank` has left in good order: its end is no failure.
+    pub fn mark_departed(&self, rank: Rank) {
+        self.control(rank).state.store(DEPARTED, Ordering::SeqCst);
+    }
+
+    /// Whether `rank` has attached and not departed.
+    pub fn is_attached(&self, rank: Rank) -> bool {
+        self.control(rank).state.load(Ordering::SeqCst) == ATTACHED
+    }
+
+    /// Whether `rank` has never attached.
+    pub fn is_absent(&self, rank: Rank) -> bool {
+        self.control(rank).state.load(Ordering::SeqCst) == ABSENT
+    }
+
+    /// The futex of a rank: the half of its parked word that holds the low bits.
+    fn futex(control: &Control) -> &AtomicU32 {
+        let half = if cfg!(target_endian = "big") { 1 } else { 0 };
+        // SAFETY: both halves of the word lie in it and are aligned to 4 bytes. The kernel only compares this half, and
+        // this process never accesses it other than by the kernel's call.
+        unsafe { &*std::ptr::from_ref(&control.parked).cast::<AtomicU32>().add(half) }
+    }
+
+    /// Wakes whoever is parked on this control block.
+    #[cold]
+    pub(super) fn wake(&self, control: &Control) {
+        // The address is valid, so there is nothing that this call could fail for.
+        let _ = futex::wake(Mapping::futex(control), self.futexes, i32::MAX as u32);
+    }
+
+    /// Sleeps while the parked word of `control` is `token`, for `limit` at the most.
+    pub(super) fn sleep(&self, control: &Control, token: u64, limit: std::time::Duration) {
+        let limit = futex::Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
+        // Every way out (a wake-up, a changed word, a signal, the time limit) is followed by a look at the word.
+        let _ = futex::wait(Mapping::futex(control), self.futexes, token as u32, Some(&limit));
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: this range was mapped in a constructor, and nothing refers to it any more.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.layout.total_bytes() as usize) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn impossible_layouts_are_refused() {
+        for (size, segment) in [(0, 8), (1, 0), (u32::MAX, u64::MAX), (1, u64::MAX), (u32::MAX, 1 << 40)] {
+            assert!(matches!(Layout::new(size, segment), Err(Error::World(_))), "{size} × {segment}");
+        }
+        let layout = Layout::new(3, 1).unwrap();
+        assert_eq!((layout.size(), layout.segment_bytes(), layout.total_bytes()), (3, 8, 4 * 4096));
+    }
+
+    #[test]
+    fn a_mapping_of_another_world_is_refused() {
+        let fd = rustix::fs::memfd_create("rmalab-test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let layout = Layout::new(2, 4096).unwrap();
+        rustix::fs::ftruncate(&fd, layout.total_bytes()).unwrap();
+        let fd = std::os::fd::AsFd::as_fd(&fd);
+        assert!(matches!(Mapping::shared(fd, layout, false), Err(Error::World(_))), "no header yet");
+        drop(Mapping::shared(fd, layout, true).unwrap());
+        Mapping::shared(fd, layout, false).unwrap();
+        let other = Layout::new(1, 4096).unwrap();
+        assert!(matches!(Mapping::shared(fd, other, false), Err(Error::World(_))), "other rank count");
+        let larger = Layout::new(3, 4096).unwrap();
+        assert!(matches!(Mapping::shared(fd, larger, true), Err(Error::World(_))), "file too short");
+    }
+}

@@ -1,0 +1,150 @@
+//! Waiting on coherent memory: spin a little, then yield, then park on a futex.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::Mapped;
+use crate::{Disp, Error, RemoteAtomics, Result, Time, Until};
+
+/// How long a waiter tries the cheap ways before it parks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// Polls with the processor's pause instruction in between.
+    spins: u32,
+    /// Nanoseconds of giving the processor to others in between polls.
+    yields: u64,
+}
+
+impl Patience {
+    /// With a core for every rank, a wake-up of an idle core (some 40 us on virtual machines) costs more than spinning
+    /// for as long; with fewer, whoever is waited for may need this very core.
+    pub(super) fn new(size: u32) -> Patience {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        if size as usize <= cores {
+            Patience { spins: 2_000, yields: 100_000 }
+        } else {
+            Patience { spins: 20, yields: 50_000 }
+        }
+    }
+}
+
+/// How often a parked rank looks whether its peers live.
+const LIVENESS: Duration = Duration::from_millis(500);
+
+/// Pauses between two looks at the clock, whether it is time for a look at the peers.
+const PAUSES_PER_LOOK: u32 = 1_024;
+
+/// What one uncontended word operation takes, in nanoseconds: the unit of `pause`.
+const OPERATION: u64 = 20;
+
+/// Pauses from this long on give up the processor: a sleep takes some 60 us, whatever it was asked for.
+const SLEEP: u64 = 50_000;
+
+/// State of a rank that polls: how many pauses it has made, to look after its peers every now and then.
+#[derive(Debug, Default)]
+pub(super) struct Pauses(AtomicU32);
+
+impl Mapped {
+    /// An error if any rank has failed.
+    fn check_failed(&self) -> Result<()> {
+        match self.mapping().failed() {
+            None => Ok(()),
+            Some(rank) => Err(Error::PeerFailed { rank }),
+        }
+    }
+
+    /// Looks whether all peers live, tells everybody if one does not, and fails if any has failed.
+    fn check_peers(&self) -> Result<()> {
+        if let Some(rank) = self.liveness().dead_peer() {
+            self.mapping().mark_failed(rank);
+        }
+        self.check_failed()
+    }
+
+    #[inline]
+    pub(super) fn wait_for(&self, own: Disp, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
+        let word = self.own_word(own)?;
+        for _ in 0..self.patience().spins {
+            let value = word.load(Ordering::SeqCst);
+            if until.holds(value) {
+                return Ok(Some(value));
+            }
+            std::hint::spin_loop();
+        }
+        self.wait_slowly(own, until, deadline)
+    }
+
+    #[cold]
+    fn wait_slowly(&self, own: Disp, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
+        let word = self.own_word(own)?;
+        let satisfied = || {
+            let value = word.load(Ordering::SeqCst);
+            until.holds(value).then_some(value)
+        };
+        let start = self.now();
+        loop {
+            if let Some(value) = satisfied() {
+                return Ok(Some(value));
+            }
+            let now = self.now();
+            if deadline.is_some_and(|deadline| now >= deadline) {
+                return Ok(None);
+            }
+            if now.0 - start.0 >= self.patience().yields {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        let control = self.mapping().control(self.rank());
+        let token = own.0 + 1;
+        loop {
+            // Whoever writes the word looks at `parked` afterwards, and this rank looks at the word after it has set
+            // `parked`, all sequentially consistent: one of the two sees the other (notify in mapped.rs).
+            let free = control.parked.compare_exchange(0, token, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+            let found = satisfied();
+            let failed = self.check_failed();
+            let now = self.now();
+            let late = deadline.is_some_and(|deadline| now >= deadline);
+            if found.is_some() || failed.is_err() || late {
+                if free {
+                    let _ = control.parked.compare_exchange(token, 0, Ordering::SeqCst, Ordering::SeqCst);
+                }
+                return if found.is_some() { Ok(found) } else { failed.map(|()| None) };
+            }
+            let limit = deadline.map_or(LIVENESS, |deadline| deadline.since(now).min(LIVENESS));
+            if free {
+                self.mapping().sleep(control, token, limit);
+                let _ = control.parked.compare_exchange(token, 0, Ordering::SeqCst, Ordering::SeqCst);
+            } else {
+                // Another thread of this rank is parked; there is one place to park, so this one polls.
+                std::thread::sleep(limit.min(Duration::from_nanos(SLEEP)));
+            }
+            if self.now().since(now) >= LIVENESS {
+                self.check_peers()?;
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn pause_for(&self, operations: u32) -> Result<()> {
+        let pauses = self.pauses().0.load(Ordering::Relaxed).wrapping_add(1);
+        self.pauses().0.store(pauses, Ordering::Relaxed);
+        if pauses.is_multiple_of(PAUSES_PER_LOOK) {
+            self.check_peers()?;
+        } else {
+            self.check_failed()?;
+        }
+        let nanoseconds = u64::from(operations) * OPERATION;
+        if nanoseconds >= SLEEP {
+            std::thread::sleep(Duration::from_nanos(nanoseconds));
+        } else if self.patience().spins < 1_000 {
+            std::thread::yield_now();
+        } else {
+            let end = self.now().after(Duration::from_nanos(nanoseconds));
+            while self.now() < end {
+                std::hint::spin_loop();
+            }
+        }
+        Ok(())
+    }
+}
