@@ -1,0 +1,65 @@
+//! What only the thread backend promises; the rest is in the conformance suite.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+
+use rmalab_atomics::{Error, Rank, RemoteAtomics, Topology, Until, World};
+
+#[test]
+fn every_rank_runs_once_and_results_keep_their_order() {
+    for size in [1, 2, 3, 8, 64] {
+        let ranks = World::threads(size).run(|ra| (ra.rank(), ra.size())).unwrap();
+        assert_eq!(ranks, (0..size).map(|rank| (Rank(rank), size)).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn impossible_worlds_are_errors() {
+    assert!(matches!(World::threads(0).run(|_| ()), Err(Error::World(_))));
+    assert!(matches!(World::threads(1).segment_bytes(0).run(|_| ()), Err(Error::World(_))));
+    assert!(matches!(World::threads(4).segment_bytes(u64::MAX / 2).run(|_| ()), Err(Error::World(_))));
+    let topology = Topology::one_node(3);
+    assert!(matches!(World::threads(2).topology(topology).run(|_| ()), Err(Error::World(_))));
+}
+
+#[test]
+fn a_panicking_rank_is_reported_to_all_and_its_panic_carried_on() {
+    let seen = Mutex::new(Vec::new());
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        World::threads(4).run(|ra| {
+            if ra.rank() == Rank(2) {
+                panic!("the first failure");
+            }
+            let flag = ra.heap().alloc(8, 8).unwrap();
+            let error = ra.wait_until(flag, Until::Ne(0)).unwrap_err();
+            seen.lock().unwrap().push((ra.rank(), format!("{error}")));
+            panic!("a later failure");
+        })
+    }));
+    let panic = outcome.unwrap_err();
+    assert_eq!(panic.downcast_ref::<&str>(), Some(&"the first failure"));
+    let mut seen = seen.into_inner().unwrap();
+    seen.sort();
+    assert_eq!(seen, [0, 1, 3].map(|rank| (Rank(rank), "rank 2 has failed".to_string())));
+}
+
+#[test]
+fn threads_of_one_rank_may_wait_at_the_same_time() {
+    World::threads(2)
+        .run(|ra| {
+            let words = ra.heap().alloc(4 * 8, 8).unwrap();
+            if ra.rank() == Rank(0) {
+                std::thread::scope(|scope| {
+                    for i in 0..4 {
+                        scope.spawn(move || assert_eq!(ra.wait_until(words.word(i), Until::Ne(0)).unwrap(), i + 1));
+                    }
+                });
+            } else {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                for i in 0..4 {
+                    ra.put(Rank(0).at(words.word(i)), i + 1).unwrap();
+                }
+            }
+        })
+        .unwrap();
+}
