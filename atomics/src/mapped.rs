@@ -48,7 +48,7 @@ pub struct Mapped {
     size: u32,
     rank: Rank,
     patience: wait::Patience,
-    pauses: wait::Pauses,
+    last_look: wait::LastLook,
     backend: &'static str,
     heap: SymmetricHeap,
     topology: Topology,
@@ -104,7 +104,7 @@ impl Mapped {
             size: layout.size(),
             rank,
             patience: wait::Patience::new(layout.size()),
-            pauses: wait::Pauses::default(),
+            last_look: wait::LastLook::default(),
             backend,
             heap: SymmetricHeap::new(layout.segment_bytes()),
             topology,
@@ -131,8 +131,8 @@ impl Mapped {
         self.patience
     }
 
-    fn pauses(&self) -> &wait::Pauses {
-        &self.pauses
+    fn last_look(&self) -> &wait::LastLook {
+        &self.last_look
     }
 
     /// The control block and the word at `at`, which must exist.

@@ -1,6 +1,6 @@
 //! Waiting on coherent memory: spin a little, then yield, then park on a futex.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::Mapped;
@@ -31,18 +31,15 @@ impl Patience {
 /// How often a parked rank looks whether its peers live.
 const LIVENESS: Duration = Duration::from_millis(500);
 
-/// Pauses between two looks at the clock, whether it is time for a look at the peers.
-const PAUSES_PER_LOOK: u32 = 1_024;
-
 /// What one uncontended word operation takes, in nanoseconds: the unit of `pause`.
 const OPERATION: u64 = 20;
 
 /// Pauses from this long on give up the processor: a sleep takes some 60 us, whatever it was asked for.
 const SLEEP: u64 = 50_000;
 
-/// State of a rank that polls: how many pauses it has made, to look after its peers every now and then.
+/// When a rank that polls has last looked whether its peers live, on the backend's clock in nanoseconds.
 #[derive(Debug, Default)]
-pub(super) struct Pauses(AtomicU32);
+pub(super) struct LastLook(AtomicU64);
 
 impl Mapped {
     /// An error if any rank has failed.
@@ -127,12 +124,12 @@ impl Mapped {
 
     #[inline]
     pub(super) fn pause_for(&self, operations: u32) -> Result<()> {
-        let pauses = self.pauses().0.load(Ordering::Relaxed).wrapping_add(1);
-        self.pauses().0.store(pauses, Ordering::Relaxed);
-        if pauses.is_multiple_of(PAUSES_PER_LOOK) {
+        self.check_failed()?;
+        let now = self.now();
+        let last = Time(self.last_look().0.load(Ordering::Relaxed));
+        if now.since(last) >= LIVENESS {
+            self.last_look().0.store(now.0, Ordering::Relaxed);
             self.check_peers()?;
-        } else {
-            self.check_failed()?;
         }
         let nanoseconds = u64::from(operations) * OPERATION;
         if nanoseconds >= SLEEP {
@@ -140,7 +137,7 @@ impl Mapped {
         } else if self.patience().spins < 1_000 {
             std::thread::yield_now();
         } else {
-            let end = self.now().after(Duration::from_nanos(nanoseconds));
+            let end = now.after(Duration::from_nanos(nanoseconds));
             while self.now() < end {
                 std::hint::spin_loop();
             }
