@@ -6,6 +6,7 @@
 
 mod address;
 pub mod bulk;
+mod counted;
 mod error;
 mod heap;
 mod local;
@@ -15,6 +16,7 @@ mod topology;
 mod world;
 
 pub use address::{Address, Disp, Rank};
+pub use counted::{ByDistance, Counted, Counts};
 pub use error::{Error, Operation, Result};
 pub use heap::SymmetricHeap;
 pub use local::Threads;
