@@ -7,12 +7,12 @@
 mod address;
 pub mod bulk;
 mod collectives;
+pub mod conformance;
 mod counted;
 mod error;
 mod heap;
 mod local;
 pub mod mapped;
-#[cfg(test)]
 mod random;
 mod remote;
 mod topology;
