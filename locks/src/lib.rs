@@ -1,8 +1,23 @@
 //! Locks over network atomics.
 #![forbid(unsafe_code)]
 
+mod backoff;
 mod error;
+mod exclusive;
+mod global;
+pub mod guard;
+mod nocheck;
+mod per_target;
 mod raw;
+mod two_level;
+mod window_locks;
 
+pub use backoff::{Backoff, BackoffParams};
 pub use error::{Error, Result};
-pub use raw::{LINE, LockKind, Place, RawMutex, RawMutexTimed, RawRwLock, RawRwLockTimed, WindowLock};
+pub use exclusive::Exclusive;
+pub use global::{Global, GlobalParams};
+pub use nocheck::NoCheck;
+pub use per_target::PerTarget;
+pub use raw::{LINE, LockKind, Place, RawMutex, RawMutexTimed, RawRwLock, RawRwLockTimed, WindowLock, WindowLockTimed};
+pub use two_level::{Contended, TwoLevel, TwoLevelParams};
+pub use window_locks::{Assert, WindowLocks};

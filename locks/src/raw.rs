@@ -175,3 +175,27 @@ pub trait WindowLock: Sized {
     /// Unlocks every target.
     fn unlock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()>;
 }
+
+/// A window lock that can be tried without waiting, or waited for with a limit.
+///
+/// When a form gives up, this rank holds what it held before the call, and nothing else.
+pub trait WindowLockTimed: WindowLock {
+    /// Locks `target` if that needs no waiting.
+    fn try_lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<bool>;
+
+    /// Locks `target` unless that takes until `deadline`; `false` if it gave up. Attempts it at least once.
+    fn lock_until<A: RemoteAtomics + ?Sized>(
+        &mut self,
+        ra: &A,
+        kind: LockKind,
+        target: Rank,
+        deadline: rmalab_atomics::Time,
+    ) -> Result<bool>;
+
+    /// Locks every target in shared mode if that needs no waiting.
+    fn try_lock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool>;
+
+    /// Locks every target in shared mode unless that takes until `deadline`; `false` if it gave up. Attempts it at
+    /// least once.
+    fn lock_all_until<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, deadline: rmalab_atomics::Time) -> Result<bool>;
+}
