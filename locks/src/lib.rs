@@ -12,7 +12,7 @@ mod raw;
 mod two_level;
 mod window_locks;
 
-pub use backoff::{Backoff, BackoffParams};
+pub use backoff::{Backoff, BackoffState};
 pub use error::{Error, Result};
 pub use exclusive::Exclusive;
 pub use global::{Global, GlobalParams};
