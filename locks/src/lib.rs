@@ -16,6 +16,7 @@ pub use backoff::{Backoff, BackoffState};
 pub use error::{Error, Result};
 pub use exclusive::Exclusive;
 pub use global::{Global, GlobalParams};
+pub use guard::{Mutex, RwLock};
 pub use nocheck::NoCheck;
 pub use per_target::PerTarget;
 pub use raw::{LINE, LockKind, Place, RawMutex, RawMutexTimed, RawRwLock, RawRwLockTimed, WindowLock, WindowLockTimed};

@@ -219,7 +219,7 @@ struct Section {
 
 impl Section {
     fn alloc<A: RemoteAtomics + ?Sized>(ra: &A, home: Rank) -> Result<Section> {
-        let mut line = || -> Result<Disp> { Ok(ra.heap().alloc(LINE, LINE)?) };
+        let line = || -> Result<Disp> { Ok(ra.heap().alloc(LINE, LINE)?) };
         let (inside, arrived, data) = (line()?, line()?, line()?);
         let near = |distance: u32| Rank(((u64::from(home.0) + u64::from(distance)) % u64::from(ra.size())) as u32);
         Ok(Section {

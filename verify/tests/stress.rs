@@ -1,4 +1,5 @@
 //! The stress engine against a right lock and against locks that are broken on purpose.
+#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use rmalab_atomics::{Address, Rank, RemoteAtomics, World};
 use rmalab_locks::{Place, RawRwLock, Result};

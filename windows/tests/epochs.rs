@@ -1,4 +1,5 @@
 //! What epochs promise, on threads, under each policy that needs no lock of its own.
+#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics, World};
 use rmalab_locks::{Assert, Error as LockError, LockKind, TwoLevel, WindowLock};
