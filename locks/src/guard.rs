@@ -394,10 +394,8 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Drop for LockAllGuard<'_, A, W> {
 /// The error that an earlier release by drop left behind.
 #[inline]
 fn check(failed: &mut Option<Error>) -> Result<()> {
-    match failed.take() {
-        None => Ok(()),
-        Some(error) => Err(error),
-    }
+    // A look first: taking would write the whole error's room.
+    if failed.is_none() { Ok(()) } else { failed.take().map_or(Ok(()), Err) }
 }
 
 fn deadline<A: RemoteAtomics + ?Sized>(ra: &A, limit: Duration) -> Time {

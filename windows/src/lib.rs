@@ -159,10 +159,8 @@ impl<'a, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'a, A, W> {
     /// Returns the error that a dropped epoch left behind, once.
     #[inline]
     fn check(&self) -> Result<()> {
-        match self.failed.take() {
-            None => Ok(()),
-            Some(error) => Err(error),
-        }
+        // A look first: taking would write the whole error's room.
+        if self.failed.borrow().is_none() { Ok(()) } else { self.failed.take().map_or(Ok(()), Err) }
     }
 
     /// The address of `len` bytes at `disp` of the target's part of the window.
