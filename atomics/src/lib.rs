@@ -6,15 +6,21 @@
 
 mod address;
 pub mod bulk;
+mod collectives;
+mod counted;
 mod error;
 mod heap;
 mod local;
 pub mod mapped;
+#[cfg(test)]
+mod random;
 mod remote;
 mod topology;
 mod world;
 
 pub use address::{Address, Disp, Rank};
+pub use collectives::{CHUNK_BYTES, Collectives};
+pub use counted::{ByDistance, Counted, Counts};
 pub use error::{Error, Operation, Result};
 pub use heap::SymmetricHeap;
 pub use local::Threads;

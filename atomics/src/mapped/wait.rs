@@ -23,7 +23,7 @@ impl Patience {
         if size as usize <= cores {
             Patience { spins: 2_000, yields: 100_000 }
         } else {
-            Patience { spins: 20, yields: 50_000 }
+            Patience { spins: 20, yields: 900_000 }
         }
     }
 }

@@ -1,0 +1,587 @@
+//! Collective operations, built from the trait's own operations: barrier, broadcast, allgather, reduce-scatter, free.
+//!
+//! # Sources
+//!
+//! * Barrier by dissemination: D. Hensgen, R. Finkel, U. Manber, Two algorithms for barrier synchronization,
+//!   International Journal of Parallel Programming 17, 1988, <https://doi.org/10.1007/BF01379320>.
+//! * Allgather by dissemination of blocks, for any number of ranks: J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal,
+//!   D. Weathersby, Efficient algorithms for all-to-all communications in multiport message-passing systems,
+//!   IEEE TPDS 8, 1997, <https://doi.org/10.1109/71.642949>.
+//! * Reduce-scatter is that allgather run backwards, with additions in place of copies. Broadcast is a binomial tree.
+//!
+//! # Links
+//!
+//! With p ranks there are R = ⌈log₂ p⌉ *links*. Link r leads from rank i to rank i + 2^r (modulo p), its successor, and
+//! every operation here uses links only. A link is a channel of messages of at most one chunk, with two slots:
+//!
+//! | word or buffer, for each link | home | written by | value |
+//! | --- | --- | --- | --- |
+//! | barrier | successor | predecessor | epoch of the last barrier that the predecessor has come to |
+//! | arrived | successor | predecessor | number of the last message whose data is in its slot |
+//! | slots | successor | predecessor | message n is in slot n mod 2 |
+//! | taken | predecessor | successor | number of the last message that was copied out of its slot |
+//!
+//! # Invariants
+//!
+//! * I1. Every word and slot has one writer, and the values of every word only grow; all words start as 0.
+//! * I2. `arrived` = n implies that the data of messages up to n is in the slots: short messages are word puts, which
+//!   the put of `arrived` to the same target is ordered after; long ones are bulk puts, flushed before that put.
+//! * I3. `taken` = n implies that messages up to n are copied: gets are complete when they return, and the put follows.
+//! * I4. Message n is written only once `taken` ≥ n − 2, so that by I3 nobody needs what its slot held; and the puts of
+//!   message n − 2 took effect before, since by I2 the successor saw `arrived` ≥ n − 2 after them.
+//! * I5. All ranks make the same calls in the same order, and a call is the same sequence of steps (chunk, link) on all of
+//!   them; within a step a rank sends before it receives. So nobody waits for ever: consider a waiting rank whose step
+//!   is the earliest. If it receives, its predecessor sends at the same step, and can wait at an earlier place only. If
+//!   it sends, it waits for a receive of an earlier step, at which its successor would have to wait. Both contradict
+//!   the choice. (In a broadcast a rank receives before it sends, but at an earlier step: it sends on higher links.)
+//! * I6. Operations may follow each other without a barrier, since numbers go on from one to the next (I1) and the
+//!   flow control is that of the link, whichever operation sends on it (I4).
+//!
+//! # Memory
+//!
+//! On every rank 24 bytes and two chunks for each of the R links, whatever the length of the messages: with the default
+//! chunk, 4 KiB for each link. These words stay allocated as long as the world lives: the last barrier before
+//! they could be taken back would itself need them. Make one for a world and share it.
+
+use std::cell::{Cell, RefCell};
+
+use crate::{Disp, Rank, RemoteAtomics, Result, Until, WORD};
+
+/// Bytes of a chunk, unless the constructor is told otherwise.
+///
+/// Half a page: long enough that the two word puts of a message are little beside its data, short enough that a million
+/// simulated ranks with 20 links each take 80 KiB a rank.
+pub const CHUNK_BYTES: u64 = 2048;
+
+/// Slots of a link: one is filled while the other is emptied.
+const SLOTS: u64 = 2;
+
+/// Messages up to this many words (a cache line) travel as word puts, which need no flush: one trip, not two.
+const SHORT: usize = 8;
+
+/// Bytes of zeros that `free` writes at a time.
+const ZEROS: usize = 4096;
+
+/// Collective operations of all ranks of a world.
+///
+/// Every method that communicates is collective: all ranks call it, in the same order and with arguments that agree as
+/// the method says. After an error the ranks may disagree about how far they came, and the object is of no more use;
+/// errors other than of arguments come from a failed peer.
+///
+/// The methods keep their state in plain cells, so a rank's object is not [`Sync`].
+///
+/// ```
+/// use rmalab_atomics::{Collectives, Rank, RemoteAtomics, World};
+///
+/// let sums = World::threads(3).run(|ra| {
+///     let collectives = Collectives::new(ra).expect("room for its words");
+///     let mut word = [if ra.rank() == Rank(1) { 7 } else { 0 }];
+///     collectives.broadcast(Rank(1), &mut word).expect("all ranks live");
+///     collectives.reduce_scatter(&[word[0], 1, 2]).expect("all ranks live")
+/// })?;
+/// assert_eq!(sums, [21, 3, 6]);
+/// # Ok::<(), rmalab_atomics::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Collectives<'a, A: RemoteAtomics + ?Sized> {
+    ra: &'a A,
+    links: Vec<Link>,
+    /// Words of a chunk.
+    chunk: usize,
+    /// How many barriers this rank has come to.
+    epoch: Cell<u64>,
+    /// Where words become bytes; one chunk.
+    bytes: RefCell<Vec<u8>>,
+}
+
+/// One rank's ends of a link: it sends to the successor, and receives from the predecessor.
+#[derive(Debug)]
+struct Link {
+    successor: Rank,
+    predecessor: Rank,
+    barrier: Disp,
+    arrived: Disp,
+    taken: Disp,
+    slots: Disp,
+    /// How many messages this rank has sent.
+    sent: Cell<u64>,
+    /// How many messages this rank has received.
+    received: Cell<u64>,
+}
+
+impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
+    /// Allocates the words and buffers, with chunks of [`CHUNK_BYTES`]; collective, without communication.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfMemory`](crate::Error::OutOfMemory), on all ranks alike.
+    pub fn new(ra: &'a A) -> Result<Collectives<'a, A>> {
+        Collectives::with_chunk(ra, CHUNK_BYTES)
+    }
+
+    /// As [`new`](Self::new), with chunks of `bytes` bytes, rounded up to whole words; all ranks pass the same.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfMemory`](crate::Error::OutOfMemory), on all ranks alike.
+    pub fn with_chunk(ra: &'a A, bytes: u64) -> Result<Collectives<'a, A>> {
+        let (me, size) = (u64::from(ra.rank().0), u64::from(ra.size()));
+        let chunk = bytes.div_ceil(WORD).max(1);
+        let rounds = u64::from(rounds(ra.size()));
+        // Three words a link, then the slots, each at the start of a cache line.
+        let words = (3 * rounds).next_multiple_of(8);
+        let slots = rounds.saturating_mul(SLOTS).saturating_mul(chunk);
+        let base = if rounds == 0 {
+            Disp(0)
+        } else {
+            ra.heap().alloc(words.saturating_add(slots).saturating_mul(WORD), 64)?
+        };
+        let links = (0..rounds).map(|r| Link {
+            successor: Rank(((me + (1 << r)) % size) as u32),
+            predecessor: Rank(((me + size - (1 << r)) % size) as u32),
+            barrier: base.word(r),
+            arrived: base.word(rounds + r),
+            taken: base.word(2 * rounds + r),
+            slots: base.word(words + r * SLOTS * chunk),
+            sent: Cell::new(0),
+            received: Cell::new(0),
+        });
+        Ok(Collectives {
+            ra,
+            links: links.collect(),
+            // The allocation above has shown that it fits.
+            chunk: chunk as usize,
+            epoch: Cell::new(0),
+            bytes: RefCell::new(Vec::new()),
+        })
+    }
+
+    /// Returns once all ranks have called it: what was *complete* at any rank's call, everybody sees behind the barrier.
+    ///
+    /// It flushes nothing by itself. What a rank has put before it, without a flush, is *posted*, and need not be
+    /// visible to anybody behind the barrier: whoever needs that calls [`flush_all`](RemoteAtomics::flush_all)
+    /// first. Gets, fetching operations and flushed puts are complete already.
+    ///
+    /// R = ⌈log₂ p⌉ word puts and as many waits.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerFailed`](crate::Error::PeerFailed).
+    pub fn barrier(&self) -> Result<()> {
+        let epoch = self.epoch.get() + 1;
+        self.epoch.set(epoch);
+        for link in &self.links {
+            self.ra.put(link.successor.at(link.barrier), epoch)?;
+            // Not equality: the predecessor may be in the next barrier already (by I1 the word only grows).
+            self.ra.wait_until(link.barrier, Until::Ge(epoch))?;
+        }
+        Ok(())
+    }
+
+    /// Copies `words` of rank `root` to `words` of all ranks, which have the same length.
+    ///
+    /// Ranks may leave before others have come. An empty broadcast is nothing at all.
+    ///
+    /// R rounds for one chunk; further chunks follow in a pipeline.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerFailed`](crate::Error::PeerFailed).
+    ///
+    /// # Panics
+    ///
+    /// When there is no rank `root`.
+    pub fn broadcast(&self, root: Rank, words: &mut [u64]) -> Result<()> {
+        let tree = self.tree(root);
+        for chunk in words.chunks_mut(self.chunk) {
+            self.broadcast_chunk(tree, chunk)?;
+        }
+        Ok(())
+    }
+
+    /// As [`broadcast`](Self::broadcast), for bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerFailed`](crate::Error::PeerFailed).
+    ///
+    /// # Panics
+    ///
+    /// When there is no rank `root`.
+    pub fn broadcast_bytes(&self, root: Rank, bytes: &mut [u8]) -> Result<()> {
+        let tree = self.tree(root);
+        let mut words = Vec::new();
+        for chunk in bytes.chunks_mut(self.chunk * WORD as usize) {
+            words.clear();
+            words.extend(chunk.chunks(WORD as usize).map(|part| {
+                let mut word = [0; WORD as usize];
+                word[..part.len()].copy_from_slice(part);
+                u64::from_ne_bytes(word)
+            }));
+            self.broadcast_chunk(tree, &mut words)?;
+            for (part, word) in chunk.chunks_mut(WORD as usize).zip(&words) {
+                part.copy_from_slice(&word.to_ne_bytes()[..part.len()]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Where this rank is in the binomial tree below `root`: its parent's link, if any, and its children's.
+    fn tree(&self, root: Rank) -> (Option<usize>, (usize, usize)) {
+        let size = u64::from(self.ra.size());
+        assert!(u64::from(root.0) < size, "broadcast: the root is {root}, and there are {size} ranks");
+        let relative = (u64::from(self.ra.rank().0) + size - u64::from(root.0)) % size;
+        // Round r doubles the ranks that have the data: 0 ≤ relative < 2^r send to relative + 2^r.
+        let parent = relative.checked_ilog2().map(|r| r as usize);
+        let first = parent.map_or(0, |r| r + 1);
+        let end = (first..self.links.len()).find(|r| relative + (1 << r) >= size).unwrap_or(self.links.len());
+        (parent, (first, end))
+    }
+
+    fn broadcast_chunk(&self, tree: (Option<usize>, (usize, usize)), words: &mut [u64]) -> Result<()> {
+        let (parent, (first, end)) = tree;
+        if let Some(r) = parent {
+            self.receive(&self.links[r], words)?;
+        }
+        // The first child has the largest subtree.
+        for link in &self.links[first..end] {
+            self.send(link, words)?;
+        }
+        Ok(())
+    }
+
+    /// Gathers `words` of all ranks on all ranks: `words` of rank i are at i × `words.len()`; all lengths are equal.
+    ///
+    /// R rounds and p − 1 blocks sent and received by each rank, which is the least for both; so there is
+    /// no other algorithm for long blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerFailed`](crate::Error::PeerFailed).
+    pub fn allgather(&self, words: &[u64]) -> Result<Vec<u64>> {
+        let (me, size, len) = (self.ra.rank().index(), self.ra.size() as usize, words.len());
+        // Block number k is that of rank me − k.
+        let mut blocks = vec![0; size * len];
+        blocks[..len].copy_from_slice(words);
+        for (r, link) in self.links.iter().enumerate() {
+            let have = 1 << r;
+            let more = have.min(size - have);
+            let (old, new) = blocks.split_at_mut(have * len);
+            self.exchange(link, &old[..more * len], &mut new[..more * len])?;
+        }
+        let mut gathered = vec![0; size * len];
+        for k in 0..size {
+            let rank = (me + size - k) % size;
+            gathered[rank * len..(rank + 1) * len].copy_from_slice(&blocks[k * len..(k + 1) * len]);
+        }
+        Ok(gathered)
+    }
+
+    /// Adds up `values` of all ranks, element by element, and returns to rank i the sum of the elements number i.
+    ///
+    /// Sums are modulo 2^64. As MPI_Reduce_scatter_block with one element for each rank (MPI 4.1, section 6.10.1).
+    ///
+    /// R rounds and p − 1 words sent and received by each rank.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerFailed`](crate::Error::PeerFailed).
+    ///
+    /// # Panics
+    ///
+    /// When there is not one value for each rank.
+    pub fn reduce_scatter(&self, values: &[u64]) -> Result<u64> {
+        let (me, size) = (self.ra.rank().index(), self.ra.size() as usize);
+        assert_eq!(values.len(), size, "reduce_scatter: one value for each rank");
+        // Element number k is this rank's part of the sum for rank me + k.
+        let mut parts: Vec<u64> = (0..size).map(|k| values[(me + k) % size]).collect();
+        let mut theirs = vec![0; size / 2 + 1];
+        for (r, link) in self.links.iter().enumerate().rev() {
+            let keep = 1 << r;
+            let give = keep.min(size - keep);
+            let theirs = &mut theirs[..give];
+            // What this rank gives for rank me + keep + k is part number k to the rank keep further on.
+            self.exchange(link, &parts[keep..keep + give], theirs)?;
+            for (part, theirs) in parts.iter_mut().zip(theirs) {
+                *part = part.wrapping_add(*theirs);
+            }
+        }
+        Ok(parts[0])
+    }
+
+    /// Gives the allocation at `disp` back to the symmetric heap on all ranks, zeroed.
+    ///
+    /// Between two barriers: nobody's memory is zeroed while a rank may still use it, and nobody gets it again before
+    /// it is zero everywhere. What this rank has issued is flushed first, so that no late put lands in it.
+    ///
+    /// # Errors
+    ///
+    /// [`NotAllocated`](crate::Error::NotAllocated) on all ranks alike, before any communication, and
+    /// [`PeerFailed`](crate::Error::PeerFailed).
+    pub fn free(&self, disp: Disp) -> Result<()> {
+        let len = self.ra.heap().len_of(disp)?;
+        self.ra.flush_all()?;
+        self.barrier()?;
+        let zeros = [0; ZEROS];
+        for start in (0..len).step_by(ZEROS) {
+            let part = (len - start).min(ZEROS as u64) as usize;
+            self.ra.put_bytes(self.ra.rank().at(disp.plus(start)), &zeros[..part])?;
+        }
+        self.ra.heap().release(disp)?;
+        self.barrier()
+    }
+
+    /// Sends `ours` to the successor and receives `theirs`, of the same length, from the predecessor.
+    fn exchange(&self, link: &Link, ours: &[u64], theirs: &mut [u64]) -> Result<()> {
+        for (ours, theirs) in ours.chunks(self.chunk).zip(theirs.chunks_mut(self.chunk)) {
+            self.send(link, ours)?;
+            self.receive(link, theirs)?;
+        }
+        Ok(())
+    }
+
+    /// Sends one message, of a chunk at the most.
+    fn send(&self, link: &Link, words: &[u64]) -> Result<()> {
+        let number = link.sent.get() + 1;
+        if let Some(taken) = number.checked_sub(SLOTS).filter(|&taken| taken > 0) {
+            self.ra.wait_until(link.taken, Until::Ge(taken))?; // I4
+        }
+        let slot = self.slot(link, number);
+        if words.len() <= SHORT {
+            for (i, &word) in (0..).zip(words) {
+                self.ra.put(link.successor.at(slot.word(i)), word)?;
+            }
+        } else {
+            let mut bytes = self.bytes.borrow_mut();
+            bytes.clear();
+            bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+            self.ra.put_bytes(link.successor.at(slot), &bytes)?; // with its flush, for I2
+        }
+        self.ra.put(link.successor.at(link.arrived), number)?;
+        link.sent.set(number);
+        Ok(())
+    }
+
+    /// Receives one message, of a chunk at the most.
+    fn receive(&self, link: &Link, words: &mut [u64]) -> Result<()> {
+        let number = link.received.get() + 1;
+        self.ra.wait_until(link.arrived, Until::Ge(number))?; // I2
+        let slot = self.ra.rank().at(self.slot(link, number));
+        if let [word] = words {
+            *word = self.ra.get(slot)?;
+        } else {
+            let mut bytes = self.bytes.borrow_mut();
+            bytes.resize(size_of_val(words), 0);
+            self.ra.get_bytes(slot, &mut bytes)?;
+            for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+                *word = u64::from_ne_bytes(*bytes);
+            }
+        }
+        self.ra.put(link.predecessor.at(link.taken), number)?; // I3
+        link.received.set(number);
+        Ok(())
+    }
+
+    fn slot(&self, link: &Link, number: u64) -> Disp {
+        link.slots.word(number % SLOTS * self.chunk as u64)
+    }
+}
+
+/// ⌈log₂ size⌉: after that many doublings, everybody has been reached.
+fn rounds(size: u32) -> u32 {
+    size.saturating_sub(1).checked_ilog2().map_or(0, |log| log + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+    use crate::{Counted, Error, World};
+
+    const SIZES: [u32; 7] = [1, 2, 3, 4, 5, 8, 16];
+
+    #[test]
+    fn rounds_double_up_to_the_size() {
+        for (size, expected) in [(1, 0), (2, 1), (3, 2), (4, 2), (5, 3), (8, 3), (9, 4), (u32::MAX, 32)] {
+            assert_eq!(rounds(size), expected, "{size} ranks");
+        }
+    }
+
+    /// What every rank would hold in a sequential run, from numbers that all ranks draw alike.
+    fn data(seed: u64, rank: u32, len: usize) -> Vec<u64> {
+        let mut random = Random::new(seed, u64::from(rank));
+        (0..len).map(|_| random.next()).collect()
+    }
+
+    fn delay(random: &mut Random) {
+        for _ in 0..random.below(4) {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Many calls of all kinds back to back, compared with what a sequential program computes.
+    fn mixed(size: u32, chunk: u64, calls: u64) {
+        World::threads(size)
+            .run(|ra| {
+                let collectives = Collectives::with_chunk(ra, chunk).unwrap();
+                let me = ra.rank().0;
+                // `common` draws the same on all ranks, `own` does not.
+                let (mut common, mut own) = (Random::new(chunk, 1000), Random::new(chunk, u64::from(me)));
+                for call in 0..calls {
+                    delay(&mut own);
+                    let kind = common.below(5);
+                    let len = match common.below(3) {
+                        0 => common.below(3),
+                        1 => common.below(20),
+                        _ => common.below(6 * chunk.div_ceil(8)),
+                    } as usize;
+                    let root = Rank(common.below(u64::from(size)) as u32);
+                    match kind {
+                        0 => collectives.barrier().unwrap(),
+                        1 => {
+                            let mut words = data(call, me, len);
+                            collectives.broadcast(root, &mut words).unwrap();
+                            assert_eq!(words, data(call, root.0, len), "broadcast number {call}");
+                        }
+                        2 => {
+                            let bytes_of = |rank: u32| {
+                                let mut bytes = vec![0; len];
+                                Random::new(call, u64::from(rank)).fill(&mut bytes);
+                                bytes
+                            };
+                            let mut bytes = bytes_of(me);
+                            collectives.broadcast_bytes(root, &mut bytes).unwrap();
+                            assert_eq!(bytes, bytes_of(root.0), "broadcast of bytes number {call}");
+                        }
+                        3 => {
+                            let gathered = collectives.allgather(&data(call, me, len)).unwrap();
+                            let expected: Vec<_> = (0..size).flat_map(|rank| data(call, rank, len)).collect();
+                            assert_eq!(gathered, expected, "allgather number {call}");
+                        }
+                        _ => {
+                            let sum = collectives.reduce_scatter(&data(call, me, size as usize)).unwrap();
+                            let expected = (0..size)
+                                .fold(0u64, |sum, rank| sum.wrapping_add(data(call, rank, size as usize)[me as usize]));
+                            assert_eq!(sum, expected, "reduce_scatter number {call}");
+                        }
+                    }
+                }
+            })
+            .unwrap();
+    }
+
+    #[test]
+    fn mixed_calls_agree_with_a_sequential_run() {
+        for size in SIZES {
+            for chunk in [1, 72, CHUNK_BYTES] {
+                mixed(size, chunk, 400);
+            }
+        }
+    }
+
+    #[test]
+    fn nobody_leaves_a_barrier_before_all_have_come() {
+        for size in SIZES {
+            World::threads(size)
+                .run(|ra| {
+                    let collectives = Collectives::new(ra).unwrap();
+                    let counter = Rank(size / 2).at(ra.heap().alloc(8, 8).unwrap());
+                    let mut random = Random::new(7, u64::from(ra.rank().0));
+                    for round in 1..=200 {
+                        delay(&mut random);
+                        ra.fetch_add(counter, 1).unwrap();
+                        collectives.barrier().unwrap();
+                        let seen = ra.get(counter).unwrap();
+                        assert!(seen >= round * u64::from(size), "{seen} in round {round}");
+                        assert!(seen < (round + 1) * u64::from(size), "{seen} in round {round}");
+                    }
+                })
+                .unwrap();
+        }
+    }
+
+    #[test]
+    fn costs_are_those_of_the_documentation() {
+        for size in SIZES {
+            let rounds = u64::from(rounds(size));
+            World::threads(size)
+                .run(|ra| {
+                    let ra = Counted::new(ra);
+                    let collectives = Collectives::new(&ra).unwrap();
+                    collectives.barrier().unwrap();
+                    let barrier = ra.take();
+                    assert_eq!((barrier.put.total(), barrier.wait), (rounds, rounds));
+                    assert_eq!(barrier.remote_operations(), rounds);
+                    collectives.reduce_scatter(&vec![1; size as usize]).unwrap();
+                    let sums = ra.take();
+                    // Up to 8 words travel as word puts; each message has a number and a receipt.
+                    if size <= 16 {
+                        assert_eq!(sums.put.others(), u64::from(size) - 1 + 2 * rounds);
+                    }
+                    assert_eq!(sums.flush.total() + sums.put_bytes.total(), 0);
+                })
+                .unwrap();
+        }
+    }
+
+    #[test]
+    fn freed_memory_is_zero_on_all_ranks_when_it_is_allocated_again() {
+        for size in SIZES {
+            World::threads(size)
+                .run(|ra| {
+                    let collectives = Collectives::new(ra).unwrap();
+                    let mut random = Random::new(3, u64::from(ra.rank().0));
+                    let mut common = Random::new(4, 0);
+                    for _ in 0..50 {
+                        let words = 2 + common.below(1500);
+                        // The last word may be an incomplete one.
+                        let disp = ra.heap().alloc(8 * words - common.below(8), 8).unwrap();
+                        for _ in 0..4 {
+                            let target = Rank(random.below(u64::from(size)) as u32);
+                            ra.fetch_add(target.at(disp.word(random.below(words - 1))), 1).unwrap();
+                            delay(&mut random);
+                        }
+                        collectives.barrier().unwrap();
+                        let own = |i| ra.get(ra.rank().at(disp.word(i))).unwrap();
+                        let total: u64 = (0..words - 1).map(own).sum();
+                        let totals = collectives.allgather(&[total]).unwrap();
+                        assert_eq!(totals.iter().sum::<u64>(), 4 * u64::from(size));
+                        collectives.free(disp).unwrap();
+                    }
+                    assert!(matches!(collectives.free(Disp(1)), Err(Error::NotAllocated { .. })));
+                })
+                .unwrap();
+        }
+    }
+
+    #[test]
+    fn a_dead_rank_is_an_error_of_every_operation_that_waits_for_it() {
+        let outcome = std::panic::catch_unwind(|| {
+            World::threads(4).run(|ra| {
+                let collectives = Collectives::new(ra).unwrap();
+                collectives.barrier().unwrap();
+                assert_ne!(ra.rank(), Rank(1), "rank 1 dies");
+                let error = match ra.rank() {
+                    Rank(0) => collectives.barrier().unwrap_err(),
+                    Rank(2) => collectives.broadcast(Rank(1), &mut [0]).unwrap_err(),
+                    _ => collectives.allgather(&[0]).unwrap_err(),
+                };
+                assert!(matches!(error, Error::PeerFailed { rank: Rank(1) }), "{error}");
+            })
+        });
+        let panic = outcome.unwrap_err();
+        assert!(panic.downcast_ref::<String>().unwrap().contains("rank 1 dies"));
+    }
+
+    #[test]
+    fn impossible_arguments_panic() {
+        World::threads(1)
+            .run(|ra| {
+                let collectives = Collectives::new(ra).unwrap();
+                let panics = |f: &dyn Fn()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).is_err();
+                assert!(panics(&|| drop(collectives.broadcast(Rank(1), &mut [0]))));
+                assert!(panics(&|| drop(collectives.reduce_scatter(&[]))));
+            })
+            .unwrap();
+    }
+}

@@ -1,0 +1,585 @@
+//! The `counted` wrapper: how many operations a rank issues, by kind and by distance.
+//!
+//! Costs of locks are given in remote operations per acquire and release; [`Counted`] measures them, so that a table of
+//! costs is a test and not prose. It wraps any backend and forwards every call; a backend that is not wrapped pays
+//! nothing.
+//!
+//! What is counted is what the caller asked for: one call, one operation. An operation that fails is not counted, since
+//! a refused one has done nothing. What a backend needs to emulate an operation does not show here.
+
+use std::cell::Cell;
+use std::fmt;
+use std::ops::{Add, AddAssign, Sub};
+
+use crate::{
+    Address, Capabilities, Disp, Distance, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Topology, Until,
+};
+
+/// A number for each [`Distance`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub struct ByDistance {
+    /// Operations of a rank on itself.
+    pub own: u64,
+    /// Operations on other ranks of the same node.
+    pub node: u64,
+    /// Operations on ranks of other nodes.
+    pub remote: u64,
+}
+
+impl ByDistance {
+    /// Over all distances.
+    pub const fn total(self) -> u64 {
+        self.own + self.node + self.remote
+    }
+
+    /// Over all ranks but the own one.
+    pub const fn others(self) -> u64 {
+        self.node + self.remote
+    }
+
+    /// At one distance.
+    pub const fn at(self, distance: Distance) -> u64 {
+        match distance {
+            Distance::Own => self.own,
+            Distance::Node => self.node,
+            Distance::Remote => self.remote,
+        }
+    }
+
+    fn zip(self, other: ByDistance, f: impl Fn(u64, u64) -> u64) -> ByDistance {
+        ByDistance { own: f(self.own, other.own), node: f(self.node, other.node), remote: f(self.remote, other.remote) }
+    }
+}
+
+/// How many operations of each kind were issued.
+///
+/// Plain data: counts of several ranks are added up, and the counts of a stretch of code are the difference of two
+/// snapshots.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub struct Counts {
+    /// Calls of [`fetch_add`](RemoteAtomics::fetch_add).
+    pub fetch_add: ByDistance,
+    /// Calls of [`compare_and_swap`](RemoteAtomics::compare_and_swap), those that stored nothing included.
+    pub compare_and_swap: ByDistance,
+    /// Calls of [`fetch_store`](RemoteAtomics::fetch_store).
+    pub fetch_store: ByDistance,
+    /// Calls of [`get`](RemoteAtomics::get).
+    pub get: ByDistance,
+    /// Calls of [`put`](RemoteAtomics::put).
+    pub put: ByDistance,
+    /// Bulk gets, of whatever length.
+    pub get_bytes: ByDistance,
+    /// Bulk puts, of whatever length.
+    pub put_bytes: ByDistance,
+    /// Calls of [`flush`](RemoteAtomics::flush), by its target; [`put_bytes`](RemoteAtomics::put_bytes) makes one.
+    pub flush: ByDistance,
+    /// Calls of [`flush_all`](RemoteAtomics::flush_all), which has no one target.
+    pub flush_all: u64,
+    /// Calls of [`wait_until`](RemoteAtomics::wait_until) and its form with a deadline, on words of the own rank.
+    pub wait: u64,
+    /// Calls of [`pause`](RemoteAtomics::pause).
+    pub pause: u64,
+    /// Bytes that bulk operations moved, by the distance of their target.
+    pub bytes: ByDistance,
+}
+
+impl Counts {
+    /// Word and bulk operations on other ranks: the cost of a lock as papers count it.
+    ///
+    /// Waits and pauses do not count, since they act on this rank alone. Flushes do not, since a flush waits for
+    /// operations that were counted already and is no operation at the target.
+    pub fn remote_operations(&self) -> u64 {
+        self.operations().map(|(_, counts)| counts.others()).sum()
+    }
+
+    /// Word and bulk operations on the own rank.
+    pub fn own_operations(&self) -> u64 {
+        self.operations().map(|(_, counts)| counts.own).sum()
+    }
+
+    /// Adds the counts of another rank, or of another stretch of code.
+    pub fn merge(&mut self, other: &Counts) {
+        *self = self.zip(other, |a, b| a + b);
+    }
+
+    /// The kinds that are operations at a target, with their names.
+    fn operations(&self) -> impl Iterator<Item = (&'static str, ByDistance)> {
+        [
+            ("fetch_add", self.fetch_add),
+            ("compare_and_swap", self.compare_and_swap),
+            ("fetch_store", self.fetch_store),
+            ("get", self.get),
+            ("put", self.put),
+            ("get_bytes", self.get_bytes),
+            ("put_bytes", self.put_bytes),
+        ]
+        .into_iter()
+    }
+
+    fn zip(&self, other: &Counts, f: impl Fn(u64, u64) -> u64) -> Counts {
+        Counts {
+            fetch_add: self.fetch_add.zip(other.fetch_add, &f),
+            compare_and_swap: self.compare_and_swap.zip(other.compare_and_swap, &f),
+            fetch_store: self.fetch_store.zip(other.fetch_store, &f),
+            get: self.get.zip(other.get, &f),
+            put: self.put.zip(other.put, &f),
+            get_bytes: self.get_bytes.zip(other.get_bytes, &f),
+            put_bytes: self.put_bytes.zip(other.put_bytes, &f),
+            flush: self.flush.zip(other.flush, &f),
+            flush_all: f(self.flush_all, other.flush_all),
+            wait: f(self.wait, other.wait),
+            pause: f(self.pause, other.pause),
+            bytes: self.bytes.zip(other.bytes, &f),
+        }
+    }
+}
+
+impl Add for Counts {
+    type Output = Counts;
+
+    fn add(self, other: Counts) -> Counts {
+        self.zip(&other, |a, b| a + b)
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
+        self.merge(&other);
+    }
+}
+
+impl std::iter::Sum for Counts {
+    fn sum<I: Iterator<Item = Counts>>(counts: I) -> Counts {
+        counts.fold(Counts::default(), Add::add)
+    }
+}
+
+impl Sub for Counts {
+    type Output = Counts;
+
+    /// What was counted since the snapshot `earlier`.
+    ///
+    /// # Panics
+    ///
+    /// When `earlier` is not a snapshot that these counts have grown from.
+    fn sub(self, earlier: Counts) -> Counts {
+        self.zip(&earlier, |now, then| now.checked_sub(then).expect("the earlier counts are not larger"))
+    }
+}
+
+/// A table with a line for each kind that was issued, and the bulk bytes in the last line.
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<18}{:>10}{:>10}{:>10}", "operation", "own", "node", "remote")?;
+        let rows = self.operations().chain([("flush", self.flush)]);
+        for (name, ByDistance { own, node, remote }) in rows.filter(|(_, counts)| counts.total() > 0) {
+            write!(f, "\n{name:<18}{own:>10}{node:>10}{remote:>10}")?;
+        }
+        for (name, count) in [("flush_all", self.flush_all), ("wait", self.wait), ("pause", self.pause)] {
+            if count > 0 {
+                write!(f, "\n{name:<18}{count:>10}{:>10}{:>10}", "-", "-")?;
+            }
+        }
+        let ByDistance { own, node, remote } = self.bytes;
+        if self.bytes.total() > 0 {
+            write!(f, "\n{:<18}{own:>10}{node:>10}{remote:>10}", "bulk bytes")?;
+        }
+        Ok(())
+    }
+}
+
+/// One counter for each distance.
+#[derive(Debug, Default)]
+struct Cells([Cell<u64>; Distance::ALL.len()]);
+
+impl Cells {
+    #[inline(always)]
+    fn add(&self, distance: Distance, amount: u64) {
+        let cell = &self.0[distance.index()];
+        cell.set(cell.get() + amount);
+    }
+
+    fn read(&self) -> ByDistance {
+        let at = |distance: Distance| self.0[distance.index()].get();
+        ByDistance { own: at(Distance::Own), node: at(Distance::Node), remote: at(Distance::Remote) }
+    }
+
+    fn reset(&self) {
+        self.0.iter().for_each(|cell| cell.set(0));
+    }
+}
+
+/// A rank whose operations are counted.
+///
+/// It counts in plain cells, so it is not [`Sync`]: a rank of several threads needs one wrapper for each of them, and
+/// merges the [`Counts`].
+///
+/// ```
+/// use rmalab_atomics::{Counted, Rank, RemoteAtomics, World};
+///
+/// World::threads(2).run(|ra| {
+///     let ra = Counted::new(ra);
+///     let word = ra.heap().alloc(8, 8).expect("room for one word");
+///     ra.fetch_add(Rank(0).at(word), 1).expect("a word of rank 0");
+///     assert_eq!(ra.counts().fetch_add.total(), 1);
+///     assert_eq!(ra.counts().remote_operations(), u64::from(ra.rank() != Rank(0)));
+/// })?;
+/// # Ok::<(), rmalab_atomics::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Counted<'a, A: RemoteAtomics + ?Sized> {
+    inner: &'a A,
+    fetch_add: Cells,
+    compare_and_swap: Cells,
+    fetch_store: Cells,
+    get: Cells,
+    put: Cells,
+    get_bytes: Cells,
+    put_bytes: Cells,
+    flush: Cells,
+    bytes: Cells,
+    flush_all: Cell<u64>,
+    wait: Cell<u64>,
+    pause: Cell<u64>,
+}
+
+impl<'a, A: RemoteAtomics + ?Sized> Counted<'a, A> {
+    /// Counts what is issued through the new wrapper; what is issued through `inner` itself is not seen.
+    pub fn new(inner: &'a A) -> Counted<'a, A> {
+        Counted {
+            inner,
+            fetch_add: Cells::default(),
+            compare_and_swap: Cells::default(),
+            fetch_store: Cells::default(),
+            get: Cells::default(),
+            put: Cells::default(),
+            get_bytes: Cells::default(),
+            put_bytes: Cells::default(),
+            flush: Cells::default(),
+            bytes: Cells::default(),
+            flush_all: Cell::new(0),
+            wait: Cell::new(0),
+            pause: Cell::new(0),
+        }
+    }
+
+    /// What is wrapped.
+    pub fn inner(&self) -> &'a A {
+        self.inner
+    }
+
+    /// What was counted since the wrapper was made, or since the last [`take`](Self::take) or [`reset`](Self::reset).
+    pub fn counts(&self) -> Counts {
+        Counts {
+            fetch_add: self.fetch_add.read(),
+            compare_and_swap: self.compare_and_swap.read(),
+            fetch_store: self.fetch_store.read(),
+            get: self.get.read(),
+            put: self.put.read(),
+            get_bytes: self.get_bytes.read(),
+            put_bytes: self.put_bytes.read(),
+            flush: self.flush.read(),
+            flush_all: self.flush_all.get(),
+            wait: self.wait.get(),
+            pause: self.pause.get(),
+            bytes: self.bytes.read(),
+        }
+    }
+
+    /// Returns the counts and starts again from zero.
+    pub fn take(&self) -> Counts {
+        let counts = self.counts();
+        self.reset();
+        counts
+    }
+
+    /// Starts again from zero.
+    pub fn reset(&self) {
+        let kinds = [
+            &self.fetch_add,
+            &self.compare_and_swap,
+            &self.fetch_store,
+            &self.get,
+            &self.put,
+            &self.get_bytes,
+            &self.put_bytes,
+            &self.flush,
+            &self.bytes,
+        ];
+        kinds.into_iter().for_each(Cells::reset);
+        for cell in [&self.flush_all, &self.wait, &self.pause] {
+            cell.set(0);
+        }
+    }
+
+    /// How far away `target` is; asked only about ranks that the backend has accepted.
+    #[inline(always)]
+    fn distance(&self, target: Rank) -> Distance {
+        let rank = self.inner.rank();
+        if target == rank { Distance::Own } else { self.inner.topology().distance(rank, target) }
+    }
+
+    #[inline(always)]
+    fn count(&self, cells: &Cells, target: Rank) {
+        cells.add(self.distance(target), 1);
+    }
+
+    #[inline(always)]
+    fn count_bulk(&self, cells: &Cells, target: Rank, len: usize) {
+        let distance = self.distance(target);
+        cells.add(distance, 1);
+        self.bytes.add(distance, len as u64);
+    }
+}
+
+#[inline(always)]
+fn increment(cell: &Cell<u64>) {
+    cell.set(cell.get() + 1);
+}
+
+impl<A: RemoteAtomics + ?Sized> RemoteAtomics for Counted<'_, A> {
+    #[inline(always)]
+    fn rank(&self) -> Rank {
+        self.inner.rank()
+    }
+
+    #[inline(always)]
+    fn size(&self) -> u32 {
+        self.inner.size()
+    }
+
+    fn topology(&self) -> &Topology {
+        self.inner.topology()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn heap(&self) -> &SymmetricHeap {
+        self.inner.heap()
+    }
+
+    #[inline(always)]
+    fn fetch_add(&self, at: Address, value: u64) -> Result<u64> {
+        let old = self.inner.fetch_add(at, value)?;
+        self.count(&self.fetch_add, at.rank);
+        Ok(old)
+    }
+
+    #[inline(always)]
+    fn compare_and_swap(&self, at: Address, expected: u64, desired: u64) -> Result<u64> {
+        let old = self.inner.compare_and_swap(at, expected, desired)?;
+        self.count(&self.compare_and_swap, at.rank);
+        Ok(old)
+    }
+
+    #[inline(always)]
+    fn fetch_store(&self, at: Address, value: u64) -> Result<u64> {
+        let old = self.inner.fetch_store(at, value)?;
+        self.count(&self.fetch_store, at.rank);
+        Ok(old)
+    }
+
+    #[inline(always)]
+    fn get(&self, at: Address) -> Result<u64> {
+        let value = self.inner.get(at)?;
+        self.count(&self.get, at.rank);
+        Ok(value)
+    }
+
+    #[inline(always)]
+    fn put(&self, at: Address, value: u64) -> Result<()> {
+        self.inner.put(at, value)?;
+        self.count(&self.put, at.rank);
+        Ok(())
+    }
+
+    unsafe fn put_bytes_nb(&self, at: Address, source: *const u8, len: usize) -> Result<Request> {
+        // SAFETY: the caller's promise, passed on.
+        let request = unsafe { self.inner.put_bytes_nb(at, source, len)? };
+        self.count_bulk(&self.put_bytes, at.rank, len);
+        Ok(request)
+    }
+
+    unsafe fn get_bytes_nb(&self, at: Address, dest: *mut u8, len: usize) -> Result<Request> {
+        // SAFETY: the caller's promise, passed on.
+        let request = unsafe { self.inner.get_bytes_nb(at, dest, len)? };
+        self.count_bulk(&self.get_bytes, at.rank, len);
+        Ok(request)
+    }
+
+    fn test(&self, request: &Request) -> Result<bool> {
+        self.inner.test(request)
+    }
+
+    fn wait(&self, request: Request) -> Result<()> {
+        self.inner.wait(request)
+    }
+
+    fn flush(&self, target: Rank) -> Result<()> {
+        self.inner.flush(target)?;
+        self.count(&self.flush, target);
+        Ok(())
+    }
+
+    fn flush_all(&self) -> Result<()> {
+        self.inner.flush_all()?;
+        increment(&self.flush_all);
+        Ok(())
+    }
+
+    fn wait_until(&self, own: Disp, until: Until) -> Result<u64> {
+        let value = self.inner.wait_until(own, until)?;
+        increment(&self.wait);
+        Ok(value)
+    }
+
+    fn wait_until_deadline(&self, own: Disp, until: Until, deadline: Time) -> Result<Option<u64>> {
+        let value = self.inner.wait_until_deadline(own, until, deadline)?;
+        increment(&self.wait);
+        Ok(value)
+    }
+
+    fn pause(&self, operations: u32) -> Result<()> {
+        self.inner.pause(operations)?;
+        increment(&self.pause);
+        Ok(())
+    }
+
+    fn now(&self) -> Time {
+        self.inner.now()
+    }
+
+    fn put_bytes(&self, at: Address, source: &[u8]) -> Result<()> {
+        self.inner.put_bytes(at, source)?;
+        self.count_bulk(&self.put_bytes, at.rank, source.len());
+        self.count(&self.flush, at.rank);
+        Ok(())
+    }
+
+    fn get_bytes(&self, at: Address, dest: &mut [u8]) -> Result<()> {
+        self.inner.get_bytes(at, dest)?;
+        self.count_bulk(&self.get_bytes, at.rank, dest.len());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{World, bulk};
+
+    fn one_of(distance: Distance) -> ByDistance {
+        let mut counts = ByDistance::default();
+        match distance {
+            Distance::Own => counts.own = 1,
+            Distance::Node => counts.node = 1,
+            Distance::Remote => counts.remote = 1,
+        }
+        counts
+    }
+
+    #[test]
+    fn every_operation_is_counted_once_at_its_distance() {
+        let topology = Topology::blocks(4, 2, 1).unwrap();
+        let counts = World::threads(4).topology(topology).run(|ra| {
+            let counted = Counted::new(ra);
+            let at = counted.heap().alloc(64, 8).unwrap();
+            if counted.rank() != Rank(1) {
+                return Vec::new();
+            }
+            let mut seen = Vec::new();
+            for (target, distance) in [(1, Distance::Own), (0, Distance::Node), (3, Distance::Remote)] {
+                let word = Rank(target).at(at);
+                counted.fetch_add(word, 2).unwrap();
+                counted.compare_and_swap(word, 7, 1).unwrap();
+                counted.fetch_store(word, 3).unwrap();
+                counted.put(word, 4).unwrap();
+                assert_eq!(counted.get(word).unwrap(), 4);
+                counted.flush(word.rank).unwrap();
+                bulk::scope(&counted, |bulk| bulk.put(Rank(target).at(at.plus(8)), &[1, 2, 3])).unwrap();
+                let mut back = [0; 5];
+                counted.get_bytes(Rank(target).at(at.plus(8)), &mut back).unwrap();
+                assert_eq!(back, [1, 2, 3, 0, 0]);
+                let one = one_of(distance);
+                let bytes = one.zip(ByDistance::default(), |count, _| 8 * count);
+                let expected = Counts {
+                    fetch_add: one,
+                    compare_and_swap: one,
+                    fetch_store: one,
+                    get: one,
+                    put: one,
+                    get_bytes: one,
+                    put_bytes: one,
+                    flush: one,
+                    flush_all: 1,
+                    bytes,
+                    ..Counts::default()
+                };
+                assert_eq!(counted.counts(), expected);
+                assert_eq!(expected.remote_operations(), if distance == Distance::Own { 0 } else { 7 });
+                assert_eq!(expected.own_operations(), if distance == Distance::Own { 7 } else { 0 });
+                seen.push(counted.take());
+                assert_eq!(counted.counts(), Counts::default());
+            }
+            seen
+        });
+        let counts: Counts = counts.unwrap().concat().into_iter().sum();
+        assert_eq!(counts.remote_operations(), 14);
+        assert_eq!(counts.flush, ByDistance { own: 1, node: 1, remote: 1 });
+        assert_eq!(counts.flush.at(Distance::Remote), 1);
+        assert_eq!(counts.bytes.total(), 24);
+    }
+
+    #[test]
+    fn waits_pauses_and_flushes_are_no_network_operations() {
+        World::threads(2)
+            .run(|ra| {
+                let ra = Counted::new(ra);
+                let at = ra.heap().alloc(8, 8).unwrap();
+                ra.wait_until(at, Until::Eq(0)).unwrap();
+                ra.wait_until_deadline(at, Until::Eq(1), Time(0)).unwrap();
+                ra.pause(1).unwrap();
+                ra.flush(Rank(1 - ra.rank().0)).unwrap();
+                let counts = ra.counts();
+                assert_eq!((counts.wait, counts.pause, counts.flush.total()), (2, 1, 1));
+                assert_eq!(counts.remote_operations() + counts.own_operations(), 0);
+            })
+            .unwrap();
+    }
+
+    #[test]
+    fn refused_operations_are_not_counted() {
+        World::threads(1)
+            .run(|ra| {
+                let ra = Counted::new(ra);
+                ra.fetch_add(Rank(1).at(Disp(0)), 1).unwrap_err();
+                ra.get(Rank(0).at(Disp(3))).unwrap_err();
+                ra.put_bytes(Rank(0).at(Disp(u64::MAX)), &[1]).unwrap_err();
+                ra.flush(Rank(9)).unwrap_err();
+                assert_eq!(ra.counts(), Counts::default());
+            })
+            .unwrap();
+    }
+
+    #[test]
+    fn counts_add_subtract_print_and_travel() {
+        let earlier = Counts { get: ByDistance { own: 1, node: 2, remote: 3 }, wait: 1, ..Counts::default() };
+        let mut later = earlier;
+        later.merge(&Counts { put: ByDistance { own: 0, node: 0, remote: 5 }, wait: 1, ..Counts::default() });
+        let between = later - earlier;
+        assert_eq!((between.put.remote, between.get.total(), between.wait), (5, 0, 1));
+        assert_eq!(between + earlier, later);
+        let text = serde_json::to_string(&later).unwrap();
+        assert_eq!(serde_json::from_str::<Counts>(&text).unwrap(), later);
+        assert_eq!(
+            later.to_string(),
+            "\
+operation                own      node    remote
+get                        1         2         3
+put                        0         0         5
+wait                       2         -         -"
+        );
+    }
+}
