@@ -24,11 +24,16 @@ use crate::{
 
 /// One rank's handle of a mutual-exclusion lock, which gives out guards.
 ///
-/// ```ignore
-/// let mut mutex = Mutex::<_, Mcs>::create(ra, Rank(0), Default::default())?;
-/// let guard = mutex.acquire()?;
-/// // Alone here, in the whole world.
-/// guard.release()?;
+/// ```
+/// use rmalab_atomics::{Rank, RemoteAtomics};
+/// use rmalab_locks::{Mutex, RawMutex, Result};
+///
+/// fn alone<L: RawMutex, A: RemoteAtomics>(ra: &A) -> Result<()> {
+///     let mut mutex = Mutex::<A, L>::create(ra, Rank(0), L::Params::default())?;
+///     let guard = mutex.acquire()?;
+///     // Alone here, in the whole world.
+///     guard.release()
+/// }
 /// ```
 #[derive(Debug)]
 pub struct Mutex<'a, A: RemoteAtomics + ?Sized, L: RawMutex> {

@@ -1,7 +1,7 @@
 //! What every window lock promises, on threads, and what each policy says of its own limits.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
-use rmalab_atomics::{Address, Mapped, Rank, RemoteAtomics, WORD, World};
+use rmalab_atomics::{Address, Counted, Mapped, Rank, RemoteAtomics, WORD, World};
 use rmalab_locks::{
     Assert, Contended, Error, Global, GlobalParams, LockKind, NoCheck, PerTarget, Place, RawRwLock, RawRwLockTimed,
     Result, TwoLevel, TwoLevelParams, WindowLock, WindowLockTimed, WindowLocks,
@@ -442,4 +442,65 @@ fn per_target_needs_room_in_proportion_to_the_ranks() {
         free.unwrap()[0]
     };
     assert_eq!(used(9) - used(1), 8 * 128);
+}
+
+/// Remote operations of acquire and release, uncontended, with every word on another rank: foMPI's costs.
+#[test]
+fn two_level_costs_what_the_paper_says() {
+    let world = World::threads(4).run(|ra| {
+        let params = TwoLevelParams { master: Rank(1), ..Default::default() };
+        let mut locks = WindowLocks::<TwoLevel>::new(ra, params).unwrap();
+        if ra.rank() != Rank(0) {
+            return;
+        }
+        let ra = Counted::new(ra);
+        let cost = || ra.take().remote_operations();
+        locks.lock(&ra, SHARED, Rank(2), Assert::None).unwrap();
+        assert_eq!(cost(), 1, "shared");
+        locks.unlock(&ra, Rank(2)).unwrap();
+        assert_eq!(cost(), 1, "unlock shared");
+        locks.lock_all(&ra, Assert::None).unwrap();
+        assert_eq!(cost(), 1, "lock_all");
+        locks.unlock_all(&ra).unwrap();
+        assert_eq!(cost(), 1, "unlock_all");
+        locks.lock(&ra, EXCLUSIVE, Rank(2), Assert::None).unwrap();
+        assert_eq!(cost(), 2, "first exclusive");
+        locks.lock(&ra, EXCLUSIVE, Rank(3), Assert::None).unwrap();
+        assert_eq!(cost(), 1, "second exclusive");
+        locks.unlock(&ra, Rank(2)).unwrap();
+        assert_eq!(cost(), 1, "unlock the first of two");
+        locks.unlock(&ra, Rank(3)).unwrap();
+        assert_eq!(cost(), 2, "unlock the last");
+        locks.lock(&ra, EXCLUSIVE, Rank(2), Assert::NoCheck).unwrap();
+        locks.unlock(&ra, Rank(2)).unwrap();
+        locks.lock_all(&ra, Assert::NoCheck).unwrap();
+        locks.unlock_all(&ra).unwrap();
+        assert_eq!(cost(), 0, "with NOCHECK");
+    });
+    world.unwrap();
+}
+
+/// A global lock is acquired for a rank's first target only; per-target lock_all is one acquisition a rank.
+#[test]
+fn compositions_cost_what_they_are_made_of() {
+    let world = World::threads(4).run(|ra| {
+        let mut global = WindowLocks::<GlobalOneWord>::new(ra, GlobalParams { home: Rank(1), lock: () }).unwrap();
+        let mut each = WindowLocks::<PerTargetOneWord>::new(ra, ()).unwrap();
+        if ra.rank() != Rank(0) {
+            return;
+        }
+        let ra = Counted::new(ra);
+        for target in 1..4 {
+            global.lock(&ra, SHARED, Rank(target), Assert::None).unwrap();
+        }
+        for target in 1..4 {
+            global.unlock(&ra, Rank(target)).unwrap();
+        }
+        assert_eq!(ra.take().remote_operations(), 2, "global, three targets");
+        each.lock_all(&ra, Assert::None).unwrap();
+        each.unlock_all(&ra).unwrap();
+        let counts = ra.take();
+        assert_eq!((counts.remote_operations(), counts.own_operations()), (6, 2), "per-target lock_all");
+    });
+    world.unwrap();
 }

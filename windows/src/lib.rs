@@ -57,7 +57,7 @@ use std::cell::RefCell;
 
 pub use epoch::{Epoch, EpochAll};
 pub use error::{Error, Operation, Result};
-use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
+use rmalab_atomics::{Address, Collectives, Disp, Rank, RemoteAtomics, WORD};
 use rmalab_locks::{Assert, LINE, LockKind, WindowLock, WindowLocks};
 
 /// A displacement in bytes from the start of a rank's part of a window.
@@ -81,7 +81,7 @@ impl std::fmt::Display for WindowDisp {
 ///
 /// Several epochs may be open at once, to different targets, as MPI allows; a lock_all stands alone.
 ///
-/// The memory stays allocated as long as the world lives.
+/// [`free`](Self::free) gives the memory back; a window that is dropped leaves it allocated as long as the world lives.
 #[derive(Debug)]
 pub struct Window<'a, A: RemoteAtomics + ?Sized, W> {
     ra: &'a A,
@@ -105,6 +105,19 @@ impl<'a, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'a, A, W> {
         let base = ra.heap().alloc(bytes, LINE)?;
         let locks = RefCell::new(WindowLocks::new(ra, params)?);
         Ok(Window { ra, base, bytes, locks, failed: RefCell::new(None) })
+    }
+
+    /// Gives the window's memory back (`MPI_Win_free`); collective, a barrier before and after.
+    ///
+    /// The policy's own words, a few cache lines a rank, stay allocated.
+    ///
+    /// # Errors
+    ///
+    /// The error of an earlier epoch that was dropped (see [`Epoch`]), and those of [`Collectives::free`].
+    pub fn free(self, collectives: &Collectives<'_, A>) -> Result<()> {
+        collectives.free(self.base)?;
+        // Not before: a rank that stays away would leave the others waiting.
+        self.check()
     }
 
     /// Bytes of each rank's part of the window.

@@ -1,8 +1,8 @@
-//! What epochs promise, on threads, under each policy that needs no lock of its own.
+//! What epochs promise, on threads, over foMPI's locks.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
-use rmalab_atomics::{Mapped, Rank, RemoteAtomics, World};
-use rmalab_locks::{Assert, Error as LockError, LockKind, TwoLevel, WindowLock};
+use rmalab_atomics::{Collectives, Mapped, Rank, RemoteAtomics, World};
+use rmalab_locks::{Assert, Error as LockError, LockKind, TwoLevel};
 use rmalab_windows::{Error, Operation, Window, WindowDisp};
 
 const COUNTER: WindowDisp = WindowDisp(0);
@@ -11,20 +11,12 @@ fn two_level(ra: &Mapped, bytes: u64) -> Window<'_, Mapped, TwoLevel> {
     Window::allocate(ra, bytes, Default::default()).unwrap()
 }
 
-/// Waits until all ranks are here, through words of rank 0 that the caller's window has at `disp`.
-fn meet(ra: &Mapped, window: &Window<'_, Mapped, impl WindowLock>, disp: WindowDisp) {
-    let epoch = window.lock_assert(LockKind::Shared, Rank(0), Assert::NoCheck).unwrap();
-    epoch.fetch_add(disp, 1).unwrap();
-    while epoch.get_word(disp).unwrap() < u64::from(ra.size()) {
-        ra.pause(10).unwrap();
-    }
-}
-
 #[test]
 fn exclusive_epochs_count_without_atomics() {
     const ROUNDS: u64 = 2_000;
     let seen = World::threads(4).run(|ra| {
-        let window = two_level(ra, 16);
+        let collectives = Collectives::new(ra).unwrap();
+        let window = two_level(ra, 8);
         let target = Rank(1);
         for round in 0..ROUNDS {
             let epoch = window.lock(LockKind::Exclusive, target).unwrap();
@@ -37,7 +29,7 @@ fn exclusive_epochs_count_without_atomics() {
                 epoch.unlock().unwrap();
             }
         }
-        meet(ra, &window, WindowDisp(8));
+        collectives.barrier().unwrap();
         let epoch = window.lock(LockKind::Shared, target).unwrap();
         epoch.get_word(COUNTER).unwrap()
     });
@@ -48,14 +40,15 @@ fn exclusive_epochs_count_without_atomics() {
 fn fetch_add_counts_under_lock_all() {
     const ROUNDS: u64 = 5_000;
     let seen = World::threads(3).run(|ra| {
-        let window = two_level(ra, 16);
+        let collectives = Collectives::new(ra).unwrap();
+        let window = two_level(ra, 8);
         let epoch = window.lock_all().unwrap();
         for _ in 0..ROUNDS {
             epoch.fetch_add(Rank(2), COUNTER, 1).unwrap();
         }
         epoch.flush(Rank(2)).unwrap();
         epoch.unlock_all().unwrap();
-        meet(ra, &window, WindowDisp(8));
+        collectives.barrier().unwrap();
         window.lock_all().unwrap().get_word(Rank(2), COUNTER).unwrap()
     });
     assert_eq!(seen.unwrap(), [3 * ROUNDS; 3]);
@@ -101,7 +94,8 @@ fn the_next_holder_sees_all_of_it() {
 #[test]
 fn several_epochs_at_once_to_different_targets() {
     let world = World::threads(3).run(|ra| {
-        let window = two_level(ra, 16);
+        let collectives = Collectives::new(ra).unwrap();
+        let window = two_level(ra, 8);
         // In the order of the ranks, so that nobody waits in a circle.
         for _ in 0..200 {
             let low = window.lock(LockKind::Exclusive, Rank(0)).unwrap();
@@ -118,7 +112,7 @@ fn several_epochs_at_once_to_different_targets() {
             middle.unlock().unwrap();
             low.unlock().unwrap();
         }
-        meet(ra, &window, WindowDisp(8));
+        collectives.barrier().unwrap();
         window.lock_all().unwrap().get_word(Rank(1), COUNTER).unwrap()
     });
     assert_eq!(world.unwrap(), [600; 3]);
@@ -203,6 +197,25 @@ fn an_epoch_asserted_free_of_conflicts_locks_nothing() {
         window.lock_all_assert(Assert::NoCheck).unwrap().unlock_all().unwrap();
         window.lock(LockKind::Exclusive, Rank(0)).unwrap().unlock().unwrap();
         window.lock_all().unwrap().unlock_all().unwrap();
+    });
+    world.unwrap();
+}
+
+#[test]
+fn a_freed_window_leaves_clean_memory() {
+    let world = World::threads(3).run(|ra| {
+        let collectives = Collectives::new(ra).unwrap();
+        let bytes = 200_000;
+        // More windows than fit at once.
+        for round in 1..20 {
+            let window = two_level(ra, bytes);
+            let epoch = window.lock(LockKind::Shared, ra.rank()).unwrap();
+            let last = WindowDisp(bytes - 8);
+            assert_eq!(epoch.get_word(last).unwrap(), 0);
+            epoch.put_word(last, round).unwrap();
+            epoch.unlock().unwrap();
+            window.free(&collectives).unwrap();
+        }
     });
     world.unwrap();
 }
