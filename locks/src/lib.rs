@@ -3,14 +3,14 @@
 
 mod backoff;
 mod error;
-mod exclusive;
-mod global;
+pub mod exclusive;
+pub mod global;
 pub mod guard;
-mod nocheck;
-mod per_target;
+pub mod nocheck;
+pub mod per_target;
 mod raw;
-mod two_level;
-mod window_locks;
+pub mod two_level;
+pub mod window_locks;
 
 pub use backoff::{Backoff, BackoffState};
 pub use error::{Error, Result};
