@@ -19,7 +19,8 @@ use std::time::Duration;
 use rmalab_atomics::{Rank, RemoteAtomics, Time};
 
 use crate::{
-    Assert, Error, LockKind, Place, RawMutex, RawMutexTimed, RawRwLock, RawRwLockTimed, Result, WindowLock, WindowLocks,
+    Assert, Error, LockKind, Place, RawMutex, RawMutexTimed, RawMutexTry, RawRwLock, RawRwLockTimed, Result,
+    WindowLock, WindowLocks,
 };
 
 /// One rank's handle of a mutual-exclusion lock, which gives out guards.
@@ -77,7 +78,7 @@ impl<'a, A: RemoteAtomics + ?Sized, L: RawMutex> Mutex<'a, A, L> {
     }
 }
 
-impl<'a, A: RemoteAtomics + ?Sized, L: RawMutexTimed> Mutex<'a, A, L> {
+impl<'a, A: RemoteAtomics + ?Sized, L: RawMutexTry> Mutex<'a, A, L> {
     /// Acquires the lock if nobody holds it; never waits.
     ///
     /// # Errors
@@ -88,7 +89,9 @@ impl<'a, A: RemoteAtomics + ?Sized, L: RawMutexTimed> Mutex<'a, A, L> {
         let held = self.raw.try_acquire(self.ra)?;
         Ok(held.then(|| MutexGuard { lock: self }))
     }
+}
 
+impl<'a, A: RemoteAtomics + ?Sized, L: RawMutexTimed> Mutex<'a, A, L> {
     /// Acquires the lock unless that takes longer than `limit`, on the backend's clock.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Time, WORD, World};
-use rmalab_locks::{Error, Exclusive, Mutex, Place, RawMutex, RawMutexTimed, Result, RwLock};
+use rmalab_locks::{Error, Exclusive, Mutex, Place, RawMutex, RawMutexTimed, RawMutexTry, Result, RwLock};
 
 /// One word; whoever sets it holds the lock.
 struct OneWord {
@@ -43,11 +43,13 @@ impl RawMutex for OneWord {
     }
 }
 
-impl RawMutexTimed for OneWord {
+impl RawMutexTry for OneWord {
     fn try_acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
         Ok(ra.compare_and_swap(self.word, 0, 1)? == 0)
     }
+}
 
+impl RawMutexTimed for OneWord {
     fn acquire_until<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, deadline: Time) -> Result<bool> {
         while !self.try_acquire(ra)? {
             if ra.now() >= deadline {

@@ -14,7 +14,7 @@ pub enum Property {
     Consistent,
     /// Each write is based on the one before it: none is lost.
     NoLostUpdate,
-    /// When all have left, the lock's words are zero, as before its first use.
+    /// When all have left, the lock's words and nodes are zero, as before its first use.
     CleanRest,
 }
 

@@ -21,13 +21,13 @@ use rmalab_locks::{LINE, Place, RawRwLock};
 
 use crate::{Error, Property, Result, Scenario, Violation};
 
-/// What can be said about a lock's shared words when nobody holds it any more.
+/// What can be said about a lock's shared words and queue nodes when nobody holds it any more.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Rest {
-    /// All of them are zero: checked.
+    /// All of them are zero, as the lock traits ask: checked.
     #[default]
     Zero,
-    /// They go on from where they are (tickets, for one): not checked.
+    /// They go on from where they are, as a plain ticket lock's do: not checked.
     Any,
 }
 
@@ -183,25 +183,35 @@ pub fn run<L: RawRwLock, A: RemoteAtomics + ?Sized>(
             }
         }
     }
+    // A release may end in posted puts.
+    ra.flush_all()?;
     section.meet(ra, 2)?;
     if rank == options.home {
         section.check_sum(ra, scenario, &mut verdict)?;
-        if options.rest == Rest::Zero {
-            check_rest::<L, A>(ra, place, &mut verdict)?;
+    }
+    if options.rest == Rest::Zero {
+        if rank == options.home {
+            check_rest(ra, "the lock's shared", place.words, L::WORDS, &mut verdict)?;
         }
+        check_rest(ra, "its own", place.node, L::NODE, &mut verdict)?;
     }
     // Nobody leaves the world while its memory is looked at.
     section.meet(ra, 3)?;
     Ok(verdict)
 }
 
-/// All words of the lock are zero.
-fn check_rest<L: RawRwLock, A: RemoteAtomics + ?Sized>(ra: &A, place: Place, verdict: &mut Verdict) -> Result<()> {
-    for index in 0..L::WORDS / WORD {
-        let word = ra.get(place.home.at(place.words.word(index)))?;
+/// All of the `bytes` from `start` on are zero, in this rank's own segment.
+fn check_rest<A: RemoteAtomics + ?Sized>(
+    ra: &A,
+    whose: &str,
+    start: Disp,
+    bytes: u64,
+    verdict: &mut Verdict,
+) -> Result<()> {
+    for index in 0..bytes / WORD {
+        let word = ra.get(ra.rank().at(start.word(index)))?;
         if word != 0 {
-            let seen = format!("the lock's word {index} is {word:#x}");
-            verdict.report(Property::CleanRest, ra.rank(), None, seen);
+            verdict.report(Property::CleanRest, ra.rank(), None, format!("{whose} word {index} is {word:#x}"));
         }
     }
     Ok(())

@@ -133,7 +133,7 @@ fn words_left_behind_are_found_where_the_lock_claims_rest() {
     assert_eq!(found.violations.len(), 1, "{found}");
     assert_eq!(
         found.violations[0].to_string(),
-        "clean-rest: rank 2 after the last release: the lock's word 0 is 0x64000000000000"
+        "clean-rest: rank 2 after the last release: the lock's shared word 0 is 0x64000000000000"
     );
     let unclaimed = verdict("2R1Wx50", Flaw::Litters, Rest::Any);
     assert!(unclaimed.passed(), "{unclaimed}");
