@@ -3,8 +3,8 @@
 
 use rmalab_atomics::{Address, Counted, Mapped, Rank, RemoteAtomics, WORD, World};
 use rmalab_locks::{
-    Assert, Contended, Error, Global, GlobalParams, LockKind, NoCheck, PerTarget, Place, RawRwLock, RawRwLockTimed,
-    Result, TwoLevel, TwoLevelParams, WindowLock, WindowLockTimed, WindowLocks,
+    Assert, Contended, Error, Exclusive, Global, GlobalParams, LockKind, Mcs, NoCheck, PerTarget, Place, RawRwLock,
+    RawRwLockTimed, Result, TwoLevel, TwoLevelParams, WindowLock, WindowLockTimed, WindowLocks,
 };
 
 const SHARED: LockKind = LockKind::Shared;
@@ -199,6 +199,13 @@ fn global_excludes() {
 #[test]
 fn per_target_excludes() {
     excludes::<PerTargetOneWord>(());
+}
+
+/// With queue nodes, of which a rank needs one for each target, and with readers that exclude each other.
+#[test]
+fn compositions_of_a_queue_exclude() {
+    excludes::<Global<Exclusive<Mcs>>>(Default::default());
+    excludes::<PerTarget<Exclusive<Mcs>>>(());
 }
 
 /// Shared locks and lock_all of different ranks are held together.

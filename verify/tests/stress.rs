@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use rmalab_atomics::{Address, Rank, RemoteAtomics, World};
-use rmalab_locks::{Place, RawRwLock, Result};
+use rmalab_locks::{Exclusive, Mcs, Place, RawRwLock, Result};
 use rmalab_verify::stress::{self, Options, Rest, Verdict};
 use rmalab_verify::{Error, Property, Scenario};
 
@@ -99,6 +99,16 @@ fn a_right_lock_passes() {
     assert!(verdict.passed(), "{verdict}");
     assert_eq!((verdict.reads, verdict.writes), (1_800, 1_200));
     assert!(verdict.readers_together >= 1);
+}
+
+#[test]
+fn a_mutex_passes_with_its_readers_apart() {
+    let scenario: Scenario = "2R+2Wx500".parse().unwrap();
+    let verdicts =
+        World::threads(4).run(|ra| stress::run::<Exclusive<Mcs>, _>(ra, &scenario, &Options::default()).unwrap());
+    let verdict = Verdict::merge(verdicts.unwrap()).unwrap();
+    assert!(verdict.passed(), "{verdict}");
+    assert_eq!((verdict.lock, verdict.reads, verdict.writes, verdict.readers_together), ("mcs", 2, 1_000, 1));
 }
 
 #[test]
