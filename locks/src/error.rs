@@ -66,4 +66,18 @@ pub enum Error {
         /// Who called.
         rank: Rank,
     },
+    /// An exclusive lock while this rank holds shared ones, under a policy that has one lock for all targets.
+    #[error(
+        "{rank}: exclusive lock of {target} while it holds {held} in shared mode: {policy} cannot upgrade; lock {target} first, unlock the others, or use a policy with a lock for each target"
+    )]
+    Upgrade {
+        /// Who called.
+        rank: Rank,
+        /// The policy's name.
+        policy: &'static str,
+        /// The target that it named.
+        target: Rank,
+        /// The targets that it has locked.
+        held: String,
+    },
 }

@@ -3,8 +3,28 @@
 
 mod backoff;
 mod error;
+pub mod exclusive;
+pub mod global;
+pub mod guard;
+mod mcs;
+pub mod nocheck;
+pub mod per_target;
+pub mod qnode;
 mod raw;
+pub mod suite;
+pub mod two_level;
+pub mod window_locks;
 
 pub use backoff::{Backoff, BackoffState};
 pub use error::{Error, Result};
-pub use raw::{LINE, LockKind, Place, RawMutex, RawMutexTimed, RawRwLock, RawRwLockTimed, WindowLock};
+pub use exclusive::Exclusive;
+pub use global::{Global, GlobalParams};
+pub use guard::{Mutex, RwLock};
+pub use mcs::Mcs;
+pub use nocheck::NoCheck;
+pub use per_target::PerTarget;
+pub use raw::{
+    LINE, LockKind, Place, RawMutex, RawMutexTimed, RawMutexTry, RawRwLock, RawRwLockTimed, WindowLock, WindowLockTimed,
+};
+pub use two_level::{Contended, TwoLevel, TwoLevelParams};
+pub use window_locks::{Assert, WindowLocks};

@@ -107,16 +107,21 @@ pub trait RawRwLock: Sized {
     fn release_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()>;
 }
 
-/// A mutex that can be tried without waiting, or waited for with a limit, because a waiter can leave it again.
-pub trait RawMutexTimed: RawMutex {
+/// A mutex that can be tried without waiting.
+pub trait RawMutexTry: RawMutex {
     /// Acquires the lock if nobody holds it; never waits.
     fn try_acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool>;
+}
 
+/// A mutex that can be waited for with a limit, because a waiter can leave it again.
+pub trait RawMutexTimed: RawMutexTry {
     /// Acquires the lock unless that takes until `deadline`; `false` if it gave up.
     fn acquire_until<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, deadline: rmalab_atomics::Time) -> Result<bool>;
 }
 
 /// A reader-writer lock that can be tried without waiting, or waited for with a limit.
+///
+/// A try may also fail because of another rank's try that is failing at the same time.
 pub trait RawRwLockTimed: RawRwLock {
     /// Acquires the lock for reading if that needs no waiting.
     fn try_acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool>;
@@ -174,4 +179,29 @@ pub trait WindowLock: Sized {
 
     /// Unlocks every target.
     fn unlock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()>;
+}
+
+/// A window lock that can be tried without waiting, or waited for with a limit.
+///
+/// When a form gives up, this rank holds what it held before the call, and nothing else. A try may also fail because of
+/// another rank's attempt that is failing at the same time.
+pub trait WindowLockTimed: WindowLock {
+    /// Locks `target` if that needs no waiting.
+    fn try_lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<bool>;
+
+    /// Locks `target` unless that takes until `deadline`; `false` if it gave up. Attempts it at least once.
+    fn lock_until<A: RemoteAtomics + ?Sized>(
+        &mut self,
+        ra: &A,
+        kind: LockKind,
+        target: Rank,
+        deadline: rmalab_atomics::Time,
+    ) -> Result<bool>;
+
+    /// Locks every target in shared mode if that needs no waiting.
+    fn try_lock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool>;
+
+    /// Locks every target in shared mode unless that takes until `deadline`; `false` if it gave up. Attempts it at
+    /// least once.
+    fn lock_all_until<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, deadline: rmalab_atomics::Time) -> Result<bool>;
 }

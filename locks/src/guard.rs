@@ -1,0 +1,411 @@
+//! Guards: locks that release themselves.
+//!
+//! A guard holds no data: what the lock protects lies in the world's memory, and is reached through the rank's
+//! [`RemoteAtomics`] handle. Complete (flush) what was written there before the guard goes.
+//!
+//! # When a release fails
+//!
+//! `guard.release()` returns the error. Dropping a guard releases too, and cannot return anything: it keeps the error,
+//! and the next acquire through the same lock returns it in place of acquiring. A release fails when the world has (a
+//! peer died), so that nothing is lost by learning it then. Dropping a guard never panics, and releases while a panic
+//! unwinds, too; the data may be half written then, and it is for the world to stop the others
+//! ([`PeerFailed`](rmalab_atomics::Error::PeerFailed)).
+//!
+//! A guard that is forgotten (`std::mem::forget`) leaves its lock held, for every rank, and for good.
+
+use std::mem::ManuallyDrop;
+use std::time::Duration;
+
+use rmalab_atomics::{Rank, RemoteAtomics, Time};
+
+use crate::{
+    Assert, Error, LockKind, Place, RawMutex, RawMutexTimed, RawMutexTry, RawRwLock, RawRwLockTimed, Result,
+    WindowLock, WindowLocks,
+};
+
+/// One rank's handle of a mutual-exclusion lock, which gives out guards.
+///
+/// ```
+/// use rmalab_atomics::{Rank, RemoteAtomics};
+/// use rmalab_locks::{Mutex, RawMutex, Result};
+///
+/// fn alone<L: RawMutex, A: RemoteAtomics>(ra: &A) -> Result<()> {
+///     let mut mutex = Mutex::<A, L>::create(ra, Rank(0), L::Params::default())?;
+///     let guard = mutex.acquire()?;
+///     // Alone here, in the whole world.
+///     guard.release()
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Mutex<'a, A: RemoteAtomics + ?Sized, L: RawMutex> {
+    ra: &'a A,
+    raw: L,
+    /// The error of a release by drop.
+    failed: Option<Error>,
+}
+
+impl<'a, A: RemoteAtomics + ?Sized, L: RawMutex> Mutex<'a, A, L> {
+    /// A new lock with its shared words at `home`; all ranks call it at the same point of their sequences of
+    /// allocations.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Place::alloc`] and [`RawMutex::bind`].
+    pub fn create(ra: &'a A, home: Rank, params: L::Params) -> Result<Self> {
+        let place = Place::alloc(ra, home, L::WORDS, L::NODE)?;
+        Self::at(ra, place, params)
+    }
+
+    /// This rank's handle, its only one, of the lock at `place`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`RawMutex::bind`].
+    pub fn at(ra: &'a A, place: Place, params: L::Params) -> Result<Self> {
+        Ok(Mutex { ra, raw: L::bind(ra, place, params)?, failed: None })
+    }
+
+    /// Acquires the lock; returns once this rank holds it.
+    ///
+    /// # Errors
+    ///
+    /// Those of the lock, and the error of an earlier release by drop (see the [module's text](self)).
+    #[inline]
+    pub fn acquire(&mut self) -> Result<MutexGuard<'_, 'a, A, L>> {
+        check(&mut self.failed)?;
+        self.raw.acquire(self.ra)?;
+        Ok(MutexGuard { lock: self })
+    }
+}
+
+impl<'a, A: RemoteAtomics + ?Sized, L: RawMutexTry> Mutex<'a, A, L> {
+    /// Acquires the lock if nobody holds it; never waits.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`acquire`](Self::acquire).
+    pub fn try_acquire(&mut self) -> Result<Option<MutexGuard<'_, 'a, A, L>>> {
+        check(&mut self.failed)?;
+        let held = self.raw.try_acquire(self.ra)?;
+        Ok(held.then(|| MutexGuard { lock: self }))
+    }
+}
+
+impl<'a, A: RemoteAtomics + ?Sized, L: RawMutexTimed> Mutex<'a, A, L> {
+    /// Acquires the lock unless that takes longer than `limit`, on the backend's clock.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`acquire`](Self::acquire).
+    pub fn acquire_within(&mut self, limit: Duration) -> Result<Option<MutexGuard<'_, 'a, A, L>>> {
+        check(&mut self.failed)?;
+        let held = self.raw.acquire_until(self.ra, deadline(self.ra, limit))?;
+        Ok(held.then(|| MutexGuard { lock: self }))
+    }
+}
+
+/// Holds a [`Mutex`] and releases it when dropped.
+#[derive(Debug)]
+#[must_use = "the lock is released when the guard is dropped, which is at once if it is not bound to a name"]
+pub struct MutexGuard<'l, 'a, A: RemoteAtomics + ?Sized, L: RawMutex> {
+    lock: &'l mut Mutex<'a, A, L>,
+}
+
+impl<A: RemoteAtomics + ?Sized, L: RawMutex> MutexGuard<'_, '_, A, L> {
+    /// Releases the lock.
+    ///
+    /// # Errors
+    ///
+    /// Those of the lock, whose state is unknown then.
+    #[inline]
+    pub fn release(self) -> Result<()> {
+        let guard = &mut *ManuallyDrop::new(self);
+        guard.lock.raw.release(guard.lock.ra)
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized, L: RawMutex> Drop for MutexGuard<'_, '_, A, L> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Err(error) = self.lock.raw.release(self.lock.ra) {
+            self.lock.failed = Some(error);
+        }
+    }
+}
+
+/// One rank's handle of a reader-writer lock, which gives out guards.
+#[derive(Debug)]
+pub struct RwLock<'a, A: RemoteAtomics + ?Sized, L: RawRwLock> {
+    ra: &'a A,
+    raw: L,
+    /// The error of a release by drop.
+    failed: Option<Error>,
+}
+
+impl<'a, A: RemoteAtomics + ?Sized, L: RawRwLock> RwLock<'a, A, L> {
+    /// A new lock with its shared words at `home`; all ranks call it at the same point of their sequences of
+    /// allocations.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Place::alloc`] and [`RawRwLock::bind`].
+    pub fn create(ra: &'a A, home: Rank, params: L::Params) -> Result<Self> {
+        let place = Place::alloc(ra, home, L::WORDS, L::NODE)?;
+        Self::at(ra, place, params)
+    }
+
+    /// This rank's handle, its only one, of the lock at `place`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`RawRwLock::bind`].
+    pub fn at(ra: &'a A, place: Place, params: L::Params) -> Result<Self> {
+        Ok(RwLock { ra, raw: L::bind(ra, place, params)?, failed: None })
+    }
+
+    /// Acquires the lock for reading, together with other readers.
+    ///
+    /// # Errors
+    ///
+    /// Those of the lock, and the error of an earlier release by drop (see the [module's text](self)).
+    #[inline]
+    pub fn acquire_read(&mut self) -> Result<ReadGuard<'_, 'a, A, L>> {
+        check(&mut self.failed)?;
+        self.raw.acquire_read(self.ra)?;
+        Ok(ReadGuard { lock: self })
+    }
+
+    /// Acquires the lock for writing, alone.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`acquire_read`](Self::acquire_read).
+    #[inline]
+    pub fn acquire_write(&mut self) -> Result<WriteGuard<'_, 'a, A, L>> {
+        check(&mut self.failed)?;
+        self.raw.acquire_write(self.ra)?;
+        Ok(WriteGuard { lock: self })
+    }
+}
+
+impl<'a, A: RemoteAtomics + ?Sized, L: RawRwLockTimed> RwLock<'a, A, L> {
+    /// Acquires the lock for reading if that needs no waiting.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`acquire_read`](Self::acquire_read).
+    pub fn try_acquire_read(&mut self) -> Result<Option<ReadGuard<'_, 'a, A, L>>> {
+        check(&mut self.failed)?;
+        let held = self.raw.try_acquire_read(self.ra)?;
+        Ok(held.then(|| ReadGuard { lock: self }))
+    }
+
+    /// Acquires the lock for writing if that needs no waiting.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`acquire_read`](Self::acquire_read).
+    pub fn try_acquire_write(&mut self) -> Result<Option<WriteGuard<'_, 'a, A, L>>> {
+        check(&mut self.failed)?;
+        let held = self.raw.try_acquire_write(self.ra)?;
+        Ok(held.then(|| WriteGuard { lock: self }))
+    }
+
+    /// Acquires the lock for reading unless that takes longer than `limit`, on the backend's clock.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`acquire_read`](Self::acquire_read).
+    pub fn acquire_read_within(&mut self, limit: Duration) -> Result<Option<ReadGuard<'_, 'a, A, L>>> {
+        check(&mut self.failed)?;
+        let held = self.raw.acquire_read_until(self.ra, deadline(self.ra, limit))?;
+        Ok(held.then(|| ReadGuard { lock: self }))
+    }
+
+    /// Acquires the lock for writing unless that takes longer than `limit`, on the backend's clock.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`acquire_read`](Self::acquire_read).
+    pub fn acquire_write_within(&mut self, limit: Duration) -> Result<Option<WriteGuard<'_, 'a, A, L>>> {
+        check(&mut self.failed)?;
+        let held = self.raw.acquire_write_until(self.ra, deadline(self.ra, limit))?;
+        Ok(held.then(|| WriteGuard { lock: self }))
+    }
+}
+
+/// Holds an [`RwLock`] for reading and releases it when dropped.
+#[derive(Debug)]
+#[must_use = "the lock is released when the guard is dropped, which is at once if it is not bound to a name"]
+pub struct ReadGuard<'l, 'a, A: RemoteAtomics + ?Sized, L: RawRwLock> {
+    lock: &'l mut RwLock<'a, A, L>,
+}
+
+impl<A: RemoteAtomics + ?Sized, L: RawRwLock> ReadGuard<'_, '_, A, L> {
+    /// Releases the lock.
+    ///
+    /// # Errors
+    ///
+    /// Those of the lock, whose state is unknown then.
+    #[inline]
+    pub fn release(self) -> Result<()> {
+        let guard = &mut *ManuallyDrop::new(self);
+        guard.lock.raw.release_read(guard.lock.ra)
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized, L: RawRwLock> Drop for ReadGuard<'_, '_, A, L> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Err(error) = self.lock.raw.release_read(self.lock.ra) {
+            self.lock.failed = Some(error);
+        }
+    }
+}
+
+/// Holds an [`RwLock`] for writing and releases it when dropped.
+#[derive(Debug)]
+#[must_use = "the lock is released when the guard is dropped, which is at once if it is not bound to a name"]
+pub struct WriteGuard<'l, 'a, A: RemoteAtomics + ?Sized, L: RawRwLock> {
+    lock: &'l mut RwLock<'a, A, L>,
+}
+
+impl<A: RemoteAtomics + ?Sized, L: RawRwLock> WriteGuard<'_, '_, A, L> {
+    /// Releases the lock.
+    ///
+    /// # Errors
+    ///
+    /// Those of the lock, whose state is unknown then.
+    #[inline]
+    pub fn release(self) -> Result<()> {
+        let guard = &mut *ManuallyDrop::new(self);
+        guard.lock.raw.release_write(guard.lock.ra)
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized, L: RawRwLock> Drop for WriteGuard<'_, '_, A, L> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Err(error) = self.lock.raw.release_write(self.lock.ra) {
+            self.lock.failed = Some(error);
+        }
+    }
+}
+
+impl<W: WindowLock> WindowLocks<W> {
+    /// Locks `target` and returns a guard that unlocks it.
+    ///
+    /// The guard borrows these locks, so that one is alive at a time; who locks several targets at once calls
+    /// [`lock`](Self::lock) and [`unlock`](Self::unlock). The guard flushes the target before it unlocks.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`lock`](Self::lock), and the error of an earlier unlock by drop (see [`guard`](crate::guard)).
+    pub fn lock_guard<'l, A: RemoteAtomics + ?Sized>(
+        &'l mut self,
+        ra: &'l A,
+        kind: LockKind,
+        target: Rank,
+        assert: Assert,
+    ) -> Result<LockGuard<'l, A, W>> {
+        check(&mut self.failed)?;
+        self.lock(ra, kind, target, assert)?;
+        Ok(LockGuard { ra, locks: self, target })
+    }
+
+    /// Locks every target in shared mode and returns a guard that unlocks them; it flushes all targets before it does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`lock_all`](Self::lock_all), and the error of an earlier unlock by drop (see
+    /// [`guard`](crate::guard)).
+    pub fn lock_all_guard<'l, A: RemoteAtomics + ?Sized>(
+        &'l mut self,
+        ra: &'l A,
+        assert: Assert,
+    ) -> Result<LockAllGuard<'l, A, W>> {
+        check(&mut self.failed)?;
+        self.lock_all(ra, assert)?;
+        Ok(LockAllGuard { ra, locks: self })
+    }
+}
+
+/// Holds one target's lock; flushes and unlocks it when dropped. From [`WindowLocks::lock_guard`].
+#[derive(Debug)]
+#[must_use = "the target is unlocked when the guard is dropped, which is at once if it is not bound to a name"]
+pub struct LockGuard<'l, A: RemoteAtomics + ?Sized, W: WindowLock> {
+    ra: &'l A,
+    locks: &'l mut WindowLocks<W>,
+    target: Rank,
+}
+
+impl<A: RemoteAtomics + ?Sized, W: WindowLock> LockGuard<'_, A, W> {
+    /// Flushes the target and unlocks it.
+    ///
+    /// # Errors
+    ///
+    /// Those of the flush and of [`WindowLocks::unlock`].
+    pub fn unlock(self) -> Result<()> {
+        ManuallyDrop::new(self).end()
+    }
+
+    /// Unlocks even if the flush fails, since others may wait for the lock; the error tells that data may be missing.
+    fn end(&mut self) -> Result<()> {
+        let flushed = self.ra.flush(self.target);
+        self.locks.unlock(self.ra, self.target)?;
+        Ok(flushed?)
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized, W: WindowLock> Drop for LockGuard<'_, A, W> {
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            self.locks.failed = Some(error);
+        }
+    }
+}
+
+/// Holds a lock_all; flushes and unlocks all targets when dropped. From [`WindowLocks::lock_all_guard`].
+#[derive(Debug)]
+#[must_use = "the targets are unlocked when the guard is dropped, which is at once if it is not bound to a name"]
+pub struct LockAllGuard<'l, A: RemoteAtomics + ?Sized, W: WindowLock> {
+    ra: &'l A,
+    locks: &'l mut WindowLocks<W>,
+}
+
+impl<A: RemoteAtomics + ?Sized, W: WindowLock> LockAllGuard<'_, A, W> {
+    /// Flushes all targets and unlocks them.
+    ///
+    /// # Errors
+    ///
+    /// Those of the flush and of [`WindowLocks::unlock_all`].
+    pub fn unlock_all(self) -> Result<()> {
+        ManuallyDrop::new(self).end()
+    }
+
+    /// Unlocks even if the flush fails, since others may wait for the lock; the error tells that data may be missing.
+    fn end(&mut self) -> Result<()> {
+        let flushed = self.ra.flush_all();
+        self.locks.unlock_all(self.ra)?;
+        Ok(flushed?)
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized, W: WindowLock> Drop for LockAllGuard<'_, A, W> {
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            self.locks.failed = Some(error);
+        }
+    }
+}
+
+/// The error that an earlier release by drop left behind.
+#[inline]
+fn check(failed: &mut Option<Error>) -> Result<()> {
+    // A look first: taking would write the whole error's room.
+    if failed.is_none() { Ok(()) } else { failed.take().map_or(Ok(()), Err) }
+}
+
+fn deadline<A: RemoteAtomics + ?Sized>(ra: &A, limit: Duration) -> Time {
+    ra.now().after(limit)
+}

@@ -1,0 +1,129 @@
+//! The queue node of the MCS locks: two words in each rank's own segment, and the steps that all of them take on it.
+//!
+//! # State
+//! | word | at | home | values |
+//! | --- | --- | --- | --- |
+//! | next | node + 0 | each rank | nil, or the pointer of the successor |
+//! | unblocked | node + 8 | each rank | 0, or 1 from the wake-up until its rank has seen it |
+//!
+//! A pointer is a rank plus one, so that nil is 0; bits 32 and up are free for a lock's own use.
+//!
+//! # Invariants
+//! - I1: a node that no queue reaches is all zero once its rank has called [`prepare`](Qnode::prepare).
+//! - I2: while a queue reaches a node, at most one other rank writes each of its words, and only once: the successor
+//!   writes `next`, one waker writes `unblocked`.
+//! - I3: a rank lets go of its node only when no write to it is outstanding: it has seen `unblocked` if it was to wait,
+//!   and `next` if it has a successor.
+//!
+//! # Memory ordering
+//! The puts of `next` and `unblocked` are posted. Nobody but their reader, who waits for them, depends on when they
+//! arrive, and by I3 none arrives at a node that is in use again. A rank's own resets are posted as well;
+//! [`prepare`](Qnode::prepare) completes them before the node is published anew, or a late one could erase a link
+//! or a wake-up.
+//!
+//! # Deviation from the papers
+//! The papers have `blocked`, set before the node is published and cleared by the waker. Here the flag is inverted and
+//! reset after the wait: a rank that need not wait never writes its node, which on a network whose atomics are not
+//! atomic with the processor's (`IBV_ATOMIC_HCA`) saves it a trip through its own adapter.
+
+use rmalab_atomics::{Disp, Rank, RemoteAtomics, Until, WORD};
+
+use crate::Result;
+
+/// No rank.
+pub const NIL: u64 = 0;
+
+/// The pointer to the node of `rank`.
+pub fn pointer(rank: Rank) -> u64 {
+    u64::from(rank.0) + 1
+}
+
+/// The rank that `pointer` points to.
+///
+/// # Panics
+///
+/// When that is nil, which breaks the invariant of the lock that followed it.
+pub fn rank_of(pointer: u64) -> Rank {
+    let plus_one = pointer as u32;
+    assert!(plus_one != 0, "a lock followed nil ({pointer:#x}), against its invariants");
+    Rank(plus_one - 1)
+}
+
+/// This rank's queue node of one lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Qnode {
+    next: Disp,
+    unblocked: Disp,
+}
+
+impl Qnode {
+    /// Bytes of a node; what a lock keeps besides starts there.
+    pub const BYTES: u64 = 2 * WORD;
+
+    /// The node that starts at `node` in every segment.
+    pub fn new(node: Disp) -> Qnode {
+        Qnode { next: node, unblocked: node.word(1) }
+    }
+
+    /// Completes the resets of the last acquisition, before the node is published again (I1).
+    #[inline]
+    pub fn prepare<A: RemoteAtomics + ?Sized>(self, ra: &A) -> Result<()> {
+        Ok(ra.flush(ra.rank())?)
+    }
+
+    /// Waits until this rank is unblocked, and resets its flag.
+    #[inline]
+    pub fn wait<A: RemoteAtomics + ?Sized>(self, ra: &A) -> Result<()> {
+        ra.wait_until(self.unblocked, Until::Ne(0))?;
+        Ok(ra.put(ra.rank().at(self.unblocked), 0)?)
+    }
+
+    /// Unblocks the rank that `waiter` points to.
+    #[inline]
+    pub fn unblock<A: RemoteAtomics + ?Sized>(self, ra: &A, waiter: u64) -> Result<()> {
+        Ok(ra.put(rank_of(waiter).at(self.unblocked), 1)?)
+    }
+
+    /// `pred.next := link`.
+    #[inline]
+    pub fn link<A: RemoteAtomics + ?Sized>(self, ra: &A, pred: u64, link: u64) -> Result<()> {
+        Ok(ra.put(rank_of(pred).at(self.next), link)?)
+    }
+
+    /// The link to the successor, or nil while there is none.
+    #[inline]
+    pub fn next<A: RemoteAtomics + ?Sized>(self, ra: &A) -> Result<u64> {
+        Ok(ra.get(ra.rank().at(self.next))?)
+    }
+
+    /// Waits for the link to the successor, which has announced itself elsewhere.
+    #[inline]
+    pub fn wait_next<A: RemoteAtomics + ?Sized>(self, ra: &A) -> Result<u64> {
+        Ok(ra.wait_until(self.next, Until::Ne(NIL))?)
+    }
+
+    /// Forgets the successor, once its link has been read.
+    #[inline]
+    pub fn forget_next<A: RemoteAtomics + ?Sized>(self, ra: &A) -> Result<()> {
+        Ok(ra.put(ra.rank().at(self.next), NIL)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pointers_are_ranks_and_never_nil() {
+        for rank in [0, 1, 77, u32::MAX - 1] {
+            assert_ne!(pointer(Rank(rank)), NIL);
+            assert_eq!(rank_of(pointer(Rank(rank)) | 5 << 32), Rank(rank));
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a lock followed nil")]
+    fn nil_is_not_followed() {
+        let _ = rank_of(NIL);
+    }
+}

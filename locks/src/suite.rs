@@ -1,0 +1,413 @@
+//! The conformance suite of the lock traits: one for every lock, every backend and every number of ranks.
+//!
+//! A lock's tests are one line each; the suite owns the ranks and the checks. [`mutex`] and [`rw_lock`] run on threads,
+//! and the functions that end in `_on` are what they run on each rank, for other backends. A violation panics.
+//!
+//! The critical section keeps two words of a third party equal with single, slow remote operations: a writer that is not
+//! alone, or a reader beside a writer, sees or leaves them different, or an increment is lost. After the last release
+//! every word of the lock is zero again. No check depends on how long anything takes.
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use rmalab_atomics::{Address, Collectives, Counted, Rank, RemoteAtomics, Time, Topology, WORD, World};
+
+use crate::{Place, RawMutex, RawMutexTimed, RawMutexTry, RawRwLock, RawRwLockTimed, Result};
+
+/// Numbers of ranks: a queue has a middle from 3 on, and from 4 on readers and writers alternate in it in every way.
+const SIZES: [u32; 5] = [2, 3, 4, 8, 16];
+
+/// Acquisitions of a rank and a run on threads.
+const ACQUISITIONS: u32 = 2_000;
+
+/// Shares of acquisitions that are writers', in percent: as a mutex, evenly mixed, and mostly readers.
+const WRITERS: [u32; 3] = [100, 50, 5];
+
+/// Two words that only a writer of the lock changes, at a rank that need not be the lock's home.
+#[derive(Clone, Copy)]
+struct Pair {
+    left: Address,
+    right: Address,
+}
+
+impl Pair {
+    fn alloc<A: RemoteAtomics + ?Sized>(ra: &A) -> Result<Pair> {
+        let words = ra.heap().alloc(2 * WORD, WORD)?;
+        let home = Rank(ra.size() - 1);
+        Ok(Pair { left: home.at(words), right: home.at(words.word(1)) })
+    }
+
+    /// What both words hold.
+    fn check<A: RemoteAtomics + ?Sized>(self, ra: &A) -> Result<u64> {
+        let left = ra.get(self.left)?;
+        let mut right = [0; WORD as usize];
+        ra.get_bytes(self.right, &mut right)?;
+        let right = u64::from_ne_bytes(right);
+        assert_eq!(left, right, "{}: somebody writes while this rank is inside", ra.rank());
+        Ok(left)
+    }
+
+    /// Adds one to both words, not atomically.
+    fn increment<A: RemoteAtomics + ?Sized>(self, ra: &A) -> Result<()> {
+        let sum = self.check(ra)? + 1;
+        ra.put(self.left, sum)?;
+        ra.put_bytes(self.right, &sum.to_ne_bytes())?;
+        // The release covers what is complete only.
+        Ok(ra.flush(self.left.rank)?)
+    }
+}
+
+/// Checks that all words of the lock are zero; all ranks call it, with no acquisition under way.
+fn at_rest<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, words: u64, node: u64) -> Result<()> {
+    ra.flush_all()?;
+    let all = Collectives::new(ra)?;
+    all.barrier()?;
+    for (rank, at, bytes) in [(place.home, place.words, words), (ra.rank(), place.node, node)] {
+        for word in 0..bytes.div_ceil(WORD) {
+            let value = ra.get(rank.at(at.word(word)))?;
+            assert_eq!(value, 0, "{}: word {word} at {at} of {rank} after the last release", ra.rank());
+        }
+    }
+    Ok(all.barrier()?)
+}
+
+/// A lock's home in the middle, so that ranks below, at and above it take part.
+fn middle<A: RemoteAtomics + ?Sized>(ra: &A) -> Rank {
+    Rank(ra.size() / 2)
+}
+
+/// Polls a word until `holds`: for scenarios, in which ranks wait for each other's progress.
+pub fn poll<A: RemoteAtomics + ?Sized>(ra: &A, at: Address, holds: impl Fn(u64) -> bool) -> Result<u64> {
+    loop {
+        let word = ra.get(at)?;
+        if holds(word) {
+            return Ok(word);
+        }
+        ra.pause(64)?;
+    }
+}
+
+/// Runs `body` on each rank of worlds of threads, of all [`SIZES`].
+fn on_threads(body: impl Fn(&rmalab_atomics::Mapped) -> Result<()> + Sync) {
+    for size in SIZES {
+        on_threads_of(size, &body);
+    }
+}
+
+/// Runs `body` on each rank of a world of `size` threads.
+fn on_threads_of<T: Send>(size: u32, body: impl Fn(&rmalab_atomics::Mapped) -> Result<T> + Sync) -> Vec<T> {
+    World::threads(size)
+        .run(|ra| body(ra).unwrap_or_else(|error| panic!("{}: {error}", ra.rank())))
+        .expect("a world of threads")
+}
+
+/// Holds a mutex to its trait, on threads.
+pub fn mutex<L: RawMutex>(params: L::Params) {
+    on_threads(|ra| mutex_on::<L, _>(ra, params, ACQUISITIONS));
+}
+
+/// One rank's part of [`mutex`]: exclusion, no lost wake-up, and rest.
+pub fn mutex_on<L: RawMutex, A: RemoteAtomics + ?Sized>(ra: &A, params: L::Params, acquisitions: u32) -> Result<()> {
+    let place = Place::alloc(ra, middle(ra), L::WORDS, L::NODE)?;
+    let pair = Pair::alloc(ra)?;
+    let mut lock = L::bind(ra, place, params)?;
+    for _ in 0..acquisitions {
+        lock.acquire(ra)?;
+        pair.increment(ra)?;
+        lock.release(ra)?;
+    }
+    at_rest(ra, place, L::WORDS, L::NODE)?;
+    assert_eq!(pair.check(ra)?, u64::from(acquisitions) * u64::from(ra.size()), "increments");
+    Ok(())
+}
+
+/// Holds a mutex to [`RawMutexTry`], on threads.
+pub fn mutex_try<L: RawMutexTry>(params: L::Params) {
+    on_threads(|ra| mutex_try_on::<L, _>(ra, params, ACQUISITIONS));
+}
+
+/// One rank's part of [`mutex_try`]: a try of a free lock succeeds, one of a held lock does not, and tries mixed with
+/// waits exclude each other.
+pub fn mutex_try_on<L: RawMutexTry, A: RemoteAtomics + ?Sized>(
+    ra: &A,
+    params: L::Params,
+    acquisitions: u32,
+) -> Result<()> {
+    let place = Place::alloc(ra, middle(ra), L::WORDS, L::NODE)?;
+    let pair = Pair::alloc(ra)?;
+    let all = Collectives::new(ra)?;
+    let mut lock = L::bind(ra, place, params)?;
+    for holder in 0..ra.size() {
+        let held = Rank(holder) == ra.rank();
+        if held {
+            assert!(lock.try_acquire(ra)?, "{}: try of a free lock", ra.rank());
+        }
+        all.barrier()?;
+        if !held {
+            assert!(!lock.try_acquire(ra)?, "{}: try of a held lock", ra.rank());
+        }
+        all.barrier()?;
+        if held {
+            lock.release(ra)?;
+            ra.flush_all()?;
+        }
+        all.barrier()?;
+    }
+    let mut increments = 0;
+    for turn in 0..acquisitions {
+        if turn % 2 == 0 {
+            lock.acquire(ra)?;
+        } else if !lock.try_acquire(ra)? {
+            continue;
+        }
+        pair.increment(ra)?;
+        increments += 1;
+        lock.release(ra)?;
+    }
+    at_rest(ra, place, L::WORDS, L::NODE)?;
+    assert_eq!(pair.check(ra)?, all.allgather(&[increments])?.iter().sum::<u64>(), "increments");
+    Ok(())
+}
+
+/// Holds a mutex to [`RawMutexTimed`], on threads.
+pub fn mutex_timed<L: RawMutexTimed>(params: L::Params) {
+    on_threads(|ra| mutex_timed_on::<L, _>(ra, params));
+}
+
+/// One rank's part of [`mutex_timed`]: waiters of a held lock give up, leave no trace, and get the lock later.
+pub fn mutex_timed_on<L: RawMutexTimed, A: RemoteAtomics + ?Sized>(ra: &A, params: L::Params) -> Result<()> {
+    let place = Place::alloc(ra, middle(ra), L::WORDS, L::NODE)?;
+    let all = Collectives::new(ra)?;
+    let mut lock = L::bind(ra, place, params)?;
+    let holder = ra.rank() == Rank(0);
+    if holder {
+        lock.acquire(ra)?;
+    }
+    all.barrier()?;
+    if !holder {
+        let soon = ra.now().after(std::time::Duration::from_millis(1));
+        assert!(!lock.acquire_until(ra, soon)?, "{}: got a lock that is held", ra.rank());
+    }
+    all.barrier()?;
+    if holder {
+        lock.release(ra)?;
+    }
+    assert!(lock.acquire_until(ra, Time(u64::MAX))?, "{}: gave up before the deadline", ra.rank());
+    lock.release(ra)?;
+    at_rest(ra, place, L::WORDS, L::NODE)
+}
+
+/// Checks that a mutex serves in the order of arrival: `arrived` gives the word (by number) and its value once a rank
+/// has arrived, in a world where ranks arrive in order.
+pub fn mutex_order<L: RawMutex>(params: L::Params, arrived: impl Fn(Rank) -> (u64, u64) + Sync) {
+    on_threads(|ra| {
+        let place = Place::alloc(ra, middle(ra), L::WORDS, L::NODE)?;
+        let served = Rank(0).at(ra.heap().alloc(WORD, WORD)?);
+        let mut lock = L::bind(ra, place, params)?;
+        let word = |rank| {
+            let (word, value) = arrived(rank);
+            (place.home.at(place.words.word(word)), value)
+        };
+        if let Some(before) = ra.rank().0.checked_sub(1) {
+            let (at, value) = word(Rank(before));
+            poll(ra, at, |word| word == value)?;
+        }
+        lock.acquire(ra)?;
+        if ra.rank() == Rank(0) {
+            let (at, value) = word(Rank(ra.size() - 1));
+            poll(ra, at, |word| word == value)?;
+        }
+        assert_eq!(ra.fetch_add(served, 1)?, u64::from(ra.rank().0), "{} was not served in order", ra.rank());
+        lock.release(ra)
+    });
+}
+
+/// The remote operations of an acquire and a release without contention.
+pub fn mutex_cost<L: RawMutex>(params: L::Params) -> (u64, u64) {
+    cost(L::WORDS, L::NODE, |ra, place| {
+        let mut lock = L::bind(ra, place, params)?;
+        // The first round would hide what an earlier acquisition leaves behind.
+        lock.acquire(ra)?;
+        lock.release(ra)?;
+        Ok((measure(ra, |ra| lock.acquire(ra))?, measure(ra, |ra| lock.release(ra))?))
+    })
+}
+
+/// Holds a reader-writer lock to its trait, on threads.
+pub fn rw_lock<L: RawRwLock>(params: L::Params) {
+    on_threads(|ra| readers_meet_on::<L, _>(ra, params));
+    for writers in WRITERS {
+        on_threads(|ra| rw_lock_on::<L, _>(ra, params, ACQUISITIONS, writers));
+    }
+}
+
+/// One rank's part of [`rw_lock`]: exclusion, no lost wake-up, and rest, with `writers` percent of writers at random
+/// (a function of the rank).
+pub fn rw_lock_on<L: RawRwLock, A: RemoteAtomics + ?Sized>(
+    ra: &A,
+    params: L::Params,
+    acquisitions: u32,
+    writers: u32,
+) -> Result<()> {
+    let place = Place::alloc(ra, middle(ra), L::WORDS, L::NODE)?;
+    let pair = Pair::alloc(ra)?;
+    let all = Collectives::new(ra)?;
+    let mut lock = L::bind(ra, place, params)?;
+    let mut random = SmallRng::seed_from_u64(u64::from(ra.rank().0));
+    let mut increments = 0;
+    let mut seen = 0;
+    for _ in 0..acquisitions {
+        if random.random_range(0..100) < writers {
+            lock.acquire_write(ra)?;
+            pair.increment(ra)?;
+            increments += 1;
+            lock.release_write(ra)?;
+        } else {
+            lock.acquire_read(ra)?;
+            let sum = pair.check(ra)?;
+            assert!(sum >= seen, "{}: {sum} after {seen}: an increment was undone", ra.rank());
+            assert_eq!(pair.check(ra)?, sum, "{}: somebody wrote while this rank was reading", ra.rank());
+            seen = sum;
+            lock.release_read(ra)?;
+        }
+    }
+    at_rest(ra, place, L::WORDS, L::NODE)?;
+    assert_eq!(pair.check(ra)?, all.allgather(&[increments])?.iter().sum::<u64>(), "increments");
+    Ok(())
+}
+
+/// One rank's part of [`rw_lock`]: all ranks are inside as readers at once, first of a free lock and then of one that
+/// was held by a writer when they came.
+pub fn readers_meet_on<L: RawRwLock, A: RemoteAtomics + ?Sized>(ra: &A, params: L::Params) -> Result<()> {
+    let place = Place::alloc(ra, middle(ra), L::WORDS, L::NODE)?;
+    let inside = Rank(0).at(ra.heap().alloc(2 * WORD, WORD)?);
+    let all = Collectives::new(ra)?;
+    let mut lock = L::bind(ra, place, params)?;
+    for round in 0..20 {
+        let writer = Rank(round % ra.size());
+        let meeting = inside.rank.at(inside.disp.word(u64::from(round % 2)));
+        if round >= 4 && ra.rank() == writer {
+            lock.acquire_write(ra)?;
+            all.barrier()?;
+            ra.pause(1 << (round / 2))?;
+            lock.release_write(ra)?;
+        } else {
+            all.barrier()?;
+        }
+        lock.acquire_read(ra)?;
+        ra.fetch_add(meeting, 1)?;
+        poll(ra, meeting, |readers| readers == u64::from(ra.size()))?;
+        lock.release_read(ra)?;
+        all.barrier()?;
+        if ra.rank() == writer {
+            ra.put(meeting, 0)?;
+            ra.flush(meeting.rank)?;
+        }
+    }
+    at_rest(ra, place, L::WORDS, L::NODE)
+}
+
+/// Holds a reader-writer lock to [`RawRwLockTimed`], on threads.
+pub fn rw_lock_timed<L: RawRwLockTimed>(params: L::Params) {
+    on_threads(|ra| rw_lock_timed_on::<L, _>(ra, params));
+}
+
+/// One rank's part of [`rw_lock_timed`]: tries succeed and fail as the holder's mode says; waiters give up, leave no
+/// trace, and get the lock later.
+pub fn rw_lock_timed_on<L: RawRwLockTimed, A: RemoteAtomics + ?Sized>(ra: &A, params: L::Params) -> Result<()> {
+    let place = Place::alloc(ra, middle(ra), L::WORDS, L::NODE)?;
+    let all = Collectives::new(ra)?;
+    let mut lock = L::bind(ra, place, params)?;
+    let holder = ra.rank() == Rank(0);
+    let soon = || ra.now().after(std::time::Duration::from_millis(1));
+    if holder {
+        assert!(lock.try_acquire_write(ra)?, "try of a free lock");
+    }
+    all.barrier()?;
+    if !holder {
+        assert!(!lock.try_acquire_write(ra)?, "{}: try to write beside a writer", ra.rank());
+        assert!(!lock.try_acquire_read(ra)?, "{}: try to read beside a writer", ra.rank());
+        assert!(!lock.acquire_write_until(ra, soon())?, "{}: wrote beside a writer", ra.rank());
+        assert!(!lock.acquire_read_until(ra, soon())?, "{}: read beside a writer", ra.rank());
+    }
+    all.barrier()?;
+    if holder {
+        lock.release_write(ra)?;
+        ra.flush_all()?;
+    }
+    all.barrier()?;
+    assert!(lock.try_acquire_read(ra)?, "{}: try to read beside readers", ra.rank());
+    all.barrier()?;
+    if holder {
+        lock.release_read(ra)?;
+        assert!(!lock.try_acquire_write(ra)?, "try to write beside readers");
+        assert!(!lock.acquire_write_until(ra, soon())?, "wrote beside readers");
+        assert!(lock.acquire_read_until(ra, Time(u64::MAX))?, "gave up before the deadline");
+    }
+    all.barrier()?;
+    lock.release_read(ra)?;
+    assert!(lock.acquire_write_until(ra, Time(u64::MAX))?, "{}: gave up before the deadline", ra.rank());
+    lock.release_write(ra)?;
+    at_rest(ra, place, L::WORDS, L::NODE)
+}
+
+/// What a lock costs without contention: remote operations of acquire and release, for a reader and for a writer.
+pub fn rw_lock_cost<L: RawRwLock>(params: L::Params) -> [(u64, u64); 2] {
+    let reader = cost(L::WORDS, L::NODE, |ra, place| {
+        let mut lock = L::bind(ra, place, params)?;
+        lock.acquire_read(ra)?;
+        lock.release_read(ra)?;
+        Ok((measure(ra, |ra| lock.acquire_read(ra))?, measure(ra, |ra| lock.release_read(ra))?))
+    });
+    let writer = cost(L::WORDS, L::NODE, |ra, place| {
+        let mut lock = L::bind(ra, place, params)?;
+        lock.acquire_write(ra)?;
+        lock.release_write(ra)?;
+        Ok((measure(ra, |ra| lock.acquire_write(ra))?, measure(ra, |ra| lock.release_write(ra))?))
+    });
+    [reader, writer]
+}
+
+/// A rank whose operations are counted.
+type Meter<'a> = Counted<'a, rmalab_atomics::Mapped>;
+
+/// The remote operations of `body`.
+fn measure(ra: &Meter<'_>, body: impl FnOnce(&Meter<'_>) -> Result<()>) -> Result<u64> {
+    let before = ra.counts();
+    body(ra)?;
+    Ok((ra.counts() - before).remote_operations())
+}
+
+/// Runs `body` on rank 1 of two ranks on two nodes, with a lock whose home is rank 0.
+fn cost(words: u64, node: u64, body: impl Fn(&Meter<'_>, Place) -> Result<(u64, u64)> + Sync) -> (u64, u64) {
+    let topology = Topology::blocks(2, 1, 2).expect("two nodes of a rank each");
+    World::threads(2)
+        .topology(topology)
+        .run(|ra| {
+            let place = Place::alloc(ra, Rank(0), words, node).expect("room for a lock");
+            (ra.rank() == Rank(1)).then(|| body(&Counted::new(ra), place).expect("operations"))
+        })
+        .expect("a world of threads")
+        .into_iter()
+        .flatten()
+        .next()
+        .expect("the result of rank 1")
+}
+
+/// Where word number `word` of a lock is.
+pub fn word_of(place: Place, word: u64) -> Address {
+    place.home.at(place.words.word(word))
+}
+
+/// Runs `body` on each of `size` ranks with a handle of one lock, its place, and a fresh word at rank 0: for the
+/// scenarios of one lock.
+pub fn scenario<L: RawRwLock>(
+    size: u32,
+    params: L::Params,
+    body: impl Fn(&rmalab_atomics::Mapped, L, Place, Address) -> Result<()> + Sync,
+) {
+    on_threads_of(size, |ra| {
+        let place = Place::alloc(ra, middle(ra), L::WORDS, L::NODE)?;
+        let word = Rank(0).at(ra.heap().alloc(WORD, WORD)?);
+        body(ra, L::bind(ra, place, params)?, place, word)
+    });
+}

@@ -1,0 +1,441 @@
+//! foMPI's window lock: one master word against one word a target, by retrying.
+//!
+//! # Paper
+//!
+//! R. Gerstenberger, M. Besta, T. Hoefler: Enabling Highly-Scalable Remote Memory Access Programming with MPI-3 One
+//! Sided. SC'13, 2013. DOI 10.1145/2503210.2503286. The two-level lock hierarchy of its passive target mode.
+//!
+//! # Properties
+//!
+//! * An exclusive lock of a target excludes the other locks of that target, and every lock_all.
+//! * lock_all costs one atomic operation at any number of ranks.
+//! * No queue, no order of arrival: an exclusive lock starves while lock_alls overlap each other without a gap.
+//! * Not free of livelock. A rank in lock_all polls the master while a rank in lock(exclusive) adds itself there, finds
+//!   the lock_all, takes itself out again and retries. A run in which every poll falls between such an addition and its
+//!   removal is fair to both ranks (each goes on taking steps), and neither ever holds anything. Bounded exponential
+//!   backoff with jitter makes long runs of that kind improbable; it does not exclude them.
+//! * A lock attempt holds nothing that it cannot give back, so it can be tried and limited in time:
+//!   [`WindowLockTimed`].
+//!
+//! # State
+//!
+//! | word | displacement | width | home | values |
+//! | --- | --- | --- | --- | --- |
+//! | master, high half | `words` | 32 bits | [`TwoLevelParams::master`] | how many ranks hold, or wait in, lock_all |
+//! | master, low half | `words` | 32 bits | [`TwoLevelParams::master`] | how many ranks hold, or attempt, an exclusive lock |
+//! | target, bit 0 | `words` + [`LINE`] | 1 bit | every rank | 1 while the target is locked exclusively |
+//! | target, the rest | `words` + [`LINE`] | 63 bits | every rank | how many ranks hold, or wait for, it in shared mode |
+//!
+//! # Invariants
+//!
+//! * I1: a rank counts in the low half from before its first exclusive lock until after its last one.
+//! * I2: a lock_all is held only by a rank that has seen the low half 0 after it was counted in the high half; an
+//!   exclusive lock is begun only by a rank that has seen the high half 0 in the step that counted it in the low half.
+//!   Both counts are in one word, so of two such ranks the later one sees the earlier one.
+//! * I3: bit 0 is set only in the step that finds the whole target word 0, and a shared lock is held only by a rank that
+//!   has seen bit 0 clear after it was counted.
+//!
+//! # Memory ordering
+//!
+//! All operations are sequentially consistent and complete when they return. A release orders nothing of the window's
+//! bulk data: a window flushes them before it releases.
+//!
+//! # Deviations from the paper
+//!
+//! * The master's rank is a parameter; the paper has it on one designated process.
+//! * The count of a rank's own words is waited for by [`RemoteAtomics::wait_until`] instead of polled.
+//! * The master is released by an operation that returns when it is complete; the paper's is non-blocking.
+//! * [`Contended::Retract`] is an alternative that is not in the paper.
+//!
+//! # Cost
+//!
+//! Remote operations, uncontended: shared 1 / 1, lock_all 1 / 1, the first exclusive lock of a rank 2 / 2, each further
+//! one 1 / 1.
+
+use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Time, Until};
+
+use crate::{Backoff, BackoffState, Error, LINE, LockKind, Result, WindowLock, WindowLockTimed};
+
+/// One rank in the high half of the master: in lock_all.
+const ALL: u64 = 1 << 32;
+/// One rank in the low half of the master: in an exclusive lock.
+const EXCLUSIVES: u64 = 1;
+/// The low half of the master.
+const EXCLUSIVES_MASK: u64 = ALL - 1;
+/// The target's bit 0: locked exclusively.
+const EXCLUSIVE: u64 = 1;
+/// One rank in the rest of the target: in a shared lock.
+const SHARED: u64 = 2;
+
+/// What lock(shared) and lock_all do when an exclusive lock, or an attempt at one, is in their way.
+///
+/// lock(exclusive) always undoes its attempt and retries.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Contended {
+    /// Stay counted and poll until the way is free: the paper's protocol.
+    #[default]
+    Wait,
+    /// Take the count back, back off and try again; gives exclusive locks a better chance.
+    Retract,
+}
+
+/// The parameters of [`TwoLevel`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TwoLevelParams {
+    /// The rank whose segment holds the master word.
+    pub master: Rank,
+    /// What lock(shared) and lock_all do under contention.
+    pub contended: Contended,
+    /// How long the pauses between two attempts, and between two polls, are.
+    pub backoff: Backoff,
+}
+
+/// One rank's part of a two-level window lock; see the [module's text](self) for the protocol.
+#[derive(Debug)]
+pub struct TwoLevel {
+    master: Address,
+    /// Where the target word is, in every rank's segment.
+    target: Disp,
+    /// How many targets this rank has locked exclusively.
+    exclusives: u32,
+    contended: Contended,
+    backoff: BackoffState,
+}
+
+/// How long an attempt may go on.
+#[derive(Clone, Copy)]
+enum Limit {
+    Never,
+    Deadline(Time),
+}
+
+impl Limit {
+    fn passed<A: RemoteAtomics + ?Sized>(self, ra: &A) -> bool {
+        match self {
+            Limit::Never => false,
+            Limit::Deadline(deadline) => ra.now() >= deadline,
+        }
+    }
+}
+
+impl WindowLock for TwoLevel {
+    const NAME: &'static str = "two-level";
+    type Params = TwoLevelParams;
+
+    /// # Errors
+    ///
+    /// [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory), and [`Error::NoSuchTarget`] when the master is not a rank.
+    fn new<A: RemoteAtomics + ?Sized>(ra: &A, params: TwoLevelParams) -> Result<TwoLevel> {
+        if params.master.0 >= ra.size() {
+            return Err(Error::NoSuchTarget { rank: ra.rank(), target: params.master, size: ra.size() });
+        }
+        // Two lines: the ranks that poll the master are not in the way of those that lock the master's rank.
+        let words = ra.heap().alloc(2 * LINE, LINE)?;
+        Ok(TwoLevel {
+            master: params.master.at(words),
+            target: words.plus(LINE),
+            exclusives: 0,
+            contended: params.contended,
+            backoff: BackoffState::new(params.backoff, ra.rank()),
+        })
+    }
+
+    #[inline]
+    fn lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
+        let at = target.at(self.target);
+        match kind {
+            LockKind::Shared if ra.fetch_add(at, SHARED)? & EXCLUSIVE == 0 => Ok(()),
+            LockKind::Shared => self.wait_shared(ra, at, Limit::Never).map(drop),
+            LockKind::Exclusive if self.attempt_exclusive(ra, at)? => Ok(()),
+            LockKind::Exclusive => self.retry_exclusive(ra, at, Limit::Never).map(drop),
+        }
+    }
+
+    #[inline]
+    fn unlock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
+        let at = target.at(self.target);
+        match kind {
+            LockKind::Shared => ra.fetch_add(at, SHARED.wrapping_neg())?,
+            LockKind::Exclusive => {
+                // Not a store of 0: shared locks may be counted in the word already, waiting (I3).
+                ra.fetch_add(at, EXCLUSIVE.wrapping_neg())?;
+                self.exclusives -= 1;
+                // The master after the target, for I1.
+                if self.exclusives > 0 {
+                    return Ok(());
+                }
+                ra.fetch_add(self.master, EXCLUSIVES.wrapping_neg())?
+            }
+        };
+        Ok(())
+    }
+
+    #[inline]
+    fn lock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        if ra.fetch_add(self.master, ALL)? & EXCLUSIVES_MASK == 0 {
+            return Ok(());
+        }
+        self.wait_all(ra, Limit::Never).map(drop)
+    }
+
+    #[inline]
+    fn unlock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        ra.fetch_add(self.master, ALL.wrapping_neg())?;
+        Ok(())
+    }
+}
+
+impl WindowLockTimed for TwoLevel {
+    fn try_lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<bool> {
+        let at = target.at(self.target);
+        match kind {
+            LockKind::Shared => attempt(ra, at, SHARED, EXCLUSIVE),
+            LockKind::Exclusive => self.attempt_exclusive(ra, at),
+        }
+    }
+
+    fn lock_until<A: RemoteAtomics + ?Sized>(
+        &mut self,
+        ra: &A,
+        kind: LockKind,
+        target: Rank,
+        deadline: Time,
+    ) -> Result<bool> {
+        let at = target.at(self.target);
+        match kind {
+            LockKind::Shared if ra.fetch_add(at, SHARED)? & EXCLUSIVE == 0 => Ok(true),
+            LockKind::Shared => self.wait_shared(ra, at, Limit::Deadline(deadline)),
+            LockKind::Exclusive if self.attempt_exclusive(ra, at)? => Ok(true),
+            LockKind::Exclusive => self.retry_exclusive(ra, at, Limit::Deadline(deadline)),
+        }
+    }
+
+    fn try_lock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
+        attempt(ra, self.master, ALL, EXCLUSIVES_MASK)
+    }
+
+    fn lock_all_until<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, deadline: Time) -> Result<bool> {
+        if ra.fetch_add(self.master, ALL)? & EXCLUSIVES_MASK == 0 {
+            return Ok(true);
+        }
+        self.wait_all(ra, Limit::Deadline(deadline))
+    }
+}
+
+impl TwoLevel {
+    /// One attempt at an exclusive lock; leaves nothing behind when it fails.
+    #[inline]
+    fn attempt_exclusive<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, at: Address) -> Result<bool> {
+        let first = self.exclusives == 0;
+        if first && !attempt(ra, self.master, EXCLUSIVES, !EXCLUSIVES_MASK)? {
+            return Ok(false);
+        }
+        if ra.compare_and_swap(at, 0, EXCLUSIVE)? == 0 {
+            self.exclusives += 1;
+            return Ok(true);
+        }
+        if first {
+            ra.fetch_add(self.master, EXCLUSIVES.wrapping_neg())?;
+        }
+        Ok(false)
+    }
+
+    /// Attempts an exclusive lock, an attempt having failed, until one succeeds; `false` at the limit.
+    #[cold]
+    fn retry_exclusive<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, at: Address, limit: Limit) -> Result<bool> {
+        self.backoff.reset();
+        while !limit.passed(ra) {
+            self.backoff.wait(ra)?;
+            if self.attempt_exclusive(ra, at)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Waits for a shared lock, this rank being counted in the target; `false`, and not counted, at the limit.
+    #[cold]
+    fn wait_shared<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, at: Address, limit: Limit) -> Result<bool> {
+        self.wait(ra, at, SHARED, EXCLUSIVE, limit)
+    }
+
+    /// Waits for a lock_all, this rank being counted in the master; `false`, and not counted, at the limit.
+    #[cold]
+    fn wait_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, limit: Limit) -> Result<bool> {
+        self.wait(ra, self.master, ALL, EXCLUSIVES_MASK, limit)
+    }
+
+    /// Waits until no bit of `obstacle` is set in the word `at`, in which this rank is counted by `count`.
+    fn wait<A: RemoteAtomics + ?Sized>(
+        &mut self,
+        ra: &A,
+        at: Address,
+        count: u64,
+        obstacle: u64,
+        limit: Limit,
+    ) -> Result<bool> {
+        self.backoff.reset();
+        match self.contended {
+            Contended::Retract => {
+                retract(ra, at, count)?;
+                while !limit.passed(ra) {
+                    self.backoff.wait(ra)?;
+                    if attempt(ra, at, count, obstacle)? {
+                        return Ok(true);
+                    }
+                }
+                return Ok(false);
+            }
+            Contended::Wait if at.rank == ra.rank() => {
+                let until = Until::NoneSet(obstacle);
+                match limit {
+                    Limit::Never => {
+                        ra.wait_until(at.disp, until)?;
+                        return Ok(true);
+                    }
+                    Limit::Deadline(deadline) if ra.wait_until_deadline(at.disp, until, deadline)?.is_some() => {
+                        return Ok(true);
+                    }
+                    Limit::Deadline(_) => {}
+                }
+            }
+            Contended::Wait => {
+                while !limit.passed(ra) {
+                    self.backoff.wait(ra)?;
+                    if ra.get(at)? & obstacle == 0 {
+                        return Ok(true);
+                    }
+                }
+            }
+        }
+        retract(ra, at, count)?;
+        Ok(false)
+    }
+}
+
+/// Counts this rank in the word `at` by `count`, and takes that back if a bit of `obstacle` was set.
+#[inline]
+fn attempt<A: RemoteAtomics + ?Sized>(ra: &A, at: Address, count: u64, obstacle: u64) -> Result<bool> {
+    if ra.fetch_add(at, count)? & obstacle == 0 {
+        return Ok(true);
+    }
+    retract(ra, at, count)?;
+    Ok(false)
+}
+
+#[inline]
+fn retract<A: RemoteAtomics + ?Sized>(ra: &A, at: Address, count: u64) -> Result<()> {
+    ra.fetch_add(at, count.wrapping_neg())?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use rmalab_atomics::{Mapped, World};
+
+    use super::*;
+
+    const SHARED_KIND: LockKind = LockKind::Shared;
+    const EXCLUSIVE_KIND: LockKind = LockKind::Exclusive;
+    const TARGET: Rank = Rank(1);
+
+    /// Runs `body` on rank 0 of two; the test plays the other ranks by changing the words.
+    fn alone(body: impl Fn(&Mapped, TwoLevel) + Sync) {
+        let world = World::threads(2).run(|ra| {
+            for contended in [Contended::Wait, Contended::Retract] {
+                let lock = TwoLevel::new(ra, TwoLevelParams { contended, ..Default::default() }).unwrap();
+                if ra.rank() == Rank(0) {
+                    body(ra, lock);
+                }
+            }
+        });
+        world.unwrap();
+    }
+
+    fn words(ra: &Mapped, lock: &TwoLevel) -> (u64, u64) {
+        (ra.get(lock.master).unwrap(), ra.get(TARGET.at(lock.target)).unwrap())
+    }
+
+    #[test]
+    fn the_words_tell_who_holds_what() {
+        alone(|ra, mut lock| {
+            lock.lock(ra, SHARED_KIND, TARGET).unwrap();
+            assert_eq!(words(ra, &lock), (0, SHARED));
+            lock.unlock(ra, SHARED_KIND, TARGET).unwrap();
+            lock.lock_all(ra).unwrap();
+            assert_eq!(words(ra, &lock), (ALL, 0));
+            lock.unlock_all(ra).unwrap();
+            // The master counts ranks, not locks.
+            lock.lock(ra, EXCLUSIVE_KIND, Rank(0)).unwrap();
+            lock.lock(ra, EXCLUSIVE_KIND, TARGET).unwrap();
+            assert_eq!(words(ra, &lock), (EXCLUSIVES, EXCLUSIVE));
+            lock.unlock(ra, EXCLUSIVE_KIND, Rank(0)).unwrap();
+            assert_eq!(words(ra, &lock), (EXCLUSIVES, EXCLUSIVE));
+            lock.unlock(ra, EXCLUSIVE_KIND, TARGET).unwrap();
+            assert_eq!(words(ra, &lock), (0, 0));
+        });
+    }
+
+    #[test]
+    fn attempts_that_fail_leave_nothing_behind() {
+        alone(|ra, mut lock| {
+            let target = TARGET.at(lock.target);
+            let past = ra.now();
+            for (at, count) in [(lock.master, ALL), (lock.master, EXCLUSIVES), (target, SHARED), (target, EXCLUSIVE)] {
+                ra.fetch_add(at, count).unwrap();
+                let before = words(ra, &lock);
+                let may_share = at == lock.master || count == SHARED;
+                let may_exclude = at == lock.master && count == EXCLUSIVES;
+                let may_all = !may_exclude;
+                for limited in [false, true] {
+                    let mut lock_one = |kind| {
+                        if limited { lock.lock_until(ra, kind, TARGET, past) } else { lock.try_lock(ra, kind, TARGET) }
+                            .unwrap()
+                    };
+                    assert_eq!(lock_one(SHARED_KIND), may_share, "{at} has {count:#x}");
+                    if may_share {
+                        lock.unlock(ra, SHARED_KIND, TARGET).unwrap();
+                    }
+                    let mut lock_one = |kind| {
+                        if limited { lock.lock_until(ra, kind, TARGET, past) } else { lock.try_lock(ra, kind, TARGET) }
+                            .unwrap()
+                    };
+                    assert_eq!(lock_one(EXCLUSIVE_KIND), may_exclude, "{at} has {count:#x}");
+                    if may_exclude {
+                        lock.unlock(ra, EXCLUSIVE_KIND, TARGET).unwrap();
+                    }
+                    let all = if limited { lock.lock_all_until(ra, past) } else { lock.try_lock_all(ra) };
+                    assert_eq!(all.unwrap(), may_all, "{at} has {count:#x}");
+                    if may_all {
+                        lock.unlock_all(ra).unwrap();
+                    }
+                    assert_eq!(words(ra, &lock), before, "{at} has {count:#x}");
+                }
+                ra.fetch_add(at, count.wrapping_neg()).unwrap();
+            }
+        });
+    }
+
+    /// A second exclusive lock is not kept out by a lock_all that waits for the first: it would wait for ever.
+    #[test]
+    fn a_waiting_lock_all_does_not_stop_its_obstacle() {
+        alone(|ra, mut lock| {
+            lock.lock(ra, EXCLUSIVE_KIND, Rank(0)).unwrap();
+            ra.fetch_add(lock.master, ALL).unwrap();
+            assert!(lock.try_lock(ra, EXCLUSIVE_KIND, TARGET).unwrap());
+            lock.unlock(ra, EXCLUSIVE_KIND, TARGET).unwrap();
+            lock.unlock(ra, EXCLUSIVE_KIND, Rank(0)).unwrap();
+            assert_eq!(words(ra, &lock), (ALL, 0));
+            ra.fetch_add(lock.master, ALL.wrapping_neg()).unwrap();
+        });
+    }
+
+    #[test]
+    fn the_master_is_a_rank() {
+        let world = World::threads(2).run(|ra| {
+            let result = TwoLevel::new(ra, TwoLevelParams { master: Rank(2), ..Default::default() });
+            assert!(matches!(result, Err(Error::NoSuchTarget { target: Rank(2), size: 2, .. })), "{result:?}");
+        });
+        world.unwrap();
+    }
+}

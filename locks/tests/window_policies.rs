@@ -1,0 +1,513 @@
+//! What every window lock promises, on threads, and what each policy says of its own limits.
+#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
+
+use rmalab_atomics::{Address, Counted, Mapped, Rank, RemoteAtomics, WORD, World};
+use rmalab_locks::{
+    Assert, Contended, Error, Exclusive, Global, GlobalParams, LockKind, Mcs, NoCheck, PerTarget, Place, RawRwLock,
+    RawRwLockTimed, Result, TwoLevel, TwoLevelParams, WindowLock, WindowLockTimed, WindowLocks,
+};
+
+const SHARED: LockKind = LockKind::Shared;
+const EXCLUSIVE: LockKind = LockKind::Exclusive;
+
+/// The simplest lock that there is: one word, 1 for a writer and +2 for each reader.
+#[derive(Debug)]
+struct OneWord(Address);
+
+impl RawRwLock for OneWord {
+    const NAME: &'static str = "one-word";
+    const WORDS: u64 = WORD;
+    const NODE: u64 = WORD;
+    type Params = ();
+
+    fn bind<A: RemoteAtomics + ?Sized>(_ra: &A, place: Place, (): ()) -> Result<OneWord> {
+        Ok(OneWord(place.home.at(place.words)))
+    }
+
+    fn acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        while !self.try_acquire_read(ra)? {
+            ra.pause(4 + ra.rank().0)?;
+        }
+        Ok(())
+    }
+
+    fn release_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        ra.fetch_add(self.0, 2_u64.wrapping_neg())?;
+        Ok(())
+    }
+
+    fn acquire_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        while !self.try_acquire_write(ra)? {
+            ra.pause(4 + ra.rank().0)?;
+        }
+        Ok(())
+    }
+
+    fn release_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        ra.fetch_add(self.0, 1_u64.wrapping_neg())?;
+        Ok(())
+    }
+}
+
+impl RawRwLockTimed for OneWord {
+    fn try_acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
+        let free = ra.fetch_add(self.0, 2)? & 1 == 0;
+        if !free {
+            self.release_read(ra)?;
+        }
+        Ok(free)
+    }
+
+    fn try_acquire_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
+        Ok(ra.compare_and_swap(self.0, 0, 1)? == 0)
+    }
+
+    fn acquire_read_until<A: RemoteAtomics + ?Sized>(
+        &mut self,
+        ra: &A,
+        deadline: rmalab_atomics::Time,
+    ) -> Result<bool> {
+        while !self.try_acquire_read(ra)? {
+            if ra.now() >= deadline {
+                return Ok(false);
+            }
+            ra.pause(4)?;
+        }
+        Ok(true)
+    }
+
+    fn acquire_write_until<A: RemoteAtomics + ?Sized>(
+        &mut self,
+        ra: &A,
+        deadline: rmalab_atomics::Time,
+    ) -> Result<bool> {
+        while !self.try_acquire_write(ra)? {
+            if ra.now() >= deadline {
+                return Ok(false);
+            }
+            ra.pause(4)?;
+        }
+        Ok(true)
+    }
+}
+
+type GlobalOneWord = Global<OneWord>;
+type PerTargetOneWord = PerTarget<OneWord>;
+
+/// A pair of words at every rank, which the holders of exclusive locks keep equal.
+struct Pairs(rmalab_atomics::Disp);
+
+impl Pairs {
+    fn alloc(ra: &Mapped) -> Pairs {
+        Pairs(ra.heap().alloc(2 * WORD, 128).unwrap())
+    }
+
+    fn read(&self, ra: &Mapped, target: Rank) -> u64 {
+        let [first, second] = [0, 1].map(|i| ra.get(target.at(self.0.word(i))).unwrap());
+        assert_eq!(first, second, "{} reads a torn pair of {target}", ra.rank());
+        first
+    }
+
+    fn increment(&self, ra: &Mapped, target: Rank, round: u32) {
+        let value = self.read(ra, target) + 1;
+        ra.put(target.at(self.0), value).unwrap();
+        if round.is_multiple_of(8) {
+            ra.pause(20).unwrap();
+        }
+        ra.put(target.at(self.0.word(1)), value).unwrap();
+        ra.flush(target).unwrap();
+    }
+}
+
+fn meet(ra: &Mapped, arrived: Address) {
+    ra.fetch_add(arrived, 1).unwrap();
+    while ra.get(arrived).unwrap() < u64::from(ra.size()) {
+        ra.pause(50).unwrap();
+    }
+}
+
+/// Locks of all kinds, of one and of several targets, keep readers from torn pairs and lose no increment.
+fn excludes<W: WindowLock>(params: W::Params) {
+    const ROUNDS: u32 = 600;
+    let world = World::threads(4).run(|ra| {
+        let pairs = Pairs::alloc(ra);
+        let arrived = Rank(0).at(ra.heap().alloc(WORD, 128).unwrap());
+        let mut locks = WindowLocks::<W>::new(ra, params).unwrap();
+        let mut increments = 0;
+        for round in 0..ROUNDS {
+            let (low, high) = (Rank(round % 2), Rank(2 + round % 2));
+            match (round + ra.rank().0) % 5 {
+                0 | 1 => {
+                    locks.lock(ra, EXCLUSIVE, low, Assert::None).unwrap();
+                    pairs.increment(ra, low, round);
+                    locks.unlock(ra, low).unwrap();
+                    increments += 1;
+                }
+                2 => {
+                    locks.lock(ra, SHARED, low, Assert::None).unwrap();
+                    let before = pairs.read(ra, low);
+                    assert_eq!(pairs.read(ra, low), before);
+                    locks.unlock(ra, low).unwrap();
+                }
+                3 => {
+                    // Exclusive first, which every policy can do.
+                    locks.lock(ra, EXCLUSIVE, low, Assert::None).unwrap();
+                    locks.lock(ra, EXCLUSIVE, high, Assert::None).unwrap();
+                    pairs.increment(ra, high, round);
+                    locks.unlock(ra, high).unwrap();
+                    locks.lock(ra, SHARED, high, Assert::None).unwrap();
+                    pairs.increment(ra, low, round);
+                    pairs.read(ra, high);
+                    locks.unlock(ra, low).unwrap();
+                    pairs.read(ra, high);
+                    locks.unlock(ra, high).unwrap();
+                    increments += 2;
+                }
+                _ => {
+                    locks.lock_all(ra, Assert::None).unwrap();
+                    let before = [0, 1, 2, 3].map(|target| pairs.read(ra, Rank(target)));
+                    assert_eq!([0, 1, 2, 3].map(|target| pairs.read(ra, Rank(target))), before);
+                    locks.unlock_all(ra).unwrap();
+                }
+            }
+        }
+        assert!(locks.is_idle());
+        meet(ra, arrived);
+        let total: u64 = (0..4).map(|target| pairs.read(ra, Rank(target))).sum();
+        (increments, total)
+    });
+    let results = world.unwrap();
+    let increments: u64 = results.iter().map(|&(increments, _)| increments).sum();
+    assert!(results.iter().all(|&(_, total)| total == increments), "{results:?}");
+}
+
+#[test]
+fn two_level_excludes() {
+    excludes::<TwoLevel>(Default::default());
+}
+
+#[test]
+fn two_level_that_retracts_excludes() {
+    excludes::<TwoLevel>(TwoLevelParams { contended: Contended::Retract, master: Rank(3), ..Default::default() });
+}
+
+#[test]
+fn global_excludes() {
+    excludes::<GlobalOneWord>(GlobalParams { home: Rank(1), lock: () });
+}
+
+#[test]
+fn per_target_excludes() {
+    excludes::<PerTargetOneWord>(());
+}
+
+/// With queue nodes, of which a rank needs one for each target, and with readers that exclude each other.
+#[test]
+fn compositions_of_a_queue_exclude() {
+    excludes::<Global<Exclusive<Mcs>>>(Default::default());
+    excludes::<PerTarget<Exclusive<Mcs>>>(());
+}
+
+/// Shared locks and lock_all of different ranks are held together.
+fn shares<W: WindowLock>(params: W::Params) {
+    let world = World::threads(3).run(|ra| {
+        let arrived = Rank(0).at(ra.heap().alloc(WORD, 128).unwrap());
+        let mut locks = WindowLocks::<W>::new(ra, params).unwrap();
+        if ra.rank() == Rank(0) {
+            locks.lock_all(ra, Assert::None).unwrap();
+        } else {
+            locks.lock(ra, SHARED, Rank(2), Assert::None).unwrap();
+            locks.lock(ra, SHARED, Rank(0), Assert::None).unwrap();
+        }
+        // Everybody is inside, or this never ends.
+        meet(ra, arrived);
+    });
+    world.unwrap();
+}
+
+#[test]
+fn shared_locks_are_shared() {
+    shares::<TwoLevel>(Default::default());
+    shares::<GlobalOneWord>(Default::default());
+    shares::<PerTargetOneWord>(());
+    shares::<NoCheck>(());
+}
+
+/// The rules are those of [`WindowLocks`], whatever the policy.
+fn keeps_the_rules<W: WindowLock>(params: W::Params) {
+    let world = World::threads(2).run(|ra| {
+        let mut locks = WindowLocks::<W>::new(ra, params).unwrap();
+        if ra.rank() != Rank(1) {
+            return;
+        }
+        let text = |result: Result<()>| result.unwrap_err().to_string();
+
+        let result = locks.unlock(ra, Rank(0));
+        assert!(matches!(result, Err(Error::NotLocked { rank: Rank(1), target: Rank(0) })), "{result:?}");
+        let result = locks.unlock_all(ra);
+        assert!(matches!(result, Err(Error::NotLockedAll { rank: Rank(1) })), "{result:?}");
+        for result in [locks.lock(ra, SHARED, Rank(2), Assert::NoCheck), locks.unlock(ra, Rank(2))] {
+            assert!(matches!(result, Err(Error::NoSuchTarget { target: Rank(2), size: 2, .. })), "{result:?}");
+        }
+
+        locks.lock(ra, EXCLUSIVE, Rank(0), Assert::None).unwrap();
+        locks.lock(ra, SHARED, Rank(1), Assert::NoCheck).unwrap();
+        assert_eq!((locks.held(Rank(0)), locks.held(Rank(1))), (Some(EXCLUSIVE), Some(SHARED)));
+        assert_eq!(
+            text(locks.lock(ra, SHARED, Rank(0), Assert::None)),
+            "rank 1: lock of rank 0, which it has locked already (exclusive); unlock it first"
+        );
+        assert_eq!(
+            text(locks.lock_all(ra, Assert::None)),
+            "rank 1: lock_all while it holds rank 0 (exclusive), rank 1 (shared); unlock first"
+        );
+        locks.unlock(ra, Rank(0)).unwrap();
+        locks.unlock(ra, Rank(1)).unwrap();
+        assert!(locks.is_idle());
+
+        locks.lock_all(ra, Assert::None).unwrap();
+        assert_eq!(locks.held(Rank(0)), Some(SHARED));
+        assert_eq!(locks.held(Rank(2)), None);
+        let result = locks.lock(ra, SHARED, Rank(0), Assert::NoCheck);
+        assert!(matches!(result, Err(Error::AlreadyLocked { held: "lock_all", .. })), "{result:?}");
+        assert_eq!(
+            text(locks.lock_all(ra, Assert::NoCheck)),
+            "rank 1: lock_all while it holds a lock_all; unlock first"
+        );
+        let result = locks.unlock(ra, Rank(0));
+        assert!(matches!(result, Err(Error::NotLocked { .. })), "{result:?}");
+        locks.unlock_all(ra).unwrap();
+        assert!(locks.is_idle());
+    });
+    world.unwrap();
+}
+
+#[test]
+fn the_rules_are_kept() {
+    keeps_the_rules::<TwoLevel>(Default::default());
+    keeps_the_rules::<GlobalOneWord>(Default::default());
+    keeps_the_rules::<PerTargetOneWord>(());
+    keeps_the_rules::<NoCheck>(());
+}
+
+/// NOCHECK skips the acquisition and the matching release, and nothing else.
+fn nocheck_skips<W: WindowLock>(params: W::Params) {
+    let world = World::threads(2).run(|ra| {
+        let turn = Rank(0).at(ra.heap().alloc(WORD, 128).unwrap());
+        let mut locks = WindowLocks::<W>::new(ra, params).unwrap();
+        let await_turn = |number| {
+            while ra.get(turn).unwrap() != number {
+                ra.pause(10).unwrap();
+            }
+        };
+        if ra.rank() == Rank(0) {
+            locks.lock(ra, EXCLUSIVE, Rank(0), Assert::None).unwrap();
+            ra.fetch_add(turn, 1).unwrap();
+            await_turn(2);
+            // Still held: what rank 1 did not acquire, it has not released.
+            locks.unlock(ra, Rank(0)).unwrap();
+            ra.fetch_add(turn, 1).unwrap();
+        } else {
+            await_turn(1);
+            // These would wait if they were not asserted to need no check.
+            locks.lock(ra, EXCLUSIVE, Rank(0), Assert::NoCheck).unwrap();
+            locks.unlock(ra, Rank(0)).unwrap();
+            locks.lock_all(ra, Assert::NoCheck).unwrap();
+            locks.unlock_all(ra).unwrap();
+            ra.fetch_add(turn, 1).unwrap();
+            await_turn(3);
+            // The words are as they should be: each kind can be had again.
+            locks.lock_all(ra, Assert::None).unwrap();
+            locks.unlock_all(ra).unwrap();
+            locks.lock(ra, EXCLUSIVE, Rank(0), Assert::None).unwrap();
+            locks.unlock(ra, Rank(0)).unwrap();
+        }
+    });
+    world.unwrap();
+}
+
+#[test]
+fn nocheck_skips_acquisition_and_release() {
+    nocheck_skips::<TwoLevel>(Default::default());
+    nocheck_skips::<GlobalOneWord>(Default::default());
+    nocheck_skips::<PerTargetOneWord>(());
+}
+
+/// Attempts fail while they must, leave nothing behind, and succeed afterwards.
+fn can_be_tried<W: WindowLockTimed>(params: W::Params) {
+    let world = World::threads(3).run(|ra| {
+        let turn = Rank(0).at(ra.heap().alloc(WORD, 128).unwrap());
+        let mut locks = WindowLocks::<W>::new(ra, params).unwrap();
+        let await_turn = |number| {
+            while ra.get(turn).unwrap() != number {
+                ra.pause(10).unwrap();
+            }
+        };
+        match ra.rank() {
+            Rank(0) => {
+                assert!(locks.try_lock(ra, EXCLUSIVE, Rank(2)).unwrap());
+                ra.fetch_add(turn, 1).unwrap();
+                await_turn(2);
+                locks.unlock(ra, Rank(2)).unwrap();
+                ra.fetch_add(turn, 1).unwrap();
+            }
+            Rank(1) => {
+                await_turn(1);
+                assert!(!locks.try_lock(ra, SHARED, Rank(2)).unwrap());
+                assert!(!locks.try_lock(ra, EXCLUSIVE, Rank(2)).unwrap());
+                assert!(!locks.try_lock_all(ra).unwrap());
+                let now = ra.now();
+                assert!(!locks.lock_until(ra, SHARED, Rank(2), now).unwrap());
+                assert!(!locks.lock_until(ra, EXCLUSIVE, Rank(2), now).unwrap());
+                assert!(!locks.lock_all_until(ra, now).unwrap());
+                assert!(locks.is_idle());
+                ra.fetch_add(turn, 1).unwrap();
+                await_turn(3);
+                for kind in [SHARED, EXCLUSIVE] {
+                    assert!(locks.try_lock(ra, kind, Rank(2)).unwrap());
+                    locks.unlock(ra, Rank(2)).unwrap();
+                    assert!(locks.lock_until(ra, kind, Rank(2), now).unwrap());
+                    locks.unlock(ra, Rank(2)).unwrap();
+                }
+                assert!(locks.try_lock_all(ra).unwrap());
+                assert!(matches!(locks.try_lock(ra, SHARED, Rank(2)), Err(Error::AlreadyLocked { .. })));
+                locks.unlock_all(ra).unwrap();
+                assert!(locks.lock_all_until(ra, now).unwrap());
+                locks.unlock_all(ra).unwrap();
+            }
+            _ => {}
+        }
+    });
+    world.unwrap();
+}
+
+#[test]
+fn attempts_and_limits() {
+    can_be_tried::<TwoLevel>(Default::default());
+    can_be_tried::<TwoLevel>(TwoLevelParams { contended: Contended::Retract, ..Default::default() });
+    can_be_tried::<GlobalOneWord>(Default::default());
+    can_be_tried::<PerTargetOneWord>(());
+}
+
+#[test]
+fn window_guards_unlock() {
+    let world = World::threads(3).run(|ra| {
+        let pairs = Pairs::alloc(ra);
+        let mut locks = WindowLocks::<TwoLevel>::new(ra, Default::default()).unwrap();
+        for round in 0..300 {
+            let guard = locks.lock_guard(ra, EXCLUSIVE, Rank(0), Assert::None).unwrap();
+            pairs.increment(ra, Rank(0), round);
+            if round.is_multiple_of(2) {
+                guard.unlock().unwrap();
+            }
+        }
+        let guard = locks.lock_all_guard(ra, Assert::None).unwrap();
+        let last = pairs.read(ra, Rank(0));
+        guard.unlock_all().unwrap();
+        drop(locks.lock_all_guard(ra, Assert::None).unwrap());
+        assert!(locks.is_idle());
+        last
+    });
+    assert_eq!(world.unwrap().into_iter().max(), Some(900));
+}
+
+/// One lock cannot be upgraded; the refusal names the targets and changes nothing.
+#[test]
+fn global_refuses_an_upgrade() {
+    let world = World::threads(3).run(|ra| {
+        let mut locks = WindowLocks::<GlobalOneWord>::new(ra, Default::default()).unwrap();
+        if ra.rank() != Rank(2) {
+            return;
+        }
+        locks.lock(ra, SHARED, Rank(0), Assert::None).unwrap();
+        locks.lock(ra, SHARED, Rank(2), Assert::None).unwrap();
+        let error = locks.lock(ra, EXCLUSIVE, Rank(1), Assert::None).unwrap_err();
+        assert!(matches!(error, Error::Upgrade { rank: Rank(2), target: Rank(1), policy: "global", .. }), "{error:?}");
+        assert!(
+            error
+                .to_string()
+                .starts_with("rank 2: exclusive lock of rank 1 while it holds rank 0, rank 2 in shared mode"),
+            "{error}"
+        );
+        assert_eq!(locks.held(Rank(1)), None);
+        locks.unlock(ra, Rank(0)).unwrap();
+        locks.unlock(ra, Rank(2)).unwrap();
+        locks.lock(ra, EXCLUSIVE, Rank(1), Assert::None).unwrap();
+        locks.unlock(ra, Rank(1)).unwrap();
+    });
+    world.unwrap();
+}
+
+#[test]
+fn per_target_needs_room_in_proportion_to_the_ranks() {
+    let used = |ranks: u32| {
+        let free = World::threads(ranks).run(|ra| {
+            let before = ra.heap().free_bytes();
+            PerTargetOneWord::new(ra, ()).unwrap();
+            before - ra.heap().free_bytes()
+        });
+        free.unwrap()[0]
+    };
+    assert_eq!(used(9) - used(1), 8 * 128);
+}
+
+/// Remote operations of acquire and release, uncontended, with every word on another rank: foMPI's costs.
+#[test]
+fn two_level_costs_what_the_paper_says() {
+    let world = World::threads(4).run(|ra| {
+        let params = TwoLevelParams { master: Rank(1), ..Default::default() };
+        let mut locks = WindowLocks::<TwoLevel>::new(ra, params).unwrap();
+        if ra.rank() != Rank(0) {
+            return;
+        }
+        let ra = Counted::new(ra);
+        let cost = || ra.take().remote_operations();
+        locks.lock(&ra, SHARED, Rank(2), Assert::None).unwrap();
+        assert_eq!(cost(), 1, "shared");
+        locks.unlock(&ra, Rank(2)).unwrap();
+        assert_eq!(cost(), 1, "unlock shared");
+        locks.lock_all(&ra, Assert::None).unwrap();
+        assert_eq!(cost(), 1, "lock_all");
+        locks.unlock_all(&ra).unwrap();
+        assert_eq!(cost(), 1, "unlock_all");
+        locks.lock(&ra, EXCLUSIVE, Rank(2), Assert::None).unwrap();
+        assert_eq!(cost(), 2, "first exclusive");
+        locks.lock(&ra, EXCLUSIVE, Rank(3), Assert::None).unwrap();
+        assert_eq!(cost(), 1, "second exclusive");
+        locks.unlock(&ra, Rank(2)).unwrap();
+        assert_eq!(cost(), 1, "unlock the first of two");
+        locks.unlock(&ra, Rank(3)).unwrap();
+        assert_eq!(cost(), 2, "unlock the last");
+        locks.lock(&ra, EXCLUSIVE, Rank(2), Assert::NoCheck).unwrap();
+        locks.unlock(&ra, Rank(2)).unwrap();
+        locks.lock_all(&ra, Assert::NoCheck).unwrap();
+        locks.unlock_all(&ra).unwrap();
+        assert_eq!(cost(), 0, "with NOCHECK");
+    });
+    world.unwrap();
+}
+
+/// A global lock is acquired for a rank's first target only; per-target lock_all is one acquisition a rank.
+#[test]
+fn compositions_cost_what_they_are_made_of() {
+    let world = World::threads(4).run(|ra| {
+        let mut global = WindowLocks::<GlobalOneWord>::new(ra, GlobalParams { home: Rank(1), lock: () }).unwrap();
+        let mut each = WindowLocks::<PerTargetOneWord>::new(ra, ()).unwrap();
+        if ra.rank() != Rank(0) {
+            return;
+        }
+        let ra = Counted::new(ra);
+        for target in 1..4 {
+            global.lock(&ra, SHARED, Rank(target), Assert::None).unwrap();
+        }
+        for target in 1..4 {
+            global.unlock(&ra, Rank(target)).unwrap();
+        }
+        assert_eq!(ra.take().remote_operations(), 2, "global, three targets");
+        each.lock_all(&ra, Assert::None).unwrap();
+        each.unlock_all(&ra).unwrap();
+        let counts = ra.take();
+        assert_eq!((counts.remote_operations(), counts.own_operations()), (6, 2), "per-target lock_all");
+    });
+    world.unwrap();
+}

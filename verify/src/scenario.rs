@@ -1,0 +1,274 @@
+//! Scenarios: who acquires the lock, how, and how often.
+
+use std::fmt;
+use std::str::FromStr;
+
+use rmalab_atomics::Rank;
+
+/// What a rank does with the lock.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Role {
+    /// Acquires for reading, always (`R`).
+    Reader,
+    /// Acquires for writing, always (`W`).
+    Writer,
+    /// Reads and writes in turn (`M`): even ranks begin by reading, odd ones by writing.
+    Mixed,
+}
+
+impl Role {
+    /// Whether acquisition number `acquisition`, counted from 0, of `rank` in this role is for writing.
+    pub const fn writes(self, rank: Rank, acquisition: u32) -> bool {
+        match self {
+            Role::Reader => false,
+            Role::Writer => true,
+            Role::Mixed => (rank.0 ^ acquisition) & 1 == 1,
+        }
+    }
+
+    const fn letter(self) -> char {
+        match self {
+            Role::Reader => 'R',
+            Role::Writer => 'W',
+            Role::Mixed => 'M',
+        }
+    }
+}
+
+/// Ranks that do the same.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Group {
+    /// How many ranks, at least 1.
+    pub ranks: u32,
+    /// What each of them does.
+    pub role: Role,
+    /// How often, at least once.
+    pub acquisitions: u32,
+}
+
+/// Who acquires the lock, how, and how often.
+///
+/// Written as numbers of ranks with their roles, then `x` and the acquisitions of each; `+` joins parts with different
+/// numbers of acquisitions. Without `x`, one. `×` is as good as `x`, and case does not matter.
+///
+/// | text | meaning |
+/// | --- | --- |
+/// | `3R1Wx2` | ranks 0 to 2 read twice each, rank 3 writes twice |
+/// | `3R+1Wx2` | as above, but the readers read once |
+/// | `4Mx100` | four ranks read and write in turn, 100 acquisitions each |
+///
+/// ```
+/// use rmalab_verify::{Role, Scenario};
+///
+/// let scenario: Scenario = "3R1Wx2".parse()?;
+/// assert_eq!(scenario.ranks(), 4);
+/// assert_eq!(scenario.groups()[1].role, Role::Writer);
+/// assert_eq!(scenario.to_string(), "3R1Wx2");
+/// # Ok::<(), rmalab_verify::ParseError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Scenario {
+    groups: Vec<Group>,
+    ranks: u32,
+}
+
+impl Scenario {
+    /// A scenario of the groups, whose ranks are numbered from 0 in their order.
+    ///
+    /// # Errors
+    ///
+    /// A sentence, when there is no group, when one is empty or acquires nothing, or when there are more than
+    /// `u32::MAX` ranks.
+    pub fn new(groups: Vec<Group>) -> Result<Scenario, String> {
+        if groups.is_empty() {
+            return Err("it has no ranks".to_owned());
+        }
+        let mut ranks = 0_u32;
+        for group in &groups {
+            if group.ranks == 0 {
+                return Err(format!("0{} is a group of no ranks", group.role.letter()));
+            }
+            if group.acquisitions == 0 {
+                return Err("x0 acquires nothing".to_owned());
+            }
+            ranks = ranks.checked_add(group.ranks).ok_or("it has too many ranks")?;
+        }
+        Ok(Scenario { groups, ranks })
+    }
+
+    /// The groups, in the order of their ranks.
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    /// How many ranks take part.
+    pub fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    /// What `rank` does, and how often; `None` if it takes no part.
+    pub fn part(&self, rank: Rank) -> Option<(Role, u32)> {
+        let mut first = 0;
+        self.groups.iter().find_map(|group| {
+            let after = first + group.ranks;
+            let part = (first..after).contains(&rank.0).then_some((group.role, group.acquisitions));
+            first = after;
+            part
+        })
+    }
+
+    /// How many acquisitions there are, by all ranks together: for reading, and for writing.
+    pub fn acquisitions(&self) -> (u64, u64) {
+        let mut writes = 0;
+        let mut all = 0;
+        for rank in (0..self.ranks).map(Rank) {
+            if let Some((role, acquisitions)) = self.part(rank) {
+                all += u64::from(acquisitions);
+                writes += match role {
+                    Role::Reader => 0,
+                    Role::Writer => u64::from(acquisitions),
+                    // Half of them; of an odd number, the odd one is the first one's kind.
+                    Role::Mixed => u64::from(acquisitions / 2) + u64::from(acquisitions % 2 * (rank.0 % 2)),
+                };
+            }
+        }
+        (all - writes, writes)
+    }
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, group) in self.groups.iter().enumerate() {
+            write!(f, "{}{}", group.ranks, group.role.letter())?;
+            let next = self.groups.get(i + 1);
+            if next.is_none_or(|next| next.acquisitions != group.acquisitions) {
+                write!(f, "x{}", group.acquisitions)?;
+                if next.is_some() {
+                    f.write_str("+")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A text that is not a scenario.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "scenario {text:?}: {why}; write it as 3R1Wx2 (3 readers and 1 writer, 2 acquisitions each), 3R+1Wx2 or 4Mx100"
+)]
+pub struct ParseError {
+    /// The text.
+    pub text: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+impl FromStr for Scenario {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Scenario, ParseError> {
+        parse(text).map_err(|why| ParseError { text: text.to_owned(), why })
+    }
+}
+
+fn parse(text: &str) -> Result<Scenario, String> {
+    let mut groups = Vec::new();
+    for part in text.split('+').map(str::trim) {
+        let (who, times) = match part.split_once(['x', 'X', '×']) {
+            Some((who, times)) => (who.trim_end(), number(times.trim_start(), "acquisitions after x")?),
+            None => (part, 1),
+        };
+        if who.is_empty() {
+            return Err("a part of it names no ranks".to_owned());
+        }
+        let mut rest = who;
+        while let Some(at) = rest.find(|c: char| !c.is_ascii_digit()) {
+            let letter = rest[at..].chars().next().expect("find gave the place of a character");
+            let role = match letter.to_ascii_uppercase() {
+                'R' => Role::Reader,
+                'W' => Role::Writer,
+                'M' => Role::Mixed,
+                _ => return Err(format!("{letter:?} is none of the roles R (reader), W (writer) and M (mixed)")),
+            };
+            let ranks = number(&rest[..at], &format!("ranks before {letter}"))?;
+            groups.push(Group { ranks, role, acquisitions: times });
+            rest = rest[at + letter.len_utf8()..].trim_start();
+        }
+        if !rest.is_empty() {
+            return Err(format!("{rest} has no role after it"));
+        }
+    }
+    Scenario::new(groups)
+}
+
+fn number(digits: &str, what: &str) -> Result<u32, String> {
+    if digits.is_empty() {
+        return Err(format!("there is no number of {what}"));
+    }
+    // `u32::from_str` would take a plus sign, too.
+    match digits.parse() {
+        Ok(number) if digits.bytes().all(|b| b.is_ascii_digit()) => Ok(number),
+        _ => Err(format!("{digits:?} is not a number of {what} up to {}", u32::MAX)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn why(text: &str) -> String {
+        text.parse::<Scenario>().unwrap_err().why
+    }
+
+    #[test]
+    fn texts_come_back_as_they_are_written() {
+        for text in ["3R1Wx2", "1Rx1", "3Rx1+1Wx2", "4Mx100", "2R2W1Mx7+3Wx1"] {
+            assert_eq!(text.parse::<Scenario>().unwrap().to_string(), text);
+        }
+        for (text, canonical) in [("3r 1w × 2", "3R1Wx2"), ("3R + 1WX2", "3Rx1+1Wx2"), ("2W", "2Wx1")] {
+            assert_eq!(text.parse::<Scenario>().unwrap().to_string(), canonical);
+        }
+    }
+
+    #[test]
+    fn ranks_have_their_parts() {
+        let scenario: Scenario = "2R+1Wx3+2Mx5".parse().unwrap();
+        assert_eq!(scenario.ranks(), 5);
+        assert_eq!(scenario.part(Rank(1)), Some((Role::Reader, 1)));
+        assert_eq!(scenario.part(Rank(2)), Some((Role::Writer, 3)));
+        assert_eq!(scenario.part(Rank(4)), Some((Role::Mixed, 5)));
+        assert_eq!(scenario.part(Rank(5)), None);
+    }
+
+    #[test]
+    fn acquisitions_are_counted_as_they_are_made() {
+        let scenario: Scenario = "2R3Wx4+3Mx5".parse().unwrap();
+        let mut counted = (0, 0);
+        for rank in (0..scenario.ranks()).map(Rank) {
+            let (role, acquisitions) = scenario.part(rank).unwrap();
+            for i in 0..acquisitions {
+                if role.writes(rank, i) { counted.1 += 1 } else { counted.0 += 1 }
+            }
+        }
+        assert_eq!(scenario.acquisitions(), counted);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        assert_eq!(why(""), "a part of it names no ranks");
+        assert_eq!(why("3R+"), "a part of it names no ranks");
+        assert_eq!(why("x2"), "a part of it names no ranks");
+        assert_eq!(why("R1Wx2"), "there is no number of ranks before R");
+        assert_eq!(why("3"), "3 has no role after it");
+        assert_eq!(why("3R1"), "1 has no role after it");
+        assert_eq!(why("3Q"), "'Q' is none of the roles R (reader), W (writer) and M (mixed)");
+        assert_eq!(why("3Rx"), "there is no number of acquisitions after x");
+        assert_eq!(why("3Rx2y"), "\"2y\" is not a number of acquisitions after x up to 4294967295");
+        assert_eq!(why("0R"), "0R is a group of no ranks");
+        assert_eq!(why("3Rx0"), "x0 acquires nothing");
+        assert_eq!(why("5000000000R"), "\"5000000000\" is not a number of ranks before R up to 4294967295");
+        assert_eq!(why("4294967295R1W"), "it has too many ranks");
+        assert!("3Q".parse::<Scenario>().unwrap_err().to_string().contains("write it as 3R1Wx2"));
+    }
+}

@@ -1,0 +1,402 @@
+//! The stress engine: a scenario on a real backend, under real contention.
+//!
+//! # The critical section
+//!
+//! Two variables, on two ranks (where there are two), which every writer increments, one after the other, by bulk
+//! operations and with pauses in between. Whoever is inside reads both: they must agree, must stay as they are while it
+//! is inside, and must not be older than what it has seen before. At the end both must be the number of writes.
+//!
+//! In every other acquisition a rank also announces itself, by a fetch-and-add, in a word that counts the readers and
+//! the writers inside. That finds a broken exclusion at once, and it shows how many readers were together; but being
+//! sequentially consistent itself it could hide a lock that orders too little. The other acquisitions do without it.
+//!
+//! # Why it finds things
+//!
+//! All ranks begin together; pauses inside are of several lengths and differ from rank to rank and from acquisition to
+//! acquisition, in a way that depends on nothing but these two numbers; a rank's first reading waits inside for company,
+//! for a bounded time.
+
+use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Until, WORD};
+use rmalab_locks::{LINE, Place, RawRwLock};
+
+use crate::{Error, Property, Result, Scenario, Violation};
+
+/// What can be said about a lock's shared words and queue nodes when nobody holds it any more.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Rest {
+    /// All of them are zero, as the lock traits ask: checked.
+    #[default]
+    Zero,
+    /// They go on from where they are, as a plain ticket lock's do: not checked.
+    Any,
+}
+
+/// How a scenario is run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Options<P> {
+    /// The lock's parameters.
+    pub params: P,
+    /// The lock's home rank.
+    pub home: Rank,
+    /// What the lock claims of its words at rest.
+    pub rest: Rest,
+}
+
+/// What a run found: by one rank, or, after [`merge`](Verdict::merge), by all of them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Verdict {
+    /// The lock's name.
+    pub lock: &'static str,
+    /// The scenario.
+    pub scenario: Scenario,
+    /// How many acquisitions for reading were made.
+    pub reads: u64,
+    /// How many acquisitions for writing were made.
+    pub writes: u64,
+    /// The most readers that were seen inside together: evidence, not a property. 0 if nobody read.
+    pub readers_together: u32,
+    /// What is broken: the first [`LISTED`] findings of each property by each rank.
+    pub violations: Vec<Violation>,
+    /// How many findings there were beyond those.
+    pub unlisted: u64,
+}
+
+/// How many findings of one property a rank lists; a broken lock soon has thousands, all alike.
+pub const LISTED: usize = 2;
+
+impl Verdict {
+    /// Whether nothing is broken.
+    pub fn passed(&self) -> bool {
+        self.violations.is_empty()
+    }
+
+    /// Whether `property` was found broken.
+    pub fn broke(&self, property: Property) -> bool {
+        self.violations.iter().any(|violation| violation.property == property)
+    }
+
+    /// The verdict of all ranks from each one's; `None` if there are none.
+    pub fn merge(verdicts: impl IntoIterator<Item = Verdict>) -> Option<Verdict> {
+        verdicts.into_iter().reduce(|mut all, one| {
+            all.reads += one.reads;
+            all.writes += one.writes;
+            all.readers_together = all.readers_together.max(one.readers_together);
+            all.violations.extend(one.violations);
+            all.unlisted += one.unlisted;
+            all
+        })
+    }
+
+    fn report(&mut self, property: Property, rank: Rank, acquisition: Option<u32>, seen: String) {
+        let alike = self.violations.iter().filter(|one| (one.property, one.rank) == (property, rank)).count();
+        if alike < LISTED {
+            self.violations.push(Violation { property, rank, acquisition, seen });
+        } else {
+            self.unlisted += 1;
+        }
+    }
+}
+
+impl std::fmt::Display for Verdict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Verdict { lock, scenario, reads, writes, readers_together, violations, unlisted } = self;
+        let result = if self.passed() { "nothing found" } else { "BROKEN" };
+        write!(
+            f,
+            "{lock}, {scenario}, stress: {result} in {reads} reads and {writes} writes, at most {readers_together} readers together"
+        )?;
+        for violation in violations {
+            write!(f, "\n  {violation}")?;
+        }
+        if *unlisted > 0 {
+            write!(f, "\n  and {unlisted} findings more")?;
+        }
+        Ok(())
+    }
+}
+
+/// One reader in the word of who is inside.
+const READER: u64 = 1;
+/// One writer in it.
+const WRITER: u64 = 1 << 32;
+/// How often a rank's first reading looks for company before it goes on alone.
+const LOOKS: u32 = 100;
+/// How long it pauses between two looks, in operations.
+const BETWEEN_LOOKS: u32 = 20;
+
+/// Runs `scenario` with a new lock `L`, and returns what this rank found.
+///
+/// All ranks of the world call it at the same point of their sequences of allocations, with the same arguments; those
+/// beyond the scenario's only wait for the others. [`Verdict::merge`] makes one verdict of theirs.
+///
+/// # Errors
+///
+/// [`Error::TooFewRanks`], on every rank, when the scenario has more ranks than the world. Any other error is that of
+/// the lock or of the network, and the other ranks wait for this one then until it leaves the world as a failure.
+///
+/// ```
+/// use rmalab_atomics::World;
+/// use rmalab_locks::RawRwLock;
+/// use rmalab_verify::{Scenario, stress};
+///
+/// fn check<L: RawRwLock>(scenario: &Scenario) -> stress::Verdict {
+///     let verdicts = World::threads(scenario.ranks())
+///         .run(|ra| stress::run::<L, _>(ra, scenario, &stress::Options::default()).expect("a run without errors"));
+///     stress::Verdict::merge(verdicts.expect("a world")).expect("a rank")
+/// }
+/// ```
+pub fn run<L: RawRwLock, A: RemoteAtomics + ?Sized>(
+    ra: &A,
+    scenario: &Scenario,
+    options: &Options<L::Params>,
+) -> Result<Verdict> {
+    let (rank, size) = (ra.rank(), ra.size());
+    if scenario.ranks() > size {
+        return Err(Error::TooFewRanks { rank, scenario: scenario.to_string(), needed: scenario.ranks(), size });
+    }
+    let place = Place::alloc(ra, options.home, L::WORDS, L::NODE)?;
+    let section = Section::alloc(ra, options.home)?;
+    let mut lock = L::bind(ra, place, options.params)?;
+    let mut verdict = Verdict {
+        lock: L::NAME,
+        scenario: scenario.clone(),
+        reads: 0,
+        writes: 0,
+        readers_together: 0,
+        violations: Vec::new(),
+        unlisted: 0,
+    };
+
+    section.meet(ra, 1)?;
+    if let Some((role, acquisitions)) = scenario.part(rank) {
+        let mut visit = Visit { ra, section: &section, verdict: &mut verdict, acquisition: 0, newest: 0 };
+        for acquisition in 0..acquisitions {
+            visit.acquisition = acquisition;
+            if role.writes(rank, acquisition) {
+                lock.acquire_write(ra)?;
+                visit.write()?;
+                lock.release_write(ra)?;
+            } else {
+                lock.acquire_read(ra)?;
+                visit.read()?;
+                lock.release_read(ra)?;
+            }
+        }
+    }
+    // A release may end in posted puts.
+    ra.flush_all()?;
+    section.meet(ra, 2)?;
+    if rank == options.home {
+        section.check_sum(ra, scenario, &mut verdict)?;
+    }
+    if options.rest == Rest::Zero {
+        if rank == options.home {
+            check_rest(ra, "the lock's shared", place.words, L::WORDS, &mut verdict)?;
+        }
+        check_rest(ra, "its own", place.node, L::NODE, &mut verdict)?;
+    }
+    // Nobody leaves the world while its memory is looked at.
+    section.meet(ra, 3)?;
+    Ok(verdict)
+}
+
+/// All of the `bytes` from `start` on are zero, in this rank's own segment.
+fn check_rest<A: RemoteAtomics + ?Sized>(
+    ra: &A,
+    whose: &str,
+    start: Disp,
+    bytes: u64,
+    verdict: &mut Verdict,
+) -> Result<()> {
+    for index in 0..bytes / WORD {
+        let word = ra.get(ra.rank().at(start.word(index)))?;
+        if word != 0 {
+            verdict.report(Property::CleanRest, ra.rank(), None, format!("{whose} word {index} is {word:#x}"));
+        }
+    }
+    Ok(())
+}
+
+/// The memory of the check itself.
+struct Section {
+    /// Who is inside: readers in the low half, writers in the high half.
+    inside: Address,
+    /// How often ranks have arrived at a meeting.
+    arrived: Address,
+    /// The two variables.
+    pair: [Address; 2],
+}
+
+impl Section {
+    fn alloc<A: RemoteAtomics + ?Sized>(ra: &A, home: Rank) -> Result<Section> {
+        let line = || -> Result<Disp> { Ok(ra.heap().alloc(LINE, LINE)?) };
+        let (inside, arrived, data) = (line()?, line()?, line()?);
+        let near = |distance: u32| Rank(((u64::from(home.0) + u64::from(distance)) % u64::from(ra.size())) as u32);
+        Ok(Section {
+            inside: home.at(inside),
+            arrived: home.at(arrived),
+            // Two words, for the world of one rank.
+            pair: [near(1).at(data), near(2).at(data.word(1))],
+        })
+    }
+
+    /// Waits until all ranks of the world have arrived at meeting number `meeting`, counted from 1.
+    fn meet<A: RemoteAtomics + ?Sized>(&self, ra: &A, meeting: u64) -> Result<()> {
+        let all = meeting * u64::from(ra.size());
+        if ra.fetch_add(self.arrived, 1)? + 1 >= all {
+            return Ok(());
+        }
+        if self.arrived.rank == ra.rank() {
+            ra.wait_until(self.arrived.disp, Until::Ge(all))?;
+        } else {
+            let mut operations = 1;
+            while ra.get(self.arrived)? < all {
+                ra.pause(operations)?;
+                operations = (2 * operations).min(1_000);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the two variables, by bulk operations.
+    fn load<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<[u64; 2]> {
+        let mut values = [0; 2];
+        for (value, at) in values.iter_mut().zip(self.pair) {
+            let mut bytes = [0; 8];
+            ra.get_bytes(at, &mut bytes)?;
+            *value = u64::from_ne_bytes(bytes);
+        }
+        Ok(values)
+    }
+
+    /// Both variables are the number of writes.
+    fn check_sum<A: RemoteAtomics + ?Sized>(&self, ra: &A, scenario: &Scenario, verdict: &mut Verdict) -> Result<()> {
+        let (_, writes) = scenario.acquisitions();
+        let [first, second] = self.load(ra)?;
+        if (first, second) != (writes, writes) {
+            let seen = format!("{writes} writes have left {first} and {second}");
+            verdict.report(Property::NoLostUpdate, ra.rank(), None, seen);
+        }
+        Ok(())
+    }
+}
+
+/// One rank inside.
+struct Visit<'v, A: RemoteAtomics + ?Sized> {
+    ra: &'v A,
+    section: &'v Section,
+    verdict: &'v mut Verdict,
+    acquisition: u32,
+    /// The newest value that this rank has seen.
+    newest: u64,
+}
+
+impl<A: RemoteAtomics + ?Sized> Visit<'_, A> {
+    fn read(&mut self) -> Result<()> {
+        self.verdict.reads += 1;
+        let together = if self.announces() {
+            let others = self.announce(READER)?;
+            self.check_no_writer(others, "on arrival")?;
+            self.await_company(others)?
+        } else {
+            1
+        };
+        self.verdict.readers_together = self.verdict.readers_together.max(together);
+        let before = self.load()?;
+        self.dwell(0)?;
+        let after = self.load()?;
+        if before != after {
+            self.report(Property::Consistent, format!("the variables went from {before:?} to {after:?} while it read"));
+        }
+        if self.announces() {
+            let others = self.announce(READER.wrapping_neg())?;
+            self.check_no_writer(others, "on leaving")?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self) -> Result<()> {
+        self.verdict.writes += 1;
+        if self.announces() {
+            let others = self.announce(WRITER)?;
+            self.check_alone(others, "on arrival");
+        }
+        let [first, second] = self.load()?;
+        self.dwell(0)?;
+        self.ra.put_bytes(self.section.pair[0], &(first + 1).to_ne_bytes())?;
+        self.dwell(1)?;
+        self.ra.put_bytes(self.section.pair[1], &(second + 1).to_ne_bytes())?;
+        self.newest = first + 1;
+        if self.announces() {
+            let inside = self.announce(WRITER.wrapping_neg())?;
+            self.check_alone(inside.wrapping_sub(WRITER), "on leaving");
+        }
+        Ok(())
+    }
+
+    fn announces(&self) -> bool {
+        self.acquisition.is_multiple_of(2)
+    }
+
+    /// Changes who is inside; returns who was before.
+    fn announce(&self, change: u64) -> Result<u64> {
+        Ok(self.ra.fetch_add(self.section.inside, change)?)
+    }
+
+    fn check_no_writer(&mut self, inside: u64, when: &str) -> Result<()> {
+        let writers = inside >> 32;
+        if writers != 0 {
+            self.report(Property::NoWriterAmongReaders, format!("{writers} writers inside with a reader {when}"));
+        }
+        Ok(())
+    }
+
+    fn check_alone(&mut self, others: u64, when: &str) {
+        if others != 0 {
+            let (writers, readers) = (others >> 32, others & (WRITER - 1));
+            let seen = format!("{readers} readers and {writers} other writers inside with a writer {when}");
+            self.report(Property::WriterAlone, seen);
+        }
+    }
+
+    /// Waits for another reader, for a bounded time and in the first acquisition only; returns how many there are.
+    fn await_company(&mut self, others: u64) -> Result<u32> {
+        let count = |inside: u64| (inside & (WRITER - 1)) as u32;
+        let mut together = count(others) + 1;
+        let mut looks = 0;
+        while self.acquisition == 0 && together == 1 && looks < LOOKS {
+            self.ra.pause(BETWEEN_LOOKS)?;
+            together = count(self.ra.get(self.section.inside)?);
+            looks += 1;
+        }
+        Ok(together)
+    }
+
+    /// Reads the two variables and checks that they agree, and that they are no older than what this rank has seen.
+    fn load(&mut self) -> Result<[u64; 2]> {
+        let [first, second] = self.section.load(self.ra)?;
+        if first != second {
+            self.report(Property::Consistent, format!("the variables are {first} and {second}"));
+        } else if first < self.newest {
+            self.report(Property::Consistent, format!("the variables are {first} after {} was seen", self.newest));
+        }
+        self.newest = self.newest.max(first);
+        Ok([first, second])
+    }
+
+    /// Stays for a while, or not: one acquisition in four pauses, one in sixteen for longer.
+    fn dwell(&self, place: u32) -> Result<()> {
+        // Fibonacci hashing of rank, acquisition and place: the high bits of the product are well mixed.
+        let key = u64::from(self.ra.rank().0) << 33 | u64::from(self.acquisition) << 1 | u64::from(place);
+        let operations = match key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60 {
+            0 => 200,
+            1..=3 => 10,
+            _ => return Ok(()),
+        };
+        Ok(self.ra.pause(operations)?)
+    }
+
+    fn report(&mut self, property: Property, seen: String) {
+        self.verdict.report(property, self.ra.rank(), Some(self.acquisition), seen);
+    }
+}
