@@ -110,7 +110,7 @@ impl std::fmt::Display for Verdict {
             write!(f, "\n  {violation}")?;
         }
         if *unlisted > 0 {
-            write!(f, "\n  and {unlisted} findings more")?;
+            write!(f, "\n  and {unlisted} more findings")?;
         }
         Ok(())
     }
@@ -131,7 +131,8 @@ const LONG_STAY: u32 = 10_000;
 /// Runs `scenario` with a new lock `L`, and returns what this rank found.
 ///
 /// All ranks of the world call it at the same point of their sequences of allocations, with the same arguments; those
-/// beyond the scenario's only wait for the others. [`Verdict::merge`] makes one verdict of theirs.
+/// beyond the scenario's only wait for the others. [`Verdict::merge`] makes one verdict of theirs. The memory of the run,
+/// the lock's and four lines more, stays allocated as long as the world lives.
 ///
 /// # Errors
 ///
