@@ -107,6 +107,14 @@ pub enum Error {
         /// The first rank that failed.
         rank: Rank,
     },
+    /// A rank's process has failed: the error of whoever has started the ranks.
+    #[error("{how}")]
+    RankEnded {
+        /// The first rank that failed.
+        rank: Rank,
+        /// How it ended, its name and process id included.
+        how: Box<str>,
+    },
     /// The backend, or the machine, cannot do this.
     #[error("{what} is not supported: {why}")]
     Unsupported {

@@ -7,14 +7,17 @@
 mod address;
 pub mod bulk;
 mod collectives;
+pub mod conformance;
 mod counted;
 mod error;
 mod heap;
+mod launch;
 mod local;
 pub mod mapped;
-#[cfg(test)]
+mod processes;
 mod random;
 mod remote;
+pub mod shm;
 mod topology;
 mod world;
 
@@ -23,8 +26,10 @@ pub use collectives::{CHUNK_BYTES, Collectives};
 pub use counted::{ByDistance, Counted, Counts};
 pub use error::{Error, Operation, Result};
 pub use heap::SymmetricHeap;
+pub use launch::{Job, Launcher, Line, Outcome, Output, Stream};
 pub use local::Threads;
 pub use mapped::Mapped;
+pub use processes::Processes;
 pub use remote::{Atomicity, Capabilities, RemoteAtomics, Request, Time, Until, WORD};
 pub use topology::{Distance, Topology};
 pub use world::{SEGMENT_BYTES, World};

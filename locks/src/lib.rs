@@ -1,17 +1,23 @@
 //! Locks over network atomics.
 #![forbid(unsafe_code)]
 
-mod backoff;
+pub mod backoff;
 mod error;
 pub mod exclusive;
 pub mod global;
 pub mod guard;
-mod mcs;
+pub mod mcs;
+pub mod mcs_rw_neutral;
+pub mod mcs_rw_rp;
+pub mod mcs_rw_wp;
 pub mod nocheck;
 pub mod per_target;
 pub mod qnode;
 mod raw;
 pub mod suite;
+pub mod tas;
+pub mod tas_rw;
+pub mod ticket;
 pub mod two_level;
 pub mod window_locks;
 
@@ -21,10 +27,16 @@ pub use exclusive::Exclusive;
 pub use global::{Global, GlobalParams};
 pub use guard::{Mutex, RwLock};
 pub use mcs::Mcs;
+pub use mcs_rw_neutral::McsRwNeutral;
+pub use mcs_rw_rp::McsRwRp;
+pub use mcs_rw_wp::McsRwWp;
 pub use nocheck::NoCheck;
 pub use per_target::PerTarget;
 pub use raw::{
     LINE, LockKind, Place, RawMutex, RawMutexTimed, RawMutexTry, RawRwLock, RawRwLockTimed, WindowLock, WindowLockTimed,
 };
+pub use tas::Tas;
+pub use tas_rw::TasRw;
+pub use ticket::{Ticket, TicketParams};
 pub use two_level::{Contended, TwoLevel, TwoLevelParams};
 pub use window_locks::{Assert, WindowLocks};

@@ -253,6 +253,11 @@ impl Mapping {
         self.control(rank).state.load(Ordering::SeqCst) == ABSENT
     }
 
+    /// Whether `rank` has attached and has left in good order since.
+    pub fn has_departed(&self, rank: Rank) -> bool {
+        self.control(rank).state.load(Ordering::SeqCst) == DEPARTED
+    }
+
     /// The futex of a rank: the half of its parked word that holds the low bits.
     fn futex(control: &Control) -> &AtomicU32 {
         let half = if cfg!(target_endian = "big") { 1 } else { 0 };

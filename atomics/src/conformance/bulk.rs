@@ -1,0 +1,188 @@
+//! Bulk transfers: any range, alignment and length, completion by wait, test and flush, and their order with words.
+
+use super::{Lab, Outcome, require};
+use crate::random::Random;
+use crate::{Address, Rank, RemoteAtomics, Request, Result, Until, bulk};
+
+/// Puts `source` and ends by one of the three ways to complete.
+fn put_somehow<A: RemoteAtomics>(ra: &A, at: Address, source: &[u8], random: &mut Random) -> Result<()> {
+    // SAFETY: `source` is borrowed, hence valid and unwritten, until `complete` has flushed; a failed post reads nothing.
+    let request = unsafe { ra.put_bytes_nb(at, source.as_ptr(), source.len())? };
+    complete(ra, at.rank, request, random)?;
+    // A wait and a test are of this rank's buffer only; the target's memory takes a flush.
+    ra.flush(at.rank)
+}
+
+/// Gets into `dest` and ends by one of the three ways to complete.
+fn get_somehow<A: RemoteAtomics>(ra: &A, at: Address, dest: &mut [u8], random: &mut Random) -> Result<()> {
+    // SAFETY: `dest` is borrowed mutably, hence valid and untouched, until `complete` has returned.
+    let request = unsafe { ra.get_bytes_nb(at, dest.as_mut_ptr(), dest.len())? };
+    complete(ra, at.rank, request, random)
+}
+
+fn complete<A: RemoteAtomics>(ra: &A, target: Rank, request: Request, random: &mut Random) -> Result<()> {
+    match random.below(4) {
+        0 => ra.wait(request),
+        1 => {
+            while !ra.test(&request)? {
+                ra.pause(1)?;
+            }
+            Ok(())
+        }
+        2 => ra.flush(target),
+        _ => ra.flush_all(),
+    }
+}
+
+pub(super) fn bulk_agrees_with_a_model<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+    const BYTES: u64 = 256;
+    // Each rank has a range of its own on every rank.
+    let at = lab.alloc(lab.size() * BYTES / 8)?.plus(lab.me() * BYTES);
+    let ra = lab.ra;
+    let mut random = lab.random();
+    let mut model = vec![[0u8; BYTES as usize]; lab.size() as usize];
+    for step in 0..1_000 {
+        let target = lab.any_rank(&mut random);
+        let model = &mut model[target.index()];
+        let start = random.below(BYTES + 1);
+        let len = random.below(BYTES - start + 1).min(if random.below(2) == 0 { 12 } else { BYTES });
+        let range = start as usize..(start + len) as usize;
+        let place = target.at(at.plus(start));
+        let mut bytes = vec![0x5a; len as usize];
+        match random.below(5) {
+            0 => {
+                random.fill(&mut bytes);
+                ra.put_bytes(place, &bytes)?;
+                model[range].copy_from_slice(&bytes);
+            }
+            1 => {
+                random.fill(&mut bytes);
+                put_somehow(ra, place, &bytes, &mut random)?;
+                model[range].copy_from_slice(&bytes);
+            }
+            2 => {
+                // Several puts at once, of ranges that do not overlap.
+                random.fill(&mut bytes);
+                let (low, high) = bytes.split_at(bytes.len() / 2);
+                bulk::scope(ra, |bulk| {
+                    bulk.put(place, low)?;
+                    bulk.put(target.at(place.disp.plus(low.len() as u64)), high)
+                })?;
+                model[range].copy_from_slice(&bytes);
+            }
+            3 => {
+                ra.get_bytes(place, &mut bytes)?;
+                require!(bytes == model[range], "step {step}: get of {len} bytes on {place}: {bytes:x?}");
+            }
+            _ => {
+                get_somehow(ra, place, &mut bytes, &mut random)?;
+                require!(bytes == model[range], "step {step}: started get of {len} bytes on {place}: {bytes:x?}");
+            }
+        }
+    }
+    let mut all = vec![[0u8; BYTES as usize]; lab.size() as usize];
+    bulk::scope(ra, |bulk| {
+        let mut targets = lab.ranks().zip(&mut all);
+        targets.try_for_each(|(target, bytes)| bulk.get(target.at(at), bytes))
+    })?;
+    for (target, (seen, expected)) in lab.ranks().zip(all.iter().zip(&model)) {
+        require!(seen == expected, "at the end {target} holds {seen:x?} and not {expected:x?}");
+    }
+    Ok(())
+}
+
+pub(super) fn bulk_puts_touch_only_their_bytes<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+    // Ranges of 1 to 13 bytes, dealt out to the ranks in turn, all written at the same time: neighbours share words.
+    const BYTES: usize = 1024;
+    let at = lab.alloc(BYTES as u64 / 8)?;
+    let mut random = lab.common_random();
+    for round in 1..=40u8 {
+        let mut expected = [0; BYTES];
+        let mut start = 0;
+        let mut turn = 0;
+        lab.barrier()?;
+        while start < BYTES {
+            let len = (1 + random.below(13) as usize).min(BYTES - start);
+            let owner = Rank((turn % lab.size()) as u32);
+            let bytes = vec![round.wrapping_mul(31).wrapping_add(owner.0 as u8); len];
+            if owner == lab.ra.rank() {
+                for target in lab.ranks() {
+                    lab.ra.put_bytes(target.at(at.plus(start as u64)), &bytes)?;
+                }
+            }
+            expected[start..start + len].copy_from_slice(&bytes);
+            (start, turn) = (start + len, turn + 1);
+        }
+        lab.barrier()?;
+        let mut seen = [0; BYTES];
+        lab.ra.get_bytes(lab.own(at), &mut seen)?;
+        let wrong = (0..BYTES).find(|&i| seen[i] != expected[i]);
+        require!(wrong.is_none(), "round {round}: byte {wrong:?} was overwritten by a put beside it");
+    }
+    Ok(())
+}
+
+pub(super) fn bulk_and_words_see_each_other<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+    let at = lab.alloc(lab.size())?.word(lab.me());
+    let mut random = lab.random();
+    for _ in 0..200 {
+        let word = lab.any_rank(&mut random).at(at);
+        let (first, second, addend) = (random.next(), random.next(), random.next());
+        lab.ra.put_bytes(word, &first.to_ne_bytes())?;
+        let seen = lab.ra.fetch_add(word, addend)?;
+        require!(seen == first, "bulk put of {first:#x}, then fetch_add returned {seen:#x}");
+        let mut bytes = [0; 8];
+        lab.ra.get_bytes(word, &mut bytes)?;
+        let (seen, expected) = (u64::from_ne_bytes(bytes), first.wrapping_add(addend));
+        require!(seen == expected, "fetch_add to {expected:#x}, then a bulk get of {seen:#x}");
+        lab.ra.put(word, second)?;
+        lab.ra.flush(word.rank)?;
+        lab.ra.get_bytes(word, &mut bytes)?;
+        let seen = u64::from_ne_bytes(bytes);
+        require!(seen == second, "put of {second:#x} and flush, then a bulk get of {seen:#x}");
+    }
+    Ok(())
+}
+
+pub(super) fn bulk_scope_completes_before_the_flag<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+    // A scope of scattered puts, then one word: whoever sees the word sees all bytes.
+    const BYTES: usize = 600;
+    let (data, flag, receipt) = (lab.alloc(BYTES as u64 / 8)?, lab.alloc(1)?, lab.alloc(1)?);
+    let (to, from) = (lab.neighbour(1), lab.neighbour(lab.size() - 1));
+    for round in 1..=200u64 {
+        let mut bytes = [0; BYTES];
+        Random::new(round, lab.me()).fill(&mut bytes);
+        bulk::scope(lab.ra, |bulk| {
+            // In pieces of odd lengths, the last one first.
+            let pieces = bytes.chunks(97).enumerate().collect::<Vec<_>>();
+            pieces.iter().rev().try_for_each(|&(i, piece)| bulk.put(to.at(data.plus(97 * i as u64)), piece))
+        })?;
+        lab.ra.put(to.at(flag), round)?;
+        lab.ra.wait_until(flag, Until::Eq(round))?;
+        let (mut seen, mut expected) = ([0; BYTES], [0; BYTES]);
+        lab.ra.get_bytes(lab.own(data), &mut seen)?;
+        Random::new(round, u64::from(from.0)).fill(&mut expected);
+        let wrong = (0..BYTES).find(|&i| seen[i] != expected[i]);
+        require!(wrong.is_none(), "round {round}: the flag is there, byte {wrong:?} of the scope before it is not");
+        lab.ra.put(from.at(receipt), round)?;
+        lab.ra.wait_until(receipt, Until::Eq(round))?;
+    }
+    Ok(())
+}
+
+pub(super) fn long_transfers<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+    const BYTES: usize = 64 << 10;
+    let at = lab.alloc(BYTES as u64 / 8)?;
+    let target = lab.neighbour(1);
+    for (offset, len) in [(0, BYTES), (1, BYTES - 1), (3, BYTES - 7), (0, 4096), (8, 513), (5, 40_001)] {
+        let mut bytes = vec![0; len];
+        Random::new(len as u64, lab.me()).fill(&mut bytes);
+        let place = target.at(at.plus(offset as u64));
+        lab.ra.put_bytes(place, &bytes)?;
+        let mut seen = vec![0; len];
+        lab.ra.get_bytes(place, &mut seen)?;
+        let wrong = (0..len).find(|&i| seen[i] != bytes[i]);
+        require!(wrong.is_none(), "{len} bytes on {place}: byte {wrong:?} came back wrong");
+    }
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! The death of a rank: an error, on every other rank, of whatever could wait for it for ever.
+
+use std::time::Duration;
+
+use super::{Failure, Lab, Outcome, require};
+use crate::{Error, Rank, RemoteAtomics, Result, Until};
+
+/// Rank 1 dies by `die`, and all others, each blocked in its own way, see [`PeerFailed`](Error::PeerFailed) with rank 1.
+///
+/// All ranks of a world of at least 3 call it. For threads `die` is a panic, which the caller of the world catches; for
+/// processes it is an abort or a signal, so that not even a destructor runs. The world cannot be used afterwards.
+///
+/// # Errors
+///
+/// A [`Failure`] when a rank sees anything else, when `die` returns, or in a world of fewer than 3 ranks.
+pub fn peer_death<A: RemoteAtomics>(ra: &A, die: impl FnOnce()) -> Result<(), Failure> {
+    let body = || -> Outcome {
+        let lab = Lab::new(CHECK, ra)?;
+        require!(lab.size() >= 3, "this check needs 3 ranks");
+        let word = lab.alloc(1)?;
+        lab.barrier()?;
+        if lab.me() == 1 {
+            // Not before all have left the barrier, and, most of the time, are blocked.
+            ra.wait_until(word, Until::Ge(lab.size() - 1))?;
+            for _ in 0..4 {
+                ra.pause(10_000)?;
+            }
+            die();
+            require!(false, "it was to die here, and did not");
+        }
+        ra.fetch_add(Rank(1).at(word), 1)?;
+        // By now or later rank 1 is dead, and nothing comes that it would have done. Having been told once in its own way,
+        // each rank is told again in all others.
+        for way in lab.me()..lab.me() + WAYS {
+            expect(way, &block(&lab, way, word))?;
+        }
+        Ok(())
+    };
+    body().map_err(|stop| stop.explain(CHECK, ra))
+}
+
+const CHECK: &str = "peer_death";
+
+/// How many ways there are to be blocked.
+const WAYS: u64 = 6;
+
+/// Waits, in one of the ways there are, for something that never comes.
+fn block<A: RemoteAtomics>(lab: &Lab<'_, A>, way: u64, word: crate::Disp) -> Result<()> {
+    let ra = lab.ra;
+    match way % WAYS {
+        0 => ra.wait_until(word, Until::Ne(0)).map(drop),
+        1 => ra.wait_until_deadline(word, Until::Ne(0), ra.now().after(Duration::from_secs(3600))).map(drop),
+        2 => lab.collectives.barrier(),
+        3 => loop {
+            // Polling a rank that lives, for what the dead one would have told it.
+            let _ = ra.get(Rank(0).at(word))?;
+            ra.pause(1)?;
+        },
+        4 => loop {
+            ra.pause(10_000)?;
+        },
+        _ => lab.collectives.broadcast(Rank(1), &mut [0]),
+    }
+}
+
+fn expect(way: u64, seen: &Result<()>) -> Outcome {
+    let right = matches!(seen, Err(Error::PeerFailed { rank: Rank(1) }));
+    require!(right, "blocked in way {}, it saw {seen:?} and not the failure of rank 1", way % WAYS);
+    Ok(())
+}

@@ -1,0 +1,538 @@
+//! Litmus tests: small programs whose outcomes tell what an implementation of the memory model reorders.
+//!
+//! The names are those of the literature: L. Maranget, S. Sarkar, P. Sewell, A tutorial introduction to the ARM and
+//! POWER relaxed memory models, 2012. Which outcomes are forbidden follows from the text of [`RemoteAtomics`]:
+//! operations that return a value are sequentially consistent among themselves and complete when they return; word puts
+//! are ordered after what their rank did before to the same target only; a flush completes them.
+//!
+//! A test races 64 instances, each on words of its own, between two barriers, so that the barriers cost
+//! little and the ranks truly run side by side; each rank starts at a random instance, and now and then pauses in the
+//! middle of one, so that ranks that share a core meet there too. The homes of the variables go
+//! around, so that every role is played on own and on others' words. What is allowed need not be seen, and the
+//! histogram says what was: on one core, or on a backend without late puts, many tests show few outcomes.
+
+use std::cell::Cell;
+use std::fmt;
+
+use super::{Failure, Lab, Outcome, require, run};
+use crate::{Address, Disp, Rank, RemoteAtomics, WORD};
+
+/// Instances of a test between two barriers: as many as a mask has bits.
+const BATCH: u64 = 64;
+
+/// Instances that a test runs as a check of the suite.
+const ITERATIONS: u64 = 20_000;
+
+/// Bytes of a variable: a cache line, so that those of one instance do not travel together.
+const STRIDE: u64 = 64;
+
+/// Ranks start up to so many instances apart.
+const SKEW: u64 = 8;
+
+/// What a test has seen.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Litmus {
+    /// The test's name.
+    pub name: String,
+    /// How many ranks the world had.
+    pub ranks: u32,
+    /// Every outcome that can be imagined, and how often it was seen.
+    pub outcomes: Vec<LitmusOutcome>,
+}
+
+/// One outcome of a test: the values that its reads returned.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct LitmusOutcome {
+    /// The reads, as `r1:x=0`: rank in role 1 read 0 from x; or `x=1`: x was 1 in the end.
+    pub reads: String,
+    /// Whether the memory model forbids it.
+    pub forbidden: bool,
+    /// How often it was seen.
+    pub seen: u64,
+}
+
+impl Litmus {
+    /// How many instances ended in an allowed outcome.
+    pub fn allowed(&self) -> u64 {
+        self.sum(false)
+    }
+
+    /// How many instances ended in a forbidden outcome.
+    pub fn forbidden(&self) -> u64 {
+        self.sum(true)
+    }
+
+    fn sum(&self, forbidden: bool) -> u64 {
+        self.outcomes.iter().filter(|outcome| outcome.forbidden == forbidden).map(|outcome| outcome.seen).sum()
+    }
+}
+
+/// The histogram, a line for each outcome.
+impl fmt::Display for Litmus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({} ranks)", self.name, self.ranks)?;
+        for outcome in &self.outcomes {
+            let verdict = if outcome.forbidden { "forbidden" } else { "allowed" };
+            write!(f, "\n{:>10}  {:<9}  {}", outcome.seen, verdict, outcome.reads)?;
+        }
+        Ok(())
+    }
+}
+
+/// A litmus test of the table.
+#[derive(Debug)]
+pub struct LitmusTest<A> {
+    /// What it is called.
+    pub name: &'static str,
+    /// How many ranks take part in an instance; a world needs as many, and further ranks take turns.
+    pub roles: u32,
+    /// What each rank calls, with the number of instances, which is rounded up to a multiple of 64. All ranks
+    /// return the same counts; a forbidden outcome is counted, and no error.
+    pub run: fn(&A, u64) -> Result<Litmus, Failure>,
+}
+
+/// A pause in the middle of so many instances, as a fraction, and its length in operations: one that gives up the
+/// processor where ranks share it, and short ones of random length.
+const LONG_PAUSE: (u64, u32) = (32, 4_000);
+const SHORT_PAUSE: (u64, u32) = (8, 64);
+
+/// Where the variables of an instance live.
+#[derive(Clone, Copy)]
+enum Homes {
+    /// All on one rank.
+    Same,
+    /// Any two of them on different ranks.
+    Apart,
+    /// Now so, now so.
+    Mixed,
+}
+
+/// A test: its program is a function of the role.
+struct Shape<A: RemoteAtomics> {
+    roles: u32,
+    homes: Homes,
+    variables: u64,
+    /// What is observed, in the order of the bits of an outcome. The last ones are the variables' ends, if `ends`.
+    reads: &'static [&'static str],
+    /// Whether the variables are read in the end. Bits of these reads say that the first write came last.
+    ends: bool,
+    /// What role `role` does; returns the bits that it has read.
+    program: fn(u32, &Instance<'_, A>) -> Outcome<u32>,
+    /// Whether the model forbids an outcome.
+    forbidden: fn(u32) -> bool,
+}
+
+/// One run of a test's program by one rank.
+struct Instance<'a, A: RemoteAtomics> {
+    ra: &'a A,
+    homes: [Rank; 2],
+    words: [Disp; 2],
+    /// What this instance writes: at least this, where all earlier instances wrote less.
+    new: u64,
+    /// Word operations that this rank makes in this instance before it pauses, and for how long.
+    pause: Cell<Option<(u32, u32)>>,
+}
+
+const X: usize = 0;
+const Y: usize = 1;
+
+impl<A: RemoteAtomics> Instance<'_, A> {
+    fn at(&self, variable: usize) -> Address {
+        self.homes[variable].at(self.words[variable])
+    }
+
+    /// Comes before every operation: pauses, if this is the place.
+    fn step(&self) -> Outcome {
+        match self.pause.get() {
+            Some((0, operations)) => {
+                self.pause.set(None);
+                self.ra.pause(operations)?;
+            }
+            Some((left, operations)) => self.pause.set(Some((left - 1, operations))),
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn fetch_store(&self, variable: usize) -> Outcome {
+        self.fetch_store_of(variable, self.new)
+    }
+
+    fn fetch_store_of(&self, variable: usize, value: u64) -> Outcome {
+        self.step()?;
+        self.ra.fetch_store(self.at(variable), value)?;
+        Ok(())
+    }
+
+    /// Writes by an addition; only for variables that have one writer.
+    fn fetch_add(&self, variable: usize) -> Outcome {
+        let old = self.ra.get(self.at(variable))?;
+        self.step()?;
+        self.ra.fetch_add(self.at(variable), self.new - old)?;
+        Ok(())
+    }
+
+    fn put(&self, variable: usize) -> Outcome {
+        self.put_of(variable, self.new)
+    }
+
+    fn put_of(&self, variable: usize, value: u64) -> Outcome {
+        self.step()?;
+        Ok(self.ra.put(self.at(variable), value)?)
+    }
+
+    fn put_bytes(&self, variable: usize) -> Outcome {
+        self.step()?;
+        let bytes: Vec<u8> = (0..STRIDE / WORD).flat_map(|_| self.new.to_ne_bytes()).collect();
+        Ok(self.ra.put_bytes(self.at(variable), &bytes)?)
+    }
+
+    fn flush(&self, variable: usize) -> Outcome {
+        Ok(self.ra.flush(self.homes[variable])?)
+    }
+
+    /// Bit number `bit` if this instance's write was seen.
+    fn get(&self, variable: usize, bit: u32) -> Outcome<u32> {
+        self.step()?;
+        Ok(u32::from(self.ra.get(self.at(variable))? >= self.new) << bit)
+    }
+
+    /// Bit number `bit` if this instance's write was seen in all words of the variable.
+    fn get_bytes(&self, variable: usize, bit: u32) -> Outcome<u32> {
+        self.step()?;
+        let mut bytes = [0; STRIDE as usize];
+        self.ra.get_bytes(self.at(variable), &mut bytes)?;
+        let all = bytes.as_chunks().0.iter().all(|word| u64::from_ne_bytes(*word) >= self.new);
+        Ok(u32::from(all) << bit)
+    }
+}
+
+/// Runs `iterations` instances and counts their outcomes, alike on all ranks.
+fn race<A: RemoteAtomics>(lab: &Lab<'_, A>, shape: &Shape<A>, iterations: u64) -> Outcome<Vec<u64>> {
+    let size = lab.size();
+    require!(size >= u64::from(shape.roles), "{} ranks are too few for {} roles", size, shape.roles);
+    let batches = iterations.div_ceil(BATCH).max(1);
+    let words = lab.alloc(BATCH * shape.variables * STRIDE / WORD)?;
+    let mut random = lab.random();
+    // For each batch and each read, the instances in which this rank has seen the bit.
+    let mut masks = vec![0u64; batches as usize * shape.reads.len()];
+    for (batch, masks) in masks.chunks_mut(shape.reads.len()).enumerate() {
+        let instance = |i: u64| {
+            let turn = i + batch as u64;
+            let apart = match shape.homes {
+                Homes::Same => 0,
+                Homes::Apart => 1,
+                Homes::Mixed => turn / size % 2,
+            };
+            let home = |variable: u64| Rank(((turn + apart * variable) % size) as u32);
+            let word = |variable| words.plus((i * shape.variables + variable) * STRIDE);
+            // Two values of every batch, above those of all earlier ones.
+            Instance {
+                ra: lab.ra,
+                homes: [home(0), home(1)],
+                words: [word(0), word(shape.variables - 1)],
+                new: 2 * batch as u64 + 2,
+                pause: Cell::new(None),
+            }
+        };
+        // Roles go around, so that every rank plays each beside homes of every kind.
+        let role = ((lab.me() + batch as u64 / 2) % size) as u32;
+        let skew = random.below(SKEW);
+        let mut record = |i: u64, seen: u32| {
+            for (read, mask) in masks.iter_mut().enumerate() {
+                *mask |= u64::from(seen >> read & 1) << i;
+            }
+        };
+        lab.barrier()?;
+        if role < shape.roles {
+            for i in (0..BATCH).map(|i| (i + skew) % BATCH) {
+                let instance = instance(i);
+                if random.below(LONG_PAUSE.0) == 0 {
+                    instance.pause.set(Some((random.below(2) as u32, LONG_PAUSE.1)));
+                } else if random.below(SHORT_PAUSE.0) == 0 {
+                    instance.pause.set(Some((random.below(2) as u32, random.below(u64::from(SHORT_PAUSE.1)) as u32)));
+                }
+                record(i, (shape.program)(role, &instance)?);
+            }
+        }
+        if shape.ends {
+            lab.complete_barrier()?;
+            if role == 0 {
+                let first_bit = shape.reads.len() as u32 - shape.variables as u32;
+                for i in 0..BATCH {
+                    let instance = instance(i);
+                    for (variable, bit) in (0..shape.variables as usize).zip(first_bit..) {
+                        let end = lab.ra.get(instance.at(variable))?;
+                        require!(end >= instance.new, "a write is lost: {} is {end}", instance.at(variable));
+                        record(i, u32::from(end == instance.new) << bit);
+                    }
+                }
+            }
+        }
+    }
+    lab.complete_barrier()?;
+    // The roles' bits are disjoint, so that adding is joining.
+    let all = lab.collectives.allgather(&masks)?;
+    let joined: Vec<u64> = (0..masks.len()).map(|i| all.iter().skip(i).step_by(masks.len()).sum()).collect();
+    let mut seen = vec![0; 1 << shape.reads.len()];
+    for masks in joined.chunks(shape.reads.len()) {
+        for i in 0..BATCH {
+            let outcome =
+                masks.iter().enumerate().map(|(read, mask)| ((mask >> i & 1) as usize) << read).sum::<usize>();
+            seen[outcome] += 1;
+        }
+    }
+    Ok(seen)
+}
+
+fn measure<A: RemoteAtomics>(
+    name: &'static str,
+    lab: &Lab<'_, A>,
+    shape: &Shape<A>,
+    iterations: u64,
+) -> Outcome<Litmus> {
+    let seen = race(lab, shape, iterations)?;
+    let ends = if shape.ends { shape.reads.len() - shape.variables as usize } else { shape.reads.len() };
+    let outcome = |(bits, seen): (u32, u64)| {
+        let reads = shape.reads.iter().enumerate().map(|(read, what)| {
+            let bit = bits >> read & 1;
+            // The end of a variable is 1, the first write to it in the program's text, or 2.
+            let value = if read < ends { bit } else { 2 - bit };
+            format!("{what}={value}")
+        });
+        LitmusOutcome { reads: reads.collect::<Vec<_>>().join(" "), forbidden: (shape.forbidden)(bits), seen }
+    };
+    Ok(Litmus { name: name.to_owned(), ranks: lab.ra.size(), outcomes: (0..).zip(seen).map(outcome).collect() })
+}
+
+/// As a check: no forbidden outcome in [`ITERATIONS`].
+fn check<A: RemoteAtomics>(lab: &Lab<'_, A>, shape: &Shape<A>) -> Outcome {
+    let litmus = measure(lab.check, lab, shape, ITERATIONS)?;
+    require!(litmus.forbidden() == 0, "forbidden outcomes were seen:\n{litmus}");
+    Ok(())
+}
+
+macro_rules! tests {
+    ($($(#[$doc:meta])* $name:ident $shape:expr;)*) => {
+        /// The litmus tests, for a command that runs them at length and prints their histograms.
+        pub fn litmus<A: RemoteAtomics>() -> Vec<LitmusTest<A>> {
+            vec![$({
+                let shape: Shape<A> = $shape;
+                LitmusTest {
+                    name: stringify!($name),
+                    roles: shape.roles,
+                    run: |ra, iterations| {
+                        let shape: Shape<A> = $shape;
+                        run(stringify!($name), ra, |lab| measure(stringify!($name), lab, &shape, iterations))
+                    },
+                }
+            }),*]
+        }
+
+        $($(#[$doc])*
+        pub(super) fn $name<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+            check(lab, &$shape)
+        })*
+    };
+}
+
+/// Both roles write one variable, then read the other.
+fn store_buffering<A: RemoteAtomics>(
+    program: fn(u32, &Instance<'_, A>) -> Outcome<u32>,
+    forbidden: fn(u32) -> bool,
+) -> Shape<A> {
+    let reads = &["r0:y", "r1:x"];
+    Shape { roles: 2, homes: Homes::Mixed, variables: 2, reads, ends: false, program, forbidden }
+}
+
+/// Role 0 writes data x, then flag y; role 1 reads the flag, then the data.
+fn message_passing<A: RemoteAtomics>(
+    homes: Homes,
+    program: fn(u32, &Instance<'_, A>) -> Outcome<u32>,
+    forbidden: fn(u32) -> bool,
+) -> Shape<A> {
+    Shape { roles: 2, homes, variables: 2, reads: &["r1:y", "r1:x"], ends: false, program, forbidden }
+}
+
+/// The flag without the data.
+const STALE: fn(u32) -> bool = |seen| seen == 0b01;
+
+/// Role 0 writes x = 1 then y = 2, role 1 y = 1 then x = 2.
+fn two_plus_two_writes<A: RemoteAtomics>(homes: Homes, program: fn(u32, &Instance<'_, A>) -> Outcome<u32>) -> Shape<A> {
+    let forbidden = |seen| seen == 0b11; // both of the first writes came last
+    Shape { roles: 2, homes, variables: 2, reads: &["x", "y"], ends: true, program, forbidden }
+}
+
+const NEVER: fn(u32) -> bool = |_| false;
+
+tests! {
+    /// Fetching operations are sequentially consistent: one of the two reads sees the other's write.
+    store_buffering_fetch_store store_buffering(|role, i| {
+        let (mine, other) = if role == 0 { (X, Y) } else { (Y, X) };
+        i.fetch_store(mine)?;
+        i.get(other, role)
+    }, |seen| seen == 0);
+
+    /// A flushed put is complete: one of the two reads sees the other's write.
+    store_buffering_flushed_put store_buffering(|role, i| {
+        let (mine, other) = if role == 0 { (X, Y) } else { (Y, X) };
+        i.put(mine)?;
+        i.flush(mine)?;
+        i.get(other, role)
+    }, |seen| seen == 0);
+
+    /// A posted put may be late: everything is allowed.
+    store_buffering_put store_buffering(|role, i| {
+        let (mine, other) = if role == 0 { (X, Y) } else { (Y, X) };
+        i.put(mine)?;
+        i.get(other, role)
+    }, NEVER);
+
+    /// Two puts to one target are ordered.
+    message_passing_put_same_target message_passing(Homes::Same, |role, i| {
+        if role == 0 {
+            i.put(X)?;
+            i.put(Y)?;
+            return Ok(0);
+        }
+        Ok(i.get(Y, 0)? | i.get(X, 1)?)
+    }, STALE);
+
+    /// Two puts to different targets are not.
+    message_passing_put_two_targets message_passing(Homes::Apart, |role, i| {
+        if role == 0 {
+            i.put(X)?;
+            i.put(Y)?;
+            return Ok(0);
+        }
+        Ok(i.get(Y, 0)? | i.get(X, 1)?)
+    }, NEVER);
+
+    /// Unless the first is flushed.
+    message_passing_flushed_put message_passing(Homes::Apart, |role, i| {
+        if role == 0 {
+            i.put(X)?;
+            i.flush(X)?;
+            i.put(Y)?;
+            return Ok(0);
+        }
+        Ok(i.get(Y, 0)? | i.get(X, 1)?)
+    }, STALE);
+
+    /// A fetching operation is complete when it returns, whatever the next target is.
+    message_passing_fetch_add message_passing(Homes::Mixed, |role, i| {
+        if role == 0 {
+            i.fetch_add(X)?;
+            i.put(Y)?;
+            return Ok(0);
+        }
+        Ok(i.get(Y, 0)? | i.get(X, 1)?)
+    }, STALE);
+
+    /// A bulk put that is flushed is complete, all of it.
+    message_passing_bulk message_passing(Homes::Mixed, |role, i| {
+        if role == 0 {
+            i.put_bytes(X)?;
+            i.put(Y)?;
+            return Ok(0);
+        }
+        Ok(i.get(Y, 0)? | i.get_bytes(X, 1)?)
+    }, STALE);
+
+    /// A read is complete before the write after it begins: two ranks do not both read what the other writes later.
+    load_buffering Shape {
+        roles: 2,
+        homes: Homes::Mixed,
+        variables: 2,
+        reads: &["r0:x", "r1:y"],
+        ends: false,
+        program: |role, i| {
+            let (other, mine) = if role == 0 { (X, Y) } else { (Y, X) };
+            let seen = i.get(other, role)?;
+            i.put(mine)?;
+            Ok(seen)
+        },
+        forbidden: |seen| seen == 0b11,
+    };
+
+    /// Writes that are complete in program order agree on one order.
+    two_plus_two_writes_fetch_store two_plus_two_writes(Homes::Mixed, |role, i| {
+        let (first, second) = if role == 0 { (X, Y) } else { (Y, X) };
+        i.fetch_store(first)?;
+        i.fetch_store_of(second, i.new + 1)?;
+        Ok(0)
+    });
+
+    /// Puts to one target are ordered, also where they overwrite each other.
+    two_plus_two_writes_put_same_target two_plus_two_writes(Homes::Same, |role, i| {
+        let (first, second) = if role == 0 { (X, Y) } else { (Y, X) };
+        i.put(first)?;
+        i.put_of(second, i.new + 1)?;
+        Ok(0)
+    });
+
+    /// Who sees what a rank wrote after it saw a write, sees that write.
+    read_to_write_causality Shape {
+        roles: 3,
+        homes: Homes::Mixed,
+        variables: 2,
+        reads: &["r1:x", "r2:y", "r2:x"],
+        ends: false,
+        program: |role, i| match role {
+            0 => i.put(X).map(|()| 0),
+            1 => {
+                let seen = i.get(X, 0)?;
+                i.put(Y)?;
+                Ok(seen)
+            }
+            _ => Ok(i.get(Y, 1)? | i.get(X, 2)?),
+        },
+        forbidden: |seen| seen == 0b011,
+    };
+
+    /// Two readers agree on the order of two writers.
+    independent_reads_of_independent_writes Shape {
+        roles: 4,
+        homes: Homes::Mixed,
+        variables: 2,
+        reads: &["r2:x", "r2:y", "r3:y", "r3:x"],
+        ends: false,
+        program: |role, i| match role {
+            0 => i.fetch_store(X).map(|()| 0),
+            1 => i.fetch_store(Y).map(|()| 0),
+            2 => Ok(i.get(X, 0)? | i.get(Y, 1)?),
+            _ => Ok(i.get(Y, 2)? | i.get(X, 3)?),
+        },
+        forbidden: |seen| seen == 0b0101,
+    };
+
+    /// Two reads of one word do not go back in time.
+    coherent_reads Shape {
+        roles: 2,
+        homes: Homes::Mixed,
+        variables: 1,
+        reads: &["r1:x", "r1:x'"],
+        ends: false,
+        program: |role, i| {
+            if role == 0 {
+                return i.put(X).map(|()| 0);
+            }
+            Ok(i.get(X, 0)? | i.get(X, 1)?)
+        },
+        forbidden: |seen| seen == 0b01,
+    };
+
+    /// Whether a rank reads its own posted put: the model leaves it open.
+    own_put_then_get Shape {
+        roles: 1,
+        homes: Homes::Mixed,
+        variables: 1,
+        reads: &["r0:x"],
+        ends: false,
+        program: |_, i| {
+            i.put(X)?;
+            i.get(X, 0)
+        },
+        forbidden: NEVER,
+    };
+}

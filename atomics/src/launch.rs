@@ -1,0 +1,377 @@
+//! Starting a world's ranks as processes of this host, and seeing them through to their end.
+
+pub(crate) mod limits;
+mod lines;
+mod signals;
+mod supervisor;
+
+use std::ffi::{OsStr, OsString};
+use std::io::PipeWriter;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::mapped::{Layout, Mapping};
+use crate::shm::environment;
+use crate::{Error, Rank, Result, SEGMENT_BYTES, Topology};
+
+/// How long the ranks that are left may take to end by themselves after one has failed.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// One of the two streams that a rank writes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Stream {
+    /// Standard output.
+    Out,
+    /// Standard error.
+    Err,
+}
+
+/// A line that a rank has written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Line<'a> {
+    /// Who.
+    pub rank: Rank,
+    /// On which stream.
+    pub stream: Stream,
+    /// What, without the line's end; lines of more than 64 KiB come in pieces.
+    pub bytes: &'a [u8],
+}
+
+/// What becomes of the ranks' output.
+#[non_exhaustive]
+pub enum Output {
+    /// Line by line onto this process's own streams, behind the rank's number: `[3] text`. Lines never mix.
+    Prefixed,
+    /// The ranks write to this process's streams themselves.
+    Inherit,
+    /// Nothing: it is thrown away.
+    Discard,
+    /// Each line to a function, on a thread of the launcher's.
+    Lines(Box<dyn FnMut(Line<'_>) + Send>),
+}
+
+impl std::fmt::Debug for Output {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Output::Prefixed => "Prefixed",
+            Output::Inherit => "Inherit",
+            Output::Discard => "Discard",
+            Output::Lines(_) => "Lines(..)",
+        })
+    }
+}
+
+/// Where the ranks are placed.
+#[derive(Clone, Debug)]
+enum Placement {
+    Machine,
+    PerNode(u32),
+    Given(Topology),
+}
+
+/// Starts a program as the ranks of one world.
+///
+/// The ranks share an anonymous memory file, of which nothing is left when they have ended, however they end; a rank
+/// joins it with [`shm::attach`](crate::shm::attach). Each rank is the leader of a process group of its own, so a Ctrl-C
+/// at the terminal reaches it once, through the launcher, and what a rank leaves running in its group ends with it. No
+/// rank outlives the launcher, not even one that is killed by SIGKILL. (A rank is the program itself: a wrapper between
+/// launcher and program has to `exec` it.) Ranks read nothing: their standard input is `/dev/null`.
+///
+/// ```no_run
+/// use rmalab_atomics::Launcher;
+///
+/// let outcome = Launcher::new(4).command("./program", ["--locks", "3"]).spawn()?.wait()?;
+/// std::process::exit(outcome.exit_code());
+/// # Ok::<(), rmalab_atomics::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "nothing happens before `spawn`"]
+pub struct Launcher {
+    size: u32,
+    program: OsString,
+    args: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+    segment_bytes: u64,
+    placement: Placement,
+    output: Output,
+    grace: Duration,
+    time_limit: Option<Duration>,
+    forward_signals: bool,
+}
+
+impl Launcher {
+    /// A launcher of `size` ranks.
+    pub fn new(size: u32) -> Launcher {
+        Launcher {
+            size,
+            program: OsString::new(),
+            args: Vec::new(),
+            env: Vec::new(),
+            segment_bytes: SEGMENT_BYTES,
+            placement: Placement::Machine,
+            output: Output::Prefixed,
+            grace: GRACE,
+            time_limit: None,
+            forward_signals: true,
+        }
+    }
+
+    /// Sets the program, which is looked for in `PATH` unless it has a slash, and its arguments.
+    pub fn command<A: AsRef<OsStr>>(
+        mut self,
+        program: impl AsRef<OsStr>,
+        args: impl IntoIterator<Item = A>,
+    ) -> Launcher {
+        self.program = program.as_ref().to_os_string();
+        self.args = args.into_iter().map(|arg| arg.as_ref().to_os_string()).collect();
+        self
+    }
+
+    /// Sets a variable in the environment of every rank.
+    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Launcher {
+        self.env.push((name.as_ref().to_os_string(), value.as_ref().to_os_string()));
+        self
+    }
+
+    /// Sets the length of every rank's segment, in bytes; [`SEGMENT_BYTES`] by default.
+    pub fn segment_bytes(mut self, bytes: u64) -> Launcher {
+        self.segment_bytes = bytes;
+        self
+    }
+
+    /// Tells the ranks that every `ranks` of them share a node; by default the machine's own NUMA nodes.
+    pub fn ranks_per_node(mut self, ranks: u32) -> Launcher {
+        self.placement = Placement::PerNode(ranks);
+        self
+    }
+
+    /// Tells the ranks where they are placed.
+    pub fn topology(mut self, topology: Topology) -> Launcher {
+        self.placement = Placement::Given(topology);
+        self
+    }
+
+    /// Sets what becomes of the ranks' output; [`Output::Prefixed`] by default.
+    ///
+    /// With `Prefixed` and `Inherit`, failures of ranks are told on standard error.
+    pub fn output(mut self, output: Output) -> Launcher {
+        self.output = output;
+        self
+    }
+
+    /// Sets how long the others may take to end after one rank has failed; 5 seconds by default.
+    ///
+    /// Their waits return [`PeerFailed`](Error::PeerFailed), so most end by themselves. Those who do not get a SIGTERM,
+    /// and after as long again a SIGKILL.
+    pub fn grace(mut self, grace: Duration) -> Launcher {
+        self.grace = grace;
+        self
+    }
+
+    /// Kills all ranks when the job has taken this long; by default there is no limit.
+    pub fn time_limit(mut self, limit: Duration) -> Launcher {
+        self.time_limit = Some(limit);
+        self
+    }
+
+    /// Sets whether SIGINT, SIGTERM and SIGHUP to this process are passed on to the ranks; by default they are.
+    ///
+    /// A second signal kills the ranks. While a job runs, these signals do not end this process; a program that handles
+    /// them itself installs its handlers (through `signal-hook`) before its first job, and they are called as well.
+    pub fn forward_signals(mut self, forward: bool) -> Launcher {
+        self.forward_signals = forward;
+        self
+    }
+
+    /// Where the caller has placed the ranks, if it has.
+    pub(crate) fn placed(&self) -> Result<Option<Topology>> {
+        match &self.placement {
+            Placement::Machine => Ok(None),
+            Placement::PerNode(ranks) => Topology::blocks(self.size, *ranks, 1).map(Some),
+            Placement::Given(topology) if topology.size() == self.size => Ok(Some(topology.clone())),
+            Placement::Given(topology) => {
+                Err(Error::world(format!("the topology has {} ranks and the world {}", topology.size(), self.size)))
+            }
+        }
+    }
+
+    /// Starts the ranks.
+    ///
+    /// May raise this process's soft limit on open files; the ranks get the limit as it was.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::World`] when the world is empty, when it needs more memory, processes or descriptors than there are, or
+    /// when the program is missing; [`Error::System`] when the system refuses something. No rank is running then.
+    pub fn spawn(self) -> Result<Job> {
+        let layout = Layout::new(self.size, self.segment_bytes)?;
+        let topology = self.placed()?.unwrap_or_else(|| Topology::of_machine(self.size));
+        let program = limits::program(&self.program)?;
+        limits::processes(self.size)?;
+        let open_files = limits::descriptors(self.size)?;
+        let memory = crate::shm::create(layout)?;
+        let mapping = Arc::new(Mapping::shared(memory.as_fd(), layout, true)?);
+        let env: [(&str, String); 4] = [
+            (environment::SIZE, self.size.to_string()),
+            (environment::SHM_FD, memory.as_raw_fd().to_string()),
+            (environment::SEGMENT_BYTES, layout.segment_bytes().to_string()),
+            (environment::TOPOLOGY, environment::topology_text(&topology)),
+        ];
+        let mut all = self.env;
+        all.extend(env.map(|(name, value)| (name.into(), value.into())));
+        let arrivals = if self.forward_signals { Some(signals::Arrivals::new()?) } else { None };
+        let (lifeline, control) =
+            std::io::pipe().map_err(|error| Error::system("making a pipe to the launcher's thread", error))?;
+        let plan = supervisor::Plan {
+            size: self.size,
+            program,
+            args: self.args,
+            env: all,
+            output: self.output,
+            grace: self.grace,
+            time_limit: self.time_limit,
+            memory,
+            mapping,
+            open_files,
+            arrivals,
+            lifeline,
+        };
+        let (started, start) = mpsc::sync_channel(1);
+        // The kernel kills a rank when the *thread* that has started it ends: this one stays until the ranks have gone.
+        let thread = std::thread::Builder::new()
+            .name("rmalab-launcher".into())
+            .spawn(move || supervisor::run(plan, &started))
+            .map_err(|error| Error::system("starting the launcher's thread", error))?;
+        match start.recv() {
+            Ok(ranks) => Ok(Job { ranks, control: Some(control), thread: Some(thread) }),
+            // It has ended without having started the ranks, and says why.
+            Err(mpsc::RecvError) => Err(match ended(thread) {
+                Err(error) => error,
+                Ok(_) => unreachable!("a job that has ended has started"),
+            }),
+        }
+    }
+}
+
+fn ended(thread: JoinHandle<Result<Outcome>>) -> Result<Outcome> {
+    // Its panic can only be one of the caller's output function.
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// One rank's process, as the job's owner sees it.
+#[derive(Debug)]
+struct Handle {
+    pid: u32,
+    pidfd: OwnedFd,
+}
+
+/// Ranks that run. When it is dropped, they are killed.
+#[derive(Debug)]
+#[must_use = "a job that is dropped is killed"]
+pub struct Job {
+    ranks: Arc<[Handle]>,
+    /// The supervisor kills the ranks when this closes.
+    control: Option<PipeWriter>,
+    thread: Option<JoinHandle<Result<Outcome>>>,
+}
+
+impl Job {
+    /// The process id of `rank`.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such rank.
+    pub fn pid(&self, rank: Rank) -> u32 {
+        self.ranks[rank.index()].pid
+    }
+
+    /// Sends a signal to `rank`, and to nobody else, even if it has ended.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::System`] when the rank has ended.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such rank.
+    pub fn signal(&self, rank: Rank, signal: Signal) -> Result<()> {
+        rustix::process::pidfd_send_signal(&self.ranks[rank.index()].pidfd, signal)
+            .map_err(|error| Error::system(format!("sending a signal to {rank}"), error))
+    }
+
+    /// Waits until all ranks have ended.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::World`] when the job has run into its time limit, and [`Error::System`] when the system refuses
+    /// something; the ranks have ended then as well. That a rank has failed is no error here, see [`Outcome`].
+    ///
+    /// # Panics
+    ///
+    /// When the function of [`Output::Lines`] has panicked.
+    pub fn wait(mut self) -> Result<Outcome> {
+        let thread = self.thread.take().expect("only `wait` and the drop take it");
+        ended(thread)
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        drop(self.control.take());
+        if let Some(thread) = self.thread.take() {
+            // Nobody asks how it went.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// How the ranks of a job have ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// How each rank has ended.
+    pub statuses: Vec<ExitStatus>,
+    /// What each rank has handed back (see [`Processes`](crate::Processes)), empty for most.
+    pub results: Vec<Vec<u8>>,
+    /// The rank that was the first to fail, if one has: by a signal or an exit code other than 0.
+    pub first_failure: Option<Rank>,
+    /// The process ids that the ranks had.
+    pub pids: Vec<u32>,
+}
+
+impl Outcome {
+    /// Whether every rank has exited with 0.
+    pub fn success(&self) -> bool {
+        self.first_failure.is_none()
+    }
+
+    /// The first failure as a shell would say it: its exit code, or 128 and the signal's number; 0 if there is none.
+    pub fn exit_code(&self) -> i32 {
+        let Some(rank) = self.first_failure else { return 0 };
+        let status = self.statuses[rank.index()];
+        status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+    }
+
+    /// How `rank` has ended, in words: `rank 3 (pid 1234) was killed by signal 9 (SIGKILL)`.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such rank.
+    pub fn describe(&self, rank: Rank) -> String {
+        describe(rank, self.pids[rank.index()], self.statuses[rank.index()])
+    }
+}
+
+fn describe(rank: Rank, pid: u32, status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("{rank} (pid {pid}) exited with code {code}"),
+        (None, Some(signal)) => format!("{rank} (pid {pid}) was killed by signal {signal} ({})", signals::name(signal)),
+        (None, None) => format!("{rank} (pid {pid}) ended with status {status}"),
+    }
+}

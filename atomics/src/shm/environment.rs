@@ -1,0 +1,311 @@
+//! Who this process is: its rank and its world, as the environment tells it.
+//!
+//! Nothing in the environment is trusted: every value is parsed and held against the others, and an error names the
+//! variable and what it said.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use crate::{Error, Rank, Result, Topology};
+
+/// The rank's number. The first of the variables by which the launcher tells a rank who it is.
+pub(crate) const RANK: &str = "RMALAB_RANK";
+/// How many ranks there are.
+pub(crate) const SIZE: &str = "RMALAB_SIZE";
+/// The descriptor of the shared memory.
+pub(crate) const SHM_FD: &str = "RMALAB_SHM_FD";
+/// Bytes of a rank's segment.
+pub(crate) const SEGMENT_BYTES: &str = "RMALAB_SEGMENT_BYTES";
+/// Ranks a node and nodes a rack, with a comma between them.
+pub(crate) const TOPOLOGY: &str = "RMALAB_TOPOLOGY";
+/// The descriptor of the pipe that takes the rank's result.
+pub(crate) const RESULT_FD: &str = "RMALAB_RESULT_FD";
+/// Which call of `Processes::run` of the parent started this rank, counted from 1.
+pub(crate) const CALL: &str = "RMALAB_CALL";
+/// Seconds that the ranks wait for each other at the start.
+pub(crate) const TIMEOUT: &str = "RMALAB_TIMEOUT";
+/// A name by which the ranks of one job find each other, instead of the one made from their common parent.
+pub(crate) const JOB: &str = "RMALAB_JOB";
+
+/// How long ranks wait for each other at the start, unless `RMALAB_TIMEOUT` says otherwise.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What the environment says of this process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Identity {
+    /// No launcher has started it.
+    Alone,
+    /// The launcher of this crate has.
+    Launched { rank: Rank, size: u32, shm: RawFd, segment_bytes: u64, topology: Option<Topology>, call: Option<u32> },
+    /// Another launcher has.
+    Foreign {
+        rank: Rank,
+        size: u32,
+        /// The variable that gave the rank.
+        variable: &'static str,
+        /// What tells this job from others of the same parent, if anything does.
+        job: String,
+    },
+}
+
+/// How one family of launchers says who a rank is.
+struct Dialect {
+    rank: &'static str,
+    /// Variables of the number of ranks; the first one that is set counts.
+    size: &'static [&'static str],
+    /// The variable of the number of ranks on this host.
+    local: &'static str,
+    /// A variable that must be set too, for the others to mean anything.
+    only_with: Option<&'static str>,
+    /// Variables that together name the job.
+    job: &'static [&'static str],
+}
+
+/// In the order in which they are looked for: an inner launcher before the outer one that it was started by.
+const DIALECTS: [Dialect; 4] = [
+    // Open MPI's mpirun, and PRRTE's prun.
+    Dialect {
+        rank: "OMPI_COMM_WORLD_RANK",
+        size: &["OMPI_COMM_WORLD_SIZE"],
+        local: "OMPI_COMM_WORLD_LOCAL_SIZE",
+        only_with: None,
+        job: &["PMIX_NAMESPACE"],
+    },
+    // Hydra (MPICH, MVAPICH, Intel MPI), and srun --mpi=pmi2.
+    Dialect { rank: "PMI_RANK", size: &["PMI_SIZE"], local: "MPI_LOCALNRANKS", only_with: None, job: &["PMI_JOBID"] },
+    // PMIx by itself does not tell the number of ranks in the environment: srun --mpi=pmix does by Slurm's variables.
+    Dialect {
+        rank: "PMIX_RANK",
+        size: &["OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
+        local: "OMPI_COMM_WORLD_LOCAL_SIZE",
+        only_with: None,
+        job: &["PMIX_NAMESPACE"],
+    },
+    // A batch script has SLURM_PROCID as well, but is no step, and so no rank.
+    Dialect {
+        rank: "SLURM_PROCID",
+        size: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
+        local: "",
+        only_with: Some("SLURM_STEP_ID"),
+        job: &["SLURM_JOB_ID", "SLURM_STEP_ID"],
+    },
+];
+
+/// Environment variables, the process's own or a test's.
+pub(crate) struct Environment<'a>(pub(crate) &'a dyn Fn(&str) -> Option<OsString>);
+
+impl Environment<'static> {
+    /// This process's.
+    pub(crate) fn own() -> Environment<'static> {
+        Environment(&|name| std::env::var_os(name))
+    }
+}
+
+impl Environment<'_> {
+    /// The value of `name` as text; bytes that are not text cannot be a number, and so are for the parser to refuse.
+    fn text(&self, name: &str) -> Option<String> {
+        (self.0)(name).map(|value: OsString| OsStr::to_string_lossy(&value).into_owned())
+    }
+
+    fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        match text.trim().parse() {
+            Ok(number) => Ok(Some(number)),
+            Err(_) => Err(Error::world(format!("{name}={text:?} is not a number that fits here"))),
+        }
+    }
+
+    fn required<T: std::str::FromStr>(&self, name: &str, beside: &str) -> Result<T> {
+        self.number(name)?.ok_or_else(|| Error::world(format!("{beside} is set, but {name} is not")))
+    }
+
+    /// Who this process is.
+    pub(crate) fn identity(&self) -> Result<Identity> {
+        if let Some(rank) = self.number(RANK)? {
+            let size = self.required(SIZE, RANK)?;
+            check_rank(RANK, rank, SIZE, size)?;
+            let shm = self.required(SHM_FD, RANK)?;
+            if shm < 0 {
+                return Err(Error::world(format!("{SHM_FD}={shm} is not a descriptor")));
+            }
+            return Ok(Identity::Launched {
+                rank: Rank(rank),
+                size,
+                shm,
+                segment_bytes: self.required(SEGMENT_BYTES, RANK)?,
+                topology: self.topology(size)?,
+                call: self.number(CALL)?,
+            });
+        }
+        for dialect in &DIALECTS {
+            if dialect.only_with.is_some_and(|name| (self.0)(name).is_none()) {
+                continue;
+            }
+            let Some(rank) = self.number(dialect.rank)? else { continue };
+            let variable = dialect.size.iter().copied().find(|name| (self.0)(name).is_some());
+            let Some(variable) = variable else {
+                let names = dialect.size.join(" or ");
+                return Err(Error::world(format!(
+                    "{} is set, but nothing tells the number of ranks ({names})",
+                    dialect.rank
+                )));
+            };
+            let size: u32 = self.required(variable, dialect.rank)?;
+            check_rank(dialect.rank, rank, variable, size)?;
+            if let Some(local) = self.number::<u32>(dialect.local)?
+                && local != size
+            {
+                return Err(Error::world(format!(
+                    "{local} of the {size} ranks are on this host ({}={local}, {variable}={size}); ranks that share memory must all be on one host",
+                    dialect.local
+                )));
+            }
+            if dialect.rank.starts_with("SLURM") || dialect.rank.starts_with("PMIX") {
+                self.check_one_slurm_node(size)?;
+            }
+            let job = dialect.job.iter().filter_map(|name| self.text(name)).collect::<Vec<_>>().join(".");
+            return Ok(Identity::Foreign { rank: Rank(rank), size, variable: dialect.rank, job });
+        }
+        Ok(Identity::Alone)
+    }
+
+    fn check_one_slurm_node(&self, size: u32) -> Result<()> {
+        for name in ["SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES"] {
+            match self.number::<u32>(name)? {
+                None => continue,
+                Some(1) => return Ok(()),
+                Some(nodes) => {
+                    return Err(Error::world(format!(
+                        "the {size} ranks are on {nodes} hosts ({name}={nodes}); ranks that share memory must all be on one host"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What `RMALAB_SEGMENT_BYTES` says.
+    pub(crate) fn segment_bytes(&self) -> Result<Option<u64>> {
+        self.number(SEGMENT_BYTES)
+    }
+
+    /// What `RMALAB_TOPOLOGY` says.
+    pub(crate) fn topology(&self, size: u32) -> Result<Option<Topology>> {
+        let Some(text) = self.text(TOPOLOGY) else { return Ok(None) };
+        let parts = text.split_once(',').and_then(|(ranks, nodes)| Some((ranks.parse().ok()?, nodes.parse().ok()?)));
+        let Some((ranks, nodes)) = parts else {
+            return Err(Error::world(format!("{TOPOLOGY}={text:?} is not of the form RANKS_PER_NODE,NODES_PER_RACK")));
+        };
+        Topology::blocks(size, ranks, nodes).map(Some)
+    }
+
+    /// How long the ranks wait for each other at the start.
+    pub(crate) fn patience(&self) -> Result<Duration> {
+        let Some(seconds) = self.number::<f64>(TIMEOUT)? else { return Ok(PATIENCE) };
+        Duration::try_from_secs_f64(seconds)
+            .map_err(|_| Error::world(format!("{TIMEOUT}={seconds} is not a number of seconds")))
+    }
+
+    /// What `RMALAB_JOB` says.
+    pub(crate) fn job(&self) -> Option<OsString> {
+        (self.0)(JOB)
+    }
+
+    /// The descriptor that takes the result, if there is one.
+    pub(crate) fn result_fd(&self) -> Result<Option<RawFd>> {
+        self.number(RESULT_FD)
+    }
+}
+
+fn check_rank(rank_variable: &str, rank: u32, size_variable: &str, size: u32) -> Result<()> {
+    if rank >= size {
+        return Err(Error::world(format!(
+            "{rank_variable}={rank} does not exist in a world of {size_variable}={size} ranks"
+        )));
+    }
+    Ok(())
+}
+
+/// A topology as [`Environment::topology`] reads it.
+pub(crate) fn topology_text(topology: &Topology) -> String {
+    format!("{},{}", topology.ranks_per_node(), topology.nodes_per_rack())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(variables: &[(&str, &str)]) -> Result<Identity> {
+        Environment(&|name| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into())).identity()
+    }
+
+    #[track_caller]
+    fn refused(variables: &[(&str, &str)], because: &str) {
+        let error = identity(variables).unwrap_err().to_string();
+        assert!(error.contains(because), "{error}");
+    }
+
+    #[test]
+    fn the_launchers_variables_come_first() {
+        let launched = [(RANK, "1"), (SIZE, "2"), (SHM_FD, "5"), (SEGMENT_BYTES, "4096"), ("PMI_RANK", "0")];
+        assert_eq!(
+            identity(&launched).unwrap(),
+            Identity::Launched { rank: Rank(1), size: 2, shm: 5, segment_bytes: 4096, topology: None, call: None }
+        );
+        assert_eq!(identity(&[]).unwrap(), Identity::Alone);
+    }
+
+    #[test]
+    fn every_launcher_is_understood() {
+        let foreign = |rank, size, variable, job: &str| Identity::Foreign {
+            rank: Rank(rank),
+            size,
+            variable,
+            job: job.to_string(),
+        };
+        let open_mpi = [
+            ("OMPI_COMM_WORLD_RANK", "2"),
+            ("OMPI_COMM_WORLD_SIZE", "4"),
+            ("OMPI_COMM_WORLD_LOCAL_SIZE", "4"),
+            ("PMIX_RANK", "2"),
+            ("PMIX_NAMESPACE", "812843009"),
+        ];
+        assert_eq!(identity(&open_mpi).unwrap(), foreign(2, 4, "OMPI_COMM_WORLD_RANK", "812843009"));
+        let hydra = [("PMI_RANK", "0"), ("PMI_SIZE", "3"), ("MPI_LOCALNRANKS", "3")];
+        assert_eq!(identity(&hydra).unwrap(), foreign(0, 3, "PMI_RANK", ""));
+        let pmix = [("PMIX_RANK", "1"), ("SLURM_NTASKS", "2"), ("SLURM_NNODES", "1")];
+        assert_eq!(identity(&pmix).unwrap(), foreign(1, 2, "PMIX_RANK", ""));
+        let slurm = [
+            ("SLURM_PROCID", "1"),
+            ("SLURM_NTASKS", "8"),
+            ("SLURM_STEP_NUM_TASKS", "2"),
+            ("SLURM_JOB_ID", "77"),
+            ("SLURM_STEP_ID", "3"),
+        ];
+        assert_eq!(identity(&slurm).unwrap(), foreign(1, 2, "SLURM_PROCID", "77.3"));
+        assert_eq!(identity(&slurm[..2]).unwrap(), Identity::Alone, "a batch script is no rank");
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        refused(&[(RANK, "one")], "RMALAB_RANK=\"one\"");
+        refused(&[(RANK, "-1")], "RMALAB_RANK=\"-1\"");
+        refused(&[(RANK, "99999999999")], "RMALAB_RANK=\"99999999999\"");
+        refused(&[(RANK, "0")], "RMALAB_SIZE is not");
+        refused(&[(RANK, "2"), (SIZE, "2")], "RMALAB_RANK=2 does not exist");
+        refused(&[(RANK, "0"), (SIZE, "0")], "RMALAB_RANK=0 does not exist");
+        refused(&[(RANK, "0"), (SIZE, "1"), (SHM_FD, "-3")], "RMALAB_SHM_FD=-3");
+        let launched = [(RANK, "0"), (SIZE, "1"), (SHM_FD, "3"), (SEGMENT_BYTES, "8"), (TOPOLOGY, "0,1")];
+        refused(&launched, "0 ranks a node");
+        refused(&[&launched[..4], &[(TOPOLOGY, "4x4")]].concat(), "RMALAB_TOPOLOGY=\"4x4\"");
+        refused(&[("PMI_RANK", "0")], "PMI_SIZE");
+        refused(&[("PMIX_RANK", "0")], "SLURM_NTASKS");
+        refused(&[("PMI_RANK", "3"), ("PMI_SIZE", "3")], "PMI_RANK=3");
+        let spread = [("PMI_RANK", "0"), ("PMI_SIZE", "4"), ("MPI_LOCALNRANKS", "2")];
+        refused(&spread, "2 of the 4 ranks are on this host");
+        let spread =
+            [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4"), ("SLURM_STEP_ID", "0"), ("SLURM_STEP_NUM_NODES", "2")];
+        refused(&spread, "on 2 hosts");
+    }
+}

@@ -1,0 +1,57 @@
+//! The suite on ranks that are threads, on the backend itself and behind the counting wrapper.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+
+use rmalab_atomics::conformance::{Failure, litmus, peer_death};
+use rmalab_atomics::{Mapped, Rank, RemoteAtomics, World};
+
+rmalab_atomics::conformance!(local, Mapped, on_threads);
+
+fn on_threads(ranks: u32, check: fn(&Mapped) -> Result<(), Failure>) {
+    let run = |ra: &Mapped| check(ra).unwrap_or_else(|failure| panic!("{failure}"));
+    World::threads(ranks).run(run).expect("a world of threads");
+}
+
+#[test]
+fn all_checks_fit_into_one_world() {
+    use rmalab_atomics::conformance::checks;
+    World::threads(3)
+        .segment_bytes(256 << 10)
+        .run(|ra| {
+            for check in checks::<Mapped>().into_iter().filter(|check| check.suits(3)) {
+                (check.run)(ra).unwrap_or_else(|failure| panic!("{failure}"));
+            }
+        })
+        .unwrap();
+}
+
+#[test]
+fn the_death_of_a_rank_is_told_to_all() {
+    for ranks in [3, 4, 8] {
+        let failures = Mutex::new(Vec::new());
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            World::threads(ranks).run(|ra| {
+                if let Err(failure) = peer_death(ra, || panic!("rank 1 dies")) {
+                    failures.lock().unwrap().push(failure.to_string());
+                }
+                ra.rank()
+            })
+        }));
+        let panic = outcome.expect_err("the death of rank 1 is carried on");
+        assert_eq!(panic.downcast_ref::<&str>(), Some(&"rank 1 dies"));
+        assert_eq!(failures.into_inner().unwrap(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn histograms_count_every_instance() {
+    for test in litmus::<Mapped>() {
+        let seen = World::threads(test.roles.max(2)).run(|ra| (test.run)(ra, 1_000).unwrap()).unwrap();
+        for litmus in &seen {
+            assert_eq!(litmus, &seen[0], "all ranks report the same");
+            assert_eq!(litmus.allowed() + litmus.forbidden(), 1_024);
+        }
+        println!("{}", seen[Rank(0).index()]);
+    }
+}

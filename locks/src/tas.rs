@@ -1,0 +1,111 @@
+//! The test-and-set mutex: one word, polled with bounded exponential backoff.
+//!
+//! # Paper
+//! T. E. Anderson, "The Performance of Spin Lock Alternatives for Shared-Memory Multiprocessors", IEEE Transactions on
+//! Parallel and Distributed Systems 1(1), 1990, DOI 10.1109/71.80120. Over network atomics, this is the exclusive lock
+//! of many RDMA systems, and the baseline for all others here.
+//!
+//! # Properties
+//! - Mutual exclusion. Not fair: any waiter can be passed any number of times.
+//! - Waiters poll a remote word; a waiter that gives up leaves no trace, so that tries and deadlines are exact.
+//! - Checked by the stress suite on threads only; the argument is I1.
+//!
+//! # State
+//! | word | at | width | home | values |
+//! | --- | --- | --- | --- | --- |
+//! | owner | words + 0 | 8 | home | 0: free; else the holder's rank plus one |
+//!
+//! # Invariants
+//! - I1: `owner` leaves 0 only by a compare-and-swap, whose rank then holds the lock, and returns to 0 only by the
+//!   holder's release.
+//!
+//! # Memory ordering
+//! The compare-and-swap that acquires follows the put that released, and acquires what that released. The put is posted:
+//! until it arrives the lock looks held, to its last holder as to everybody else, and that does no harm.
+//!
+//! # Deviations from the paper
+//! The test-and-set is a compare-and-swap that stores the rank: a debugger then shows who holds the lock, and on
+//! adapters without a swap it is the native operation.
+//!
+//! # Cost
+//! Remote operations without contention: acquire 1 (compare-and-swap), release 1 (put, posted). A waiter adds 1 a poll.
+
+use rmalab_atomics::{Address, RemoteAtomics, Time, WORD};
+
+use crate::backoff::{Backoff, BackoffState};
+use crate::qnode::{NIL, pointer};
+use crate::{Place, RawMutex, RawMutexTimed, RawMutexTry, Result};
+
+/// One rank's handle of a test-and-set mutex.
+#[derive(Debug)]
+pub struct Tas {
+    owner: Address,
+    me: u64,
+    backoff: BackoffState,
+}
+
+impl RawMutex for Tas {
+    const NAME: &'static str = "tas";
+    const WORDS: u64 = WORD;
+    const NODE: u64 = 0;
+    type Params = Backoff;
+
+    fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: Backoff) -> Result<Tas> {
+        let backoff = BackoffState::new(params, ra.rank());
+        Ok(Tas { owner: place.home.at(place.words), me: pointer(ra.rank()), backoff })
+    }
+
+    fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        self.backoff.reset();
+        while !self.try_acquire(ra)? {
+            self.backoff.wait(ra)?;
+        }
+        Ok(())
+    }
+
+    fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        Ok(ra.put(self.owner, NIL)?)
+    }
+}
+
+impl RawMutexTry for Tas {
+    fn try_acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
+        Ok(ra.compare_and_swap(self.owner, NIL, self.me)? == NIL)
+    }
+}
+
+impl RawMutexTimed for Tas {
+    fn acquire_until<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, deadline: Time) -> Result<bool> {
+        self.backoff.reset();
+        while !self.try_acquire(ra)? {
+            if ra.now() >= deadline {
+                return Ok(false);
+            }
+            self.backoff.wait(ra)?;
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite;
+
+    #[test]
+    fn conforms() {
+        suite::mutex::<Tas>(Backoff::default());
+        suite::mutex_try::<Tas>(Backoff::default());
+        suite::mutex_timed::<Tas>(Backoff::default());
+    }
+
+    #[test]
+    fn conforms_without_backoff() {
+        suite::mutex::<Tas>(Backoff { min: 1, max: 1 });
+    }
+
+    #[test]
+    fn costs_one_and_one() {
+        assert_eq!(suite::mutex_cost::<Tas>(Backoff::default()), (1, 1));
+    }
+}

@@ -1,0 +1,148 @@
+//! The test-and-set reader-writer lock: a count of readers and a writer's bit in one word, polled with backoff.
+//!
+//! # Paper
+//! R. Gerstenberger, M. Besta and T. Hoefler, "Enabling Highly-Scalable Remote Memory Access Programming with MPI-3 One
+//! Sided", SC 2013, DOI 10.1145/2503210.2503286, section 2.3: the local lock of each process.
+//!
+//! # Properties
+//! - Mutual exclusion. Readers announce themselves once and are not passed by writers that come later, so writers can
+//!   starve; among writers any order is possible.
+//! - A state in which every rank polls and nobody gets in cannot recur for ever: a reader keeps its count while it polls,
+//!   and only the writer that holds the lock can make it wait. (Tries retract theirs, and so can make each other fail.)
+//! - Waiters poll a remote word.
+//! - Checked by the stress suite on threads only; the argument is I1 and I2.
+//!
+//! # State
+//! | word | at | width | home | values |
+//! | --- | --- | --- | --- | --- |
+//! | lock | words + 0 | 8 | home | bit 0 WRITER: a writer is inside; from bit 1: readers inside or waiting for it |
+//!
+//! # Invariants
+//! - I1: WRITER is set only by a compare-and-swap of the whole word from 0, so with no reader counted, and cleared only
+//!   by the release of its writer.
+//! - I2: a reader is inside only while it is counted, and enters only after it has seen WRITER clear while counted. So
+//!   WRITER stays clear until it leaves.
+//!
+//! # Memory ordering
+//! All operations are complete when they return; nothing is posted.
+//!
+//! # Deviations from the paper
+//! None in the protocol; the paper's exclusive lock backs off in the same way, without giving its bounds.
+//!
+//! # Cost
+//! Remote operations without contention: reader acquire 1 (add), release 1 (add); writer acquire 1 (compare-and-swap),
+//! release 1 (add: readers may have been counted since). A waiter adds 1 a poll.
+
+use rmalab_atomics::{Address, RemoteAtomics, Time, WORD};
+
+use crate::backoff::{Backoff, BackoffState};
+use crate::{Place, RawRwLock, RawRwLockTimed, Result};
+
+const WRITER: u64 = 1;
+const READER: u64 = 2;
+
+/// A deadline that never comes.
+const NEVER: Option<Time> = None;
+
+/// One rank's handle of a test-and-set reader-writer lock.
+#[derive(Debug)]
+pub struct TasRw {
+    lock: Address,
+    backoff: BackoffState,
+}
+
+impl RawRwLock for TasRw {
+    const NAME: &'static str = "tas-rw";
+    const WORDS: u64 = WORD;
+    const NODE: u64 = 0;
+    type Params = Backoff;
+
+    fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: Backoff) -> Result<TasRw> {
+        // 63 bits of `lock` count any number of ranks.
+        Ok(TasRw { lock: place.home.at(place.words), backoff: BackoffState::new(params, ra.rank()) })
+    }
+
+    fn acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        self.read(ra, NEVER).map(|_| ())
+    }
+
+    fn release_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        ra.fetch_add(self.lock, READER.wrapping_neg())?;
+        Ok(())
+    }
+
+    fn acquire_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        self.write(ra, NEVER).map(|_| ())
+    }
+
+    fn release_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        ra.fetch_add(self.lock, WRITER.wrapping_neg())?;
+        Ok(())
+    }
+}
+
+impl RawRwLockTimed for TasRw {
+    fn try_acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
+        self.read(ra, Some(Time(0)))
+    }
+
+    fn try_acquire_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
+        Ok(ra.compare_and_swap(self.lock, 0, WRITER)? == 0)
+    }
+
+    fn acquire_read_until<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, deadline: Time) -> Result<bool> {
+        self.read(ra, Some(deadline))
+    }
+
+    fn acquire_write_until<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, deadline: Time) -> Result<bool> {
+        self.write(ra, Some(deadline))
+    }
+}
+
+impl TasRw {
+    fn read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, deadline: Option<Time>) -> Result<bool> {
+        self.backoff.reset();
+        let mut lock = ra.fetch_add(self.lock, READER)?;
+        while lock & WRITER != 0 {
+            if is_over(ra, deadline) {
+                self.release_read(ra)?;
+                return Ok(false);
+            }
+            self.backoff.wait(ra)?;
+            lock = ra.get(self.lock)?;
+        }
+        Ok(true)
+    }
+
+    fn write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, deadline: Option<Time>) -> Result<bool> {
+        self.backoff.reset();
+        while !self.try_acquire_write(ra)? {
+            if is_over(ra, deadline) {
+                return Ok(false);
+            }
+            self.backoff.wait(ra)?;
+        }
+        Ok(true)
+    }
+}
+
+fn is_over<A: RemoteAtomics + ?Sized>(ra: &A, deadline: Option<Time>) -> bool {
+    deadline.is_some_and(|deadline| ra.now() >= deadline)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite;
+
+    #[test]
+    fn conforms() {
+        suite::rw_lock::<TasRw>(Backoff::default());
+        suite::rw_lock_timed::<TasRw>(Backoff::default());
+    }
+
+    #[test]
+    fn costs_one_and_one() {
+        assert_eq!(suite::rw_lock_cost::<TasRw>(Backoff::default()), [(1, 1), (1, 1)]);
+    }
+}
