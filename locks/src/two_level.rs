@@ -14,6 +14,11 @@
 //!   the lock_all, takes itself out again and retries. A run in which every poll falls between such an addition and its
 //!   removal is fair to both ranks (each goes on taking steps), and neither ever holds anything. Bounded exponential
 //!   backoff with jitter makes long runs of that kind improbable; it does not exclude them.
+//! * A lock_all that waits, counted, already keeps out the first exclusive lock of other ranks. Programs that hold locks
+//!   while they ask for more can deadlock by it where the locks themselves would not conflict: rank 1 holds A shared and
+//!   asks for B exclusively, rank 2 asks for lock_all, rank 3 holds C exclusively and asks for A exclusively. Rank 1 waits
+//!   for 2, which waits for 3, which waits for 1. [`Contended::Retract`] is free of this, since what it waits with is not
+//!   counted all the time.
 //! * A lock attempt holds nothing that it cannot give back, so it can be tried and limited in time:
 //!   [`WindowLockTimed`].
 //!
@@ -427,6 +432,21 @@ mod tests {
             lock.unlock(ra, EXCLUSIVE_KIND, Rank(0)).unwrap();
             assert_eq!(words(ra, &lock), (ALL, 0));
             ra.fetch_add(lock.master, ALL.wrapping_neg()).unwrap();
+        });
+    }
+
+    /// The obstacle that the module's text warns of, and why retracting removes it.
+    #[test]
+    fn a_waiting_lock_all_stops_a_first_exclusive_lock() {
+        alone(|ra, mut lock| {
+            // Another rank holds some target exclusively, and a third one waits for it in lock_all.
+            ra.fetch_add(lock.master, EXCLUSIVES).unwrap();
+            ra.fetch_add(lock.master, ALL).unwrap();
+            assert!(!lock.try_lock(ra, EXCLUSIVE_KIND, TARGET).unwrap());
+            ra.fetch_add(lock.master, ALL.wrapping_neg()).unwrap();
+            assert!(lock.try_lock(ra, EXCLUSIVE_KIND, TARGET).unwrap());
+            lock.unlock(ra, EXCLUSIVE_KIND, TARGET).unwrap();
+            ra.fetch_add(lock.master, EXCLUSIVES.wrapping_neg()).unwrap();
         });
     }
 
