@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use rmalab_atomics::{Rank, RemoteAtomics, World};
 use rmalab_locks::{
-    Exclusive, LockKind, Mcs, McsRwNeutral, McsRwRp, McsRwWp, PerTarget, Place, RawRwLock, Tas, TasRw, Ticket, TwoLevel,
-    WindowLock,
+    Exclusive, LockKind, Mcs, McsRwNeutral, McsRwRp, McsRwWp, PerTarget, Place, RawRwLock, Tas, TasRw, Ticket,
+    TwoLevel, WindowLock,
 };
 use rmalab_verify::Scenario;
 use rmalab_verify::stress::{self, Options, Rest, Verdict};
