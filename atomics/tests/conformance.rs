@@ -22,7 +22,7 @@ fn all_checks<A: RemoteAtomics>(ra: &A) {
 
 #[test]
 fn all_checks_fit_into_one_small_world() {
-    World::threads(3).segment_bytes(256 << 10).run(all_checks).unwrap();
+    World::threads(8).segment_bytes(256 << 10).run(all_checks).unwrap();
 }
 
 #[test]
