@@ -1,0 +1,22 @@
+//! Tells the program what it was built by and from: compiler, profile and commit go into every report.
+
+use std::path::Path;
+use std::process::Command;
+
+fn main() {
+    let run = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).output().ok().filter(|output| output.status.success())?;
+        String::from_utf8(output.stdout).ok().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+    };
+    let rustc = std::env::var("RUSTC").ok().and_then(|rustc| run(&rustc, &["--version"]));
+    println!("cargo::rustc-env=RMALAB_RUSTC={}", rustc.unwrap_or_else(|| "unknown".into()));
+    println!("cargo::rustc-env=RMALAB_PROFILE={}", std::env::var("PROFILE").unwrap_or_else(|_| "unknown".into()));
+    let commit = run("git", &["describe", "--always", "--dirty", "--abbrev=12"]);
+    println!("cargo::rustc-env=RMALAB_COMMIT={}", commit.unwrap_or_else(|| "unknown".into()));
+    for path in ["../.git/HEAD", "../.git/logs/HEAD"] {
+        if Path::new(path).exists() {
+            println!("cargo::rerun-if-changed={path}");
+        }
+    }
+    println!("cargo::rerun-if-changed=build.rs");
+}

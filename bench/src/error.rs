@@ -1,0 +1,65 @@
+//! What can go wrong with a study or its report.
+
+use std::path::PathBuf;
+
+/// The result of an operation of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A study that cannot be made as asked for, or that failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An option whose value makes no sense; the sentence says which and why.
+    #[error("{0}")]
+    Usage(String),
+    /// The world of ranks failed.
+    #[error(transparent)]
+    Atomics(#[from] rmalab_atomics::Error),
+    /// A lock failed.
+    #[error("{lock}: {source}")]
+    Lock {
+        /// The lock's name.
+        lock: String,
+        /// What it said.
+        source: rmalab_locks::Error,
+    },
+    /// The ranks of the process backend failed, or said something that nobody understands.
+    #[error("{0}")]
+    Ranks(String),
+    /// The report's folder cannot be written.
+    #[error("report folder {}: {why}", path.display())]
+    Report {
+        /// The folder.
+        path: PathBuf,
+        /// Why not, and what to do.
+        why: String,
+    },
+    /// A file cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's answer.
+        source: std::io::Error,
+    },
+    /// A figure could not be drawn.
+    #[error("drawing {figure}: {why}")]
+    Drawing {
+        /// The figure's file name.
+        figure: String,
+        /// What the drawing library said.
+        why: String,
+    },
+}
+
+impl Error {
+    /// An [`Error::Usage`] from a sentence.
+    pub fn usage(what: impl Into<String>) -> Error {
+        Error::Usage(what.into())
+    }
+
+    /// Whether the fault is in the options: the command then ends with exit code 2 and not 1.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Error::Usage(_) | Error::Report { .. })
+    }
+}

@@ -1,0 +1,19 @@
+//! The laboratory's studies: put locks over network atomics under load, and write down what happens.
+//!
+//! The `rmalab` command is a thin layer over this library, so that a lock from outside of the workspace can be put
+//! through the same study: add it to a [`Registry`], and [`study::run`] it.
+#![forbid(unsafe_code)]
+
+mod error;
+pub mod interrupt;
+mod machine;
+mod registry;
+pub mod report;
+pub mod study;
+mod table;
+
+pub use error::{Error, Result};
+pub use machine::Machine;
+pub use registry::{Info, Registry, Subject};
+pub use study::{Options, Outcome, Study};
+pub use table::table;

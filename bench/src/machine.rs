@@ -1,0 +1,200 @@
+//! Where a study ran: what a reader needs to know before comparing numbers.
+
+use std::fs;
+use std::hint::spin_loop;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use serde::Serialize;
+
+/// A machine, the program on it, and how fast the two are at what all locks are made of.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Machine {
+    /// The processor's name.
+    pub cpu: String,
+    /// How many processors this program may use.
+    pub cores: usize,
+    /// How many NUMA nodes the machine tells of, as the kernel's list.
+    pub numa_nodes: String,
+    /// The first processor's caches.
+    pub caches: Vec<String>,
+    /// Memory in MiB.
+    pub memory_mib: u64,
+    /// The operating system's kernel.
+    pub kernel: String,
+    /// What is known of virtualization.
+    pub virtualization: String,
+    /// The compiler.
+    pub rustc: String,
+    /// The build profile.
+    pub profile: String,
+    /// The source's commit; `dirty` says that it was changed since.
+    pub commit: String,
+    /// Round trip of one cache line between two processors, in nanoseconds: median of [`ROUNDS`] series.
+    pub ping_pong_ns: Option<f64>,
+    /// One fetch_add on a word that nobody else uses, in nanoseconds.
+    pub fetch_add_ns: f64,
+    /// One reading of the clock, in nanoseconds: every latency contains it.
+    pub clock_ns: f64,
+}
+
+/// Series of a measurement; what is told is their median.
+const ROUNDS: usize = 9;
+
+impl Machine {
+    /// Describes this machine, and measures for some ten milliseconds.
+    pub fn describe() -> Machine {
+        let cpuinfo = read("/proc/cpuinfo");
+        let field = |text: &str, name: &str| {
+            text.lines()
+                .find_map(|line| line.split_once(':').filter(|(key, _)| key.trim() == name))
+                .map(|(_, value)| value.trim().to_owned())
+        };
+        let word = AtomicU64::new(0);
+        Machine {
+            cpu: field(&cpuinfo, "model name").unwrap_or_else(|| std::env::consts::ARCH.into()),
+            cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            numa_nodes: or_unknown(read("/sys/devices/system/node/online")),
+            caches: caches(),
+            memory_mib: field(&read("/proc/meminfo"), "MemTotal")
+                .and_then(|text| text.split(' ').next()?.parse::<u64>().ok())
+                .map_or(0, |kib| kib / 1024),
+            kernel: or_unknown(format!("{} {}", read("/proc/sys/kernel/ostype"), read("/proc/sys/kernel/osrelease"))),
+            virtualization: virtualization(&cpuinfo),
+            rustc: env!("RMALAB_RUSTC").into(),
+            profile: env!("RMALAB_PROFILE").into(),
+            commit: env!("RMALAB_COMMIT").into(),
+            ping_pong_ns: ping_pong(),
+            fetch_add_ns: each(100_000, || std::hint::black_box(&word).fetch_add(1, Ordering::SeqCst)),
+            clock_ns: each(10_000, || std::hint::black_box(Instant::now())),
+        }
+    }
+
+    /// The description as rows of a table: what it is, and its value.
+    pub fn rows(&self) -> Vec<(&'static str, String)> {
+        let ping_pong = self.ping_pong_ns.map_or("not measured (one processor)".into(), |ns| format!("{ns:.0} ns"));
+        vec![
+            ("Processor", self.cpu.clone()),
+            ("Processors usable", self.cores.to_string()),
+            ("NUMA nodes", self.numa_nodes.clone()),
+            ("Caches", self.caches.join(", ")),
+            ("Memory", format!("{} MiB", self.memory_mib)),
+            ("Kernel", self.kernel.clone()),
+            ("Virtualization", self.virtualization.clone()),
+            ("Compiler", self.rustc.clone()),
+            ("Build profile", self.profile.clone()),
+            ("Commit", self.commit.clone()),
+            ("One-line ping-pong, round trip", ping_pong),
+            ("fetch_add on a line of one's own", format!("{:.1} ns", self.fetch_add_ns)),
+            ("Reading the clock", format!("{:.1} ns (part of every latency)", self.clock_ns)),
+        ]
+    }
+}
+
+/// A file's text without the white space around it; nothing if it cannot be read.
+fn read(path: &str) -> String {
+    fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
+}
+
+fn or_unknown(text: String) -> String {
+    if text.trim().is_empty() { "unknown".into() } else { text }
+}
+
+/// The first processor's caches, such as "L1d 32K".
+fn caches() -> Vec<String> {
+    (0..8)
+        .map(|index| format!("/sys/devices/system/cpu/cpu0/cache/index{index}"))
+        .filter_map(|folder| {
+            let [level, kind, size] = ["level", "type", "size"].map(|file| read(&format!("{folder}/{file}")));
+            let kind = match kind.as_str() {
+                "Data" => "d",
+                "Instruction" => "i",
+                _ => "",
+            };
+            (!level.is_empty() && !size.is_empty()).then(|| format!("L{level}{kind} {size}"))
+        })
+        .collect()
+}
+
+fn virtualization(cpuinfo: &str) -> String {
+    let vendor = read("/sys/class/dmi/id/sys_vendor");
+    let product = read("/sys/class/dmi/id/product_name");
+    let guest = cpuinfo
+        .lines()
+        .find(|line| line.starts_with("flags"))
+        .is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor"));
+    let name = [vendor, product].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" ");
+    match (guest, name.is_empty()) {
+        (true, true) => "virtual machine".into(),
+        (true, false) => format!("virtual machine ({name})"),
+        (false, true) => "none seen".into(),
+        (false, false) => format!("none seen ({name})"),
+    }
+}
+
+/// What one call takes, in nanoseconds.
+fn each<T>(calls: u32, mut call: impl FnMut() -> T) -> f64 {
+    middle(|| {
+        let start = Instant::now();
+        (0..calls).for_each(|_| drop(call()));
+        start.elapsed().as_nanos() as f64 / f64::from(calls)
+    })
+}
+
+fn middle(mut series: impl FnMut() -> f64) -> f64 {
+    let mut results: Vec<f64> = (0..ROUNDS).map(|_| series()).collect();
+    results.sort_by(f64::total_cmp);
+    results[ROUNDS / 2]
+}
+
+/// The round trip of one line between the first and the last processor that this program may use.
+///
+/// None with a single processor, where a round trip would measure the scheduler.
+fn ping_pong() -> Option<f64> {
+    const TRIPS: u64 = 2_000;
+    let allowed = sched_getaffinity(None).ok()?;
+    let usable: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();
+    let (&here, &there) = (usable.first()?, usable.last()?);
+    if here == there {
+        return None;
+    }
+    let stay = |cpu: usize| {
+        let mut only = CpuSet::new();
+        only.set(cpu);
+        // A container may forbid it; then the scheduler's choice is measured.
+        let _ = sched_setaffinity(None, &only);
+    };
+    let line = AtomicU64::new(0);
+    let line = &line;
+    let total = TRIPS * (ROUNDS as u64);
+    std::thread::scope(|scope| {
+        // Both are threads of their own, so that the caller's affinity stays what it is.
+        scope.spawn(move || {
+            stay(there);
+            for trip in 0..total {
+                while line.load(Ordering::Acquire) != 2 * trip + 1 {
+                    spin_loop();
+                }
+                line.store(2 * trip + 2, Ordering::Release);
+            }
+        });
+        let pinger = scope.spawn(move || {
+            stay(here);
+            let mut trip = 0;
+            middle(|| {
+                let start = Instant::now();
+                for _ in 0..TRIPS {
+                    line.store(2 * trip + 1, Ordering::Release);
+                    trip += 1;
+                    while line.load(Ordering::Acquire) != 2 * trip {
+                        spin_loop();
+                    }
+                }
+                start.elapsed().as_nanos() as f64 / TRIPS as f64
+            })
+        });
+        pinger.join().ok()
+    })
+}

@@ -1,0 +1,226 @@
+//! The subjects of the studies: every lock by its one name.
+
+mod standard;
+
+use rmalab_atomics::{Mapped, Rank};
+use rmalab_locks::{Exclusive, Global, GlobalParams, RawMutex, RawRwLock, WindowLock};
+
+use crate::study::{Bound, Running};
+use crate::{Error, Result};
+
+/// What is known of a subject before it is measured.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+#[non_exhaustive]
+pub struct Info {
+    /// The name on the command line, in tables and in plots.
+    pub name: String,
+    /// One line on what it is.
+    pub description: String,
+    /// Where it was published.
+    pub paper: String,
+    /// Who may be passed by whom.
+    pub fairness: String,
+    /// Whether it excludes at all; what does not is a bound to compare with, and no lock.
+    pub excludes: bool,
+    /// Its place among all subjects, by which plots choose its colour and its mark.
+    pub place: usize,
+}
+
+impl Info {
+    fn new(name: &str, description: &str) -> Info {
+        Info {
+            name: name.into(),
+            description: description.into(),
+            paper: String::new(),
+            fairness: String::new(),
+            excludes: true,
+            place: 0,
+        }
+    }
+
+    /// Says where the lock was published.
+    pub fn paper(&mut self, paper: &str) -> &mut Info {
+        self.paper = paper.into();
+        self
+    }
+
+    /// Says who may be passed by whom.
+    pub fn fairness(&mut self, fairness: &str) -> &mut Info {
+        self.fairness = fairness.into();
+        self
+    }
+
+    /// Says that it excludes nobody.
+    pub fn excludes_nobody(&mut self) -> &mut Info {
+        self.excludes = false;
+        self
+    }
+}
+
+/// Makes one rank's part of a lock whose global words are at a home rank.
+type Bind = dyn Fn(&Mapped, Rank) -> rmalab_locks::Result<Box<dyn Bound>> + Send + Sync;
+
+/// One lock or window policy that can be put through a study.
+pub struct Subject {
+    info: Info,
+    bind: Box<Bind>,
+}
+
+impl Subject {
+    fn new<W: WindowLock + 'static>(
+        info: Info,
+        params: impl Fn(Rank) -> W::Params + Send + Sync + 'static,
+    ) -> Subject {
+        Subject { info, bind: Box::new(move |ra, home| Ok(Box::new(Running::new(W::new(ra, params(home))?)))) }
+    }
+
+    /// What is known of it.
+    pub fn info(&self) -> &Info {
+        &self.info
+    }
+
+    /// This rank's part of a new one, its global words at `home`; every rank calls this at the same point.
+    pub(crate) fn bind(&self, ra: &Mapped, home: Rank) -> Result<Box<dyn Bound>> {
+        (self.bind)(ra, home).map_err(|source| Error::Lock { lock: self.info.name.clone(), source })
+    }
+}
+
+impl std::fmt::Debug for Subject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Subject").field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+/// The subjects that a study can choose from.
+///
+/// An outside lock comes in by one line:
+///
+/// ```
+/// # fn add<MyLock: rmalab_locks::RawRwLock + 'static>() {
+/// let mut registry = rmalab::Registry::standard();
+/// registry.add_rw_lock::<MyLock>("the lock of my paper").paper("Me, 2027").fairness("first come, first served");
+/// # }
+/// ```
+#[derive(Debug, Default)]
+pub struct Registry {
+    subjects: Vec<Subject>,
+}
+
+impl Registry {
+    /// A registry with nothing in it.
+    pub fn empty() -> Registry {
+        Registry::default()
+    }
+
+    /// Every lock and every policy of the workspace.
+    pub fn standard() -> Registry {
+        let mut registry = Registry::empty();
+        standard::fill(&mut registry);
+        registry
+    }
+
+    /// Adds a reader-writer lock, under its own name, as a window policy with one lock for all targets.
+    ///
+    /// # Panics
+    ///
+    /// When the name is taken.
+    pub fn add_rw_lock<L: RawRwLock + 'static>(&mut self, description: &str) -> &mut Info {
+        let params = |home| GlobalParams { home, lock: L::Params::default() };
+        self.add(Subject::new::<Global<L>>(Info::new(L::NAME, description), params))
+    }
+
+    /// Adds a mutex, under its own name: its readers exclude one another like its writers.
+    ///
+    /// # Panics
+    ///
+    /// When the name is taken.
+    pub fn add_mutex<M: RawMutex + 'static>(&mut self, description: &str) -> &mut Info {
+        self.add_rw_lock::<Exclusive<M>>(description)
+    }
+
+    /// Adds a window policy; `params` gets the rank where the study wants its global words.
+    ///
+    /// # Panics
+    ///
+    /// When the name is taken.
+    pub fn add_policy<W: WindowLock + 'static>(
+        &mut self,
+        description: &str,
+        params: impl Fn(Rank) -> W::Params + Send + Sync + 'static,
+    ) -> &mut Info {
+        self.add(Subject::new::<W>(Info::new(W::NAME, description), params))
+    }
+
+    fn add(&mut self, mut subject: Subject) -> &mut Info {
+        let name = &subject.info.name;
+        assert!(self.subjects().all(|other| other.info.name != *name), "two subjects are called '{name}'");
+        subject.info.place = self.subjects.len();
+        self.subjects.push(subject);
+        &mut self.subjects.last_mut().expect("a subject was just added").info
+    }
+
+    /// All subjects, in the order in which they were added.
+    pub fn subjects(&self) -> impl Iterator<Item = &Subject> {
+        self.subjects.iter()
+    }
+
+    /// The subject called `name`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Usage`], which names those that there are, the most similar one first.
+    pub fn find(&self, name: &str) -> Result<&Subject> {
+        self.subjects().find(|subject| subject.info.name == name).ok_or_else(|| {
+            let mut names: Vec<&str> = self.subjects().map(|subject| subject.info.name.as_str()).collect();
+            let closest = names.iter().copied().min_by_key(|other| edits(name, other));
+            let hint = closest
+                .filter(|other| edits(name, other) <= 1 + name.len() / 3)
+                .map_or(String::new(), |other| format!("; did you mean '{other}'?"));
+            names.sort_unstable();
+            Error::usage(format!("no lock is called '{name}'{hint} (there are {})", names.join(", ")))
+        })
+    }
+}
+
+/// How many letters have to be changed, added or left out to make one word from the other (Levenshtein's distance).
+fn edits(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, &y) in b.iter().enumerate() {
+            let change = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_between_words() {
+        assert_eq!(edits("", "abc"), 3);
+        assert_eq!(edits("ticket", "tickets"), 1);
+        assert_eq!(edits("mcs", "msc"), 2);
+        assert_eq!(edits("same", "same"), 0);
+    }
+
+    #[test]
+    fn an_unknown_name_brings_the_closest_one() {
+        let message = Registry::standard().find("mcs-rw-pr").unwrap_err().to_string();
+        assert!(message.contains("did you mean 'mcs-rw-"), "{message}");
+        assert!(message.contains("ticket"), "{message}");
+    }
+
+    #[test]
+    fn every_standard_subject_is_described() {
+        for subject in Registry::standard().subjects() {
+            let Info { name, description, paper, fairness, .. } = subject.info();
+            assert!(!description.is_empty() && !paper.is_empty() && !fairness.is_empty(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The workspace's own locks and policies.
+
+use rmalab_locks::{
+    Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget, Tas, TasRw, Ticket, TwoLevel, TwoLevelParams,
+};
+
+use super::Registry;
+
+const MCS_RW: &str = "Mellor-Crummey, Scott: Scalable Reader-Writer Synchronization, PPoPP'91, doi:10.1145/109625.109637";
+const FOMPI: &str = "Gerstenberger, Besta, Hoefler: Enabling Highly-Scalable RMA Programming with MPI-3 One Sided, SC'13, \
+                     doi:10.1145/2503210.2503286";
+
+/// The order is that of lists and legends: mutexes, reader-writer locks, policies; simple ones first.
+pub(super) fn fill(registry: &mut Registry) {
+    registry
+        .add_mutex::<Tas>("test-and-set mutex: one word, polled with exponential backoff")
+        .paper("Anderson: The Performance of Spin Lock Alternatives, IEEE TPDS 1(1), 1990, doi:10.1109/71.80120")
+        .fairness("none: any waiter may starve");
+    registry
+        .add_mutex::<Ticket>("ticket mutex: a dispenser and a display, polled with proportional backoff")
+        .paper("Mellor-Crummey, Scott: Algorithms for Scalable Synchronization, ACM TOCS 9(1), 1991, doi:10.1145/103727.103729")
+        .fairness("first come, first served");
+    registry
+        .add_mutex::<Mcs>("MCS queue mutex: each rank waits on a word of its own")
+        .paper("Mellor-Crummey, Scott: Algorithms for Scalable Synchronization, ACM TOCS 9(1), 1991, doi:10.1145/103727.103729")
+        .fairness("first come, first served");
+    registry
+        .add_rw_lock::<TasRw>("test-and-set reader-writer lock: a count of readers and a writer's bit, polled")
+        .paper(FOMPI)
+        .fairness("readers are not passed; writers may starve");
+    registry
+        .add_rw_lock::<McsRwRp>("MCS reader-writer lock with reader preference, the FX100 study's")
+        .paper(&format!("{MCS_RW}; Hatanaka, Hori, Ishikawa: MPI RMA lock synchronization on FX100"))
+        .fairness("readers first, writers may starve; writers among themselves first come, first served");
+    registry
+        .add_rw_lock::<McsRwWp>("MCS reader-writer lock with writer preference")
+        .paper(MCS_RW)
+        .fairness("writers first, readers may starve; writers among themselves first come, first served");
+    registry
+        .add_rw_lock::<McsRwNeutral>("MCS reader-writer lock without preference: neighbouring readers share")
+        .paper(MCS_RW)
+        .fairness("first come, first served");
+    registry
+        .add_policy::<PerTarget<McsRwRp>>("policy: one mcs-rw-rp for each target; lock_all takes each of them", |_| {
+            Default::default()
+        })
+        .paper("Li and others: Efficient and Truly Passive MPI-3 RMA Using InfiniBand Atomics, EuroMPI'13, doi:10.1145/2488551.2488573")
+        .fairness("that of mcs-rw-rp, for each target");
+    registry
+        .add_policy::<TwoLevel>("policy: a master word for lock_all against exclusive locks, and a word for each target", |master| {
+            TwoLevelParams { master, ..TwoLevelParams::default() }
+        })
+        .paper(FOMPI)
+        .fairness("none: exclusive locks may starve");
+    registry
+        .add_policy::<NoCheck>("policy: no lock at all, which shows what the load takes without one", |_| ())
+        .paper("MPI_MODE_NOCHECK of the MPI standard")
+        .fairness("excludes nobody")
+        .excludes_nobody();
+}

@@ -1,0 +1,166 @@
+//! The report's folder: there completely, or not at all.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+use crate::{Error, Result};
+
+/// What a report consists of; a folder with anything else in it is not ours to replace.
+pub(super) const CONTENTS: [&str; 4] = ["index.html", "data.csv", "data.json", "plots"];
+
+/// A place for a report that has been found writable, with a folder beside it in which the report is made.
+#[derive(Debug)]
+pub(super) struct Folder {
+    target: PathBuf,
+    /// Beside the target, so that a rename brings it there; removed when this value is dropped.
+    draft: PathBuf,
+}
+
+impl Folder {
+    /// Makes sure that a report can be written at `path`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Report`] when `path` is not a folder, holds what no report of ours holds, or cannot be written.
+    pub(super) fn prepare(path: &Path) -> Result<Folder> {
+        let fail = |why: String| Error::Report { path: path.to_owned(), why };
+        // What a link leads to is replaced, not the link.
+        let target = match fs::canonicalize(path) {
+            Ok(target) => target,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                std::path::absolute(path).map_err(|error| fail(error.to_string()))?
+            }
+            Err(error) => return Err(fail(error.to_string())),
+        };
+        if target.exists() {
+            replaceable(&target).map_err(fail)?;
+        }
+        let (Some(parent), Some(name)) = (target.parent(), target.file_name()) else {
+            return Err(fail("it has no parent folder".into()));
+        };
+        fs::create_dir_all(parent).map_err(|error| fail(format!("{} cannot be made: {error}", parent.display())))?;
+        let draft = parent.join(format!(".{}.draft-{}", name.to_string_lossy(), std::process::id()));
+        match fs::create_dir(&draft) {
+            Ok(()) => Ok(Folder { target, draft }),
+            Err(error) => Err(fail(format!("{} cannot be written: {error}", parent.display()))),
+        }
+    }
+
+    /// Where the report is made.
+    pub(super) fn draft(&self) -> &Path {
+        &self.draft
+    }
+
+    /// Puts what was made into its place, instead of an older report if there is one.
+    pub(super) fn publish(self) -> Result<PathBuf> {
+        let fail = |why: String| Error::Report { path: self.target.clone(), why };
+        if self.target.exists() {
+            // Somebody may have put a file there since.
+            replaceable(&self.target).map_err(fail)?;
+            // One step where the file system can do it; the old report is then in the draft's place, and is dropped.
+            if renameat_with(CWD, &self.draft, CWD, &self.target, RenameFlags::EXCHANGE).is_ok() {
+                return Ok(self.target.clone());
+            }
+            fs::remove_dir_all(&self.target).map_err(|error| fail(error.to_string()))?;
+        }
+        fs::rename(&self.draft, &self.target).map_err(|error| fail(error.to_string()))?;
+        Ok(self.target.clone())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // After a publication it is gone, or it is the old report; what cannot be removed harms nobody.
+        let _ = fs::remove_dir_all(&self.draft);
+    }
+}
+
+/// Whether there is nothing at `target` but an older report, or an empty folder; otherwise why not.
+fn replaceable(target: &Path) -> Result<(), String> {
+    if !target.is_dir() {
+        return Err("there is a file of that name; give another folder with --report".into());
+    }
+    let entries = fs::read_dir(target)
+        .and_then(|entries| entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>())
+        .map_err(|error| error.to_string())?;
+    if entries.is_empty() {
+        return Ok(());
+    }
+    let foreign = entries.iter().find(|name| !CONTENTS.iter().any(|ours| name.as_os_str() == *ours));
+    let ours = fs::read(target.join("data.json"))
+        .ok()
+        .and_then(|text| serde_json::from_slice::<serde_json::Value>(&text).ok())
+        .is_some_and(|data| data["generator"].as_str().is_some_and(|generator| generator.starts_with("rmalab ")));
+    match (foreign, ours) {
+        (None, true) => Ok(()),
+        (Some(name), true) => Err(format!(
+            "it holds '{}', which no report holds and which would be lost; move it away, or give another folder with --report",
+            name.display()
+        )),
+        (_, false) => {
+            Err("it is not empty and was not written by rmalab; give another folder with --report".into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(at: &Path) {
+        fs::create_dir(at).unwrap();
+        fs::write(at.join("data.json"), r#"{"generator":"rmalab 0"}"#).unwrap();
+        fs::write(at.join("index.html"), "old").unwrap();
+    }
+
+    #[test]
+    fn an_older_report_is_replaced_and_no_draft_stays() {
+        let at = tempfile::tempdir().unwrap();
+        let target = at.path().join("report");
+        report(&target);
+        let folder = Folder::prepare(&target).unwrap();
+        fs::write(folder.draft().join("index.html"), "new").unwrap();
+        folder.publish().unwrap();
+        assert_eq!(fs::read_to_string(target.join("index.html")).unwrap(), "new");
+        assert!(!target.join("data.json").exists());
+        assert_eq!(fs::read_dir(at.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_folder_given_up_leaves_no_trace() {
+        let at = tempfile::tempdir().unwrap();
+        drop(Folder::prepare(&at.path().join("report")).unwrap());
+        assert_eq!(fs::read_dir(at.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn other_peoples_files_are_kept() {
+        let at = tempfile::tempdir().unwrap();
+        let foreign = at.path().join("foreign");
+        fs::create_dir(&foreign).unwrap();
+        fs::write(foreign.join("thesis.tex"), "").unwrap();
+        assert!(Folder::prepare(&foreign).unwrap_err().to_string().contains("not written by rmalab"));
+        let mixed = at.path().join("mixed");
+        report(&mixed);
+        fs::write(mixed.join("notes.txt"), "").unwrap();
+        assert!(Folder::prepare(&mixed).unwrap_err().to_string().contains("notes.txt"));
+        let file = at.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(Folder::prepare(&file).unwrap_err().to_string().contains("a file of that name"));
+        assert!(Folder::prepare(&file.join("below")).is_err());
+    }
+
+    #[test]
+    fn a_file_that_comes_while_measuring_is_kept() {
+        let at = tempfile::tempdir().unwrap();
+        let target = at.path().join("report");
+        let folder = Folder::prepare(&target).unwrap();
+        fs::create_dir(&target).unwrap();
+        fs::write(target.join("thesis.tex"), "").unwrap();
+        assert!(folder.publish().is_err());
+        assert!(target.join("thesis.tex").exists());
+    }
+}

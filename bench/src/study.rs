@@ -1,0 +1,204 @@
+//! The study: every lock under every load, on every backend, at every number of ranks.
+//!
+//! It generalizes the experiment of M. Hatanaka, A. Hori and Y. Ishikawa on the FX100 (in Japanese; section 5): there,
+//! 4 to 4,096 ranks acquire and release one lock 1,000 times at the same time, all for reading, and the slowest rank's
+//! mean is told. Here some of the acquisitions may be exclusive, the lock is any, and what is told is throughput,
+//! latency, fairness, order of service and the number of remote operations.
+
+mod measure;
+mod options;
+mod outcome;
+mod processes;
+mod rank;
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, SystemTime};
+
+pub(crate) use measure::{Bound, Running};
+pub use options::{BUDGET, Backend, MAX_RANKS, Options, Target};
+use outcome::Message;
+pub use outcome::{Cell, Key, Outcome, Quantiles, Side, Values};
+pub(crate) use outcome::{digits, humane, humane_span, si};
+pub use processes::serve;
+use rmalab_atomics::{Mapped, Topology, World};
+
+use crate::machine::Machine;
+use crate::{Error, Registry, Result};
+
+/// A study that is about to run.
+pub struct Study<'a> {
+    registry: &'a Registry,
+    options: Options,
+    stop: Arc<AtomicBool>,
+    progress: Box<dyn FnMut(&Progress) + 'a>,
+}
+
+/// How far a study has come.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Progress {
+    /// How many measurements are done.
+    pub done: usize,
+    /// How many there are.
+    pub of: usize,
+    /// What was measured last; none before the first.
+    pub last: Option<Key>,
+}
+
+/// Runs a study from beginning to end, without a word.
+///
+/// A program that calls this, and asks for processes as ranks, is started again as each rank: it must get here, or call
+/// [`serve`], before it does anything that may be done only once.
+///
+/// # Errors
+///
+/// [`Error::Usage`] for options that make no sense; otherwise what the ranks met.
+pub fn run(registry: &Registry, options: &Options) -> Result<Outcome> {
+    Study::new(registry, options.clone())?.run()
+}
+
+impl<'a> Study<'a> {
+    /// Prepares a study.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Usage`] for options that make no sense.
+    pub fn new(registry: &'a Registry, options: Options) -> Result<Study<'a>> {
+        let options = options.checked(registry)?;
+        Ok(Study { registry, options, stop: Arc::default(), progress: Box::new(|_| ()) })
+    }
+
+    /// What will be measured, with every name and number filled in.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Tells `progress` after every measurement, and once before the first.
+    pub fn on_progress(mut self, progress: impl FnMut(&Progress) + 'a) -> Study<'a> {
+        self.progress = Box::new(progress);
+        self
+    }
+
+    /// A flag that, once set, ends the study after the cell that is being measured, which does not count.
+    pub fn stop_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stop)
+    }
+
+    /// How many measurements there are: cells times repetitions.
+    pub fn measurements(&self) -> usize {
+        self.options.cells() * self.options.repetitions as usize
+    }
+
+    /// How long the study will take, as far as one can tell.
+    pub fn estimate(&self) -> Duration {
+        let measurements = u32::try_from(self.measurements()).unwrap_or(u32::MAX);
+        let worlds = u32::try_from(self.options.ranks.len()).unwrap_or(u32::MAX);
+        let start: Duration = self.options.backends.iter().map(|backend| START[*backend as usize] * worlds).sum();
+        // Ranks that wait for a processor at each of a cell's barriers.
+        self.options.cell_duration().saturating_mul(measurements) * 103 / 100 + start
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    ///
+    /// What the ranks met: [`Error::Lock`], [`Error::Atomics`], [`Error::Ranks`].
+    pub fn run(mut self) -> Result<Outcome> {
+        serve(self.registry)?;
+        let started = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+        let machine = Machine::describe();
+        let of = self.measurements();
+        let mut samples = Vec::with_capacity(of);
+        let mut interrupted = false;
+        (self.progress)(&Progress { done: 0, of, last: None });
+        'worlds: for &backend in &self.options.backends {
+            for &ranks in &self.options.ranks {
+                if self.stop.load(Ordering::Relaxed) {
+                    interrupted = true;
+                    break 'worlds;
+                }
+                let mut hear = |message| match message {
+                    Message::Sample(sample) => {
+                        let last = Some(sample.key.clone());
+                        samples.push(*sample);
+                        (self.progress)(&Progress { done: samples.len(), of, last });
+                    }
+                    Message::Interrupted => interrupted = true,
+                    Message::Failed(_) => (),
+                };
+                let world = WorldOfStudy { registry: self.registry, options: &self.options, backend, ranks };
+                match backend {
+                    Backend::Local => world.threads(&self.stop, &mut hear)?,
+                    Backend::Shm => world.processes(&self.stop, &mut hear)?,
+                }
+            }
+        }
+        Ok(Outcome {
+            generator: concat!("rmalab ", env!("CARGO_PKG_VERSION")).into(),
+            command: std::env::args().collect::<Vec<_>>().join(" "),
+            started,
+            complete: !interrupted && samples.len() == of,
+            cell_ns: options::nanoseconds(self.options.cell_duration()),
+            machine,
+            subjects: self
+                .options
+                .locks
+                .iter()
+                .map(|name| Ok(self.registry.find(name)?.info().clone()))
+                .collect::<Result<_>>()?,
+            cells: outcome::cells(&self.options, &samples),
+            options: self.options,
+        })
+    }
+}
+
+/// What starting and ending one world takes, by backend.
+const START: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(150)];
+
+/// One world of a study: one backend and one number of ranks.
+struct WorldOfStudy<'a> {
+    registry: &'a Registry,
+    options: &'a Options,
+    backend: Backend,
+    ranks: u32,
+}
+
+impl WorldOfStudy<'_> {
+    fn topology(&self) -> Result<Topology> {
+        Ok(match self.options.ranks_per_node {
+            Some(ranks) => Topology::blocks(self.ranks, ranks, 1)?,
+            None => Topology::of_machine(self.ranks),
+        })
+    }
+
+    /// Runs the world as threads; `hear` is told what rank 0 says.
+    fn threads(&self, stop: &AtomicBool, hear: &mut dyn FnMut(Message)) -> Result<()> {
+        let world = World::threads(self.ranks).segment_bytes(rank::SEGMENT_BYTES).topology(self.topology()?);
+        let (tell, said) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let ranks = scope.spawn(move || {
+                let body = |ra: &Mapped| {
+                    let tell = tell.clone();
+                    let tell = |message| drop(tell.send(message));
+                    let done = rank::measure(ra, self.registry, self.backend, self.options, stop, &tell);
+                    if let Err(error) = done {
+                        // The others may be waiting for this rank: it fails, and they are told.
+                        resume_unwind(Box::new(error));
+                    }
+                };
+                catch_unwind(AssertUnwindSafe(|| world.run(body)))
+            });
+            said.iter().for_each(&mut *hear);
+            match ranks.join().expect("the panics of ranks are caught") {
+                Ok(done) => done.map(drop).map_err(Error::from),
+                Err(panic) => match panic.downcast::<Error>() {
+                    Ok(error) => Err(*error),
+                    Err(panic) => resume_unwind(panic),
+                },
+            }
+        })
+    }
+}

@@ -1,0 +1,288 @@
+//! What a study is asked to measure.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Registry, Result};
+
+/// Where the ranks of a study run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Backend {
+    /// Threads of one process.
+    Local,
+    /// Processes of this host, over shared memory.
+    Shm,
+}
+
+impl Backend {
+    /// All backends that a study can use.
+    pub const ALL: [Backend; 2] = [Backend::Local, Backend::Shm];
+
+    /// The name that `--backend` takes.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Backend::Local => "local",
+            Backend::Shm => "shm",
+        }
+    }
+
+    /// One line on what it is.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Backend::Local => "ranks are threads of one process",
+            Backend::Shm => "ranks are processes of this host over shared memory",
+        }
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Backend {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Backend> {
+        Backend::ALL
+            .into_iter()
+            .find(|backend| backend.name() == name)
+            .ok_or_else(|| Error::usage(format!("no backend is called '{name}': there are local and shm")))
+    }
+}
+
+/// Whom exclusive locks name as their target.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Target {
+    /// Always the home rank: all writers exclude one another.
+    #[default]
+    Home,
+    /// A rank drawn for every lock: policies with a lock for each target let writers pass one another.
+    Random,
+}
+
+/// What to measure, and for how long.
+///
+/// [`Options::default`] is the main study, at a size fit for this machine.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Options {
+    /// Where the ranks run; each backend is measured on its own.
+    pub backends: Vec<Backend>,
+    /// How many ranks take part; each number is a world of its own.
+    pub ranks: Vec<u32>,
+    /// The subjects' names; none means all that are registered.
+    pub locks: Vec<String>,
+    /// Shares of acquisitions that are lock_all (the others are exclusive locks of one target), 0 to 1.
+    pub read_fractions: Vec<f64>,
+    /// How long a rank computes while it holds the lock.
+    #[serde(rename = "critical_section_ns", with = "in_nanoseconds")]
+    pub critical_section: Duration,
+    /// How long a rank computes between two acquisitions.
+    #[serde(rename = "think_time_ns", with = "in_nanoseconds")]
+    pub think_time: Duration,
+    /// How long one cell is measured, all passes together; none means [`BUDGET`] divided by the number of cells.
+    #[serde(rename = "duration_ns", with = "in_optional_nanoseconds")]
+    pub duration: Option<Duration>,
+    /// How often each cell is measured; what is reported is the median.
+    pub repetitions: u32,
+    /// Where the ranks' random choices start from.
+    pub seed: u64,
+    /// How many ranks share a (simulated) node; none means the machine's own NUMA nodes.
+    pub ranks_per_node: Option<u32>,
+    /// The rank at which global locks live, and which exclusive locks name.
+    pub home: u32,
+    /// Whom exclusive locks name.
+    pub target: Target,
+}
+
+/// How long the cells of a study take together when no duration is given.
+///
+/// With start-up and report this leaves the main study below a minute and a half.
+pub const BUDGET: Duration = Duration::from_secs(68);
+
+/// Bounds of a duration that was not given: shorter is noise, longer is waste.
+const DURATIONS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+/// The most ranks that one world of a study may have.
+pub const MAX_RANKS: u32 = 4096;
+
+impl Default for Options {
+    fn default() -> Options {
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+        let most = (2 * cores).clamp(8, 64);
+        Options {
+            backends: Backend::ALL.to_vec(),
+            ranks: std::iter::successors(Some(1), |ranks| Some(ranks * 2)).take_while(|&ranks| ranks <= most).collect(),
+            locks: Vec::new(),
+            read_fractions: vec![1.0, 0.9],
+            critical_section: Duration::ZERO,
+            think_time: Duration::ZERO,
+            duration: None,
+            repetitions: 1,
+            seed: 1,
+            ranks_per_node: None,
+            home: 0,
+            target: Target::Home,
+        }
+    }
+}
+
+impl Options {
+    /// Checks every option, and puts the names of all subjects where none is named.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Usage`] with the first option that makes no sense.
+    pub fn checked(mut self, registry: &Registry) -> Result<Options> {
+        if self.locks.is_empty() {
+            self.locks = registry.subjects().map(|subject| subject.info().name.clone()).collect();
+        }
+        dedup(&mut self.locks);
+        dedup(&mut self.backends);
+        dedup(&mut self.ranks);
+        dedup(&mut self.read_fractions);
+        for name in &self.locks {
+            registry.find(name)?;
+        }
+        for (empty, what) in [
+            (self.locks.is_empty(), "lock"),
+            (self.backends.is_empty(), "backend"),
+            (self.ranks.is_empty(), "number of ranks"),
+            (self.read_fractions.is_empty(), "read fraction"),
+        ] {
+            if empty {
+                return Err(Error::usage(format!("a study needs at least one {what}")));
+            }
+        }
+        for &ranks in &self.ranks {
+            if !(1..=MAX_RANKS).contains(&ranks) {
+                return Err(Error::usage(format!("ranks: {ranks} is not from 1 to {MAX_RANKS}")));
+            }
+            if self.home >= ranks {
+                return Err(Error::usage(format!(
+                    "home: rank {} does not exist in a world of {ranks} ranks (they count from 0)",
+                    self.home
+                )));
+            }
+        }
+        for &fraction in &self.read_fractions {
+            if !(0.0..=1.0).contains(&fraction) {
+                return Err(Error::usage(format!("read fraction: {fraction} is not from 0 to 1")));
+            }
+        }
+        if self.repetitions == 0 {
+            return Err(Error::usage("repetitions: 0 would measure nothing"));
+        }
+        if self.duration.is_some_and(|duration| duration.is_zero()) {
+            return Err(Error::usage("duration: 0 would measure nothing"));
+        }
+        if self.ranks_per_node == Some(0) {
+            return Err(Error::usage("ranks per node: 0 would leave no room for ranks"));
+        }
+        Ok(self)
+    }
+
+    /// How many cells there are: combinations of backend, number of ranks, lock and read fraction, repetitions apart.
+    pub fn cells(&self) -> usize {
+        self.backends.len() * self.ranks.len() * self.locks.len() * self.read_fractions.len()
+    }
+
+    /// How long one cell is measured in one repetition, all passes together.
+    pub fn cell_duration(&self) -> Duration {
+        self.duration.unwrap_or_else(|| {
+            let measurements = u32::try_from(self.cells()).unwrap_or(u32::MAX).saturating_mul(self.repetitions).max(1);
+            (BUDGET / measurements).clamp(DURATIONS.0, DURATIONS.1)
+        })
+    }
+}
+
+/// Drops all but the first of equal values.
+fn dedup<T: PartialEq>(values: &mut Vec<T>) {
+    let mut at = 0;
+    while at < values.len() {
+        if values[..at].contains(&values[at]) {
+            values.remove(at);
+        } else {
+            at += 1;
+        }
+    }
+}
+
+/// A duration in whole nanoseconds; the longest that fits, if it is longer.
+pub(crate) fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Durations in data files: whole nanoseconds.
+mod in_nanoseconds {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u64(super::nanoseconds(*duration))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        u64::deserialize(from).map(Duration::from_nanos)
+    }
+}
+
+/// As [`in_nanoseconds`], for a duration that may be absent.
+mod in_optional_nanoseconds {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(duration: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
+        duration.map(super::nanoseconds).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+        Option::<u64>::deserialize(from).map(|nanoseconds| nanoseconds.map(Duration::from_nanos))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn duplicates_go_and_order_stays() {
+        let mut values = vec![4, 1, 4, 2, 1];
+        dedup(&mut values);
+        assert_eq!(values, [4, 1, 2]);
+    }
+
+    #[test]
+    fn options_survive_the_way_to_the_ranks() {
+        let options = Options { duration: Some(Duration::from_millis(7)), ..Options::default() };
+        let text = serde_json::to_string(&options).unwrap();
+        assert_eq!(serde_json::from_str::<Options>(&text).unwrap(), options);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let registry = Registry::standard();
+        let refused = |change: fn(&mut Options)| {
+            let mut options = Options::default();
+            change(&mut options);
+            options.checked(&registry).unwrap_err().to_string()
+        };
+        assert!(refused(|options| options.ranks = vec![0]).contains("ranks: 0"));
+        assert!(refused(|options| options.home = 8).contains("home"));
+        assert!(refused(|options| options.read_fractions = vec![1.5]).contains("1.5"));
+        assert!(refused(|options| options.read_fractions = vec![f64::NAN]).contains("NaN"));
+        assert!(refused(|options| options.locks = vec!["no-such".into()]).contains("no-such"));
+        assert!(refused(|options| options.repetitions = 0).contains("repetitions"));
+        assert!(refused(|options| options.duration = Some(Duration::ZERO)).contains("duration"));
+    }
+}

@@ -1,0 +1,426 @@
+//! What a study found out.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use super::measure::{Counts, Latency, Recorded, SideCounts, Steps, histogram};
+use super::options::{Backend, Options};
+use crate::machine::Machine;
+use crate::registry::Info;
+
+/// Everything that a study found out, as it goes into `data.json`.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// What wrote this: `rmalab`, with its version.
+    pub generator: String,
+    /// The command line, as far as it is known.
+    pub command: String,
+    /// When the study began (RFC 3339, UTC).
+    pub started: String,
+    /// Whether every cell was measured; an interrupted study leaves some out.
+    pub complete: bool,
+    /// What was asked for.
+    pub options: Options,
+    /// How long each cell was measured, all passes together, in nanoseconds.
+    pub cell_ns: u64,
+    /// Where it ran.
+    pub machine: Machine,
+    /// What was measured.
+    pub subjects: Vec<Info>,
+    /// The measurements, in the order in which they were asked for.
+    pub cells: Vec<Cell>,
+}
+
+/// Which cell of a study: one lock under one load in one world.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Key {
+    /// Where the ranks ran.
+    pub backend: Backend,
+    /// How many ranks took part.
+    pub ranks: u32,
+    /// The subject's name.
+    pub lock: String,
+    /// The share of acquisitions that are lock_all.
+    pub read_fraction: f64,
+}
+
+/// The measurements of one cell; medians over the repetitions, except where it says otherwise.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Cell {
+    /// Which cell.
+    #[serde(flatten)]
+    pub key: Key,
+    /// How often it was measured.
+    pub repetitions: u32,
+    /// The measurements' median.
+    #[serde(flatten)]
+    pub values: Values,
+    /// The lowest throughput of the repetitions, in acquisitions per second.
+    pub throughput_min: f64,
+    /// The highest throughput of the repetitions, in acquisitions per second.
+    pub throughput_max: f64,
+}
+
+/// What one measurement of one cell yields.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Values {
+    /// Acquisitions (each with its release) per second, all ranks together.
+    pub throughput: f64,
+    /// The throughput of the slowest rank.
+    pub rank_throughput_min: f64,
+    /// The throughput of the fastest rank.
+    pub rank_throughput_max: f64,
+    /// Jain's index of the ranks' throughputs: 1 when all are equal, 1/ranks when one has everything.
+    pub jain: f64,
+    /// Exclusive grants to the rank that was the last exclusive holder, too.
+    pub handovers_own: u64,
+    /// Exclusive grants whose last exclusive holder was another rank of the same node.
+    pub handovers_node: u64,
+    /// Exclusive grants whose last exclusive holder was a rank of another node.
+    pub handovers_remote: u64,
+    /// Of lock_all and unlock_all; none where nobody read.
+    pub readers: Option<Side>,
+    /// Of exclusive lock and unlock; none where nobody wrote.
+    pub writers: Option<Side>,
+}
+
+/// The measurements of readers or of writers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Side {
+    /// From the request to the grant.
+    pub acquire: Quantiles,
+    /// The release alone.
+    pub release: Quantiles,
+    /// From the grant until the release has returned.
+    pub hold: Quantiles,
+    /// The most grants to others between a request and its grant.
+    pub bypass_max: u64,
+    /// The mean number of grants to others between a request and its grant.
+    pub bypass_mean: f64,
+    /// Remote operations per acquire and release, on the rank's own memory.
+    pub operations_own: f64,
+    /// Remote operations per acquire and release, on memory of other ranks of the node.
+    pub operations_node: f64,
+    /// Remote operations per acquire and release, on memory of other nodes.
+    pub operations_remote: f64,
+}
+
+impl Side {
+    /// Operations per acquire and release at all distances, the rank's own memory included.
+    pub fn operations(&self) -> f64 {
+        self.operations_own + self.operations_node + self.operations_remote
+    }
+}
+
+/// A distribution of times, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Quantiles {
+    /// How many times were recorded.
+    pub count: u64,
+    /// Their mean.
+    pub mean: f64,
+    /// Their median.
+    pub p50: u64,
+    /// Nine in ten were no longer.
+    pub p90: u64,
+    /// 99 in 100 were no longer.
+    pub p99: u64,
+    /// 999 in 1,000 were no longer.
+    #[serde(rename = "p99.9")]
+    pub p999: u64,
+    /// The longest.
+    pub max: u64,
+}
+
+/// What one rank brings home from a cell.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct RankSample {
+    /// Acquisitions of the throughput pass, and how long that was, in nanoseconds: the same for all ranks.
+    pub(crate) acquisitions: u64,
+    pub(crate) span_ns: u64,
+    pub(crate) latency: Latency,
+    pub(crate) counts: Counts,
+    pub(crate) interrupted: bool,
+}
+
+/// What rank 0 tells whoever watches over the study.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Message {
+    /// A cell was measured once.
+    Sample(Box<Sample>),
+    /// A cell was begun, but the user wanted an end.
+    Interrupted,
+    /// A rank failed, in words.
+    Failed(String),
+}
+
+/// One measurement of one cell.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Sample {
+    pub(crate) key: Key,
+    pub(crate) values: Values,
+}
+
+impl Values {
+    /// Puts together what the ranks brought home.
+    pub(crate) fn of(ranks: &[RankSample]) -> Values {
+        let rates: Vec<f64> = ranks
+            .iter()
+            .map(|rank| rank.acquisitions as f64 * 1e9 / (rank.span_ns.max(1)) as f64)
+            .collect();
+        let handovers = |index: usize| ranks.iter().map(|rank| rank.counts.handovers[index]).sum();
+        Values {
+            throughput: rates.iter().sum(),
+            rank_throughput_min: rates.iter().copied().fold(f64::INFINITY, f64::min),
+            rank_throughput_max: rates.iter().copied().fold(0.0, f64::max),
+            jain: jain(&rates),
+            handovers_own: handovers(0),
+            handovers_node: handovers(1),
+            handovers_remote: handovers(2),
+            readers: Side::of(ranks, |latency| &latency.readers, |counts| counts.readers),
+            writers: Side::of(ranks, |latency| &latency.writers, |counts| counts.writers),
+        }
+    }
+
+    /// The median of each value over several measurements of one cell; `samples` is not empty.
+    fn median(samples: &[&Values]) -> Values {
+        let median = |value: fn(&Values) -> f64| median(samples.iter().map(|sample| value(sample)));
+        Values {
+            throughput: median(|values| values.throughput),
+            rank_throughput_min: median(|values| values.rank_throughput_min),
+            rank_throughput_max: median(|values| values.rank_throughput_max),
+            jain: median(|values| values.jain),
+            handovers_own: median(|values| values.handovers_own as f64) as u64,
+            handovers_node: median(|values| values.handovers_node as f64) as u64,
+            handovers_remote: median(|values| values.handovers_remote as f64) as u64,
+            readers: Side::median(&samples.iter().filter_map(|sample| sample.readers.as_ref()).collect::<Vec<_>>()),
+            writers: Side::median(&samples.iter().filter_map(|sample| sample.writers.as_ref()).collect::<Vec<_>>()),
+        }
+    }
+
+    /// The side that has more acquisitions as a rule: readers where there are any.
+    pub fn main_side(&self) -> Option<&Side> {
+        self.readers.as_ref().or(self.writers.as_ref())
+    }
+}
+
+impl Side {
+    fn of(
+        ranks: &[RankSample],
+        latency: impl Fn(&Latency) -> &Steps<Recorded>,
+        counts: impl Fn(&Counts) -> SideCounts,
+    ) -> Option<Side> {
+        let merged = |step: fn(&Steps<Recorded>) -> &Recorded| {
+            let mut sum = histogram();
+            for &(value, count) in ranks.iter().flat_map(|rank| step(latency(&rank.latency))) {
+                sum.saturating_record_n(value, count);
+            }
+            Quantiles::of(&sum)
+        };
+        let counts: Vec<SideCounts> = ranks.iter().map(|rank| counts(&rank.counts)).collect();
+        let acquisitions: u64 = counts.iter().map(|side| side.acquisitions).sum();
+        let acquire = merged(|steps| &steps.acquire);
+        if acquire.count == 0 && acquisitions == 0 {
+            return None;
+        }
+        let each = |sum: u64| if acquisitions == 0 { 0.0 } else { sum as f64 / acquisitions as f64 };
+        let operations = |index: usize| each(counts.iter().map(|side| side.operations[index]).sum());
+        Some(Side {
+            acquire,
+            release: merged(|steps| &steps.release),
+            hold: merged(|steps| &steps.hold),
+            bypass_max: counts.iter().map(|side| side.bypass_max).max().unwrap_or(0),
+            bypass_mean: each(counts.iter().map(|side| side.bypass_sum).sum()),
+            operations_own: operations(0),
+            operations_node: operations(1),
+            operations_remote: operations(2),
+        })
+    }
+
+    fn median(sides: &[&Side]) -> Option<Side> {
+        let median = |value: fn(&Side) -> f64| median(sides.iter().map(|side| value(side)));
+        let quantiles = |step: fn(&Side) -> Quantiles| Quantiles::median(sides.iter().map(|side| step(side)));
+        (!sides.is_empty()).then(|| Side {
+            acquire: quantiles(|side| side.acquire),
+            release: quantiles(|side| side.release),
+            hold: quantiles(|side| side.hold),
+            bypass_max: sides.iter().map(|side| side.bypass_max).max().unwrap_or(0),
+            bypass_mean: median(|side| side.bypass_mean),
+            operations_own: median(|side| side.operations_own),
+            operations_node: median(|side| side.operations_node),
+            operations_remote: median(|side| side.operations_remote),
+        })
+    }
+}
+
+impl Quantiles {
+    fn of(histogram: &Histogram<u64>) -> Quantiles {
+        Quantiles {
+            count: histogram.len(),
+            mean: histogram.mean(),
+            p50: histogram.value_at_quantile(0.5),
+            p90: histogram.value_at_quantile(0.9),
+            p99: histogram.value_at_quantile(0.99),
+            p999: histogram.value_at_quantile(0.999),
+            max: histogram.max(),
+        }
+    }
+
+    /// The median of each value, but the longest time of all and the sum of the counts.
+    fn median(each: impl Iterator<Item = Quantiles>) -> Quantiles {
+        let each: Vec<Quantiles> = each.collect();
+        let middle = |value: fn(&Quantiles) -> u64| median(each.iter().map(|quantiles| value(quantiles) as f64)) as u64;
+        Quantiles {
+            count: each.iter().map(|quantiles| quantiles.count).sum(),
+            mean: median(each.iter().map(|quantiles| quantiles.mean)),
+            p50: middle(|quantiles| quantiles.p50),
+            p90: middle(|quantiles| quantiles.p90),
+            p99: middle(|quantiles| quantiles.p99),
+            p999: middle(|quantiles| quantiles.p999),
+            max: each.iter().map(|quantiles| quantiles.max).max().unwrap_or(0),
+        }
+    }
+}
+
+/// The cells of a study from the measurements, in the order of the options; cells without a measurement are left out.
+pub(crate) fn cells(options: &Options, samples: &[Sample]) -> Vec<Cell> {
+    keys(options)
+        .filter_map(|key| {
+            let values: Vec<&Values> =
+                samples.iter().filter(|sample| sample.key == key).map(|sample| &sample.values).collect();
+            (!values.is_empty()).then(|| Cell {
+                key,
+                repetitions: u32::try_from(values.len()).expect("repetitions are 32-bit numbers"),
+                values: Values::median(&values),
+                throughput_min: values.iter().map(|values| values.throughput).fold(f64::INFINITY, f64::min),
+                throughput_max: values.iter().map(|values| values.throughput).fold(0.0, f64::max),
+            })
+        })
+        .collect()
+}
+
+/// All cells that the options ask for.
+fn keys(options: &Options) -> impl Iterator<Item = Key> {
+    options.backends.iter().flat_map(move |&backend| {
+        options.ranks.iter().flat_map(move |&ranks| world_keys(options, backend, ranks))
+    })
+}
+
+/// The cells of one world, in the order in which its ranks measure them.
+pub(crate) fn world_keys(options: &Options, backend: Backend, ranks: u32) -> impl Iterator<Item = Key> {
+    options.read_fractions.iter().flat_map(move |&read_fraction| {
+        options.locks.iter().map(move |lock| Key { backend, ranks, lock: lock.clone(), read_fraction })
+    })
+}
+
+/// Jain's fairness index of the ranks' shares.
+fn jain(shares: &[f64]) -> f64 {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|share| share * share).sum();
+    if squares == 0.0 { 1.0 } else { sum * sum / (shares.len() as f64 * squares) }
+}
+
+/// The middle value, or the mean of the two in the middle; 0 of nothing.
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    match (values.len(), values.len() / 2) {
+        (0, _) => 0.0,
+        (count, middle) if count % 2 == 1 => values[middle],
+        (_, middle) => f64::midpoint(values[middle - 1], values[middle]),
+    }
+}
+
+/// A time as people read it: three digits and a unit.
+pub(crate) fn humane(nanoseconds: f64) -> String {
+    match nanoseconds {
+        ns if ns < 999.5 => format!("{} ns", digits(ns)),
+        ns if ns < 999_500.0 => format!("{} µs", digits(ns / 1e3)),
+        ns if ns < 999_500_000.0 => format!("{} ms", digits(ns / 1e6)),
+        ns => format!("{} s", digits(ns / 1e9)),
+    }
+}
+
+/// A rate as people read it: three digits and a prefix.
+pub(crate) fn si(value: f64) -> String {
+    match value {
+        value if value < 999.5 => digits(value),
+        value if value < 999_500.0 => format!("{} k", digits(value / 1e3)),
+        value if value < 999_500_000.0 => format!("{} M", digits(value / 1e6)),
+        value => format!("{} G", digits(value / 1e9)),
+    }
+}
+
+/// A number with three digits.
+pub(crate) fn digits(value: f64) -> String {
+    if value == 0.0 {
+        return "0".into();
+    }
+    let decimals = match value.abs() {
+        value if value >= 99.95 => 0,
+        value if value >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{value:.decimals$}")
+}
+
+/// A duration as people read it, whole seconds at most finely.
+pub(crate) fn humane_span(span: Duration) -> String {
+    if span < Duration::from_secs(1) {
+        humane(span.as_nanos() as f64)
+    } else {
+        humantime::format_duration(Duration::from_secs(span.as_secs_f64().round() as u64)).to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jain_is_one_when_all_are_equal_and_one_nth_when_one_has_all() {
+        assert!((jain(&[3.0, 3.0, 3.0]) - 1.0).abs() < 1e-12);
+        assert!((jain(&[1.0, 0.0, 0.0, 0.0]) - 0.25).abs() < 1e-12);
+        assert!((jain(&[0.0, 0.0]) - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn medians() {
+        assert_eq!(median([3.0, 1.0, 2.0].into_iter()), 2.0);
+        assert_eq!(median([4.0, 1.0, 2.0, 3.0].into_iter()), 2.5);
+        assert_eq!(median(std::iter::empty()), 0.0);
+    }
+
+    #[test]
+    fn times_have_three_digits_and_a_unit() {
+        assert_eq!(humane(7.25), "7.25 ns");
+        assert_eq!(humane(999.9), "1.00 µs");
+        assert_eq!(humane(12_345.0), "12.3 µs");
+        assert_eq!(humane(2.5e9), "2.50 s");
+    }
+
+    #[test]
+    fn histograms_of_ranks_are_merged() {
+        let rank = |value| RankSample {
+            acquisitions: 10,
+            span_ns: 1_000,
+            latency: Latency {
+                readers: Steps { acquire: vec![(value, 5)], release: vec![(1, 5)], hold: vec![(1, 5)] },
+                ..Latency::default()
+            },
+            ..RankSample::default()
+        };
+        let values = Values::of(&[rank(10), rank(100)]);
+        assert_eq!(values.throughput, 2e7);
+        let readers = values.readers.unwrap();
+        assert_eq!((readers.acquire.count, readers.acquire.p50, readers.acquire.max), (10, 10, 100));
+        assert!(values.writers.is_none());
+    }
+}

@@ -1,0 +1,161 @@
+//! One world of a study, as each of its ranks sees it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rmalab_atomics::{Collectives, Disp, Mapped, Rank, RemoteAtomics, Time};
+use rmalab_locks::LINE;
+
+use super::measure::{Bound, Ledger, Task};
+use super::options::{Backend, Options, nanoseconds};
+use super::outcome::{Message, RankSample, Sample, Values, world_keys};
+use crate::{Error, Registry, Result};
+
+/// Bytes of a rank's segment: the locks' words, and the room for results.
+pub(crate) const SEGMENT_BYTES: u64 = 4 << 20;
+
+/// Room for one rank's results, as JSON.
+///
+/// The most are six histograms of two digits from 1 ns to 1,000 s, with about 4,500 values of some 20 letters each.
+const RESULT_BYTES: u64 = 1 << 20;
+
+/// How a cell's time is split: warm-up, throughput, latency and counted pass, in percent.
+const SPLIT: [u32; 4] = [5, 40, 40, 15];
+
+/// How long before its start each rank adds to the notice of a pass: a wake-up takes some 50 µs.
+const NOTICE: Duration = Duration::from_micros(100);
+
+/// The longest notice of a pass.
+const LONGEST_NOTICE: Duration = Duration::from_millis(10);
+
+/// Measures all cells of one world: every rank calls this, and rank 0 tells `tell` what came out.
+///
+/// # Errors
+///
+/// Those of the locks and of the atomics. Other ranks may be waiting then, so the rank has to fail and not just leave.
+pub(crate) fn measure(
+    ra: &Mapped,
+    registry: &Registry,
+    backend: Backend,
+    options: &Options,
+    stop: &AtomicBool,
+    tell: &dyn Fn(Message),
+) -> Result<()> {
+    let meeting = Meeting::new(ra)?;
+    let home = Rank(options.home);
+    let mut locks: Vec<(&str, Box<dyn Bound>)> = Vec::new();
+    for name in &options.locks {
+        locks.push((name, registry.find(name)?.bind(ra, home)?));
+    }
+    let ledger = Ledger { grants: ra.heap().alloc(LINE, LINE)?, last: ra.heap().alloc(LINE, LINE)? };
+    let share = |percent: u32| options.cell_duration() * percent / 100;
+    for repetition in 0..options.repetitions {
+        for (number, key) in (0u64..).zip(world_keys(options, backend, ra.size())) {
+            if meeting.any(stop.load(Ordering::Relaxed))? {
+                if ra.rank().0 == 0 {
+                    tell(Message::Interrupted);
+                }
+                return Ok(());
+            }
+            let (_, lock) = locks.iter_mut().find(|(name, _)| *name == key.lock).expect("every named lock was bound");
+            let mut task = Task {
+                read_fraction: key.read_fraction,
+                critical_section: options.critical_section,
+                think_time: options.think_time,
+                home,
+                target: options.target,
+                seed: options.seed.wrapping_add(u64::from(repetition) << 32).wrapping_add(number),
+                ledger,
+                stop,
+            };
+            let sample = measure_cell(ra, &meeting, lock.as_mut(), &mut task, share)
+                .map_err(|source| Error::Lock { lock: key.lock.clone(), source })?;
+            let text = serde_json::to_vec(&sample).expect("numbers in lists are JSON");
+            if let Some(samples) = meeting.gather(&text)? {
+                let samples = samples
+                    .iter()
+                    .map(|text| serde_json::from_slice(text))
+                    .collect::<Result<Vec<RankSample>, _>>()
+                    .map_err(|error| Error::Ranks(format!("a rank's results cannot be read: {error}")))?;
+                if !samples.iter().any(|sample| sample.interrupted) {
+                    tell(Message::Sample(Box::new(Sample { key, values: Values::of(&samples) })));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// All passes of one cell.
+fn measure_cell(
+    ra: &Mapped,
+    meeting: &Meeting<'_>,
+    lock: &mut dyn Bound,
+    task: &mut Task<'_>,
+    share: impl Fn(u32) -> Duration,
+) -> rmalab_locks::Result<RankSample> {
+    // The last holder of the cell before must not count as a handover in this one.
+    ra.fetch_store(ra.rank().at(task.ledger.last), 0)?;
+    let [warm_up, timed, latency, counted] = SPLIT.map(share);
+    lock.throughput(ra, task, meeting.start()?.after(warm_up))?;
+    let acquisitions = lock.throughput(ra, task, meeting.start()?.after(timed))?;
+    let latency = lock.latency(ra, task, meeting.start()?.after(latency))?;
+    let counts = lock.counted(ra, task, meeting.start()?.after(counted))?;
+    let interrupted = task.stop.load(Ordering::Relaxed);
+    Ok(RankSample { acquisitions, span_ns: nanoseconds(timed), latency, counts, interrupted })
+}
+
+/// Where the ranks of a study meet.
+struct Meeting<'a> {
+    ra: &'a Mapped,
+    together: Collectives<'a, Mapped>,
+    /// At each rank: its results.
+    results: Disp,
+}
+
+impl<'a> Meeting<'a> {
+    fn new(ra: &'a Mapped) -> Result<Meeting<'a>> {
+        Ok(Meeting { ra, together: Collectives::new(ra)?, results: ra.heap().alloc(RESULT_BYTES, LINE)? })
+    }
+
+    /// Waits until all ranks are here, and then until a time that all have heard of in time, which is returned.
+    fn start(&self) -> rmalab_atomics::Result<Time> {
+        self.together.barrier()?;
+        // The ranks sleep meanwhile, so that those that have not heard of it yet find a processor.
+        let notice = (NOTICE * self.ra.size()).min(LONGEST_NOTICE);
+        let mut start = [self.ra.now().after(notice).0];
+        self.together.broadcast(Rank(0), &mut start)?;
+        let start = Time(start[0]);
+        std::thread::sleep(start.since(self.ra.now()));
+        Ok(start)
+    }
+
+    /// Whether any rank says yes; all ranks get the same answer.
+    fn any(&self, yes: bool) -> rmalab_atomics::Result<bool> {
+        Ok(self.together.allgather(&[u64::from(yes)])?.contains(&1))
+    }
+
+    /// Brings every rank's bytes to rank 0, which alone gets them.
+    fn gather(&self, bytes: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
+        let ra = self.ra;
+        let length = bytes.len() as u64;
+        if length > RESULT_BYTES {
+            return Err(Error::Ranks(format!(
+                "the results of {} take {length} bytes, and there is room for {RESULT_BYTES}",
+                ra.rank()
+            )));
+        }
+        ra.put_bytes(ra.rank().at(self.results), bytes)?;
+        let lengths = self.together.allgather(&[length])?;
+        if ra.rank().0 != 0 {
+            // This rank writes there again only after a barrier, to which rank 0 comes when it has read everything.
+            return Ok(None);
+        }
+        let all = (0u32..).zip(lengths).map(|(rank, length)| {
+            let mut bytes = vec![0; usize::try_from(length).expect("results fit into memory")];
+            ra.get_bytes(Rank(rank).at(self.results), &mut bytes)?;
+            Ok(bytes)
+        });
+        all.collect::<Result<Vec<_>>>().map(Some)
+    }
+}

@@ -1,0 +1,263 @@
+//! The `rmalab` command as people use it: what it refuses, what it leaves behind.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use assert_cmd::cargo::CommandCargoExt;
+
+fn rmalab(arguments: &[&str]) -> Command {
+    let mut command = Command::cargo_bin("rmalab").unwrap();
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    rmalab(arguments).output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// A study of some milliseconds a cell, with its report at `report`.
+fn short_study<'a>(report: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
+    let report = report.to_str().unwrap();
+    let common = ["study", "--backend", "local", "--ranks", "2", "--duration", "10ms", "--report", report];
+    [&common, more].concat()
+}
+
+#[test]
+fn bad_arguments_are_refused_with_a_clear_line() {
+    let at = tempfile::tempdir().unwrap();
+    let report = at.path().join("report");
+    for (arguments, says) in [
+        (&["study", "--ranks", "0"][..], "'--ranks <N,...>': 0 is not in"),
+        (&["study", "--ranks", "many"], "'many'"),
+        (&["study", "--ranks", "2,99999"], "99999"),
+        (&["study", "--locks", "mcs-rw-pr"], "did you mean 'mcs-rw-"),
+        (&["study", "--locks", "tikcet"], "did you mean 'ticket'"),
+        (&["study", "--locks", ""], "no lock is called ''"),
+        (&["study", "--read-fraction", "1.5"], "not from 0 to 1"),
+        (&["study", "--read-fraction", "-0.1"], "-0.1"),
+        (&["study", "--read-fraction", "NaN"], "not from 0 to 1"),
+        (&["study", "--duration", "10"], "10us"),
+        (&["study", "--duration", "10 parsecs"], "parsecs"),
+        (&["study", "--duration", "0ms"], "no time"),
+        (&["study", "--critical-section", "long"], "critical-section"),
+        (&["study", "--backend", "infiniband"], "infiniband"),
+        (&["study", "--repetitions", "0"], "repetitions"),
+        (&["study", "--ranks-per-node", "0"], "ranks-per-node"),
+        (&["study", "--home", "2", "--ranks", "2"], "rank 2 does not exist"),
+        (&["study", "--target", "moon"], "moon"),
+        (&["study", "--json", "--csv"], "cannot both"),
+        (&["study", "--json", "/nowhere/at/all.json"], "/nowhere/at/all.json"),
+        (&["studdy"], "studdy"),
+        (&["completions", "tea"], "tea"),
+        (&["launch", "-n", "0", "--", "true"], "0 is not in"),
+        (&["launch", "-n", "2"], "PROGRAM"),
+        (&["launch", "-n", "2", "--segment", "much", "--", "true"], "much"),
+    ] {
+        let mut command = rmalab(arguments);
+        if arguments[0] == "study" {
+            command.arg("--report").arg(&report);
+        }
+        let output = command.output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.starts_with("error: ") && said.lines().next().unwrap().len() > 10, "{arguments:?}: {said}");
+        assert!(said.contains(says), "{arguments:?}: {said}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+    assert!(!report.exists());
+}
+
+#[test]
+fn help_reads_like_a_manual() {
+    let help = stdout(&run(&["--help"]));
+    for part in ["Usage:", "Examples:", "Exit codes:", "Environment:", "completions"] {
+        assert!(help.contains(part), "{part} is missing:\n{help}");
+    }
+    assert!(stdout(&run(&["study", "--help"])).contains("--critical-section"));
+    assert!(stdout(&run(&["--version"])).starts_with("rmalab "));
+}
+
+#[test]
+fn everything_is_listed() {
+    let output = run(&["list"]);
+    assert!(output.status.success());
+    let list = stdout(&output);
+    for name in ["mcs-rw-rp", "two-level", "nocheck", "local", "shm", "paper: ", "fairness: "] {
+        assert!(list.contains(name), "{name} is missing:\n{list}");
+    }
+}
+
+#[test]
+fn completions_know_the_options() {
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(stdout(&run(&["completions", shell])).contains("critical-section"), "{shell}");
+    }
+}
+
+#[test]
+fn a_short_study_leaves_a_whole_report() {
+    let at = tempfile::tempdir().unwrap();
+    let report = at.path().join("deep/below/report");
+    let output = run(&short_study(&report, &["--read-fraction", "1,0.5", "--ranks-per-node", "1"]));
+    assert!(output.status.success(), "{}", stderr(&output));
+
+    let data: serde_json::Value = serde_json::from_slice(&fs::read(report.join("data.json")).unwrap()).unwrap();
+    assert_eq!(data["complete"], true);
+    assert!(data["generator"].as_str().unwrap().starts_with("rmalab "));
+    assert!(data["machine"]["rustc"].as_str().unwrap().starts_with("rustc "));
+    let names: Vec<&str> =
+        data["subjects"].as_array().unwrap().iter().map(|subject| subject["name"].as_str().unwrap()).collect();
+    let cells = data["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 2 * names.len());
+    for cell in cells {
+        assert!(cell["throughput"].as_f64().unwrap() > 0.0, "{cell}");
+        assert!(cell["readers"]["acquire"]["p99.9"].is_u64(), "{cell}");
+        assert_eq!(cell["writers"].is_null(), cell["read_fraction"] == 1.0, "{cell}");
+        let jain = cell["jain"].as_f64().unwrap();
+        assert!((0.5..=1.0 + 1e-9).contains(&jain), "{cell}");
+    }
+
+    let mut csv = csv::Reader::from_path(report.join("data.csv")).unwrap();
+    let columns = csv.headers().unwrap().clone();
+    assert!(columns.iter().any(|column| column == "writer_acquire_p99.9_ns"), "{columns:?}");
+    assert_eq!(csv.records().map(Result::unwrap).count(), cells.len());
+
+    let page = fs::read_to_string(report.join("index.html")).unwrap();
+    for name in &names {
+        assert!(page.contains(name), "{name} is not on the page");
+    }
+    for reference in ["src=", "url(", "@import", "<link", "<script", "http://", "href=\"http"] {
+        assert!(!page.contains(reference), "the page refers to something: {reference}");
+    }
+    let mut plots: Vec<_> =
+        fs::read_dir(report.join("plots")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    plots.sort();
+    let expected = ["fairness", "latency", "operations", "readers-writers", "throughput"];
+    assert_eq!(plots, expected.map(|name| format!("{name}-local.svg")));
+
+    let table = stdout(&output);
+    assert!(names.iter().all(|name| table.contains(name)), "{table}");
+    // Another run replaces it.
+    let output = run(&short_study(&report, &["--locks", "nocheck", "--quiet"]));
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", stderr(&output));
+    assert!(!fs::read_to_string(report.join("index.html")).unwrap().contains("mcs-rw-rp"));
+    assert_eq!(fs::read_dir(report.parent().unwrap()).unwrap().count(), 1, "a draft was left behind");
+}
+
+#[test]
+fn operations_are_counted_by_distance() {
+    let at = tempfile::tempdir().unwrap();
+    let report = at.path().join("report");
+    let more = ["--locks", "two-level", "--read-fraction", "1", "--ranks-per-node", "1", "--json", "--quiet"];
+    let output = run(&short_study(&report, &more));
+    let data: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let readers = &data["cells"][0]["readers"];
+    let operations = |distance: &str| readers[format!("operations_{distance}")].as_f64().unwrap();
+    // lock_all and unlock_all are one operation each, at the master; nobody is ever in the way.
+    assert!((operations("own") + operations("node") + operations("remote") - 2.0).abs() < 1e-9, "{readers}");
+    assert_eq!(operations("node"), 0.0);
+}
+
+#[test]
+fn data_can_go_to_standard_output_and_to_files() {
+    let at = tempfile::tempdir().unwrap();
+    let (report, file) = (at.path().join("report"), at.path().join("data.json"));
+    let more = ["--locks", "nocheck,two-level", "--csv", "-", "--json", file.to_str().unwrap(), "--quiet"];
+    let output = run(&short_study(&report, &more));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let records = csv::Reader::from_reader(&output.stdout[..]).records().map(Result::unwrap).count();
+    let data: serde_json::Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    assert_eq!(records, data["cells"].as_array().unwrap().len());
+}
+
+#[test]
+fn folders_that_cannot_hold_a_report_are_found_before_anything_is_measured() {
+    let at = tempfile::tempdir().unwrap();
+    let file = at.path().join("file");
+    fs::write(&file, "mine").unwrap();
+    let foreign = at.path().join("foreign");
+    fs::create_dir(&foreign).unwrap();
+    fs::write(foreign.join("data.json"), "{}").unwrap();
+    for (folder, says) in [
+        (file.clone(), "a file of that name"),
+        (file.join("below"), "Not a directory"),
+        (foreign.clone(), "not written by rmalab"),
+        (Path::new("/proc/report").to_owned(), "cannot be"),
+    ] {
+        // Were anything measured, this would take a minute.
+        let output = run(&["study", "--duration", "60s", "--report", folder.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains(says), "{}", stderr(&output));
+        assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+    }
+    assert_eq!(fs::read_to_string(file).unwrap(), "mine");
+    assert_eq!(fs::read_to_string(foreign.join("data.json")).unwrap(), "{}");
+}
+
+#[test]
+fn an_interrupted_study_keeps_what_it_has_measured() {
+    interrupted("local");
+    interrupted("shm");
+}
+
+#[test]
+fn processes_are_ranks_as_threads_are() {
+    let at = tempfile::tempdir().unwrap();
+    let report = at.path().join("report");
+    let arguments = ["study", "--backend", "shm", "--ranks", "1,3", "--duration", "10ms", "--report"];
+    let output = rmalab(&arguments).arg(&report).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let data: serde_json::Value = serde_json::from_slice(&fs::read(report.join("data.json")).unwrap()).unwrap();
+    let subjects = data["subjects"].as_array().unwrap().len();
+    assert_eq!(data["cells"].as_array().unwrap().len(), 2 * 2 * subjects);
+    assert!(report.join("plots/throughput-shm.svg").exists());
+}
+
+#[test]
+fn launched_programs_are_ranks_and_their_end_is_told() {
+    let output = run(&["launch", "-n", "3", "--", "/bin/sh", "-c", "echo $RMALAB_RANK of $RMALAB_SIZE"]);
+    let mut lines: Vec<String> = stdout(&output).lines().map(str::to_owned).collect();
+    lines.sort();
+    assert_eq!(lines, ["[0] 0 of 3", "[1] 1 of 3", "[2] 2 of 3"], "{}", stderr(&output));
+    assert_eq!(run(&["launch", "-n", "2", "--", "/bin/sh", "-c", "exit 7"]).status.code(), Some(7));
+    let missing = run(&["launch", "-n", "2", "--", "/no/such/program"]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(stderr(&missing).contains("/no/such/program"), "{}", stderr(&missing));
+}
+
+/// Interrupts a study that would take an hour when it has measured something.
+fn interrupted(backend: &str) {
+    let at = tempfile::tempdir().unwrap();
+    let report = at.path().join("report");
+    let arguments = ["study", "--backend", backend, "--ranks", "2", "--locks", "nocheck,two-level"];
+    let mut child = rmalab(&arguments)
+        .args(["--duration", "100ms", "--repetitions", "10000", "--report"])
+        .arg(&report)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The first measurement is told at once.
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.starts_with("1/")), "the study ended before it measured anything");
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let said: Vec<String> = lines.collect();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{said:?}");
+    assert!(said.iter().any(|line| line.contains("interrupted")), "{said:?}");
+    let data: serde_json::Value = serde_json::from_slice(&fs::read(report.join("data.json")).unwrap()).unwrap();
+    assert_eq!(data["complete"], false);
+    assert!(!data["cells"].as_array().unwrap().is_empty());
+    assert!(fs::read_to_string(report.join("index.html")).unwrap().contains("Incomplete"));
+    assert!(stdout(&output).contains("two-level") || stdout(&output).contains("nocheck"));
+}
