@@ -45,7 +45,16 @@ impl<'a> Late<'a> {
             under_way += queue.len();
         }
         self.overtakings.set(self.overtakings.get() + u64::from(under_way > 0));
+        self.linger();
         Ok(())
+    }
+
+    /// Lets other ranks run while puts are under way, or few of them would be seen missing.
+    fn linger(&self) {
+        let under_way = self.posted.borrow().iter().any(|queue| !queue.is_empty());
+        if under_way && self.random.borrow_mut().random_range(0..2) == 0 {
+            std::thread::yield_now();
+        }
     }
 
     fn complete(&self, target: Rank) -> Result<()> {
@@ -55,6 +64,7 @@ impl<'a> Late<'a> {
 
     /// A put arrives some time, so a rank that waits does not keep its own back.
     fn complete_all(&self) -> Result<()> {
+        self.linger();
         (0..self.inner.size()).try_for_each(|target| self.complete(Rank(target)))
     }
 }
@@ -160,7 +170,7 @@ impl RemoteAtomics for Late<'_> {
 
 /// Runs `body` on each rank of some worlds, and checks that puts were overtaken at all.
 fn late(body: impl Fn(&Late<'_>) -> rmalab_locks::Result<()> + Sync) {
-    for size in [2, 3, 4, 8] {
+    for size in [2, 3, 4] {
         let overtakings = World::threads(size)
             .run(|ra| {
                 let ra = Late::new(ra);
@@ -175,19 +185,19 @@ fn late(body: impl Fn(&Late<'_>) -> rmalab_locks::Result<()> + Sync) {
 
 #[test]
 fn mutexes() {
-    late(|ra| suite::mutex_on::<Mcs, _>(ra, (), 1_000));
-    late(|ra| suite::mutex_try_on::<Mcs, _>(ra, (), 1_000));
-    late(|ra| suite::mutex_on::<Tas, _>(ra, Backoff::default(), 1_000));
-    late(|ra| suite::mutex_on::<Ticket, _>(ra, Default::default(), 1_000));
+    late(|ra| suite::mutex_on::<Mcs, _>(ra, (), 150));
+    late(|ra| suite::mutex_try_on::<Mcs, _>(ra, (), 150));
+    late(|ra| suite::mutex_on::<Tas, _>(ra, Backoff::default(), 150));
+    late(|ra| suite::mutex_on::<Ticket, _>(ra, Default::default(), 150));
 }
 
 #[test]
 fn reader_writer_locks() {
     for writers in [100, 50, 10] {
-        late(|ra| suite::rw_lock_on::<McsRwRp, _>(ra, (), 1_000, writers));
-        late(|ra| suite::rw_lock_on::<McsRwWp, _>(ra, (), 1_000, writers));
-        late(|ra| suite::rw_lock_on::<McsRwNeutral, _>(ra, (), 1_000, writers));
-        late(|ra| suite::rw_lock_on::<TasRw, _>(ra, Backoff::default(), 1_000, writers));
+        late(|ra| suite::rw_lock_on::<McsRwRp, _>(ra, (), 150, writers));
+        late(|ra| suite::rw_lock_on::<McsRwWp, _>(ra, (), 150, writers));
+        late(|ra| suite::rw_lock_on::<McsRwNeutral, _>(ra, (), 150, writers));
+        late(|ra| suite::rw_lock_on::<TasRw, _>(ra, Backoff::default(), 150, writers));
     }
     late(|ra| suite::readers_meet_on::<McsRwRp, _>(ra, ()));
     late(|ra| suite::readers_meet_on::<McsRwWp, _>(ra, ()));
