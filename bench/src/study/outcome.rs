@@ -171,10 +171,8 @@ pub(crate) struct Sample {
 impl Values {
     /// Puts together what the ranks brought home.
     pub(crate) fn of(ranks: &[RankSample]) -> Values {
-        let rates: Vec<f64> = ranks
-            .iter()
-            .map(|rank| rank.acquisitions as f64 * 1e9 / (rank.span_ns.max(1)) as f64)
-            .collect();
+        let rates: Vec<f64> =
+            ranks.iter().map(|rank| rank.acquisitions as f64 * 1e9 / (rank.span_ns.max(1)) as f64).collect();
         let handovers = |index: usize| ranks.iter().map(|rank| rank.counts.handovers[index]).sum();
         Values {
             throughput: rates.iter().sum(),
@@ -308,9 +306,10 @@ pub(crate) fn cells(options: &Options, samples: &[Sample]) -> Vec<Cell> {
 
 /// All cells that the options ask for.
 fn keys(options: &Options) -> impl Iterator<Item = Key> {
-    options.backends.iter().flat_map(move |&backend| {
-        options.ranks.iter().flat_map(move |&ranks| world_keys(options, backend, ranks))
-    })
+    options
+        .backends
+        .iter()
+        .flat_map(move |&backend| options.ranks.iter().flat_map(move |&ranks| world_keys(options, backend, ranks)))
 }
 
 /// The cells of one world, in the order in which its ranks measure them.
