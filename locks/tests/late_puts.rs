@@ -175,10 +175,10 @@ fn late(body: impl Fn(&Late<'_>) -> rmalab_locks::Result<()> + Sync) {
             .run(|ra| {
                 let ra = Late::new(ra);
                 body(&ra).unwrap_or_else(|error| panic!("{}: {error}", ra.rank()));
-                ra.complete_all().unwrap();
+                ra.complete_all().expect("puts to addresses that exist");
                 ra.overtakings.get()
             })
-            .unwrap();
+            .expect("a world of threads");
         assert!(overtakings.iter().sum::<u64>() > 0, "no put was late");
     }
 }
