@@ -1,5 +1,6 @@
 //! Non-blocking bulk operations whose buffers cannot go away too early.
 //!
+//! As in [`std::thread::scope`], what is begun inside a scope is complete when the scope returns, whether its closure
 //! returns, fails or panics; buffers are borrowed for the whole scope, so that no `mem::forget` ends a borrow early.
 
 use std::marker::PhantomData;
@@ -33,7 +34,7 @@ struct FlushOnDrop<'a, A: RemoteAtomics + ?Sized>(&'a A);
 
 impl<A: RemoteAtomics + ?Sized> Drop for FlushOnDrop<'_, A> {
     fn drop(&mut self) {
-        // A flush that fails has abandoned the operations (see `RemoteAtomics::flush`): nothing touches the buffers.
+        // A flush that fails has given the operations up (see `RemoteAtomics::flush`): nothing touches the buffers.
         let _ = self.0.flush_all();
     }
 }

@@ -33,3 +33,6 @@ pub use processes::Processes;
 pub use remote::{Atomicity, Capabilities, RemoteAtomics, Request, Time, Until, WORD};
 pub use topology::{Distance, Topology};
 pub use world::{SEGMENT_BYTES, World};
+
+/// The signals of [`Job::signal`].
+pub use rustix::process::Signal;

@@ -1,7 +1,7 @@
 //! Reproducible numbers for the tests and the conformance suite.
 
 /// The SplitMix64 generator (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014,
-/// <https://doi.org/10.1145/2660193.2660195>, figure 17): good enough to choose tests, and the same everywhere.
+/// <https://doi.org/10.1145/2660193.2660195>): good enough to choose tests, and the same everywhere.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 

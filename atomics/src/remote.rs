@@ -128,10 +128,13 @@ pub struct Request(pub u64);
 ///
 /// * `fetch_add`, `compare_and_swap`, `fetch_store` and `get` are *complete* at the target when they return, and
 ///   sequentially consistent among themselves.
-/// * `put` is *posted*: *ordered* after everything that this rank did before it to the same target (release), visible
+/// * `put` is *posted*: *ordered* after the word operations that this rank did before it to the same target (release), visible
 ///   some time later, *complete* at the next [`flush`](Self::flush) of that target. A protocol that needs it visible
 ///   before its next step flushes, or uses `fetch_store`.
-/// * Bulk operations are not atomic beyond one aligned word, not ordered among themselves, and complete at flush.
+/// * The own segment is a target like any other: a rank that posts a put to its own word flushes itself before it, or
+///   anybody whom it has told, may count on it.
+/// * Bulk operations are not atomic beyond one aligned word, and complete at flush. They are ordered neither among
+///   themselves nor with the word operations of the same rank, not even a later put to the same target.
 /// * A successful [`wait_until`](Self::wait_until) acquires what the operation that made its condition true released.
 ///
 /// # Rest
@@ -200,6 +203,9 @@ pub trait RemoteAtomics {
     fn wait(&self, request: Request) -> Result<()>;
 
     /// Waits until everything that this rank has issued to `target` is complete, there and here.
+    ///
+    /// If it fails, what was under way is given up: it may or may not happen at the target, and touches no buffer of
+    /// this rank any more. The same holds for [`wait`](Self::wait) and [`flush_all`](Self::flush_all).
     fn flush(&self, target: Rank) -> Result<()>;
 
     /// Waits until everything that this rank has issued is complete.

@@ -3,8 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
-use rmalab_atomics::conformance::{Failure, litmus, peer_death};
-use rmalab_atomics::{Mapped, Rank, RemoteAtomics, World};
+use rmalab_atomics::conformance::{Failure, checks, litmus, peer_death};
+use rmalab_atomics::{Counted, Mapped, Rank, RemoteAtomics, World};
 
 rmalab_atomics::conformance!(local, Mapped, on_threads);
 
@@ -13,17 +13,21 @@ fn on_threads(ranks: u32, check: fn(&Mapped) -> Result<(), Failure>) {
     World::threads(ranks).run(run).expect("a world of threads");
 }
 
+/// Runs all checks one after the other, as the ranks of a world of processes do.
+fn all_checks<A: RemoteAtomics>(ra: &A) {
+    for check in checks::<A>().into_iter().filter(|check| check.suits(ra.size())) {
+        (check.run)(ra).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
 #[test]
-fn all_checks_fit_into_one_world() {
-    use rmalab_atomics::conformance::checks;
-    World::threads(3)
-        .segment_bytes(256 << 10)
-        .run(|ra| {
-            for check in checks::<Mapped>().into_iter().filter(|check| check.suits(3)) {
-                (check.run)(ra).unwrap_or_else(|failure| panic!("{failure}"));
-            }
-        })
-        .unwrap();
+fn all_checks_fit_into_one_small_world() {
+    World::threads(8).segment_bytes(256 << 10).run(all_checks).unwrap();
+}
+
+#[test]
+fn the_counting_wrapper_changes_nothing() {
+    World::threads(3).run(|ra| all_checks(&Counted::new(ra))).unwrap();
 }
 
 #[test]

@@ -54,7 +54,8 @@ fn study(registry: &Registry, arguments: &StudyArgs) -> rmalab::Result<ExitCode>
     }
     // Everything that can be refused is refused before anything is measured.
     let report = Report::prepare(&arguments.report)?;
-    let outputs = outputs.into_iter().map(|(path, format)| Output::open(path, format)).collect::<Result<Vec<_>, _>>()?;
+    let outputs =
+        outputs.into_iter().map(|(path, format)| Output::open(path, format)).collect::<Result<Vec<_>, _>>()?;
 
     let watch = watch::Watch::new(&study, arguments.quiet);
     interrupt::sets(&study.stop_flag())?;

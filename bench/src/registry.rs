@@ -67,10 +67,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    fn new<W: WindowLock + 'static>(
-        info: Info,
-        params: impl Fn(Rank) -> W::Params + Send + Sync + 'static,
-    ) -> Subject {
+    fn new<W: WindowLock + 'static>(info: Info, params: impl Fn(Rank) -> W::Params + Send + Sync + 'static) -> Subject {
         Subject { info, bind: Box::new(move |ra, home| Ok(Box::new(Running::new(W::new(ra, params(home))?)))) }
     }
 

@@ -21,15 +21,11 @@ pub fn table(outcome: &Outcome) -> String {
 }
 
 fn block(outcome: &Outcome, backend: Backend, fraction: f64) -> Option<String> {
-    let cells: Vec<&Cell> = outcome
-        .cells
-        .iter()
-        .filter(|cell| cell.key.backend == backend && cell.key.read_fraction == fraction)
-        .collect();
+    let cells: Vec<&Cell> =
+        outcome.cells.iter().filter(|cell| cell.key.backend == backend && cell.key.read_fraction == fraction).collect();
     let most = cells.iter().map(|cell| cell.key.ranks).max()?;
-    let cell = |name: &str, ranks: u32| {
-        cells.iter().copied().find(|cell| cell.key.lock == name && cell.key.ranks == ranks)
-    };
+    let cell =
+        |name: &str, ranks: u32| cells.iter().copied().find(|cell| cell.key.lock == name && cell.key.ranks == ranks);
     let mut names: Vec<&str> = outcome.subjects.iter().map(|info| info.name.as_str()).collect();
     names.retain(|name| cells.iter().any(|cell| cell.key.lock == *name));
     let throughput = |name: &str| cell(name, most).map_or(0.0, |cell| cell.values.throughput);
@@ -39,7 +35,9 @@ fn block(outcome: &Outcome, backend: Backend, fraction: f64) -> Option<String> {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     let mut header = vec!["lock".to_owned()];
-    header.extend(outcome.options.ranks.iter().map(|&ranks| format!("{ranks} rank{}\n1/s", if ranks == 1 { "" } else { "s" })));
+    header.extend(
+        outcome.options.ranks.iter().map(|&ranks| format!("{ranks} rank{}\n1/s", if ranks == 1 { "" } else { "s" })),
+    );
     header.extend(["p50\nacquire", "p99\nacquire"].map(str::to_owned));
     if mixed {
         header.push("p99\nwriters".into());

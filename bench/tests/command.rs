@@ -139,8 +139,10 @@ fn a_short_study_leaves_a_whole_report() {
     for reference in ["src=", "url(", "@import", "<link", "<script", "http://", "href=\"http"] {
         assert!(!page.contains(reference), "the page refers to something: {reference}");
     }
-    let mut plots: Vec<_> =
-        fs::read_dir(report.join("plots")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut plots: Vec<_> = fs::read_dir(report.join("plots"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     plots.sort();
     let expected = ["fairness", "latency", "operations", "readers-writers", "throughput"];
     assert_eq!(plots, expected.map(|name| format!("{name}-local.svg")));

@@ -19,6 +19,7 @@ pub mod tas;
 pub mod tas_rw;
 pub mod ticket;
 pub mod two_level;
+pub mod window_guard;
 pub mod window_locks;
 
 pub use backoff::{Backoff, BackoffState};

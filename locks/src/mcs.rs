@@ -7,8 +7,9 @@
 //! # Properties
 //! - Mutual exclusion; first come, first served, in the order of the swaps on `tail`.
 //! - Every wait is on the waiter's own node: no rank polls a remote word.
-//! - Checked with Spin, exhaustively, sequential consistency: 4 ranks × 2 acquisitions; with posted puts that arrive
-//!   late (in order to each target): 3 ranks × 2. Mutual exclusion, no deadlock, all words zero at rest.
+//! - Checked exhaustively with Spin, on a model in Promela of these steps: under sequential consistency 4 ranks × 2 and
+//!   5 × 1 acquisitions; with posted puts that arrive late (in order to each target) 3 × 3. Mutual exclusion, no
+//!   deadlock, all words zero at rest.
 //!
 //! # State
 //! | word | at | width | home | values |

@@ -9,9 +9,10 @@
 //! - Mutual exclusion. First come, first served, in the order of the swaps on `tail`; a reader enters together with the
 //!   readers directly before it. Nobody starves.
 //! - Every wait is on the waiter's own node: no rank polls a remote word.
-//! - Checked with Spin, exhaustively, sequential consistency: 3R×1+1W×2 (16,348,999 states), 2R+1W×2, 1R+2W×2 and
-//!   2R+2W×1; with posted puts that arrive late (in order to each target): 3R+1W×1 and 2R×1+1W×2. Mutual exclusion, no
-//!   deadlock, no wake-up of nobody, all words zero at rest. Without either mending the same model fails, see below.
+//! - Checked exhaustively with Spin, on a model in Promela of these steps: under sequential consistency 2R+2W×2
+//!   (63,641,931 states), 3R×1+1W×2 (15,450,108) and 1R+2W×2; with posted puts that arrive late (in order to each target)
+//!   2R×1+1W×2 and 1R×1+2W×2. Mutual exclusion, no deadlock, no wake-up of nobody, all words zero at rest. Without either
+//!   mending the same model violates mutual exclusion, see below.
 //!
 //! # State
 //! | word | at | width | home | values |
@@ -119,7 +120,8 @@ impl RawRwLock for McsRwNeutral {
             self.node.link(ra, pred, self.me)?;
             self.node.wait(ra)?;
         } else {
-            // Counted before it is linked: its predecessor cannot leave without the link.
+            // Counted before it is linked: its predecessor, which cannot leave without the link, then leaves a count
+            // behind. (The second look would make the other order safe, too.)
             ra.fetch_add(self.reader_count, 1)?;
             self.node.link(ra, pred, self.me)?;
         }

@@ -3,96 +3,12 @@
 
 use rmalab_atomics::{Address, Counted, Mapped, Rank, RemoteAtomics, WORD, World};
 use rmalab_locks::{
-    Assert, Contended, Error, Exclusive, Global, GlobalParams, LockKind, Mcs, NoCheck, PerTarget, Place, RawRwLock,
-    RawRwLockTimed, Result, TwoLevel, TwoLevelParams, WindowLock, WindowLockTimed, WindowLocks,
+    Assert, Contended, Error, Exclusive, Global, GlobalParams, LockKind, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck,
+    PerTarget, Result, TasRw, TwoLevel, TwoLevelParams, WindowLock, WindowLockTimed, WindowLocks,
 };
 
 const SHARED: LockKind = LockKind::Shared;
 const EXCLUSIVE: LockKind = LockKind::Exclusive;
-
-/// The simplest lock that there is: one word, 1 for a writer and +2 for each reader.
-#[derive(Debug)]
-struct OneWord(Address);
-
-impl RawRwLock for OneWord {
-    const NAME: &'static str = "one-word";
-    const WORDS: u64 = WORD;
-    const NODE: u64 = WORD;
-    type Params = ();
-
-    fn bind<A: RemoteAtomics + ?Sized>(_ra: &A, place: Place, (): ()) -> Result<OneWord> {
-        Ok(OneWord(place.home.at(place.words)))
-    }
-
-    fn acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        while !self.try_acquire_read(ra)? {
-            ra.pause(4 + ra.rank().0)?;
-        }
-        Ok(())
-    }
-
-    fn release_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        ra.fetch_add(self.0, 2_u64.wrapping_neg())?;
-        Ok(())
-    }
-
-    fn acquire_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        while !self.try_acquire_write(ra)? {
-            ra.pause(4 + ra.rank().0)?;
-        }
-        Ok(())
-    }
-
-    fn release_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        ra.fetch_add(self.0, 1_u64.wrapping_neg())?;
-        Ok(())
-    }
-}
-
-impl RawRwLockTimed for OneWord {
-    fn try_acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
-        let free = ra.fetch_add(self.0, 2)? & 1 == 0;
-        if !free {
-            self.release_read(ra)?;
-        }
-        Ok(free)
-    }
-
-    fn try_acquire_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
-        Ok(ra.compare_and_swap(self.0, 0, 1)? == 0)
-    }
-
-    fn acquire_read_until<A: RemoteAtomics + ?Sized>(
-        &mut self,
-        ra: &A,
-        deadline: rmalab_atomics::Time,
-    ) -> Result<bool> {
-        while !self.try_acquire_read(ra)? {
-            if ra.now() >= deadline {
-                return Ok(false);
-            }
-            ra.pause(4)?;
-        }
-        Ok(true)
-    }
-
-    fn acquire_write_until<A: RemoteAtomics + ?Sized>(
-        &mut self,
-        ra: &A,
-        deadline: rmalab_atomics::Time,
-    ) -> Result<bool> {
-        while !self.try_acquire_write(ra)? {
-            if ra.now() >= deadline {
-                return Ok(false);
-            }
-            ra.pause(4)?;
-        }
-        Ok(true)
-    }
-}
-
-type GlobalOneWord = Global<OneWord>;
-type PerTargetOneWord = PerTarget<OneWord>;
 
 /// A pair of words at every rank, which the holders of exclusive locks keep equal.
 struct Pairs(rmalab_atomics::Disp);
@@ -193,18 +109,24 @@ fn two_level_that_retracts_excludes() {
 
 #[test]
 fn global_excludes() {
-    excludes::<GlobalOneWord>(GlobalParams { home: Rank(1), lock: () });
+    excludes::<Global<TasRw>>(GlobalParams { home: Rank(1), lock: Default::default() });
 }
 
 #[test]
 fn per_target_excludes() {
-    excludes::<PerTargetOneWord>(());
+    excludes::<PerTarget<TasRw>>(Default::default());
 }
 
-/// With queue nodes, of which a rank needs one for each target, and with readers that exclude each other.
+/// With queue nodes, of which a rank needs one for each target, and, last, with readers that exclude each other.
 #[test]
-fn compositions_of_a_queue_exclude() {
+fn compositions_of_queues_exclude() {
+    excludes::<Global<McsRwRp>>(Default::default());
+    excludes::<Global<McsRwWp>>(Default::default());
+    excludes::<Global<McsRwNeutral>>(Default::default());
     excludes::<Global<Exclusive<Mcs>>>(Default::default());
+    excludes::<PerTarget<McsRwRp>>(());
+    excludes::<PerTarget<McsRwWp>>(());
+    excludes::<PerTarget<McsRwNeutral>>(());
     excludes::<PerTarget<Exclusive<Mcs>>>(());
 }
 
@@ -228,8 +150,8 @@ fn shares<W: WindowLock>(params: W::Params) {
 #[test]
 fn shared_locks_are_shared() {
     shares::<TwoLevel>(Default::default());
-    shares::<GlobalOneWord>(Default::default());
-    shares::<PerTargetOneWord>(());
+    shares::<Global<TasRw>>(Default::default());
+    shares::<PerTarget<TasRw>>(Default::default());
     shares::<NoCheck>(());
 }
 
@@ -285,8 +207,8 @@ fn keeps_the_rules<W: WindowLock>(params: W::Params) {
 #[test]
 fn the_rules_are_kept() {
     keeps_the_rules::<TwoLevel>(Default::default());
-    keeps_the_rules::<GlobalOneWord>(Default::default());
-    keeps_the_rules::<PerTargetOneWord>(());
+    keeps_the_rules::<Global<TasRw>>(Default::default());
+    keeps_the_rules::<PerTarget<TasRw>>(Default::default());
     keeps_the_rules::<NoCheck>(());
 }
 
@@ -329,8 +251,8 @@ fn nocheck_skips<W: WindowLock>(params: W::Params) {
 #[test]
 fn nocheck_skips_acquisition_and_release() {
     nocheck_skips::<TwoLevel>(Default::default());
-    nocheck_skips::<GlobalOneWord>(Default::default());
-    nocheck_skips::<PerTargetOneWord>(());
+    nocheck_skips::<Global<TasRw>>(Default::default());
+    nocheck_skips::<PerTarget<TasRw>>(Default::default());
 }
 
 /// Attempts fail while they must, leave nothing behind, and succeed afterwards.
@@ -385,8 +307,8 @@ fn can_be_tried<W: WindowLockTimed>(params: W::Params) {
 fn attempts_and_limits() {
     can_be_tried::<TwoLevel>(Default::default());
     can_be_tried::<TwoLevel>(TwoLevelParams { contended: Contended::Retract, ..Default::default() });
-    can_be_tried::<GlobalOneWord>(Default::default());
-    can_be_tried::<PerTargetOneWord>(());
+    can_be_tried::<Global<TasRw>>(Default::default());
+    can_be_tried::<PerTarget<TasRw>>(Default::default());
 }
 
 #[test]
@@ -415,7 +337,7 @@ fn window_guards_unlock() {
 #[test]
 fn global_refuses_an_upgrade() {
     let world = World::threads(3).run(|ra| {
-        let mut locks = WindowLocks::<GlobalOneWord>::new(ra, Default::default()).unwrap();
+        let mut locks = WindowLocks::<Global<TasRw>>::new(ra, Default::default()).unwrap();
         if ra.rank() != Rank(2) {
             return;
         }
@@ -443,7 +365,7 @@ fn per_target_needs_room_in_proportion_to_the_ranks() {
     let used = |ranks: u32| {
         let free = World::threads(ranks).run(|ra| {
             let before = ra.heap().free_bytes();
-            PerTargetOneWord::new(ra, ()).unwrap();
+            PerTarget::<McsRwRp>::new(ra, ()).unwrap();
             before - ra.heap().free_bytes()
         });
         free.unwrap()[0]
@@ -491,8 +413,9 @@ fn two_level_costs_what_the_paper_says() {
 #[test]
 fn compositions_cost_what_they_are_made_of() {
     let world = World::threads(4).run(|ra| {
-        let mut global = WindowLocks::<GlobalOneWord>::new(ra, GlobalParams { home: Rank(1), lock: () }).unwrap();
-        let mut each = WindowLocks::<PerTargetOneWord>::new(ra, ()).unwrap();
+        let mut global =
+            WindowLocks::<Global<TasRw>>::new(ra, GlobalParams { home: Rank(1), lock: Default::default() }).unwrap();
+        let mut each = WindowLocks::<PerTarget<TasRw>>::new(ra, Default::default()).unwrap();
         if ra.rank() != Rank(0) {
             return;
         }

@@ -12,9 +12,10 @@
 //!
 //! # Why it finds things
 //!
-//! All ranks begin together; pauses inside are of several lengths and differ from rank to rank and from acquisition to
-//! acquisition, in a way that depends on nothing but these two numbers; a rank's first reading waits inside for company,
-//! for a bounded time.
+//! All ranks begin together; pauses inside and outside are of several lengths and differ from rank to rank and from acquisition to
+//! acquisition, in a way that depends on nothing but these two numbers. Some of them, the first one included, give up the
+//! processor, so that the others come even where there are fewer processors than ranks. A rank's first reading waits
+//! inside for company, for a bounded time.
 
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Until, WORD};
 use rmalab_locks::{LINE, Place, RawRwLock};
@@ -109,7 +110,7 @@ impl std::fmt::Display for Verdict {
             write!(f, "\n  {violation}")?;
         }
         if *unlisted > 0 {
-            write!(f, "\n  and {unlisted} findings more")?;
+            write!(f, "\n  and {unlisted} more findings")?;
         }
         Ok(())
     }
@@ -120,14 +121,18 @@ const READER: u64 = 1;
 /// One writer in it.
 const WRITER: u64 = 1 << 32;
 /// How often a rank's first reading looks for company before it goes on alone.
-const LOOKS: u32 = 100;
-/// How long it pauses between two looks, in operations.
-const BETWEEN_LOOKS: u32 = 20;
+const LOOKS: u32 = 40;
+/// The longest pause between two looks, in operations; they double up to this. Long pauses give up the processor, so
+/// that the others come even where there are few processors or busy ones.
+const BETWEEN_LOOKS: u32 = 1 << 12;
+/// The longest stay, in operations: long enough to give up the processor, for the same reason.
+const LONG_STAY: u32 = 10_000;
 
 /// Runs `scenario` with a new lock `L`, and returns what this rank found.
 ///
 /// All ranks of the world call it at the same point of their sequences of allocations, with the same arguments; those
-/// beyond the scenario's only wait for the others. [`Verdict::merge`] makes one verdict of theirs.
+/// beyond the scenario's only wait for the others. [`Verdict::merge`] makes one verdict of theirs. The memory of the run,
+/// the lock's and four lines more, stays allocated as long as the world lives.
 ///
 /// # Errors
 ///
@@ -172,6 +177,7 @@ pub fn run<L: RawRwLock, A: RemoteAtomics + ?Sized>(
         let mut visit = Visit { ra, section: &section, verdict: &mut verdict, acquisition: 0, newest: 0 };
         for acquisition in 0..acquisitions {
             visit.acquisition = acquisition;
+            visit.dwell(Stay::Outside)?;
             if role.writes(rank, acquisition) {
                 lock.acquire_write(ra)?;
                 visit.write()?;
@@ -281,7 +287,18 @@ impl Section {
     }
 }
 
-/// One rank inside.
+/// Where a rank stays for a while.
+#[derive(Clone, Copy, PartialEq)]
+enum Stay {
+    /// Before it acquires; a lock that lets whoever has it have it again would hide the others' turns otherwise.
+    Outside,
+    /// Inside, after reading the variables.
+    Reading,
+    /// Inside, between writing the two.
+    Writing,
+}
+
+/// One rank's visits to the critical section.
 struct Visit<'v, A: RemoteAtomics + ?Sized> {
     ra: &'v A,
     section: &'v Section,
@@ -303,7 +320,7 @@ impl<A: RemoteAtomics + ?Sized> Visit<'_, A> {
         };
         self.verdict.readers_together = self.verdict.readers_together.max(together);
         let before = self.load()?;
-        self.dwell(0)?;
+        self.dwell(Stay::Reading)?;
         let after = self.load()?;
         if before != after {
             self.report(Property::Consistent, format!("the variables went from {before:?} to {after:?} while it read"));
@@ -322,9 +339,9 @@ impl<A: RemoteAtomics + ?Sized> Visit<'_, A> {
             self.check_alone(others, "on arrival");
         }
         let [first, second] = self.load()?;
-        self.dwell(0)?;
+        self.dwell(Stay::Reading)?;
         self.ra.put_bytes(self.section.pair[0], &(first + 1).to_ne_bytes())?;
-        self.dwell(1)?;
+        self.dwell(Stay::Writing)?;
         self.ra.put_bytes(self.section.pair[1], &(second + 1).to_ne_bytes())?;
         self.newest = first + 1;
         if self.announces() {
@@ -365,7 +382,7 @@ impl<A: RemoteAtomics + ?Sized> Visit<'_, A> {
         let mut together = count(others) + 1;
         let mut looks = 0;
         while self.acquisition == 0 && together == 1 && looks < LOOKS {
-            self.ra.pause(BETWEEN_LOOKS)?;
+            self.ra.pause(1_u32.checked_shl(looks).map_or(BETWEEN_LOOKS, |pause| pause.min(BETWEEN_LOOKS)))?;
             together = count(self.ra.get(self.section.inside)?);
             looks += 1;
         }
@@ -384,13 +401,16 @@ impl<A: RemoteAtomics + ?Sized> Visit<'_, A> {
         Ok([first, second])
     }
 
-    /// Stays for a while, or not: one acquisition in four pauses, one in sixteen for longer.
-    fn dwell(&self, place: u32) -> Result<()> {
+    /// Stays for a while, or not: long inside in the first acquisition and one time in 256 anywhere, shorter one time in
+    /// four.
+    fn dwell(&self, place: Stay) -> Result<()> {
         // Fibonacci hashing of rank, acquisition and place: the high bits of the product are well mixed.
-        let key = u64::from(self.ra.rank().0) << 33 | u64::from(self.acquisition) << 1 | u64::from(place);
-        let operations = match key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60 {
-            0 => 200,
-            1..=3 => 10,
+        let key = u64::from(self.ra.rank().0) << 34 | u64::from(self.acquisition) << 2 | place as u64;
+        let operations = match key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56 {
+            _ if self.acquisition == 0 && place != Stay::Outside => LONG_STAY,
+            0 => LONG_STAY,
+            1..16 => 200,
+            16..64 => 10,
             _ => return Ok(()),
         };
         Ok(self.ra.pause(operations)?)

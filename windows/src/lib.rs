@@ -1,6 +1,6 @@
 //! Windows: memory of every rank, reached one-sidedly inside lock epochs.
 //!
-//! What is here: windows allocated by all ranks together ([`Window::allocate`]); the passive-target epochs of one target
+//! What is here: windows allocated and freed by all ranks together ([`Window::allocate`]); the passive-target epochs of one target
 //! ([`Window::lock`]) and of all targets ([`Window::lock_all`]), over any lock policy of `rmalab-locks`; inside them put
 //! and get of bytes and words, fetch-and-add, compare-and-swap and flush.
 //!

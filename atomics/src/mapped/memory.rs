@@ -218,7 +218,7 @@ impl Mapping {
     /// The first rank that has failed, if any has.
     #[inline]
     pub fn failed(&self) -> Option<Rank> {
-        self.header().failed.load(Ordering::Acquire).checked_sub(1).map(Rank)
+        self.header().failed.load(Ordering::SeqCst).checked_sub(1).map(Rank)
     }
 
     /// Says that `rank` has failed (unless another was first) and wakes everybody who waits, to tell them.

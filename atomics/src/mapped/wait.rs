@@ -37,7 +37,7 @@ const OPERATION: u64 = 20;
 /// Pauses from this long on give up the processor: a sleep takes some 60 us, whatever it was asked for.
 const SLEEP: u64 = 50_000;
 
-/// When a rank that polls has last looked whether its peers live, on the backend's clock in nanoseconds.
+/// When a rank has last looked whether its peers live, on the backend's clock in nanoseconds.
 #[derive(Debug, Default)]
 pub(super) struct LastLook(AtomicU64);
 
@@ -50,10 +50,14 @@ impl Mapped {
         }
     }
 
-    /// Looks whether all peers live, tells everybody if one does not, and fails if any has failed.
-    fn check_peers(&self) -> Result<()> {
-        if let Some(rank) = self.liveness().dead_peer() {
-            self.mapping().mark_failed(rank);
+    /// An error if any rank has failed; looks whether all live, if it is time for that, and tells everybody if not.
+    fn check_peers(&self, now: Time) -> Result<()> {
+        let last = Time(self.last_look().0.load(Ordering::Relaxed));
+        if now.since(last) >= LIVENESS {
+            self.last_look().0.store(now.0, Ordering::Relaxed);
+            if let Some(rank) = self.liveness().dead_peer() {
+                self.mapping().mark_failed(rank);
+            }
         }
         self.check_failed()
     }
@@ -85,7 +89,7 @@ impl Mapped {
             }
             let now = self.now();
             if deadline.is_some_and(|deadline| now >= deadline) {
-                return Ok(None);
+                return self.check_peers(now).map(|()| None);
             }
             if now.0 - start.0 >= self.patience().yields {
                 break;
@@ -99,8 +103,8 @@ impl Mapped {
             // `parked`, all sequentially consistent: one of the two sees the other (notify in mapped.rs).
             let free = control.parked.compare_exchange(0, token, Ordering::SeqCst, Ordering::SeqCst).is_ok();
             let found = satisfied();
-            let failed = self.check_failed();
             let now = self.now();
+            let failed = self.check_peers(now);
             let late = deadline.is_some_and(|deadline| now >= deadline);
             if found.is_some() || failed.is_err() || late {
                 if free {
@@ -116,21 +120,13 @@ impl Mapped {
                 // Another thread of this rank is parked; there is one place to park, so this one polls.
                 std::thread::sleep(limit.min(Duration::from_nanos(SLEEP)));
             }
-            if self.now().since(now) >= LIVENESS {
-                self.check_peers()?;
-            }
         }
     }
 
     #[inline]
     pub(super) fn pause_for(&self, operations: u32) -> Result<()> {
-        self.check_failed()?;
         let now = self.now();
-        let last = Time(self.last_look().0.load(Ordering::Relaxed));
-        if now.since(last) >= LIVENESS {
-            self.last_look().0.store(now.0, Ordering::Relaxed);
-            self.check_peers()?;
-        }
+        self.check_peers(now)?;
         let nanoseconds = u64::from(operations) * OPERATION;
         if nanoseconds >= SLEEP {
             std::thread::sleep(Duration::from_nanos(nanoseconds));

@@ -61,7 +61,7 @@ impl Meeting {
     }
 
     fn host(self, deadline: Instant) -> Result<Mapped> {
-        let listener = socket()?;
+        let listener = socket(SocketFlags::NONBLOCK)?;
         let address = self.address()?;
         loop {
             match rustix::net::bind(&listener, &address) {
@@ -88,6 +88,8 @@ impl Meeting {
             }
             Err(error) => {
                 let words = refusal(&error);
+                // Those who have connected by now, too, shall know why.
+                while guests.admit(&listener).unwrap_or(false) {}
                 for guest in &guests.all {
                     let _ = send(&guest.socket, &words);
                 }
@@ -97,7 +99,7 @@ impl Meeting {
     }
 
     fn visit(self, deadline: Instant) -> Result<Mapped> {
-        let socket = socket()?;
+        let socket = socket(SocketFlags::empty())?;
         let address = self.address()?;
         loop {
             match rustix::net::connect(&socket, &address) {
@@ -120,15 +122,16 @@ impl Meeting {
         hello[8..12].copy_from_slice(&self.rank.0.to_le_bytes());
         hello[12..16].copy_from_slice(&self.layout.size().to_le_bytes());
         hello[16..].copy_from_slice(&self.layout.segment_bytes().to_le_bytes());
-        send(&socket, &hello)?;
+        // A rank 0 that has closed the socket has said why before: that is the better error.
+        let _ = send(&socket, &hello);
         // Rank 0 gives up by the same clock, and then says why: that is worth a little more patience.
         let deadline = deadline + Duration::from_secs(2);
         let fd = self.answer(&socket, MEMORY, deadline)?;
         let fd = fd.ok_or_else(|| Error::world("rank 0 has sent no descriptor of the shared memory"))?;
         super::check_memory_file(fd.as_fd(), self.layout, "what rank 0 has sent")?;
         let ra = super::join(fd, self.layout, self.rank, self.topology.clone())?;
-        let gone = send(&socket, &[READY]).and_then(|()| self.answer(&socket, GO, deadline));
-        match gone {
+        let _ = send(&socket, &[READY]);
+        match self.answer(&socket, GO, deadline) {
             Ok(_) => Ok(ra),
             Err(error) => {
                 ra.fail();
@@ -193,16 +196,18 @@ impl Guests {
         Ok(())
     }
 
-    fn admit(&mut self, listener: &OwnedFd) -> Result<()> {
-        match rustix::net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-            // Another user gets no answer.
+    /// Lets one more in; whether there may be others at the door.
+    fn admit(&mut self, listener: &OwnedFd) -> Result<bool> {
+        match rustix::net::accept_with(listener, SocketFlags::CLOEXEC) {
             Ok(socket) => {
+                // Another user gets no answer.
                 if check_user(&socket).is_ok() {
                     self.all.push(Guest { socket, rank: None, ready: false });
                 }
-                Ok(())
+                Ok(true)
             }
-            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(()),
+            Err(Errno::AGAIN) => Ok(false),
+            Err(Errno::INTR | Errno::CONNABORTED) => Ok(true),
             Err(error) => Err(Error::system("accepting a rank's connection", error)),
         }
     }
@@ -288,8 +293,8 @@ impl Guests {
     }
 }
 
-fn socket() -> Result<OwnedFd> {
-    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+fn socket(flags: SocketFlags) -> Result<OwnedFd> {
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags | SocketFlags::CLOEXEC, None)
         .map_err(|error| Error::system("making a socket for the ranks to meet", error))
 }
 

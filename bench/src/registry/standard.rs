@@ -6,7 +6,8 @@ use rmalab_locks::{
 
 use super::Registry;
 
-const MCS_RW: &str = "Mellor-Crummey, Scott: Scalable Reader-Writer Synchronization, PPoPP'91, doi:10.1145/109625.109637";
+const MCS_RW: &str =
+    "Mellor-Crummey, Scott: Scalable Reader-Writer Synchronization, PPoPP'91, doi:10.1145/109625.109637";
 const FOMPI: &str = "Gerstenberger, Besta, Hoefler: Enabling Highly-Scalable RMA Programming with MPI-3 One Sided, SC'13, \
                      doi:10.1145/2503210.2503286";
 
@@ -47,9 +48,10 @@ pub(super) fn fill(registry: &mut Registry) {
         .paper("Li and others: Efficient and Truly Passive MPI-3 RMA Using InfiniBand Atomics, EuroMPI'13, doi:10.1145/2488551.2488573")
         .fairness("that of mcs-rw-rp, for each target");
     registry
-        .add_policy::<TwoLevel>("policy: a master word for lock_all against exclusive locks, and a word for each target", |master| {
-            TwoLevelParams { master, ..TwoLevelParams::default() }
-        })
+        .add_policy::<TwoLevel>(
+            "policy: a master word for lock_all against exclusive locks, and a word for each target",
+            |master| TwoLevelParams { master, ..TwoLevelParams::default() },
+        )
         .paper(FOMPI)
         .fairness("none: exclusive locks may starve");
     registry

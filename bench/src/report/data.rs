@@ -82,10 +82,6 @@ fn side_columns(name: &'static str, side: fn(&Cell) -> Option<&Side>) -> impl It
     times.chain(rest.into_iter().map(move |(column_name, value)| column(format!("{name}_{column_name}"), side, value)))
 }
 
-fn column(
-    name: String,
-    side: fn(&Cell) -> Option<&Side>,
-    value: impl Fn(&Side) -> String + 'static,
-) -> Column {
+fn column(name: String, side: fn(&Cell) -> Option<&Side>, value: impl Fn(&Side) -> String + 'static) -> Column {
     (name, Box::new(move |cell| side(cell).map_or(String::new(), &value)))
 }

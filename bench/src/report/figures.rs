@@ -224,9 +224,8 @@ impl Of<'_> {
     fn rows<T>(&self, fraction: f64, ranks: u32, value: impl Fn(&Cell) -> T) -> Vec<(String, T)> {
         let subjects = self.outcome.subjects.iter();
         let cell = |name: &str| {
-            self.cells().find(|cell| {
-                cell.key.lock == name && cell.key.ranks == ranks && cell.key.read_fraction == fraction
-            })
+            self.cells()
+                .find(|cell| cell.key.lock == name && cell.key.ranks == ranks && cell.key.read_fraction == fraction)
         };
         subjects.filter_map(|info| Some((info.name.clone(), value(cell(&info.name)?)))).collect()
     }

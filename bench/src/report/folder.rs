@@ -100,9 +100,7 @@ fn replaceable(target: &Path) -> Result<(), String> {
             "it holds '{}', which no report holds and which would be lost; move it away, or give another folder with --report",
             name.display()
         )),
-        (_, false) => {
-            Err("it is not empty and was not written by rmalab; give another folder with --report".into())
-        }
+        (_, false) => Err("it is not empty and was not written by rmalab; give another folder with --report".into()),
     }
 }
 

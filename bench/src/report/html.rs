@@ -241,16 +241,12 @@ fn all_cells(out: &mut String, outcome: &Outcome) {
             })
         };
         let (readers, writers) = (values.readers.as_ref(), values.writers.as_ref());
-        let mut row =
-            vec![si(values.throughput), si(values.rank_throughput_min), si(values.rank_throughput_max)];
+        let mut row = vec![si(values.throughput), si(values.rank_throughput_min), si(values.rank_throughput_max)];
         row.push(format!("{:.3}", values.jain));
         row.extend(times(readers.map(|side| side.acquire)));
         row.extend(times(writers.map(|side| side.acquire)));
         row.extend([readers, writers].map(|side| side.map_or(none(), |side| side.bypass_max.to_string())));
-        row.extend([
-            (values.handovers_own + values.handovers_node).to_string(),
-            values.handovers_remote.to_string(),
-        ]);
+        row.extend([(values.handovers_own + values.handovers_node).to_string(), values.handovers_remote.to_string()]);
         row.extend([readers, writers].map(|side| side.map_or(none(), |side| super::number(side.operations()))));
         for text in row {
             push(out, format_args!("<td class=\"n\">{}</td>", escape(&text)));
@@ -263,9 +259,11 @@ fn all_cells(out: &mut String, outcome: &Outcome) {
 /// An SVG document as an element of the page: without what only a file of its own needs, and with a name.
 fn inline(svg: &str, title: &str) -> String {
     let start = svg.find("<svg").unwrap_or(0);
-    svg[start..]
-        .replacen(" xmlns=\"http://www.w3.org/2000/svg\"", "", 1)
-        .replacen("<svg", &format!("<svg role=\"img\" aria-label=\"{}\"", escape(title)), 1)
+    svg[start..].replacen(" xmlns=\"http://www.w3.org/2000/svg\"", "", 1).replacen(
+        "<svg",
+        &format!("<svg role=\"img\" aria-label=\"{}\"", escape(title)),
+        1,
+    )
 }
 
 /// Text as it can stand anywhere in a page, in an attribute, too.

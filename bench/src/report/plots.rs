@@ -80,7 +80,8 @@ pub(super) struct Lines {
 
 /// Draws panels of lines, two in a row; the number of ranks is on every x axis.
 pub(super) fn lines(panels: &[Lines]) -> Drawn {
-    let styles: Vec<&Style> = panels.first().map_or(Vec::new(), |panel| panel.series.iter().map(|(style, _)| style).collect());
+    let styles: Vec<&Style> =
+        panels.first().map_or(Vec::new(), |panel| panel.series.iter().map(|(style, _)| style).collect());
     let legend = Legend::Marks(styles.into_iter().cloned().collect());
     // All panels of one scale and label share their range, so that they can be compared by eye.
     sheet(panels.len(), PANEL.1, &legend, |index, area| {
@@ -284,12 +285,7 @@ enum Legend {
 }
 
 /// A sheet of panels, two in a row, with the legend at the right of the first row.
-fn sheet(
-    panels: usize,
-    height: u32,
-    legend: &Legend,
-    draw: impl Fn(usize, &Area<'_>) -> Result<(), String>,
-) -> Drawn {
+fn sheet(panels: usize, height: u32, legend: &Legend, draw: impl Fn(usize, &Area<'_>) -> Result<(), String>) -> Drawn {
     let columns = panels.clamp(1, 2) as u32;
     let rows = panels.div_ceil(2).max(1) as u32;
     let entries = match legend {

@@ -283,7 +283,9 @@ struct Choices {
 impl Choices {
     fn new(ra: &Mapped, task: &Task<'_>) -> Choices {
         Choices {
-            random: SmallRng::seed_from_u64(task.seed ^ (u64::from(ra.rank().0) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+            random: SmallRng::seed_from_u64(
+                task.seed ^ (u64::from(ra.rank().0) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            ),
             readers: (task.read_fraction * 2f64.powi(32)) as u64,
             target: task.target,
             home: task.home,

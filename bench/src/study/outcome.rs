@@ -311,9 +311,10 @@ pub(crate) fn cells(options: &Options, samples: &[Sample]) -> Vec<Cell> {
 
 /// All cells that the options ask for.
 fn keys(options: &Options) -> impl Iterator<Item = Key> {
-    options.backends.iter().flat_map(move |&backend| {
-        options.ranks.iter().flat_map(move |&ranks| world_keys(options, backend, ranks))
-    })
+    options
+        .backends
+        .iter()
+        .flat_map(move |&backend| options.ranks.iter().flat_map(move |&ranks| world_keys(options, backend, ranks)))
 }
 
 /// The cells of one world, in the order in which its ranks measure them.

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
-use rmalab_atomics::{Line, Output, Stream};
 use rmalab_atomics::{Launcher, Rank, shm};
+use rmalab_atomics::{Line, Output, Stream};
 use serde::{Deserialize, Serialize};
 
 use super::outcome::Message;

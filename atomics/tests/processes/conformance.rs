@@ -1,0 +1,55 @@
+//! The conformance suite between processes.
+
+use std::collections::BTreeMap;
+
+use rmalab_atomics::conformance::{Failure, checks, peer_death};
+use rmalab_atomics::{Mapped, Rank, World};
+
+use crate::{be_a_rank, here, is_rank_of_another_size, launcher, only, own_binary, results, signal_of};
+
+rmalab_atomics::conformance!(shm, Mapped, |ranks, check| between_processes(here!(), ranks, check));
+
+fn between_processes(test: &str, ranks: u32, check: fn(&Mapped) -> Result<(), Failure>) {
+    if is_rank_of_another_size(ranks) {
+        return;
+    }
+    World::processes(ranks)
+        .command(own_binary(), only(test))
+        .output(rmalab_atomics::Output::Discard)
+        .time_limit(crate::HUNG)
+        .try_run(check)
+        .unwrap();
+}
+
+#[test]
+fn all_checks_fit_into_one_world() {
+    let body = |ra: &Mapped| {
+        for check in checks::<Mapped>().into_iter().filter(|check| check.suits(3)) {
+            (check.run)(ra).unwrap_or_else(|failure| panic!("{failure}"));
+        }
+    };
+    be_a_rank(3, body);
+    let outcome = launcher(here!(), 3).segment_bytes(256 << 10).spawn().unwrap().wait().unwrap();
+    assert!(outcome.success(), "{outcome:?}");
+}
+
+#[test]
+fn the_death_of_a_rank_is_told_to_all() {
+    for ranks in [3, 4, 8] {
+        if is_rank_of_another_size(ranks) {
+            continue;
+        }
+        be_a_rank(ranks, |ra| {
+            let die =
+                || rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();
+            peer_death(ra, die).map_err(|failure| failure.to_string())
+        });
+        let outcome = launcher(here!(), ranks).spawn().unwrap().wait().unwrap();
+        assert_eq!(outcome.first_failure, Some(Rank(1)));
+        assert_eq!(signal_of(outcome.statuses[1]), Some(9));
+        let told: BTreeMap<usize, Result<(), String>> =
+            results(&outcome).into_iter().enumerate().filter_map(|(rank, told)| Some((rank, told?))).collect();
+        let expected = (0..ranks as usize).filter(|&rank| rank != 1).map(|rank| (rank, Ok(()))).collect();
+        assert_eq!(told, expected);
+    }
+}

@@ -1,0 +1,179 @@
+//! How jobs end: exit codes, signals, grace, and a launcher that is killed.
+
+use std::time::Duration;
+
+use rmalab_atomics::{Error, Launcher, Output, Rank, RemoteAtomics, Until, World};
+use rustix::process::Signal;
+
+use crate::{
+    be_a_rank, children, driver, eventually, has_ended, here, is_driver, kill, launcher, only, own_binary, signal_of,
+};
+
+fn shell(size: u32, script: &str) -> Launcher {
+    Launcher::new(size).command("sh", ["-c", script]).output(Output::Discard).time_limit(crate::HUNG)
+}
+
+#[test]
+fn the_exit_code_is_that_of_the_first_failure() {
+    let outcome = shell(3, "exit 0").spawn().unwrap().wait().unwrap();
+    assert_eq!((outcome.exit_code(), outcome.success()), (0, true));
+    // Rank 0 ends only when it is asked to, so rank 1 is the first.
+    let script = "case $RMALAB_RANK in 1) exit 42;; *) trap 'exit 7' TERM; while :; do sleep 0.01; done;; esac";
+    let outcome = shell(2, script).grace(Duration::from_millis(50)).spawn().unwrap().wait().unwrap();
+    assert_eq!((outcome.exit_code(), outcome.first_failure), (42, Some(Rank(1))));
+    assert_eq!(outcome.statuses[0].code(), Some(7), "the other one was asked to end, by SIGTERM");
+    assert_eq!(outcome.describe(Rank(1)), format!("rank 1 (pid {}) exited with code 42", outcome.pids[1]));
+}
+
+#[test]
+fn a_signal_is_128_and_its_number_and_has_a_name() {
+    let outcome = shell(1, "kill -9 $$").spawn().unwrap().wait().unwrap();
+    assert_eq!(outcome.exit_code(), 137);
+    let described = format!("rank 0 (pid {}) was killed by signal 9 (SIGKILL)", outcome.pids[0]);
+    assert_eq!(outcome.describe(Rank(0)), described);
+}
+
+#[test]
+fn who_does_not_end_when_asked_is_killed() {
+    let script = "case $RMALAB_RANK in 0) exit 1;; *) trap '' TERM; while :; do sleep 0.01; done;; esac";
+    let outcome = shell(2, script).grace(Duration::from_millis(50)).spawn().unwrap().wait().unwrap();
+    assert_eq!(outcome.first_failure, Some(Rank(0)));
+    assert_eq!(signal_of(outcome.statuses[1]), Some(9));
+}
+
+#[test]
+fn a_job_that_takes_too_long_is_killed() {
+    let job = shell(2, "sleep 1000").time_limit(Duration::from_millis(50)).spawn().unwrap();
+    let pids = [job.pid(Rank(0)), job.pid(Rank(1))];
+    let error = job.wait().unwrap_err().to_string();
+    assert!(error.contains("did not end within 50ms"), "{error}");
+    assert!(pids.into_iter().all(has_ended));
+}
+
+#[test]
+fn a_job_that_is_dropped_is_killed() {
+    let job = shell(2, "sleep 1000").spawn().unwrap();
+    let pids = [job.pid(Rank(0)), job.pid(Rank(1))];
+    drop(job);
+    assert!(pids.into_iter().all(has_ended));
+}
+
+#[test]
+fn a_job_outlives_the_thread_that_has_started_it() {
+    let job = std::thread::spawn(|| shell(2, "sleep 0.1").spawn().unwrap()).join().unwrap();
+    assert!(job.wait().unwrap().success());
+}
+
+#[test]
+fn a_panic_is_told_to_the_others_and_to_the_parent() {
+    let world = World::processes(3).command(own_binary(), only(here!())).output(Output::Discard);
+    let ended = world.run(|ra| {
+        assert_ne!(ra.rank(), Rank(1), "the first failure");
+        let word = ra.heap().alloc(8, 8).unwrap();
+        let told = ra.wait_until(word, Until::Ne(0));
+        assert!(matches!(told, Err(Error::PeerFailed { rank: Rank(1) })), "{told:?}");
+    });
+    match ended {
+        Err(Error::RankEnded { rank: Rank(1), how }) => assert!(how.contains("exited with code 101"), "{how}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_error_is_told_to_the_others_and_to_the_parent() {
+    let world = World::processes(3).command(own_binary(), only(here!())).output(Output::Discard);
+    let ended = world.try_run(|ra| {
+        if ra.rank() == Rank(2) {
+            return Err("an error of the body".to_string());
+        }
+        let word = ra.heap().alloc(8, 8).unwrap();
+        match ra.wait_until(word, Until::Ne(0)) {
+            Err(Error::PeerFailed { rank: Rank(2) }) => Ok(()),
+            told => panic!("{told:?}"),
+        }
+    });
+    match ended {
+        Err(Error::RankEnded { rank: Rank(2), how }) => assert!(how.contains("exited with code 1"), "{how}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_rank_that_leaves_without_a_word_has_failed_to_the_others() {
+    be_a_rank(2, |ra| {
+        if ra.rank() == Rank(1) {
+            std::process::exit(0);
+        }
+        let word = ra.heap().alloc(8, 8).unwrap();
+        format!("{:?}", ra.wait_until(word, Until::Ne(0)))
+    });
+    let outcome = launcher(here!(), 2).spawn().unwrap().wait().unwrap();
+    let told: Vec<Option<String>> = crate::results(&outcome);
+    assert_eq!(told[0].as_deref(), Some("Err(PeerFailed { rank: Rank(1) })"));
+}
+
+#[test]
+fn a_rank_that_ends_before_it_joins_has_failed_to_the_others() {
+    if crate::is_rank() && std::env::var("RMALAB_RANK").as_deref() == Ok("1") {
+        std::process::exit(9);
+    }
+    be_a_rank(2, |ra| {
+        let word = ra.heap().alloc(8, 8).unwrap();
+        format!("{:?}", ra.wait_until(word, Until::Ne(0)))
+    });
+    let outcome = launcher(here!(), 2).spawn().unwrap().wait().unwrap();
+    assert_eq!((outcome.exit_code(), outcome.first_failure), (9, Some(Rank(1))));
+    let told: Vec<Option<String>> = crate::results(&outcome);
+    assert_eq!(told[0].as_deref(), Some("Err(PeerFailed { rank: Rank(1) })"));
+}
+
+/// Starts a driver with 4 ranks, and waits until they run.
+fn driver_with_ranks(test: &str) -> (std::process::Child, Vec<u32>) {
+    let driver = driver(test).stdout(std::process::Stdio::null()).spawn().unwrap();
+    let mut ranks = Vec::new();
+    eventually("four ranks that run", || {
+        ranks = children(driver.id());
+        // They have been through exec, and so through all that comes before it.
+        let sleeps = |pid: &u32| std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(|name| name == b"sleep\n");
+        ranks.len() == 4 && ranks.iter().all(sleeps)
+    });
+    (driver, ranks)
+}
+
+#[test]
+fn no_rank_outlives_a_launcher_that_is_killed() {
+    if is_driver() {
+        let _ = shell(4, "exec sleep 1000").spawn().unwrap().wait();
+        return;
+    }
+    let (mut driver, ranks) = driver_with_ranks(here!());
+    driver.kill().unwrap();
+    driver.wait().unwrap();
+    eventually("the end of all ranks", || ranks.iter().copied().all(has_ended));
+}
+
+#[test]
+fn signals_are_passed_on() {
+    if is_driver() {
+        let outcome = shell(4, "exec sleep 1000").spawn().unwrap().wait().unwrap();
+        std::process::exit(outcome.exit_code());
+    }
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
+        let (mut driver, ranks) = driver_with_ranks(here!());
+        kill(driver.id(), signal);
+        assert_eq!(driver.wait().unwrap().code(), Some(code));
+        assert!(ranks.into_iter().all(has_ended));
+    }
+}
+
+#[test]
+fn between_jobs_signals_do_what_they_always_do() {
+    if is_driver() {
+        assert!(shell(1, "true").spawn().unwrap().wait().unwrap().success());
+        kill(std::process::id(), Signal::TERM);
+        std::thread::sleep(crate::HUNG);
+        return;
+    }
+    let status = driver(here!()).stdout(std::process::Stdio::null()).status().unwrap();
+    assert_eq!(signal_of(status), Some(15));
+}

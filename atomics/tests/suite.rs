@@ -1,0 +1,461 @@
+//! The conformance suite itself: it asks for no more than the memory model gives, and it notices what is broken.
+//!
+//! [`Bent`] is a backend over the thread backend that can be bent in two directions: it may be as weak as the model
+//! allows, puts late and out of order between targets, and then every check must pass; or it may have one fault, and then
+//! a named check must fail.
+
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use rmalab_atomics::conformance::checks;
+use rmalab_atomics::{
+    Address, Capabilities, Disp, Error, Mapped, Operation, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time,
+    Topology, Until, World,
+};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Bend {
+    /// Puts are late, and ordered for each target only; bulk puts are late and not ordered at all. All of it is allowed.
+    Weak,
+    /// Weak, and puts to one target overtake each other.
+    PutsOvertake,
+    /// Weak, and a flush completes nothing.
+    FlushIsEmpty,
+    /// A fetching store that is a get and a late put.
+    FetchStoreIsLate,
+    /// The owner's additions are not atomic with those of others.
+    OwnerIsNotAtomic,
+    FetchAddIsNotAtomic,
+    FetchAddSaturates,
+    FetchStoreIsNotAtomic,
+    CompareAndSwapIsNotAtomic,
+    CompareAndSwapComparesHalf,
+    CompareAndSwapReturnsDesired,
+    PutTears,
+    GetIsStale,
+    /// Bulk puts write whole words.
+    BulkWritesWords,
+    BulkDropsLastByte,
+    MisalignedIsRoundedDown,
+    ErrorNamesOtherOperation,
+    BulkIsCutOffAtTheEnd,
+    WaitComparesHalf,
+    WaitLooksOnce,
+    WaitIsOffByOneWord,
+    DeadlineGoesFirst,
+    DeadlineIsEarly,
+    FreshMemoryIsDirty,
+}
+
+#[derive(Debug)]
+enum Posted {
+    Word(Address, u64),
+    Bytes(Address, Vec<u8>),
+}
+
+impl Posted {
+    fn target(&self) -> Rank {
+        match self {
+            Posted::Word(at, _) | Posted::Bytes(at, _) => at.rank,
+        }
+    }
+}
+
+struct Bent<'a> {
+    inner: &'a Mapped,
+    bend: Bend,
+    posted: RefCell<Vec<Posted>>,
+    random: Cell<u64>,
+    /// What the last get returned, for the stale one.
+    last: Cell<Option<(Address, u64)>>,
+}
+
+impl<'a> Bent<'a> {
+    fn new(inner: &'a Mapped, bend: Bend) -> Bent<'a> {
+        if bend == Bend::FreshMemoryIsDirty {
+            let at = inner.rank().at(Disp(inner.heap().capacity() / 2));
+            inner.put(at, 1).expect("half of the segment");
+            inner.heap().alloc(inner.heap().capacity() / 2 - 64, 8).expect("nearly half of the segment");
+        }
+        let random = Cell::new(0x9e37_79b9 + u64::from(inner.rank().0));
+        Bent { inner, bend, posted: RefCell::default(), random, last: Cell::new(None) }
+    }
+
+    fn chance(&self, one_in: u64) -> bool {
+        self.below(one_in) == 0
+    }
+
+    fn below(&self, bound: u64) -> u64 {
+        let mut x = self.random.get();
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        self.random.set(x);
+        (x >> 16) % bound
+    }
+
+    fn is_late(&self) -> bool {
+        matches!(self.bend, Bend::Weak | Bend::PutsOvertake | Bend::FlushIsEmpty | Bend::FetchStoreIsLate)
+    }
+
+    /// Between the halves of something that should be atomic.
+    fn gap(&self) {
+        if self.chance(64) {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Delivers one posted put of those that `wanted` names, if there is one; any of them that may come next.
+    fn deliver_one(&self, wanted: impl Fn(Rank) -> bool) -> Result<bool> {
+        let mut posted = self.posted.borrow_mut();
+        let candidates: Vec<usize> = (0..posted.len())
+            .filter(|&i| wanted(posted[i].target()))
+            .filter(|&i| {
+                let overtakes =
+                    |earlier: &Posted| matches!(earlier, Posted::Word(at, _) if at.rank == posted[i].target());
+                self.bend == Bend::PutsOvertake
+                    || matches!(posted[i], Posted::Bytes(..))
+                    || !posted[..i].iter().any(overtakes)
+            })
+            .collect();
+        if candidates.is_empty() {
+            return Ok(false);
+        }
+        match posted.remove(candidates[self.below(candidates.len() as u64) as usize]) {
+            Posted::Word(at, value) => self.inner.put(at, value)?,
+            Posted::Bytes(at, bytes) => self.inner.put_bytes(at, &bytes)?,
+        }
+        Ok(true)
+    }
+
+    fn deliver(&self, wanted: impl Fn(Rank) -> bool) -> Result<()> {
+        while self.deliver_one(&wanted)? {}
+        Ok(())
+    }
+
+    /// Comes before every operation.
+    fn step(&self) -> Result<()> {
+        // So many at the most, since a network holds no more either.
+        const UNDER_WAY: usize = 8;
+        if self.is_late() && (self.chance(4) || self.posted.borrow().len() > UNDER_WAY) {
+            self.deliver_one(|_| true)?;
+        }
+        Ok(())
+    }
+
+    /// The error of a put to `at`, if it has one.
+    fn accepts(&self, at: Address) -> Result<()> {
+        // Of an addition of nothing only the name is wrong.
+        self.inner.fetch_add(at, 0).map(drop).map_err(|error| renamed(error, Operation::Put))
+    }
+
+    fn post_word(&self, at: Address, value: u64) -> Result<()> {
+        self.accepts(at)?;
+        self.posted.borrow_mut().push(Posted::Word(at, value));
+        Ok(())
+    }
+
+    /// What a fault makes of an address.
+    fn bend_address(&self, at: Address) -> Address {
+        match self.bend {
+            Bend::MisalignedIsRoundedDown => at.rank.at(Disp(at.disp.0 / 8 * 8)),
+            _ => at,
+        }
+    }
+}
+
+/// The same error, of another operation.
+fn renamed(error: Error, operation: Operation) -> Error {
+    match error {
+        Error::RankOutOfRange { rank, size, .. } => Error::RankOutOfRange { operation, rank, size },
+        Error::Misaligned { at, .. } => Error::Misaligned { operation, at },
+        Error::OutOfSegment { at, len, segment, .. } => Error::OutOfSegment { operation, at, len, segment },
+        error => error,
+    }
+}
+
+impl Drop for Bent<'_> {
+    fn drop(&mut self) {
+        let _ = self.deliver(|_| true);
+    }
+}
+
+impl RemoteAtomics for Bent<'_> {
+    fn rank(&self) -> Rank {
+        self.inner.rank()
+    }
+
+    fn size(&self) -> u32 {
+        self.inner.size()
+    }
+
+    fn topology(&self) -> &Topology {
+        self.inner.topology()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn heap(&self) -> &SymmetricHeap {
+        self.inner.heap()
+    }
+
+    fn fetch_add(&self, at: Address, value: u64) -> Result<u64> {
+        self.step()?;
+        let at = self.bend_address(at);
+        let halves = match self.bend {
+            Bend::FetchAddIsNotAtomic => true,
+            Bend::OwnerIsNotAtomic => at.rank == self.rank(),
+            _ => false,
+        };
+        if halves {
+            let old = self.inner.get(at)?;
+            self.gap();
+            self.inner.fetch_store(at, old.wrapping_add(value))?;
+            return Ok(old);
+        }
+        if self.bend == Bend::FetchAddSaturates {
+            let old = self.inner.get(at)?;
+            let value = value.min(u64::MAX - old);
+            return self.inner.fetch_add(at, value);
+        }
+        let misnamed = self.bend == Bend::ErrorNamesOtherOperation;
+        self.inner.fetch_add(at, value).map_err(|error| if misnamed { renamed(error, Operation::Put) } else { error })
+    }
+
+    fn compare_and_swap(&self, at: Address, expected: u64, desired: u64) -> Result<u64> {
+        self.step()?;
+        match self.bend {
+            Bend::CompareAndSwapIsNotAtomic => {
+                let old = self.inner.get(at)?;
+                self.gap();
+                if old == expected {
+                    self.inner.fetch_store(at, desired)?;
+                }
+                Ok(old)
+            }
+            Bend::CompareAndSwapComparesHalf => {
+                let old = self.inner.get(at)?;
+                let expected = if old as u32 == expected as u32 { old } else { expected };
+                self.inner.compare_and_swap(at, expected, desired)
+            }
+            Bend::CompareAndSwapReturnsDesired => {
+                let old = self.inner.compare_and_swap(at, expected, desired)?;
+                Ok(if old == expected { desired } else { old })
+            }
+            _ => self.inner.compare_and_swap(self.bend_address(at), expected, desired),
+        }
+    }
+
+    fn fetch_store(&self, at: Address, value: u64) -> Result<u64> {
+        self.step()?;
+        match self.bend {
+            Bend::FetchStoreIsNotAtomic => {
+                let old = self.inner.get(at)?;
+                self.gap();
+                self.inner.put(at, value)?;
+                Ok(old)
+            }
+            Bend::FetchStoreIsLate => {
+                let old = self.inner.get(at)?;
+                self.post_word(at, value)?;
+                Ok(old)
+            }
+            _ => self.inner.fetch_store(self.bend_address(at), value),
+        }
+    }
+
+    fn get(&self, at: Address) -> Result<u64> {
+        self.step()?;
+        let value = self.inner.get(self.bend_address(at))?;
+        match self.last.replace(Some((at, value))) {
+            Some((before, old)) if self.bend == Bend::GetIsStale && before == at && self.chance(4) => Ok(old),
+            _ => Ok(value),
+        }
+    }
+
+    fn put(&self, at: Address, value: u64) -> Result<()> {
+        self.step()?;
+        if self.is_late() {
+            return self.post_word(at, value);
+        }
+        if self.bend == Bend::PutTears {
+            self.accepts(at)?;
+            let bytes = value.to_ne_bytes();
+            self.inner.put_bytes(at, &bytes[..4])?;
+            self.gap();
+            return self.inner.put_bytes(at.rank.at(at.disp.plus(4)), &bytes[4..]);
+        }
+        self.inner.put(self.bend_address(at), value)
+    }
+
+    unsafe fn put_bytes_nb(&self, at: Address, source: *const u8, len: usize) -> Result<Request> {
+        self.step()?;
+        self.inner.get_bytes(at, &mut vec![0; len]).map_err(|error| renamed(error, Operation::PutBytes))?;
+        // SAFETY: the caller's promise.
+        let mut bytes = unsafe { std::slice::from_raw_parts(source, len) };
+        if self.is_late() {
+            self.posted.borrow_mut().push(Posted::Bytes(at, bytes.to_vec()));
+            return Ok(Request(0));
+        }
+        if self.bend == Bend::BulkDropsLastByte && len % 8 == 1 {
+            bytes = &bytes[..len - 1];
+        }
+        if self.bend == Bend::BulkWritesWords && len > 0 {
+            let start = at.disp.0 / 8 * 8;
+            let mut words = vec![0; (at.disp.0 - start) as usize + len];
+            words.resize(words.len().next_multiple_of(8), 0);
+            self.inner.get_bytes(at.rank.at(Disp(start)), &mut words)?;
+            self.gap();
+            words[(at.disp.0 - start) as usize..][..len].copy_from_slice(bytes);
+            self.inner.put_bytes(at.rank.at(Disp(start)), &words)?;
+            return Ok(Request(0));
+        }
+        self.inner.put_bytes(at, bytes)?;
+        Ok(Request(0))
+    }
+
+    unsafe fn get_bytes_nb(&self, at: Address, dest: *mut u8, len: usize) -> Result<Request> {
+        self.step()?;
+        let end = self.inner.heap().capacity();
+        let beyond = at.disp.0.checked_add(len as u64).is_some_and(|last| last > end) && at.disp.0 < end;
+        let len = if self.bend == Bend::BulkIsCutOffAtTheEnd && beyond { (end - at.disp.0) as usize } else { len };
+        // SAFETY: the caller's promise, for `len` bytes or fewer.
+        unsafe { self.inner.get_bytes_nb(at, dest, len) }
+    }
+
+    fn test(&self, request: &Request) -> Result<bool> {
+        self.inner.test(request)
+    }
+
+    fn wait(&self, request: Request) -> Result<()> {
+        self.inner.wait(request)
+    }
+
+    fn flush(&self, target: Rank) -> Result<()> {
+        self.inner.flush(target)?;
+        if self.bend != Bend::FlushIsEmpty {
+            self.deliver(|rank| rank == target)?;
+        }
+        Ok(())
+    }
+
+    fn flush_all(&self) -> Result<()> {
+        if self.bend != Bend::FlushIsEmpty {
+            self.deliver(|_| true)?;
+        }
+        Ok(())
+    }
+
+    fn wait_until(&self, own: Disp, until: Until) -> Result<u64> {
+        self.deliver(|_| true)?;
+        match (self.bend, until) {
+            (Bend::WaitComparesHalf, Until::Ge(value)) => loop {
+                let word = self.inner.get(self.rank().at(own))?;
+                if word as u32 >= value as u32 {
+                    return Ok(word);
+                }
+                self.inner.pause(1)?;
+            },
+            (Bend::WaitLooksOnce, Until::AnySet(_)) => self.inner.get(self.rank().at(own)),
+            (Bend::WaitIsOffByOneWord, Until::Lt(_)) => self.inner.wait_until(own.plus(8), until),
+            _ => self.inner.wait_until(self.bend_address(self.rank().at(own)).disp, until),
+        }
+    }
+
+    fn wait_until_deadline(&self, own: Disp, until: Until, deadline: Time) -> Result<Option<u64>> {
+        self.deliver(|_| true)?;
+        match self.bend {
+            Bend::DeadlineGoesFirst if self.now() >= deadline => Ok(None),
+            Bend::DeadlineIsEarly => {
+                let deadline = Time(deadline.0.saturating_sub(1_000_000));
+                self.inner.wait_until_deadline(own, until, deadline)
+            }
+            _ => self.inner.wait_until_deadline(own, until, deadline),
+        }
+    }
+
+    fn pause(&self, operations: u32) -> Result<()> {
+        // Puts become visible some time, also those of a rank that only polls.
+        if self.chance(2) {
+            self.deliver(|_| true)?;
+        }
+        self.inner.pause(operations)
+    }
+
+    fn now(&self) -> Time {
+        self.inner.now()
+    }
+}
+
+/// Runs one check on ranks that are bent.
+fn run(name: &str, ranks: u32, bend: Bend) {
+    let body = |ra: &Mapped| {
+        let bent = Bent::new(ra, bend);
+        let check = checks::<Bent<'_>>().into_iter().find(|check| check.name == name).expect("a check of this name");
+        (check.run)(&bent).unwrap_or_else(|failure| panic!("{failure}"));
+    };
+    World::threads(ranks).run(body).expect("a world of threads");
+}
+
+#[test]
+fn a_backend_as_weak_as_the_model_allows_passes() {
+    for check in checks::<Bent<'_>>() {
+        for &ranks in check.ranks {
+            run(check.name, ranks, Bend::Weak);
+        }
+    }
+}
+
+#[test]
+fn every_fault_fails_the_check_that_is_meant_for_it() {
+    let faults = [
+        (Bend::PutsOvertake, "message_passing_put_same_target", 2),
+        (Bend::PutsOvertake, "puts_of_one_rank_arrive_in_order", 2),
+        (Bend::PutsOvertake, "two_plus_two_writes_put_same_target", 2),
+        (Bend::FlushIsEmpty, "store_buffering_flushed_put", 2),
+        (Bend::FlushIsEmpty, "message_passing_flushed_put", 2),
+        (Bend::FlushIsEmpty, "message_passing_bulk", 2),
+        (Bend::FlushIsEmpty, "return_values", 1),
+        (Bend::FlushIsEmpty, "bulk_agrees_with_a_model", 2),
+        (Bend::FlushIsEmpty, "bulk_and_words_see_each_other", 2),
+        (Bend::FetchStoreIsLate, "store_buffering_fetch_store", 2),
+        (Bend::FetchStoreIsLate, "return_values", 1),
+        (Bend::OwnerIsNotAtomic, "fetch_add_loses_nothing", 3),
+        (Bend::OwnerIsNotAtomic, "kinds_are_atomic_with_each_other", 3),
+        (Bend::FetchAddIsNotAtomic, "fetch_add_loses_nothing", 2),
+        (Bend::FetchAddIsNotAtomic, "fetch_add_returns_each_value_once", 3),
+        (Bend::FetchAddSaturates, "return_values", 1),
+        (Bend::FetchStoreIsNotAtomic, "fetch_store_returns_each_token_once", 3),
+        (Bend::CompareAndSwapIsNotAtomic, "compare_and_swap_increments", 3),
+        (Bend::CompareAndSwapIsNotAtomic, "compare_and_swap_stores_only_on_equality", 4),
+        (Bend::CompareAndSwapComparesHalf, "return_values", 1),
+        (Bend::CompareAndSwapReturnsDesired, "return_values", 1),
+        (Bend::PutTears, "words_do_not_tear", 3),
+        (Bend::GetIsStale, "return_values", 1),
+        (Bend::BulkWritesWords, "bulk_puts_touch_only_their_bytes", 3),
+        (Bend::BulkDropsLastByte, "bulk_agrees_with_a_model", 1),
+        (Bend::BulkDropsLastByte, "long_transfers", 1),
+        (Bend::MisalignedIsRoundedDown, "word_operations_refuse_bad_addresses", 1),
+        (Bend::MisalignedIsRoundedDown, "waits_and_flushes_refuse_bad_addresses", 1),
+        (Bend::ErrorNamesOtherOperation, "word_operations_refuse_bad_addresses", 1),
+        (Bend::BulkIsCutOffAtTheEnd, "bulk_operations_refuse_bad_addresses", 1),
+        (Bend::WaitComparesHalf, "every_condition", 2),
+        (Bend::WaitLooksOnce, "every_condition", 3),
+        (Bend::WaitIsOffByOneWord, "every_condition", 3),
+        (Bend::DeadlineGoesFirst, "deadlines", 1),
+        (Bend::DeadlineIsEarly, "deadlines", 1),
+        (Bend::FreshMemoryIsDirty, "fresh_memory_is_zero", 1),
+    ];
+    const ATTEMPTS: u32 = 10;
+    let mut survived = Vec::new();
+    for (fault, check, ranks) in faults {
+        // Some faults show in some schedules only.
+        let passes = || catch_unwind(AssertUnwindSafe(|| run(check, ranks, fault))).is_ok();
+        if (0..ATTEMPTS).all(|_| passes()) {
+            survived.push((fault, check, ranks));
+        }
+    }
+    assert!(survived.is_empty(), "faults that no check noticed: {survived:#?}");
+}

@@ -1,0 +1,119 @@
+//! Every lock and policy under stress, on threads and on processes, with more ranks than most machines have cores.
+#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
+
+use std::time::Duration;
+
+use rmalab_atomics::{Rank, RemoteAtomics, World};
+use rmalab_locks::{
+    Exclusive, LockKind, Mcs, McsRwNeutral, McsRwRp, McsRwWp, PerTarget, Place, RawRwLock, Tas, TasRw, Ticket,
+    TwoLevel, WindowLock,
+};
+use rmalab_verify::Scenario;
+use rmalab_verify::stress::{self, Options, Rest, Verdict};
+
+/// A policy as a reader-writer lock: lock_all for reading, an exclusive lock of one target for writing.
+struct Policy<W>(W);
+
+/// Whom all writers lock.
+const TARGET: Rank = Rank(1);
+
+impl<W: WindowLock> RawRwLock for Policy<W> {
+    const NAME: &'static str = W::NAME;
+    const WORDS: u64 = 0;
+    const NODE: u64 = 0;
+    type Params = W::Params;
+
+    fn bind<A: RemoteAtomics + ?Sized>(ra: &A, _place: Place, params: W::Params) -> rmalab_locks::Result<Policy<W>> {
+        W::new(ra, params).map(Policy)
+    }
+
+    fn acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> rmalab_locks::Result<()> {
+        self.0.lock_all(ra)
+    }
+
+    fn release_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> rmalab_locks::Result<()> {
+        self.0.unlock_all(ra)
+    }
+
+    fn acquire_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> rmalab_locks::Result<()> {
+        self.0.lock(ra, LockKind::Exclusive, TARGET)
+    }
+
+    fn release_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> rmalab_locks::Result<()> {
+        self.0.unlock(ra, LockKind::Exclusive, TARGET)
+    }
+}
+
+/// What a rank of a world of processes hands back: how many readers it saw together, and what it found broken.
+type Found = Vec<(String, u32, Vec<String>)>;
+
+/// Runs all locks with `ranks` ranks that read and write in turn, `acquisitions` times each.
+fn check_all<A: RemoteAtomics>(ra: &A, acquisitions: u32) -> Found {
+    let scenario: Scenario = format!("{}Mx{acquisitions}", ra.size()).parse().unwrap();
+    let mut found = Found::new();
+    let mut note = |verdict: Verdict| {
+        let violations = verdict.violations.iter().map(ToString::to_string).collect();
+        found.push((verdict.lock.to_owned(), verdict.readers_together, violations));
+    };
+    fn run<L: RawRwLock, A: RemoteAtomics>(ra: &A, scenario: &Scenario, rest: Rest) -> Verdict
+    where
+        L::Params: Default,
+    {
+        stress::run::<L, A>(ra, scenario, &Options { rest, ..Options::default() }).unwrap()
+    }
+    note(run::<Exclusive<Tas>, A>(ra, &scenario, Rest::Zero));
+    note(run::<TasRw, A>(ra, &scenario, Rest::Zero));
+    // Tickets count on for ever.
+    note(run::<Exclusive<Ticket>, A>(ra, &scenario, Rest::Any));
+    note(run::<Exclusive<Mcs>, A>(ra, &scenario, Rest::Zero));
+    note(run::<McsRwRp, A>(ra, &scenario, Rest::Zero));
+    note(run::<McsRwWp, A>(ra, &scenario, Rest::Zero));
+    note(run::<McsRwNeutral, A>(ra, &scenario, Rest::Zero));
+    note(run::<Policy<PerTarget<McsRwRp>>, A>(ra, &scenario, Rest::Zero));
+    note(run::<Policy<TwoLevel>, A>(ra, &scenario, Rest::Zero));
+    found
+}
+
+fn check(found: Vec<Found>, backend: &str, ranks: u32) {
+    assert_eq!(found.len(), ranks as usize);
+    for (rank, found) in found.into_iter().enumerate() {
+        assert_eq!(found.len(), 9, "locks that rank {rank} has run");
+        for (lock, _, violations) in found {
+            assert!(violations.is_empty(), "{lock} on {backend}, {ranks} ranks, rank {rank}: {violations:#?}");
+        }
+    }
+}
+
+/// Acquisitions of each rank, so that a run has some thousands in all.
+fn acquisitions(ranks: u32) -> u32 {
+    4_800 / ranks
+}
+
+#[test]
+fn no_lock_is_found_broken_on_threads() {
+    for ranks in [2, 3, 4, 8, 16] {
+        check(World::threads(ranks).run(|ra| check_all(ra, acquisitions(ranks))).unwrap(), "local", ranks);
+    }
+}
+
+/// One test for each number of ranks, since a rank comes to the first world of its test.
+macro_rules! on_processes {
+    ($($name:ident: $ranks:literal,)*) => {$(
+        #[test]
+        fn $name() {
+            let found = World::processes($ranks)
+                .command(std::env::current_exe().unwrap(), [stringify!($name), "--exact", "--nocapture"])
+                .time_limit(Duration::from_secs(120))
+                .run(|ra| check_all(ra, acquisitions($ranks)));
+            check(found.unwrap(), "shm", $ranks);
+        }
+    )*};
+}
+
+on_processes! {
+    no_lock_is_found_broken_on_2_processes: 2,
+    no_lock_is_found_broken_on_3_processes: 3,
+    no_lock_is_found_broken_on_4_processes: 4,
+    no_lock_is_found_broken_on_8_processes: 8,
+    no_lock_is_found_broken_on_16_processes: 16,
+}
