@@ -81,7 +81,7 @@ fn verdict(ratio: f64, goal: f64) -> &'static str {
 /// For mcs-rw-rp's readers and two-level's shared locks: the time of a pair and of two atomics, and their ratio.
 fn uncontended(ra: &Mapped) -> [[f64; 3]; 2] {
     let place = Place::alloc(ra, Rank(0), McsRwRp::WORDS, McsRwRp::NODE).expect("a fresh world has room");
-    let mut reader = McsRwRp::bind(ra, place, Default::default()).expect("one rank is not too many");
+    let mut reader = McsRwRp::bind(ra, place, ()).expect("one rank is not too many");
     let mut window = WindowLocks::<TwoLevel>::new(ra, Default::default()).expect("a fresh world has room");
     [
         against_atomics(|| {
