@@ -74,7 +74,7 @@ pub(crate) struct StudyArgs {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub(crate) locks: Vec<String>,
     /// Shares of acquisitions that are lock_all; the others are exclusive locks [default: 1,0.9]
-    #[arg(long, value_name = "SHARE,...", value_delimiter = ',', value_parser = fraction)]
+    #[arg(long, value_name = "SHARE,...", value_delimiter = ',', value_parser = fraction, allow_negative_numbers = true)]
     pub(crate) read_fraction: Vec<f64>,
     /// How long a rank computes while it holds the lock
     #[arg(long, value_name = "TIME", default_value = "0ns", value_parser = duration)]

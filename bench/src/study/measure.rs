@@ -17,7 +17,7 @@ use rmalab_atomics::{Counted, Disp, Distance, Mapped, Rank, RemoteAtomics, Time}
 use rmalab_locks::{LockKind, WindowLock};
 use serde::{Deserialize, Serialize};
 
-use super::options::Target;
+use super::options::{Target, nanoseconds};
 
 /// Acquisitions between two looks at the clock in the throughput pass.
 ///
@@ -58,12 +58,20 @@ pub(crate) struct Ledger {
 
 /// One rank's part of a subject, bound to its place in memory.
 pub(crate) trait Bound {
-    /// Acquires and releases until `end`, uninstrumented; how often it was done in time.
-    fn throughput(&mut self, ra: &Mapped, task: &Task<'_>, end: Time) -> rmalab_locks::Result<u64>;
+    /// Acquires and releases until `end`, uninstrumented.
+    fn throughput(&mut self, ra: &Mapped, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Throughput>;
     /// Acquires and releases until `end`, and times each step.
     fn latency(&mut self, ra: &Mapped, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Latency>;
     /// Acquires and releases until `end`, counts operations, and keeps the ledger.
     fn counted(&mut self, ra: &Mapped, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Counts>;
+}
+
+/// What one rank did in the throughput pass.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Throughput {
+    pub(crate) acquisitions: u64,
+    /// By how much the rank was measured longer than the pass was to be.
+    pub(crate) overtime_ns: u64,
 }
 
 /// A histogram on its way to another rank: values in nanoseconds, and how often each occurred.
@@ -121,7 +129,7 @@ impl<W: WindowLock> Running<W> {
 }
 
 impl<W: WindowLock> Bound for Running<W> {
-    fn throughput(&mut self, ra: &Mapped, task: &Task<'_>, end: Time) -> rmalab_locks::Result<u64> {
+    fn throughput(&mut self, ra: &Mapped, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Throughput> {
         let mut choices = Choices::new(ra, task);
         let mut acquisitions = 0;
         loop {
@@ -132,9 +140,14 @@ impl<W: WindowLock> Bound for Running<W> {
                 release(&mut self.lock, ra, choice)?;
                 compute(task.think_time);
             }
-            // All ranks are measured over the same stretch of time; what ends later does not count.
-            if ra.now() >= end || task.stop.load(Ordering::Relaxed) {
-                return Ok(acquisitions);
+            let now = ra.now();
+            if now >= end || task.stop.load(Ordering::Relaxed) {
+                // All ranks are measured over the same stretch of time; what ends later does not count. A rank that did
+                // not end anything in time (it had no processor, as a rule) is measured until it did.
+                return Ok(match acquisitions {
+                    0 => Throughput { acquisitions: BATCH, overtime_ns: nanoseconds(now.since(end)) },
+                    acquisitions => Throughput { acquisitions, overtime_ns: 0 },
+                });
             }
             acquisitions += BATCH;
         }
@@ -146,7 +159,7 @@ impl<W: WindowLock> Bound for Running<W> {
         let mut writers = Steps::<Histogram<u64>>::new();
         let mut request = Instant::now();
         let end = request + end.since(ra.now());
-        while request < end && !task.stop.load(Ordering::Relaxed) {
+        loop {
             let choice = choices.next();
             acquire(&mut self.lock, ra, choice)?;
             let grant = Instant::now();
@@ -167,6 +180,9 @@ impl<W: WindowLock> Bound for Running<W> {
                 compute(task.think_time);
                 request = Instant::now();
             }
+            if request >= end || task.stop.load(Ordering::Relaxed) {
+                break;
+            }
         }
         record(&mut self.samples, &mut readers, &mut writers);
         Ok(Latency { readers: readers.recorded(), writers: writers.recorded() })
@@ -177,7 +193,7 @@ impl<W: WindowLock> Bound for Running<W> {
         let mut counts = Counts::default();
         // One wrapper for each side keeps their operations apart without looking at the counts in every round.
         let (reading, writing) = (Counted::new(ra), Counted::new(ra));
-        while ra.now() < end && !task.stop.load(Ordering::Relaxed) {
+        loop {
             let choice = choices.next();
             let (side, counted) = match choice {
                 None => (&mut counts.readers, &reading),
@@ -201,6 +217,9 @@ impl<W: WindowLock> Bound for Running<W> {
             side.bypass_sum += bypass;
             side.bypass_max = side.bypass_max.max(bypass);
             compute(task.think_time);
+            if ra.now() >= end || task.stop.load(Ordering::Relaxed) {
+                break;
+            }
         }
         counts.readers.operations = by_distance(&reading.counts());
         counts.writers.operations = by_distance(&writing.counts());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use super::measure::{Counts, Latency, Recorded, SideCounts, Steps, histogram};
+use super::measure::{Counts, Latency, Recorded, SideCounts, Steps, Throughput, histogram};
 use super::options::{Backend, Options};
 use crate::machine::Machine;
 use crate::registry::Info;
@@ -142,8 +142,8 @@ pub struct Quantiles {
 /// What one rank brings home from a cell.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct RankSample {
-    /// Acquisitions of the throughput pass, and how long that was, in nanoseconds: the same for all ranks.
-    pub(crate) acquisitions: u64,
+    pub(crate) throughput: Throughput,
+    /// How long the throughput pass was to be, in nanoseconds: the same for all ranks.
     pub(crate) span_ns: u64,
     pub(crate) latency: Latency,
     pub(crate) counts: Counts,
@@ -171,8 +171,13 @@ pub(crate) struct Sample {
 impl Values {
     /// Puts together what the ranks brought home.
     pub(crate) fn of(ranks: &[RankSample]) -> Values {
-        let rates: Vec<f64> =
-            ranks.iter().map(|rank| rank.acquisitions as f64 * 1e9 / (rank.span_ns.max(1)) as f64).collect();
+        let rates: Vec<f64> = ranks
+            .iter()
+            .map(|rank| {
+                let Throughput { acquisitions, overtime_ns } = rank.throughput;
+                acquisitions as f64 * 1e9 / (rank.span_ns + overtime_ns).max(1) as f64
+            })
+            .collect();
         let handovers = |index: usize| ranks.iter().map(|rank| rank.counts.handovers[index]).sum();
         Values {
             throughput: rates.iter().sum(),
@@ -408,7 +413,7 @@ mod tests {
     #[test]
     fn histograms_of_ranks_are_merged() {
         let rank = |value| RankSample {
-            acquisitions: 10,
+            throughput: Throughput { acquisitions: 10, overtime_ns: 0 },
             span_ns: 1_000,
             latency: Latency {
                 readers: Steps { acquire: vec![(value, 5)], release: vec![(1, 5)], hold: vec![(1, 5)] },

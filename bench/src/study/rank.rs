@@ -98,11 +98,11 @@ fn measure_cell(
     ra.fetch_store(ra.rank().at(task.ledger.last), 0)?;
     let [warm_up, timed, latency, counted] = SPLIT.map(share);
     lock.throughput(ra, task, meeting.start()?.after(warm_up))?;
-    let acquisitions = lock.throughput(ra, task, meeting.start()?.after(timed))?;
+    let throughput = lock.throughput(ra, task, meeting.start()?.after(timed))?;
     let latency = lock.latency(ra, task, meeting.start()?.after(latency))?;
     let counts = lock.counted(ra, task, meeting.start()?.after(counted))?;
     let interrupted = task.stop.load(Ordering::Relaxed);
-    Ok(RankSample { acquisitions, span_ns: nanoseconds(timed), latency, counts, interrupted })
+    Ok(RankSample { throughput, span_ns: nanoseconds(timed), latency, counts, interrupted })
 }
 
 /// Where the ranks of a study meet.
