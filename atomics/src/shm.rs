@@ -8,8 +8,9 @@
 //!
 //! A rank holds a POSIX record lock on one byte of the file, the byte with its own number. The kernel releases it when
 //! the process ends, by whatever signal, and before anybody has reaped it; a fork does not inherit it. A waiting rank
-//! asks every half a second whether all bytes of those who have attached and not departed are still locked. A rank that
-//! departs in good order says so before it lets go of its lock.
+//! asks every half a second whether the bytes of those who have attached and not departed are still locked: of all of
+//! them in a world of up to 64 ranks, and beyond that of some in turn, so that those who wait share the work. A rank
+//! that departs in good order says so before it lets go of its lock.
 //!
 //! The launcher of this crate notices more, and at once: a rank that ends before it has attached, too.
 
@@ -18,7 +19,7 @@ mod rendezvous;
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use environment::{Environment, Identity};
 use rustix::fs::{MemfdFlags, Mode, SealFlags};
@@ -218,12 +219,20 @@ fn join(fd: OwnedFd, layout: Layout, rank: Rank, topology: Topology) -> Result<M
     Mapped::new(mapping, rank, topology, BACKEND, Box::new(locks))
 }
 
+/// How many questions about locks the ranks of a world may ask together, each time that all of them look.
+///
+/// The kernel keeps the locks of a file in a list, so that a question takes time in proportion to the ranks. If each of
+/// n ranks asked about all, they would take n³ steps together: a thousand ranks on two cores did nothing else.
+const QUESTIONS: u32 = 4096;
+
 /// The record locks by which the ranks of a memory file know that each other live.
 struct Locks {
     /// The only descriptor of the file in this process: closing any other would release the lock.
     fd: OwnedFd,
     mapping: Arc<Mapping>,
     rank: Rank,
+    /// The peer to ask about next.
+    next: AtomicU32,
 }
 
 impl Locks {
@@ -238,7 +247,8 @@ impl Locks {
                 _ => Error::system(format!("locking the byte of {rank}"), error),
             });
         }
-        Ok(Locks { fd, mapping, rank })
+        // Ranks that wait together ask about different peers first.
+        Ok(Locks { fd, mapping, rank, next: AtomicU32::new(rank.0 + 1) })
     }
 
     /// Whether another process holds the byte of `rank`.
@@ -253,7 +263,10 @@ impl Locks {
 
 impl Liveness for Locks {
     fn dead_peer(&self) -> Option<Rank> {
-        (0..self.mapping.layout().size()).map(Rank).find(|&peer| {
+        let size = self.mapping.layout().size();
+        let peers = size.min((QUESTIONS / size).max(1));
+        let first = self.next.fetch_add(peers, Ordering::Relaxed);
+        (0..peers).map(|peer| Rank(first.wrapping_add(peer) % size)).find(|&peer| {
             // A rank attaches after it has locked and departs before it unlocks: unlocked in between, it is dead. The
             // second look is for a rank that departs between the first and the question.
             peer != self.rank && self.mapping.is_attached(peer) && !self.held(peer) && self.mapping.is_attached(peer)
@@ -319,5 +332,16 @@ mod tests {
         assert_eq!(locks.dead_peer(), Some(Rank(2)));
         mapping.mark_departed(Rank(2));
         assert_eq!(locks.dead_peer(), None, "who has departed is not dead");
+    }
+
+    #[test]
+    fn in_a_large_world_everybody_is_asked_about_in_turn() {
+        let layout = Layout::new(1000, 8).unwrap();
+        let fd = create(layout).unwrap();
+        let mapping = Arc::new(Mapping::shared(fd.as_fd(), layout, true).unwrap());
+        let locks = Locks::hold(fd, Arc::clone(&mapping), Rank(7)).unwrap();
+        mapping.mark_attached(Rank(3));
+        let looks = 1000 / (QUESTIONS / 1000);
+        assert_eq!((0..looks).filter_map(|_| locks.dead_peer()).collect::<Vec<_>>(), [Rank(3)]);
     }
 }

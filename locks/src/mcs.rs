@@ -7,7 +7,7 @@
 //! # Properties
 //! - Mutual exclusion; first come, first served, in the order of the swaps on `tail`.
 //! - Every wait is on the waiter's own node: no rank polls a remote word.
-//! - Checked exhaustively with Spin, on a model in Promela of these steps: under sequential consistency 4 ranks × 2 and
+//! - Checked exhaustively with Spin, on a model of these steps (verify/spin): under sequential consistency 4 ranks × 2 and
 //!   5 × 1 acquisitions; with posted puts that arrive late (in order to each target) 3 × 3. Mutual exclusion, no
 //!   deadlock, all words zero at rest.
 //!

@@ -9,7 +9,7 @@
 //! - Mutual exclusion. First come, first served, in the order of the swaps on `tail`; a reader enters together with the
 //!   readers directly before it. Nobody starves.
 //! - Every wait is on the waiter's own node: no rank polls a remote word.
-//! - Checked exhaustively with Spin, on a model in Promela of these steps: under sequential consistency 2R+2W×2
+//! - Checked exhaustively with Spin, on a model of these steps (verify/spin): under sequential consistency 2R+2W×2
 //!   (63,641,931 states), 3R×1+1W×2 (15,450,108) and 1R+2W×2; with posted puts that arrive late (in order to each target)
 //!   2R×1+1W×2 and 1R×1+2W×2. Mutual exclusion, no deadlock, no wake-up of nobody, all words zero at rest. Without either
 //!   mending the same model violates mutual exclusion, see below.

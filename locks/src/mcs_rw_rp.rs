@@ -10,7 +10,7 @@
 //! - Mutual exclusion. Readers enter while writers only wait, so writers can starve; writers are served first come,
 //!   first served among themselves.
 //! - Every wait is on the waiter's own node: no rank polls a remote word.
-//! - Checked exhaustively with Spin, on a model in Promela of these steps: under sequential consistency 2R+2W×2
+//! - Checked exhaustively with Spin, on a model of these steps (verify/spin): under sequential consistency 2R+2W×2
 //!   (6,122,257 states), 3R+1W×1 and 1R+3W×1; with posted puts that arrive late (in order to each target) 2R+1W×2, 1R+2W×2
 //!   and 2R+2W×1. Mutual exclusion, no deadlock, no wake-up of nobody, all words zero at rest.
 //!

@@ -9,7 +9,7 @@
 //! - Mutual exclusion. No reader enters after a writer is interested, unless it waited already; so readers can starve.
 //!   Writers are served first come, first served among themselves.
 //! - Every wait is on the waiter's own node: no rank polls a remote word. (The paper's writer spins on `state`.)
-//! - Checked exhaustively with Spin, on a model in Promela of these steps: under sequential consistency 2R+2W×2
+//! - Checked exhaustively with Spin, on a model of these steps (verify/spin): under sequential consistency 2R+2W×2
 //!   (6,001,057 states), 3R×2+1W×1, 3R×1+1W×2, 1R+3W×2, 3R+2W×1 and 2R+3W×1; with posted puts that arrive late (in order
 //!   to each target) 2R+1W×2, 1R+2W×2 and 2R+2W×1. Mutual exclusion, no deadlock, no wake-up of nobody, all words zero at
 //!   rest, and the assertions I1, I4 and I5. A writer that ignores RF, or a reader that leaves out W2, fails at 1R+1W×1.

@@ -10,7 +10,7 @@
 //! - A state in which every rank polls and nobody gets in cannot recur for ever: a reader keeps its count while it polls,
 //!   and only the writer that holds the lock can make it wait. (Tries retract theirs, and so can make each other fail.)
 //! - Waiters poll a remote word.
-//! - Checked exhaustively with Spin, on a model in Promela of these steps in which polls block: sequential consistency,
+//! - Checked exhaustively with Spin, on a model of these steps (verify/spin) in which polls block: sequential consistency,
 //!   2R+2W×2, with tries. Mutual exclusion, no deadlock, zero at rest.
 //!
 //! # State

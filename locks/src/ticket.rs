@@ -9,7 +9,7 @@
 //! - Waiters poll a remote word, the less often the further away their turn is. (A CLH queue would not change that: its
 //!   waiter spins on the node of its predecessor, which is remote here.)
 //! - A taken ticket cannot be handed back, so there is a try but no deadline.
-//! - Checked exhaustively with Spin, on a model in Promela of these steps in which polls block and numbers wrap at 4:
+//! - Checked exhaustively with Spin, on a model of these steps (verify/spin) in which polls block and numbers wrap at 4:
 //!   sequential consistency, 3 ranks × 5 and 4 × 2 acquisitions, with tries. Mutual exclusion, no deadlock, zero at rest.
 //!
 //! # State

@@ -416,8 +416,9 @@ impl Supervisor {
         let ended = ended.map_err(|error| Error::system(format!("waiting for {rank}"), error))?;
         let Some(status) = ended else { return Ok(()) };
         process.status = Some(status);
-        // Who has not left in good order is missing to the others, whatever its exit code says.
-        if !self.mapping.has_departed(rank) {
+        // Who has not left in good order is missing to the others, whatever its exit code says; and who says that it has
+        // failed, has.
+        if !status.success() || !self.mapping.has_departed(rank) {
             self.mapping.mark_failed(rank);
         }
         if status.success() {

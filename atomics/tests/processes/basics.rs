@@ -2,9 +2,7 @@
 
 use rmalab_atomics::{Error, Launcher, Mapped, Rank, RemoteAtomics, Topology, Until, World};
 
-use crate::{
-    alone, be_a_rank, children, here, is_driver, is_rank, is_rank_of_another_size, launcher, only, own_binary,
-};
+use crate::{alone, be_a_rank, children, here, is_driver, is_rank, is_rank_of_another_size, launcher, world};
 
 /// Every rank adds its number and one to a word of rank 0, and waits until it is told the sum.
 fn sum(ra: &Mapped) -> u64 {
@@ -30,7 +28,7 @@ fn every_rank_runs_once_and_results_keep_their_order() {
         if is_rank_of_another_size(size) {
             continue;
         }
-        let world = World::processes(size).command(own_binary(), only(here!()));
+        let world = world(here!(), size);
         let seen = world.run(|ra| (ra.rank(), ra.size(), std::process::id(), sum(ra))).unwrap();
         let total = (1..=u64::from(size)).sum();
         for (rank, &(found, found_size, _, found_total)) in seen.iter().enumerate() {
@@ -54,7 +52,7 @@ fn many_ranks_start() {
 
 #[test]
 fn the_topology_and_the_segments_are_as_asked_for() {
-    let world = World::processes(6).command(own_binary(), only(here!()));
+    let world = world(here!(), 6);
     let topology = Topology::blocks(6, 2, 3).unwrap();
     let seen = world
         .segment_bytes(12_345)
@@ -67,7 +65,7 @@ fn the_topology_and_the_segments_are_as_asked_for() {
 
 #[test]
 fn results_may_be_large() {
-    let world = World::processes(2).command(own_binary(), only(here!()));
+    let world = world(here!(), 2);
     let seen = world.run(|ra| vec![ra.rank().0; 1_000_000]).unwrap();
     assert_eq!(seen, [vec![0; 1_000_000], vec![1; 1_000_000]]);
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use rmalab_atomics::conformance::{Failure, checks, peer_death};
-use rmalab_atomics::{Mapped, Rank, World};
+use rmalab_atomics::{Mapped, Rank};
 
-use crate::{be_a_rank, here, is_rank_of_another_size, launcher, only, own_binary, results, signal_of};
+use crate::{be_a_rank, here, is_rank_of_another_size, launcher, results, signal_of, world};
 
 rmalab_atomics::conformance!(shm, Mapped, |ranks, check| between_processes(here!(), ranks, check));
 
@@ -13,12 +13,7 @@ fn between_processes(test: &str, ranks: u32, check: fn(&Mapped) -> Result<(), Fa
     if is_rank_of_another_size(ranks) {
         return;
     }
-    World::processes(ranks)
-        .command(own_binary(), only(test))
-        .output(rmalab_atomics::Output::Discard)
-        .time_limit(crate::HUNG)
-        .try_run(check)
-        .unwrap();
+    world(test, ranks).try_run(check).unwrap();
 }
 
 #[test]

@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use rmalab_atomics::{Error, Launcher, Output, Rank, RemoteAtomics, Until, World};
+use rmalab_atomics::{Error, Launcher, Output, Rank, RemoteAtomics, Until};
 use rustix::process::Signal;
 
-use crate::{
-    be_a_rank, children, driver, eventually, has_ended, here, is_driver, kill, launcher, only, own_binary, signal_of,
-};
+use crate::{be_a_rank, children, driver, eventually, has_ended, here, is_driver, kill, launcher, signal_of, world};
 
 fn shell(size: u32, script: &str) -> Launcher {
     Launcher::new(size).command("sh", ["-c", script]).output(Output::Discard).time_limit(crate::HUNG)
@@ -66,7 +64,7 @@ fn a_job_outlives_the_thread_that_has_started_it() {
 
 #[test]
 fn a_panic_is_told_to_the_others_and_to_the_parent() {
-    let world = World::processes(3).command(own_binary(), only(here!())).output(Output::Discard);
+    let world = world(here!(), 3);
     let ended = world.run(|ra| {
         assert_ne!(ra.rank(), Rank(1), "the first failure");
         let word = ra.heap().alloc(8, 8).unwrap();
@@ -81,7 +79,7 @@ fn a_panic_is_told_to_the_others_and_to_the_parent() {
 
 #[test]
 fn an_error_is_told_to_the_others_and_to_the_parent() {
-    let world = World::processes(3).command(own_binary(), only(here!())).output(Output::Discard);
+    let world = world(here!(), 3);
     let ended = world.try_run(|ra| {
         if ra.rank() == Rank(2) {
             return Err("an error of the body".to_string());
@@ -176,4 +174,20 @@ fn between_jobs_signals_do_what_they_always_do() {
     }
     let status = driver(here!()).stdout(std::process::Stdio::null()).status().unwrap();
     assert_eq!(signal_of(status), Some(15));
+}
+
+#[test]
+fn a_rank_that_leaves_and_then_fails_has_failed_to_the_others() {
+    if crate::is_rank() {
+        let ra = rmalab_atomics::shm::attach().unwrap();
+        if ra.rank() == Rank(1) {
+            drop(ra);
+            std::process::exit(3);
+        }
+        let word = ra.heap().alloc(8, 8).unwrap();
+        let told = ra.wait_until(word, Until::Ne(0));
+        std::process::exit(if matches!(told, Err(Error::PeerFailed { rank: Rank(1) })) { 0 } else { 4 });
+    }
+    let outcome = launcher(here!(), 3).spawn().unwrap().wait().unwrap();
+    assert_eq!(outcome.statuses.iter().map(|status| status.code()).collect::<Vec<_>>(), [Some(0), Some(3), Some(0)]);
 }

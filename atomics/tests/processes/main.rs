@@ -17,7 +17,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use rmalab_atomics::{Launcher, Mapped, Outcome, Output, World, shm};
+use rmalab_atomics::{Launcher, Mapped, Outcome, Output, Processes, World, shm};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -52,6 +52,11 @@ fn own_binary() -> std::path::PathBuf {
 /// A launcher of `size` ranks that come to the same test.
 fn launcher(test: &str, size: u32) -> Launcher {
     Launcher::new(size).command(own_binary(), only(test)).output(Output::Discard).time_limit(HUNG).grace(HUNG / 2)
+}
+
+/// A world of `size` processes that come to the same test.
+fn world(test: &str, size: u32) -> Processes {
+    World::processes(size).command(own_binary(), only(test)).output(Output::Discard).time_limit(HUNG)
 }
 
 /// Whether this process is a rank (of `size` ranks, if several calls of one test start worlds of different sizes).

@@ -16,6 +16,11 @@ pub(crate) const MARK: &str = "the result: ";
 /// Runs `body` if this process is a rank, and prints what it returns.
 pub(crate) fn be_a_foreign_rank(size: u32, body: impl FnOnce(&Mapped) -> String) {
     if is_rank() {
+        // Nobody else would end a rank that hangs.
+        std::thread::spawn(|| {
+            std::thread::sleep(crate::HUNG);
+            std::process::exit(99)
+        });
         match World::processes(size).run(body) {
             Ok(results) => println!("\n{MARK}{}", results[0]),
             Err(error) => println!("\n{MARK}{error}"),
@@ -106,10 +111,10 @@ fn a_world_of_one_needs_nobody() {
 fn ranks_that_do_not_come_are_named_by_all_who_have() {
     be_a_foreign_rank(4, sum);
     let job = job();
-    let start = |r| rank(here!(), r, 4, &job).env("RMALAB_TIMEOUT", "1.5").spawn().unwrap();
+    let start = |r| rank(here!(), r, 4, &job).env("RMALAB_TIMEOUT", "3").spawn().unwrap();
     let ranks = [start(0), start(2)];
     for child in ranks {
-        assert_eq!(result(child).as_deref(), Some("of 4 ranks, these did not come within 1.5s: 1, 3"));
+        assert_eq!(result(child).as_deref(), Some("of 4 ranks, these did not come within 3s: 1, 3"));
     }
 }
 
