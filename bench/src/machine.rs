@@ -32,7 +32,7 @@ pub struct Machine {
     pub profile: String,
     /// The source's commit; `dirty` says that it was changed since.
     pub commit: String,
-    /// Round trip of one cache line between two processors, in nanoseconds: median of [`ROUNDS`] series.
+    /// Round trip of one cache line between two processors, in nanoseconds: the median of several series.
     pub ping_pong_ns: Option<f64>,
     /// One fetch_add on a word that nobody else uses, in nanoseconds.
     pub fetch_add_ns: f64,

@@ -47,7 +47,7 @@ impl Watch {
     /// Shows one more measurement.
     pub(crate) fn show(&self, progress: &Progress) {
         let message = progress.last.as_ref().map_or(String::new(), |key| {
-            format!("{} {} ranks, {}, {} reads", key.backend, key.ranks, key.lock, key.read_fraction)
+            format!("{}, ranks {}, {}, share of lock_all {}", key.backend, key.ranks, key.lock, key.read_fraction)
         });
         match self {
             Watch::Quiet => (),
