@@ -8,26 +8,26 @@ use std::process::{Command, Output, Stdio};
 use assert_cmd::cargo::CommandCargoExt;
 
 fn rmalab(arguments: &[&str]) -> Command {
-    let mut command = Command::cargo_bin("rmalab").unwrap();
+    let mut command = Command::cargo_bin("rmalab").expect("cargo builds it for its tests");
     command.args(arguments).stdin(Stdio::null());
     command
 }
 
 fn run(arguments: &[&str]) -> Output {
-    rmalab(arguments).output().unwrap()
+    rmalab(arguments).output().expect("the program starts")
 }
 
 fn stderr(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
+    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 fn stdout(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).unwrap()
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// A study of some milliseconds a cell, with its report at `report`.
 fn short_study<'a>(report: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
-    let report = report.to_str().unwrap();
+    let report = report.to_str().expect("temporary folders have plain names");
     let common = ["study", "--backend", "local", "--ranks", "2", "--duration", "10ms", "--report", report];
     [&common, more].concat()
 }
@@ -239,7 +239,7 @@ fn launched_programs_are_ranks_and_their_end_is_told() {
 
 /// Interrupts a study that would take an hour when it has measured something.
 fn interrupted(backend: &str) {
-    let at = tempfile::tempdir().unwrap();
+    let at = tempfile::tempdir().expect("the study ran");
     let report = at.path().join("report");
     let arguments = ["study", "--backend", backend, "--ranks", "2", "--locks", "nocheck,two-level"];
     let mut child = rmalab(&arguments)
@@ -248,18 +248,19 @@ fn interrupted(backend: &str) {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .unwrap();
+        .expect("the study ran");
     // The first measurement is told at once.
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut lines = BufReader::new(child.stderr.take().expect("the study ran")).lines().map_while(Result::ok);
     assert!(lines.any(|line| line.starts_with("1/")), "the study ended before it measured anything");
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("the study ran").success());
     let said: Vec<String> = lines.collect();
-    let output = child.wait_with_output().unwrap();
+    let output = child.wait_with_output().expect("the study ran");
     assert_eq!(output.status.code(), Some(130), "{said:?}");
     assert!(said.iter().any(|line| line.contains("interrupted")), "{said:?}");
-    let data: serde_json::Value = serde_json::from_slice(&fs::read(report.join("data.json")).unwrap()).unwrap();
+    let data: serde_json::Value =
+        serde_json::from_slice(&fs::read(report.join("data.json")).expect("the study ran")).expect("the study ran");
     assert_eq!(data["complete"], false);
-    assert!(!data["cells"].as_array().unwrap().is_empty());
-    assert!(fs::read_to_string(report.join("index.html")).unwrap().contains("Incomplete"));
+    assert!(!data["cells"].as_array().expect("the study ran").is_empty());
+    assert!(fs::read_to_string(report.join("index.html")).expect("the study ran").contains("Incomplete"));
     assert!(stdout(&output).contains("two-level") || stdout(&output).contains("nocheck"));
 }

@@ -42,9 +42,7 @@ pub(super) fn fill(registry: &mut Registry) {
         .paper(MCS_RW)
         .fairness("first come, first served");
     registry
-        .add_policy::<PerTarget<McsRwRp>>("policy: one mcs-rw-rp for each target; lock_all takes each of them", |_| {
-            Default::default()
-        })
+        .add_policy::<PerTarget<McsRwRp>>("policy: one mcs-rw-rp for each target; lock_all takes each of them", |_| ())
         .paper("Li and others: Efficient and Truly Passive MPI-3 RMA Using InfiniBand Atomics, EuroMPI'13, doi:10.1145/2488551.2488573")
         .fairness("that of mcs-rw-rp, for each target");
     registry

@@ -30,11 +30,17 @@ pub fn csv(outcome: &Outcome, to: impl Write) -> std::io::Result<()> {
     to.flush()
 }
 
+/// A value of something, with the name that it has in the file.
+type Named<T, V> = (&'static str, fn(&T) -> V);
+
+/// Readers or writers of a cell.
+type SideOf = fn(&Cell) -> Option<&Side>;
+
 /// A column of the CSV file: its name, and its value of a cell.
 type Column = (String, Box<dyn Fn(&Cell) -> String>);
 
 fn columns() -> impl Iterator<Item = Column> {
-    let cell: [(&str, fn(&Cell) -> String); 13] = [
+    let cell: [Named<Cell, String>; 13] = [
         ("backend", |cell| cell.key.backend.to_string()),
         ("ranks", |cell| cell.key.ranks.to_string()),
         ("lock", |cell| cell.key.lock.clone()),
@@ -50,15 +56,15 @@ fn columns() -> impl Iterator<Item = Column> {
         ("handovers_other_node", |cell| cell.values.handovers_remote.to_string()),
     ];
     let cell = cell.into_iter().map(|(name, value)| (name.to_owned(), Box::new(value) as Box<dyn Fn(&Cell) -> String>));
-    let sides: [(&str, fn(&Cell) -> Option<&Side>); 2] =
+    let sides: [(&str, SideOf); 2] =
         [("reader", |cell| cell.values.readers.as_ref()), ("writer", |cell| cell.values.writers.as_ref())];
     cell.chain(sides.into_iter().flat_map(|(name, side)| side_columns(name, side)))
 }
 
-fn side_columns(name: &'static str, side: fn(&Cell) -> Option<&Side>) -> impl Iterator<Item = Column> {
-    let steps: [(&str, fn(&Side) -> Quantiles); 3] =
+fn side_columns(name: &'static str, side: SideOf) -> impl Iterator<Item = Column> {
+    let steps: [Named<Side, Quantiles>; 3] =
         [("acquire", |side| side.acquire), ("release", |side| side.release), ("hold", |side| side.hold)];
-    let quantiles: [(&str, fn(Quantiles) -> String); 7] = [
+    let quantiles: [Named<Quantiles, String>; 7] = [
         ("count", |quantiles| quantiles.count.to_string()),
         ("mean_ns", |quantiles| quantiles.mean.to_string()),
         ("p50_ns", |quantiles| quantiles.p50.to_string()),
@@ -69,10 +75,10 @@ fn side_columns(name: &'static str, side: fn(&Cell) -> Option<&Side>) -> impl It
     ];
     let times = steps.into_iter().flat_map(move |(step_name, step)| {
         quantiles.into_iter().map(move |(quantile, value)| {
-            column(format!("{name}_{step_name}_{quantile}"), side, move |side| value(step(side)))
+            column(format!("{name}_{step_name}_{quantile}"), side, move |side| value(&step(side)))
         })
     });
-    let rest: [(&str, fn(&Side) -> String); 5] = [
+    let rest: [Named<Side, String>; 5] = [
         ("bypass_max", |side| side.bypass_max.to_string()),
         ("bypass_mean", |side| side.bypass_mean.to_string()),
         ("operations_own", |side| side.operations_own.to_string()),
@@ -82,6 +88,6 @@ fn side_columns(name: &'static str, side: fn(&Cell) -> Option<&Side>) -> impl It
     times.chain(rest.into_iter().map(move |(column_name, value)| column(format!("{name}_{column_name}"), side, value)))
 }
 
-fn column(name: String, side: fn(&Cell) -> Option<&Side>, value: impl Fn(&Side) -> String + 'static) -> Column {
+fn column(name: String, side: SideOf, value: impl Fn(&Side) -> String + 'static) -> Column {
     (name, Box::new(move |cell| side(cell).map_or(String::new(), &value)))
 }

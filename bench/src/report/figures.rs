@@ -1,7 +1,7 @@
 //! Which figures a report has, what is in them, and how to read them.
 
 use super::plots::{self, Bars, Drawn, Lines, Ranges, Scale, Style};
-use crate::study::{Backend, Cell, Outcome, Side, humane, si};
+use crate::study::{Backend, Cell, Outcome, Side, Values, humane, si};
 use crate::{Error, Result};
 
 /// One figure of a report.
@@ -194,12 +194,11 @@ impl Of<'_> {
             .fractions()
             .into_iter()
             .flat_map(|fraction| {
-                let sides: [(&str, fn(&Cell) -> &Option<Side>); 2] = [
-                    ("lock_all + unlock_all", |cell| &cell.values.readers),
-                    ("exclusive lock + unlock", |cell| &cell.values.writers),
-                ];
-                sides.map(|(pair, side)| {
-                    let rows = self.rows(fraction, most, |cell| side(cell).as_ref().map(parts));
+                [("lock_all + unlock_all", true), ("exclusive lock + unlock", false)].map(|(pair, readers)| {
+                    let rows = self.rows(fraction, most, |cell| {
+                        let Values { readers: reading, writers: writing, .. } = &cell.values;
+                        if readers { reading } else { writing }.as_ref().map(parts)
+                    });
                     let rows: Vec<_> = rows.into_iter().filter_map(|(name, parts)| Some((name, parts?))).collect();
                     let title = format!("{pair}, {most} ranks; {}", load(fraction));
                     Bars { title, x_label: "operations per pair (mean)".into(), rows }

@@ -172,10 +172,13 @@ pub(super) fn bars(panels: &[Bars]) -> Drawn {
     })
 }
 
+/// From where to where.
+pub(super) type Range = (f64, f64);
+
 /// Two ranges of times for each row, such as readers' and writers' from median to 99th percentile.
 pub(super) struct Ranges {
     pub(super) title: String,
-    pub(super) rows: Vec<(String, [Option<(f64, f64)>; 2])>,
+    pub(super) rows: Vec<(String, [Option<Range>; 2])>,
 }
 
 /// Draws panels of ranges on a logarithmic axis, two in a row.
@@ -346,8 +349,10 @@ fn draw_legend(area: &Area<'_>, legend: &Legend) -> Result<(), String> {
 /// How many marks there are.
 const MARKS: usize = 7;
 
+type Pixel = (i32, i32);
+
 /// The outline of a subject's mark, around the origin, in pixels: lines can be told apart without colour.
-fn outline(mark: usize) -> Vec<(i32, i32)> {
+fn outline(mark: usize) -> Vec<Pixel> {
     match mark % MARKS {
         0 => vec![(-4, -2), (-2, -4), (2, -4), (4, -2), (4, 2), (2, 4), (-2, 4), (-4, 2)],
         1 => vec![(-4, -4), (4, -4), (4, 4), (-4, 4)],
@@ -361,7 +366,7 @@ fn outline(mark: usize) -> Vec<(i32, i32)> {
 
 impl Style {
     /// The mark around `at`: its face and its outline. Each second round of marks has white faces.
-    fn mark(&self, at: (i32, i32)) -> (Polygon<(i32, i32)>, PathElement<(i32, i32)>) {
+    fn mark(&self, at: Pixel) -> (Polygon<Pixel>, PathElement<Pixel>) {
         let mut points: Vec<_> = outline(self.mark).into_iter().map(|(x, y)| (x + at.0, y + at.1)).collect();
         let face = if self.hollow { WHITE } else { self.colour };
         let polygon = Polygon::new(points.clone(), face.filled());

@@ -1,0 +1,139 @@
+//! Ratios that the locks are to keep: an uncontended acquire and release against the two atomics that it consists of,
+//! and the throughput of queue locks with more ranks than processors against that with two.
+//!
+//! `cargo bench -p rmalab --bench ratios` prints them beside their goals. Both sides of a ratio are measured in turn, so
+//! that a slow moment of the machine meets both; what is told is the median. Nothing fails when a goal is missed: that is
+//! for people to judge, who know what else the machine did.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rmalab::Registry;
+use rmalab::study::{self, Backend, Options};
+use rmalab_atomics::{Mapped, Rank, World};
+use rmalab_locks::{Assert, LockKind, McsRwRp, Place, RawRwLock, TwoLevel, WindowLocks};
+
+/// Measurements of each side of a ratio.
+const REPETITIONS: usize = 15;
+
+/// Acquisitions in one measurement: some milliseconds.
+const PAIRS: u32 = 200_000;
+
+/// How long a cell of the study is measured here; two fifths of it count.
+const CELL: Duration = Duration::from_millis(250);
+
+/// Measurements of each throughput.
+const CELLS: usize = 9;
+
+/// Locks whose ranks wait in a queue.
+const QUEUES: [&str; 4] = ["mcs", "mcs-rw-rp", "mcs-rw-wp", "mcs-rw-neutral"];
+
+fn main() {
+    // `cargo test` runs bench targets to see that they work, not to measure.
+    if std::env::args().any(|argument| argument == "--test") {
+        return;
+    }
+    // First of all: in the process that it starts, this call is the rank.
+    let shm = World::processes(1).run(uncontended).expect("a world of one process").remove(0);
+    let local = World::threads(1).run(uncontended).expect("a world of one thread").remove(0);
+
+    println!("uncontended acquire and release, by two locked fetch_adds of a plain word; medians of {REPETITIONS}\n");
+    println!("{:<34} {:>9} {:>9} {:>7} {:>7}", "", "pair", "atomics", "ratio", "goal");
+    for (backend, [read, shared], goals) in [("local", local, [1.15, 1.5]), ("shm", shm, [1.3, 1.7])] {
+        row(&format!("{backend}: mcs-rw-rp, read"), read, goals[0]);
+        row(&format!("{backend}: two-level, shared"), shared, goals[1]);
+    }
+
+    println!("\nthroughput of 2 ranks by that of 8, local; medians of {CELLS}\n");
+    println!("{:<34} {:>9} {:>9} {:>7} {:>7}", "", "2 ranks", "8 ranks", "ratio", "goal");
+    for (fraction, load) in [(0.0, "exclusive only"), (0.9, "90 % lock_all")] {
+        let mut throughputs = QUEUES.map(|_| [Vec::new(), Vec::new()]);
+        for _ in 0..CELLS {
+            for cell in queues(fraction) {
+                let lock = QUEUES.iter().position(|name| *name == cell.key.lock).expect("only these were asked for");
+                throughputs[lock][usize::from(cell.key.ranks == 8)].push(cell.values.throughput);
+            }
+        }
+        for (name, [two, eight]) in QUEUES.iter().zip(throughputs) {
+            let [two, eight] = [two, eight].map(median);
+            let ratio = two / eight;
+            println!(
+                "{:<34} {:>7.3} M {:>7.3} M {ratio:>7.2} {:>7} {}",
+                format!("{name}, {load}"),
+                two / 1e6,
+                eight / 1e6,
+                3,
+                verdict(ratio, 3.0)
+            );
+        }
+    }
+}
+
+fn row(name: &str, [pair, atomics, ratio]: [f64; 3], goal: f64) {
+    println!("{name:<34} {pair:>6.2} ns {atomics:>6.2} ns {ratio:>7.2} {goal:>7} {}", verdict(ratio, goal));
+}
+
+fn verdict(ratio: f64, goal: f64) -> &'static str {
+    if ratio <= goal { "met" } else { "not met" }
+}
+
+/// For mcs-rw-rp's readers and two-level's shared locks: the time of a pair and of two atomics, and their ratio.
+fn uncontended(ra: &Mapped) -> [[f64; 3]; 2] {
+    let place = Place::alloc(ra, Rank(0), McsRwRp::WORDS, McsRwRp::NODE).expect("a fresh world has room");
+    let mut reader = McsRwRp::bind(ra, place, ()).expect("one rank is not too many");
+    let mut window = WindowLocks::<TwoLevel>::new(ra, Default::default()).expect("a fresh world has room");
+    [
+        against_atomics(|| {
+            reader.acquire_read(ra).and_then(|()| reader.release_read(ra)).expect("nobody else is there");
+        }),
+        against_atomics(|| {
+            window.lock(ra, LockKind::Shared, Rank(0), Assert::None).expect("nobody else is there");
+            window.unlock(ra, Rank(0)).expect("it is locked");
+        }),
+    ]
+}
+
+/// Medians of the time of `pair`, of that of two atomics measured in turn with it, and of their ratio.
+fn against_atomics(mut pair: impl FnMut()) -> [f64; 3] {
+    let word = AtomicU64::new(0);
+    let word = black_box(&word);
+    let mut results = [Vec::new(), Vec::new(), Vec::new()];
+    each(&mut pair);
+    for _ in 0..REPETITIONS {
+        let locked = each(&mut pair);
+        // The values are looked at, as a lock looks at them; anything more would slow this side down.
+        let atomics = each(&mut || {
+            let before = word.fetch_add(1, Ordering::SeqCst);
+            let after = word.fetch_add(1u64.wrapping_neg(), Ordering::SeqCst);
+            assert!((before, after) == (0, 1), "nobody else uses the word");
+        });
+        for (list, value) in results.iter_mut().zip([locked, atomics, locked / atomics]) {
+            list.push(value);
+        }
+    }
+    results.map(median)
+}
+
+/// What one call takes, in nanoseconds.
+fn each(call: &mut impl FnMut()) -> f64 {
+    let start = Instant::now();
+    (0..PAIRS).for_each(|_| call());
+    start.elapsed().as_nanos() as f64 / f64::from(PAIRS)
+}
+
+/// One short study of the queue locks with 2 and with 8 ranks.
+fn queues(read_fraction: f64) -> Vec<study::Cell> {
+    let mut options = Options::default();
+    options.backends = vec![Backend::Local];
+    options.ranks = vec![2, 8];
+    options.locks = QUEUES.map(str::to_owned).to_vec();
+    options.read_fractions = vec![read_fraction];
+    options.duration = Some(CELL);
+    study::run(&Registry::standard(), &options).expect("a short study").cells
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
