@@ -1,9 +1,8 @@
-//! A lock of your own: write it, then hold it to what every lock of this laboratory promises.
+//! A lock of your own: write it, hold it to what every lock of this laboratory promises, put it through the study.
 //!
 //! `cargo run --release -p rmalab-locks --example my_lock`
 //!
-//! One word at the home rank: bit 0 is set while a writer is inside, and each reader counts 2. Readers go first; all of
-//! them wait by polling.
+//! One word at the home rank: bit 0 is a writer inside, each reader counts 2; readers go first; all wait by polling.
 
 use rmalab_atomics::{Address, RemoteAtomics, WORD};
 use rmalab_locks::{Place, RawRwLock, Result, suite};
@@ -50,9 +49,13 @@ impl RawRwLock for MyLock {
     }
 }
 
-fn main() {
+fn main() -> rmalab::Result<()> {
+    let mut registry = rmalab::Registry::standard();
+    registry.add_rw_lock::<MyLock>("a lock of my own");
+    rmalab::study::serve(&registry)?; // the study's processes are this program again, and end here
     suite::rw_lock::<MyLock>(()); // panics, and says on which rank, if it finds something
-    let [read, write] = suite::rw_lock_cost::<MyLock>(());
-    println!("{}: exclusion, sharing, no lost wake-up, clean rest: nothing found on 2 to 16 threads", MyLock::NAME);
-    println!("remote operations, acquire / release: reader {}/{}, writer {}/{}", read.0, read.1, write.0, write.1);
+    let mut options = rmalab::Options::default();
+    options.locks = ["my-lock", "tas-rw", "mcs-rw-rp"].map(String::from).to_vec();
+    print!("{}", rmalab::table(&rmalab::study::run(&registry, &options)?));
+    Ok(())
 }
