@@ -11,7 +11,7 @@ impl Rank {
     /// The address `disp` bytes into this rank's segment.
     #[inline(always)]
     pub const fn at(self, disp: Disp) -> Address {
-        Address { rank: self, disp }
+        Address { rank: self, disp, watched: true }
     }
 
     /// The rank as an index into a table with one entry a rank.
@@ -61,6 +61,22 @@ pub struct Address {
     pub rank: Rank,
     /// Where in it.
     pub disp: Disp,
+    /// Whether somebody may wait on this word; see [`unwatched`](Address::unwatched).
+    pub watched: bool,
+}
+
+impl Address {
+    /// The same place, for operations on a word that nobody waits on: whoever needs its value polls it.
+    ///
+    /// A hint. Where ranks park, an operation that changes a watched word looks whether its owner is parked on it: a load
+    /// behind a locked instruction, which waits for it, and so a third of the operation's cost. A rank that does
+    /// [wait](crate::RemoteAtomics::wait_until) on a word changed through an unwatched address is still right, but may
+    /// see the change only when it looks by itself, some hundred milliseconds later.
+    #[inline(always)]
+    #[must_use]
+    pub const fn unwatched(self) -> Address {
+        Address { watched: false, ..self }
+    }
 }
 
 impl fmt::Display for Address {

@@ -32,7 +32,7 @@ pub use mapped::Mapped;
 pub use processes::Processes;
 pub use remote::{Atomicity, Capabilities, RemoteAtomics, Request, Time, Until, WORD};
 pub use topology::{Distance, Topology};
-pub use world::{SEGMENT_BYTES, World};
+pub use world::{SEGMENT_BYTES, World, bind_to_core};
 
 /// The signals of [`Job::signal`].
 pub use rustix::process::Signal;

@@ -48,12 +48,18 @@ pub struct Mapped {
     size: u32,
     rank: Rank,
     patience: wait::Patience,
-    last_look: wait::LastLook,
     backend: &'static str,
-    heap: SymmetricHeap,
     topology: Topology,
     mapping: Arc<Mapping>,
     liveness: Box<dyn Liveness>,
+    /// What changes behind a shared reference; boxed, so that nothing of the above does, and the compiler may keep it in
+    /// registers across atomics (a load behind a locked instruction costs a third of that instruction).
+    cells: Box<Cells>,
+}
+
+struct Cells {
+    last_look: wait::LastLook,
+    heap: SymmetricHeap,
 }
 
 // SAFETY: `blocks` points into the mapping, which `mapping` keeps and which may be used from any thread (see there).
@@ -104,12 +110,14 @@ impl Mapped {
             size: layout.size(),
             rank,
             patience: wait::Patience::new(layout.size()),
-            last_look: wait::LastLook::default(),
             backend,
-            heap: SymmetricHeap::new(layout.segment_bytes()),
             topology,
             mapping,
             liveness,
+            cells: Box::new(Cells {
+                last_look: wait::LastLook::default(),
+                heap: SymmetricHeap::new(layout.segment_bytes()),
+            }),
         })
     }
 
@@ -132,13 +140,13 @@ impl Mapped {
     }
 
     fn last_look(&self) -> &wait::LastLook {
-        &self.last_look
+        &self.cells.last_look
     }
 
     /// The control block and the word at `at`, which must exist.
     #[inline(always)]
     fn word(&self, operation: Operation, at: Address) -> Result<(&memory::Control, &AtomicU64)> {
-        let Address { rank, disp } = at;
+        let Address { rank, disp, .. } = at;
         // `segment` is a multiple of 8, so an aligned word that starts in it ends in it.
         if rank.0 >= self.size || disp.0 >= self.segment || !disp.0.is_multiple_of(WORD) {
             return Err(self.bad_address(operation, at, WORD));
@@ -182,12 +190,12 @@ impl Mapped {
         }
     }
 
-    /// Wakes the rank whose word at `disp` has just been written, if it is parked on it.
+    /// Wakes the rank whose word `at` has just been written, if it is parked on it.
     ///
     /// The write was sequentially consistent, as is this load: see `wait_slowly` for why no wake-up is lost.
     #[inline(always)]
-    fn notify(&self, control: &memory::Control, disp: Disp) {
-        if control.parked.load(Ordering::SeqCst) == disp.0 + 1 {
+    fn notify(&self, control: &memory::Control, at: Address) {
+        if at.watched && control.parked.load(Ordering::SeqCst) == at.disp.0 + 1 {
             self.wake(control);
         }
     }
@@ -233,14 +241,14 @@ impl RemoteAtomics for Mapped {
     }
 
     fn heap(&self) -> &SymmetricHeap {
-        &self.heap
+        &self.cells.heap
     }
 
     #[inline(always)]
     fn fetch_add(&self, at: Address, value: u64) -> Result<u64> {
         let (control, word) = self.word(Operation::FetchAdd, at)?;
         let old = word.fetch_add(value, Ordering::SeqCst);
-        self.notify(control, at.disp);
+        self.notify(control, at);
         Ok(old)
     }
 
@@ -249,7 +257,7 @@ impl RemoteAtomics for Mapped {
         let (control, word) = self.word(Operation::CompareAndSwap, at)?;
         match word.compare_exchange(expected, desired, Ordering::SeqCst, Ordering::SeqCst) {
             Ok(old) => {
-                self.notify(control, at.disp);
+                self.notify(control, at);
                 Ok(old)
             }
             Err(old) => Ok(old),
@@ -260,7 +268,7 @@ impl RemoteAtomics for Mapped {
     fn fetch_store(&self, at: Address, value: u64) -> Result<u64> {
         let (control, word) = self.word(Operation::FetchStore, at)?;
         let old = word.swap(value, Ordering::SeqCst);
-        self.notify(control, at.disp);
+        self.notify(control, at);
         Ok(old)
     }
 
@@ -275,7 +283,7 @@ impl RemoteAtomics for Mapped {
         let (control, word) = self.word(Operation::Put, at)?;
         // A swap, since `notify` needs the store before its load: on x86 it costs a quarter of a store and a fence.
         word.swap(value, Ordering::SeqCst);
-        self.notify(control, at.disp);
+        self.notify(control, at);
         Ok(())
     }
 

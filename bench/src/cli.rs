@@ -94,6 +94,9 @@ pub(crate) struct StudyArgs {
     /// How many ranks share a node, by which distances are told [default: the machine's NUMA nodes]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) ranks_per_node: Option<u32>,
+    /// Leave the ranks to the scheduler, instead of binding each to a core in turn
+    #[arg(long)]
+    pub(crate) no_bind: bool,
     /// The rank at which global locks live
     #[arg(long, value_name = "RANK", default_value_t = 0)]
     pub(crate) home: u32,
@@ -144,6 +147,7 @@ impl StudyArgs {
         options.repetitions = self.repetitions;
         options.seed = self.seed;
         options.ranks_per_node = self.ranks_per_node;
+        options.bind = !self.no_bind;
         options.home = self.home;
         options.target = match self.target {
             Whom::Home => Target::Home,

@@ -21,7 +21,7 @@ impl RawRwLock for MyLock {
     type Params = ();
 
     fn bind<A: RemoteAtomics + ?Sized>(_: &A, place: Place, (): ()) -> Result<MyLock> {
-        Ok(MyLock { word: place.home.at(place.words) })
+        Ok(MyLock { word: place.word(0) })
     }
 
     fn acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {

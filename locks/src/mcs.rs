@@ -61,7 +61,7 @@ impl RawMutex for Mcs {
     type Params = ();
 
     fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, (): ()) -> Result<Mcs> {
-        Ok(Mcs { tail: place.home.at(place.words), node: Qnode::new(place.node), me: pointer(ra.rank()) })
+        Ok(Mcs { tail: place.word(0), node: Qnode::new(place.node), me: pointer(ra.rank()) })
     }
 
     fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {

@@ -98,12 +98,11 @@ impl RawRwLock for McsRwNeutral {
 
     fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, (): ()) -> Result<McsRwNeutral> {
         // The lower half of an identity holds any rank's pointer.
-        let word = |index| place.home.at(place.words.word(index));
         let me = pointer(ra.rank());
         Ok(McsRwNeutral {
-            tail: word(0),
-            reader_count: word(1),
-            next_writer: word(2),
+            tail: place.word(0),
+            reader_count: place.word(1),
+            next_writer: place.word(2),
             node: Qnode::new(place.node),
             state: place.node.plus(Qnode::BYTES),
             me,

@@ -85,12 +85,11 @@ impl RawRwLock for McsRwRp {
 
     fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, (): ()) -> Result<McsRwRp> {
         // 62 bits of `rcnt` count any number of ranks.
-        let word = |index| place.home.at(place.words.word(index));
         Ok(McsRwRp {
-            rcnt: word(0),
-            r_hd: word(1),
-            w_tl: word(2),
-            w_hd: word(3),
+            rcnt: place.word(0),
+            r_hd: place.word(1),
+            w_tl: place.word(2),
+            w_hd: place.word(3),
             node: Qnode::new(place.node),
             me: pointer(ra.rank()),
         })

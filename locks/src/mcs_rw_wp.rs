@@ -94,12 +94,11 @@ impl RawRwLock for McsRwWp {
 
     fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, (): ()) -> Result<McsRwWp> {
         // 61 bits of `state` count any number of ranks.
-        let word = |index| place.home.at(place.words.word(index));
         Ok(McsRwWp {
-            state: word(0),
-            r_hd: word(1),
-            w_tl: word(2),
-            w_hd: word(3),
+            state: place.word(0),
+            r_hd: place.word(1),
+            w_tl: place.word(2),
+            w_hd: place.word(3),
             node: Qnode::new(place.node),
             me: pointer(ra.rank()),
         })

@@ -1,6 +1,6 @@
 //! The lock traits: what an algorithm implements to be verified, studied and put behind a window.
 
-use rmalab_atomics::{Disp, Rank, RemoteAtomics};
+use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics};
 
 use crate::Result;
 
@@ -36,6 +36,13 @@ impl Place {
         let words = ra.heap().alloc(words.max(1), LINE)?;
         let node = ra.heap().alloc(node.max(1), LINE)?;
         Ok(Place { home, words, node })
+    }
+
+    /// The shared word number `index`, at the home rank.
+    ///
+    /// [Unwatched](Address::unwatched): ranks wait on their own nodes, or poll.
+    pub const fn word(&self, index: u64) -> Address {
+        self.home.at(self.words.word(index)).unwatched()
     }
 }
 

@@ -393,11 +393,6 @@ fn cost(words: u64, node: u64, body: impl Fn(&Meter<'_>, Place) -> Result<(u64, 
         .expect("the result of rank 1")
 }
 
-/// Where word number `word` of a lock is.
-pub fn word_of(place: Place, word: u64) -> Address {
-    place.home.at(place.words.word(word))
-}
-
 /// Runs `body` on each of `size` ranks with a handle of one lock, its place, and a fresh word at rank 0: for the
 /// scenarios of one lock.
 pub fn scenario<L: RawRwLock>(

@@ -52,7 +52,7 @@ impl RawMutex for Tas {
 
     fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: Backoff) -> Result<Tas> {
         let backoff = BackoffState::new(params, ra.rank());
-        Ok(Tas { owner: place.home.at(place.words), me: pointer(ra.rank()), backoff })
+        Ok(Tas { owner: place.word(0), me: pointer(ra.rank()), backoff })
     }
 
     fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {

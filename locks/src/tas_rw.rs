@@ -60,7 +60,7 @@ impl RawRwLock for TasRw {
 
     fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: Backoff) -> Result<TasRw> {
         // 63 bits of `lock` count any number of ranks.
-        Ok(TasRw { lock: place.home.at(place.words), backoff: BackoffState::new(params, ra.rank()) })
+        Ok(TasRw { lock: place.word(0), backoff: BackoffState::new(params, ra.rank()) })
     }
 
     fn acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {

@@ -82,7 +82,7 @@ impl RawMutex for Ticket {
 
     fn bind<A: RemoteAtomics + ?Sized>(_ra: &A, place: Place, params: TicketParams) -> Result<Ticket> {
         // 2^32 tickets are enough for any number of ranks.
-        Ok(Ticket { lock: place.home.at(place.words), hold: params.hold.max(1), my_ticket: 0, followed: false })
+        Ok(Ticket { lock: place.word(0), hold: params.hold.max(1), my_ticket: 0, followed: false })
     }
 
     fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {

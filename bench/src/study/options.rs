@@ -97,6 +97,8 @@ pub struct Options {
     pub seed: u64,
     /// How many ranks share a (simulated) node; none means the machine's own NUMA nodes.
     pub ranks_per_node: Option<u32>,
+    /// Whether each rank is bound to one core, in turn; otherwise the scheduler places them.
+    pub bind: bool,
     /// The rank at which global locks live, and which exclusive locks name.
     pub home: u32,
     /// Whom exclusive locks name.
@@ -129,6 +131,7 @@ impl Default for Options {
             repetitions: 1,
             seed: 1,
             ranks_per_node: None,
+            bind: true,
             home: 0,
             target: Target::Home,
         }

@@ -41,6 +41,9 @@ pub(crate) fn measure(
     stop: &AtomicBool,
     tell: &dyn Fn(Message),
 ) -> Result<()> {
+    if options.bind {
+        rmalab_atomics::bind_to_core(ra.rank())?;
+    }
     let meeting = Meeting::new(ra)?;
     let home = Rank(options.home);
     let mut locks: Vec<(&str, Box<dyn Bound>)> = Vec::new();
