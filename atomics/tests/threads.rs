@@ -63,3 +63,31 @@ fn threads_of_one_rank_may_wait_at_the_same_time() {
         })
         .unwrap();
 }
+
+/// Not an elapsed time: the processor time that the waiting thread itself has used.
+#[test]
+fn a_waiting_rank_uses_next_to_no_processor_time() {
+    // With a core for each rank (on most machines), and in a crowd.
+    for size in [2, 16] {
+        let used = World::threads(size).run(|ra| {
+            let flag = ra.heap().alloc(8, 8).unwrap();
+            if ra.rank() == Rank(0) {
+                std::thread::sleep(std::time::Duration::from_millis(400));
+                for rank in 1..ra.size() {
+                    ra.put(Rank(rank).at(flag), 1).unwrap();
+                }
+                return 0;
+            }
+            let clock = || {
+                let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+                time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+            };
+            let before = clock();
+            ra.wait_until(flag, Until::Ne(0)).unwrap();
+            clock() - before
+        });
+        // 400 ms of waiting; the bound leaves room for a slow machine, and none for a waiter that polls.
+        let most = used.unwrap().into_iter().max().unwrap();
+        assert!(most < 10_000_000, "{size} ranks: a waiter has used {most} ns of processor time");
+    }
+}

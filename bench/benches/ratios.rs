@@ -1,5 +1,5 @@
 //! Ratios that the locks are to keep: an uncontended acquire and release against the two atomics that it consists of,
-//! and the throughput of queue locks with more ranks than processors against that with two.
+//! the throughput of queue locks with more ranks than processors against that with two, and the start of 64 ranks.
 //!
 //! `cargo bench -p rmalab --bench ratios` prints them beside their goals. Both sides of a ratio are measured in turn, so
 //! that a slow moment of the machine meets both; what is told is the median. Nothing fails when a goal is missed: that is
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rmalab::Registry;
 use rmalab::study::{self, Backend, Options};
-use rmalab_atomics::{Mapped, Rank, RemoteAtomics, World, shm};
+use rmalab_atomics::{Collectives, Mapped, Processes, Rank, RemoteAtomics, World, shm};
 use rmalab_locks::{Assert, LockKind, McsRwRp, Place, RawRwLock, TwoLevel, WindowLocks};
 
 /// Measurements of each side of a ratio.
@@ -21,10 +21,10 @@ const REPETITIONS: usize = 15;
 const PAIRS: u32 = 200_000;
 
 /// How long a cell of the study is measured here; two fifths of it count.
-const CELL: Duration = Duration::from_millis(250);
+const CELL: Duration = Duration::from_millis(150);
 
 /// Measurements of each throughput.
-const CELLS: usize = 9;
+const CELLS: usize = 7;
 
 /// Locks whose ranks wait in a queue.
 const QUEUES: [&str; 4] = ["mcs", "mcs-rw-rp", "mcs-rw-wp", "mcs-rw-neutral"];
@@ -34,6 +34,9 @@ fn main() {
     let measure = std::env::args().any(|argument| argument == "--bench");
     if !measure && shm::launched_size().is_ok_and(|size| size.is_none()) {
         return;
+    }
+    if std::env::var_os(MANY).is_some() {
+        many_processes().run(meet).expect("this process is a rank");
     }
     // First of all: in the process that it starts, this call is the rank.
     let processes = World::processes(1).run(uncontended).expect("a world of one process").remove(0);
@@ -47,11 +50,12 @@ fn main() {
     }
 
     println!("\nthroughput of 2 ranks by that of 8, local; medians of {CELLS}\n");
-    println!("{:<34} {:>9} {:>9} {:>7} {:>7}", "", "2 ranks", "8 ranks", "ratio", "goal");
-    for (fraction, load) in [(0.0, "exclusive only"), (0.9, "90 % lock_all")] {
+    println!("{:<50} {:>9} {:>9} {:>7} {:>7}", "", "2 ranks", "8 ranks", "ratio", "goal");
+    let micro = Duration::from_micros(1);
+    for (fraction, section) in [(0.0, Duration::ZERO), (0.9, Duration::ZERO), (0.0, micro), (0.9, micro)] {
         let mut throughputs = QUEUES.map(|_| [Vec::new(), Vec::new()]);
         for _ in 0..CELLS {
-            for cell in queues(fraction) {
+            for cell in queues(fraction, section) {
                 let lock = QUEUES.iter().position(|name| *name == cell.key.lock).expect("only these were asked for");
                 throughputs[lock][usize::from(cell.key.ranks == 8)].push(cell.values.throughput);
             }
@@ -60,8 +64,8 @@ fn main() {
             let [two, eight] = [two, eight].map(median);
             let ratio = two / eight;
             println!(
-                "{:<34} {:>7.3} M {:>7.3} M {ratio:>7.2} {:>7} {}",
-                format!("{name}, {load}"),
+                "{:<50} {:>7.3} M {:>7.3} M {ratio:>7.2} {:>7} {}",
+                format!("{name}, {:.0} % lock_all, {section:?} inside", 100.0 * fraction),
                 two / 1e6,
                 eight / 1e6,
                 3,
@@ -69,6 +73,34 @@ fn main() {
             );
         }
     }
+
+    println!("\nstart, one barrier, and end of 64 ranks; medians of {STARTS}\n");
+    let threads = || drop(World::threads(64).run(meet).expect("64 threads"));
+    let processes = || drop(many_processes().run(meet).expect("64 processes"));
+    for (name, start, goal) in [("threads", &threads as &dyn Fn(), 50.0), ("processes", &processes, 1000.0)] {
+        let times = (0..STARTS).map(|_| {
+            let before = Instant::now();
+            start();
+            before.elapsed().as_secs_f64() * 1e3
+        });
+        let time = median(times.collect());
+        println!("{name:<50} {time:>7.1} ms {:>9} {:>7} {goal:>4} ms {}", "", "", verdict(time, goal));
+    }
+}
+
+/// Starts of 64 ranks.
+const STARTS: usize = 5;
+
+/// In the environment of the 64 processes: that they are those.
+const MANY: &str = "RATIOS_MANY";
+
+fn many_processes() -> Processes {
+    let program = std::env::current_exe().expect("this program is a file");
+    World::processes(64).command(program, ["--bench"]).env(MANY, "1")
+}
+
+fn meet(ra: &Mapped) {
+    Collectives::new(ra).and_then(|collectives| collectives.barrier()).expect("all ranks live");
 }
 
 fn row(name: &str, [pair, atomics, ratio]: [f64; 3], goal: f64) {
@@ -145,12 +177,13 @@ fn against_atomics(pair: impl Fn() -> f64) -> [f64; 3] {
 }
 
 /// One short study of the queue locks with 2 and with 8 ranks.
-fn queues(read_fraction: f64) -> Vec<study::Cell> {
+fn queues(read_fraction: f64, critical_section: Duration) -> Vec<study::Cell> {
     let mut options = Options::default();
     options.backends = vec![Backend::Local];
     options.ranks = vec![2, 8];
     options.locks = QUEUES.map(str::to_owned).to_vec();
     options.read_fractions = vec![read_fraction];
+    options.critical_section = critical_section;
     options.duration = Some(CELL);
     study::run(&Registry::standard(), &options).expect("a short study").cells
 }
