@@ -1,6 +1,5 @@
-//! A lock of your own: write it, hold it to what every lock of this laboratory promises, put it through the study.
-//!
-//! `cargo run --release -p rmalab-locks --example my_lock`
+//! A lock of your own: write it, hold it to what every lock of this laboratory promises, put it through the study:
+//! `cargo run --release -p rmalab-locks --example my_lock`.
 //!
 //! One word at the home rank: bit 0 is a writer inside, each reader counts 2; readers go first; all wait by polling.
 
@@ -25,10 +24,9 @@ impl RawRwLock for MyLock {
     }
 
     fn acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        let mut seen = ra.fetch_add(self.word, READER)?;
-        while seen & WRITER != 0 {
+        ra.fetch_add(self.word, READER)?;
+        while ra.get(self.word)? & WRITER != 0 {
             ra.pause(8)?;
-            seen = ra.get(self.word)?;
         }
         Ok(())
     }

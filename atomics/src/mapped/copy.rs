@@ -66,6 +66,11 @@ unsafe fn string_move(source: *const u8, dest: *mut u8, words: usize) {
     }
 }
 
+/// Copies `words` words to shared memory.
+///
+/// # Safety
+///
+/// As [`to_shared`]; `shared` is word-aligned.
 unsafe fn words_to_shared(source: *const u8, shared: *mut u8, words: usize) {
     #[cfg(target_arch = "x86_64")]
     if words * WORD >= STRING_MOVE {
@@ -81,6 +86,11 @@ unsafe fn words_to_shared(source: *const u8, shared: *mut u8, words: usize) {
     }
 }
 
+/// Copies `words` words from shared memory.
+///
+/// # Safety
+///
+/// As [`from_shared`]; `shared` is word-aligned.
 unsafe fn words_from_shared(shared: *const u8, dest: *mut u8, words: usize) {
     #[cfg(target_arch = "x86_64")]
     if words * WORD >= STRING_MOVE {
@@ -96,6 +106,11 @@ unsafe fn words_from_shared(shared: *const u8, dest: *mut u8, words: usize) {
     }
 }
 
+/// Copies `len` bytes to shared memory, one by one.
+///
+/// # Safety
+///
+/// As [`to_shared`].
 unsafe fn bytes_to_shared(source: *const u8, shared: *mut u8, len: usize) {
     for i in 0..len {
         // SAFETY: byte `i` lies in both ranges.
@@ -103,6 +118,11 @@ unsafe fn bytes_to_shared(source: *const u8, shared: *mut u8, len: usize) {
     }
 }
 
+/// Copies `len` bytes from shared memory, one by one.
+///
+/// # Safety
+///
+/// As [`from_shared`].
 unsafe fn bytes_from_shared(shared: *const u8, dest: *mut u8, len: usize) {
     for i in 0..len {
         // SAFETY: byte `i` lies in both ranges.
