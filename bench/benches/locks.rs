@@ -11,7 +11,7 @@ use crossbeam_utils::sync::ShardedLock;
 use mcslock::raw::{MutexNode, spins};
 use rmalab_atomics::{Collectives, Launcher, Mapped, Output, Rank, RemoteAtomics, World};
 use rmalab_locks::{
-    Exclusive, Global, LockKind, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget, Tas, TasRw, Ticket, TwoLevel,
+    Exclusive, Global, LockKind, Mcs, McsRwNeutral, McsRwRp, McsRwWp, PerTarget, Tas, TasRw, Ticket, TwoLevel,
     WindowLock,
 };
 
@@ -144,7 +144,7 @@ fn together(threads: usize, count: u64, pair: &(dyn Fn() + Sync)) -> Duration {
 type Loop = fn(&Mapped, u64, LockKind) -> Duration;
 
 /// Every lock, by its name.
-const LOCKS: [(&str, Loop); 10] = [
+const LOCKS: [(&str, Loop); 9] = [
     ("tas", pairs::<Global<Exclusive<Tas>>>),
     ("ticket", pairs::<Global<Exclusive<Ticket>>>),
     ("mcs", pairs::<Global<Exclusive<Mcs>>>),
@@ -154,7 +154,6 @@ const LOCKS: [(&str, Loop); 10] = [
     ("mcs-rw-neutral", pairs::<Global<McsRwNeutral>>),
     ("per-target", pairs::<PerTarget<McsRwRp>>),
     ("two-level", pairs::<TwoLevel>),
-    ("nocheck", pairs::<NoCheck>),
 ];
 
 /// The loop of one policy: lock_all and unlock_all, or exclusive lock and unlock of rank 0.
