@@ -38,8 +38,8 @@ impl Report {
     ///
     /// [`Error::File`] and [`Error::Report`] when it cannot be written after all, [`Error::Drawing`] when a figure fails.
     pub fn write(self, outcome: &Outcome) -> Result<PathBuf> {
-        let draft = self.folder.draft();
         let figures = figures::all(outcome)?;
+        let draft = self.folder.draft()?;
         let plots = draft.join("plots");
         fs::create_dir(&plots).map_err(|source| Error::File { path: plots.clone(), source })?;
         for figure in &figures {

@@ -11,11 +11,12 @@ use crate::{Error, Result};
 /// What a report consists of; a folder with anything else in it is not ours to replace.
 pub(super) const CONTENTS: [&str; 4] = ["index.html", "data.csv", "data.json", "plots"];
 
-/// A place for a report that has been found writable, with a folder beside it in which the report is made.
+/// A place for a report that has been found writable.
 #[derive(Debug)]
 pub(super) struct Folder {
     target: PathBuf,
-    /// Beside the target, so that a rename brings it there; removed when this value is dropped.
+    /// Where the report is made: beside the target, so that a rename brings it there. It is there from
+    /// [`draft`](Folder::draft) until this value is dropped, so that a run that is killed while it measures leaves nothing.
     draft: PathBuf,
 }
 
@@ -43,15 +44,22 @@ impl Folder {
         };
         fs::create_dir_all(parent).map_err(|error| fail(format!("{} cannot be made: {error}", parent.display())))?;
         let draft = parent.join(format!(".{}.draft-{}", name.to_string_lossy(), std::process::id()));
-        match fs::create_dir(&draft) {
-            Ok(()) => Ok(Folder { target, draft }),
-            Err(error) => Err(fail(format!("{} cannot be written: {error}", parent.display()))),
-        }
+        // Only to see that it can be made.
+        fs::create_dir(&draft)
+            .and_then(|()| fs::remove_dir(&draft))
+            .map_err(|error| fail(format!("{} cannot be written: {error}", parent.display())))?;
+        Ok(Folder { target, draft })
     }
 
-    /// Where the report is made.
-    pub(super) fn draft(&self) -> &Path {
-        &self.draft
+    /// Makes the folder in which the report is made.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Report`] when it cannot be made any more.
+    pub(super) fn draft(&self) -> Result<&Path> {
+        fs::create_dir(&self.draft)
+            .map_err(|error| Error::Report { path: self.target.clone(), why: error.to_string() })?;
+        Ok(&self.draft)
     }
 
     /// Puts what was made into its place, instead of an older report if there is one.
@@ -120,7 +128,8 @@ mod tests {
         let target = at.path().join("report");
         report(&target);
         let folder = Folder::prepare(&target).unwrap();
-        fs::write(folder.draft().join("index.html"), "new").unwrap();
+        assert_eq!(fs::read_dir(at.path()).unwrap().count(), 1, "nothing is made before there is something to write");
+        fs::write(folder.draft().unwrap().join("index.html"), "new").unwrap();
         folder.publish().unwrap();
         assert_eq!(fs::read_to_string(target.join("index.html")).unwrap(), "new");
         assert!(!target.join("data.json").exists());
@@ -156,6 +165,7 @@ mod tests {
         let at = tempfile::tempdir().unwrap();
         let target = at.path().join("report");
         let folder = Folder::prepare(&target).unwrap();
+        folder.draft().unwrap();
         fs::create_dir(&target).unwrap();
         fs::write(target.join("thesis.tex"), "").unwrap();
         assert!(folder.publish().is_err());
