@@ -16,7 +16,7 @@ pub struct Machine {
     pub cpu: String,
     /// How many processors this program may use.
     pub cores: usize,
-    /// How many NUMA nodes the machine tells of, as the kernel's list.
+    /// The numbers of the machine's NUMA nodes, as the kernel lists them: `0-1` are two.
     pub numa_nodes: String,
     /// The first processor's caches.
     pub caches: Vec<String>,
@@ -78,7 +78,7 @@ impl Machine {
         vec![
             ("Processor", self.cpu.clone()),
             ("Processors usable", self.cores.to_string()),
-            ("NUMA nodes", self.numa_nodes.clone()),
+            ("NUMA nodes, by number", self.numa_nodes.clone()),
             ("Caches", self.caches.join(", ")),
             ("Memory", format!("{} MiB", self.memory_mib)),
             ("Kernel", self.kernel.clone()),

@@ -172,13 +172,18 @@ fn method(out: &mut String, outcome: &Outcome) {
              request and its grant) and handovers inside and across nodes. The ledger's own operations are not counted, but \
              they slow the ranks, so no time is taken in this pass.</p>\n\
              <p>A mutex takes part with readers that exclude one another. A lock that is not a policy of its own stands for \
-             the policy <em>global</em>: one lock for all targets. Exclusive locks name {}. Results are medians over the \
-             repetitions; the longest times and bypasses are the longest of all. The seed was {}.</p>\n\
+             the policy <em>global</em>: one lock for all targets. Exclusive locks name {}. {} Results are medians over \
+             the repetitions; the longest times and bypasses are the longest of all. The seed was {}.</p>\n\
              <p>Command:</p>\n<pre>{}</pre>\n",
             if options.repetitions == 1 { "once".into() } else { format!("{} times", options.repetitions) },
             match options.target {
                 crate::study::Target::Home => format!("rank {}, the home of the global locks", options.home),
                 crate::study::Target::Random => "a rank drawn anew for every lock".into(),
+            },
+            if options.bind {
+                "Each rank is bound to one processor, in turn."
+            } else {
+                "The scheduler places the ranks on processors."
             },
             options.seed,
             escape(&outcome.command)
