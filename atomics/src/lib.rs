@@ -8,6 +8,8 @@ mod address;
 pub mod bulk;
 mod collectives;
 pub mod conformance;
+pub mod controlled;
+pub mod coroutine;
 mod counted;
 mod error;
 mod heap;

@@ -1,0 +1,191 @@
+//! Ranks as stackful coroutines: blocking code that stops at every call and goes on when it is answered.
+//!
+//! What runs them is single-threaded and deterministic: a task goes on only inside [`Task::resume`], and what it does
+//! is a function of its body and of the answers alone.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Once;
+
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+
+use crate::{Error, Result};
+
+/// What a task did until it stopped.
+#[derive(Debug)]
+pub enum Turn<C, R> {
+    /// It makes a call, and waits for the answer.
+    Calls(C),
+    /// Its body has returned.
+    Finished(R),
+    /// Its body has panicked, with this message and place.
+    Panicked(String),
+}
+
+/// A body that runs as a coroutine: it makes calls of type `C`, gets answers of type `A`, and returns an `R`.
+///
+/// Dropping an unfinished task unwinds its stack.
+pub struct Task<A, C, R> {
+    coroutine: Coroutine<A, C, R, DefaultStack>,
+}
+
+/// How a task's body makes its calls.
+pub struct Port<'t, A, C> {
+    yielder: &'t Yielder<A, C>,
+}
+
+impl<A, C> Port<'_, A, C> {
+    /// Hands `call` to whoever runs the task, and returns the answer.
+    #[inline]
+    pub fn call(&self, call: C) -> A {
+        self.yielder.suspend(call)
+    }
+}
+
+/// Bytes of a task's stack: address space, of which only touched pages take memory. Unwinding with a message needs some
+/// tens of KiB.
+const STACK_BYTES: usize = 256 << 10;
+
+/// Stacks that are kept for the next task on this thread.
+const KEPT: usize = 64;
+
+thread_local! {
+    static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
+    /// A task is running on this thread, so that its panic is caught and told by value.
+    static RUNNING: Cell<bool> = const { Cell::new(false) };
+    static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+impl<A: 'static, C: 'static, R: 'static> Task<A, C, R> {
+    /// A task that has not begun; the answer of its first [`resume`](Task::resume) is thrown away.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::System`] when there is no memory, or no mapping, left for its stack.
+    pub fn new(body: impl for<'t> FnOnce(&Port<'t, A, C>) -> R + 'static) -> Result<Task<A, C, R>> {
+        static HOOK: Once = Once::new();
+        HOOK.call_once(quiet_hook);
+        let stack = match STACKS.with_borrow_mut(Vec::pop) {
+            Some(stack) => stack,
+            None => DefaultStack::new(STACK_BYTES)
+                .map_err(|source| Error::system("mapping the stack of a coroutine (see vm.max_map_count)", source))?,
+        };
+        Ok(Task { coroutine: Coroutine::with_stack(stack, move |yielder, _first| body(&Port { yielder })) })
+    }
+
+    /// Lets the task go on with `answer` until it makes its next call or ends.
+    ///
+    /// # Panics
+    ///
+    /// When it has ended.
+    #[inline]
+    pub fn resume(&mut self, answer: A) -> Turn<C, R> {
+        let outer = RUNNING.replace(true);
+        let turn = panic::catch_unwind(AssertUnwindSafe(|| self.coroutine.resume(answer)));
+        RUNNING.set(outer);
+        match turn {
+            Ok(CoroutineResult::Yield(call)) => Turn::Calls(call),
+            Ok(CoroutineResult::Return(value)) => Turn::Finished(value),
+            Err(payload) => Turn::Panicked(PANIC.take().unwrap_or_else(|| text_of(&*payload))),
+        }
+    }
+
+    /// Gives the task up, and its stack to the next one.
+    pub fn stop(mut self) {
+        if self.coroutine.started() && !self.coroutine.done() {
+            let outer = RUNNING.replace(true);
+            self.coroutine.force_unwind();
+            RUNNING.set(outer);
+        }
+        if self.coroutine.done() {
+            let stack = self.coroutine.into_stack();
+            STACKS.with_borrow_mut(|stacks| {
+                if stacks.len() < KEPT {
+                    stacks.push(stack);
+                }
+            });
+        }
+    }
+}
+
+impl<A, C, R> std::fmt::Debug for Task<A, C, R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Task").finish_non_exhaustive()
+    }
+}
+
+impl<A, C> std::fmt::Debug for Port<'_, A, C> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Port").finish_non_exhaustive()
+    }
+}
+
+fn text_of(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message").to_owned()
+}
+
+/// Panics of tasks are results, told by [`Turn::Panicked`]; all others go to the hook that was there.
+fn quiet_hook() {
+    let before = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        if RUNNING.get() {
+            let place = info.location().map_or(String::new(), |at| format!(" ({}:{})", at.file(), at.line()));
+            PANIC.set(Some(format!("{}{place}", text_of(info.payload()))));
+        } else {
+            before(info);
+        }
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_is_a_function_of_its_answers() {
+        let mut task = Task::new(|port: &Port<'_, u32, u32>| port.call(1) + port.call(2)).unwrap();
+        assert!(matches!(task.resume(0), Turn::Calls(1)));
+        assert!(matches!(task.resume(10), Turn::Calls(2)));
+        assert!(matches!(task.resume(20), Turn::Finished(30)));
+    }
+
+    #[test]
+    fn a_panic_is_told_with_its_place() {
+        let mut task: Task<(), (), ()> = Task::new(|_| panic!("of {}", 7)).unwrap();
+        match task.resume(()) {
+            Turn::Panicked(text) => assert!(text.starts_with("of 7 (") && text.contains("coroutine.rs:"), "{text}"),
+            other => panic!("{other:?}"),
+        }
+        task.stop();
+    }
+
+    #[test]
+    fn what_a_stopped_task_holds_is_dropped() {
+        let held = std::rc::Rc::new(());
+        let inside = held.clone();
+        let mut task: Task<(), (), ()> = Task::new(move |port| {
+            let _inside = inside;
+            port.call(());
+        })
+        .unwrap();
+        assert!(matches!(task.resume(()), Turn::Calls(())));
+        assert_eq!(std::rc::Rc::strong_count(&held), 2);
+        task.stop();
+        assert_eq!(std::rc::Rc::strong_count(&held), 1);
+    }
+
+    #[test]
+    fn thousands_fit() {
+        let mut tasks: Vec<Task<u32, u32, u32>> =
+            (0..4096).map(|i| Task::new(move |port| i + port.call(i)).unwrap()).collect();
+        for (i, task) in (0_u32..).zip(&mut tasks) {
+            assert!(matches!(task.resume(0), Turn::Calls(call) if call == i));
+        }
+        for (i, mut task) in (0_u32..4096).rev().zip(tasks.into_iter().rev()) {
+            assert!(matches!(task.resume(1), Turn::Finished(end) if end == i + 1));
+        }
+    }
+}
