@@ -1,8 +1,9 @@
 //! The controlled backend: every call is handed, as a value, to whoever decides what happens next.
 //!
-//! A [`RankTask`] runs one rank's blocking code as a coroutine. It stops at each [`Call`]; the engine that holds the
-//! memory carries the call out when it pleases, by whatever memory model it has, and resumes the rank with the
-//! [`Answer`]. Nothing else reaches the rank, so that its next call is a function of its code and of its answers.
+//! [`Controlled`] turns each operation into a [`Call`] and asks an [`Executor`] for the [`Answer`]. [`spawn`] makes the
+//! executor a coroutine's [`Port`]: the rank's blocking code stops at each call; the engine that holds the memory carries
+//! the call out when it pleases, by whatever memory model it has, and resumes the rank. Nothing else reaches the rank,
+//! so that its next call is a function of its code and of its answers.
 //!
 //! What is a call: one operation on one word, a wait, a flush, a pause. Bulk operations are split into words, each of
 //! which is a call, as nothing beyond one aligned word is atomic; a get is carried out before it returns, so that
@@ -170,10 +171,30 @@ impl Shape {
     }
 }
 
+/// Who carries out the calls of one rank.
+pub trait Executor {
+    /// Carries out `call`, and returns with its answer.
+    fn call(&self, call: Call) -> Answer;
+}
+
+impl Executor for Port<'_, Answer, Call> {
+    #[inline]
+    fn call(&self, call: Call) -> Answer {
+        Port::call(self, call)
+    }
+}
+
+impl<E: Executor + ?Sized> Executor for &E {
+    #[inline]
+    fn call(&self, call: Call) -> Answer {
+        E::call(self, call)
+    }
+}
+
 /// One rank of a controlled world, as its code sees it.
 #[derive(Debug)]
-pub struct Controlled<'t> {
-    port: &'t Port<'t, Answer, Call>,
+pub struct Controlled<E> {
+    executor: E,
     rank: Rank,
     shape: Shape,
     heap: SymmetricHeap,
@@ -193,16 +214,23 @@ pub type RankTurn<R> = Turn<Call, R>;
 pub fn spawn<R: 'static>(
     shape: &Shape,
     rank: Rank,
-    body: impl FnOnce(&Controlled<'_>) -> R + 'static,
+    body: impl for<'t> FnOnce(&Controlled<&'t Port<'t, Answer, Call>>) -> R + 'static,
 ) -> Result<RankTask<R>> {
     let shape = shape.clone();
-    Task::new(move |port| {
-        let heap = SymmetricHeap::new(shape.segment);
-        body(&Controlled { port, rank, shape, heap })
-    })
+    Task::new(move |port| body(&Controlled::new(port, &shape, rank)))
 }
 
-impl Controlled<'_> {
+impl<E: Executor> Controlled<E> {
+    /// Rank `rank` of a world of that shape, whose calls `executor` carries out.
+    pub fn new(executor: E, shape: &Shape, rank: Rank) -> Controlled<E> {
+        Controlled { executor, rank, shape: shape.clone(), heap: SymmetricHeap::new(shape.segment) }
+    }
+
+    /// Who carries out the calls.
+    pub fn executor(&self) -> &E {
+        &self.executor
+    }
+
     fn check(&self, operation: Operation, at: Address, len: u64) -> Result<()> {
         self.check_rank(operation, at.rank)?;
         if at.disp.0.checked_add(len).is_none_or(|end| end > self.shape.segment) {
@@ -225,7 +253,7 @@ impl Controlled<'_> {
     }
 
     fn call(&self, call: Call) -> Result<Answer> {
-        match self.port.call(call) {
+        match self.executor.call(call) {
             Answer::PeerFailed(rank) => Err(Error::PeerFailed { rank }),
             answer => Ok(answer),
         }
@@ -272,7 +300,7 @@ fn words(at: Address, len: usize) -> impl Iterator<Item = (Address, usize, usize
     })
 }
 
-impl RemoteAtomics for Controlled<'_> {
+impl<E: Executor> RemoteAtomics for Controlled<E> {
     fn rank(&self) -> Rank {
         self.rank
     }
@@ -372,7 +400,7 @@ impl RemoteAtomics for Controlled<'_> {
     }
 
     fn now(&self) -> Time {
-        match self.port.call(Call::Now) {
+        match self.executor.call(Call::Now) {
             Answer::Word(nanoseconds) => Time(nanoseconds),
             answer => panic!("{} was answered by {answer:?}", Call::Now),
         }

@@ -21,6 +21,55 @@ pub enum Error {
         /// How many ranks the world has.
         size: u32,
     },
+    /// A lock was given a role that only windows have.
+    #[error("scenario {scenario}: {lock} is no window, and knows no role {role}; give it R, W or M")]
+    Scenario {
+        /// The scenario.
+        scenario: String,
+        /// The lock.
+        lock: &'static str,
+        /// The role.
+        role: String,
+    },
+    /// A mutant is of another lock.
+    #[error("mutant {mutant} is not one of {lock}, but of {of}")]
+    Mutant {
+        /// The mutant.
+        mutant: &'static str,
+        /// The lock.
+        lock: &'static str,
+        /// The locks that it is of.
+        of: String,
+    },
+    /// A file that cannot be read or written.
+    #[error("{path}: {source}", path = path.display())]
+    File {
+        /// The file.
+        path: std::path::PathBuf,
+        /// The operating system's answer.
+        source: std::io::Error,
+    },
+    /// A file that is not a counterexample.
+    #[error("{path} is no counterexample: {why}", path = path.display())]
+    Format {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A schedule that does not fit the lock: it was made for another version of it.
+    #[error(
+        "step {step} of the schedule cannot be taken: {why}; the lock, or the mutant, is not the one that it was made for"
+    )]
+    Schedule {
+        /// The number of the step, counted from 0.
+        step: usize,
+        /// Why not.
+        why: String,
+    },
+    /// The explorer cannot vouch for its result.
+    #[error("{0}")]
+    Unsound(String),
     /// The lock under test returned an error.
     #[error(transparent)]
     Locks(#[from] rmalab_locks::Error),

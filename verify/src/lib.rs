@@ -7,11 +7,29 @@
 //! deadlock shows as a run that does not end, so whoever runs it limits its time from outside.
 #![forbid(unsafe_code)]
 
+mod actor;
+mod check;
+mod counterexample;
 mod error;
+pub mod explorer;
+mod live;
+pub mod monitor;
+pub mod mutant;
+pub mod network;
+pub mod play;
 mod property;
 mod scenario;
+mod standard;
 pub mod stress;
+pub mod subject;
 
+pub use actor::{Actor, Move, Told};
+pub use check::{Check, DATA};
+pub use counterexample::{Choice, Counterexample};
 pub use error::{Error, Result};
+pub use live::{Effect, Live, Slots, Step, replay};
+pub use network::Network;
 pub use property::{Property, Violation};
-pub use scenario::{Group, ParseError, Role, Scenario};
+pub use scenario::{Access, Group, ParseError, Role, Scenario};
+pub use standard::{subject, subjects};
+pub use subject::Subject;

@@ -3,39 +3,60 @@
 use rmalab_atomics::Rank;
 
 /// A promise of a lock that a check can find broken.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Property {
-    /// Nobody else is inside with a writer.
-    WriterAlone,
-    /// No writer is inside with a reader.
-    NoWriterAmongReaders,
+    /// No two ranks are inside in ways that exclude each other.
+    MutualExclusion,
     /// Whoever is inside finds the data as one writer left them, and they stay so while it is inside.
     Consistent,
     /// Each write is based on the one before it: none is lost.
     NoLostUpdate,
+    /// Whoever enters gets what the last writer put before it left.
+    Visibility,
+    /// Ranks that acquire or release do not all wait for each other.
+    NoDeadlock,
+    /// A rank that waits is woken once nobody is left inside or on the way.
+    NoLostWakeUp,
+    /// While every rank goes on, some rank enters or leaves sooner or later.
+    NoLivelock,
+    /// Nobody is overtaken by those that the lock's order puts after it.
+    Order,
     /// When all have left, the lock's words and nodes are zero, as before its first use.
     CleanRest,
+    /// The lock's code meets nothing that it calls impossible: it does not panic, and no call of it fails.
+    Invariant,
 }
 
 impl Property {
     /// All properties.
-    pub const ALL: [Property; 5] = [
-        Property::WriterAlone,
-        Property::NoWriterAmongReaders,
+    pub const ALL: [Property; 10] = [
+        Property::MutualExclusion,
         Property::Consistent,
         Property::NoLostUpdate,
+        Property::Visibility,
+        Property::NoDeadlock,
+        Property::NoLostWakeUp,
+        Property::NoLivelock,
+        Property::Order,
         Property::CleanRest,
+        Property::Invariant,
     ];
 
     /// The property's name, as reports print it.
     pub const fn name(self) -> &'static str {
         match self {
-            Property::WriterAlone => "writer-alone",
-            Property::NoWriterAmongReaders => "no-writer-among-readers",
+            Property::MutualExclusion => "mutual-exclusion",
             Property::Consistent => "consistent",
             Property::NoLostUpdate => "no-lost-update",
+            Property::Visibility => "visibility",
+            Property::NoDeadlock => "no-deadlock",
+            Property::NoLostWakeUp => "no-lost-wake-up",
+            Property::NoLivelock => "no-livelock",
+            Property::Order => "order",
             Property::CleanRest => "clean-rest",
+            Property::Invariant => "invariant",
         }
     }
 }
@@ -47,7 +68,7 @@ impl std::fmt::Display for Property {
 }
 
 /// One property found broken.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Violation {
     /// What is broken.
     pub property: Property,

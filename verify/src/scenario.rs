@@ -8,29 +8,98 @@ use rmalab_atomics::Rank;
 /// What a rank does with the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
-    /// Acquires for reading, always (`R`).
+    /// Acquires for reading, always (`R`); of a window, lock_all.
     Reader,
-    /// Acquires for writing, always (`W`).
+    /// Acquires for writing, always (`W`); of a window, an exclusive lock of rank 0.
     Writer,
     /// Reads and writes in turn (`M`): even ranks begin by reading, odd ones by writing.
     Mixed,
+    /// Locks all targets of a window (`A`).
+    All,
+    /// Locks one target of a window in shared mode (`S@1`).
+    Shared(Rank),
+    /// Locks one target of a window exclusively (`E@1`).
+    Exclusive(Rank),
 }
 
 impl Role {
-    /// Whether acquisition number `acquisition`, counted from 0, of `rank` in this role is for writing.
-    pub const fn writes(self, rank: Rank, acquisition: u32) -> bool {
+    /// Acquisition number `acquisition`, counted from 0, of `rank` in this role.
+    pub const fn access(self, rank: Rank, acquisition: u32) -> Access {
         match self {
-            Role::Reader => false,
-            Role::Writer => true,
-            Role::Mixed => (rank.0 ^ acquisition) & 1 == 1,
+            Role::Reader => Access::Read,
+            Role::Writer => Access::Write,
+            Role::Mixed if (rank.0 ^ acquisition) & 1 == 1 => Access::Write,
+            Role::Mixed => Access::Read,
+            Role::All => Access::All,
+            Role::Shared(target) => Access::Shared(target),
+            Role::Exclusive(target) => Access::Exclusive(target),
         }
     }
 
-    const fn letter(self) -> char {
+    /// Whether acquisition number `acquisition`, counted from 0, of `rank` in this role is for writing.
+    pub const fn writes(self, rank: Rank, acquisition: u32) -> bool {
+        self.access(rank, acquisition).writes()
+    }
+
+    /// Whether only window locks know this role.
+    pub const fn is_of_windows(self) -> bool {
+        matches!(self, Role::All | Role::Shared(_) | Role::Exclusive(_))
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Role::Reader => 'R',
-            Role::Writer => 'W',
-            Role::Mixed => 'M',
+            Role::Reader => f.write_str("R"),
+            Role::Writer => f.write_str("W"),
+            Role::Mixed => f.write_str("M"),
+            Role::All => f.write_str("A"),
+            Role::Shared(target) => write!(f, "S@{}", target.0),
+            Role::Exclusive(target) => write!(f, "E@{}", target.0),
+        }
+    }
+}
+
+/// One acquisition: what is locked, and how.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Access {
+    /// A lock for reading.
+    Read,
+    /// A lock for writing.
+    Write,
+    /// All targets of a window, in shared mode.
+    All,
+    /// One target of a window, in shared mode.
+    Shared(Rank),
+    /// One target of a window, exclusively.
+    Exclusive(Rank),
+}
+
+impl Access {
+    /// Whether the holder may write what the lock protects.
+    pub const fn writes(self) -> bool {
+        matches!(self, Access::Write | Access::Exclusive(_))
+    }
+
+    /// Whether two ranks must not hold the lock in these two ways at one time.
+    pub fn excludes(self, other: Access) -> bool {
+        match (self, other) {
+            (Access::Exclusive(one), Access::Exclusive(two) | Access::Shared(two))
+            | (Access::Shared(one), Access::Exclusive(two)) => one == two,
+            _ => self.writes() || other.writes(),
+        }
+    }
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Access::Read => f.write_str("read"),
+            Access::Write => f.write_str("write"),
+            Access::All => f.write_str("lock_all"),
+            Access::Shared(target) => write!(f, "shared({})", target.0),
+            Access::Exclusive(target) => write!(f, "exclusive({})", target.0),
         }
     }
 }
@@ -56,6 +125,9 @@ pub struct Group {
 /// | `3R1Wx2` | ranks 0 to 2 read twice each, rank 3 writes twice |
 /// | `3R+1Wx2` | as above, but the readers read once |
 /// | `4Mx100` | four ranks read and write in turn, 100 acquisitions each |
+/// | `2A+1E@0+1S@1` | of a window: two lock_all, an exclusive lock of target 0, a shared one of target 1 |
+///
+/// The number after `@` ends with its part, or with a space: `1E@0 1E@1 x2`.
 ///
 /// ```
 /// use rmalab_verify::{Role, Scenario};
@@ -86,7 +158,7 @@ impl Scenario {
         let mut ranks = 0_u32;
         for group in &groups {
             if group.ranks == 0 {
-                return Err(format!("0{} is a group of no ranks", group.role.letter()));
+                return Err(format!("0{} is a group of no ranks", group.role));
             }
             if group.acquisitions == 0 {
                 return Err("x0 acquires nothing".to_owned());
@@ -117,6 +189,20 @@ impl Scenario {
         })
     }
 
+    /// What `rank` acquires, one after the other; nothing if it takes no part.
+    pub fn accesses(&self, rank: Rank) -> impl Iterator<Item = Access> {
+        self.part(rank).into_iter().flat_map(move |(role, times)| (0..times).map(move |i| role.access(rank, i)))
+    }
+
+    /// The least number of targets that a window must have: one more than the highest that is named.
+    pub fn targets(&self) -> u32 {
+        let highest = self.groups.iter().map(|group| match group.role {
+            Role::Shared(target) | Role::Exclusive(target) => target.0.saturating_add(1),
+            _ => 1,
+        });
+        highest.max().unwrap_or(1)
+    }
+
     /// How many acquisitions there are, by all ranks together: for reading, and for writing.
     pub fn acquisitions(&self) -> (u64, u64) {
         let mut writes = 0;
@@ -125,10 +211,10 @@ impl Scenario {
             if let Some((role, acquisitions)) = self.part(rank) {
                 all += u64::from(acquisitions);
                 writes += match role {
-                    Role::Reader => 0,
-                    Role::Writer => u64::from(acquisitions),
                     // Half of them; of an odd number, the odd one is the first one's kind.
                     Role::Mixed => u64::from(acquisitions / 2) + u64::from(acquisitions % 2 * (rank.0 % 2)),
+                    _ if role.writes(rank, 0) => u64::from(acquisitions),
+                    _ => 0,
                 };
             }
         }
@@ -139,13 +225,15 @@ impl Scenario {
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, group) in self.groups.iter().enumerate() {
-            write!(f, "{}{}", group.ranks, group.role.letter())?;
+            write!(f, "{}{}", group.ranks, group.role)?;
             let next = self.groups.get(i + 1);
             if next.is_none_or(|next| next.acquisitions != group.acquisitions) {
                 write!(f, "x{}", group.acquisitions)?;
                 if next.is_some() {
                     f.write_str("+")?;
                 }
+            } else if matches!(group.role, Role::Shared(_) | Role::Exclusive(_)) {
+                f.write_str(" ")?;
             }
         }
         Ok(())
@@ -185,15 +273,31 @@ fn parse(text: &str) -> Result<Scenario, String> {
         let mut rest = who;
         while let Some(at) = rest.find(|c: char| !c.is_ascii_digit()) {
             let letter = rest[at..].chars().next().expect("find gave the place of a character");
+            let ranks = || number(&rest[..at], &format!("ranks before {letter}"));
+            let mut after = &rest[at + letter.len_utf8()..];
+            let mut target = || {
+                let Some(digits) = after.strip_prefix('@') else {
+                    return Err(format!("{letter} needs a target, as in 1{letter}@0"));
+                };
+                let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+                after = &digits[end..];
+                number(&digits[..end], &format!("the target after {letter}@")).map(Rank)
+            };
             let role = match letter.to_ascii_uppercase() {
                 'R' => Role::Reader,
                 'W' => Role::Writer,
                 'M' => Role::Mixed,
-                _ => return Err(format!("{letter:?} is none of the roles R (reader), W (writer) and M (mixed)")),
+                'A' => Role::All,
+                'S' => Role::Shared(target()?),
+                'E' => Role::Exclusive(target()?),
+                _ => {
+                    return Err(format!(
+                        "{letter:?} is none of the roles R (reader), W (writer), M (mixed), A (lock_all), S@target (shared) and E@target (exclusive)"
+                    ));
+                }
             };
-            let ranks = number(&rest[..at], &format!("ranks before {letter}"))?;
-            groups.push(Group { ranks, role, acquisitions: times });
-            rest = rest[at + letter.len_utf8()..].trim_start();
+            groups.push(Group { ranks: ranks()?, role, acquisitions: times });
+            rest = after.trim_start();
         }
         if !rest.is_empty() {
             return Err(format!("{rest} has no role after it"));
@@ -223,10 +327,12 @@ mod tests {
 
     #[test]
     fn texts_come_back_as_they_are_written() {
-        for text in ["3R1Wx2", "1Rx1", "3Rx1+1Wx2", "4Mx100", "2R2W1Mx7+3Wx1"] {
+        for text in ["3R1Wx2", "1Rx1", "3Rx1+1Wx2", "4Mx100", "2R2W1Mx7+3Wx1", "2A1E@0 1E@1 1S@0x1", "1S@7x2+1Ax1"] {
             assert_eq!(text.parse::<Scenario>().unwrap().to_string(), text);
         }
-        for (text, canonical) in [("3r 1w × 2", "3R1Wx2"), ("3R + 1WX2", "3Rx1+1Wx2"), ("2W", "2Wx1")] {
+        for (text, canonical) in
+            [("3r 1w × 2", "3R1Wx2"), ("3R + 1WX2", "3Rx1+1Wx2"), ("2W", "2Wx1"), ("2a + 1e@0 + 1S@1", "2A1E@0 1S@1x1")]
+        {
             assert_eq!(text.parse::<Scenario>().unwrap().to_string(), canonical);
         }
     }
@@ -262,7 +368,12 @@ mod tests {
         assert_eq!(why("R1Wx2"), "there is no number of ranks before R");
         assert_eq!(why("3"), "3 has no role after it");
         assert_eq!(why("3R1"), "1 has no role after it");
-        assert_eq!(why("3Q"), "'Q' is none of the roles R (reader), W (writer) and M (mixed)");
+        assert_eq!(
+            why("3Q"),
+            "'Q' is none of the roles R (reader), W (writer), M (mixed), A (lock_all), S@target (shared) and E@target (exclusive)"
+        );
+        assert_eq!(why("1E"), "E needs a target, as in 1E@0");
+        assert_eq!(why("1S@"), "there is no number of the target after S@");
         assert_eq!(why("3Rx"), "there is no number of acquisitions after x");
         assert_eq!(why("3Rx2y"), "\"2y\" is not a number of acquisitions after x up to 4294967295");
         assert_eq!(why("0R"), "0R is a group of no ranks");

@@ -363,7 +363,7 @@ impl<A: RemoteAtomics + ?Sized> Visit<'_, A> {
     fn check_no_writer(&mut self, inside: u64, when: &str) -> Result<()> {
         let writers = inside >> 32;
         if writers != 0 {
-            self.report(Property::NoWriterAmongReaders, format!("{writers} writers inside with a reader {when}"));
+            self.report(Property::MutualExclusion, format!("{writers} writers inside with a reader {when}"));
         }
         Ok(())
     }
@@ -372,7 +372,7 @@ impl<A: RemoteAtomics + ?Sized> Visit<'_, A> {
         if others != 0 {
             let (writers, readers) = (others >> 32, others & (WRITER - 1));
             let seen = format!("{readers} readers and {writers} other writers inside with a writer {when}");
-            self.report(Property::WriterAlone, seen);
+            self.report(Property::MutualExclusion, seen);
         }
     }
 

@@ -143,7 +143,7 @@ fn readers_are_seen_together() {
 fn a_lock_that_excludes_nobody_is_found() {
     let verdict = verdict("2R2Wx2000", Flaw::NoExclusion, Rest::Zero);
     assert!(verdict.broke(Property::NoLostUpdate), "{verdict}");
-    assert!(verdict.broke(Property::Consistent) || verdict.broke(Property::WriterAlone), "{verdict}");
+    assert!(verdict.broke(Property::Consistent) || verdict.broke(Property::MutualExclusion), "{verdict}");
     let listed = 4 * stress::LISTED * Property::ALL.len();
     assert!(verdict.violations.len() <= listed && verdict.unlisted > 0, "{verdict}");
     let text = verdict.to_string();

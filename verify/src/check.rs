@@ -1,0 +1,110 @@
+//! One check: which lock, in which scenario, over which network, with which deviation.
+
+use rmalab_atomics::controlled::Shape;
+use rmalab_atomics::{Disp, Rank, RemoteAtomics};
+use rmalab_locks::LINE;
+
+use crate::mutant::{Deviating, Mutant};
+use crate::network::Network;
+use crate::play::{self, Player, Section, Stage};
+use crate::subject::{Kind, Subject};
+use crate::{Result, Scenario};
+
+/// What every engine is given: all that a verdict depends on, apart from how it is looked for.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// The lock or the policy.
+    pub subject: Subject,
+    /// Who acquires what, how often.
+    pub scenario: Scenario,
+    /// What is done inside.
+    pub section: Section,
+    /// The network's model; for engines that have one.
+    pub network: Network,
+    /// What is broken on purpose.
+    pub mutant: Option<&'static Mutant>,
+    /// Where the lock's global words are; a rank of its own, which takes no part, if nothing is said.
+    ///
+    /// That is the strongest check: posted puts to a lock's words and to a node are then never to one target, so that
+    /// more of them are unordered, and no flush of one covers the other.
+    pub home: Option<Rank>,
+}
+
+impl Check {
+    /// A check of the real lock, with nothing done inside, on the sequentially consistent network.
+    pub fn new(subject: Subject, scenario: Scenario) -> Check {
+        Check { subject, scenario, section: Section::Empty, network: Network::Sc, mutant: None, home: None }
+    }
+
+    /// Where the lock's global words are.
+    pub fn home(&self) -> Rank {
+        self.home.unwrap_or(Rank(self.active().max(self.targets())))
+    }
+
+    /// How many ranks take part: those from 0 on.
+    pub fn active(&self) -> u32 {
+        self.scenario.ranks()
+    }
+
+    fn targets(&self) -> u32 {
+        match self.subject.kind() {
+            Kind::Lock => 1,
+            Kind::Window => self.scenario.targets(),
+        }
+    }
+
+    /// How many ranks the world has.
+    pub fn world(&self) -> u32 {
+        let home = if self.subject.has_home() { self.home().0 + 1 } else { 0 };
+        self.active().max(self.targets()).max(home)
+    }
+
+    /// Whether the check makes sense.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Scenario`](crate::Error::Scenario) when a lock gets the roles of a window, and
+    /// [`Error::Mutant`](crate::Error::Mutant) when the mutant is of another lock.
+    pub fn validate(&self) -> Result<()> {
+        let of_windows = self.scenario.groups().iter().find(|group| group.role.is_of_windows());
+        if let (Kind::Lock, Some(group)) = (self.subject.kind(), of_windows) {
+            return Err(crate::Error::Scenario {
+                scenario: self.scenario.to_string(),
+                lock: self.subject.name(),
+                role: group.role.to_string(),
+            });
+        }
+        match self.mutant {
+            Some(mutant) if !mutant.suits(self.subject.name()) => Err(crate::Error::Mutant {
+                mutant: mutant.name,
+                lock: self.subject.name(),
+                of: mutant.locks.join(", "),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs the part of `rank`: what every engine lets every rank do, on whatever carries out its calls.
+    ///
+    /// # Errors
+    ///
+    /// Those of the lock and of the player.
+    pub fn play(&self, rank: Rank, player: &dyn Player) -> Result<()> {
+        let deviating;
+        let player: &dyn Player = match self.mutant {
+            Some(mutant) => {
+                deviating = Deviating::new(player, mutant, self, rank);
+                &deviating
+            }
+            None => player,
+        };
+        let stage = Stage::new(player, &Shape::new(self.world()), rank);
+        let data = stage.heap().alloc(LINE, LINE)?;
+        assert_eq!(data, DATA, "an empty heap starts at 0");
+        let mut handle = self.subject.bind(&stage, self.home())?;
+        play::play(&stage, &mut *handle, &self.scenario, self.section, DATA)
+    }
+}
+
+/// Where the data are that [`Section::Data`] uses: the first thing on every rank's symmetric heap.
+pub const DATA: Disp = Disp(0);

@@ -1,0 +1,109 @@
+//! A violation together with the schedule that leads to it: what is shown, saved and replayed.
+
+use std::path::Path;
+
+use rmalab_atomics::Rank;
+
+use crate::check::Check;
+use crate::network::Network;
+use crate::play::Section;
+use crate::{Error, Result, Violation};
+
+/// What happens next, in a state where several things could.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Choice {
+    /// The rank's call is carried out, and it goes on to its next call.
+    Step(Rank),
+    /// A put that the rank has posted takes effect.
+    Arrive {
+        /// Whose put.
+        from: Rank,
+        /// Which one of those that it has under way, oldest first.
+        index: u16,
+    },
+}
+
+/// A way to break a property: enough to be replayed by whoever has the same lock.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Counterexample {
+    /// The format's version.
+    pub version: u32,
+    /// The lock's name.
+    pub lock: String,
+    /// The mutant's name, if it is not the real lock.
+    pub mutant: Option<String>,
+    /// The scenario.
+    pub scenario: String,
+    /// What is done inside.
+    pub section: Section,
+    /// The network's model.
+    pub network: Network,
+    /// Where the lock's global words are, if that is not left to the check.
+    pub home: Option<Rank>,
+    /// What is broken in the end.
+    pub violation: Violation,
+    /// What happens, from the beginning.
+    pub schedule: Vec<Choice>,
+    /// Of a livelock: the schedule from this step on repeats for ever.
+    pub cycle: Option<usize>,
+}
+
+/// The version of the format that this one writes, and the only one that it reads.
+const VERSION: u32 = 1;
+
+impl Counterexample {
+    /// A counterexample to `check`.
+    pub fn new(check: &Check, violation: Violation, schedule: Vec<Choice>, cycle: Option<usize>) -> Counterexample {
+        Counterexample {
+            version: VERSION,
+            lock: check.subject.name().to_owned(),
+            mutant: check.mutant.map(|mutant| mutant.name.to_owned()),
+            scenario: check.scenario.to_string(),
+            section: check.section,
+            network: check.network,
+            home: check.home,
+            violation,
+            schedule,
+            cycle,
+        }
+    }
+
+    /// How often a rank is switched away from although it could go on: the preemptions of the schedule.
+    pub fn preemptions(&self, live: impl Fn(usize, Rank) -> bool) -> usize {
+        let mut running: Option<Rank> = None;
+        let mut count = 0;
+        for (i, choice) in self.schedule.iter().enumerate() {
+            if let Choice::Step(rank) = *choice {
+                count += usize::from(running.is_some_and(|before| before != rank && live(i, before)));
+                running = Some(rank);
+            }
+        }
+        count
+    }
+
+    /// Writes it as JSON.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::File`].
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let text = serde_json::to_string_pretty(self).expect("it is plain data");
+        std::fs::write(path, text + "\n").map_err(|source| Error::File { path: path.into(), source })
+    }
+
+    /// Reads it from JSON.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::File`], and [`Error::Format`] if it is not one, or one of another version.
+    pub fn load(path: &Path) -> Result<Counterexample> {
+        let text = std::fs::read_to_string(path).map_err(|source| Error::File { path: path.into(), source })?;
+        let format = |why: String| Error::Format { path: path.into(), why };
+        let one: Counterexample = serde_json::from_str(&text).map_err(|error| format(error.to_string()))?;
+        if one.version != VERSION {
+            return Err(format(format!("it has version {}, and this program reads version {VERSION}", one.version)));
+        }
+        Ok(one)
+    }
+}

@@ -1,0 +1,311 @@
+//! A check, run step by step along a schedule: the replay of counterexamples, and the reference for what a step is.
+
+use std::sync::Arc;
+
+use rmalab_atomics::controlled::{Answer, Call};
+use rmalab_atomics::coroutine::Turn;
+use rmalab_atomics::{Address, Rank};
+
+use crate::actor::Actor;
+use crate::check::{Check, DATA};
+use crate::counterexample::Choice;
+use crate::monitor::{Phase, Status};
+use crate::network::{Issued, Memory, Posted};
+use crate::play::Event;
+use crate::{Error, Property, Result, Violation};
+
+/// The slots of the words that have been named so far.
+#[derive(Clone, Debug, Default)]
+pub struct Slots {
+    addresses: Vec<Address>,
+}
+
+impl Slots {
+    /// The slot of the word at `address`, a new one if it has none.
+    ///
+    /// # Panics
+    ///
+    /// When a check uses more than 65,536 words.
+    pub fn of(&mut self, address: Address) -> u16 {
+        let address = address.unwatched();
+        let slot = self.addresses.iter().position(|&known| known == address).unwrap_or_else(|| {
+            self.addresses.push(address);
+            self.addresses.len() - 1
+        });
+        u16::try_from(slot).expect("a check of at most 65,536 words")
+    }
+
+    /// The word of a slot.
+    pub fn address(&self, slot: u16) -> Address {
+        self.addresses[usize::from(slot)]
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.addresses.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.addresses.is_empty()
+    }
+}
+
+/// What a step did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// The call was carried out, with this answer.
+    Answered(Call, Answer),
+    /// The call has read its word, which is locked until it writes.
+    Halfway(Call),
+    /// A posted put took effect on this word.
+    Arrived(Address, Posted),
+}
+
+/// One step of a schedule, as it was taken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// What was chosen.
+    pub choice: Choice,
+    /// What it did.
+    pub effect: Effect,
+    /// What the rank told on its way to its next call.
+    pub told: Vec<Event>,
+    /// Where the rank is now.
+    pub status: Status,
+    /// What the step broke.
+    pub violation: Option<Violation>,
+}
+
+#[derive(Debug)]
+struct Player {
+    actor: Actor,
+    /// The call that the rank waits for; none once it has ended.
+    calls: Option<Call>,
+    status: Status,
+}
+
+/// A check under way.
+#[derive(Debug)]
+pub struct Live {
+    check: Arc<Check>,
+    memory: Memory,
+    slots: Slots,
+    players: Vec<Player>,
+}
+
+impl Live {
+    /// The check before its first step: each rank waits with its first call.
+    ///
+    /// # Errors
+    ///
+    /// When the check makes no sense, or a stack cannot be had.
+    pub fn new(check: &Check) -> Result<Live> {
+        check.validate()?;
+        let check = Arc::new(check.clone());
+        let ranks = check.active();
+        let mut live = Live {
+            memory: Memory::new(ranks as usize),
+            slots: Slots::default(),
+            players: Vec::new(),
+            check: Arc::clone(&check),
+        };
+        for rank in (0..ranks).map(Rank) {
+            let actor = Actor::new(&check, rank)?;
+            live.players.push(Player { actor, calls: None, status: Status::default() });
+            let (_, violation) = live.resume(rank, Answer::Done);
+            if let Some(violation) = violation {
+                return Err(Error::Unsound(format!("before its first call: {violation}")));
+            }
+        }
+        Ok(live)
+    }
+
+    /// How far each rank has come.
+    pub fn statuses(&self) -> Vec<Status> {
+        self.players.iter().map(|player| player.status).collect()
+    }
+
+    /// The call that each rank waits for.
+    pub fn calls(&self) -> impl Iterator<Item = Option<Call>> {
+        self.players.iter().map(|player| player.calls)
+    }
+
+    /// The words that have been named, and their values.
+    pub fn words(&self) -> impl Iterator<Item = (Address, u64)> {
+        (0..self.slots.len()).map(|slot| (self.slots.address(slot as u16), self.memory.word(slot as u16)))
+    }
+
+    /// Whether `rank` could go on.
+    pub fn ready(&mut self, rank: Rank) -> bool {
+        self.players[rank.index()].calls.is_some_and(|call| {
+            let issued = self.issue(rank, call);
+            self.memory.ready(rank.index(), &issued)
+        })
+    }
+
+    fn issue(&mut self, rank: Rank, call: Call) -> Issued {
+        Issued::new(self.check.network, rank, call, |address| self.slots.of(address))
+    }
+
+    /// All that could happen next; nothing at the end, or in a deadlock.
+    pub fn choices(&mut self) -> Vec<Choice> {
+        let mut choices = Vec::new();
+        for rank in (0..self.check.active()).map(Rank) {
+            if self.ready(rank) {
+                choices.push(Choice::Step(rank));
+            }
+            for index in 0..self.memory.posts[rank.index()].len() {
+                if self.memory.may_arrive(rank.index(), index) {
+                    choices.push(Choice::Arrive { from: rank, index: index as u16 });
+                }
+            }
+        }
+        choices
+    }
+
+    /// Takes one of the [choices](Live::choices).
+    ///
+    /// # Errors
+    ///
+    /// A sentence, if it is none of them.
+    pub fn take(&mut self, choice: Choice) -> Result<Step, String> {
+        if !self.choices().contains(&choice) {
+            return Err(format!("{choice:?} is not possible here"));
+        }
+        match choice {
+            Choice::Arrive { from, index } => {
+                let posted = self.memory.posts[from.index()][usize::from(index)];
+                self.memory.arrive(from.index(), usize::from(index));
+                let effect = Effect::Arrived(self.slots.address(posted.slot), posted);
+                let status = self.players[from.index()].status;
+                Ok(Step { choice, effect, told: Vec::new(), status, violation: None })
+            }
+            Choice::Step(rank) => {
+                let call = self.players[rank.index()].calls.expect("a rank that is ready has a call");
+                let issued = self.issue(rank, call);
+                let Some(answer) = self.memory.carry_out(self.check.network, rank.index(), &issued) else {
+                    let status = self.players[rank.index()].status;
+                    return Ok(Step {
+                        choice,
+                        effect: Effect::Halfway(call),
+                        told: Vec::new(),
+                        status,
+                        violation: None,
+                    });
+                };
+                self.players[rank.index()].status.answered();
+                let (told, violation) = self.resume(rank, answer);
+                let status = self.players[rank.index()].status;
+                Ok(Step { choice, effect: Effect::Answered(call, answer), told, status, violation })
+            }
+        }
+    }
+
+    fn resume(&mut self, rank: Rank, answer: Answer) -> (Vec<Event>, Option<Violation>) {
+        let moved = self.players[rank.index()].actor.resume(answer);
+        let mut violation = None;
+        let told: Vec<Event> = moved.told.iter().map(|told| told.event).collect();
+        for &event in &told {
+            self.players[rank.index()].status.told(event);
+            let statuses = self.statuses();
+            let broken = match event {
+                Event::Entered => self.check.exclusion(rank, &statuses),
+                Event::Saw { target, writes } => self.check.visibility(rank, &statuses, target, writes),
+                _ => None,
+            };
+            violation = violation.or(broken);
+        }
+        let player = &mut self.players[rank.index()];
+        player.calls = None;
+        let ended = match moved.turn {
+            Turn::Calls(call) => {
+                player.calls = Some(call);
+                None
+            }
+            Turn::Finished(Ok(())) => None,
+            Turn::Finished(Err(error)) => Some(format!("a call failed: {error}")),
+            Turn::Panicked(text) => Some(format!("panicked: {text}")),
+        };
+        let broken = ended.map(|seen| Violation {
+            property: Property::Invariant,
+            rank,
+            acquisition: Some(player.status.acquisition),
+            seen,
+        });
+        (told, violation.or(broken))
+    }
+
+    /// What is broken where nothing can happen any more: ranks that wait for ever, or words that are not at rest.
+    pub fn end(&mut self) -> Option<Violation> {
+        if !self.choices().is_empty() {
+            return None;
+        }
+        let waits: Vec<Option<Call>> = self.calls().collect();
+        let words: Vec<(Address, u64)> = self.words().collect();
+        self.check.end(&self.statuses(), &waits, words)
+    }
+}
+
+impl Check {
+    /// What is broken where nothing can happen any more: `waits` are the calls that ranks still wait for, `words` all
+    /// words that have been named, with their values.
+    pub fn end(
+        &self,
+        statuses: &[Status],
+        waits: &[Option<Call>],
+        words: impl IntoIterator<Item = (Address, u64)>,
+    ) -> Option<Violation> {
+        let stuck: Vec<Rank> =
+            (0..).zip(waits).filter(|(_, call)| call.is_some()).map(|(rank, _)| Rank(rank)).collect();
+        if let Some(&rank) = stuck.first() {
+            let list: Vec<String> = stuck
+                .iter()
+                .map(|&rank| {
+                    let call = waits[rank.index()].expect("a rank that is stuck waits for a call");
+                    match call.address(rank).and_then(|at| self.subject.word_at(at, self.home())) {
+                        Some(word) => format!("{rank} in {call} ({})", word.name),
+                        None => format!("{rank} in {call}"),
+                    }
+                })
+                .collect();
+            // Somebody who releases, or is inside, would have to wake them; otherwise the wake-up is gone.
+            let others = statuses.iter().any(|status| matches!(status.phase, Phase::Inside | Phase::Releasing));
+            let property = if others || stuck.len() > 1 { Property::NoDeadlock } else { Property::NoLostWakeUp };
+            return Some(Violation {
+                property,
+                rank,
+                acquisition: Some(statuses[rank.index()].acquisition),
+                seen: format!("nothing can happen any more, and there wait {}", list.join(", ")),
+            });
+        }
+        let (at, value) = words.into_iter().find(|&(at, value)| at.disp != DATA && value != 0)?;
+        let name = self.subject.word_at(at, self.home()).map_or(String::new(), |word| format!(" ({})", word.name));
+        Some(Violation {
+            property: Property::CleanRest,
+            rank: at.rank,
+            acquisition: None,
+            seen: format!("the word at {}{name} is {value:#x}", at.disp),
+        })
+    }
+}
+
+/// Takes the steps of `schedule`, up to the first that breaks something.
+///
+/// # Errors
+///
+/// [`Error::Schedule`] when a step is not possible.
+pub fn replay(check: &Check, schedule: &[Choice]) -> Result<(Vec<Step>, Option<Violation>)> {
+    let mut live = Live::new(check)?;
+    let mut steps = Vec::new();
+    for (i, &choice) in schedule.iter().enumerate() {
+        let step = live.take(choice).map_err(|why| Error::Schedule { step: i, why })?;
+        let broken = step.violation.clone();
+        steps.push(step);
+        if broken.is_some() {
+            return Ok((steps, broken));
+        }
+    }
+    let end = live.end();
+    Ok((steps, end))
+}

@@ -1,0 +1,232 @@
+//! The network models: when what a rank has issued takes effect.
+
+use std::fmt;
+use std::str::FromStr;
+
+use rmalab_atomics::controlled::{Answer, Call};
+use rmalab_atomics::{Address, Rank};
+
+/// How far operations may be late, and what is atomic with what.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Network {
+    /// Every operation takes effect as it is issued: sequential consistency.
+    #[default]
+    Sc,
+    /// A posted put takes effect at any time before the next flush of its target; those of one rank to one target in the
+    /// order of their posting, all others in any order. Nothing else waits for it, not even a get by the same rank.
+    LatePuts,
+    /// As [`LatePuts`](Network::LatePuts), and bulk puts take effect at any time before the flush, in any order: the
+    /// whole of what the trait's memory model allows.
+    UnorderedBulk,
+    /// As [`Sc`](Network::Sc), but an atomic operation of the network reads and writes in two steps, between which the
+    /// processor of the word's owner may write it; the owner's operations go through the network as well, as the
+    /// backends' contract demands.
+    Hca,
+    /// As [`Hca`](Network::Hca), but the owner goes through its processor, against the contract: a mutant of a backend.
+    HcaOwnerCpu,
+}
+
+impl Network {
+    /// All models.
+    pub const ALL: [Network; 5] =
+        [Network::Sc, Network::LatePuts, Network::UnorderedBulk, Network::Hca, Network::HcaOwnerCpu];
+
+    /// The model's name, on the command line and in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Network::Sc => "sc",
+            Network::LatePuts => "late-puts",
+            Network::UnorderedBulk => "unordered-bulk",
+            Network::Hca => "hca",
+            Network::HcaOwnerCpu => "hca-owner-cpu",
+        }
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Network, String> {
+        Network::ALL.into_iter().find(|network| network.name() == text).ok_or_else(|| {
+            let names = Network::ALL.map(Network::name).join(", ");
+            format!("no network model is called '{text}' (there are {names})")
+        })
+    }
+}
+
+/// Something that is under way in the network.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Posted {
+    /// The word, as a slot of the memory.
+    pub slot: u16,
+    /// Whose memory that is in.
+    pub target: Rank,
+    /// Whether it is a bulk put, which has no place in the order.
+    pub bulk: bool,
+    /// Which bits are written.
+    pub mask: u64,
+    /// What they become.
+    pub value: u64,
+}
+
+/// What one rank has under way: its posted puts, in the order of their posting.
+pub type Posts = Vec<Posted>;
+
+/// The memory of all ranks and what is under way to it.
+///
+/// Words have slots in the order in which they were first named; a word without a slot is zero.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Memory {
+    /// The words, by slot.
+    pub words: Vec<u64>,
+    /// What each rank has under way.
+    pub posts: Vec<Posts>,
+    /// On a network of [`Network::Hca`]'s kind: the ranks whose atomic operation has read its word and not yet written it,
+    /// with what it read. The word is locked against other network operations until then.
+    pub halfway: Vec<Option<(u16, u64)>>,
+}
+
+/// A call as the memory takes it: with the slot of its word, and the way it goes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Issued {
+    /// The call.
+    pub call: Call,
+    /// The slot of its word; means nothing if it has none.
+    pub slot: u16,
+    /// Whether the processor of the word's owner carries it out, beside the network.
+    pub by_cpu: bool,
+}
+
+impl Issued {
+    /// `call` by `rank` on `network`; `slot` gives the slot of a word.
+    pub fn new(network: Network, rank: Rank, call: Call, slot: impl FnOnce(Address) -> u16) -> Issued {
+        let address = call.address(rank);
+        Issued {
+            call,
+            slot: address.map_or(0, slot),
+            by_cpu: network == Network::HcaOwnerCpu && address.is_some_and(|at| at.rank == rank),
+        }
+    }
+}
+
+impl Network {
+    const fn puts_are_late(self) -> bool {
+        matches!(self, Network::LatePuts | Network::UnorderedBulk)
+    }
+
+    const fn bulk_is_late(self) -> bool {
+        matches!(self, Network::UnorderedBulk)
+    }
+
+    /// Whether atomic operations of the network take two steps.
+    pub const fn splits_atomics(self) -> bool {
+        matches!(self, Network::Hca | Network::HcaOwnerCpu)
+    }
+}
+
+impl Memory {
+    /// The memory of `ranks` ranks at rest.
+    pub fn new(ranks: usize) -> Memory {
+        Memory { words: Vec::new(), posts: vec![Posts::new(); ranks], halfway: vec![None; ranks] }
+    }
+
+    /// The word in `slot`.
+    pub fn word(&self, slot: u16) -> u64 {
+        self.words.get(usize::from(slot)).copied().unwrap_or(0)
+    }
+
+    fn set(&mut self, slot: u16, value: u64) {
+        let slot = usize::from(slot);
+        if slot >= self.words.len() {
+            self.words.resize(slot + 1, 0);
+        }
+        self.words[slot] = value;
+    }
+
+    /// Whether `rank` can go on with `issued` now. A wait that is not over, a flush of what is not there yet, and an
+    /// operation on a word that another one has locked cannot.
+    pub fn ready(&self, rank: usize, issued: &Issued) -> bool {
+        match issued.call {
+            Call::WaitUntil { until, .. } => until.holds(self.word(issued.slot)),
+            Call::Flush { target } => {
+                self.posts[rank].iter().all(|post| target.is_some_and(|target| post.target != target))
+            }
+            Call::Get { .. } | Call::BulkGet { .. } | Call::Pause { .. } | Call::Now => true,
+            _ if issued.by_cpu => true,
+            _ => {
+                let locked = |(other, half): (usize, &Option<(u16, u64)>)| {
+                    other != rank && half.is_some_and(|(slot, _)| slot == issued.slot)
+                };
+                !self.halfway.iter().enumerate().any(locked)
+            }
+        }
+    }
+
+    /// Carries out `issued` by `rank`, or the first half of it; the answer comes with the second.
+    ///
+    /// Only what is [ready](Memory::ready).
+    pub fn carry_out(&mut self, network: Network, rank: usize, issued: &Issued) -> Option<Answer> {
+        let slot = issued.slot;
+        let atomic = |memory: &mut Memory, new: &dyn Fn(u64) -> Option<u64>| {
+            let old = if network.splits_atomics() && !issued.by_cpu {
+                match memory.halfway[rank].take() {
+                    Some((_, old)) => old,
+                    None => {
+                        memory.halfway[rank] = Some((slot, memory.word(slot)));
+                        return None;
+                    }
+                }
+            } else {
+                memory.word(slot)
+            };
+            if let Some(new) = new(old) {
+                memory.set(slot, new);
+            }
+            Some(Answer::Word(old))
+        };
+        match issued.call {
+            Call::FetchAdd { value, .. } => atomic(self, &|old| Some(old.wrapping_add(value))),
+            Call::FetchStore { value, .. } => atomic(self, &|_| Some(value)),
+            Call::CompareAndSwap { expected, desired, .. } => atomic(self, &|old| (old == expected).then_some(desired)),
+            Call::Get { .. } | Call::BulkGet { .. } | Call::WaitUntil { .. } => Some(Answer::Word(self.word(slot))),
+            Call::Put { at, value } => {
+                if network.puts_are_late() {
+                    self.posts[rank].push(Posted { slot, target: at.rank, bulk: false, mask: u64::MAX, value });
+                } else {
+                    self.set(slot, value);
+                }
+                Some(Answer::Done)
+            }
+            Call::BulkPut { at, mask, value } => {
+                if network.bulk_is_late() {
+                    self.posts[rank].push(Posted { slot, target: at.rank, bulk: true, mask, value });
+                } else {
+                    self.set(slot, self.word(slot) & !mask | value & mask);
+                }
+                Some(Answer::Done)
+            }
+            Call::Flush { .. } | Call::Pause { .. } => Some(Answer::Done),
+            // Time stands still: no deadline passes.
+            Call::Now => Some(Answer::Word(0)),
+        }
+    }
+
+    /// Whether the put number `index` of those that `rank` has under way may take effect now.
+    pub fn may_arrive(&self, rank: usize, index: usize) -> bool {
+        let posts = &self.posts[rank];
+        posts[index].bulk || posts[..index].iter().all(|post| post.bulk || post.target != posts[index].target)
+    }
+
+    /// Lets that put take effect.
+    pub fn arrive(&mut self, rank: usize, index: usize) {
+        let Posted { slot, mask, value, .. } = self.posts[rank].remove(index);
+        self.set(slot, self.word(slot) & !mask | value & mask);
+    }
+}

@@ -1,0 +1,76 @@
+//! The workspace's own locks and policies as subjects, with the names of their words.
+
+use rmalab_atomics::Disp;
+use rmalab_locks::qnode::Qnode;
+use rmalab_locks::{
+    Backoff, Exclusive, Global, GlobalParams, LINE, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget, Tas,
+    TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams,
+};
+
+use crate::subject::{At, Holds, Order, Subject, WORDS};
+
+/// Pauses are no steps of a model checker, so their lengths only multiply the states of a handle.
+const SHORTEST: Backoff = Backoff { min: 1, max: 1 };
+
+const NODE: Disp = WORDS.plus(LINE);
+const QNODE: [(&str, Holds); 2] = [("next", Holds::Pointer), ("unblocked", Holds::Number)];
+
+/// All of them, in the order of lists: mutexes, reader-writer locks, policies.
+pub fn subjects() -> Vec<Subject> {
+    let rp_words =
+        [("rcnt", Holds::Number), ("r_hd", Holds::Pointer), ("w_tl", Holds::Pointer), ("w_hd", Holds::Pointer)];
+    vec![
+        Subject::lock::<Exclusive<Tas>>(SHORTEST).mutex().words(At::Home, WORDS, &[("owner", Holds::Pointer)]),
+        Subject::lock::<Exclusive<Ticket>>(TicketParams { hold: 1 }).mutex().order(Order::Fifo).words(
+            At::Home,
+            WORDS,
+            &[("lock", Holds::Number)],
+        ),
+        Subject::lock::<Exclusive<Mcs>>(())
+            .mutex()
+            .order(Order::Fifo)
+            .words(At::Home, WORDS, &[("tail", Holds::Pointer)])
+            .words(At::Each, NODE, &QNODE),
+        Subject::lock::<TasRw>(SHORTEST).words(At::Home, WORDS, &[("lock", Holds::Number)]),
+        Subject::lock::<McsRwRp>(()).order(Order::ReadersFirst).words(At::Home, WORDS, &rp_words).words(
+            At::Each,
+            NODE,
+            &QNODE,
+        ),
+        Subject::lock::<McsRwWp>(())
+            .order(Order::WritersFirst)
+            .words(
+                At::Home,
+                WORDS,
+                &[
+                    ("state", Holds::Number),
+                    ("r_hd", Holds::Pointer),
+                    ("w_tl", Holds::Pointer),
+                    ("w_hd", Holds::Pointer),
+                ],
+            )
+            .words(At::Each, NODE, &QNODE),
+        Subject::lock::<McsRwNeutral>(())
+            .order(Order::Fifo)
+            .words(
+                At::Home,
+                WORDS,
+                &[("tail", Holds::Pointer), ("reader_count", Holds::Number), ("next_writer", Holds::Pointer)],
+            )
+            .words(At::Each, NODE, &QNODE)
+            .words(At::Each, NODE.plus(Qnode::BYTES), &[("state", Holds::Number)]),
+        Subject::window::<Global<McsRwRp>>(|home| GlobalParams { home, lock: () })
+            .words(At::Home, WORDS, &rp_words)
+            .words(At::Each, NODE, &QNODE),
+        Subject::window::<PerTarget<McsRwRp>>(|_| ()).without_home().words(At::Each, WORDS, &rp_words),
+        Subject::window::<TwoLevel>(|master| TwoLevelParams { master, backoff: SHORTEST, ..TwoLevelParams::default() })
+            .words(At::Home, WORDS, &[("master", Holds::Number)])
+            .words(At::Each, WORDS.plus(LINE), &[("target", Holds::Number)]),
+        Subject::window::<NoCheck>(|_| ()).without_home(),
+    ]
+}
+
+/// The subject called `name`.
+pub fn subject(name: &str) -> Option<Subject> {
+    subjects().into_iter().find(|subject| subject.name() == name)
+}
