@@ -9,6 +9,7 @@
 
 mod actor;
 mod check;
+pub mod configurations;
 mod counterexample;
 mod error;
 pub mod explorer;
