@@ -275,6 +275,10 @@ fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
+fn more_polls(rounds: usize) -> String {
+    format!("... {}", counted(rounds, "more poll"))
+}
+
 /// The ranks that take part, the home, and whoever else's memory is used.
 fn columns(check: &Check, counterexample: &Counterexample) -> Result<Vec<Column>> {
     let (steps, _) = crate::live::replay(check, &counterexample.schedule)?;

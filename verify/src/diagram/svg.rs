@@ -7,6 +7,7 @@ use crate::{Access, Property};
 
 /// Lengths are in pixels.
 const FIRST_LINE: f64 = 120.0;
+/// The distance of two life lines: longer than most labels.
 const SPACING: f64 = 185.0;
 const STEP_HEIGHT: f64 = 34.0;
 const OTHER_HEIGHT: f64 = 22.0;
@@ -61,12 +62,14 @@ struct Style {
     colour: &'static str,
     bold: bool,
     anchor: &'static str,
+    /// Whether there is a white edge around the letters, so that they can be read across lines.
+    edge: bool,
 }
 
-const LABEL: Style = Style { size: LABEL_SIZE, colour: INK, bold: false, anchor: "start" };
-const NUMBER: Style = Style { size: 11.0, colour: PALE, bold: false, anchor: "end" };
+const LABEL: Style = Style { size: LABEL_SIZE, colour: INK, bold: false, anchor: "start", edge: true };
+const NUMBER: Style = Style { size: 11.0, colour: PALE, bold: false, anchor: "end", edge: false };
 const SENTENCE: Style = Style { size: 13.0, ..LABEL };
-const VERDICT: Style = Style { size: 14.0, colour: BROKEN, bold: true, anchor: "start" };
+const VERDICT: Style = Style { size: 14.0, colour: BROKEN, bold: true, ..LABEL };
 
 /// The document as it grows: shapes, and how far to the right they reach.
 #[derive(Default)]
@@ -81,9 +84,9 @@ impl Drawing {
         self.shapes.push('\n');
     }
 
-    /// A text with its baseline at `y`, on a white edge, so that it can be read across lines.
+    /// A text with its baseline at `y`.
     fn text(&mut self, x: f64, y: f64, style: Style, text: &str) {
-        let Style { size, colour, bold, anchor } = style;
+        let Style { size, colour, bold, anchor, edge } = style;
         let reach = match anchor {
             "start" => width_of(text, size),
             "middle" => width_of(text, size) / 2.0,
@@ -91,9 +94,13 @@ impl Drawing {
         };
         self.width = self.width.max(x + reach);
         let weight = if bold { " font-weight=\"bold\"" } else { "" };
+        let edge = if edge {
+            " stroke=\"white\" stroke-width=\"4\" stroke-linejoin=\"round\" paint-order=\"stroke\""
+        } else {
+            ""
+        };
         self.shape(format_args!(
-            "<text x=\"{x:.0}\" y=\"{y:.0}\" font-size=\"{size:.0}\" fill=\"{colour}\" text-anchor=\"{anchor}\"{weight} \
-             stroke=\"white\" stroke-width=\"4\" stroke-linejoin=\"round\" paint-order=\"stroke\">{}</text>",
+            "<text x=\"{x:.0}\" y=\"{y:.0}\" font-size=\"{size:.0}\" fill=\"{colour}\" text-anchor=\"{anchor}\"{weight}{edge}>{}</text>",
             escape(text)
         ));
     }
@@ -135,7 +142,10 @@ fn edges(story: &Story, top: f64) -> Vec<f64> {
     let mut edges = vec![top];
     let mut y = top;
     for row in &story.rows {
-        y += if matches!(row.what, What::Step { .. }) { STEP_HEIGHT } else { OTHER_HEIGHT };
+        y += match row.what {
+            What::Step { .. } | What::Mark { broken: Some(_), .. } | What::Stuck { .. } => STEP_HEIGHT,
+            _ => OTHER_HEIGHT,
+        };
         edges.push(y);
     }
     edges
@@ -203,7 +213,7 @@ fn document(story: &Story, drawing: &Drawing, height: f64) -> String {
 /// The columns' titles.
 fn heads(drawing: &mut Drawing, story: &Story, y: f64) {
     for (i, column) in story.columns.iter().enumerate() {
-        let (x, width) = (line_of(i), 120.0);
+        let (x, width) = (line_of(i), 150.0);
         drawing.shape(format_args!(
             "<rect x=\"{:.0}\" y=\"{y:.0}\" width=\"{width:.0}\" height=\"34\" rx=\"5\" fill=\"#f1f5f9\" stroke=\"{FAINT}\"/>",
             x - width / 2.0
@@ -314,7 +324,7 @@ fn draw_row(drawing: &mut Drawing, what: &What, y: f64) {
         What::Polls { first, last, column, rounds } => {
             drawing.text(76.0, y + 4.0, NUMBER, &format!("{first}-{last}"));
             let style = Style { colour: PALE, ..LABEL };
-            drawing.text(line_of(*column) + 14.0, y + 4.0, style, &format!("... {rounds} more polls"));
+            drawing.text(line_of(*column) + 14.0, y + 4.0, style, &super::more_polls(*rounds));
         }
         What::Mark { column, text, broken } => {
             let style = Style { colour: if broken.is_some() { BROKEN } else { PALE }, bold: true, ..LABEL };
@@ -349,8 +359,10 @@ fn step(drawing: &mut Drawing, arrow: Arrow, label: &str, y: f64) {
         Kind::Done => {
             drawing.dot(from, y, INK);
             drawing.path(&format!("M{from:.0} {y:.0} H{to:.0}"), INK, false, true);
-            // Beside the bars: the label begins where the arrow's left end is.
-            drawing.text(from.min(to) + 14.0, y - 6.0, LABEL, label);
+            // Beside the bar of whoever acts; a label that is longer than its arrow goes on to the right.
+            let fits = width_of(label, LABEL_SIZE) + 28.0 < from - to;
+            let (x, anchor) = if fits { (from - 14.0, "end") } else { (from.min(to) + 14.0, "start") };
+            drawing.text(x, y - 6.0, Style { anchor, ..LABEL }, label);
         }
     }
 }

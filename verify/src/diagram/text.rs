@@ -159,7 +159,7 @@ fn draw_row(out: &mut String, layout: &Layout, row: &Row) {
         What::Polls { first, last, column, rounds } => {
             number(&mut line, range(*first, *last));
             line.write(layout.lines[*column], "┊");
-            line.write(layout.labels, &format!("... {rounds} more polls"));
+            line.write(layout.labels, &super::more_polls(*rounds));
         }
         What::Mark { column, text, broken } => {
             line.write(layout.lines[*column] + 2, text);
