@@ -1,6 +1,6 @@
 //! Counterexamples as sequence diagrams that a person can read: a column a rank, a row a step.
 //!
-//! [`text`] is for terminals and logs, [`svg`] for pages; both draw the same [`Story`], which comes from a replay of
+//! [`text`] is for terminals and logs, [`svg`] for pages; both draw the same story, which comes from a replay of
 //! the schedule, so that a diagram shows what the lock does and not what was once written down of it.
 //!
 //! The life line of a rank shows how far it is: dotted outside, thin while it acquires or releases, bold inside. An arrow
@@ -18,6 +18,7 @@ use crate::check::Check;
 use crate::counterexample::{Choice, Counterexample};
 use crate::live::{Effect, Live, Step};
 use crate::monitor::{Phase, Status};
+use crate::network::Network;
 use crate::play::Event;
 use crate::{Access, Error, Property, Result, Violation};
 
@@ -364,6 +365,10 @@ impl Teller<'_> {
                 }
                 if is_half || was_half {
                     label = format!("[{}/2] {label}", 1 + u32::from(was_half));
+                }
+                let changes = !matches!(call, Call::Get { .. } | Call::BulkGet { .. } | Call::WaitUntil { .. });
+                if check.network == Network::HcaOwnerCpu && changes && at.is_some_and(|at| at.rank == rank) {
+                    label += ", by its processor";
                 }
                 if late {
                     self.posts[rank.index()].push(i);

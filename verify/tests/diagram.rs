@@ -240,6 +240,16 @@ fn operations_of_two_halves_are_two_rows() {
 }
 
 #[test]
+fn what_goes_past_the_network_is_told() {
+    let mut check = wakes_nobody("2W");
+    check.network = Network::HcaOwnerCpu;
+    check.home = Some(Rank(1));
+    let text = diagram::text(&check, &claimed(&check, Property::Order, steps(&[1, 0]), None)).unwrap();
+    assert!(text.contains(" swap tail := rank 1 → nil, by its processor\n"), "{text}");
+    assert!(text.contains(" [1/2] swap tail := rank 0: reads rank 1\n"), "{text}");
+}
+
+#[test]
 fn polls_are_folded_but_not_into_a_cycle() {
     let check = looks_then_takes("2W");
     // Rank 1 is inside; rank 0 looks and pauses eight times.
@@ -349,7 +359,7 @@ fn every_step_of_every_lock_is_shown() {
                 let shown = numbers(text.lines().filter_map(|line| line.split_whitespace().next()));
                 assert_eq!(shown, all, "{text}");
                 let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
-                assert!(widest <= 160, "{widest} columns: {text}");
+                assert!(widest <= 140, "{widest} columns: {text}");
 
                 let svg = diagram::svg(&check, &counterexample).unwrap();
                 let document = roxmltree::Document::parse(&svg).unwrap_or_else(|error| panic!("{error}: {svg}"));
