@@ -2,6 +2,7 @@
 
 mod breadth;
 mod learned;
+mod liveness;
 mod order;
 mod path;
 mod space;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use breadth::{End, Shared};
 use learned::{Failure, Forget};
+use liveness::Livelock;
 use space::Space;
 use store::Store;
 
@@ -105,6 +107,17 @@ pub enum Finding {
     Incomplete(Limit),
 }
 
+/// What a search did about livelocks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Livelocks {
+    /// No rank's code has a loop: every schedule ends.
+    Impossible,
+    /// The states were searched for weakly fair cycles.
+    Searched,
+    /// The states were not searched: a search that is incomplete, bounded or depth-first does not.
+    NotSearched,
+}
+
 /// The result of a search.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
@@ -114,6 +127,8 @@ pub struct Outcome {
     pub progress: Progress,
     /// Whether a preemption bound kept schedules out, so that `Holds` holds within the bound only.
     pub bounded: bool,
+    /// What was done about livelocks.
+    pub livelocks: Livelocks,
     /// What happened at least once, so that nothing was held vacuously: name, and whether it did.
     pub sometimes: Vec<(&'static str, bool)>,
 }
@@ -148,18 +163,39 @@ fn explore_by(
     let store = Store::new();
     let shared = Shared::new(options, watch);
     let (end, sometimes) = breadth::search(&space, &store, &shared)?;
+    let mut livelocks = Livelocks::NotSearched;
     let finding = match end {
-        End::Complete => Finding::Holds,
         End::Limit(limit) => Finding::Incomplete(limit),
         End::Violation(state, choice, violation) => {
-            let schedule = path::schedule(&space, &store, state, choice)?;
+            let (schedule, _) = path::schedule(&space, &store, state, choice, &[])?;
             Finding::Violated(Counterexample::new(check, violation, schedule, None))
         }
+        End::Complete if !space.has_loops() => {
+            livelocks = Livelocks::Impossible;
+            Finding::Holds
+        }
+        End::Complete if sometimes.bounded => Finding::Holds,
+        End::Complete => match liveness::search(&space, &store, &mut || shared.goes_on(&store))? {
+            Some(livelock) => {
+                livelocks = Livelocks::Searched;
+                let Livelock { state, cycle, violation } = livelock;
+                let (schedule, from) = path::schedule(&space, &store, state, None, &cycle)?;
+                Finding::Violated(Counterexample::new(check, violation, schedule, Some(from)))
+            }
+            None => match shared.limit_reached() {
+                Some(limit) => Finding::Incomplete(limit),
+                None => {
+                    livelocks = Livelocks::Searched;
+                    Finding::Holds
+                }
+            },
+        },
     };
     Ok(Outcome {
         finding,
         progress: shared.progress(store.memory()),
         bounded: sometimes.bounded,
+        livelocks,
         sometimes: space::sometimes(check, &sometimes),
     })
 }

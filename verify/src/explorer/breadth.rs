@@ -77,6 +77,20 @@ impl<'o> Shared<'o> {
         }
     }
 
+    /// Whether a search may go on.
+    pub(super) fn goes_on(&self, store: &Store) -> bool {
+        self.tick(store);
+        !self.stop.load(Ordering::Relaxed)
+    }
+
+    /// The limit that has ended the search since it was asked last.
+    pub(super) fn limit_reached(&self) -> Option<Limit> {
+        match self.end.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(Ok(End::Limit(limit))) => Some(limit),
+            _ => None,
+        }
+    }
+
     /// Looks at the limits now and then, and tells the progress.
     fn tick(&self, store: &Store) {
         let Ok(mut watched) = self.watched.try_lock() else { return };

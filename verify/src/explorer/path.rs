@@ -10,13 +10,14 @@ use crate::counterexample::Choice;
 use crate::network::Network;
 use crate::{Error, Live};
 
-/// The schedule that leads to state `id`, and from there by `last`.
+/// The schedule that leads to state `id`, from there by `last`, and then by `cycle`; and where the cycle begins in it.
 pub(super) fn schedule(
     space: &Space,
     store: &Store,
     id: StateId,
     last: Option<Choice>,
-) -> Result<Vec<Choice>, Failure> {
+    cycle: &[Choice],
+) -> Result<(Vec<Choice>, usize), Failure> {
     let mut encodings = Vec::new();
     let mut at = id;
     while at != NOWHERE {
@@ -46,11 +47,13 @@ pub(super) fn schedule(
         assert!(found, "each stored state is one step from the one that it was reached from");
     }
     steps.extend(last);
-    Ok(with_silent_steps(space, &steps)?)
+    let begin = with_silent_steps(space, &steps)?.len();
+    steps.extend(cycle);
+    Ok((with_silent_steps(space, &steps)?, begin))
 }
 
 /// The schedule as [`Live`] takes it, which knows pauses and flushes as steps of their own.
-pub(super) fn with_silent_steps(space: &Space, steps: &[Choice]) -> Result<Vec<Choice>, Error> {
+fn with_silent_steps(space: &Space, steps: &[Choice]) -> Result<Vec<Choice>, Error> {
     let mut live = Live::new(&space.check)?;
     let late = matches!(space.check.network, Network::LatePuts | Network::UnorderedBulk);
     let mut schedule = Vec::new();

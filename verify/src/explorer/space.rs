@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmalab_atomics::controlled::{Answer, Call};
-use rmalab_atomics::{Address, Rank};
+use rmalab_atomics::Rank;
 
 use super::learned::{Automata, Failure, Forget, Learner, Node, NodeId};
 use super::order::{self, Ahead};
@@ -97,11 +97,6 @@ impl Space {
     /// Whether schedules may go on for ever.
     pub(super) fn has_loops(&self) -> bool {
         self.learner().has_loops
-    }
-
-    /// How many local states of all ranks have been learned.
-    pub(super) fn learned(&self) -> usize {
-        self.learner().nodes.len()
     }
 }
 
@@ -258,6 +253,7 @@ impl<'s> Walker<'s> {
             let acquisition = Some(new.status.acquisition);
             return Some(Violation { property: Property::Invariant, rank, acquisition, seen: seen.clone() });
         }
+        self.sometimes.waited |= new.polls;
         let enters = new.status.phase == Phase::Inside && old.status.phase != Phase::Inside;
         if enters {
             let statuses = self.statuses(&self.next);
