@@ -8,6 +8,7 @@ mod path;
 mod space;
 mod state;
 mod store;
+mod symmetry;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use breadth::{End, Shared};
 use learned::{Failure, Forget};
 use liveness::Livelock;
+use path::Last;
 use space::Space;
 use store::Store;
 
@@ -143,11 +145,12 @@ pub struct Outcome {
 pub fn explore(check: &Check, options: &Options, watch: &(dyn Fn(&Progress) -> bool + Sync)) -> Result<Outcome> {
     check.validate()?;
     let check = Arc::new(check.clone());
-    let mut forget = Forget::Phase;
+    let (mut forget, mut symmetry) = (Forget::Phase, options.symmetry);
     loop {
-        match explore_by(&check, options, watch, forget) {
+        match explore_by(&check, options, watch, forget, symmetry) {
             Ok(outcome) => return Ok(outcome),
             Err(Failure::Error(error)) => return Err(error),
+            Err(Failure::Asymmetric) => symmetry = false,
             Err(Failure::Differ(why)) => forget = forget.stricter().ok_or(Error::Unsound(why))?,
         }
     }
@@ -158,8 +161,9 @@ fn explore_by(
     options: &Options,
     watch: &(dyn Fn(&Progress) -> bool + Sync),
     forget: Forget,
+    symmetry: bool,
 ) -> Result<Outcome, Failure> {
-    let space = Space::new(check, options, forget)?;
+    let space = Space::new(check, options, forget, symmetry)?;
     let store = Store::new();
     let shared = Shared::new(options, watch);
     let (end, sometimes) = breadth::search(&space, &store, &shared)?;
@@ -167,7 +171,9 @@ fn explore_by(
     let finding = match end {
         End::Limit(limit) => Finding::Incomplete(limit),
         End::Violation(state, choice, violation) => {
-            let (schedule, _) = path::schedule(&space, &store, state, choice, &[])?;
+            let last = if choice.is_some() { Last::Breaks } else { Last::Ends };
+            let (schedule, seen, _) = path::schedule(&space, &store, state, &last)?;
+            let violation = seen.unwrap_or(violation);
             Finding::Violated(Counterexample::new(check, violation, schedule, None))
         }
         End::Complete if !space.has_loops() => {
@@ -175,11 +181,13 @@ fn explore_by(
             Finding::Holds
         }
         End::Complete if sometimes.bounded => Finding::Holds,
+        // A cycle of representatives need not be one of states.
+        End::Complete if space.is_symmetric() => return Err(Failure::Asymmetric),
         End::Complete => match liveness::search(&space, &store, &mut || shared.goes_on(&store))? {
             Some(livelock) => {
                 livelocks = Livelocks::Searched;
                 let Livelock { state, cycle, violation } = livelock;
-                let (schedule, from) = path::schedule(&space, &store, state, None, &cycle)?;
+                let (schedule, _, from) = path::schedule(&space, &store, state, &Last::Repeats(&cycle))?;
                 Finding::Violated(Counterexample::new(check, violation, schedule, Some(from)))
             }
             None => match shared.limit_reached() {

@@ -51,7 +51,7 @@ impl Graph<'_> {
         for choice in choices {
             self.walker.step(&self.state, choice)?;
             let next = self.walker.next.clone();
-            self.walker.encode(&next, &mut encoded);
+            self.walker.encode(&next, &mut encoded)?;
             let to = self.store.find(&encoded).expect("a complete search has stored every state");
             steps.push((choice, to));
         }
@@ -124,7 +124,8 @@ pub(super) fn search(
                 }
                 let Frame { id, steps, .. } = path.pop().expect("the frame is there");
                 if low[at] == seen[at] {
-                    let from = stack.iter().rposition(|&member| member == id).expect("a component's root is on the stack");
+                    let from =
+                        stack.iter().rposition(|&member| member == id).expect("a component's root is on the stack");
                     let members = stack.split_off(from);
                     for &member in &members {
                         low[graph.dense(member)] = u32::MAX;
@@ -213,12 +214,7 @@ fn judge(graph: &mut Graph<'_>, members: &[StateId]) -> Result<Option<Livelock>,
 }
 
 /// Adds a shortest way from `from` to `to` to `cycle`.
-fn walk(
-    inside: &HashMap<StateId, Steps, FxBuildHasher>,
-    from: StateId,
-    to: StateId,
-    cycle: &mut Vec<Choice>,
-) {
+fn walk(inside: &HashMap<StateId, Steps, FxBuildHasher>, from: StateId, to: StateId, cycle: &mut Vec<Choice>) {
     let mut came: HashMap<StateId, (StateId, Choice), FxBuildHasher> = HashMap::default();
     let mut open = VecDeque::from([from]);
     while let Some(id) = open.pop_front() {

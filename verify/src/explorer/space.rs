@@ -2,13 +2,14 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rmalab_atomics::controlled::{Answer, Call};
 use rmalab_atomics::Rank;
+use rmalab_atomics::controlled::{Answer, Call};
 
+use super::Options;
 use super::learned::{Automata, Failure, Forget, Learner, Node, NodeId};
 use super::order::{self, Ahead};
 use super::state::{Parts, State, Values, decode, encode};
-use super::Options;
+use super::symmetry::{self, Permutation, Symmetry};
 use crate::counterexample::Choice;
 use crate::monitor::{Phase, Status};
 use crate::network::{Memory, Network};
@@ -21,6 +22,8 @@ pub(super) struct Space {
     pub(super) check: Arc<Check>,
     pub(super) parts: Parts,
     pub(super) bound: Option<u32>,
+    /// Ranks that are interchangeable; none if the search goes without symmetry.
+    groups: Vec<Vec<usize>>,
     order: Order,
     learner: Mutex<Learner>,
     values: Mutex<Values>,
@@ -57,13 +60,17 @@ pub(super) struct Walker<'s> {
     pub(super) automata: Automata,
     values: Values,
     owners: Vec<Rank>,
+    symmetry: Option<Symmetry>,
+    image: State,
+    least: Vec<u8>,
     pub(super) sometimes: Sometimes,
     /// Where the last step led.
     pub(super) next: State,
 }
 
 impl Space {
-    pub(super) fn new(check: &Arc<Check>, options: &Options, forget: Forget) -> Result<Space, Failure> {
+    /// The space of `check`; `symmetry` says whether interchangeable ranks count as one.
+    pub(super) fn new(check: &Arc<Check>, options: &Options, forget: Forget, symmetry: bool) -> Result<Space, Failure> {
         let learner = Learner::new(check, forget)?;
         let order = if options.order { check.subject.claimed_order() } else { Order::None };
         if order != Order::None && check.active() > order::RANKS {
@@ -84,6 +91,7 @@ impl Space {
             check: Arc::clone(check),
             parts,
             bound: options.preemptions,
+            groups: if symmetry && order == Order::None { symmetry::groups(check) } else { Vec::new() },
             order,
             learner: Mutex::new(learner),
             values: Mutex::default(),
@@ -94,6 +102,11 @@ impl Space {
         self.learner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether interchangeable ranks count as one.
+    pub(super) fn is_symmetric(&self) -> bool {
+        !self.groups.is_empty()
+    }
+
     /// Whether schedules may go on for ever.
     pub(super) fn has_loops(&self) -> bool {
         self.learner().has_loops
@@ -102,18 +115,18 @@ impl Space {
 
 impl<'s> Walker<'s> {
     pub(super) fn new(space: &'s Space) -> Walker<'s> {
+        let empty =
+            || State { locals: Vec::new(), memory: Memory::new(space.parts.ranks), run: None, ahead: Ahead::default() };
         let mut walker = Walker {
             space,
             automata: Automata::default(),
             values: Values::default(),
             owners: Vec::new(),
+            symmetry: (!space.groups.is_empty()).then(|| Symmetry::new(&space.groups)),
+            image: empty(),
+            least: Vec::new(),
             sometimes: Sometimes::default(),
-            next: State {
-                locals: Vec::new(),
-                memory: Memory::new(space.parts.ranks),
-                run: None,
-                ahead: Ahead::default(),
-            },
+            next: empty(),
         };
         walker.catch_up(&space.learner());
         walker
@@ -121,7 +134,8 @@ impl<'s> Walker<'s> {
 
     fn catch_up(&mut self, learner: &Learner) {
         self.automata.catch_up(learner);
-        self.owners.extend((self.owners.len()..learner.slots.len()).map(|slot| learner.slots.address(slot as u16).rank));
+        self.owners
+            .extend((self.owners.len()..learner.slots.len()).map(|slot| learner.slots.address(slot as u16).rank));
     }
 
     /// The first state.
@@ -139,7 +153,42 @@ impl<'s> Walker<'s> {
         &self.automata.nodes[state.locals[rank] as usize]
     }
 
-    pub(super) fn encode(&mut self, state: &State, bytes: &mut Vec<u8>) {
+    /// Encodes the representative of `state`: itself, where there is no symmetry.
+    pub(super) fn encode(&mut self, state: &State, bytes: &mut Vec<u8>) -> Result<(), Failure> {
+        let Some(mut symmetry) = self.symmetry.take() else {
+            self.encode_exactly(state, bytes);
+            return Ok(());
+        };
+        let found = self.encode_least(&mut symmetry, state, bytes);
+        self.symmetry = Some(symmetry);
+        found
+    }
+
+    fn encode_least(&mut self, symmetry: &mut Symmetry, state: &State, bytes: &mut Vec<u8>) -> Result<(), Failure> {
+        let space = self.space;
+        if symmetry.lags(state) {
+            symmetry.catch_up(&space.learner())?;
+        }
+        let nodes = &self.automata.nodes;
+        let candidates = symmetry.candidates(state, |node| nodes[node as usize].class);
+        let mut image = std::mem::replace(&mut self.image, State::nothing());
+        let mut encoded = std::mem::take(&mut self.least);
+        for (i, permutation) in candidates.iter().enumerate() {
+            if *permutation == Permutation::IDENTITY {
+                self.encode_exactly(state, &mut encoded);
+            } else {
+                symmetry.apply(state, permutation, &mut image, |learn| learn(&mut space.learner()))?;
+                self.encode_exactly(&image, &mut encoded);
+            }
+            if i == 0 || encoded < *bytes {
+                std::mem::swap(&mut encoded, bytes);
+            }
+        }
+        (self.image, self.least) = (image, encoded);
+        Ok(())
+    }
+
+    fn encode_exactly(&mut self, state: &State, bytes: &mut Vec<u8>) {
         while let Err(word) = encode(self.space.parts, &self.values, state, bytes) {
             let mut all = self.space.values.lock().unwrap_or_else(PoisonError::into_inner);
             all.number(word);
@@ -292,8 +341,7 @@ impl<'s> Walker<'s> {
 
     /// Whether anything at all could happen, the bound left aside.
     pub(super) fn is_end(&self, state: &State) -> bool {
-        (0..self.space.parts.ranks).all(|rank| !self.ready(state, rank))
-            && state.memory.posts.iter().all(Vec::is_empty)
+        (0..self.space.parts.ranks).all(|rank| !self.ready(state, rank)) && state.memory.posts.iter().all(Vec::is_empty)
     }
 }
 
@@ -302,8 +350,10 @@ pub(super) fn sometimes(check: &Check, seen: &Sometimes) -> Vec<(&'static str, b
     let ranks = check.active();
     let all = if ranks >= 64 { u64::MAX } else { (1 << ranks) - 1 };
     let accesses: Vec<_> = (0..ranks).map(Rank).filter_map(|rank| check.access(rank, 0)).collect();
-    let pairs = || accesses.iter().enumerate().flat_map(|(i, one)| accesses[i + 1..].iter().map(move |two| (*one, *two)));
-    let mut list = vec![("every rank enters in its last acquisition", seen.entered == all), ("all ranks end", seen.ended)];
+    let pairs =
+        || accesses.iter().enumerate().flat_map(|(i, one)| accesses[i + 1..].iter().map(move |two| (*one, *two)));
+    let mut list =
+        vec![("every rank enters in its last acquisition", seen.entered == all), ("all ranks end", seen.ended)];
     if pairs().any(|(one, two)| check.subject.excludes(one, two)) {
         list.push(("a rank has to wait", seen.waited));
     }
