@@ -272,6 +272,9 @@ pub(crate) struct VerifyArgs {
         ]
     )]
     pub(crate) replay: Option<PathBuf>,
+    /// Draw the counterexample, the first one if there are several, as SVG to FILE
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) svg: Option<PathBuf>,
     /// Write the table as a Markdown page to FILE
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) table: Option<PathBuf>,

@@ -15,8 +15,10 @@ use rmalab_atomics::Rank;
 use rmalab_verify::configurations::{Configuration, configurations};
 use rmalab_verify::explorer::{Options, Progress};
 use rmalab_verify::mutant::Mutant;
-use rmalab_verify::play::Section;
-use rmalab_verify::{Check, Counterexample, Network, Scenario, Subject, subjects};
+use rmalab_verify::play::{Event, Section};
+use rmalab_verify::{
+    Check, Choice, Counterexample, Live, Network, Scenario, Step, Subject, Violation, replay, subjects,
+};
 
 use crate::{Error, Result, names};
 
@@ -170,6 +172,53 @@ pub fn check_of(counterexample: &Counterexample) -> Result<Check> {
     check.home = counterexample.home;
     check.validate()?;
     Ok(check)
+}
+
+/// Takes the steps of a counterexample to `check` again, and says what they still break.
+///
+/// # Errors
+///
+/// [`Error::Verify`] when a step is not possible: the lock is not the one that it was made for.
+pub fn again(check: &Check, counterexample: &Counterexample) -> Result<Option<Violation>> {
+    counterexample.suits(check)?;
+    let Some(first) = counterexample.cycle else {
+        return Ok(replay(check, &counterexample.schedule)?.1);
+    };
+    let mut live = Live::new(check)?;
+    let (before, cycle) = counterexample.schedule.split_at(first);
+    for (i, &choice) in before.iter().enumerate() {
+        if let Some(violation) = take(&mut live, i, choice)?.violation {
+            return Ok(Some(violation));
+        }
+    }
+    let begins = visible(&mut live);
+    // Twice: what a rank remembers cannot be seen, but would show in its next round.
+    for _ in 0..2 {
+        for (i, &choice) in (first..).zip(cycle) {
+            let step = take(&mut live, i, choice)?;
+            if step.violation.is_some() {
+                return Ok(step.violation);
+            }
+            if step.told.iter().any(|event| matches!(event, Event::Entered | Event::Left)) {
+                return Ok(None);
+            }
+        }
+        if visible(&mut live) != begins {
+            return Ok(None);
+        }
+    }
+    Ok(Some(counterexample.violation.clone()))
+}
+
+fn take(live: &mut Live, step: usize, choice: Choice) -> Result<Step> {
+    live.take(choice).map_err(|why| rmalab_verify::Error::Schedule { step, why }.into())
+}
+
+/// All that can be seen of a state: who is where with which call, the words that are not zero, and what can happen next.
+fn visible(live: &mut Live) -> impl PartialEq + use<> {
+    let mut words: Vec<_> = live.words().filter(|&(_, value)| value != 0).collect();
+    words.sort_unstable();
+    (live.statuses(), live.calls().collect::<Vec<_>>(), words, live.choices())
 }
 
 fn subject(name: &str) -> Result<Subject> {

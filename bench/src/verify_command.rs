@@ -1,6 +1,5 @@
 //! `rmalab verify`: what it reads, shows and writes.
 
-use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,7 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use rmalab::verify::{self, Checked, Job, Outcome};
 use rmalab::{Error, Result, interrupt};
 use rmalab_verify::explorer::Progress;
-use rmalab_verify::{Counterexample, replay};
+use rmalab_verify::{Counterexample, diagram};
 
 use crate::cli::VerifyArgs;
 
@@ -22,7 +21,7 @@ pub(crate) fn run(arguments: &VerifyArgs) -> Result<ExitCode> {
         return Ok(list_mutants());
     }
     match &arguments.replay {
-        Some(path) => play_again(path),
+        Some(path) => play_again(path, arguments.svg.as_deref()),
         None => check(arguments),
     }
 }
@@ -42,7 +41,7 @@ fn check(arguments: &VerifyArgs) -> Result<ExitCode> {
     // Everything that can be refused is refused before anything is searched.
     let jobs = arguments.selection()?.jobs(&arguments.options())?;
     let mut save = arguments.save.as_deref().map(Save::prepare).transpose()?;
-    if let Some(path) = &arguments.table {
+    for path in [&arguments.table, &arguments.svg].into_iter().flatten() {
         writable(path)?;
     }
 
@@ -53,6 +52,7 @@ fn check(arguments: &VerifyArgs) -> Result<ExitCode> {
     let watch = Watch::new(jobs.len(), arguments.quiet);
     let mut checks = Vec::with_capacity(jobs.len());
     let mut findings = String::new();
+    let mut svg = arguments.svg.as_deref();
     for (number, job) in jobs.iter().enumerate() {
         watch.begin(number, job);
         let checked = job.run(&|progress| {
@@ -62,6 +62,9 @@ fn check(arguments: &VerifyArgs) -> Result<ExitCode> {
         if let Some(counterexample) = checked.counterexample() {
             watch.say(&format!("{job}: {}", checked.verdict));
             let saved = save.as_mut().map(|save| save.keep(&checked, counterexample)).transpose()?.flatten();
+            if let Some(path) = svg.take() {
+                write(path, &diagram::svg(&job.check, counterexample)?)?;
+            }
             findings += &finding(job, counterexample, saved.as_deref())?;
         }
         checks.push(checked);
@@ -88,7 +91,7 @@ fn check(arguments: &VerifyArgs) -> Result<ExitCode> {
         show(&text);
     }
     if let Some(path) = &arguments.table {
-        std::fs::write(path, outcome.markdown()).map_err(|source| Error::File { path: path.clone(), source })?;
+        write(path, &outcome.markdown())?;
     }
     if !complete {
         eprintln!("interrupted: {} of {} checks were begun", outcome.checks.len(), jobs.len());
@@ -102,39 +105,39 @@ fn show(text: &str) {
     let _ = io::stdout().lock().write_all(text.as_bytes());
 }
 
-/// What is told of a broken property: which one, the steps that break it, and how to see them again.
+/// What is told of a broken property: the steps that break it, and how to see them again.
 fn finding(job: &Job, counterexample: &Counterexample, saved: Option<&Path>) -> Result<String> {
-    let mut text = format!("{job}\n{}", steps(counterexample)?);
-    match saved {
-        Some(path) => writeln!(text, "again: rmalab verify --replay {}", path.display()),
-        None => writeln!(text, "not saved; --save DIR keeps it for --replay"),
-    }
-    .expect("a string takes everything");
-    text.push('\n');
-    Ok(text)
-}
-
-/// The steps of a counterexample, and what they break.
-fn steps(counterexample: &Counterexample) -> Result<String> {
-    Ok(format!("{} steps break {}\n", counterexample.schedule.len(), counterexample.violation))
+    let again = match saved {
+        Some(path) => format!("again: rmalab verify --replay {}", path.display()),
+        None => "not saved; --save DIR keeps it for --replay".to_owned(),
+    };
+    Ok(format!("{}\n{again}\n\n", diagram::text(&job.check, counterexample)?))
 }
 
 /// Takes the steps of the counterexample in the file at `path` again.
-fn play_again(path: &Path) -> Result<ExitCode> {
+fn play_again(path: &Path, svg: Option<&Path>) -> Result<ExitCode> {
+    svg.map(writable).transpose()?;
     let counterexample = Counterexample::load(path)?;
     let check = verify::check_of(&counterexample)?;
-    let (steps_taken, violation) = replay(&check, &counterexample.schedule)?;
-    show(&steps(&counterexample)?);
+    let violation = verify::again(&check, &counterexample)?;
+    show(&diagram::text(&check, &counterexample)?);
+    if let Some(svg) = svg {
+        write(svg, &diagram::svg(&check, &counterexample)?)?;
+    }
     Ok(match violation {
         Some(violation) => {
-            show(&format!("after {} steps it still breaks {violation}\n", steps_taken.len()));
+            show(&format!("\nstill broken: {violation}\n"));
             ExitCode::FAILURE
         }
         None => {
-            show(&format!("{}: its {} steps break nothing any more\n", path.display(), steps_taken.len()));
+            show(&format!("\nno longer broken: the {} steps break nothing\n", counterexample.schedule.len()));
             ExitCode::SUCCESS
         }
     })
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).map_err(|source| Error::File { path: path.into(), source })
 }
 
 /// Where counterexamples go.

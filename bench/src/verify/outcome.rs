@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use rmalab_verify::explorer::{Finding, Limit, Outcome as Found};
+use rmalab_verify::explorer::{Finding, Limit, Livelocks, Outcome as Found};
 use rmalab_verify::subject::Order;
 use rmalab_verify::{Counterexample, Network};
 use serde::Serialize;
@@ -62,6 +62,8 @@ pub struct Checked {
     pub seconds: f64,
     /// Bytes for states.
     pub bytes: u64,
+    /// What was done about livelocks: `impossible` (no code has a loop), `searched` or `not-searched`.
+    pub livelocks: &'static str,
     /// The verdict.
     #[serde(flatten)]
     pub verdict: Verdict,
@@ -129,6 +131,7 @@ impl Checked {
             depth: 0,
             seconds: took.as_secs_f64(),
             bytes: 0,
+            livelocks: "not-searched",
             verdict: Verdict::Holds,
             sometimes: BTreeMap::new(),
         };
@@ -143,6 +146,11 @@ impl Checked {
         checked.transitions = found.progress.transitions;
         checked.depth = found.progress.depth;
         checked.bytes = found.progress.bytes;
+        checked.livelocks = match found.livelocks {
+            Livelocks::Impossible => "impossible",
+            Livelocks::Searched => "searched",
+            Livelocks::NotSearched => "not-searched",
+        };
         checked.sometimes = found.sometimes.into_iter().collect();
         checked.verdict = match (found.finding, job.options.preemptions) {
             (Finding::Holds, Some(preemptions)) if found.bounded => Verdict::HoldsWithin { preemptions },

@@ -92,6 +92,9 @@ impl Outcome {
             for name in checked.never() {
                 text += &format!("warning: {}: never happened: {name}\n", checked.title());
             }
+            if checked.verdict == Verdict::Holds && checked.livelocks == "not-searched" {
+                text += &format!("warning: {}: livelocks were not searched for\n", checked.title());
+            }
             if let Verdict::Failed { why } = &checked.verdict {
                 text += &format!("error: {}: {why}\n", checked.title());
             }
