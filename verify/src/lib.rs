@@ -12,6 +12,7 @@ mod check;
 mod counterexample;
 mod error;
 pub mod explorer;
+pub mod litmus;
 mod live;
 pub mod monitor;
 pub mod mutant;
