@@ -699,7 +699,7 @@ fn the_conformance_suite_and_the_models_forbid_the_same() {
 
 /// The memory model of the trait, said a second time and in another way: as an order of effects.
 ///
-/// Every call has one effect, and a run is any order of all effects in which each comes after those that [`Ordered`] says.
+/// Every call has one effect, and a run is any order of all effects in which each comes after those that [`ordered`] says.
 mod declared {
     use super::*;
 
