@@ -107,7 +107,7 @@ impl Litmus {
     /// Every state that is one step further.
     fn successors(&self, network: Network, issued: &[Vec<Issued>], state: &State) -> Vec<State> {
         let mut next = Vec::new();
-        for rank in 0..issued.len() {
+        for (rank, program) in issued.iter().enumerate() {
             for index in 0..state.memory.posts[rank].len() {
                 if state.memory.may_arrive(rank, index) {
                     let mut after = state.clone();
@@ -116,7 +116,7 @@ impl Litmus {
                 }
             }
             let done = state.ranks[rank].0;
-            if let Some(call) = issued[rank].get(done).filter(|call| state.memory.ready(rank, call)) {
+            if let Some(call) = program.get(done).filter(|call| state.memory.ready(rank, call)) {
                 let mut after = state.clone();
                 if let Some(answer) = after.memory.carry_out(network, rank, call) {
                     let (steps, seen) = &mut after.ranks[rank];

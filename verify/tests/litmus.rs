@@ -7,22 +7,23 @@
 //! Verifying RDMA Synchronisation", 2026, arXiv 2601.14642. It speaks of operations on one queue pair, to one
 //! remote node, and of *polls* of their completions; the trait speaks of targets and of flushes. In short:
 //!
-//! | pair of one rank, to one target | the trait (`rmalab_atomics::RemoteAtomics`) | RDMA^TSO, one queue pair |
-//! | --- | --- | --- |
-//! | put, put | in order | in order |
-//! | put, get | **not ordered** | in order: a read pushes the writes before it |
-//! | put, atomic | **not ordered** | in order, as a put and a get |
-//! | get, put | in order: the get has returned | not ordered without a remote fence, or a poll of the get |
-//! | bulk put, anything | **not ordered** | as a put: there is but one kind |
-//! | any, to another target | not ordered | not ordered |
-//! | put, completion | flush: visible at the target | poll: handed over; may still be on its way to memory there |
-//! | atomic, put by another rank | **atomic** | not atomic: only against other remote atomics |
-//! | atomic, the owner's processor | atomic: the owner goes through the adapter | not atomic |
+//! | pair | the trait (`rmalab_atomics::RemoteAtomics`) | RDMA^TSO, one queue pair | the trait is |
+//! | --- | --- | --- | --- |
+//! | put, put of one rank to one target | in order | in order | the same |
+//! | put, get | not ordered | in order: a read pushes the writes before it | weaker |
+//! | put, atomic | not ordered | in order, as a put and a get | weaker |
+//! | get, put | in order: the get has returned | not ordered without a remote fence, or a poll of the get | stronger |
+//! | bulk put, anything | not ordered | as a put: there is but one kind | weaker |
+//! | any two, to two targets | as each is complete | as each is polled | the same |
+//! | put, its completion | flush: visible at the target | poll: handed over, perhaps not yet in memory there | stronger |
+//! | atomic, put of another rank | atomic | not: remote atomics are atomic with each other alone | stronger |
+//! | atomic, any of the owner's | atomic | not, as the owner's processor does the latter | stronger |
 //!
-//! So whatever holds on the model of the trait needs a backend that adds what is bold in the last two lines, and gets
-//! for granted what is bold above them. A flush is a read on the queue pair and the poll of it (the *global fence* of
-//! LOCO, arXiv 2510.10531), not the poll of the put. One thing has no counterpart there: a rank's own segment is a target
-//! like any other here, so that its own puts to it are late, while a processor reads its own stores at once.
+//! Where the trait is weaker, what is shown on its models holds on RDMA all the more. Where it is stronger, a backend has
+//! to add what is missing: a get polls; a flush is a read on the queue pair and the poll of it (the *global fence* of
+//! LOCO, arXiv 2510.10531), not the poll of the put; the owner goes through its adapter. One thing has no
+//! counterpart there: a rank's own segment is a target like any other here, so that its own puts to it are late even to
+//! itself, while a processor reads its own stores at once.
 
 use std::collections::{BTreeSet, HashSet};
 

@@ -125,7 +125,7 @@ fn every_allowed_outcome_is_seen() {
     assert_eq!(only_late, expected);
 }
 
-/// A barrier, a broadcast and another barrier of thousands of ranks: as often as one likes, the same calls in the same order.
+/// A barrier, a broadcast and another barrier: as often as one likes, the same calls in the same order.
 #[test]
 fn thousands_of_ranks_run_alike_under_one_seed() {
     const RANKS: u32 = 5_000;
