@@ -21,7 +21,9 @@
 //!
 //! Where the trait is weaker, what is shown on its models holds on RDMA all the more. Where it is stronger, a backend has
 //! to add what is missing: a get polls; a flush is a read on the queue pair and the poll of it (the *global fence* of
-//! LOCO, arXiv 2510.10531), not the poll of the put; the owner goes through its adapter. One thing has no
+//! LOCO, arXiv 2510.10531), not the poll of the put; the owner goes through its adapter. Of puts beside atomics a vendor
+//! may promise more than RDMA^TSO: NVIDIA's adapters let no operation of another queue pair on the address fall between
+//! the read and the write (<https://docs.nvidia.com/networking/display/rdmacore50/Atomic+Operations>). One thing has no
 //! counterpart there: a rank's own segment is a target like any other here, so that its own puts to it are late even to
 //! itself, while a processor reads its own stores at once.
 
