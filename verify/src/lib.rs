@@ -14,6 +14,7 @@ mod counterexample;
 pub mod diagram;
 mod error;
 pub mod explorer;
+pub mod litmus;
 mod live;
 pub mod monitor;
 pub mod mutant;
