@@ -3,7 +3,7 @@
 use crate::network::Network::{self, Hca, LatePuts, Sc, UnorderedBulk};
 use crate::play::Section::{self, Data, Empty};
 use crate::subject::Kind;
-use crate::{Check, Scenario, Subject};
+use crate::{Check, Property, Scenario, Subject};
 
 /// One of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -114,6 +114,14 @@ const OTHER: &[Row] = &[
     ("1R1Wx2", UnorderedBulk, Data, ANY, QUICK),
     ("2R1Wx1", Hca, Empty, ANY, QUICK),
 ];
+
+/// The properties that `subject` says of itself that it does not have, in the head of its file.
+pub fn disclaims(subject: &Subject) -> &'static [Property] {
+    match subject.name() {
+        "two-level" => &[Property::NoLivelock],
+        _ => &[],
+    }
+}
 
 /// The standard configurations of `subject`; none for `nocheck`, which promises nothing.
 pub fn configurations(subject: &Subject) -> Vec<Configuration> {

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
+use rmalab_verify::configurations::disclaims;
 use rmalab_verify::explorer::{Finding, Limit, Livelocks, Outcome as Found};
 use rmalab_verify::subject::Order;
-use rmalab_verify::{Counterexample, Network};
+use rmalab_verify::{Counterexample, Network, Property};
 use serde::Serialize;
 
 use super::{Engine, Job, section_name};
@@ -88,6 +89,11 @@ pub enum Verdict {
         /// How.
         counterexample: Counterexample,
     },
+    /// Nothing is broken but what the lock says of itself that it does not have.
+    Disclaimed {
+        /// How that is broken.
+        counterexample: Counterexample,
+    },
     /// Nothing is broken in the states that were visited before a limit was reached.
     Incomplete {
         /// Which limit: `state`, `memory`, `time`, or none and the search was interrupted.
@@ -107,6 +113,9 @@ impl std::fmt::Display for Verdict {
             Verdict::HoldsWithin { preemptions: 1 } => f.write_str("holds within 1 preemption"),
             Verdict::HoldsWithin { preemptions } => write!(f, "holds within {preemptions} preemptions"),
             Verdict::Violated { counterexample } => write!(f, "VIOLATED {}", counterexample.violation.property),
+            Verdict::Disclaimed { counterexample } => {
+                write!(f, "holds, {} disclaimed", counterexample.violation.property)
+            }
             Verdict::Incomplete { limit: Some(limit) } => write!(f, "incomplete: {limit} limit"),
             Verdict::Incomplete { limit: None } => f.write_str("incomplete: interrupted"),
             Verdict::Failed { .. } => f.write_str("FAILED"),
@@ -155,6 +164,13 @@ impl Checked {
         checked.verdict = match (found.finding, job.options.preemptions) {
             (Finding::Holds, Some(preemptions)) if found.bounded => Verdict::HoldsWithin { preemptions },
             (Finding::Holds, _) => Verdict::Holds,
+            // Livelocks are looked for when all states have been visited: nothing else is broken in them.
+            (Finding::Violated(counterexample), _)
+                if counterexample.violation.property == Property::NoLivelock
+                    && disclaims(&check.subject).contains(&Property::NoLivelock) =>
+            {
+                Verdict::Disclaimed { counterexample }
+            }
             (Finding::Violated(counterexample), _) => Verdict::Violated { counterexample },
             (Finding::Incomplete(limit), _) => Verdict::Incomplete {
                 limit: match limit {
@@ -168,10 +184,15 @@ impl Checked {
         checked
     }
 
-    /// What it found broken.
+    /// Whether a property is broken, or the engine has failed.
+    pub fn is_broken(&self) -> bool {
+        matches!(self.verdict, Verdict::Violated { .. } | Verdict::Failed { .. })
+    }
+
+    /// What it found broken, disclaimed or not.
     pub fn counterexample(&self) -> Option<&Counterexample> {
         match &self.verdict {
-            Verdict::Violated { counterexample } => Some(counterexample),
+            Verdict::Violated { counterexample } | Verdict::Disclaimed { counterexample } => Some(counterexample),
             _ => None,
         }
     }
@@ -227,7 +248,7 @@ impl Outcome {
         }
     }
 
-    /// Whether a property is broken somewhere, or an engine has failed.
+    /// Whether one of the checks is.
     pub fn is_broken(&self) -> bool {
         self.checks.iter().any(|checked| matches!(checked.verdict, Verdict::Violated { .. } | Verdict::Failed { .. }))
     }
