@@ -13,11 +13,11 @@ pub use engine::Engine;
 pub use outcome::{Checked, Outcome, Verdict};
 use rmalab_atomics::Rank;
 use rmalab_verify::configurations::{Configuration, configurations};
-use rmalab_verify::explorer::{Options, Progress};
+use rmalab_verify::explorer::{self, Finding, Options, Progress};
 use rmalab_verify::mutant::Mutant;
 use rmalab_verify::play::{Event, Section};
 use rmalab_verify::{
-    Check, Choice, Counterexample, Live, Network, Scenario, Step, Subject, Violation, replay, subjects,
+    Check, Choice, Counterexample, Live, Network, Property, Scenario, Step, Subject, Violation, replay, subjects,
 };
 
 use crate::{Error, Result, names};
@@ -134,8 +134,30 @@ impl Job {
     /// Makes the check. `watch` is told how far it is some times a second, and ends it by returning `false`.
     pub fn run(&self, watch: &(dyn Fn(&Progress) -> bool + Sync)) -> Checked {
         let start = Instant::now();
-        let outcome = self.engine.run(&self.check, &self.options, watch);
+        let outcome = self.engine.run(&self.check, &self.options, watch).and_then(|outcome| {
+            self.confirm(&outcome)?;
+            Ok(outcome)
+        });
         Checked::new(self, outcome, start.elapsed())
+    }
+
+    /// Refuses a counterexample that the lock itself does not follow: whatever has found it is wrong.
+    ///
+    /// Who was there before whom is not known to a replay, so that an order can only be seen by the search.
+    fn confirm(&self, outcome: &explorer::Outcome) -> rmalab_verify::Result<()> {
+        match &outcome.finding {
+            Finding::Violated(counterexample) if counterexample.violation.property != Property::Order => {
+                match again(&self.check, counterexample)? {
+                    Some(_) => Ok(()),
+                    None => Err(rmalab_verify::Error::Unsound(format!(
+                        "{} has found what a replay does not confirm: {}",
+                        self.engine.name(),
+                        counterexample.violation
+                    ))),
+                }
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -178,8 +200,8 @@ pub fn check_of(counterexample: &Counterexample) -> Result<Check> {
 ///
 /// # Errors
 ///
-/// [`Error::Verify`] when a step is not possible: the lock is not the one that it was made for.
-pub fn again(check: &Check, counterexample: &Counterexample) -> Result<Option<Violation>> {
+/// [`rmalab_verify::Error::Schedule`] when a step is not possible: the lock is not the one that it was made for.
+pub fn again(check: &Check, counterexample: &Counterexample) -> rmalab_verify::Result<Option<Violation>> {
     counterexample.suits(check)?;
     let Some(first) = counterexample.cycle else {
         return Ok(replay(check, &counterexample.schedule)?.1);
@@ -210,8 +232,8 @@ pub fn again(check: &Check, counterexample: &Counterexample) -> Result<Option<Vi
     Ok(Some(counterexample.violation.clone()))
 }
 
-fn take(live: &mut Live, step: usize, choice: Choice) -> Result<Step> {
-    live.take(choice).map_err(|why| rmalab_verify::Error::Schedule { step, why }.into())
+fn take(live: &mut Live, step: usize, choice: Choice) -> rmalab_verify::Result<Step> {
+    live.take(choice).map_err(|why| rmalab_verify::Error::Schedule { step, why })
 }
 
 /// All that can be seen of a state: who is where with which call, the words that are not zero, and what can happen next.

@@ -65,6 +65,8 @@ pub struct Checked {
     pub bytes: u64,
     /// What was done about livelocks: `impossible` (no code has a loop), `searched` or `not-searched`.
     pub livelocks: &'static str,
+    /// An upper bound on the probability that a state was missed, since only fingerprints of states were kept.
+    pub missed: f64,
     /// The verdict.
     #[serde(flatten)]
     pub verdict: Verdict,
@@ -141,6 +143,7 @@ impl Checked {
             seconds: took.as_secs_f64(),
             bytes: 0,
             livelocks: "not-searched",
+            missed: 0.0,
             verdict: Verdict::Holds,
             sometimes: BTreeMap::new(),
         };
@@ -155,6 +158,7 @@ impl Checked {
         checked.transitions = found.progress.transitions;
         checked.depth = found.progress.depth;
         checked.bytes = found.progress.bytes;
+        checked.missed = found.missed;
         checked.livelocks = match found.livelocks {
             Livelocks::Impossible => "impossible",
             Livelocks::Searched => "searched",

@@ -95,6 +95,10 @@ impl Outcome {
             if checked.verdict == Verdict::Holds && checked.livelocks == "not-searched" {
                 text += &format!("warning: {}: livelocks were not searched for\n", checked.title());
             }
+            if checked.missed > 0.0 {
+                let title = checked.title();
+                text += &format!("warning: {title}: a state was missed with a probability of {:.0e}\n", checked.missed);
+            }
             if let Verdict::Failed { why } = &checked.verdict {
                 text += &format!("error: {}: {why}\n", checked.title());
             }
