@@ -99,6 +99,16 @@ const MCS_RW_NEUTRAL: &[Row] = &[
 
 /// What no policy's six calls may get wrong: all targets against one, one against another.
 const WINDOW: &[Row] = &[
+    ("1A1E@0 1E@1 1S@0x1", Sc, Empty, ANY, QUICK),
+    ("1A1E@0 1S@0x2", Sc, Empty, ANY, QUICK),
+    ("1A1E@0 1E@1x1", LatePuts, Empty, ANY, QUICK),
+    ("1A1E@1x1", UnorderedBulk, Data, ANY, QUICK),
+    ("1A1E@0 1E@1x1", Hca, Empty, ANY, QUICK),
+    ("2A1E@0 1E@1 1S@0x1", Sc, Empty, ANY, LONG),
+];
+
+/// It has no queues, and is small.
+const TWO_LEVEL: &[Row] = &[
     ("2A1E@0 1E@1 1S@0x1", Sc, Empty, ANY, QUICK),
     ("1A1E@0 1S@0x2", Sc, Empty, ANY, QUICK),
     ("1A1E@0 1E@1x1", LatePuts, Empty, ANY, QUICK),
@@ -132,6 +142,7 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("tas-rw", _) => TAS_RW,
         ("mcs-rw-rp" | "mcs-rw-wp", _) => MCS_RW,
         ("mcs-rw-neutral", _) => MCS_RW_NEUTRAL,
+        ("two-level", _) => TWO_LEVEL,
         ("nocheck", _) => &[],
         (_, Kind::Window) => WINDOW,
         (_, Kind::Lock) => OTHER,
