@@ -112,20 +112,11 @@ pub struct TwoLevel {
     backoff: BackoffState,
 }
 
-/// How long an attempt may go on.
-#[derive(Clone, Copy)]
-enum Limit {
-    Never,
-    Deadline(Time),
-}
+/// How long an attempt may go on; for ever if nothing is said.
+type Limit = Option<Time>;
 
-impl Limit {
-    fn passed<A: RemoteAtomics + ?Sized>(self, ra: &A) -> bool {
-        match self {
-            Limit::Never => false,
-            Limit::Deadline(deadline) => ra.now() >= deadline,
-        }
-    }
+fn passed<A: RemoteAtomics + ?Sized>(ra: &A, limit: Limit) -> bool {
+    limit.is_some_and(|deadline| ra.now() >= deadline)
 }
 
 impl WindowLock for TwoLevel {
@@ -155,9 +146,9 @@ impl WindowLock for TwoLevel {
         let at = target.at(self.target);
         match kind {
             LockKind::Shared if ra.fetch_add(at, SHARED)? & EXCLUSIVE == 0 => Ok(()),
-            LockKind::Shared => self.wait(ra, at, SHARED, EXCLUSIVE, Limit::Never).map(drop),
+            LockKind::Shared => self.wait(ra, at, SHARED, EXCLUSIVE, None).map(drop),
             LockKind::Exclusive if self.attempt_exclusive(ra, at, count_by_adding)? => Ok(()),
-            LockKind::Exclusive => self.retry_exclusive(ra, at, Limit::Never).map(drop),
+            LockKind::Exclusive => self.retry_exclusive(ra, at, None).map(drop),
         }
     }
 
@@ -185,7 +176,7 @@ impl WindowLock for TwoLevel {
         if ra.fetch_add(self.master, ALL)? & EXCLUSIVES_MASK == 0 {
             return Ok(());
         }
-        self.wait(ra, self.master, ALL, EXCLUSIVES_MASK, Limit::Never).map(drop)
+        self.wait(ra, self.master, ALL, EXCLUSIVES_MASK, None).map(drop)
     }
 
     #[inline]
@@ -214,9 +205,9 @@ impl WindowLockTimed for TwoLevel {
         let at = target.at(self.target);
         match kind {
             LockKind::Shared if ra.fetch_add(at, SHARED)? & EXCLUSIVE == 0 => Ok(true),
-            LockKind::Shared => self.wait(ra, at, SHARED, EXCLUSIVE, Limit::Deadline(deadline)),
+            LockKind::Shared => self.wait(ra, at, SHARED, EXCLUSIVE, Some(deadline)),
             LockKind::Exclusive if self.attempt_exclusive(ra, at, count_by_adding)? => Ok(true),
-            LockKind::Exclusive => self.retry_exclusive(ra, at, Limit::Deadline(deadline)),
+            LockKind::Exclusive => self.retry_exclusive(ra, at, Some(deadline)),
         }
     }
 
@@ -228,7 +219,7 @@ impl WindowLockTimed for TwoLevel {
         if ra.fetch_add(self.master, ALL)? & EXCLUSIVES_MASK == 0 {
             return Ok(true);
         }
-        self.wait(ra, self.master, ALL, EXCLUSIVES_MASK, Limit::Deadline(deadline))
+        self.wait(ra, self.master, ALL, EXCLUSIVES_MASK, Some(deadline))
     }
 }
 
@@ -260,7 +251,7 @@ impl TwoLevel {
     #[cold]
     fn retry_exclusive<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, at: Address, limit: Limit) -> Result<bool> {
         self.backoff.reset();
-        while !limit.passed(ra) {
+        while !passed(ra, limit) {
             self.backoff.wait(ra)?;
             if self.attempt_exclusive(ra, at, count_without_trace)? {
                 return Ok(true);
@@ -284,7 +275,7 @@ impl TwoLevel {
         match self.contended {
             Contended::Retract => {
                 retract(ra, at, count)?;
-                while !limit.passed(ra) {
+                while !passed(ra, limit) {
                     self.backoff.wait(ra)?;
                     if attempt(ra, at, count, obstacle)? {
                         return Ok(true);
@@ -294,19 +285,16 @@ impl TwoLevel {
             }
             Contended::Wait if at.rank == ra.rank() => {
                 let until = Until::NoneSet(obstacle);
-                match limit {
-                    Limit::Never => {
-                        ra.wait_until(at.disp, until)?;
-                        return Ok(true);
-                    }
-                    Limit::Deadline(deadline) if ra.wait_until_deadline(at.disp, until, deadline)?.is_some() => {
-                        return Ok(true);
-                    }
-                    Limit::Deadline(_) => {}
+                let seen = match limit {
+                    None => Some(ra.wait_until(at.disp, until)?),
+                    Some(deadline) => ra.wait_until_deadline(at.disp, until, deadline)?,
+                };
+                if seen.is_some() {
+                    return Ok(true);
                 }
             }
             Contended::Wait => {
-                while !limit.passed(ra) {
+                while !passed(ra, limit) {
                     self.backoff.wait(ra)?;
                     if ra.get(at)? & obstacle == 0 {
                         return Ok(true);
