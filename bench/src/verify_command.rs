@@ -62,13 +62,10 @@ fn check(arguments: &VerifyArgs) -> Result<ExitCode> {
         if let Some(counterexample) = checked.counterexample() {
             watch.say(&format!("{job}: {}", checked.verdict));
             let saved = save.as_mut().map(|save| save.keep(&checked, counterexample)).transpose()?.flatten();
-            // What a lock disclaims is drawn for those who ask.
             if let Some(path) = svg.take() {
                 write(path, &diagram::svg(&job.check, counterexample)?)?;
             }
-            if saved.is_some() || checked.is_broken() {
-                findings += &finding(job, counterexample, saved.as_deref())?;
-            }
+            findings += &finding(job, counterexample, saved.as_deref())?;
         }
         checks.push(checked);
         if stop.load(Ordering::Relaxed) {

@@ -3,7 +3,7 @@
 use crate::network::Network::{self, Hca, LatePuts, Sc, UnorderedBulk};
 use crate::play::Section::{self, Data, Empty};
 use crate::subject::Kind;
-use crate::{Check, Property, Scenario, Subject};
+use crate::{Check, Scenario, Subject};
 
 /// One of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -125,14 +125,6 @@ const OTHER: &[Row] = &[
     ("2R1Wx1", Hca, Empty, ANY, QUICK),
 ];
 
-/// The properties that `subject` says of itself that it does not have, in the head of its file.
-pub fn disclaims(subject: &Subject) -> &'static [Property] {
-    match subject.name() {
-        "two-level" => &[Property::NoLivelock],
-        _ => &[],
-    }
-}
-
 /// The standard configurations of `subject`; none for `nocheck`, which promises nothing.
 pub fn configurations(subject: &Subject) -> Vec<Configuration> {
     let rows = match (subject.name(), subject.kind()) {
@@ -142,7 +134,7 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("tas-rw", _) => TAS_RW,
         ("mcs-rw-rp" | "mcs-rw-wp", _) => MCS_RW,
         ("mcs-rw-neutral", _) => MCS_RW_NEUTRAL,
-        ("two-level", _) => TWO_LEVEL,
+        ("two-level" | "two-level-retract", _) => TWO_LEVEL,
         ("nocheck", _) => &[],
         (_, Kind::Window) => WINDOW,
         (_, Kind::Lock) => OTHER,

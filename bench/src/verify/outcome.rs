@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use rmalab_verify::configurations::disclaims;
 use rmalab_verify::explorer::{Finding, Limit, Livelocks, Outcome as Found};
 use rmalab_verify::subject::Order;
-use rmalab_verify::{Counterexample, Network, Property};
+use rmalab_verify::{Counterexample, Network};
 use serde::Serialize;
 
 use super::{Engine, Job, section_name};
@@ -91,11 +90,6 @@ pub enum Verdict {
         /// How.
         counterexample: Counterexample,
     },
-    /// Nothing is broken but what the lock says of itself that it does not have.
-    Disclaimed {
-        /// How that is broken.
-        counterexample: Counterexample,
-    },
     /// Nothing is broken in the states that were visited before a limit was reached.
     Incomplete {
         /// Which limit: `state`, `memory`, `time`, or none and the search was interrupted.
@@ -115,9 +109,6 @@ impl std::fmt::Display for Verdict {
             Verdict::HoldsWithin { preemptions: 1 } => f.write_str("holds within 1 preemption"),
             Verdict::HoldsWithin { preemptions } => write!(f, "holds within {preemptions} preemptions"),
             Verdict::Violated { counterexample } => write!(f, "VIOLATED {}", counterexample.violation.property),
-            Verdict::Disclaimed { counterexample } => {
-                write!(f, "holds, {} disclaimed", counterexample.violation.property)
-            }
             Verdict::Incomplete { limit: Some(limit) } => write!(f, "incomplete: {limit} limit"),
             Verdict::Incomplete { limit: None } => f.write_str("incomplete: interrupted"),
             Verdict::Failed { .. } => f.write_str("FAILED"),
@@ -168,13 +159,6 @@ impl Checked {
         checked.verdict = match (found.finding, job.options.preemptions) {
             (Finding::Holds, Some(preemptions)) if found.bounded => Verdict::HoldsWithin { preemptions },
             (Finding::Holds, _) => Verdict::Holds,
-            // Livelocks are looked for when all states have been visited: nothing else is broken in them.
-            (Finding::Violated(counterexample), _)
-                if counterexample.violation.property == Property::NoLivelock
-                    && disclaims(&check.subject).contains(&Property::NoLivelock) =>
-            {
-                Verdict::Disclaimed { counterexample }
-            }
             (Finding::Violated(counterexample), _) => Verdict::Violated { counterexample },
             (Finding::Incomplete(limit), _) => Verdict::Incomplete {
                 limit: match limit {
@@ -193,10 +177,10 @@ impl Checked {
         matches!(self.verdict, Verdict::Violated { .. } | Verdict::Failed { .. })
     }
 
-    /// What it found broken, disclaimed or not.
+    /// How a property is broken, if one is.
     pub fn counterexample(&self) -> Option<&Counterexample> {
         match &self.verdict {
-            Verdict::Violated { counterexample } | Verdict::Disclaimed { counterexample } => Some(counterexample),
+            Verdict::Violated { counterexample } => Some(counterexample),
             _ => None,
         }
     }

@@ -108,10 +108,6 @@ impl Outcome {
         text += &format!("{holds} of {} hold", of_checks(self.checks.len()));
         for (number, what) in [
             (count(|verdict| matches!(verdict, Verdict::HoldsWithin { .. })), "hold within a bound on preemptions"),
-            (
-                count(|verdict| matches!(verdict, Verdict::Disclaimed { .. })),
-                "hold but for what the lock's file says that it does not promise",
-            ),
             (count(|verdict| matches!(verdict, Verdict::Violated { .. })), "VIOLATED"),
             (count(|verdict| matches!(verdict, Verdict::Failed { .. })), "FAILED"),
         ] {
