@@ -101,9 +101,9 @@ const MCS_RW_NEUTRAL: &[Row] = &[
 const WINDOW: &[Row] = &[
     ("1A1E@0 1E@1 1S@0x1", Sc, Empty, ANY, QUICK),
     ("1A1E@0 1S@0x2", Sc, Empty, ANY, QUICK),
-    ("1A1E@0 1E@1x1", LatePuts, Empty, ANY, QUICK),
+    ("1A1E@0 1S@1x1", LatePuts, Empty, ANY, QUICK),
     ("1A1E@1x1", UnorderedBulk, Data, ANY, QUICK),
-    ("1A1E@0 1E@1x1", Hca, Empty, ANY, QUICK),
+    ("1A1E@0 1S@1x1", Hca, Empty, ANY, QUICK),
     ("2A1E@0 1E@1 1S@0x1", Sc, Empty, ANY, LONG),
 ];
 
@@ -111,9 +111,9 @@ const WINDOW: &[Row] = &[
 const TWO_LEVEL: &[Row] = &[
     ("2A1E@0 1E@1 1S@0x1", Sc, Empty, ANY, QUICK),
     ("1A1E@0 1S@0x2", Sc, Empty, ANY, QUICK),
-    ("1A1E@0 1E@1x1", LatePuts, Empty, ANY, QUICK),
+    ("1A1E@0 1S@1x1", LatePuts, Empty, ANY, QUICK),
     ("1A1E@1x1", UnorderedBulk, Data, ANY, QUICK),
-    ("1A1E@0 1E@1x1", Hca, Empty, ANY, QUICK),
+    ("1A1E@0 1S@1x1", Hca, Empty, ANY, QUICK),
 ];
 
 /// Of a lock that is not one of the workspace's own.
