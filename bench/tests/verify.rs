@@ -27,8 +27,9 @@ fn stdout(output: &Output) -> String {
 }
 
 fn files(at: &Path) -> Vec<String> {
-    let mut names: Vec<String> =
-        fs::read_dir(at).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let entries = fs::read_dir(at).expect("the folder is there");
+    let name = |entry: std::io::Result<fs::DirEntry>| entry.expect("it is read").file_name();
+    let mut names: Vec<String> = entries.map(|entry| name(entry).into_string().expect("names are plain")).collect();
     names.sort();
     names
 }
