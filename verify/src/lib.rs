@@ -9,16 +9,19 @@
 
 mod actor;
 mod check;
+pub mod concurrent;
 mod counterexample;
 mod error;
 pub mod explorer;
 mod live;
+pub mod loom_engine;
 pub mod monitor;
 pub mod mutant;
 pub mod network;
 pub mod play;
 mod property;
 mod scenario;
+pub mod shuttle_engine;
 mod standard;
 pub mod stress;
 pub mod subject;
