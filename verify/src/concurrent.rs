@@ -8,13 +8,15 @@
 //!
 //! # Waiting
 //! A wait is a transition once its comparison holds, as in the explorer. A pause is taken for what it is in a lock, the
-//! end of a poll that failed: if the rank only read since its last pause, it goes on once a word that it read has
-//! changed, as it would read the same until then. If it wrote, as one does that counts itself in and out again, it may
-//! go on at once; how often is what `polls` bounds. So ranks of which none can go on are a deadlock, or a livelock if
-//! one of them polls, and are found as such.
+//! end of a poll that failed and that would fail again if it found all as before. So the rank goes on once somebody else
+//! has changed a word that it used in this poll. If it counted itself in and out again in the poll, it may also go on once
+//! somebody else has done anything, since others may meet its passing writes at another moment; how often is what `polls`
+//! bounds. Ranks of which none can go on are a deadlock, or a livelock if one of them polls.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -77,6 +79,10 @@ pub struct Outcome {
     /// Executions that were cut short, or not varied any more, because a rank had polled as often as allowed, or because
     /// they had as many steps.
     pub cut: u64,
+    /// How many different behaviours there were: two executions are one behaviour if each rank makes the same calls and
+    /// gets the same answers in both, but for its pauses. The figure is the same for every engine that makes all
+    /// executions, whatever their number. Hashes are compared: the figure is too low if two of them meet by chance.
+    pub behaviours: u64,
     /// What happened at least once, so that nothing was held vacuously: name, and whether it did.
     pub sometimes: Vec<(&'static str, bool)>,
 }
@@ -103,12 +109,26 @@ struct Watched {
     /// The call that it is about to make, or waits in.
     call: Option<Call>,
     finished: bool,
-    /// The words that it has read since its last pause, with their versions then.
-    read: Vec<(u16, u64)>,
-    /// It has written since its last pause.
-    wrote: bool,
-    /// Its pauses in this acquisition that followed on a write.
+    /// The words that it has used since its last pause.
+    round: Vec<Used>,
+    /// It has changed a word twice since its last pause.
+    passing: bool,
+    /// How many calls had been carried out when it began to pause.
+    paused: usize,
+    /// Its pauses in this acquisition that followed on such writes.
     polls: u32,
+    /// Its calls and their answers, without those of pauses.
+    behaviour: DefaultHasher,
+}
+
+/// A word that a rank has used since its last pause.
+#[derive(Clone, Copy, Debug)]
+struct Used {
+    slot: u16,
+    /// The version that it has if nobody else has changed it since this rank used it first.
+    version: u64,
+    /// Whether this rank has changed it.
+    changed: bool,
 }
 
 #[derive(Debug)]
@@ -164,10 +184,12 @@ impl Observer {
     /// `rank` is about to make `call`, or waits in it.
     pub(crate) fn issues(&self, rank: Rank, call: Call) {
         let mut state = lock(&self.state);
+        let steps = state.schedule.len();
         let watched = &mut state.ranks[rank.index()];
         watched.call = Some(call);
         if let Call::Pause { .. } = call {
-            watched.polls += u32::from(watched.wrote);
+            watched.polls += u32::from(watched.passing);
+            watched.paused = steps;
             let cut = self.polls.is_some_and(|most| watched.polls > most);
             state.cut |= cut;
             state.waited = true;
@@ -182,10 +204,11 @@ impl Observer {
         lock(&self.state).ready(rank)
     }
 
-    /// How often the word has changed that `rank` waits for.
-    pub(crate) fn version(&self, rank: Rank, call: Call) -> u64 {
+    /// How often the word of the call that `rank` has issued has changed.
+    pub(crate) fn awaited_version(&self, rank: Rank) -> u64 {
         let state = lock(&self.state);
-        call.address(rank).and_then(|address| state.slots.find(address)).map_or(0, |slot| state.version(slot))
+        let address = state.ranks[rank.index()].call.and_then(|call| call.address(rank));
+        address.and_then(|address| state.slots.find(address)).map_or(0, |slot| state.version(slot))
     }
 
     /// The engine has carried out the call by `rank`, with this answer; `consistent` says that its memory promises to be
@@ -210,9 +233,12 @@ impl Observer {
         let watched = &mut state.ranks[rank.index()];
         watched.call = None;
         watched.status.answered();
+        if !matches!(call, Call::Pause { .. }) {
+            (call, answer).hash(&mut watched.behaviour);
+        }
         if let Call::Pause { .. } = call {
-            watched.read.clear();
-            watched.wrote = false;
+            watched.round.clear();
+            watched.passing = false;
         } else if call.address(rank).is_some() {
             let changed = state.memory.word(issued.slot) != before;
             let slot = usize::from(issued.slot);
@@ -220,9 +246,14 @@ impl Observer {
                 state.versions.resize(slot + 1, 0);
             }
             state.versions[slot] += u64::from(changed);
-            watched.wrote |= changed;
-            watched.read.retain(|&(read, _)| read != issued.slot);
-            watched.read.push((issued.slot, state.versions[slot]));
+            match watched.round.iter_mut().find(|used| used.slot == issued.slot) {
+                Some(used) => {
+                    used.version += u64::from(changed);
+                    watched.passing |= used.changed && changed;
+                    used.changed |= changed;
+                }
+                None => watched.round.push(Used { slot: issued.slot, version: state.versions[slot], changed }),
+            }
         }
         answer
     }
@@ -234,8 +265,8 @@ impl Observer {
         watched.status.told(event);
         if let Event::Entered | Event::Left = event {
             watched.polls = 0;
-            watched.read.clear();
-            watched.wrote = false;
+            watched.round.clear();
+            watched.passing = false;
         }
         let statuses = state.statuses();
         let broken = match event {
@@ -327,8 +358,9 @@ impl State {
         let watched = &self.ranks[rank.index()];
         match watched.call {
             Some(Call::Pause { .. }) => {
-                let changed = |&(slot, version): &(u16, u64)| self.version(slot) != version;
-                watched.wrote || watched.read.is_empty() || watched.read.iter().any(changed)
+                let changed = |used: &Used| self.version(used.slot) != used.version;
+                let others_moved = self.schedule.len() > watched.paused;
+                watched.round.is_empty() || watched.round.iter().any(changed) || watched.passing && others_moved
             }
             Some(Call::WaitUntil { own, until, .. }) => {
                 until.holds(self.slots.find(rank.at(own)).map_or(0, |slot| self.memory.word(slot)))
@@ -347,6 +379,7 @@ pub(crate) struct Run {
     cut: AtomicU64,
     waited: AtomicBool,
     together: AtomicBool,
+    behaviours: Mutex<HashSet<u64>>,
     limit: Mutex<Option<Limit>>,
     found: Mutex<Option<Counterexample>>,
     unsound: Mutex<Option<String>>,
@@ -371,6 +404,7 @@ impl Run {
             cut: AtomicU64::new(0),
             waited: AtomicBool::new(false),
             together: AtomicBool::new(false),
+            behaviours: Mutex::default(),
             limit: Mutex::new(None),
             found: Mutex::new(None),
             unsound: Mutex::new(None),
@@ -399,6 +433,11 @@ impl Run {
         self.waited.fetch_or(state.waited, Ordering::Relaxed);
         self.together.fetch_or(state.together, Ordering::Relaxed);
         self.cut.fetch_add(u64::from(cut || state.cut), Ordering::Relaxed);
+        let mut behaviour = DefaultHasher::new();
+        for watched in &state.ranks {
+            behaviour.write_u64(watched.behaviour.finish());
+        }
+        lock(&self.behaviours).insert(behaviour.finish());
         if let Some(text) = state.unsound.clone() {
             lock(&self.unsound).get_or_insert(text);
         }
@@ -421,6 +460,7 @@ impl Run {
     pub(crate) fn again(&self) {
         self.executions.store(0, Ordering::Relaxed);
         self.cut.store(0, Ordering::Relaxed);
+        lock(&self.behaviours).clear();
     }
 
     /// Lets `model` make executions on a thread of its own, and `watch` see how far it has come.
@@ -474,6 +514,7 @@ impl Run {
             progress: self.progress(),
             bounded: bounded || cut > 0,
             cut,
+            behaviours: lock(&self.behaviours).len() as u64,
             sometimes: vec![
                 (WAITED, self.waited.load(Ordering::Relaxed)),
                 (TOGETHER, self.together.load(Ordering::Relaxed)),

@@ -205,6 +205,8 @@ struct World {
     data: BTreeMap<Address, Mutex<UnsafeCell<()>>>,
     /// What the lock protects, target by target. Loom's cells are not `Sync`; the mutexes, which are, never wait.
     sections: Vec<Mutex<UnsafeCell<()>>>,
+    /// The ranks that are blocked.
+    parked: Mutex<Vec<Option<Parked>>>,
     /// A panic is on its way out, which ends the execution.
     given_up: AtomicBool,
 }
@@ -220,6 +222,7 @@ impl World {
             words: addresses.iter().map(|&at| (at, word())).collect(),
             data: addresses.iter().map(|&at| (at, Mutex::new(UnsafeCell::new(())))).collect(),
             sections: (0..run.check.scenario.targets()).map(|_| Mutex::new(UnsafeCell::new(()))).collect(),
+            parked: Mutex::new((0..run.check.active()).map(|_| None).collect()),
             given_up: AtomicBool::new(false),
         }
     }
@@ -251,6 +254,19 @@ impl World {
         }
     }
 
+    /// Lets those ranks go on that the last call concerns.
+    fn unpark(&self) {
+        for (rank, place) in (0..).map(Rank).zip(lock(&self.parked).iter_mut()) {
+            let concerned = |parked: &mut Parked| match parked.version {
+                Some(version) => self.observer.awaited_version(rank) != version,
+                None => self.observer.ready(rank),
+            };
+            if let Some(parked) = place.take_if(concerned) {
+                parked.thread.unpark();
+            }
+        }
+    }
+
     fn give_up(&self) -> ! {
         self.given_up.store(true, Ordering::Relaxed);
         abandon()
@@ -264,6 +280,13 @@ impl World {
             self.give_up()
         })
     }
+}
+
+/// A rank that is blocked.
+struct Parked {
+    thread: loom::thread::Thread,
+    /// The version of the word that it waits for; none if it polls.
+    version: Option<u64>,
 }
 
 /// One rank of an execution.
@@ -327,14 +350,7 @@ impl One<'_> {
             }
             observer.issues(self.rank, call);
             self.world.go_on();
-            let version = observer.version(self.rank, call);
-            // To look again before the word has changed would be to see the same; a weak ordering may show it late.
-            loop {
-                loom::thread::yield_now();
-                if observer.version(self.rank, call) != version || observer.ready(self.rank) {
-                    break;
-                }
-            }
+            self.park(Some(observer.awaited_version(self.rank)));
         }
     }
 
@@ -345,12 +361,16 @@ impl One<'_> {
         if world.observer.cut() {
             loom::skip_branch();
         }
-        loop {
-            loom::thread::yield_now();
-            if world.observer.ready(self.rank) {
-                return;
-            }
+        if !world.observer.ready(self.rank) {
+            self.park(None);
         }
+    }
+
+    /// Blocks until the word that this rank waits for has another version, or until it can poll again.
+    fn park(&self, version: Option<u64>) {
+        let parked = Parked { thread: loom::thread::current(), version };
+        lock(&self.world.parked)[self.rank.index()] = Some(parked);
+        loom::thread::park();
     }
 }
 
@@ -396,6 +416,7 @@ impl Executor for One<'_> {
             self.world.options.orderings == Orderings::SeqCst,
         );
         self.world.go_on();
+        self.world.unpark();
         answer
     }
 }
