@@ -11,6 +11,7 @@ mod actor;
 mod check;
 pub mod concurrent;
 mod counterexample;
+pub mod diagram;
 mod error;
 pub mod explorer;
 mod live;
