@@ -44,7 +44,8 @@ pub enum Orderings {
     /// Those of the backends over shared memory: sequentially consistent.
     #[default]
     SeqCst,
-    /// Those of a backend that acquires and releases, and gives no order of all operations beyond that.
+    /// Those of a backend that acquires and releases, and gives no order of all operations beyond that. Loom leaves out
+    /// executions here: it may find something, and proves nothing.
     AcquireRelease,
     /// None at all: a backend that is broken, on which every lock has to fail.
     Relaxed,
@@ -121,7 +122,8 @@ pub fn run(check: &Check, options: &Options, watch: &dyn Fn(&Progress) -> bool) 
     }
     let run = Run::new("loom", check)?;
     let (shared, own) = (Arc::clone(&run), options.clone());
-    run.conduct(options.max_time, options.preemptions.is_some(), watch, move || explore(&shared, &own))
+    let bounded = options.preemptions.is_some() || options.orderings != Orderings::SeqCst;
+    run.conduct(options.max_time, bounded, watch, move || explore(&shared, &own))
 }
 
 fn explore(run: &Arc<Run>, options: &Options) -> Result<()> {
@@ -184,16 +186,6 @@ fn model(run: &Arc<Run>, options: &Options, known: &Known) {
 /// The stack of a rank, in loom's unit, words: enough for a panic's text.
 const STACK: usize = (256 << 10) / size_of::<usize>();
 
-/// A word at rest.
-///
-/// To loom the value that an atomic is made with is not part of the order of sequentially consistent operations, so that
-/// a get could return it after it was overwritten; a value that was stored is.
-fn word() -> AtomicU64 {
-    let word = AtomicU64::new(0);
-    word.store(0, Ordering::SeqCst);
-    word
-}
-
 /// One execution.
 struct World {
     run: Arc<Run>,
@@ -219,7 +211,7 @@ impl World {
             observer: Observer::new(&run.check, Some(options.polls)),
             options: options.clone(),
             known: Arc::clone(known),
-            words: addresses.iter().map(|&at| (at, word())).collect(),
+            words: addresses.iter().map(|&at| (at, AtomicU64::new(0))).collect(),
             data: addresses.iter().map(|&at| (at, Mutex::new(UnsafeCell::new(())))).collect(),
             sections: (0..run.check.scenario.targets()).map(|_| Mutex::new(UnsafeCell::new(()))).collect(),
             parked: Mutex::new((0..run.check.active()).map(|_| None).collect()),
@@ -302,6 +294,20 @@ impl One<'_> {
         self.world.place(&self.world.words, address)
     }
 
+    /// The word at `at`, as the orderings let this rank see it.
+    ///
+    /// A sequentially consistent load gives the latest value and acquires, and so does an addition of nothing that
+    /// releases nothing. Loom carries out the second one better. Its load can give the value that the atomic was made with
+    /// after that was overwritten. And of several loads before a write, its search compares the last one only with the
+    /// write, so that it leaves out orders of the others and the write.
+    fn load(&self, at: Address) -> u64 {
+        let word = self.word(at);
+        match self.world.options.orderings {
+            Orderings::SeqCst => word.fetch_add(0, Ordering::Acquire),
+            weaker => word.load(weaker.load()),
+        }
+    }
+
     /// Lets loom see that this rank writes, or reads, what is in the cell; what loom objects to is a race.
     fn touch(&self, cell: &Mutex<UnsafeCell<()>>, writes: bool, race: Property, what: &str) {
         let cell = lock(cell);
@@ -342,9 +348,8 @@ impl One<'_> {
 
     fn wait(&self, call: Call, own: Address, holds: impl Fn(u64) -> bool) -> u64 {
         let observer = &self.world.observer;
-        let word = self.word(own);
         loop {
-            let value = word.load(self.world.options.orderings.load());
+            let value = self.load(own);
             if holds(value) {
                 return value;
             }
@@ -385,7 +390,7 @@ impl Executor for One<'_> {
                 }
             }
             Call::FetchStore { at, value } => Answer::Word(self.word(at).swap(value, update)),
-            Call::Get { at } => Answer::Word(self.word(at).load(load)),
+            Call::Get { at } => Answer::Word(self.load(at)),
             Call::Put { at, value } => {
                 self.word(at).swap(value, update);
                 Answer::Done
