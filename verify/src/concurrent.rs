@@ -23,8 +23,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
-use rmalab_atomics::{Address, Rank};
 use rmalab_atomics::controlled::{Answer, Call};
+use rmalab_atomics::{Address, Rank};
 
 use crate::check::Check;
 use crate::counterexample::Choice;
@@ -98,9 +98,9 @@ impl Outcome {
 }
 
 /// A rank had to wait, or to poll again.
-pub const WAITED: &str = "a rank waited";
+pub const WAITED: &str = "a rank has to wait";
 /// Two ranks were inside at one time.
-pub const TOGETHER: &str = "two ranks were inside together";
+pub const TOGETHER: &str = "two ranks are inside together";
 
 /// One rank, as the observer sees it.
 #[derive(Debug, Default)]
@@ -311,9 +311,8 @@ impl Observer {
             return;
         }
         let waits: Vec<Option<Call>> = state.ranks.iter().map(|watched| watched.call).collect();
-        let words: Vec<_> = (0..state.slots.len() as u16)
-            .map(|slot| (state.slots.address(slot), state.memory.word(slot)))
-            .collect();
+        let words: Vec<_> =
+            (0..state.slots.len() as u16).map(|slot| (state.slots.address(slot), state.memory.word(slot))).collect();
         state.violation = self.check.end(&state.statuses(), &waits, words);
         if let Some(violation) = &mut state.violation
             && waits.iter().any(|call| matches!(call, Some(Call::Pause { .. })))
@@ -552,9 +551,11 @@ impl Panicked {
 pub(crate) fn quietly<T>(body: impl FnOnce() -> T) -> Result<T, Panicked> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
-        // Shuttle sets a hook that prints, at its first run; ours has to come after it.
-        crate::shuttle_engine::set_its_hook();
+        // At its first run, and only then, shuttle sets a hook that prints of every panic in the process as if it were one
+        // of its own. It does so now, and the hook is taken off.
         let before = panic::take_hook();
+        crate::shuttle_engine::set_its_hook();
+        drop(panic::take_hook());
         panic::set_hook(Box::new(move |info| {
             if QUIET.get() {
                 let place = info.location().map_or(String::new(), |at| format!(" ({}:{})", at.file(), at.line()));

@@ -414,12 +414,7 @@ impl Executor for One<'_> {
             // Time stands still: no deadline passes.
             Call::Now => Answer::Word(0),
         };
-        self.world.observer.answered(
-            self.rank,
-            call,
-            answer,
-            self.world.options.orderings == Orderings::SeqCst,
-        );
+        self.world.observer.answered(self.rank, call, answer, self.world.options.orderings == Orderings::SeqCst);
         self.world.go_on();
         self.world.unpark();
         answer

@@ -22,8 +22,8 @@ use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rmalab_atomics::controlled::{Answer, Call, Executor};
 use rmalab_atomics::Rank;
+use rmalab_atomics::controlled::{Answer, Call, Executor};
 use shuttle::scheduler::{DfsScheduler, PctScheduler, RandomScheduler, Schedule, Scheduler, Task, TaskId};
 
 use crate::check::Check;
