@@ -14,6 +14,7 @@ mod counterexample;
 pub mod diagram;
 mod error;
 pub mod explorer;
+pub mod litmus;
 mod live;
 pub mod loom_engine;
 pub mod monitor;

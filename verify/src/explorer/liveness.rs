@@ -91,8 +91,8 @@ pub(super) fn search(
     let mut low = vec![0_u32; count];
     let mut stack: Vec<StateId> = Vec::new();
     let mut time = 0;
-    for shard in 0..SHARDS {
-        for index in 0..lens[shard] {
+    for (shard, &len) in lens.iter().enumerate() {
+        for index in 0..len {
             let root = Store::id(shard, index);
             if seen[graph.dense(root)] != 0 {
                 continue;

@@ -72,7 +72,12 @@ impl Space {
     /// The space of `check`; `symmetry` says whether interchangeable ranks count as one.
     pub(super) fn new(check: &Arc<Check>, options: &Options, forget: Forget, symmetry: bool) -> Result<Space, Failure> {
         let learner = Learner::new(check, forget)?;
-        let order = if options.order { check.subject.claimed_order() } else { Order::None };
+        let late = matches!(check.network, Network::LatePuts | Network::UnorderedBulk);
+        let order = match check.subject.claimed_order() {
+            Order::WritersFirst if late => Order::None,
+            order if options.order => order,
+            _ => Order::None,
+        };
         if order != Order::None && check.active() > order::RANKS {
             return Err(Failure::Error(Error::Unsound(format!(
                 "scenario {}: the order of at most {} ranks can be checked",
@@ -82,7 +87,7 @@ impl Space {
         }
         let parts = Parts {
             ranks: check.active() as usize,
-            posts: matches!(check.network, Network::LatePuts | Network::UnorderedBulk),
+            posts: late,
             halfway: check.network.splits_atomics(),
             run: options.preemptions.is_some(),
             ahead: order != Order::None,
