@@ -1,4 +1,26 @@
 //! The explorer: every order of the ranks' calls, and of the network's doings, exhaustively.
+//!
+//! # States
+//! A state is the words of memory, for each rank how far it is (its phase, and the answers that it has got since the phase
+//! began), and the puts that are under way. A step is one call of one rank, carried out by the
+//! [network's model](crate::network), or the arrival of one put. A wait that is not over is no step: a rank that waits
+//! blocks. Deadlines never pass, since time stands still.
+//!
+//! The lock's code is the real one. It runs as a coroutine whenever an answer comes that has not come there before, and
+//! is remembered as an automaton (`learned`), so that searching is looking up: some hundred thousand states a second
+//! come from a few thousand runs of the code.
+//!
+//! # What is left out, and why that is sound
+//! - Pauses, flushes of nothing and questions for the time touch no memory and are joined to the step before them.
+//! - Ranks with one part are interchangeable (`symmetry`); that the code treats them alike is tested wherever it is used.
+//! - After a pause, a polling loop has forgotten what it polled (`learned`); tested, and given up where it is not so.
+//!
+//! # What is assumed
+//! - A rank's code is a function of its answers: no clock, no randomness but one that starts anew in each run, nothing
+//!   shared. The second run of the same answers tells.
+//! - A handle's `Debug` shows all that it remembers between acquire and release. Several histories are kept of each
+//!   handle, and a difference between them is an error; one that none of them shows stays hidden.
+//! - The bound is the scenario: so many ranks, so many acquisitions.
 
 mod breadth;
 mod depth;
@@ -193,7 +215,7 @@ fn explore_by(
             bounded: sometimes.bounded,
             missed: depth::missed(progress.states),
             livelocks: if space.has_loops() { Livelocks::NotSearched } else { Livelocks::Impossible },
-            sometimes: space::sometimes(check, &sometimes),
+            sometimes: space::sometimes(&space, &sometimes),
         });
     }
     let store = Store::new();
@@ -236,6 +258,6 @@ fn explore_by(
         bounded: sometimes.bounded,
         missed: 0.0,
         livelocks,
-        sometimes: space::sometimes(check, &sometimes),
+        sometimes: space::sometimes(&space, &sometimes),
     })
 }
