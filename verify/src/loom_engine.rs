@@ -355,7 +355,12 @@ impl One<'_> {
             }
             observer.issues(self.rank, call);
             self.world.go_on();
-            self.park(Some(observer.awaited_version(self.rank)));
+            if observer.ready(self.rank) {
+                // A weak load has missed a write that is there; after this it will not.
+                loom::thread::yield_now();
+            } else {
+                self.park(Some(observer.awaited_version(self.rank)));
+            }
         }
     }
 
