@@ -10,6 +10,7 @@ use planted::Fault;
 use rmalab_verify::concurrent::{Finding, Limit, Outcome, TOGETHER, WAITED};
 use rmalab_verify::play::Section;
 use rmalab_verify::shuttle_engine::{self, Method, Options};
+use rmalab_verify::subject::Kind;
 use rmalab_verify::{Check, Counterexample, Error, Network, replay, subject, subjects};
 
 fn check(lock: &str, scenario: &str) -> Check {
@@ -32,7 +33,7 @@ fn nothing_breaks(ranks: u32, acquisitions: u32, executions: u64) {
         let lock = subject.name();
         let scenario = match (lock, ranks / 4) {
             ("nocheck", _) => format!("{ranks}Ax{acquisitions}"),
-            ("global" | "per-target" | "two-level", quarter) => {
+            (_, quarter) if subject.kind() == Kind::Window => {
                 format!("{quarter}A{quarter}S@1 {quarter}E@0 {quarter}E@1 x{acquisitions}")
             }
             _ => format!("{ranks}Mx{acquisitions}"),
