@@ -12,6 +12,8 @@
 //!
 //! # What is left out, and why that is sound
 //! - Pauses, flushes of nothing and questions for the time touch no memory and are joined to the step before them.
+//! - Posting a put, and a flush of what has arrived, are taken at once: nobody else can notice when (`space`). That is
+//!   the only reduction of partial orders that is sound without knowing what a rank will do later.
 //! - Ranks with one part are interchangeable (`symmetry`); that the code treats them alike is tested wherever it is used.
 //! - After a pause, a polling loop has forgotten what it polled (`learned`); tested, and given up where it is not so.
 //!
@@ -75,6 +77,8 @@ pub struct Options {
     pub threads: usize,
     /// Whether states that differ in nothing but the numbers of ranks with one role count as one.
     pub symmetry: bool,
+    /// Whether steps that no other rank can notice are taken at once, in one order instead of all.
+    pub partial_order: bool,
     /// Whether the lock's order is checked, too, which needs more states.
     pub order: bool,
 }
@@ -89,6 +93,7 @@ impl Default for Options {
             preemptions: None,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             symmetry: true,
+            partial_order: true,
             order: false,
         }
     }

@@ -84,8 +84,7 @@ pub(super) fn search(
         })
         .collect();
     let count: usize = lens.iter().map(|&len| len as usize).sum();
-    let walker = Walker::new(space);
-    let state = walker.start();
+    let (walker, state) = (Walker::new(space), space.blank());
     let mut graph = Graph { walker, store, state, offsets };
     // When a state was first seen, counted from 1, and the earliest of those that it leads back to; u32::MAX once its
     // component is known.

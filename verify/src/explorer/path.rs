@@ -37,7 +37,7 @@ pub(super) fn schedule(
     }
     let mut walker = Walker::new(space);
     let mut steps = Vec::new();
-    let mut state = walker.start();
+    let mut state = walker.start()?;
     let (mut bytes, mut choices) = (Vec::new(), Vec::new());
     for encoding in encodings.iter().rev().skip(1) {
         walker.choices(&state, &mut choices);
@@ -75,12 +75,22 @@ pub(super) fn schedule(
     Ok((with_silent_steps(space, &steps)?, violation, begin))
 }
 
-/// The schedule as [`Live`] takes it, which knows pauses and flushes as steps of their own.
-pub(super) fn with_silent_steps(space: &Space, steps: &[Choice]) -> Result<Vec<Choice>, Error> {
+/// The schedule as [`Live`] takes it: with the local steps that were taken at once, and with pauses and flushes.
+pub(super) fn with_silent_steps(space: &Space, steps: &[Choice]) -> Result<Vec<Choice>, Failure> {
+    let mut walker = Walker::new(space);
+    let mut state = walker.start()?;
+    let local = |walker: &Walker<'_>| walker.settled.iter().map(|&rank| Choice::Step(rank)).collect::<Vec<_>>();
+    let mut all = local(&walker);
+    for &step in steps {
+        walker.step(&state, step)?;
+        state = walker.next.clone();
+        all.push(step);
+        all.extend(local(&walker));
+    }
     let mut live = Live::new(&space.check)?;
     let late = matches!(space.check.network, Network::LatePuts | Network::UnorderedBulk);
     let mut schedule = Vec::new();
-    for &step in steps {
+    for step in all {
         if let Choice::Step(rank) = step {
             loop {
                 let call = live.calls().nth(rank.index()).flatten();
