@@ -252,6 +252,9 @@ pub(crate) struct VerifyArgs {
     /// Tell states apart that differ in nothing but the numbers of like ranks
     #[arg(long)]
     pub(crate) no_symmetry: bool,
+    /// Take steps that no other rank can notice in all orders, too
+    #[arg(long)]
+    pub(crate) no_partial_order: bool,
     /// Check the order that each lock claims in every configuration, not only in the standard ones with an order
     #[arg(long)]
     pub(crate) order: bool,
@@ -268,7 +271,7 @@ pub(crate) struct VerifyArgs {
         value_hint = ValueHint::FilePath,
         conflicts_with_all = [
             "lock", "scenario", "engine", "network", "section", "mutant", "home", "max_states", "max_memory", "max_time",
-            "preemptions", "search", "threads", "no_symmetry", "order", "long", "save", "table", "json",
+            "preemptions", "search", "threads", "no_symmetry", "no_partial_order", "order", "long", "save", "table", "json",
         ]
     )]
     pub(crate) replay: Option<PathBuf>,
@@ -319,6 +322,7 @@ impl VerifyArgs {
             preemptions: self.preemptions,
             threads: self.threads.map_or(default.threads, usize::from),
             symmetry: !self.no_symmetry,
+            partial_order: !self.no_partial_order,
             order: self.order,
         }
     }
