@@ -240,12 +240,18 @@ pub(crate) struct VerifyArgs {
     /// End each search after so much time: 500ms, 60s, 10m
     #[arg(long, value_name = "TIME", value_parser = span)]
     pub(crate) max_time: Option<Duration>,
-    /// Search only schedules with so many switches, at the most, from a rank that could go on
+    /// Search only schedules with so many switches, at the most, from a rank that could go on [default: any; for loom 3]
     #[arg(long, value_name = "N")]
     pub(crate) preemptions: Option<u32>,
     /// The order of the search; breadth-first finds shortest counterexamples
     #[arg(long, value_name = "ORDER", default_value = "breadth-first", value_parser = ["breadth-first", "depth-first"])]
     pub(crate) search: String,
+    /// How many executions loom and shuttle make [default: 10000 at random, all otherwise]
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub(crate) executions: Option<u64>,
+    /// Where shuttle's random schedules start from
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub(crate) seed: u64,
     /// How many threads search [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
@@ -271,7 +277,7 @@ pub(crate) struct VerifyArgs {
         value_hint = ValueHint::FilePath,
         conflicts_with_all = [
             "lock", "scenario", "engine", "network", "section", "mutant", "home", "max_states", "max_memory", "max_time",
-            "preemptions", "search", "threads", "no_symmetry", "no_partial_order", "order", "long", "save", "table", "json",
+            "preemptions", "search", "executions", "threads", "no_symmetry", "no_partial_order", "order", "long", "save", "table", "json",
         ]
     )]
     pub(crate) replay: Option<PathBuf>,
@@ -308,6 +314,8 @@ impl VerifyArgs {
             home: self.home.map(Rank),
             order: self.order,
             long: self.long,
+            executions: self.executions,
+            seed: self.seed,
         })
     }
 

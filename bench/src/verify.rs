@@ -10,10 +10,11 @@ mod table;
 use std::time::Instant;
 
 pub use engine::Engine;
+use engine::Found;
 pub use outcome::{Checked, Outcome, Verdict};
 use rmalab_atomics::Rank;
 use rmalab_verify::configurations::{Configuration, configurations};
-use rmalab_verify::explorer::{self, Finding, Options, Progress};
+use rmalab_verify::explorer::{Finding, Options, Progress};
 use rmalab_verify::mutant::Mutant;
 use rmalab_verify::play::{Event, Section};
 use rmalab_verify::{
@@ -44,6 +45,10 @@ pub struct Selection {
     pub order: bool,
     /// Whether the long ones of the standard configurations are made, too.
     pub long: bool,
+    /// How many executions the engines make that make executions; each has its own number if nothing is said.
+    pub executions: Option<u64>,
+    /// Where random schedules start from.
+    pub seed: u64,
 }
 
 impl Selection {
@@ -68,9 +73,14 @@ impl Selection {
                 check.validate()?;
                 found = true;
                 for &engine in engines {
+                    // Of the standard configurations, each engine gets what it can take.
+                    if self.scenarios.is_empty() && !engine.takes(&check) {
+                        continue;
+                    }
                     let mut options = options.clone();
                     options.order = engine == Engine::Explorer && (configuration.order || self.order);
-                    jobs.push(Job { engine, check: check.clone(), options });
+                    let (executions, seed) = (self.executions, self.seed);
+                    jobs.push(Job { engine, check: check.clone(), options, executions, seed });
                 }
             }
             if !found && !self.locks.is_empty() {
@@ -128,36 +138,46 @@ pub struct Job {
     pub check: Check,
     /// How far.
     pub options: Options,
+    /// How many executions, see [`Selection::executions`].
+    pub executions: Option<u64>,
+    /// Where random schedules start from.
+    pub seed: u64,
 }
 
 impl Job {
     /// Makes the check. `watch` is told how far it is some times a second, and ends it by returning `false`.
     pub fn run(&self, watch: &(dyn Fn(&Progress) -> bool + Sync)) -> Checked {
         let start = Instant::now();
-        let outcome = self.engine.run(&self.check, &self.options, watch).and_then(|outcome| {
-            self.confirm(&outcome)?;
-            Ok(outcome)
+        let found = self.engine.run(self, watch).and_then(|found| {
+            self.confirm(&found)?;
+            Ok(found)
         });
-        Checked::new(self, outcome, start.elapsed())
+        Checked::new(self, found, start.elapsed())
     }
 
     /// Refuses a counterexample that the lock itself does not follow: whatever has found it is wrong.
     ///
-    /// Who was there before whom is not known to a replay, so that an order can only be seen by the search.
-    fn confirm(&self, outcome: &explorer::Outcome) -> rmalab_verify::Result<()> {
-        match &outcome.finding {
-            Finding::Violated(counterexample) if counterexample.violation.property != Property::Order => {
-                match again(&self.check, counterexample)? {
-                    Some(_) => Ok(()),
-                    None => Err(rmalab_verify::Error::Unsound(format!(
-                        "{} has found what a replay does not confirm: {}",
-                        self.engine.name(),
-                        counterexample.violation
-                    ))),
-                }
-            }
-            _ => Ok(()),
+    /// Who was there before whom is not known to a replay, so that an order can only be seen by the search; and what is
+    /// a race to loom can look right in the order in which it ran.
+    fn confirm(&self, found: &Found) -> rmalab_verify::Result<()> {
+        let counterexample = match found {
+            Found::States(outcome) => match &outcome.finding {
+                Finding::Violated(counterexample) => counterexample,
+                _ => return Ok(()),
+            },
+            Found::Executions(outcome) => match outcome.violation() {
+                Some(counterexample) if self.engine != Engine::Loom => counterexample,
+                _ => return Ok(()),
+            },
+        };
+        if counterexample.violation.property == Property::Order || again(&self.check, counterexample)?.is_some() {
+            return Ok(());
         }
+        Err(rmalab_verify::Error::Unsound(format!(
+            "{} has found what a replay does not confirm: {}",
+            self.engine.name(),
+            counterexample.violation
+        )))
     }
 }
 
@@ -168,7 +188,10 @@ impl std::fmt::Display for Job {
         if let Some(mutant) = mutant {
             write!(f, ", mutant {}", mutant.name)?;
         }
-        if self.options.order { f.write_str(", order") } else { Ok(()) }
+        if self.options.order {
+            f.write_str(", order")?;
+        }
+        if self.engine == Engine::Explorer { Ok(()) } else { write!(f, ", {}", self.engine.name()) }
     }
 }
 

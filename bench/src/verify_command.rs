@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use rmalab::verify::{self, Checked, Job, Outcome};
+use rmalab::verify::{self, Checked, Engine, Job, Outcome};
 use rmalab::{Error, Result, interrupt};
 use rmalab_verify::explorer::Progress;
 use rmalab_verify::{Counterexample, diagram};
@@ -223,6 +223,9 @@ impl Watch {
     fn show(&self, number: usize, job: &Job, progress: &Progress) {
         self.tell(number, || {
             let seconds = progress.elapsed.as_secs_f64().max(1e-9);
+            if job.engine != Engine::Explorer {
+                return format!("{job}: {} executions, {:.0}/s", progress.states, progress.states as f64 / seconds);
+            }
             format!(
                 "{job}: {} states, {:.0}/s, {} MiB, depth {}, {} to go",
                 progress.states,

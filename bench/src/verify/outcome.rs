@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use rmalab_verify::explorer::{Finding, Limit, Livelocks, Outcome as Found};
+use rmalab_verify::concurrent;
+use rmalab_verify::explorer::{self, Finding, Limit, Livelocks};
 use rmalab_verify::subject::Order;
 use rmalab_verify::{Counterexample, Network};
 use serde::Serialize;
 
+use super::engine::{Found, LOOM_PREEMPTIONS};
 use super::{Engine, Job, section_name};
 use crate::machine::Machine;
 
@@ -56,6 +58,10 @@ pub struct Checked {
     pub states: u64,
     /// Steps between them.
     pub transitions: u64,
+    /// Executions, of an engine that makes those instead of visiting states.
+    pub executions: u64,
+    /// Different behaviours among the executions.
+    pub behaviours: u64,
     /// The steps of the farthest state from the start.
     pub depth: u32,
     /// How long it took, in seconds.
@@ -85,6 +91,10 @@ pub enum Verdict {
         /// The most preemptions of a schedule.
         preemptions: u32,
     },
+    /// Nothing is broken in any execution in which no rank polls by writes more often than once an acquisition.
+    HoldsWithinPolls,
+    /// Nothing is broken in the executions that were asked for, which are not all that there are.
+    NothingFound,
     /// A property is broken.
     Violated {
         /// How.
@@ -108,6 +118,8 @@ impl std::fmt::Display for Verdict {
             Verdict::Holds => f.write_str("holds"),
             Verdict::HoldsWithin { preemptions: 1 } => f.write_str("holds within 1 preemption"),
             Verdict::HoldsWithin { preemptions } => write!(f, "holds within {preemptions} preemptions"),
+            Verdict::HoldsWithinPolls => f.write_str("holds within a bound on polls"),
+            Verdict::NothingFound => f.write_str("nothing found"),
             Verdict::Violated { counterexample } => write!(f, "VIOLATED {}", counterexample.violation.property),
             Verdict::Incomplete { limit: Some(limit) } => write!(f, "incomplete: {limit} limit"),
             Verdict::Incomplete { limit: None } => f.write_str("incomplete: interrupted"),
@@ -117,7 +129,7 @@ impl std::fmt::Display for Verdict {
 }
 
 impl Checked {
-    pub(super) fn new(job: &Job, outcome: rmalab_verify::Result<Found>, took: Duration) -> Checked {
+    pub(super) fn new(job: &Job, found: rmalab_verify::Result<Found>, took: Duration) -> Checked {
         let check = &job.check;
         let mut checked = Checked {
             lock: check.subject.name(),
@@ -130,6 +142,8 @@ impl Checked {
             home: check.home().0,
             states: 0,
             transitions: 0,
+            executions: 0,
+            behaviours: 0,
             depth: 0,
             seconds: took.as_secs_f64(),
             bytes: 0,
@@ -138,25 +152,27 @@ impl Checked {
             verdict: Verdict::Holds,
             sometimes: BTreeMap::new(),
         };
-        let found = match outcome {
-            Ok(found) => found,
-            Err(error) => {
-                checked.verdict = Verdict::Failed { why: error.to_string() };
-                return checked;
-            }
-        };
-        checked.states = found.progress.states;
-        checked.transitions = found.progress.transitions;
-        checked.depth = found.progress.depth;
-        checked.bytes = found.progress.bytes;
-        checked.missed = found.missed;
-        checked.livelocks = match found.livelocks {
+        match found {
+            Ok(Found::States(outcome)) => checked.visited(outcome, job.options.preemptions),
+            Ok(Found::Executions(outcome)) => checked.executed(outcome, job),
+            Err(error) => checked.verdict = Verdict::Failed { why: error.to_string() },
+        }
+        checked
+    }
+
+    fn visited(&mut self, found: explorer::Outcome, preemptions: Option<u32>) {
+        self.states = found.progress.states;
+        self.transitions = found.progress.transitions;
+        self.depth = found.progress.depth;
+        self.bytes = found.progress.bytes;
+        self.missed = found.missed;
+        self.livelocks = match found.livelocks {
             Livelocks::Impossible => "impossible",
             Livelocks::Searched => "searched",
             Livelocks::NotSearched => "not-searched",
         };
-        checked.sometimes = found.sometimes.into_iter().collect();
-        checked.verdict = match (found.finding, job.options.preemptions) {
+        self.sometimes = found.sometimes.into_iter().collect();
+        self.verdict = match (found.finding, preemptions) {
             (Finding::Holds, Some(preemptions)) if found.bounded => Verdict::HoldsWithin { preemptions },
             (Finding::Holds, _) => Verdict::Holds,
             (Finding::Violated(counterexample), _) => Verdict::Violated { counterexample },
@@ -169,7 +185,26 @@ impl Checked {
                 },
             },
         };
-        checked
+    }
+
+    fn executed(&mut self, found: concurrent::Outcome, job: &Job) {
+        self.executions = found.progress.executions;
+        self.behaviours = found.behaviours;
+        self.sometimes = found.sometimes.into_iter().collect();
+        self.verdict = match found.finding {
+            concurrent::Finding::Holds if !found.bounded => Verdict::Holds,
+            concurrent::Finding::Holds if self.engine == Engine::Loom => {
+                Verdict::HoldsWithin { preemptions: job.options.preemptions.unwrap_or(LOOM_PREEMPTIONS) }
+            }
+            concurrent::Finding::Holds => Verdict::HoldsWithinPolls,
+            concurrent::Finding::Violated(counterexample) => Verdict::Violated { counterexample },
+            concurrent::Finding::Incomplete(limit) => match limit {
+                concurrent::Limit::Executions => Verdict::NothingFound,
+                concurrent::Limit::Branches => Verdict::Incomplete { limit: Some("branch") },
+                concurrent::Limit::Time => Verdict::Incomplete { limit: Some("time") },
+                concurrent::Limit::Interrupted => Verdict::Incomplete { limit: None },
+            },
+        };
     }
 
     /// Whether a property is broken, or the engine has failed.

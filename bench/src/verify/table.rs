@@ -45,7 +45,11 @@ fn row(checked: &Checked) -> [String; 13] {
         checked.scenario.clone(),
         checked.section.to_owned(),
         checked.order.unwrap_or("-").to_owned(),
-        number(grouped(checked.states)),
+        if checked.executions > 0 {
+            format!("{} executions", grouped(checked.executions))
+        } else {
+            number(grouped(checked.states))
+        },
         number(grouped(checked.transitions)),
         number(checked.depth.to_string()),
         humane(checked.seconds * 1e9),
@@ -92,7 +96,7 @@ impl Outcome {
             for name in checked.never() {
                 text += &format!("warning: {}: never happened: {name}\n", checked.title());
             }
-            if checked.verdict == Verdict::Holds && checked.livelocks == "not-searched" {
+            if checked.states > 0 && checked.verdict == Verdict::Holds && checked.livelocks == "not-searched" {
                 text += &format!("warning: {}: livelocks were not searched for\n", checked.title());
             }
             if checked.missed > 0.0 {
@@ -108,6 +112,8 @@ impl Outcome {
         text += &format!("{holds} of {} hold", of_checks(self.checks.len()));
         for (number, what) in [
             (count(|verdict| matches!(verdict, Verdict::HoldsWithin { .. })), "hold within a bound on preemptions"),
+            (count(|verdict| *verdict == Verdict::HoldsWithinPolls), "hold within a bound on polls"),
+            (count(|verdict| *verdict == Verdict::NothingFound), "had nothing found"),
             (count(|verdict| matches!(verdict, Verdict::Violated { .. })), "VIOLATED"),
             (count(|verdict| matches!(verdict, Verdict::Failed { .. })), "FAILED"),
         ] {
@@ -115,8 +121,15 @@ impl Outcome {
                 text += &format!(", {number} {what}");
             }
         }
-        let states: u64 = self.checks.iter().map(|checked| checked.states).sum();
-        text += &format!("; {} states in {}\n", grouped(states), humane(self.seconds * 1e9));
+        for (number, what) in [
+            (self.checks.iter().map(|checked| checked.states).sum(), "states"),
+            (self.checks.iter().map(|checked| checked.executions).sum(), "executions"),
+        ] {
+            if number > 0 {
+                text += &format!("; {} {what}", grouped(number));
+            }
+        }
+        text += &format!(" in {}\n", humane(self.seconds * 1e9));
         match count(|verdict| matches!(verdict, Verdict::Incomplete { .. })) {
             0 => (),
             1 => text += "1 search is incomplete: nothing is broken in the states that it visited\n",
