@@ -28,6 +28,7 @@ pub use check::{Check, DATA};
 pub use counterexample::{Choice, Counterexample};
 pub use error::{Error, Result};
 pub use live::{Effect, Live, Slots, Step, replay};
+pub use mutant::{Mutant, mutant, mutants};
 pub use network::Network;
 pub use property::{Property, Violation};
 pub use scenario::{Access, Group, ParseError, Role, Scenario};
