@@ -1,8 +1,22 @@
 //! The explorer: every order of the ranks' calls, and of the network's doings, exhaustively.
 
+mod breadth;
+mod learned;
+mod order;
+mod path;
+mod space;
+mod state;
+mod store;
+
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Check, Counterexample, Result};
+use breadth::{End, Shared};
+use learned::{Failure, Forget};
+use space::Space;
+use store::Store;
+
+use crate::{Check, Counterexample, Error, Result};
 
 /// In which order states are visited.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -111,6 +125,41 @@ pub struct Outcome {
 /// # Errors
 ///
 /// When the check makes no sense, or the explorer cannot vouch for its result.
-pub fn explore(_check: &Check, _options: &Options, _watch: &(dyn Fn(&Progress) -> bool + Sync)) -> Result<Outcome> {
-    Err(crate::Error::Unsound("the explorer is not there yet".to_owned()))
+pub fn explore(check: &Check, options: &Options, watch: &(dyn Fn(&Progress) -> bool + Sync)) -> Result<Outcome> {
+    check.validate()?;
+    let check = Arc::new(check.clone());
+    let mut forget = Forget::Phase;
+    loop {
+        match explore_by(&check, options, watch, forget) {
+            Ok(outcome) => return Ok(outcome),
+            Err(Failure::Error(error)) => return Err(error),
+            Err(Failure::Differ(why)) => forget = forget.stricter().ok_or(Error::Unsound(why))?,
+        }
+    }
+}
+
+fn explore_by(
+    check: &Arc<Check>,
+    options: &Options,
+    watch: &(dyn Fn(&Progress) -> bool + Sync),
+    forget: Forget,
+) -> Result<Outcome, Failure> {
+    let space = Space::new(check, options, forget)?;
+    let store = Store::new();
+    let shared = Shared::new(options, watch);
+    let (end, sometimes) = breadth::search(&space, &store, &shared)?;
+    let finding = match end {
+        End::Complete => Finding::Holds,
+        End::Limit(limit) => Finding::Incomplete(limit),
+        End::Violation(state, choice, violation) => {
+            let schedule = path::schedule(&space, &store, state, choice)?;
+            Finding::Violated(Counterexample::new(check, violation, schedule, None))
+        }
+    };
+    Ok(Outcome {
+        finding,
+        progress: shared.progress(store.memory()),
+        bounded: sometimes.bounded,
+        sometimes: space::sometimes(check, &sometimes),
+    })
 }

@@ -1,0 +1,224 @@
+//! Breadth-first search by several threads: level by level, so that a counterexample is one of the shortest.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::learned::Failure;
+use super::space::{Sometimes, Space, Walker};
+use super::state::State;
+use super::store::{Added, NOWHERE, SHARDS, StateId, Store};
+use super::{Limit, Options, Progress};
+use crate::counterexample::Choice;
+use crate::Violation;
+
+/// How a search ended.
+pub(super) enum End {
+    Complete,
+    Limit(Limit),
+    /// In the state with this number, after this choice if there is one.
+    Violation(StateId, Option<Choice>, Violation),
+}
+
+/// What the threads of a search tell each other.
+pub(super) struct Shared<'o> {
+    options: &'o Options,
+    watch: &'o (dyn Fn(&Progress) -> bool + Sync),
+    begun: Instant,
+    stop: AtomicBool,
+    end: Mutex<Option<Result<End, Failure>>>,
+    watched: Mutex<Instant>,
+    states: AtomicU64,
+    transitions: AtomicU64,
+    /// States of this level that are expanded.
+    expanded: AtomicU64,
+    level: AtomicU64,
+    level_size: AtomicU64,
+}
+
+/// How often progress is told and limits are looked at.
+const TICK: Duration = Duration::from_millis(100);
+
+/// States that are handed to a thread at a time.
+const UNIT: u32 = 128;
+
+impl<'o> Shared<'o> {
+    pub(super) fn new(options: &'o Options, watch: &'o (dyn Fn(&Progress) -> bool + Sync)) -> Shared<'o> {
+        let now = Instant::now();
+        Shared {
+            options,
+            watch,
+            begun: now,
+            stop: AtomicBool::new(false),
+            end: Mutex::new(None),
+            watched: Mutex::new(now),
+            states: AtomicU64::new(0),
+            transitions: AtomicU64::new(0),
+            expanded: AtomicU64::new(0),
+            level: AtomicU64::new(0),
+            level_size: AtomicU64::new(0),
+        }
+    }
+
+    /// Ends the search; the first end counts.
+    fn end(&self, end: Result<End, Failure>) {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(end);
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn progress(&self, bytes: u64) -> Progress {
+        Progress {
+            states: self.states.load(Ordering::Relaxed),
+            transitions: self.transitions.load(Ordering::Relaxed),
+            frontier: self.level_size.load(Ordering::Relaxed).saturating_sub(self.expanded.load(Ordering::Relaxed)),
+            depth: self.level.load(Ordering::Relaxed) as u32,
+            bytes,
+            elapsed: self.begun.elapsed(),
+        }
+    }
+
+    /// Looks at the limits now and then, and tells the progress.
+    fn tick(&self, store: &Store) {
+        let Ok(mut watched) = self.watched.try_lock() else { return };
+        if watched.elapsed() < TICK {
+            return;
+        }
+        let progress = self.progress(store.memory());
+        if let Some(limit) = self.limit(&progress) {
+            self.end(Ok(End::Limit(limit)));
+        }
+        *watched = Instant::now();
+    }
+
+    fn limit(&self, progress: &Progress) -> Option<Limit> {
+        if !(self.watch)(progress) {
+            Some(Limit::Interrupted)
+        } else if progress.bytes > self.options.max_bytes {
+            Some(Limit::Memory)
+        } else if self.options.max_time.is_some_and(|most| progress.elapsed > most) {
+            Some(Limit::Time)
+        } else {
+            None
+        }
+    }
+}
+
+/// Visits every state, and fills `store` with them.
+pub(super) fn search(space: &Space, store: &Store, shared: &Shared<'_>) -> Result<(End, Sometimes), Failure> {
+    let threads = shared.options.threads.max(1);
+    let mut walkers: Vec<Walker<'_>> = (0..threads).map(|_| Walker::new(space)).collect();
+    let start = walkers[0].start();
+    let mut bytes = Vec::new();
+    walkers[0].encode(&start, &mut bytes);
+    store.add(&bytes, NOWHERE);
+    shared.states.store(1, Ordering::Relaxed);
+    let mut begins = vec![0; SHARDS];
+    loop {
+        let ends = store.lens();
+        let mut units = Vec::new();
+        for shard in 0..SHARDS {
+            let mut begin = begins[shard];
+            while begin < ends[shard] {
+                let end = ends[shard].min(begin + UNIT);
+                units.push((shard, begin, end));
+                begin = end;
+            }
+        }
+        if units.is_empty() {
+            break;
+        }
+        let size: u64 = units.iter().map(|(_, begin, end)| u64::from(end - begin)).sum();
+        shared.level_size.store(size, Ordering::Relaxed);
+        shared.expanded.store(0, Ordering::Relaxed);
+        let taken = AtomicUsize::new(0);
+        // A thread costs as much as the expansion of some hundred states.
+        if threads == 1 || size < 4 * u64::from(UNIT) {
+            expand(&mut walkers[0], store, shared, &units, &taken);
+        } else {
+            std::thread::scope(|scope| {
+                let (units, taken) = (&units, &taken);
+                for walker in &mut walkers {
+                    scope.spawn(move || expand(walker, store, shared, units, taken));
+                }
+            });
+        }
+        if shared.stop.load(Ordering::Relaxed) {
+            break;
+        }
+        shared.level.fetch_add(1, Ordering::Relaxed);
+        begins = ends;
+    }
+    let mut sometimes = Sometimes::default();
+    for walker in &walkers {
+        sometimes.merge(walker.sometimes);
+    }
+    let end = shared.end.lock().unwrap_or_else(PoisonError::into_inner).take();
+    Ok((end.unwrap_or(Ok(End::Complete))?, sometimes))
+}
+
+/// Expands the states of one level, as far as other threads have not.
+fn expand(
+    walker: &mut Walker<'_>,
+    store: &Store,
+    shared: &Shared<'_>,
+    units: &[(usize, u32, u32)],
+    taken: &AtomicUsize,
+) {
+    let mut state = walker.start();
+    let (mut copied, mut ends, mut bytes, mut choices) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    while let Some(&(shard, begin, end)) = units.get(taken.fetch_add(1, Ordering::Relaxed)) {
+        store.copy(shard, begin..end, &mut copied, &mut ends);
+        let (mut at, mut transitions, mut new) = (0, 0, 0);
+        for (index, &upto) in (begin..).zip(&ends) {
+            let id = Store::id(shard, index);
+            walker.decode(&copied[at..upto], &mut state);
+            at = upto;
+            walker.choices(&state, &mut choices);
+            if choices.is_empty()
+                && walker.is_end(&state)
+                && let Some(violation) = walker.end(&state)
+            {
+                shared.end(Ok(End::Violation(id, None, violation)));
+            }
+            for &choice in &choices {
+                transitions += 1;
+                match walker.step(&state, choice) {
+                    Ok(None) => {}
+                    Ok(Some(violation)) => shared.end(Ok(End::Violation(id, Some(choice), violation))),
+                    Err(failure) => shared.end(Err(failure)),
+                }
+                let next = std::mem::replace(&mut walker.next, empty());
+                walker.encode(&next, &mut bytes);
+                walker.next = next;
+                match store.add(&bytes, id) {
+                    Added::New(_) => new += 1,
+                    Added::Known(_) => {}
+                    Added::Full => shared.end(Ok(End::Limit(Limit::Memory))),
+                }
+            }
+            if shared.stop.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        shared.transitions.fetch_add(transitions, Ordering::Relaxed);
+        shared.expanded.fetch_add(u64::from(end - begin), Ordering::Relaxed);
+        let states = shared.states.fetch_add(new, Ordering::Relaxed) + new;
+        if shared.options.max_states.is_some_and(|most| states >= most) {
+            shared.end(Ok(End::Limit(Limit::States)));
+        }
+        shared.tick(store);
+        if shared.stop.load(Ordering::Relaxed) {
+            return;
+        }
+    }
+}
+
+/// A state of nothing, for the moment in which the real one is taken away.
+fn empty() -> State {
+    State {
+        locals: Vec::new(),
+        memory: crate::network::Memory::default(),
+        run: None,
+        ahead: super::order::Ahead::default(),
+    }
+}

@@ -1,0 +1,428 @@
+//! Ranks as automata, learned from their code.
+//!
+//! Between two calls a rank's code is a function of the answers that it has got. So its local states form a tree: a node
+//! is a sequence of answers, and tells the call that comes next. The explorer asks for `next(node, answer)`; what is not
+//! known yet is found by running the code as a coroutine, from its beginning, with the answers on the way to the node.
+//! Each edge is run once, and all further steps over it are table look-ups: the search never runs the lock's code.
+//!
+//! # Which histories are one state
+//! - At a boundary, where the code is between two calls of acquire and release, only the position in the scenario and the
+//!   lock's handle are left of the past. Two histories with the same position and the same handle, as its `Debug` shows
+//!   it, are one node. So the history of a node is the answers since its phase began.
+//! - A loop that polls pauses in each round. Of the answers since the phase began, a node after a pause keeps nothing but
+//!   the call that comes next ([`Forget::Phase`]); or those up to the first pause ([`Forget::Polls`]); or all, so that
+//!   only loops that end by themselves can be explored ([`Forget::Nothing`]).
+//!
+//! Both are assumptions on the code: a `Debug` that shows everything, and a loop that remembers nothing of past rounds.
+//! They are tested: a node keeps up to [`WITNESSES`] different histories that lead to it, and each edge out of it, up to
+//! the next boundary, is run from all of them. When two differ, the search starts again with the next stricter rule; when
+//! the strictest fails, it ends with an error. A difference that no witness shows stays hidden.
+//!
+//! # Steps that are none
+//! A pause, a question for the time, and a flush where nothing can be under way are answered at once. They touch no memory,
+//! so that nobody can tell when they happen: leaving them out of the orders of steps leaves no behaviour out.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rmalab_atomics::controlled::{Answer, Call};
+use rmalab_atomics::coroutine::Turn;
+use rmalab_atomics::{Address, Rank};
+use rustc_hash::FxBuildHasher;
+
+use crate::actor::{Actor, Move};
+use crate::check::Check;
+use crate::live::Slots;
+use crate::monitor::{Phase, Status};
+use crate::network::{Issued, Network};
+use crate::play::Event;
+use crate::{Error, Result};
+
+/// How many histories of one node are kept to test that they are one state.
+pub(super) const WITNESSES: usize = 4;
+
+/// How many steps that are none may follow each other; code that goes on like that makes no call.
+const SILENT: usize = 1 << 16;
+
+/// What a node after a pause forgets; see the module's text.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Forget {
+    /// All answers since the phase began.
+    Phase,
+    /// The answers since the first pause.
+    Polls,
+    /// Nothing.
+    Nothing,
+}
+
+impl Forget {
+    /// The next stricter rule.
+    pub(super) fn stricter(self) -> Option<Forget> {
+        match self {
+            Forget::Phase => Some(Forget::Polls),
+            Forget::Polls => Some(Forget::Nothing),
+            Forget::Nothing => None,
+        }
+    }
+}
+
+/// The number of a node, over all ranks.
+pub(super) type NodeId = u32;
+
+/// One local state of one rank.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    /// The rank.
+    pub(super) rank: Rank,
+    /// The call that comes next; none once the code has ended.
+    pub(super) issued: Option<Issued>,
+    /// How far the rank has come.
+    pub(super) status: Status,
+    /// It goes round in a loop that polls.
+    pub(super) polls: bool,
+    /// Why the code ended too early.
+    pub(super) broken: Option<String>,
+}
+
+impl Node {
+    /// Whether the rank has come to a wait in its acquisition: it is parked, or it polls.
+    pub(super) fn waits(&self) -> bool {
+        let parked = self.issued.is_some_and(|issued| matches!(issued.call, Call::WaitUntil { .. }));
+        self.status.phase == Phase::Acquiring && (parked || self.polls)
+    }
+}
+
+/// A step from one local state to the next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Edge {
+    /// The answer that it is for; 0 where there is nothing to tell.
+    pub(super) answer: u64,
+    /// Where it leads.
+    pub(super) to: NodeId,
+    /// What it has seen of a target's data.
+    pub(super) saw: Option<(Rank, u64)>,
+}
+
+/// What makes two histories one node.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Key {
+    Boundary { rank: Rank, status: Status, handle: String, issued: Option<Issued> },
+    Poll { start: NodeId, status: Status, issued: Option<Issued> },
+}
+
+/// How a node is reached: from which node, by which of that node's ways, with which answer.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    from: Option<(NodeId, u8)>,
+    answer: u64,
+}
+
+/// What is only needed to learn more.
+#[derive(Debug)]
+struct Roots {
+    /// Ways from the beginning, the first one found first.
+    ways: Vec<Way>,
+    /// The node from which polls of its phase count.
+    anchor: Option<NodeId>,
+    /// The node at which its phase began.
+    start: NodeId,
+    edges: Vec<Edge>,
+}
+
+/// All that has been learned, with the means to learn more.
+pub(super) struct Learner {
+    check: Arc<Check>,
+    forget: Forget,
+    pub(super) slots: Slots,
+    pub(super) nodes: Vec<Arc<Node>>,
+    /// Every edge in the order in which it was learned.
+    pub(super) log: Vec<(NodeId, Edge)>,
+    roots: Vec<Roots>,
+    keys: HashMap<Key, NodeId, FxBuildHasher>,
+    pub(super) starts: Vec<NodeId>,
+    /// Whether some rank's code has a loop, so that schedules need not end.
+    pub(super) has_loops: bool,
+}
+
+/// Why something could not be learned.
+pub(super) enum Failure {
+    /// Two histories that count as one state differ: `Forget` forgets too much.
+    Differ(String),
+    /// Anything else.
+    Error(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Error(error)
+    }
+}
+
+/// A move up to the next call that is a step, the steps that are none left out.
+struct Stop {
+    told: Vec<(Event, String)>,
+    paused: bool,
+    call: Option<Call>,
+    broken: Option<String>,
+}
+
+impl PartialEq for Stop {
+    fn eq(&self, other: &Stop) -> bool {
+        (&self.told, self.paused, self.call, &self.broken) == (&other.told, other.paused, other.call, &other.broken)
+    }
+}
+
+impl Learner {
+    pub(super) fn new(check: &Arc<Check>, forget: Forget) -> Result<Learner, Failure> {
+        let mut learner = Learner {
+            check: Arc::clone(check),
+            forget,
+            slots: Slots::default(),
+            nodes: Vec::new(),
+            log: Vec::new(),
+            roots: Vec::new(),
+            keys: HashMap::default(),
+            starts: Vec::new(),
+            has_loops: false,
+        };
+        for rank in (0..check.active()).map(Rank) {
+            let stop = learner.run(rank, &[])?;
+            let mut status = Status::default();
+            for &(event, _) in &stop.told {
+                status.told(event);
+            }
+            let way = Way { from: None, answer: 0 };
+            let start = learner.add(rank, &stop, status, None, None, way)?;
+            learner.starts.push(start);
+        }
+        Ok(learner)
+    }
+
+    /// Whether the call is no step; what it is answered with, then.
+    fn silent(&self, call: Call) -> Option<Answer> {
+        let late = matches!(self.check.network, Network::LatePuts | Network::UnorderedBulk);
+        match call {
+            Call::Pause { .. } => Some(Answer::Done),
+            Call::Now => Some(Answer::Word(0)),
+            Call::Flush { .. } if !late => Some(Answer::Done),
+            _ => None,
+        }
+    }
+
+    /// Goes on to the next call that is a step.
+    fn stop(&self, actor: &mut Actor, answer: Answer) -> Result<Stop, Failure> {
+        let mut stop = Stop { told: Vec::new(), paused: false, call: None, broken: None };
+        let mut answer = answer;
+        for _ in 0..SILENT {
+            let Move { told, turn } = actor.resume(answer);
+            stop.told.extend(told.into_iter().map(|told| (told.event, told.handle)));
+            match turn {
+                Turn::Calls(call) => match self.silent(call) {
+                    Some(silent) => {
+                        stop.paused |= matches!(call, Call::Pause { .. });
+                        answer = silent;
+                    }
+                    None => {
+                        stop.call = Some(call);
+                        return Ok(stop);
+                    }
+                },
+                Turn::Finished(Ok(())) => return Ok(stop),
+                Turn::Finished(Err(error)) => {
+                    stop.broken = Some(format!("a call failed: {error}"));
+                    return Ok(stop);
+                }
+                Turn::Panicked(text) => {
+                    stop.broken = Some(format!("panicked: {text}"));
+                    return Ok(stop);
+                }
+            }
+        }
+        stop.broken = Some(format!("made {SILENT} pauses and flushes in a row, and no other call"));
+        Ok(stop)
+    }
+
+    /// Runs `rank` from its beginning through all `answers`, and returns the last stop.
+    fn run(&self, rank: Rank, answers: &[(Call, u64)]) -> Result<Stop, Failure> {
+        let mut actor = Actor::new(&self.check, rank)?;
+        let mut stop = self.stop(&mut actor, Answer::Done)?;
+        for &(call, answer) in answers {
+            if stop.call != Some(call) {
+                return Err(Failure::Error(Error::Unsound(format!(
+                    "{}: the code of {rank} is no function of its answers: it made {:?} where it had made {call}",
+                    self.check.subject.name(),
+                    stop.call.map(|call| call.to_string()),
+                ))));
+            }
+            stop = self.stop(&mut actor, answer_to(call, answer))?;
+        }
+        actor.stop();
+        Ok(stop)
+    }
+
+    /// The calls and answers on the way number `way` to `node`.
+    fn path(&self, node: NodeId, way: u8) -> Vec<(Call, u64)> {
+        let mut path = Vec::new();
+        let mut at = (node, way);
+        loop {
+            let Way { from, answer } = self.roots[at.0 as usize].ways[usize::from(at.1)];
+            let Some(from) = from else { break };
+            let call = self.nodes[from.0 as usize].issued.expect("a node with an edge has a call").call;
+            path.push((call, answer));
+            at = from;
+        }
+        path.reverse();
+        path
+    }
+
+    /// Where `answer` leads from `node`.
+    pub(super) fn learn(&mut self, node: NodeId, answer: u64) -> Result<Edge, Failure> {
+        if let Some(&edge) = self.roots[node as usize].edges.iter().find(|edge| edge.answer == answer) {
+            return Ok(edge);
+        }
+        let stop = self.run_edge(node, 0, answer)?;
+        let ways = self.roots[node as usize].ways.len() as u8;
+        for way in 1..ways {
+            if self.run_edge(node, way, answer)? != stop {
+                return Err(self.differ(node, answer));
+            }
+        }
+        let Node { rank, mut status, .. } = *self.nodes[node as usize].as_ref();
+        status.answered();
+        let mut saw = None;
+        let mut handle = None;
+        for (event, text) in &stop.told {
+            status.told(*event);
+            match *event {
+                Event::Saw { target, writes } => saw = Some((target, writes)),
+                _ => handle = Some(text.clone()),
+            }
+        }
+        let way = Way { from: Some((node, 0)), answer };
+        let to = self.add(rank, &stop, status, handle, Some(node), way)?;
+        let edge = Edge { answer, to, saw };
+        self.roots[node as usize].edges.push(edge);
+        self.log.push((node, edge));
+        for way in 1..ways {
+            self.witness(to, Way { from: Some((node, way)), answer })?;
+        }
+        Ok(edge)
+    }
+
+    fn run_edge(&self, node: NodeId, way: u8, answer: u64) -> Result<Stop, Failure> {
+        let mut path = self.path(node, way);
+        let Node { rank, issued, .. } = *self.nodes[node as usize].as_ref();
+        path.push((issued.expect("a node with an edge has a call").call, answer));
+        self.run(rank, &path)
+    }
+
+    fn differ(&self, node: NodeId, answer: u64) -> Failure {
+        let Node { rank, issued, .. } = *self.nodes[node as usize].as_ref();
+        let call = issued.map_or(String::new(), |issued| issued.call.to_string());
+        Failure::Differ(format!(
+            "{}: what {rank} does after {call} is answered by {answer:#x} depends on more than its phase, its handle's \
+             Debug and the answers that a polling loop has to remember; the explorer cannot tell its states apart",
+            self.check.subject.name()
+        ))
+    }
+
+    /// The node of a stop: the one that it is the same as, or a new one.
+    fn add(
+        &mut self,
+        rank: Rank,
+        stop: &Stop,
+        status: Status,
+        handle: Option<String>,
+        parent: Option<NodeId>,
+        way: Way,
+    ) -> Result<NodeId, Failure> {
+        let slots = &mut self.slots;
+        let issued = stop.call.map(|call| Issued::new(self.check.network, rank, call, |at: Address| slots.of(at)));
+        let inherited = parent.map(|parent| &self.roots[parent as usize]);
+        let id = self.nodes.len() as NodeId;
+        let (key, start, anchor) = match (handle, inherited) {
+            (Some(handle), _) => (Some(Key::Boundary { rank, status, handle, issued }), id, None),
+            (None, None) => (None, id, None),
+            (None, Some(parent)) if stop.paused && self.forget != Forget::Nothing => {
+                let anchor = match (self.forget, parent.anchor) {
+                    (Forget::Phase, _) => parent.start,
+                    (_, Some(anchor)) => anchor,
+                    (_, None) => id,
+                };
+                (Some(Key::Poll { start: anchor, status, issued }), parent.start, Some(anchor))
+            }
+            (None, Some(parent)) => (None, parent.start, parent.anchor),
+        };
+        if let Some(known) = key.as_ref().and_then(|key| self.keys.get(key)).copied() {
+            self.has_loops |= matches!(key, Some(Key::Poll { .. }));
+            self.witness(known, way)?;
+            return Ok(known);
+        }
+        if let Some(key) = key {
+            self.keys.insert(key, id);
+        }
+        let node = Node { rank, issued, status, polls: anchor.is_some(), broken: stop.broken.clone() };
+        self.nodes.push(Arc::new(node));
+        self.roots.push(Roots { ways: vec![way], anchor, start, edges: Vec::new() });
+        Ok(id)
+    }
+
+    /// Takes `way` as one more history of `node`, and runs what is known from there along it.
+    fn witness(&mut self, node: NodeId, way: Way) -> Result<(), Failure> {
+        let mut open = vec![(node, way)];
+        while let Some((node, way)) = open.pop() {
+            let roots = &mut self.roots[node as usize];
+            if roots.ways.len() >= WITNESSES {
+                continue;
+            }
+            let number = roots.ways.len() as u8;
+            roots.ways.push(way);
+            for edge in self.roots[node as usize].edges.clone() {
+                let (first, other) = (self.run_edge(node, 0, edge.answer)?, self.run_edge(node, number, edge.answer)?);
+                if first != other {
+                    return Err(self.differ(node, edge.answer));
+                }
+                // Up to the next boundary: what comes after it has its own histories.
+                let within = self.roots[edge.to as usize].start == self.roots[node as usize].start;
+                if within && edge.to != node {
+                    open.push((edge.to, Way { from: Some((node, number)), answer: edge.answer }));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The answer to `call` that `word` stands for.
+fn answer_to(call: Call, word: u64) -> Answer {
+    match call {
+        Call::Put { .. } | Call::BulkPut { .. } | Call::Flush { .. } | Call::Pause { .. } => Answer::Done,
+        _ => Answer::Word(word),
+    }
+}
+
+/// One thread's copy of what has been learned.
+#[derive(Default)]
+pub(super) struct Automata {
+    pub(super) nodes: Vec<Arc<Node>>,
+    edges: Vec<Vec<Edge>>,
+    log: usize,
+}
+
+impl Automata {
+    /// The edge, if this copy has it.
+    #[inline]
+    pub(super) fn edge(&self, node: NodeId, answer: u64) -> Option<Edge> {
+        self.edges[node as usize].iter().find(|edge| edge.answer == answer).copied()
+    }
+
+    /// Catches up with all that has been learned.
+    pub(super) fn catch_up(&mut self, learner: &Learner) {
+        self.nodes.extend_from_slice(&learner.nodes[self.nodes.len()..]);
+        self.edges.resize_with(self.nodes.len(), Vec::new);
+        for &(node, edge) in &learner.log[self.log..] {
+            self.edges[node as usize].push(edge);
+        }
+        self.log = learner.log.len();
+    }
+}

@@ -1,0 +1,86 @@
+//! Who was there before whom: what a search has to remember to check a lock's order.
+
+use rmalab_atomics::Rank;
+
+use super::learned::Node;
+use crate::monitor::Phase;
+use crate::subject::Order;
+use crate::{Check, Property, Violation};
+
+/// The most ranks whose order can be checked: a bit for each pair.
+pub(super) const RANKS: u32 = 8;
+
+/// Who was there before whom.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Ahead {
+    /// Bit 8i + j: rank i waited when rank j began, and still does.
+    pub(super) before: u64,
+    /// Bit 2i and 2i + 1: how many writers have entered while the reader i waited, up to 3.
+    pub(super) passed: u64,
+}
+
+fn bit(i: u32, j: u32) -> u64 {
+    1 << (RANKS * i + j)
+}
+
+impl Ahead {
+    /// `rank` has gone from the local state `from` to `nodes[rank]`, all others being where `nodes` says.
+    pub(super) fn moved(
+        &mut self,
+        check: &Check,
+        order: Order,
+        rank: Rank,
+        from: &Node,
+        nodes: &[&Node],
+    ) -> Option<Violation> {
+        let to = nodes[rank.index()];
+        let me = rank.0;
+        let began = from.status.phase == Phase::Outside && to.status.phase != Phase::Outside;
+        if began {
+            for (i, node) in (0..).zip(nodes) {
+                if i != me && node.waits() {
+                    self.before |= bit(i, me);
+                }
+            }
+        }
+        let entered = matches!(from.status.phase, Phase::Outside | Phase::Acquiring)
+            && matches!(to.status.phase, Phase::Inside | Phase::Releasing);
+        if !entered {
+            return None;
+        }
+        let acquisition = to.status.acquisition;
+        let mine = check.access(rank, acquisition)?;
+        let mut found = None;
+        for (i, node) in (0..).zip(nodes) {
+            let Some(theirs) = check.access(Rank(i), node.status.acquisition) else { continue };
+            if i == me || node.status.phase != Phase::Acquiring || !check.subject.excludes(mine, theirs) {
+                continue;
+            }
+            let later = self.before & bit(i, me) != 0;
+            let mut passed = self.passed >> (2 * i) & 3;
+            if node.waits() && mine.writes() && !theirs.writes() && passed < 3 {
+                passed += 1;
+                self.passed += 1 << (2 * i);
+            }
+            let broken = match order {
+                Order::None => false,
+                Order::Fifo => later,
+                Order::ReadersFirst => mine.writes() && !theirs.writes() && (later || passed > 1),
+                Order::WritersFirst => theirs.writes() && later,
+            };
+            if broken {
+                found = Some(Violation {
+                    property: Property::Order,
+                    rank,
+                    acquisition: Some(acquisition),
+                    seen: format!("{rank} ({mine}) enters before rank {i} ({theirs}), which waited before it began"),
+                });
+            }
+        }
+        self.passed &= !(3 << (2 * me));
+        for i in 0..RANKS {
+            self.before &= !(bit(me, i) | bit(i, me));
+        }
+        found
+    }
+}

@@ -1,0 +1,318 @@
+//! The graph of global states: what can happen in one, and where that leads.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rmalab_atomics::controlled::{Answer, Call};
+use rmalab_atomics::{Address, Rank};
+
+use super::learned::{Automata, Failure, Forget, Learner, Node, NodeId};
+use super::order::{self, Ahead};
+use super::state::{Parts, State, Values, decode, encode};
+use super::Options;
+use crate::counterexample::Choice;
+use crate::monitor::{Phase, Status};
+use crate::network::{Memory, Network};
+use crate::play::Section;
+use crate::subject::Order;
+use crate::{Check, Error, Property, Violation};
+
+/// What all threads of a search share.
+pub(super) struct Space {
+    pub(super) check: Arc<Check>,
+    pub(super) parts: Parts,
+    pub(super) bound: Option<u32>,
+    order: Order,
+    learner: Mutex<Learner>,
+    values: Mutex<Values>,
+}
+
+/// What happened at least once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Sometimes {
+    /// Bit i: rank i has entered in its last acquisition.
+    pub(super) entered: u64,
+    /// Two ranks were inside together.
+    pub(super) together: bool,
+    /// A rank had to wait.
+    pub(super) waited: bool,
+    /// All ranks came to their end.
+    pub(super) ended: bool,
+    /// The preemption bound kept a step out.
+    pub(super) bounded: bool,
+}
+
+impl Sometimes {
+    pub(super) fn merge(&mut self, other: Sometimes) {
+        self.entered |= other.entered;
+        self.together |= other.together;
+        self.waited |= other.waited;
+        self.ended |= other.ended;
+        self.bounded |= other.bounded;
+    }
+}
+
+/// One thread's view of the space: copies of what has been learned, and room to work in.
+pub(super) struct Walker<'s> {
+    pub(super) space: &'s Space,
+    pub(super) automata: Automata,
+    values: Values,
+    owners: Vec<Rank>,
+    pub(super) sometimes: Sometimes,
+    /// Where the last step led.
+    pub(super) next: State,
+}
+
+impl Space {
+    pub(super) fn new(check: &Arc<Check>, options: &Options, forget: Forget) -> Result<Space, Failure> {
+        let learner = Learner::new(check, forget)?;
+        let order = if options.order { check.subject.claimed_order() } else { Order::None };
+        if order != Order::None && check.active() > order::RANKS {
+            return Err(Failure::Error(Error::Unsound(format!(
+                "scenario {}: the order of at most {} ranks can be checked",
+                check.scenario,
+                order::RANKS
+            ))));
+        }
+        let parts = Parts {
+            ranks: check.active() as usize,
+            posts: matches!(check.network, Network::LatePuts | Network::UnorderedBulk),
+            halfway: check.network.splits_atomics(),
+            run: options.preemptions.is_some(),
+            ahead: order != Order::None,
+        };
+        Ok(Space {
+            check: Arc::clone(check),
+            parts,
+            bound: options.preemptions,
+            order,
+            learner: Mutex::new(learner),
+            values: Mutex::default(),
+        })
+    }
+
+    fn learner(&self) -> MutexGuard<'_, Learner> {
+        self.learner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether schedules may go on for ever.
+    pub(super) fn has_loops(&self) -> bool {
+        self.learner().has_loops
+    }
+
+    /// How many local states of all ranks have been learned.
+    pub(super) fn learned(&self) -> usize {
+        self.learner().nodes.len()
+    }
+}
+
+impl<'s> Walker<'s> {
+    pub(super) fn new(space: &'s Space) -> Walker<'s> {
+        let mut walker = Walker {
+            space,
+            automata: Automata::default(),
+            values: Values::default(),
+            owners: Vec::new(),
+            sometimes: Sometimes::default(),
+            next: State {
+                locals: Vec::new(),
+                memory: Memory::new(space.parts.ranks),
+                run: None,
+                ahead: Ahead::default(),
+            },
+        };
+        walker.catch_up(&space.learner());
+        walker
+    }
+
+    fn catch_up(&mut self, learner: &Learner) {
+        self.automata.catch_up(learner);
+        self.owners.extend((self.owners.len()..learner.slots.len()).map(|slot| learner.slots.address(slot as u16).rank));
+    }
+
+    /// The first state.
+    pub(super) fn start(&self) -> State {
+        State {
+            locals: self.space.learner().starts.clone(),
+            memory: Memory::new(self.space.parts.ranks),
+            run: None,
+            ahead: Ahead::default(),
+        }
+    }
+
+    /// The local state of `rank` in `state`.
+    pub(super) fn node(&self, state: &State, rank: usize) -> &Node {
+        &self.automata.nodes[state.locals[rank] as usize]
+    }
+
+    pub(super) fn encode(&mut self, state: &State, bytes: &mut Vec<u8>) {
+        while let Err(word) = encode(self.space.parts, &self.values, state, bytes) {
+            let mut all = self.space.values.lock().unwrap_or_else(PoisonError::into_inner);
+            all.number(word);
+            self.values.catch_up(&all);
+        }
+    }
+
+    pub(super) fn decode(&mut self, bytes: &[u8], state: &mut State) {
+        if !self.try_decode(bytes, state) {
+            self.values.catch_up(&self.space.values.lock().unwrap_or_else(PoisonError::into_inner));
+            self.catch_up(&self.space.learner());
+            assert!(self.try_decode(bytes, state), "a stored state has only known words and slots");
+        }
+        if let Some(&newest) = state.locals.iter().max()
+            && newest as usize >= self.automata.nodes.len()
+        {
+            self.catch_up(&self.space.learner());
+        }
+    }
+
+    fn try_decode(&self, bytes: &[u8], state: &mut State) -> bool {
+        let owner = |slot| self.owners.get(usize::from(slot)).copied();
+        decode(self.space.parts, &self.values, owner, bytes, state)
+    }
+
+    /// All that could happen next, within the bound.
+    pub(super) fn choices(&mut self, state: &State, choices: &mut Vec<Choice>) {
+        choices.clear();
+        let running = self.space.bound.and(state.run);
+        let running_ready = running.is_some_and(|(rank, _)| self.ready(state, rank as usize));
+        for rank in 0..self.space.parts.ranks {
+            let node = &self.automata.nodes[state.locals[rank] as usize];
+            let Some(issued) = &node.issued else { continue };
+            if !state.memory.ready(rank, issued) {
+                self.sometimes.waited = true;
+                continue;
+            }
+            if let (Some(bound), Some((before, count))) = (self.space.bound, running)
+                && running_ready
+                && before as usize != rank
+                && count >= bound
+            {
+                self.sometimes.bounded = true;
+                continue;
+            }
+            choices.push(Choice::Step(Rank(rank as u32)));
+        }
+        if self.space.parts.posts {
+            for (rank, posts) in state.memory.posts.iter().enumerate() {
+                for index in (0..posts.len()).filter(|&index| state.memory.may_arrive(rank, index)) {
+                    choices.push(Choice::Arrive { from: Rank(rank as u32), index: index as u16 });
+                }
+            }
+        }
+    }
+
+    /// Whether `rank` could go on.
+    pub(super) fn ready(&self, state: &State, rank: usize) -> bool {
+        self.node(state, rank).issued.as_ref().is_some_and(|issued| state.memory.ready(rank, issued))
+    }
+
+    /// Goes from `state` to [`next`](Walker::next) by `choice`; returns what that breaks.
+    pub(super) fn step(&mut self, state: &State, choice: Choice) -> Result<Option<Violation>, Failure> {
+        self.next.copy_from(state);
+        let rank = match choice {
+            Choice::Arrive { from, index } => {
+                self.next.memory.arrive(from.index(), usize::from(index));
+                return Ok(None);
+            }
+            Choice::Step(rank) => rank,
+        };
+        let from = state.locals[rank.index()];
+        let issued = self.automata.nodes[from as usize].issued.expect("a step is of a rank that has a call");
+        if let Some(run) = &mut self.next.run {
+            let (before, count) = *run;
+            let preempts = before != rank.0 && self.ready(state, before as usize);
+            self.next.run = Some((rank.0, count + u32::from(preempts)));
+        } else if self.space.parts.run {
+            self.next.run = Some((rank.0, 0));
+        }
+        let Some(answer) = self.next.memory.carry_out(self.space.check.network, rank.index(), &issued) else {
+            return Ok(None);
+        };
+        let word = match answer {
+            Answer::Word(word) => word,
+            _ => 0,
+        };
+        let edge = match self.automata.edge(from, word) {
+            Some(edge) => edge,
+            None => {
+                let space = self.space;
+                let mut learner = space.learner();
+                let edge = learner.learn(from, word)?;
+                self.catch_up(&learner);
+                edge
+            }
+        };
+        self.next.locals[rank.index()] = edge.to;
+        Ok(self.judge(rank, from, edge.to, edge.saw))
+    }
+
+    fn statuses(&self, state: &State) -> Vec<Status> {
+        (0..self.space.parts.ranks).map(|rank| self.node(state, rank).status).collect()
+    }
+
+    /// What the step of `rank` into `self.next` breaks.
+    fn judge(&mut self, rank: Rank, from: NodeId, to: NodeId, saw: Option<(Rank, u64)>) -> Option<Violation> {
+        let check = &self.space.check;
+        let (old, new) = (&self.automata.nodes[from as usize], &self.automata.nodes[to as usize]);
+        if let Some(seen) = &new.broken {
+            let acquisition = Some(new.status.acquisition);
+            return Some(Violation { property: Property::Invariant, rank, acquisition, seen: seen.clone() });
+        }
+        let enters = new.status.phase == Phase::Inside && old.status.phase != Phase::Inside;
+        if enters {
+            let statuses = self.statuses(&self.next);
+            if let Some(violation) = check.exclusion(rank, &statuses) {
+                return Some(violation);
+            }
+            let inside = statuses.iter().filter(|status| status.phase == Phase::Inside).count();
+            self.sometimes.together |= inside > 1;
+            if check.access(rank, new.status.acquisition + 1).is_none() {
+                self.sometimes.entered |= 1 << (rank.0 % 64);
+            }
+        }
+        if let Some((target, writes)) = saw {
+            let statuses = self.statuses(&self.next);
+            if let Some(violation) = check.visibility(rank, &statuses, target, writes) {
+                return Some(violation);
+            }
+        }
+        if self.space.parts.ahead {
+            let nodes: Vec<&Node> =
+                self.next.locals.iter().map(|&local| self.automata.nodes[local as usize].as_ref()).collect();
+            return self.next.ahead.moved(check, self.space.order, rank, old, &nodes);
+        }
+        None
+    }
+
+    /// What is broken in a state where nothing can happen any more.
+    pub(super) fn end(&mut self, state: &State) -> Option<Violation> {
+        let waits: Vec<Option<Call>> =
+            (0..self.space.parts.ranks).map(|rank| self.node(state, rank).issued.map(|issued| issued.call)).collect();
+        self.sometimes.ended |= waits.iter().all(Option::is_none);
+        let learner = self.space.learner();
+        let words = (0..learner.slots.len() as u16).map(|slot| (learner.slots.address(slot), state.memory.word(slot)));
+        self.space.check.end(&self.statuses(state), &waits, words)
+    }
+
+    /// Whether anything at all could happen, the bound left aside.
+    pub(super) fn is_end(&self, state: &State) -> bool {
+        (0..self.space.parts.ranks).all(|rank| !self.ready(state, rank))
+            && state.memory.posts.iter().all(Vec::is_empty)
+    }
+}
+
+/// The names of what a search of `check` has seen, and whether it did.
+pub(super) fn sometimes(check: &Check, seen: &Sometimes) -> Vec<(&'static str, bool)> {
+    let ranks = check.active();
+    let all = if ranks >= 64 { u64::MAX } else { (1 << ranks) - 1 };
+    let accesses: Vec<_> = (0..ranks).map(Rank).filter_map(|rank| check.access(rank, 0)).collect();
+    let pairs = || accesses.iter().enumerate().flat_map(|(i, one)| accesses[i + 1..].iter().map(move |two| (*one, *two)));
+    let mut list = vec![("every rank enters in its last acquisition", seen.entered == all), ("all ranks end", seen.ended)];
+    if pairs().any(|(one, two)| check.subject.excludes(one, two)) {
+        list.push(("a rank has to wait", seen.waited));
+    }
+    if pairs().any(|(one, two)| !check.subject.excludes(one, two)) && check.section == Section::Empty {
+        list.push(("two ranks are inside together", seen.together));
+    }
+    list
+}

@@ -1,0 +1,169 @@
+//! The set of states that have been seen: their encodings, and for each the state that it was first reached from.
+
+use std::hash::{BuildHasher, Hasher};
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use hashbrown::HashTable;
+use rustc_hash::FxBuildHasher;
+
+/// The number of a state: its shard in the lower bits.
+pub(super) type StateId = u32;
+
+/// No state: where the first one comes from.
+pub(super) const NOWHERE: StateId = StateId::MAX;
+
+const SHARD_BITS: u32 = 6;
+/// So many parts of the set, each with its own lock, that a few threads seldom meet.
+pub(super) const SHARDS: usize = 1 << SHARD_BITS;
+/// Encodings are kept in pieces of this many bytes, so that growing copies nothing.
+const CHUNK: usize = 1 << 18;
+
+/// One part of the set.
+#[derive(Default)]
+pub(super) struct Shard {
+    table: HashTable<u32>,
+    chunks: Vec<Box<[u8]>>,
+    /// Where the last chunk is free.
+    end: usize,
+    /// Where each state's encoding starts: its chunk and its place in that. The encoding's length is in front of it.
+    starts: Vec<u32>,
+    parents: Vec<StateId>,
+}
+
+/// The set.
+pub(super) struct Store {
+    shards: Vec<Mutex<Shard>>,
+}
+
+/// What became of a state that was to be added.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Added {
+    /// It is new, and has this number.
+    New(StateId),
+    /// It was there.
+    Known(StateId),
+    /// There is no number left for it.
+    Full,
+}
+
+pub(super) fn hash(bytes: &[u8]) -> u64 {
+    let mut hasher = FxBuildHasher.build_hasher();
+    hasher.write(bytes);
+    // FxHash leaves its low bits weak; the multiplication by an odd constant and the fold spread them.
+    let hash = hasher.finish().wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    hash ^ hash >> 32
+}
+
+impl Shard {
+    fn bytes(&self, index: u32) -> &[u8] {
+        let start = self.starts[index as usize] as usize;
+        let (chunk, at) = (&self.chunks[start / CHUNK], start % CHUNK);
+        let len = usize::from(u16::from_le_bytes([chunk[at], chunk[at + 1]]));
+        &chunk[at + 2..at + 2 + len]
+    }
+
+    fn add(&mut self, hash: u64, bytes: &[u8], parent: StateId) -> Result<u32, Option<u32>> {
+        if let Some(&known) = self.table.find(hash, |&index| self.bytes(index) == bytes) {
+            return Err(Some(known));
+        }
+        let need = bytes.len() + 2;
+        if self.chunks.is_empty() || self.end + need > CHUNK {
+            // A start is a number of 32 bits.
+            if (self.chunks.len() + 1) * CHUNK > u32::MAX as usize {
+                return Err(None);
+            }
+            self.chunks.push(vec![0; CHUNK].into_boxed_slice());
+            self.end = 0;
+        }
+        let index = self.starts.len() as u32;
+        if index >> (32 - SHARD_BITS) != 0 || index == u32::MAX >> SHARD_BITS {
+            return Err(None);
+        }
+        let last = self.chunks.len() - 1;
+        let at = self.end;
+        let len = u16::try_from(bytes.len()).expect("a state has less than 64 KiB");
+        self.chunks[last][at..at + 2].copy_from_slice(&len.to_le_bytes());
+        self.chunks[last][at + 2..at + need].copy_from_slice(bytes);
+        self.end += need;
+        self.starts.push((last * CHUNK + at) as u32);
+        self.parents.push(parent);
+        let Shard { table, chunks, starts, .. } = self;
+        table.insert_unique(hash, index, |&index| {
+            let start = starts[index as usize] as usize;
+            let (chunk, at) = (&chunks[start / CHUNK], start % CHUNK);
+            let len = usize::from(u16::from_le_bytes([chunk[at], chunk[at + 1]]));
+            self::hash(&chunk[at + 2..at + 2 + len])
+        });
+        Ok(index)
+    }
+
+    fn memory(&self) -> u64 {
+        let tables = self.table.allocation_size() + self.starts.capacity() * 4 + self.parents.capacity() * 4;
+        (tables + self.chunks.len() * CHUNK) as u64
+    }
+}
+
+impl Store {
+    pub(super) fn new() -> Store {
+        Store { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+    }
+
+    fn shard(&self, shard: usize) -> MutexGuard<'_, Shard> {
+        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds the state with this encoding, reached from `parent`, unless it is there.
+    pub(super) fn add(&self, bytes: &[u8], parent: StateId) -> Added {
+        let hash = hash(bytes);
+        // The table uses the hash's upper seven bits and its lower ones; the shard is chosen by some in between.
+        let shard = (hash >> 40) as usize % SHARDS;
+        let id = |index: u32| index << SHARD_BITS | shard as u32;
+        match self.shard(shard).add(hash, bytes, parent) {
+            Ok(index) => Added::New(id(index)),
+            Err(Some(index)) => Added::Known(id(index)),
+            Err(None) => Added::Full,
+        }
+    }
+
+    /// The number of the state with this encoding, if it is there.
+    pub(super) fn find(&self, bytes: &[u8]) -> Option<StateId> {
+        let hash = hash(bytes);
+        let shard = (hash >> 40) as usize % SHARDS;
+        let part = self.shard(shard);
+        part.table.find(hash, |&index| part.bytes(index) == bytes).map(|&index| index << SHARD_BITS | shard as u32)
+    }
+
+    /// How many states each shard has.
+    pub(super) fn lens(&self) -> Vec<u32> {
+        (0..SHARDS).map(|shard| self.shard(shard).starts.len() as u32).collect()
+    }
+
+    /// Copies the encodings of some states of one shard, one behind the other, with their ends.
+    pub(super) fn copy(&self, shard: usize, range: Range<u32>, bytes: &mut Vec<u8>, ends: &mut Vec<usize>) {
+        bytes.clear();
+        ends.clear();
+        let part = self.shard(shard);
+        for index in range {
+            bytes.extend_from_slice(part.bytes(index));
+            ends.push(bytes.len());
+        }
+    }
+
+    /// The encoding of one state, and where it was first reached from.
+    pub(super) fn get(&self, id: StateId) -> (Vec<u8>, StateId) {
+        let part = self.shard(id as usize % SHARDS);
+        let index = id >> SHARD_BITS;
+        (part.bytes(index).to_vec(), part.parents[index as usize])
+    }
+
+    /// The number of state `index` of `shard`.
+    pub(super) fn id(shard: usize, index: u32) -> StateId {
+        index << SHARD_BITS | shard as u32
+    }
+
+    /// Bytes of memory for all of it.
+    pub(super) fn memory(&self) -> u64 {
+        (0..SHARDS).map(|shard| self.shard(shard).memory()).sum()
+    }
+}
