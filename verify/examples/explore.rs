@@ -25,11 +25,27 @@ fn main() {
         Finding::Violated(c) => {
             println!("VIOLATED {} after {} steps", c.violation, c.schedule.len());
             let (steps, end) = replay(&check, &c.schedule).unwrap();
-            if args.len() > 9 { for s in &steps { println!("{:?} {:?} {:?}", s.choice, s.effect, s.told); } }
+            if args.len() > 9 {
+                for s in &steps {
+                    println!("{:?} {:?} {:?}", s.choice, s.effect, s.told);
+                }
+            }
             println!("replay: {:?}", end.map(|v| v.to_string()));
         }
         other => println!("{other:?}"),
     }
     let p = out.progress;
-    println!("{} {}: {} states, {} transitions, depth {}, {:.2} s, {:.0} states/s, {:.1} B/state, bounded {} {:?}", args[1], args[2], p.states, p.transitions, p.depth, p.elapsed.as_secs_f64(), p.states as f64 / p.elapsed.as_secs_f64(), p.bytes as f64 / p.states as f64, out.bounded, out.sometimes.iter().filter(|s| !s.1).collect::<Vec<_>>());
+    println!(
+        "{} {}: {} states, {} transitions, depth {}, {:.2} s, {:.0} states/s, {:.1} B/state, bounded {} {:?}",
+        args[1],
+        args[2],
+        p.states,
+        p.transitions,
+        p.depth,
+        p.elapsed.as_secs_f64(),
+        p.states as f64 / p.elapsed.as_secs_f64(),
+        p.bytes as f64 / p.states as f64,
+        out.bounded,
+        out.sometimes.iter().filter(|s| !s.1).collect::<Vec<_>>()
+    );
 }

@@ -12,6 +12,7 @@ mod check;
 mod counterexample;
 mod error;
 pub mod explorer;
+pub mod kill_matrix;
 mod live;
 pub mod monitor;
 pub mod mutant;

@@ -171,6 +171,11 @@ impl Subject {
         self.order
     }
 
+    /// Whether readers can be inside together.
+    pub fn shares(&self) -> bool {
+        self.readers_share
+    }
+
     /// Whether two ranks must not be inside in these ways at one time.
     pub fn excludes(&self, one: Access, two: Access) -> bool {
         !self.readers_share || one.excludes(two)

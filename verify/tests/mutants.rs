@@ -35,8 +35,13 @@ fn walks() {
         for lock in mutant.locks {
             let rw = ["1Rx1+1Wx1", "2W", "1R1Wx2", "2Wx2", "2R1W", "1R2W", "1R2Wx2", "3R1W", "3Rx1+1Wx2"];
             let mutex = ["2W", "2Wx2", "3W", "3Wx2"];
-            let two = ["1A1E@0", "1S@0 1E@0", "2E@0", "1A1E@0x2","1S@0 1E@0x2", "2A1E@0", "1A2E@0", "1A1E@1", "1A1E@1x2"];
-            let list: &[&str] = match *lock { "tas" | "ticket" | "mcs" => &mutex, "global" | "per-target" | "two-level" => &two, _ => &rw };
+            let two =
+                ["1A1E@0", "1S@0 1E@0", "2E@0", "1A1E@0x2", "1S@0 1E@0x2", "2A1E@0", "1A2E@0", "1A1E@1", "1A1E@1x2"];
+            let list: &[&str] = match *lock {
+                "tas" | "ticket" | "mcs" => &mutex,
+                "global" | "per-target" | "two-level" => &two,
+                _ => &rw,
+            };
             let mut found = None;
             'l: for scenario in list {
                 for seed in 0..3000 {
@@ -46,11 +51,16 @@ fn walks() {
                     check.section = mutant.section;
                     check.home = mutant.home;
                     let (s, v) = walk(&check, seed, 2000);
-                    if s.len() == 2000 { found = Some(format!("{scenario}: 2000 steps")); }
-                    if let Some(v) = v { found = Some(format!("{scenario}: {v} ({} steps)", s.len())); break 'l; }
+                    if s.len() == 2000 {
+                        found = Some(format!("{scenario}: 2000 steps"));
+                    }
+                    if let Some(v) = v {
+                        found = Some(format!("{scenario}: {v} ({} steps)", s.len()));
+                        break 'l;
+                    }
                 }
             }
-            println!("{} {lock}: {} {found:?}", mutant.name, if mutant.equivalent.is_some() {"EQ"} else {""});
+            println!("{} {lock}: {} {found:?}", mutant.name, if mutant.equivalent.is_some() { "EQ" } else { "" });
         }
     }
 }

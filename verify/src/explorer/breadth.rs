@@ -9,8 +9,8 @@ use super::space::{Sometimes, Space, Walker};
 use super::state::State;
 use super::store::{Added, NOWHERE, SHARDS, StateId, Store};
 use super::{Limit, Options, Progress};
-use crate::counterexample::Choice;
 use crate::Violation;
+use crate::counterexample::Choice;
 
 /// How a search ended.
 pub(super) enum End {

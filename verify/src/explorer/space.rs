@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rmalab_atomics::controlled::{Answer, Call};
 use rmalab_atomics::{Address, Rank};
 
+use super::Options;
 use super::learned::{Automata, Failure, Forget, Learner, Node, NodeId};
 use super::order::{self, Ahead};
 use super::state::{Parts, State, Values, decode, encode};
-use super::Options;
 use crate::counterexample::Choice;
 use crate::monitor::{Phase, Status};
 use crate::network::{Memory, Network};
@@ -126,7 +126,8 @@ impl<'s> Walker<'s> {
 
     fn catch_up(&mut self, learner: &Learner) {
         self.automata.catch_up(learner);
-        self.owners.extend((self.owners.len()..learner.slots.len()).map(|slot| learner.slots.address(slot as u16).rank));
+        self.owners
+            .extend((self.owners.len()..learner.slots.len()).map(|slot| learner.slots.address(slot as u16).rank));
     }
 
     /// The first state.
@@ -296,8 +297,7 @@ impl<'s> Walker<'s> {
 
     /// Whether anything at all could happen, the bound left aside.
     pub(super) fn is_end(&self, state: &State) -> bool {
-        (0..self.space.parts.ranks).all(|rank| !self.ready(state, rank))
-            && state.memory.posts.iter().all(Vec::is_empty)
+        (0..self.space.parts.ranks).all(|rank| !self.ready(state, rank)) && state.memory.posts.iter().all(Vec::is_empty)
     }
 }
 
@@ -306,8 +306,10 @@ pub(super) fn sometimes(check: &Check, seen: &Sometimes) -> Vec<(&'static str, b
     let ranks = check.active();
     let all = if ranks >= 64 { u64::MAX } else { (1 << ranks) - 1 };
     let accesses: Vec<_> = (0..ranks).map(Rank).filter_map(|rank| check.access(rank, 0)).collect();
-    let pairs = || accesses.iter().enumerate().flat_map(|(i, one)| accesses[i + 1..].iter().map(move |two| (*one, *two)));
-    let mut list = vec![("every rank enters in its last acquisition", seen.entered == all), ("all ranks end", seen.ended)];
+    let pairs =
+        || accesses.iter().enumerate().flat_map(|(i, one)| accesses[i + 1..].iter().map(move |two| (*one, *two)));
+    let mut list =
+        vec![("every rank enters in its last acquisition", seen.entered == all), ("all ranks end", seen.ended)];
     if pairs().any(|(one, two)| check.subject.excludes(one, two)) {
         list.push(("a rank has to wait", seen.waited));
     }

@@ -91,7 +91,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new("rp-stale-next", RP, "the link to the next writer is not reset", &[Skip(put("next").own())])
         .leaves(&["next"])
         .stands_for("RP: stale `next` of an earlier acquisition"),
-    Mutant::new("rp-no-reset", RP, "the flag is not reset after the wait", &[Skip(put("unblocked").own())])
+    Mutant::new("rp-no-reset", RP, "the flag is not reset after the wait", &[Skip(put("unblocked").own().of(0))])
         .leaves(&["unblocked"]),
     Mutant::new(
         "rp-no-last-reader",
@@ -100,19 +100,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[See(fetch_add("rcnt").reading().releasing(), |old| old & !WIFLAG)],
     ),
     Mutant::new(
-        "rp-any-last-reader",
-        RP,
-        "every reader that leaves while a writer is interested takes itself for the last one",
-        &[
-            See(fetch_add("rcnt").reading().releasing(), |old| if old & WIFLAG != 0 { RC_INCR + WIFLAG } else { old }),
-            ClaimSuccess(compare_and_swap("rcnt").reading()),
-        ],
-    ),
-    Mutant::new(
         "rp-no-readers-woken",
         RP,
         "a writer that leaves does not look for waiting readers",
-        &[See(fetch_add("rcnt").writing().releasing(), |_| WAFLAG)],
+        &[See(fetch_add("rcnt").writing().of(WAFLAG.wrapping_neg()), |_| WAFLAG)],
     ),
     Mutant::new(
         "rp-two-wake-ups",
@@ -155,7 +146,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "rp-always-takes-readers",
         RP,
         "a writer that leaves takes r_hd even if no reader is counted",
-        &[See(fetch_add("rcnt").writing().releasing(), |old| old | RC_INCR)],
+        &[See(fetch_add("rcnt").writing().of(WAFLAG.wrapping_neg()), |old| old | RC_INCR)],
     )
     .equivalent("as in the paper; readers on the stack are counted, so there are none"),
+    Mutant::new(
+        "rp-any-reader-tries",
+        RP,
+        "every reader that leaves while a writer is interested tries to make it active",
+        &[See(fetch_add("rcnt").reading().releasing(), |old| if old & WIFLAG != 0 { RC_INCR + WIFLAG } else { old })],
+    )
+    .equivalent("the compare-and-swap is of the whole word, and succeeds only after the last of them"),
 ];

@@ -98,9 +98,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "per-target-first-only",
         PER_TARGET,
         "lock_all locks target 0 only",
-        &[Answer(any_call().of_all().not_of(Rank(0)), 0)],
-    )
-    .with_data(),
+        &[Answer(fetch_add("rcnt").of_all().not_of(Rank(0)), 0)],
+    ),
     Mutant::new(
         "per-target-kept",
         PER_TARGET,
