@@ -66,7 +66,8 @@ impl BackoffState {
     }
 
     fn next_pause(&mut self) -> u32 {
-        let operations = self.random.random_range(self.min..=self.limit);
+        // Where there is one length only, nothing is drawn.
+        let operations = if self.limit > self.min { self.random.random_range(self.min..=self.limit) } else { self.min };
         self.limit = self.limit.saturating_mul(2).min(self.max);
         operations
     }

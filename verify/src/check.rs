@@ -1,5 +1,7 @@
 //! One check: which lock, in which scenario, over which network, with which deviation.
 
+use std::ops::Range;
+
 use rmalab_atomics::controlled::Shape;
 use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 use rmalab_locks::LINE;
@@ -8,7 +10,7 @@ use crate::mutant::{Deviating, Mutant};
 use crate::network::Network;
 use crate::play::{self, Player, Section, Stage};
 use crate::subject::{Kind, Subject};
-use crate::{Result, Scenario};
+use crate::{Access, Result, Scenario};
 
 /// What every engine is given: all that a verdict depends on, apart from how it is looked for.
 #[derive(Clone, Debug)]
@@ -59,6 +61,23 @@ impl Check {
         self.active().max(self.targets()).max(home)
     }
 
+    /// The ranks whose data an acquisition protects.
+    pub fn data(&self, access: Access) -> Range<u32> {
+        let one = |rank: Rank| rank.0..rank.0 + 1;
+        match (access, self.subject.kind()) {
+            (Access::Read | Access::Write, Kind::Lock) => one(self.home()),
+            (Access::Read | Access::All, _) => 0..self.targets(),
+            (Access::Write, Kind::Window) => one(Rank(0)),
+            (Access::Shared(target) | Access::Exclusive(target), _) => one(target),
+        }
+    }
+
+    /// Whether `rank` is not like others because of its memory: it is the home, or a target of a window.
+    pub fn is_named(&self, rank: Rank) -> bool {
+        let home = self.subject.has_home() && rank == self.home();
+        home || self.subject.kind() == Kind::Window && rank.0 < self.targets()
+    }
+
     /// Whether the check makes sense.
     ///
     /// # Errors
@@ -102,7 +121,7 @@ impl Check {
         let data = stage.heap().alloc(LINE, LINE)?;
         assert_eq!(data, DATA, "an empty heap starts at 0");
         let mut handle = self.subject.bind(&stage, self.home())?;
-        play::play(&stage, &mut *handle, &self.scenario, self.section, DATA)
+        play::play(&stage, &mut *handle, self)
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use rmalab_atomics::Rank;
 
 use crate::check::Check;
+use crate::live::Live;
 use crate::network::Network;
 use crate::play::Section;
 use crate::{Error, Result, Violation};
@@ -69,17 +70,50 @@ impl Counterexample {
         }
     }
 
-    /// How often a rank is switched away from although it could go on: the preemptions of the schedule.
-    pub fn preemptions(&self, live: impl Fn(usize, Rank) -> bool) -> usize {
+    /// The preemptions of the schedule: the steps, counted from 0, before which a rank is switched away from although it
+    /// could go on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Schedule`] when the schedule is not one of `check`, and those of [`Live::new`].
+    pub fn preemptions(&self, check: &Check) -> Result<Vec<usize>> {
+        let mut live = Live::new(check)?;
         let mut running: Option<Rank> = None;
-        let mut count = 0;
-        for (i, choice) in self.schedule.iter().enumerate() {
-            if let Choice::Step(rank) = *choice {
-                count += usize::from(running.is_some_and(|before| before != rank && live(i, before)));
+        let mut preempted = Vec::new();
+        for (i, &choice) in self.schedule.iter().enumerate() {
+            if let Choice::Step(rank) = choice {
+                if running.is_some_and(|before| before != rank && live.ready(before)) {
+                    preempted.push(i);
+                }
                 running = Some(rank);
             }
+            live.take(choice).map_err(|why| Error::Schedule { step: i, why })?;
         }
-        count
+        Ok(preempted)
+    }
+
+    /// Whether it is one to `check`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Schedule`] when it was made for another lock, mutant, scenario or network, or when its cycle begins after
+    /// its end.
+    pub fn suits(&self, check: &Check) -> Result<()> {
+        let none = |step, why: String| Err(Error::Schedule { step, why });
+        let of_check = Counterexample::new(check, self.violation.clone(), self.schedule.clone(), self.cycle);
+        if *self != of_check {
+            let told = |one: &Counterexample| {
+                let mutant = one.mutant.as_ref().map_or(String::new(), |mutant| format!(", mutant {mutant}"));
+                let home = one.home.map_or(String::new(), |home| format!(", home at {home}"));
+                let (lock, scenario, section, network) = (&one.lock, &one.scenario, one.section, one.network);
+                format!("{lock}{mutant}, scenario {scenario}, section {section:?}, network {network}{home}")
+            };
+            return none(0, format!("it is of {}, not of {}", told(self), told(&of_check)));
+        }
+        match self.cycle {
+            Some(first) if first >= self.schedule.len() => none(first, "its cycle begins after its end".to_owned()),
+            _ => Ok(()),
+        }
     }
 
     /// Writes it as JSON.

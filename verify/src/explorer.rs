@@ -2,17 +2,21 @@
 
 mod breadth;
 mod learned;
+mod liveness;
 mod order;
 mod path;
 mod space;
 mod state;
 mod store;
+mod symmetry;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use breadth::{End, Shared};
 use learned::{Failure, Forget};
+use liveness::Livelock;
+use path::Last;
 use space::Space;
 use store::Store;
 
@@ -105,6 +109,17 @@ pub enum Finding {
     Incomplete(Limit),
 }
 
+/// What a search did about livelocks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Livelocks {
+    /// No rank's code has a loop: every schedule ends.
+    Impossible,
+    /// The states were searched for weakly fair cycles.
+    Searched,
+    /// The states were not searched: a search that is incomplete, bounded or depth-first does not.
+    NotSearched,
+}
+
 /// The result of a search.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
@@ -114,6 +129,8 @@ pub struct Outcome {
     pub progress: Progress,
     /// Whether a preemption bound kept schedules out, so that `Holds` holds within the bound only.
     pub bounded: bool,
+    /// What was done about livelocks.
+    pub livelocks: Livelocks,
     /// What happened at least once, so that nothing was held vacuously: name, and whether it did.
     pub sometimes: Vec<(&'static str, bool)>,
 }
@@ -128,11 +145,12 @@ pub struct Outcome {
 pub fn explore(check: &Check, options: &Options, watch: &(dyn Fn(&Progress) -> bool + Sync)) -> Result<Outcome> {
     check.validate()?;
     let check = Arc::new(check.clone());
-    let mut forget = Forget::Phase;
+    let (mut forget, mut symmetry) = (Forget::Phase, options.symmetry);
     loop {
-        match explore_by(&check, options, watch, forget) {
+        match explore_by(&check, options, watch, forget, symmetry) {
             Ok(outcome) => return Ok(outcome),
             Err(Failure::Error(error)) => return Err(error),
+            Err(Failure::Asymmetric) => symmetry = false,
             Err(Failure::Differ(why)) => forget = forget.stricter().ok_or(Error::Unsound(why))?,
         }
     }
@@ -143,23 +161,49 @@ fn explore_by(
     options: &Options,
     watch: &(dyn Fn(&Progress) -> bool + Sync),
     forget: Forget,
+    symmetry: bool,
 ) -> Result<Outcome, Failure> {
-    let space = Space::new(check, options, forget)?;
+    let space = Space::new(check, options, forget, symmetry)?;
     let store = Store::new();
     let shared = Shared::new(options, watch);
     let (end, sometimes) = breadth::search(&space, &store, &shared)?;
+    let mut livelocks = Livelocks::NotSearched;
     let finding = match end {
-        End::Complete => Finding::Holds,
         End::Limit(limit) => Finding::Incomplete(limit),
         End::Violation(state, choice, violation) => {
-            let schedule = path::schedule(&space, &store, state, choice)?;
+            let last = if choice.is_some() { Last::Breaks } else { Last::Ends };
+            let (schedule, seen, _) = path::schedule(&space, &store, state, &last)?;
+            let violation = seen.unwrap_or(violation);
             Finding::Violated(Counterexample::new(check, violation, schedule, None))
         }
+        End::Complete if !space.has_loops() => {
+            livelocks = Livelocks::Impossible;
+            Finding::Holds
+        }
+        End::Complete if sometimes.bounded => Finding::Holds,
+        // A cycle of representatives need not be one of states.
+        End::Complete if space.is_symmetric() => return Err(Failure::Asymmetric),
+        End::Complete => match liveness::search(&space, &store, &mut || shared.goes_on(&store))? {
+            Some(livelock) => {
+                livelocks = Livelocks::Searched;
+                let Livelock { state, cycle, violation } = livelock;
+                let (schedule, _, from) = path::schedule(&space, &store, state, &Last::Repeats(&cycle))?;
+                Finding::Violated(Counterexample::new(check, violation, schedule, Some(from)))
+            }
+            None => match shared.limit_reached() {
+                Some(limit) => Finding::Incomplete(limit),
+                None => {
+                    livelocks = Livelocks::Searched;
+                    Finding::Holds
+                }
+            },
+        },
     };
     Ok(Outcome {
         finding,
         progress: shared.progress(store.memory()),
         bounded: sometimes.bounded,
+        livelocks,
         sometimes: space::sometimes(check, &sometimes),
     })
 }

@@ -10,6 +10,7 @@
 mod actor;
 mod check;
 mod counterexample;
+pub mod diagram;
 mod error;
 pub mod explorer;
 pub mod kill_matrix;

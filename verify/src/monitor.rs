@@ -91,11 +91,7 @@ impl Check {
 
     /// Whether what `rank` saw of `target`'s data is not what the writers before it have put.
     pub fn visibility(&self, rank: Rank, statuses: &[Status], target: Rank, writes: u64) -> Option<Violation> {
-        let of_target = |access: Access| match access {
-            Access::Write => target == Rank(0),
-            Access::Exclusive(of) => of == target,
-            _ => false,
-        };
+        let of_target = |access: Access| access.writes() && self.data(access).contains(&target.0);
         let put: usize = (0..self.active())
             .map(Rank)
             .map(|writer| {

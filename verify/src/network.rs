@@ -125,6 +125,15 @@ impl Network {
         matches!(self, Network::UnorderedBulk)
     }
 
+    /// Whether `call` is posted: it is answered at once, and takes effect later.
+    pub const fn is_late(self, call: &Call) -> bool {
+        match call {
+            Call::Put { .. } => self.puts_are_late(),
+            Call::BulkPut { .. } => self.bulk_is_late(),
+            _ => false,
+        }
+    }
+
     /// Whether atomic operations of the network take two steps.
     pub const fn splits_atomics(self) -> bool {
         matches!(self, Network::Hca | Network::HcaOwnerCpu)

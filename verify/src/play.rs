@@ -3,9 +3,10 @@
 use std::fmt::Debug;
 
 use rmalab_atomics::controlled::{Controlled, Executor};
-use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
+use rmalab_atomics::{Address, Rank, RemoteAtomics, WORD};
 
-use crate::{Access, Result, Scenario};
+use crate::check::{Check, DATA};
+use crate::{Access, Result};
 
 /// Something that a rank says of itself, between its calls.
 ///
@@ -63,34 +64,20 @@ pub trait Handle: Debug {
     fn release(&mut self, stage: &Stage<'_>, access: Access) -> rmalab_locks::Result<()>;
 }
 
-/// Plays the part of the stage's rank in `scenario`, with the lock `handle`.
-///
-/// `data` is a word of the symmetric heap, zero at first, on every rank; only [`Section::Data`] uses it. A lock's data
-/// are at rank 0, a window's at each target.
+/// Plays the part of the stage's rank in `check`, with the lock `handle`.
 ///
 /// # Errors
 ///
 /// Those of the lock and of the stage.
-pub fn play(
-    stage: &Stage<'_>,
-    handle: &mut dyn Handle,
-    scenario: &Scenario,
-    section: Section,
-    data: Disp,
-) -> Result<()> {
+pub fn play(stage: &Stage<'_>, handle: &mut dyn Handle, check: &Check) -> Result<()> {
     let player = stage.executor();
-    for access in scenario.accesses(stage.rank()) {
+    for access in check.scenario.accesses(stage.rank()) {
         player.event(Event::Begins(access), handle);
         handle.acquire(stage, access)?;
         player.event(Event::Entered, handle);
-        if section == Section::Data {
-            let targets = match access {
-                Access::Read | Access::Write => 0..1,
-                Access::All => 0..scenario.targets(),
-                Access::Shared(target) | Access::Exclusive(target) => target.0..target.0 + 1,
-            };
-            for target in targets.map(Rank) {
-                visit(stage, handle, access, target.at(data))?;
+        if check.section == Section::Data {
+            for target in check.data(access).map(Rank) {
+                visit(stage, handle, access, target.at(DATA))?;
             }
         }
         player.event(Event::Leaves, handle);

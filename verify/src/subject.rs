@@ -53,7 +53,8 @@ pub enum Order {
     Fifo,
     /// No reader that waits is overtaken by a writer that begins later, and by one at the most of those that waited.
     ReadersFirst,
-    /// No writer that waits is overtaken by a reader that begins later; among writers as [`Order::Fifo`].
+    /// No writer that waits behind one that is inside is overtaken by a reader that begins then; among writers as
+    /// [`Order::Fifo`]. Where posted puts are late, the one inside may not know of the other yet: not checked there.
     WritersFirst,
 }
 

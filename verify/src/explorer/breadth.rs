@@ -77,6 +77,20 @@ impl<'o> Shared<'o> {
         }
     }
 
+    /// Whether a search may go on.
+    pub(super) fn goes_on(&self, store: &Store) -> bool {
+        self.tick(store);
+        !self.stop.load(Ordering::Relaxed)
+    }
+
+    /// The limit that has ended the search since it was asked last.
+    pub(super) fn limit_reached(&self) -> Option<Limit> {
+        match self.end.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(Ok(End::Limit(limit))) => Some(limit),
+            _ => None,
+        }
+    }
+
     /// Looks at the limits now and then, and tells the progress.
     fn tick(&self, store: &Store) {
         let Ok(mut watched) = self.watched.try_lock() else { return };
@@ -109,7 +123,7 @@ pub(super) fn search(space: &Space, store: &Store, shared: &Shared<'_>) -> Resul
     let mut walkers: Vec<Walker<'_>> = (0..threads).map(|_| Walker::new(space)).collect();
     let start = walkers[0].start();
     let mut bytes = Vec::new();
-    walkers[0].encode(&start, &mut bytes);
+    walkers[0].encode(&start, &mut bytes)?;
     store.add(&bytes, NOWHERE);
     shared.states.store(1, Ordering::Relaxed);
     let mut begins = vec![0; SHARDS];
@@ -187,9 +201,13 @@ fn expand(
                     Ok(Some(violation)) => shared.end(Ok(End::Violation(id, Some(choice), violation))),
                     Err(failure) => shared.end(Err(failure)),
                 }
-                let next = std::mem::replace(&mut walker.next, empty());
-                walker.encode(&next, &mut bytes);
+                let next = std::mem::replace(&mut walker.next, State::nothing());
+                let encoded = walker.encode(&next, &mut bytes);
                 walker.next = next;
+                if let Err(failure) = encoded {
+                    shared.end(Err(failure));
+                    return;
+                }
                 match store.add(&bytes, id) {
                     Added::New(_) => new += 1,
                     Added::Known(_) => {}
@@ -210,15 +228,5 @@ fn expand(
         if shared.stop.load(Ordering::Relaxed) {
             return;
         }
-    }
-}
-
-/// A state of nothing, for the moment in which the real one is taken away.
-fn empty() -> State {
-    State {
-        locals: Vec::new(),
-        memory: crate::network::Memory::default(),
-        run: None,
-        ahead: super::order::Ahead::default(),
     }
 }

@@ -23,6 +23,7 @@
 //! so that nobody can tell when they happen: leaving them out of the orders of steps leaves no behaviour out.
 
 use std::collections::HashMap;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use rmalab_atomics::controlled::{Answer, Call};
@@ -30,12 +31,14 @@ use rmalab_atomics::coroutine::Turn;
 use rmalab_atomics::{Address, Rank};
 use rustc_hash::FxBuildHasher;
 
+use super::symmetry::{self, Permutation};
 use crate::actor::{Actor, Move};
 use crate::check::Check;
 use crate::live::Slots;
 use crate::monitor::{Phase, Status};
 use crate::network::{Issued, Network};
 use crate::play::Event;
+use crate::subject::Holds;
 use crate::{Error, Result};
 
 /// How many histories of one node are kept to test that they are one state.
@@ -80,6 +83,8 @@ pub(super) struct Node {
     pub(super) status: Status,
     /// It goes round in a loop that polls.
     pub(super) polls: bool,
+    /// A number for its kind, which is the same for all ranks that come to it in the same way.
+    pub(super) class: u64,
     /// Why the code ended too early.
     pub(super) broken: Option<String>,
 }
@@ -131,7 +136,7 @@ struct Roots {
 
 /// All that has been learned, with the means to learn more.
 pub(super) struct Learner {
-    check: Arc<Check>,
+    pub(super) check: Arc<Check>,
     forget: Forget,
     pub(super) slots: Slots,
     pub(super) nodes: Vec<Arc<Node>>,
@@ -140,6 +145,8 @@ pub(super) struct Learner {
     roots: Vec<Roots>,
     keys: HashMap<Key, NodeId, FxBuildHasher>,
     pub(super) starts: Vec<NodeId>,
+    /// What permutations take a node to.
+    pub(super) permuted: HashMap<(NodeId, Permutation), NodeId, FxBuildHasher>,
     /// Whether some rank's code has a loop, so that schedules need not end.
     pub(super) has_loops: bool,
 }
@@ -148,6 +155,8 @@ pub(super) struct Learner {
 pub(super) enum Failure {
     /// Two histories that count as one state differ: `Forget` forgets too much.
     Differ(String),
+    /// Ranks that should be interchangeable are not.
+    Asymmetric,
     /// Anything else.
     Error(Error),
 }
@@ -183,6 +192,7 @@ impl Learner {
             roots: Vec::new(),
             keys: HashMap::default(),
             starts: Vec::new(),
+            permuted: HashMap::default(),
             has_loops: false,
         };
         for rank in (0..check.active()).map(Rank) {
@@ -309,6 +319,12 @@ impl Learner {
         Ok(edge)
     }
 
+    /// The node that `node` was first reached from, and the answer; none for a rank's first node.
+    pub(super) fn origin(&self, node: NodeId) -> Option<(NodeId, u64)> {
+        let Way { from, answer } = self.roots[node as usize].ways[0];
+        from.map(|(parent, _)| (parent, answer))
+    }
+
     fn run_edge(&self, node: NodeId, way: u8, answer: u64) -> Result<Stop, Failure> {
         let mut path = self.path(node, way);
         let Node { rank, issued, .. } = *self.nodes[node as usize].as_ref();
@@ -358,10 +374,25 @@ impl Learner {
             self.witness(known, way)?;
             return Ok(known);
         }
+        let merges = key.is_some();
         if let Some(key) = key {
             self.keys.insert(key, id);
         }
-        let node = Node { rank, issued, status, polls: anchor.is_some(), broken: stop.broken.clone() };
+        let before = parent.filter(|_| !merges).map_or(0, |parent| {
+            let parent = self.nodes[parent as usize].as_ref();
+            let holds = parent.issued.and_then(|issued| symmetry::holds(&self.check, self.slots.address(issued.slot)));
+            let answer = match holds {
+                Some(Holds::Pointer) if way.answer as u32 != 0 => u64::MAX,
+                _ => way.answer,
+            };
+            FxBuildHasher.hash_one((parent.class, answer))
+        });
+        let call = issued.map(|Issued { call, .. }| {
+            let place = call.address(rank).map(|at| (at.disp, at.rank == rank));
+            (std::mem::discriminant(&call), place)
+        });
+        let class = FxBuildHasher.hash_one((before, status, call));
+        let node = Node { rank, issued, status, polls: anchor.is_some(), class, broken: stop.broken.clone() };
         self.nodes.push(Arc::new(node));
         self.roots.push(Roots { ways: vec![way], anchor, start, edges: Vec::new() });
         Ok(id)

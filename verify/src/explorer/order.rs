@@ -5,7 +5,7 @@ use rmalab_atomics::Rank;
 use super::learned::Node;
 use crate::monitor::Phase;
 use crate::subject::Order;
-use crate::{Check, Property, Violation};
+use crate::{Access, Check, Property, Violation};
 
 /// The most ranks whose order can be checked: a bit for each pair.
 pub(super) const RANKS: u32 = 8;
@@ -37,8 +37,16 @@ impl Ahead {
         let me = rank.0;
         let began = from.status.phase == Phase::Outside && to.status.phase != Phase::Outside;
         if began {
+            let reads = check.access(rank, to.status.acquisition).is_some_and(|access| !access.writes());
+            let needs_writer = order == Order::WritersFirst && reads;
+            let writer_inside = || {
+                (0..).map(Rank).zip(nodes).any(|(rank, node)| {
+                    let writes = check.access(rank, node.status.acquisition).is_some_and(Access::writes);
+                    writes && node.status.phase == Phase::Inside
+                })
+            };
             for (i, node) in (0..).zip(nodes) {
-                if i != me && node.waits() {
+                if i != me && node.waits() && (!needs_writer || writer_inside()) {
                     self.before |= bit(i, me);
                 }
             }

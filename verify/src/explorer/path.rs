@@ -8,15 +8,26 @@ use super::state::State;
 use super::store::{NOWHERE, StateId, Store};
 use crate::counterexample::Choice;
 use crate::network::Network;
-use crate::{Error, Live};
+use crate::{Error, Live, Violation};
 
-/// The schedule that leads to state `id`, and from there by `last`.
+/// What happens after the last state on the way.
+pub(super) enum Last<'c> {
+    /// A step that breaks something.
+    Breaks,
+    /// Nothing: that it is the end breaks something.
+    Ends,
+    /// These steps, again and again.
+    Repeats(&'c [Choice]),
+}
+
+/// The schedule that leads to state `id` and beyond; what is broken there, if that can be told from the last step; and
+/// where the last steps begin.
 pub(super) fn schedule(
     space: &Space,
     store: &Store,
     id: StateId,
-    last: Option<Choice>,
-) -> Result<Vec<Choice>, Failure> {
+    last: &Last<'_>,
+) -> Result<(Vec<Choice>, Option<Violation>, usize), Failure> {
     let mut encodings = Vec::new();
     let mut at = id;
     while at != NOWHERE {
@@ -32,10 +43,9 @@ pub(super) fn schedule(
         walker.choices(&state, &mut choices);
         let mut found = false;
         for &choice in &choices {
-            // A step that breaks something is taken all the same: the search may have gone on beyond it.
             walker.step(&state, choice)?;
             let next: State = walker.next.clone();
-            walker.encode(&next, &mut bytes);
+            walker.encode(&next, &mut bytes)?;
             if bytes == *encoding {
                 steps.push(choice);
                 state = next;
@@ -45,12 +55,28 @@ pub(super) fn schedule(
         }
         assert!(found, "each stored state is one step from the one that it was reached from");
     }
-    steps.extend(last);
-    Ok(with_silent_steps(space, &steps)?)
+    let begin = with_silent_steps(space, &steps)?.len();
+    let mut violation = None;
+    match *last {
+        Last::Repeats(cycle) => steps.extend(cycle),
+        Last::Ends => violation = walker.end(&state),
+        Last::Breaks => {
+            // The state is one of those that its representative stands for, and so its ranks have other numbers.
+            walker.choices(&state, &mut choices);
+            for &choice in &choices {
+                violation = walker.step(&state, choice)?;
+                if violation.is_some() {
+                    steps.push(choice);
+                    break;
+                }
+            }
+        }
+    }
+    Ok((with_silent_steps(space, &steps)?, violation, begin))
 }
 
 /// The schedule as [`Live`] takes it, which knows pauses and flushes as steps of their own.
-pub(super) fn with_silent_steps(space: &Space, steps: &[Choice]) -> Result<Vec<Choice>, Error> {
+fn with_silent_steps(space: &Space, steps: &[Choice]) -> Result<Vec<Choice>, Error> {
     let mut live = Live::new(&space.check)?;
     let late = matches!(space.check.network, Network::LatePuts | Network::UnorderedBulk);
     let mut schedule = Vec::new();

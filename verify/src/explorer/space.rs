@@ -2,13 +2,14 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rmalab_atomics::Rank;
 use rmalab_atomics::controlled::{Answer, Call};
-use rmalab_atomics::{Address, Rank};
 
 use super::Options;
 use super::learned::{Automata, Failure, Forget, Learner, Node, NodeId};
 use super::order::{self, Ahead};
 use super::state::{Parts, State, Values, decode, encode};
+use super::symmetry::{self, Permutation, Symmetry};
 use crate::counterexample::Choice;
 use crate::monitor::{Phase, Status};
 use crate::network::{Memory, Network};
@@ -21,6 +22,8 @@ pub(super) struct Space {
     pub(super) check: Arc<Check>,
     pub(super) parts: Parts,
     pub(super) bound: Option<u32>,
+    /// Ranks that are interchangeable; none if the search goes without symmetry.
+    groups: Vec<Vec<usize>>,
     order: Order,
     learner: Mutex<Learner>,
     values: Mutex<Values>,
@@ -57,15 +60,24 @@ pub(super) struct Walker<'s> {
     pub(super) automata: Automata,
     values: Values,
     owners: Vec<Rank>,
+    symmetry: Option<Symmetry>,
+    image: State,
+    least: Vec<u8>,
     pub(super) sometimes: Sometimes,
     /// Where the last step led.
     pub(super) next: State,
 }
 
 impl Space {
-    pub(super) fn new(check: &Arc<Check>, options: &Options, forget: Forget) -> Result<Space, Failure> {
+    /// The space of `check`; `symmetry` says whether interchangeable ranks count as one.
+    pub(super) fn new(check: &Arc<Check>, options: &Options, forget: Forget, symmetry: bool) -> Result<Space, Failure> {
         let learner = Learner::new(check, forget)?;
-        let order = if options.order { check.subject.claimed_order() } else { Order::None };
+        let late = matches!(check.network, Network::LatePuts | Network::UnorderedBulk);
+        let order = match check.subject.claimed_order() {
+            Order::WritersFirst if late => Order::None,
+            order if options.order => order,
+            _ => Order::None,
+        };
         if order != Order::None && check.active() > order::RANKS {
             return Err(Failure::Error(Error::Unsound(format!(
                 "scenario {}: the order of at most {} ranks can be checked",
@@ -75,7 +87,7 @@ impl Space {
         }
         let parts = Parts {
             ranks: check.active() as usize,
-            posts: matches!(check.network, Network::LatePuts | Network::UnorderedBulk),
+            posts: late,
             halfway: check.network.splits_atomics(),
             run: options.preemptions.is_some(),
             ahead: order != Order::None,
@@ -84,6 +96,7 @@ impl Space {
             check: Arc::clone(check),
             parts,
             bound: options.preemptions,
+            groups: if symmetry && order == Order::None { symmetry::groups(check) } else { Vec::new() },
             order,
             learner: Mutex::new(learner),
             values: Mutex::default(),
@@ -94,31 +107,31 @@ impl Space {
         self.learner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether interchangeable ranks count as one.
+    pub(super) fn is_symmetric(&self) -> bool {
+        !self.groups.is_empty()
+    }
+
     /// Whether schedules may go on for ever.
     pub(super) fn has_loops(&self) -> bool {
         self.learner().has_loops
-    }
-
-    /// How many local states of all ranks have been learned.
-    pub(super) fn learned(&self) -> usize {
-        self.learner().nodes.len()
     }
 }
 
 impl<'s> Walker<'s> {
     pub(super) fn new(space: &'s Space) -> Walker<'s> {
+        let empty =
+            || State { locals: Vec::new(), memory: Memory::new(space.parts.ranks), run: None, ahead: Ahead::default() };
         let mut walker = Walker {
             space,
             automata: Automata::default(),
             values: Values::default(),
             owners: Vec::new(),
+            symmetry: (!space.groups.is_empty()).then(|| Symmetry::new(&space.groups)),
+            image: empty(),
+            least: Vec::new(),
             sometimes: Sometimes::default(),
-            next: State {
-                locals: Vec::new(),
-                memory: Memory::new(space.parts.ranks),
-                run: None,
-                ahead: Ahead::default(),
-            },
+            next: empty(),
         };
         walker.catch_up(&space.learner());
         walker
@@ -145,7 +158,42 @@ impl<'s> Walker<'s> {
         &self.automata.nodes[state.locals[rank] as usize]
     }
 
-    pub(super) fn encode(&mut self, state: &State, bytes: &mut Vec<u8>) {
+    /// Encodes the representative of `state`: itself, where there is no symmetry.
+    pub(super) fn encode(&mut self, state: &State, bytes: &mut Vec<u8>) -> Result<(), Failure> {
+        let Some(mut symmetry) = self.symmetry.take() else {
+            self.encode_exactly(state, bytes);
+            return Ok(());
+        };
+        let found = self.encode_least(&mut symmetry, state, bytes);
+        self.symmetry = Some(symmetry);
+        found
+    }
+
+    fn encode_least(&mut self, symmetry: &mut Symmetry, state: &State, bytes: &mut Vec<u8>) -> Result<(), Failure> {
+        let space = self.space;
+        if symmetry.lags(state) {
+            symmetry.catch_up(&space.learner())?;
+        }
+        let nodes = &self.automata.nodes;
+        let candidates = symmetry.candidates(state, |node| nodes[node as usize].class);
+        let mut image = std::mem::replace(&mut self.image, State::nothing());
+        let mut encoded = std::mem::take(&mut self.least);
+        for (i, permutation) in candidates.iter().enumerate() {
+            if *permutation == Permutation::IDENTITY {
+                self.encode_exactly(state, &mut encoded);
+            } else {
+                symmetry.apply(state, permutation, &mut image, |learn| learn(&mut space.learner()))?;
+                self.encode_exactly(&image, &mut encoded);
+            }
+            if i == 0 || encoded < *bytes {
+                std::mem::swap(&mut encoded, bytes);
+            }
+        }
+        (self.image, self.least) = (image, encoded);
+        Ok(())
+    }
+
+    fn encode_exactly(&mut self, state: &State, bytes: &mut Vec<u8>) {
         while let Err(word) = encode(self.space.parts, &self.values, state, bytes) {
             let mut all = self.space.values.lock().unwrap_or_else(PoisonError::into_inner);
             all.number(word);
@@ -259,6 +307,7 @@ impl<'s> Walker<'s> {
             let acquisition = Some(new.status.acquisition);
             return Some(Violation { property: Property::Invariant, rank, acquisition, seen: seen.clone() });
         }
+        self.sometimes.waited |= new.polls;
         let enters = new.status.phase == Phase::Inside && old.status.phase != Phase::Inside;
         if enters {
             let statuses = self.statuses(&self.next);

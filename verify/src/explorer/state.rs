@@ -23,6 +23,11 @@ pub(super) struct State {
 }
 
 impl State {
+    /// No state, in the place of one that is taken away for a moment.
+    pub(super) fn nothing() -> State {
+        State { locals: Vec::new(), memory: Memory::default(), run: None, ahead: Ahead::default() }
+    }
+
     pub(super) fn copy_from(&mut self, other: &State) {
         self.locals.clone_from(&other.locals);
         self.memory.words.clone_from(&other.memory.words);

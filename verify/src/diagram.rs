@@ -1,0 +1,519 @@
+//! Counterexamples as sequence diagrams that a person can read: a column a rank, a row a step.
+//!
+//! [`text`] is for terminals and logs, [`svg`] for pages; both draw the same story, which comes from a replay of
+//! the schedule, so that a diagram shows what the lock does and not what was once written down of it.
+//!
+//! The life line of a rank shows how far it is: dotted outside, thin while it acquires or releases, bold inside. An arrow
+//! goes from the rank that acts to the rank in whose memory the word is. All steps are shown; only rounds of a poll that
+//! change nothing are folded into one row.
+
+mod label;
+mod svg;
+mod text;
+
+use rmalab_atomics::controlled::{Answer, Call};
+use rmalab_atomics::{Address, Rank};
+
+use crate::check::Check;
+use crate::counterexample::{Choice, Counterexample};
+use crate::live::{Effect, Live, Step};
+use crate::monitor::{Phase, Status};
+use crate::network::Network;
+use crate::play::Event;
+use crate::{Access, Error, Property, Result, Violation};
+
+/// The diagram of `counterexample`, which is one to `check`, in box-drawing characters.
+///
+/// Four ranks and a home take about 120 columns.
+///
+/// # Errors
+///
+/// [`Error::Schedule`] when the schedule is not one of `check`, and those of [`Live::new`].
+pub fn text(check: &Check, counterexample: &Counterexample) -> Result<String> {
+    Ok(text::draw(&Story::new(check, counterexample)?))
+}
+
+/// The diagram of `counterexample`, which is one to `check`, as an SVG document that needs nothing from outside.
+///
+/// # Errors
+///
+/// As [`text`].
+pub fn svg(check: &Check, counterexample: &Counterexample) -> Result<String> {
+    Ok(svg::draw(&Story::new(check, counterexample)?))
+}
+
+/// All that a diagram shows.
+#[derive(Debug)]
+struct Story {
+    /// The lock, and the mutant if it is one.
+    title: String,
+    /// What the mutant breaks.
+    deviation: Option<&'static str>,
+    /// Scenario, network, and the schedule in numbers.
+    facts: String,
+    columns: Vec<Column>,
+    rows: Vec<Row>,
+    /// Of a livelock: the steps that repeat, first and last, counted from 1.
+    cycle: Option<(usize, usize)>,
+    /// What is broken, and the sentence that says how.
+    violation: Violation,
+    /// What else is to be known of the end.
+    notes: Vec<String>,
+    /// The columns of the ranks that the violation is about.
+    hurt: Vec<usize>,
+}
+
+/// One rank's memory, and its life line if it takes part.
+#[derive(Debug)]
+struct Column {
+    rank: Rank,
+    title: String,
+    /// What is below the title: that a rank which takes part is the home, too.
+    subtitle: &'static str,
+}
+
+/// How far a rank is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Life {
+    /// It takes no part: only its memory is of interest.
+    Memory,
+    Outside,
+    /// It acquires or releases.
+    Busy(Access),
+    Inside(Access),
+}
+
+#[derive(Debug)]
+struct Row {
+    /// How far each rank is, by column.
+    lives: Vec<Life>,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Step {
+        /// The step, counted from 1.
+        number: usize,
+        /// Whether it is taken by another rank than the one before, which could have gone on.
+        preempts: bool,
+        arrow: Arrow,
+        label: String,
+    },
+    /// Steps that repeat the ones before them, and change nothing.
+    Polls { first: usize, last: usize, column: usize, rounds: usize },
+    /// Something that the rank of a column says of itself; and what is broken, if that breaks it.
+    Mark { column: usize, text: String, broken: Option<String> },
+    /// The steps below repeat for ever.
+    Cycle,
+    /// The rank of a column waits for ever.
+    Stuck { column: usize, label: String },
+}
+
+/// From the column of the rank that acts to that of the word; the same one if the word is its own, or there is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Arrow {
+    from: usize,
+    to: usize,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// It takes effect in this step.
+    Done,
+    /// It takes effect in a later step, if it does.
+    Posted { arrival: Option<usize> },
+    /// It was posted in an earlier step.
+    Arrives { posted: usize },
+}
+
+/// One step of the replay, with what its label needs of the state that it was taken in.
+struct Taken {
+    step: Step,
+    preempts: bool,
+    arrow: Arrow,
+    label: String,
+}
+
+impl Taken {
+    /// Whether it is a look at something, which leaves everything as it was.
+    fn is_idle(&self) -> bool {
+        let changes = match self.step.effect {
+            Effect::Answered(Call::CompareAndSwap { expected, .. }, answer) => answer == Answer::Word(expected),
+            Effect::Answered(Call::Get { .. } | Call::BulkGet { .. } | Call::Pause { .. } | Call::Now, _) => false,
+            _ => true,
+        };
+        !changes && self.step.told.is_empty() && self.step.violation.is_none()
+    }
+
+    fn repeats(&self, other: &Taken) -> bool {
+        self.is_idle()
+            && other.is_idle()
+            && self.step.choice == other.step.choice
+            && self.step.effect == other.step.effect
+    }
+}
+
+/// The longest round of a poll that is folded, in steps: a look at two words and a pause.
+const LONGEST_ROUND: usize = 3;
+
+/// The rounds of a poll that follow step `i` (counted from 0) and repeat the steps before it: their length and number.
+fn polls(taken: &[Taken], i: usize, cycle: Option<usize>) -> Option<(usize, usize)> {
+    (1..=LONGEST_ROUND.min(i)).find_map(|length| {
+        // Where the cycle begins there is a line, so that nothing is folded across it.
+        let end = cycle.filter(|&cycle| cycle > i - length).unwrap_or(taken.len());
+        let same = (i..end).take_while(|&j| taken[j].repeats(&taken[j - length])).count();
+        let rounds = same / length;
+        (rounds * length >= 2).then_some((length, rounds))
+    })
+}
+
+/// A replay under way.
+struct Teller<'c> {
+    check: &'c Check,
+    live: Live,
+    columns: Vec<Column>,
+    /// By rank: the posted puts under way, as the numbers of the steps that posted them, oldest first.
+    posts: Vec<Vec<usize>>,
+    /// By rank: whether its call has been carried out by half.
+    halfway: Vec<bool>,
+}
+
+impl Story {
+    fn new(check: &Check, counterexample: &Counterexample) -> Result<Story> {
+        counterexample.suits(check)?;
+        let preemptions = counterexample.preemptions(check)?;
+        let live = Live::new(check)?;
+        let columns = columns(check, counterexample)?;
+        let statuses = live.statuses();
+        let pending = (0..).map(Rank).zip(&statuses).map(|(rank, status)| {
+            let access = check.access(rank, status.acquisition)?;
+            (status.phase == Phase::Outside).then(|| begins(access))
+        });
+        let pending = pending.collect();
+        let mut lives = Lives { check, statuses, pending, columns: columns.len(), rows: Vec::new() };
+        let ranks = check.active() as usize;
+        let mut teller = Teller { check, live, columns, posts: vec![Vec::new(); ranks], halfway: vec![false; ranks] };
+
+        let schedule = &counterexample.schedule;
+        let mut taken: Vec<Taken> = Vec::with_capacity(schedule.len());
+        for (i, &choice) in schedule.iter().enumerate() {
+            let mut one = teller.take(i, choice)?;
+            one.preempts = preemptions.contains(&i);
+            if let Kind::Arrives { posted } = one.arrow.kind {
+                taken[posted - 1].arrow.kind = Kind::Posted { arrival: Some(i + 1) };
+            }
+            taken.push(one);
+        }
+
+        let mut i = 0;
+        while i < taken.len() {
+            if counterexample.cycle == Some(i) {
+                lives.push(What::Cycle);
+            }
+            if let Some((length, rounds)) = polls(&taken, i, counterexample.cycle) {
+                let (first, last, column) = (i + 1, i + rounds * length, taken[i].arrow.from);
+                lives.push(What::Polls { first, last, column, rounds });
+                i = last;
+            } else {
+                lives.step(i + 1, &taken[i]);
+                i += 1;
+            }
+        }
+
+        let end = teller.live.end();
+        if teller.live.choices().is_empty() {
+            for (rank, label) in teller.stuck() {
+                lives.flush_pending(rank);
+                lives.push(What::Stuck { column: rank.index(), label });
+            }
+        }
+        let found: Vec<&Violation> =
+            taken.iter().filter_map(|taken| taken.step.violation.as_ref()).chain(end.as_ref()).collect();
+        let mut notes = teller.rest(&taken);
+        notes.extend(doubt(&counterexample.violation, &found));
+        let hurt = teller.hurt(&counterexample.violation, &lives.statuses);
+        Ok(Story {
+            title: match check.mutant {
+                Some(mutant) => format!("{}, mutant {}", check.subject.name(), mutant.name),
+                None => check.subject.name().to_owned(),
+            },
+            deviation: check.mutant.map(|mutant| mutant.description),
+            facts: format!(
+                "scenario {}, network {}: {}, {}",
+                check.scenario,
+                check.network,
+                counted(schedule.len(), "step"),
+                counted(preemptions.len(), "preemption")
+            ),
+            columns: teller.columns,
+            rows: lives.rows,
+            cycle: counterexample.cycle.map(|first| (first + 1, schedule.len())),
+            violation: counterexample.violation.clone(),
+            notes,
+            hurt,
+        })
+    }
+}
+
+/// Lines of `text` that are at most `width` characters long, unless a word is longer.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+fn more_polls(rounds: usize) -> String {
+    format!("... {}", counted(rounds, "more poll"))
+}
+
+/// The ranks that take part, the home, and whoever else's memory is used.
+fn columns(check: &Check, counterexample: &Counterexample) -> Result<Vec<Column>> {
+    let (steps, _) = crate::live::replay(check, &counterexample.schedule)?;
+    let is_used = |rank: Rank| {
+        steps.iter().any(|step| match (step.effect, step.choice) {
+            (Effect::Answered(call, _) | Effect::Halfway(call), Choice::Step(actor)) => {
+                let flushed = matches!(call, Call::Flush { target: Some(target) } if target == rank);
+                flushed || call.address(actor).is_some_and(|at| at.rank == rank)
+            }
+            _ => false,
+        })
+    };
+    let is_home = |rank| check.subject.has_home() && rank == check.home();
+    let ranks = (0..check.world()).map(Rank);
+    let shown = ranks.filter(|&rank| rank.0 < check.active() || is_home(rank) || is_used(rank));
+    Ok(shown
+        .map(|rank| match check.scenario.part(rank) {
+            Some((role, _)) => {
+                Column { rank, title: format!("{rank} ({role})"), subtitle: if is_home(rank) { "home" } else { "" } }
+            }
+            None if is_home(rank) => Column { rank, title: "home".to_owned(), subtitle: "" },
+            None => Column { rank, title: rank.to_string(), subtitle: "" },
+        })
+        .collect())
+}
+
+/// What is to be said when the replay finds something else than the counterexample claims.
+fn doubt(violation: &Violation, found: &[&Violation]) -> Option<String> {
+    let judged = matches!(
+        violation.property,
+        Property::MutualExclusion
+            | Property::Visibility
+            | Property::NoDeadlock
+            | Property::NoLostWakeUp
+            | Property::CleanRest
+            | Property::Invariant
+    );
+    if !judged || found.iter().any(|found| found.property == violation.property) {
+        return None;
+    }
+    Some(match found.first() {
+        None => "The replay does not find this: with this version of the lock, the schedule breaks nothing.".to_owned(),
+        Some(other) => format!("The replay does not find this, but: {other}."),
+    })
+}
+
+impl Teller<'_> {
+    fn column(&self, rank: Rank) -> usize {
+        // There is one for every rank that acts or is acted on: see `columns`.
+        self.columns.iter().position(|column| column.rank == rank).unwrap_or(0)
+    }
+
+    /// Takes step `i`, counted from 0.
+    fn take(&mut self, i: usize, choice: Choice) -> Result<Taken> {
+        let step = self.live.take(choice).map_err(|why| Error::Schedule { step: i, why })?;
+        let check = self.check;
+        let (arrow, label) = match (step.effect, choice) {
+            (Effect::Arrived(at, posted), Choice::Arrive { from, index }) => {
+                let by = self.posts[from.index()].remove(usize::from(index));
+                let arrow =
+                    Arrow { from: from.index(), to: self.column(at.rank), kind: Kind::Arrives { posted: by + 1 } };
+                let name = label::word(check, Some(from), at);
+                let value = label::value(check, at, posted.value & posted.mask);
+                (arrow, format!("arrives: {name} := {value} (of step {})", by + 1))
+            }
+            (
+                Effect::Answered(call, _) | Effect::Halfway(call),
+                Choice::Step(rank) | Choice::Arrive { from: rank, .. },
+            ) => {
+                let at = call.address(rank);
+                let to = match call {
+                    Call::Flush { target: Some(target) } => self.column(target),
+                    _ => at.map_or(rank.index(), |at| self.column(at.rank)),
+                };
+                let late = check.network.is_late(&call);
+                let mut label = label::call(check, rank, call);
+                let is_half = matches!(step.effect, Effect::Halfway(_));
+                let was_half = std::mem::replace(&mut self.halfway[rank.index()], is_half);
+                match (step.effect, at) {
+                    (Effect::Answered(_, answer), _) => label += &label::answer(check, rank, call, answer),
+                    (_, Some(at)) => label += &format!(": reads {}", self.value(at)),
+                    _ => {}
+                }
+                if is_half || was_half {
+                    label = format!("[{}/2] {label}", 1 + u32::from(was_half));
+                }
+                let changes = !matches!(call, Call::Get { .. } | Call::BulkGet { .. } | Call::WaitUntil { .. });
+                if check.network == Network::HcaOwnerCpu && changes && at.is_some_and(|at| at.rank == rank) {
+                    label += ", by its processor";
+                }
+                if late {
+                    self.posts[rank.index()].push(i);
+                    label += ", posted";
+                }
+                let kind = if late { Kind::Posted { arrival: None } } else { Kind::Done };
+                (Arrow { from: rank.index(), to, kind }, label)
+            }
+            (Effect::Arrived(..), Choice::Step(_)) => unreachable!("a step of a rank is no arrival"),
+        };
+        Ok(Taken { step, preempts: false, arrow, label })
+    }
+
+    /// What the word at `at` is now.
+    fn value(&self, at: Address) -> String {
+        let word = self.live.words().find(|&(of, _)| of == at.unwatched()).map_or(0, |(_, word)| word);
+        label::value(self.check, at, word)
+    }
+
+    /// The ranks that wait where nothing can happen any more, and what for.
+    fn stuck(&self) -> Vec<(Rank, String)> {
+        let waits = (0..).map(Rank).zip(self.live.calls());
+        waits
+            .filter_map(|(rank, call)| {
+                let call = call?;
+                let is = call.address(rank).map_or(String::new(), |at| format!(", and it is {}", self.value(at)));
+                Some((rank, format!("for ever: {}{is}", label::call(self.check, rank, call))))
+            })
+            .collect()
+    }
+
+    /// What is under way, and what is in memory, after the last step.
+    fn rest(&self, taken: &[Taken]) -> Vec<String> {
+        let mut notes = Vec::new();
+        let under_way: Vec<String> = self
+            .posts
+            .iter()
+            .flatten()
+            .map(|&i| format!("{} (step {})", taken[i].label.trim_end_matches(", posted"), i + 1))
+            .collect();
+        if !under_way.is_empty() {
+            notes.push(format!("Still under way: {}.", under_way.join(", ")));
+        }
+        let mut words: Vec<_> = self.live.words().filter(|&(_, value)| value != 0).collect();
+        words.sort_by_key(|&(at, _)| (at.rank != self.check.home(), at.rank, at.disp));
+        let words: Vec<String> = words
+            .iter()
+            .map(|&(at, value)| {
+                format!("{} = {}", label::word(self.check, None, at), label::value(self.check, at, value))
+            })
+            .collect();
+        notes.push(match words.is_empty() {
+            true => "In the end all words are zero.".to_owned(),
+            false => format!("In the end: {}; all other words are zero.", words.join(", ")),
+        });
+        notes
+    }
+
+    /// The columns of the ranks that `violation` is about.
+    fn hurt(&self, violation: &Violation, statuses: &[Status]) -> Vec<usize> {
+        let rank = violation.rank.index();
+        match violation.property {
+            Property::MutualExclusion => {
+                (0..statuses.len()).filter(|&i| i == rank || statuses[i].phase == Phase::Inside).collect()
+            }
+            Property::NoDeadlock | Property::NoLostWakeUp => {
+                self.stuck().iter().map(|(rank, _)| rank.index()).collect()
+            }
+            _ => self.columns.iter().position(|column| column.rank == violation.rank).into_iter().collect(),
+        }
+    }
+}
+
+/// How far each rank is, row by row.
+struct Lives<'c> {
+    check: &'c Check,
+    statuses: Vec<Status>,
+    /// By rank: what it will be said to do with its next call.
+    pending: Vec<Option<String>>,
+    columns: usize,
+    rows: Vec<Row>,
+}
+
+impl Lives<'_> {
+    fn push(&mut self, what: What) {
+        let life = |rank: Rank| {
+            let Some(status) = self.statuses.get(rank.index()) else { return Life::Memory };
+            match (status.phase, self.check.access(rank, status.acquisition)) {
+                (Phase::Outside, _) | (_, None) => Life::Outside,
+                (Phase::Acquiring | Phase::Releasing, Some(access)) => Life::Busy(access),
+                (Phase::Inside, Some(access)) => Life::Inside(access),
+            }
+        };
+        // The ranks that take part have the first columns.
+        let lives = (0..self.columns as u32).map(|column| life(Rank(column))).collect();
+        self.rows.push(Row { lives, what });
+    }
+
+    fn mark(&mut self, rank: Rank, text: String) {
+        self.push(What::Mark { column: rank.index(), text, broken: None });
+    }
+
+    /// Shows what `rank` has said that it will do, now that it does it.
+    fn flush_pending(&mut self, rank: Rank) {
+        if let Some(text) = self.pending[rank.index()].take() {
+            self.mark(rank, text);
+        }
+    }
+
+    fn step(&mut self, number: usize, taken: &Taken) {
+        let Taken { step, preempts, arrow, label } = taken;
+        let (Choice::Step(rank) | Choice::Arrive { from: rank, .. }) = step.choice;
+        if matches!(step.choice, Choice::Step(_)) {
+            self.flush_pending(rank);
+        }
+        if matches!(step.effect, Effect::Answered(..)) {
+            self.statuses[rank.index()].answered();
+        }
+        self.push(What::Step { number, preempts: *preempts, arrow: *arrow, label: label.clone() });
+        for &event in &step.told {
+            self.flush_pending(rank);
+            self.statuses[rank.index()].told(event);
+            match event {
+                Event::Begins(access) => self.pending[rank.index()] = Some(begins(access)),
+                Event::Leaves => self.pending[rank.index()] = Some("leaves".to_owned()),
+                Event::Entered => self.mark(rank, "ENTERS".to_owned()),
+                Event::Left => self.mark(rank, "left".to_owned()),
+                Event::Saw { writes, .. } => self.mark(rank, format!("sees {writes}")),
+            }
+        }
+        let Some(violation) = &step.violation else { return };
+        if violation.property == Property::Invariant {
+            self.mark(rank, "FAILS".to_owned());
+        }
+        if let Some(Row { what: What::Mark { broken, .. }, .. }) = self.rows.last_mut() {
+            *broken = Some(violation.seen.clone());
+        }
+    }
+}
+
+fn begins(access: Access) -> String {
+    match access {
+        Access::Read | Access::Write => format!("begins {access}"),
+        Access::All => "begins all".to_owned(),
+        Access::Shared(target) => format!("begins S@{}", target.0),
+        Access::Exclusive(target) => format!("begins E@{}", target.0),
+    }
+}

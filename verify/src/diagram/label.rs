@@ -1,0 +1,111 @@
+//! What is written beside an arrow: the operation, its word by name, its arguments and its result.
+
+use rmalab_atomics::controlled::{Answer, Call};
+use rmalab_atomics::{Address, Rank, Until};
+
+use crate::check::{Check, DATA};
+use crate::subject::{At, Holds, Kind};
+
+/// The name of the word at `at`, as the rank `actor` would say it.
+pub(super) fn word(check: &Check, actor: Option<Rank>, at: Address) -> String {
+    let of = |name: &str| match actor {
+        Some(actor) if actor == at.rank => format!("own {name}"),
+        _ => format!("{name} of {}", at.rank),
+    };
+    match check.subject.word_at(at, check.home()) {
+        Some(word) if word.at == At::Home => word.name.to_owned(),
+        Some(word) => of(word.name),
+        None if at.disp == DATA && check.subject.kind() == Kind::Lock => "data".to_owned(),
+        None if at.disp == DATA => of("data"),
+        None => of(&format!("word {}", at.disp)),
+    }
+}
+
+/// A value of the word at `at`: a rank where the word holds pointers, otherwise a number.
+pub(super) fn value(check: &Check, at: Address, value: u64) -> String {
+    if check.subject.word_at(at, check.home()).is_none_or(|word| word.holds != Holds::Pointer) {
+        return number(value);
+    }
+    let (plus_one, tag) = (value as u32, value >> 32);
+    let name = if plus_one == 0 { "nil".to_owned() } else { Rank(plus_one - 1).to_string() };
+    if tag == 0 { name } else { format!("{name} #{}", number(tag)) }
+}
+
+/// The numbers that are written in decimal, on either side of zero; beyond, they are bit fields.
+const DECIMAL: u64 = 0xffff;
+
+fn number(value: u64) -> String {
+    if value <= DECIMAL {
+        value.to_string()
+    } else if value.wrapping_neg() <= DECIMAL {
+        format!("-{}", value.wrapping_neg())
+    } else {
+        format!("{value:#x}")
+    }
+}
+
+fn condition(check: &Check, at: Address, until: Until) -> String {
+    let is = |sign: &str, than: u64| format!("{sign} {}", value(check, at, than));
+    match until {
+        Until::Eq(than) => is("=", than),
+        Until::Ne(than) => is("≠", than),
+        Until::Lt(than) => is("<", than),
+        Until::Ge(than) => is("≥", than),
+        Until::AnySet(mask) => format!("& {mask:#x} ≠ 0"),
+        Until::NoneSet(mask) => format!("& {mask:#x} = 0"),
+    }
+}
+
+/// A call of `rank`, without its answer.
+pub(super) fn call(check: &Check, rank: Rank, call: Call) -> String {
+    let name = |at| word(check, Some(rank), at);
+    match call {
+        Call::FetchAdd { at, value } => {
+            let sign = if (value as i64) < 0 { '-' } else { '+' };
+            format!("fetch_add {} {sign}{}", name(at), number((value as i64).unsigned_abs()))
+        }
+        Call::CompareAndSwap { at, expected, desired } => {
+            format!("cas {} {}→{}", name(at), value(check, at, expected), value(check, at, desired))
+        }
+        Call::FetchStore { at, value: new } => format!("swap {} := {}", name(at), value(check, at, new)),
+        Call::Get { at } => format!("get {}", name(at)),
+        Call::Put { at, value: new } => format!("put {} := {}", name(at), value(check, at, new)),
+        Call::BulkPut { at, mask, value: new } => {
+            let part = if mask == u64::MAX { String::new() } else { format!(" in {mask:#x}") };
+            format!("bulk put {} := {}{part}", name(at), value(check, at, new & mask))
+        }
+        Call::BulkGet { at } => format!("bulk get {}", name(at)),
+        Call::Flush { target: None } => "flush all".to_owned(),
+        Call::Flush { target: Some(target) } if target == rank => "flush own".to_owned(),
+        Call::Flush { target: Some(target) } if check.subject.has_home() && target == check.home() => {
+            "flush home".to_owned()
+        }
+        Call::Flush { target: Some(target) } => format!("flush {target}"),
+        Call::WaitUntil { own, until, .. } => {
+            let at = rank.at(own);
+            format!("wait {} {}", name(at), condition(check, at, until))
+        }
+        Call::Pause { operations } => format!("pause {operations}"),
+        Call::Now => "now".to_owned(),
+    }
+}
+
+/// What `made`, a call of `rank`, was answered.
+pub(super) fn answer(check: &Check, rank: Rank, made: Call, answer: Answer) -> String {
+    let word = match answer {
+        Answer::Word(word) => word,
+        Answer::Done => return String::new(),
+        Answer::TimedOut => return " ✗ (timed out)".to_owned(),
+        Answer::PeerFailed(peer) => return format!(" ✗ ({peer} has failed)"),
+    };
+    let Some(at) = made.address(rank) else { return format!(" → {}", number(word)) };
+    let was = value(check, at, word);
+    match made {
+        Call::FetchAdd { value: more, .. } => format!(" → {was} (now {})", value(check, at, word.wrapping_add(more))),
+        Call::CompareAndSwap { expected, .. } if expected == word => " ✓".to_owned(),
+        Call::CompareAndSwap { .. } => format!(" ✗ (found {was})"),
+        Call::WaitUntil { until: Until::Eq(_), .. } => " ✓".to_owned(),
+        Call::WaitUntil { .. } => format!(" ✓ ({was})"),
+        _ => format!(" → {was}"),
+    }
+}

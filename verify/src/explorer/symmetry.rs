@@ -1,0 +1,359 @@
+//! Ranks with one part are interchangeable: of the states that differ in nothing but their numbers, one is visited.
+//!
+//! A permutation of such ranks takes a state to another one: local states to those with the permuted history, words of
+//! one rank's memory to those of another's, pointers to other pointers. That the lock does the same for all ranks is not
+//! taken on trust: wherever a local state is permuted, its code has been run with the permuted answers, and has to make
+//! the permuted call. A lock for which that fails, or one with words of which nobody has said what they hold, is searched
+//! without symmetry.
+//!
+//! The representative of a state is the one with the least encoding among those whose ranks are sorted by a key that does
+//! not depend on numbers: how far a rank is, what its words hold, which words point to it. Where keys differ, one
+//! permutation is left; ranks with equal keys are tried in all orders, up to [`ORDERS`] of them. (With more, a state can
+//! have several representatives, which costs states but leaves none out.)
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash};
+
+use rmalab_atomics::controlled::Call;
+use rmalab_atomics::{Address, Rank, Until};
+use rustc_hash::FxBuildHasher;
+
+use super::learned::{Edge, Failure, Learner, NodeId};
+use super::state::State;
+use crate::check::{Check, DATA};
+use crate::network::Issued;
+use crate::subject::Holds;
+
+/// The most ranks that are permuted.
+pub(super) const RANKS: usize = 8;
+/// The most orders of ranks with equal keys that are tried.
+const ORDERS: usize = 120;
+
+/// A permutation of ranks: where each goes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Permutation([u8; RANKS]);
+
+impl Permutation {
+    pub(super) const IDENTITY: Permutation = Permutation([0, 1, 2, 3, 4, 5, 6, 7]);
+
+    #[inline]
+    pub(super) fn rank(&self, rank: usize) -> usize {
+        self.0.get(rank).map_or(rank, |&to| usize::from(to))
+    }
+
+    fn pointer(&self, word: u64) -> u64 {
+        match word as u32 {
+            0 => word,
+            plus_one => word & !u64::from(u32::MAX) | (self.rank(plus_one as usize - 1) as u64 + 1),
+        }
+    }
+
+    fn word(&self, holds: Holds, word: u64) -> u64 {
+        match holds {
+            Holds::Pointer => self.pointer(word),
+            Holds::Number => word,
+        }
+    }
+
+    fn address(&self, at: Address) -> Address {
+        Address { rank: Rank(self.rank(at.rank.index()) as u32), ..at }
+    }
+
+    /// The call that the permuted rank makes where another one makes `call`, on a word that holds `holds`.
+    fn call(&self, call: Call, holds: Holds) -> Call {
+        let word = |value| self.word(holds, value);
+        match call {
+            Call::FetchAdd { at, value } => Call::FetchAdd { at: self.address(at), value },
+            Call::CompareAndSwap { at, expected, desired } => {
+                Call::CompareAndSwap { at: self.address(at), expected: word(expected), desired: word(desired) }
+            }
+            Call::FetchStore { at, value } => Call::FetchStore { at: self.address(at), value: word(value) },
+            Call::Get { at } => Call::Get { at: self.address(at) },
+            Call::Put { at, value } => Call::Put { at: self.address(at), value: word(value) },
+            Call::BulkPut { at, mask, value } => Call::BulkPut { at: self.address(at), mask, value },
+            Call::BulkGet { at } => Call::BulkGet { at: self.address(at) },
+            Call::Flush { target } => Call::Flush { target: target.map(|rank| Rank(self.rank(rank.index()) as u32)) },
+            Call::WaitUntil { own, until, deadline } => {
+                let until = match until {
+                    Until::Eq(value) => Until::Eq(word(value)),
+                    Until::Ne(value) => Until::Ne(word(value)),
+                    other => other,
+                };
+                Call::WaitUntil { own, until, deadline }
+            }
+            Call::Pause { .. } | Call::Now => call,
+        }
+    }
+}
+
+/// What the values of a slot's word are, if anybody has said so; data are numbers.
+pub(super) fn holds(check: &Check, at: Address) -> Option<Holds> {
+    if at.disp == DATA {
+        return Some(Holds::Number);
+    }
+    check.subject.word_at(at, check.home()).map(|word| word.holds)
+}
+
+/// The groups of ranks that are interchangeable, those of one rank left out.
+pub(super) fn groups(check: &Check) -> Vec<Vec<usize>> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    if check.world() as usize > RANKS {
+        return groups;
+    }
+    for rank in (0..check.active()).map(Rank) {
+        // Its memory is another one's than that of other ranks.
+        if check.is_named(rank) {
+            continue;
+        }
+        let part: Vec<_> = check.scenario.accesses(rank).collect();
+        let same = |group: &&mut Vec<usize>| check.scenario.accesses(Rank(group[0] as u32)).eq(part.iter().copied());
+        match groups.iter_mut().find(same) {
+            Some(group) => group.push(rank.index()),
+            None => groups.push(vec![rank.index()]),
+        }
+    }
+    groups.retain(|group| group.len() > 1);
+    groups
+}
+
+impl Learner {
+    /// The local state of the permuted rank with the permuted history of `node`.
+    fn permuted(&mut self, node: NodeId, by: &Permutation) -> Result<NodeId, Failure> {
+        if let Some(&known) = self.permuted.get(&(node, *by)) {
+            return Ok(known);
+        }
+        let rank = self.nodes[node as usize].rank;
+        let to = match self.origin(node) {
+            None => self.starts[by.rank(rank.index())],
+            Some((parent, answer)) => {
+                let image = self.permuted(parent, by)?;
+                let issued = self.nodes[parent as usize].issued.expect("a node with an edge has a call");
+                let holds = self.holds(&issued)?;
+                let Edge { to, .. } = self.learn(image, by.word(holds, answer))?;
+                to
+            }
+        };
+        let calls = match self.nodes[node as usize].issued {
+            Some(issued) => Some(by.call(issued.call, self.holds(&issued)?)),
+            None => None,
+        };
+        if self.nodes[to as usize].issued.map(|issued| issued.call) != calls {
+            return Err(Failure::Asymmetric);
+        }
+        self.permuted.insert((node, *by), to);
+        Ok(to)
+    }
+
+    fn holds(&self, issued: &Issued) -> Result<Holds, Failure> {
+        let has_word = !matches!(issued.call, Call::Flush { .. } | Call::Pause { .. } | Call::Now);
+        if !has_word {
+            return Ok(Holds::Number);
+        }
+        holds(&self.check, self.slots.address(issued.slot)).ok_or(Failure::Asymmetric)
+    }
+}
+
+/// One thread's means to find representatives.
+pub(super) struct Symmetry {
+    groups: Vec<Vec<usize>>,
+    /// For each slot: whose memory, where in it (a number that does not depend on ranks), and what it holds.
+    slots: Vec<(usize, u64, Holds)>,
+    tables: HashMap<Permutation, Table, FxBuildHasher>,
+    keys: [u64; RANKS],
+}
+
+/// Where one permutation takes nodes and slots, as far as that is known.
+#[derive(Default)]
+struct Table {
+    nodes: Vec<NodeId>,
+    slots: Vec<u16>,
+}
+
+/// An entry of a table that is not known.
+const UNKNOWN: NodeId = NodeId::MAX;
+
+impl Symmetry {
+    pub(super) fn new(groups: &[Vec<usize>]) -> Symmetry {
+        Symmetry { groups: groups.to_vec(), slots: Vec::new(), tables: HashMap::default(), keys: [0; RANKS] }
+    }
+
+    /// Whether `state` has slots that are not known here.
+    pub(super) fn lags(&self, state: &State) -> bool {
+        let memory = &state.memory;
+        let posted = memory.posts.iter().flatten().map(|post| usize::from(post.slot) + 1);
+        let half = memory.halfway.iter().flatten().map(|half| usize::from(half.0) + 1);
+        posted.chain(half).max().unwrap_or(0).max(memory.words.len()) > self.slots.len()
+    }
+
+    /// Catches up with the slots that are known.
+    pub(super) fn catch_up(&mut self, learner: &Learner) -> Result<(), Failure> {
+        for slot in self.slots.len()..learner.slots.len() {
+            let at = learner.slots.address(slot as u16);
+            let holds = holds(&learner.check, at).ok_or(Failure::Asymmetric)?;
+            self.slots.push((at.rank.index(), at.disp.0, holds));
+        }
+        Ok(())
+    }
+
+    /// The permutations that sort the ranks of `state` by their keys; `class` gives a number to a local state that does
+    /// not depend on ranks.
+    pub(super) fn candidates(&mut self, state: &State, class: impl Fn(NodeId) -> u64) -> Vec<Permutation> {
+        let mix = |values: [u64; 3]| FxBuildHasher.hash_one(values);
+        let ranks = state.locals.len();
+        let mut first = [0; RANKS];
+        for (class_of, &local) in first.iter_mut().zip(&state.locals) {
+            *class_of = class(local);
+        }
+        let of = |pointer: u64| match pointer as u32 {
+            0 => 0,
+            plus_one => first.get(plus_one as usize - 1).copied().unwrap_or(1) ^ pointer >> 32,
+        };
+        self.keys = first;
+        for (&word, &(owner, at, holds)) in state.memory.words.iter().zip(&self.slots) {
+            let value = match holds {
+                Holds::Number => word,
+                Holds::Pointer => of(word),
+            };
+            if value != 0 && owner < ranks {
+                self.keys[owner] = self.keys[owner].wrapping_add(mix([at, value, 1]));
+            }
+            if holds == Holds::Pointer
+                && let Some(pointed) = (word as u32 as usize).checked_sub(1)
+                && pointed < ranks
+            {
+                let owner = first.get(owner).copied().unwrap_or(0);
+                self.keys[pointed] = self.keys[pointed].wrapping_add(mix([at, owner, 2]));
+            }
+        }
+        for (rank, posts) in state.memory.posts.iter().enumerate() {
+            self.keys[rank] = self.keys[rank].wrapping_add(mix([posts.len() as u64, 0, 3]));
+        }
+        let mut all = vec![Permutation::IDENTITY];
+        for group in &self.groups {
+            let mut sorted = [0; RANKS];
+            let sorted = &mut sorted[..group.len()];
+            sorted.copy_from_slice(group);
+            sorted.sort_by_key(|&rank| self.keys[rank]);
+            if sorted.windows(2).all(|pair| self.keys[pair[0]] != self.keys[pair[1]]) {
+                for permutation in &mut all {
+                    for (&rank, &to) in sorted.iter().zip(group) {
+                        permutation.0[rank] = to as u8;
+                    }
+                }
+                continue;
+            }
+            let mut runs: Vec<&[usize]> = sorted.chunk_by(|&a, &b| self.keys[a] == self.keys[b]).collect();
+            let orders: usize = runs.iter().map(|run| (1..=run.len()).product::<usize>()).product();
+            if all.len() * orders > ORDERS {
+                runs = sorted.chunks(1).collect();
+            }
+            let mut place = 0;
+            for run in runs {
+                let places = &group[place..place + run.len()];
+                place += run.len();
+                let mut more = Vec::with_capacity(all.len());
+                orders_of(run, &mut |order| {
+                    for permutation in &all {
+                        let mut next = *permutation;
+                        for (&rank, &to) in order.iter().zip(places) {
+                            next.0[rank] = to as u8;
+                        }
+                        more.push(next);
+                    }
+                });
+                all = more;
+            }
+        }
+        all
+    }
+
+    /// Writes the permuted `state` into `image`.
+    pub(super) fn apply(
+        &mut self,
+        state: &State,
+        by: &Permutation,
+        image: &mut State,
+        learner: impl Fn(&mut dyn FnMut(&mut Learner) -> Result<(), Failure>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let table = self.tables.entry(*by).or_default();
+        image.copy_from(state);
+        for (rank, &local) in state.locals.iter().enumerate() {
+            if table.nodes.len() <= local as usize {
+                table.nodes.resize(local as usize + 1, UNKNOWN);
+            }
+            if table.nodes[local as usize] == UNKNOWN {
+                learner(&mut |learner| {
+                    table.nodes[local as usize] = learner.permuted(local, by)?;
+                    Ok(())
+                })?;
+            }
+            image.locals[by.rank(rank)] = table.nodes[local as usize];
+        }
+        let needed = state.memory.words.len();
+        let posted = state.memory.posts.iter().flatten().map(|post| usize::from(post.slot) + 1);
+        let half = state.memory.halfway.iter().flatten().map(|half| usize::from(half.0) + 1);
+        let needed = posted.chain(half).max().unwrap_or(0).max(needed);
+        if table.slots.len() < needed {
+            learner(&mut |learner| {
+                for slot in table.slots.len()..needed {
+                    let at = by.address(learner.slots.address(slot as u16));
+                    table.slots.push(learner.slots.of(at));
+                }
+                Ok(())
+            })?;
+        }
+        let words = &mut image.memory.words;
+        words.clear();
+        for (slot, &word) in state.memory.words.iter().enumerate() {
+            let to = usize::from(table.slots[slot]);
+            if words.len() <= to {
+                words.resize(to + 1, 0);
+            }
+            words[to] = by.word(self.slots[slot].2, word);
+        }
+        for (rank, posts) in state.memory.posts.iter().enumerate() {
+            let to = &mut image.memory.posts[by.rank(rank)];
+            to.clear();
+            to.extend(posts.iter().map(|post| {
+                let slot = usize::from(post.slot);
+                let value = by.word(self.slots[slot].2, post.value);
+                let target = Rank(by.rank(post.target.index()) as u32);
+                crate::network::Posted { slot: table.slots[slot], target, value, ..*post }
+            }));
+        }
+        for (rank, half) in state.memory.halfway.iter().enumerate() {
+            image.memory.halfway[by.rank(rank)] =
+                half.map(|(slot, old)| (table.slots[usize::from(slot)], by.word(self.slots[usize::from(slot)].2, old)));
+        }
+        image.run = state.run.map(|(rank, count)| (by.rank(rank as usize) as u32, count));
+        Ok(())
+    }
+}
+
+/// Calls `each` with every order of `items`.
+fn orders_of(items: &[usize], each: &mut dyn FnMut(&[usize])) {
+    fn from(items: &mut [usize], at: usize, each: &mut dyn FnMut(&[usize])) {
+        if at + 1 >= items.len() {
+            return each(items);
+        }
+        for i in at..items.len() {
+            items.swap(at, i);
+            from(items, at + 1, each);
+            items.swap(at, i);
+        }
+    }
+    let mut items = items.to_vec();
+    from(&mut items, 0, each);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_are_all_there_once() {
+        let mut seen = std::collections::HashSet::new();
+        orders_of(&[4, 5, 6, 7], &mut |order| assert!(seen.insert(order.to_vec())));
+        assert_eq!(seen.len(), 24);
+    }
+}
