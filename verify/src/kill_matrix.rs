@@ -6,9 +6,9 @@
 
 use std::fmt::Write;
 
-use crate::explorer::{Finding, Limit, Options, Outcome, Progress, explore};
+use crate::explorer::{Finding, Limit, Options, Progress, explore};
 use crate::subject::Kind;
-use crate::{Check, Counterexample, Error, Mutant, Result, Scenario, Subject, subject};
+use crate::{Check, Counterexample, Error, Mutant, Property, Result, Scenario, Subject, subject};
 
 /// A mutant on one of its locks, with what became of it.
 #[derive(Clone, Debug)]
@@ -28,8 +28,8 @@ pub enum Fate {
     Killed {
         /// One of the shortest counterexamples.
         counterexample: Box<Counterexample>,
-        /// The least number of preemptions of a counterexample in this check.
-        preemptions: u32,
+        /// The least number of preemptions of a counterexample in this check; none for a livelock, which goes on for ever.
+        preemptions: Option<u32>,
     },
     /// It has survived these checks, each of them searched to its end.
     Survived {
@@ -90,8 +90,8 @@ pub fn check(mutant: &'static Mutant, subject: &Subject, scenario: Scenario) -> 
 ///
 /// # Errors
 ///
-/// Those of [`explore`]; [`Error::Mutant`] when the mutant is of another lock; [`Error::Unsound`] when a search was ended
-/// by `watch`, or for want of memory or time, or when the lock itself breaks what the mutant does.
+/// Those of [`explore`]; [`Error::Mutant`] when the mutant is of another lock; [`Error::Unsound`] when `watch` or a limit
+/// has ended a search that the matrix needs.
 pub fn row(
     mutant: &'static Mutant,
     lock: &str,
@@ -101,15 +101,17 @@ pub fn row(
     let not_its_lock = || Error::Mutant { mutant: mutant.name, lock: mutant.locks[0], of: mutant.locks.join(", ") };
     let subject = subject(lock).filter(|subject| mutant.suits(subject.name())).ok_or_else(not_its_lock)?;
     let most = if mutant.equivalent.is_some() { MAX_STATES_OF_EQUIVALENTS } else { MAX_STATES };
-    let search = Options { max_states: Some(most), preemptions: None, ..options.clone() };
+    let search = Search { options: Options { max_states: Some(most), ..options.clone() }, watch };
     let mut complete = Vec::new();
     for scenario in scenarios(&subject) {
         let check = check(mutant, &subject, scenario.clone());
-        match found(explore(&check, &search, watch)?)? {
+        match search.violation(&check, None)? {
             Found::Nothing => complete.push(scenario),
             Found::TooMany => break,
+            // What the lock itself does is not the mutant's doing.
+            Found::Violation(one) if search.is_of_lock(&check, one.violation.property)? => complete.push(scenario),
             Found::Violation(counterexample) => {
-                let preemptions = least_preemptions(&check, &search, watch)?;
+                let preemptions = search.least_preemptions(&check, &counterexample)?;
                 let fate = Fate::Killed { counterexample: Box::new(counterexample), preemptions };
                 return Ok(Row { mutant, lock: subject.name(), fate });
             }
@@ -118,30 +120,56 @@ pub fn row(
     Ok(Row { mutant, lock: subject.name(), fate: Fate::Survived { complete } })
 }
 
+/// How checks are searched.
+struct Search<'w> {
+    options: Options,
+    watch: &'w (dyn Fn(&Progress) -> bool + Sync),
+}
+
 enum Found {
     Violation(Counterexample),
     Nothing,
     TooMany,
 }
 
-fn found(outcome: Outcome) -> Result<Found> {
-    match outcome.finding {
-        Finding::Violated(counterexample) => Ok(Found::Violation(counterexample)),
-        Finding::Holds => Ok(Found::Nothing),
-        Finding::Incomplete(Limit::States) => Ok(Found::TooMany),
-        Finding::Incomplete(limit) => Err(Error::Unsound(format!("a search of the kill matrix was ended: {limit:?}"))),
-    }
-}
-
-/// The least number of preemptions with which `check`, which is violated, is.
-fn least_preemptions(check: &Check, options: &Options, watch: &(dyn Fn(&Progress) -> bool + Sync)) -> Result<u32> {
-    let mut bound = 0;
-    loop {
-        let search = Options { preemptions: Some(bound), max_states: None, ..options.clone() };
-        match found(explore(check, &search, watch)?)? {
-            Found::Violation(_) => return Ok(bound),
-            Found::Nothing | Found::TooMany => bound += 1,
+impl Search<'_> {
+    fn violation(&self, check: &Check, preemptions: Option<u32>) -> Result<Found> {
+        match explore(check, &Options { preemptions, ..self.options.clone() }, self.watch)?.finding {
+            Finding::Violated(counterexample) => Ok(Found::Violation(counterexample)),
+            Finding::Holds => Ok(Found::Nothing),
+            Finding::Incomplete(Limit::States) => Ok(Found::TooMany),
+            Finding::Incomplete(limit) => {
+                Err(Error::Unsound(format!("{}: a search was ended: {limit:?}", check.scenario)))
+            }
         }
+    }
+
+    /// Whether the lock without the mutant breaks `property` as well. Only livelocks: of two-level locks they are known.
+    fn is_of_lock(&self, check: &Check, property: Property) -> Result<bool> {
+        if property != Property::NoLivelock {
+            return Ok(false);
+        }
+        let lock = Check { mutant: None, ..check.clone() };
+        Ok(matches!(self.violation(&lock, None)?, Found::Violation(one) if one.violation.property == property))
+    }
+
+    /// The least number of preemptions of a counterexample to `check`, of which one is known; none for livelocks.
+    fn least_preemptions(&self, check: &Check, known: &Counterexample) -> Result<Option<u32>> {
+        if known.cycle.is_some() {
+            return Ok(None);
+        }
+        let most = known.preemptions(check)?.len() as u32;
+        for bound in 0..most {
+            match self.violation(check, Some(bound))? {
+                Found::Violation(_) => return Ok(Some(bound)),
+                Found::Nothing => {}
+                Found::TooMany => {
+                    let Check { scenario, .. } = check;
+                    return Err(Error::Unsound(format!("{scenario} has too many states with {bound} preemptions")));
+                }
+            }
+        }
+        Ok(Some(most))
     }
 }
 
@@ -152,14 +180,18 @@ impl Row {
         let for_what = mutant.stands_for.map_or(String::new(), |published| format!(" *({published})*"));
         match fate {
             Fate::Killed { counterexample: one, preemptions } => format!(
-                "| `{lock}` | `{}` | {}{for_what} | {}{} | {} | {} | {} | {preemptions} |",
+                "| `{lock}` | `{}` | {}{for_what} | {}{} | {} | {} | {} | {} |",
                 mutant.name,
                 mutant.description,
                 one.scenario,
                 if one.section == crate::play::Section::Data { ", data" } else { "" },
                 one.network,
                 one.violation.property,
-                one.schedule.len(),
+                one.cycle.map_or_else(
+                    || one.schedule.len().to_string(),
+                    |first| format!("{first} + {} again and again", one.schedule.len() - first)
+                ),
+                preemptions.map_or("–".to_owned(), |preemptions| preemptions.to_string()),
             ),
             Fate::Survived { complete } => {
                 let scenarios: Vec<String> = complete.iter().map(Scenario::to_string).collect();

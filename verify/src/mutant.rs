@@ -44,7 +44,7 @@ pub struct Mutant {
     pub leaves: &'static [&'static str],
     /// Why no engine can tell it from the lock.
     pub equivalent: Option<&'static str>,
-    /// The least permissive network on which it shows.
+    /// The network that it is searched on: one that shows it, or, if it is equivalent, one that leaves most to happen.
     pub network: Network,
     /// What has to be done inside, for it to show.
     pub section: Section,

@@ -100,5 +100,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
     )
     .equivalent(
         "until it is counted its predecessor may be the last one, but then takes the second look, or is counted",
-    ),
+    )
+    .on(Network::LatePuts),
 ];

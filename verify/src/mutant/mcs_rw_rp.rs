@@ -134,26 +134,30 @@ pub(super) const MUTANTS: &[Mutant] = &[
     )
     .leaves(&["w_hd"])
     .stands_for("RP without w_hd = nil (equivalent)")
-    .equivalent("w_hd is read only after WIFLAG was seen, and whoever sets WIFLAG has set w_hd before"),
+    .equivalent("w_hd is read only after WIFLAG was seen, and whoever sets WIFLAG has set w_hd before")
+    .on(Network::LatePuts),
     Mutant::new(
         "rp-no-first-try",
         RP,
         "a writer does not try to take the free lock at once",
         &[Answer(compare_and_swap("rcnt").writing().expecting(0), WIFLAG)],
     )
-    .equivalent("it goes on as the paper's writer, whose next two steps do the same where nobody is in between"),
+    .equivalent("it goes on as the paper's writer, whose next two steps do the same where nobody is in between")
+    .on(Network::LatePuts),
     Mutant::new(
         "rp-always-takes-readers",
         RP,
         "a writer that leaves takes r_hd even if no reader is counted",
         &[See(fetch_add("rcnt").writing().of(WAFLAG.wrapping_neg()), |old| old | RC_INCR)],
     )
-    .equivalent("as in the paper; readers on the stack are counted, so there are none"),
+    .equivalent("as in the paper; readers on the stack are counted, so there are none")
+    .on(Network::LatePuts),
     Mutant::new(
         "rp-any-reader-tries",
         RP,
         "every reader that leaves while a writer is interested tries to make it active",
         &[See(fetch_add("rcnt").reading().releasing(), |old| if old & WIFLAG != 0 { RC_INCR + WIFLAG } else { old })],
     )
-    .equivalent("the compare-and-swap is of the whole word, and succeeds only after the last of them"),
+    .equivalent("the compare-and-swap is of the whole word, and succeeds only after the last of them")
+    .on(Network::LatePuts),
 ];

@@ -110,5 +110,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "a writer does not try to take the free lock at once",
         &[Answer(compare_and_swap("state"), W1)],
     )
-    .equivalent("it goes on as the paper's writer, whose next two steps do the same where nobody is in between"),
+    .equivalent("it goes on as the paper's writer, whose next two steps do the same where nobody is in between")
+    .on(Network::LatePuts),
 ];

@@ -31,7 +31,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
             other => other,
         })],
     )
-    .equivalent("a swap is a put that is complete at once; that the put may be late is room given, never needed"),
+    .equivalent("a swap is a put that is complete at once; that the put may be late is room given, never needed")
+    .on(Network::LatePuts),
     Mutant::new(
         "ticket-split",
         TICKET,
@@ -103,16 +104,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "the successor is woken after the link to it is reset",
         &[Late(&[put("unblocked").another()], &[put("next").own()])],
     )
-    .equivalent(
-        "the link is in this rank's node, and by then nobody else will write it until this rank acquires again",
-    ),
+    .equivalent("the link is in this rank's node, and by then nobody else will write it until this rank acquires again")
+    .on(Network::LatePuts),
     Mutant::new(
         "mcs-no-early-next",
         MCS,
         "the release does not look for a successor before its compare-and-swap",
         &[Answer(get("next"), 0)],
     )
-    .equivalent(
-        "with a successor the tail is not this rank, so the compare-and-swap fails, and the link is waited for",
-    ),
+    .equivalent("with a successor the tail is not this rank, so the compare-and-swap fails, and the link is waited for")
+    .on(Network::LatePuts),
 ];

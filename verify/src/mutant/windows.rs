@@ -5,6 +5,7 @@ use rmalab_atomics::controlled::Call;
 
 use super::Rule::{Answer, Change, Late, See, Skip, Split};
 use super::{Mutant, any_call, compare_and_swap, fetch_add};
+use crate::network::Network;
 
 const TWO_LEVEL: &[&str] = &["two-level"];
 const PER_TARGET: &[&str] = &["per-target"];
@@ -51,11 +52,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[See(fetch_add("master").of_all().acquiring(), |master| master & !(ALL - 1))],
     ),
     Mutant::new(
-        "two-level-kept-attempt",
+        "two-level-kept-count",
         TWO_LEVEL,
-        "an exclusive lock that fails at the master stays counted there",
-        &[Skip(fetch_add("master").writing().acquiring().of(EXCLUSIVES.wrapping_neg()))],
-    ),
+        "an exclusive lock's release does not take itself out of the master",
+        &[Skip(fetch_add("master").writing().releasing())],
+    )
+    .leaves(&["master"]),
     Mutant::new(
         "two-level-release-store",
         TWO_LEVEL,
@@ -93,7 +95,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[Late(&[fetch_add("target").writing().releasing()], &[fetch_add("master")])],
     )
     .stands_for("two-level: releases the master before the target (equivalent)")
-    .equivalent("the rank has left by then: a lock_all may enter, and other exclusive locks wait for the target"),
+    .equivalent("the rank has left by then: a lock_all may enter, and other exclusive locks wait for the target")
+    .on(Network::LatePuts),
     Mutant::new(
         "per-target-first-only",
         PER_TARGET,
