@@ -8,6 +8,9 @@
 //! What is a call: one operation on one word, a wait, a flush, a pause. Bulk operations are split into words, each of
 //! which is a call, as nothing beyond one aligned word is atomic; a get is carried out before it returns, so that
 //! requests are complete at once, and bulk puts are complete at the next flush.
+//!
+//! A rank that unwinds, by a panic of its own or because its task is stopped, makes no calls: what its destructors call
+//! fails with its own [`PeerFailed`](Error::PeerFailed), and the time is the end of all deadlines.
 
 use std::fmt;
 use std::sync::Arc;
@@ -231,6 +234,13 @@ impl<E: Executor> Controlled<E> {
         &self.executor
     }
 
+    /// Whether this rank has failed, or its task is given up, so that its destructors run: nobody answers them, and a
+    /// coroutine that is asked for an answer while it unwinds would take the process with it.
+    #[inline]
+    fn unwinds(&self) -> bool {
+        std::thread::panicking()
+    }
+
     fn check(&self, operation: Operation, at: Address, len: u64) -> Result<()> {
         self.check_rank(operation, at.rank)?;
         if at.disp.0.checked_add(len).is_none_or(|end| end > self.shape.segment) {
@@ -253,6 +263,9 @@ impl<E: Executor> Controlled<E> {
     }
 
     fn call(&self, call: Call) -> Result<Answer> {
+        if self.unwinds() {
+            return Err(Error::PeerFailed { rank: self.rank });
+        }
         match self.executor.call(call) {
             Answer::PeerFailed(rank) => Err(Error::PeerFailed { rank }),
             answer => Ok(answer),
@@ -400,6 +413,9 @@ impl<E: Executor> RemoteAtomics for Controlled<E> {
     }
 
     fn now(&self) -> Time {
+        if self.unwinds() {
+            return Time(u64::MAX);
+        }
         match self.executor.call(Call::Now) {
             Answer::Word(nanoseconds) => Time(nanoseconds),
             answer => panic!("{} was answered by {answer:?}", Call::Now),

@@ -38,6 +38,8 @@ pub struct Port<'t, A, C> {
 
 impl<A, C> Port<'_, A, C> {
     /// Hands `call` to whoever runs the task, and returns the answer.
+    ///
+    /// Not for destructors that may run while the task unwinds: a task that is given up there aborts the process.
     #[inline]
     pub fn call(&self, call: C) -> A {
         self.yielder.suspend(call)

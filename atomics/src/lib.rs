@@ -3,6 +3,14 @@
 //! [`RemoteAtomics`] is one rank's view of everybody's memory: fetch-and-add, compare-and-swap, fetch-and-store, get and
 //! put on 64-bit words of any rank, bulk transfers, and waiting as an operation of its own. Locks, windows and checkers
 //! are written on it once and run on every backend.
+//!
+//! | backend | ranks | made by |
+//! | --- | --- | --- |
+//! | `local` | threads of one process | [`World::threads`] |
+//! | `shm` | processes of one host | [`World::processes`] |
+//! | `controlled` | coroutines, each call of which an engine carries out when it pleases | [`controlled::spawn`] |
+//!
+//! [`Counted`] wraps any of them; [`conformance`](mod@conformance) is the suite that all of them pass.
 
 mod address;
 pub mod bulk;

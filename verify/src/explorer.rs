@@ -1,6 +1,29 @@
 //! The explorer: every order of the ranks' calls, and of the network's doings, exhaustively.
+//!
+//! # States
+//! A state is the words of memory, for each rank how far it is (its phase, and the answers that it has got since the phase
+//! began), and the puts that are under way. A step is one call of one rank, carried out by the
+//! [network's model](crate::network), or the arrival of one put. A wait that is not over is no step: a rank that waits
+//! blocks. Deadlines never pass, since time stands still.
+//!
+//! The lock's code is the real one. It runs as a coroutine whenever an answer comes that has not come there before, and
+//! is remembered as an automaton (`learned`), so that searching is looking up: some hundred thousand states a second
+//! come from a few thousand runs of the code.
+//!
+//! # What is left out, and why that is sound
+//! - Pauses, flushes of nothing and questions for the time touch no memory and are joined to the step before them.
+//! - Ranks with one part are interchangeable (`symmetry`); that the code treats them alike is tested wherever it is used.
+//! - After a pause, a polling loop has forgotten what it polled (`learned`); tested, and given up where it is not so.
+//!
+//! # What is assumed
+//! - A rank's code is a function of its answers: no clock, no randomness but one that starts anew in each run, nothing
+//!   shared. The second run of the same answers tells.
+//! - A handle's `Debug` shows all that it remembers between acquire and release. Several histories are kept of each
+//!   handle, and a difference between them is an error; one that none of them shows stays hidden.
+//! - The bound is the scenario: so many ranks, so many acquisitions.
 
 mod breadth;
+mod depth;
 mod learned;
 mod liveness;
 mod order;
@@ -14,6 +37,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breadth::{End, Shared};
+use depth::Seen;
 use learned::{Failure, Forget};
 use liveness::Livelock;
 use path::Last;
@@ -28,7 +52,9 @@ pub enum Search {
     /// By their distance from the start: the first counterexample is a shortest one.
     #[default]
     BreadthFirst,
-    /// Along one schedule after the other.
+    /// Along one schedule after the other, with 64 bits kept of each state: for what memory bounds. A counterexample is
+    /// none of the shortest, a state is missed with [a small probability](Outcome::missed), and livelocks are not
+    /// searched for.
     DepthFirst,
 }
 
@@ -81,6 +107,18 @@ pub enum Limit {
     Interrupted,
 }
 
+impl Limit {
+    /// The limit in words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Limit::States => "state limit",
+            Limit::Memory => "memory limit",
+            Limit::Time => "time limit",
+            Limit::Interrupted => "interrupted",
+        }
+    }
+}
+
 /// How far a search has come.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Progress {
@@ -129,6 +167,8 @@ pub struct Outcome {
     pub progress: Progress,
     /// Whether a preemption bound kept schedules out, so that `Holds` holds within the bound only.
     pub bounded: bool,
+    /// The most that the probability can be that a state was taken for another one: 0 unless depth-first.
+    pub missed: f64,
     /// What was done about livelocks.
     pub livelocks: Livelocks,
     /// What happened at least once, so that nothing was held vacuously: name, and whether it did.
@@ -164,8 +204,21 @@ fn explore_by(
     symmetry: bool,
 ) -> Result<Outcome, Failure> {
     let space = Space::new(check, options, forget, symmetry)?;
-    let store = Store::new();
     let shared = Shared::new(options, watch);
+    if options.search == Search::DepthFirst {
+        let seen = Seen::new();
+        let (finding, sometimes) = depth::search(&space, &seen, &shared)?;
+        let progress = shared.progress(seen.memory());
+        return Ok(Outcome {
+            finding,
+            progress,
+            bounded: sometimes.bounded,
+            missed: depth::missed(progress.states),
+            livelocks: if space.has_loops() { Livelocks::NotSearched } else { Livelocks::Impossible },
+            sometimes: space::sometimes(&space, &sometimes),
+        });
+    }
+    let store = Store::new();
     let (end, sometimes) = breadth::search(&space, &store, &shared)?;
     let mut livelocks = Livelocks::NotSearched;
     let finding = match end {
@@ -183,7 +236,7 @@ fn explore_by(
         End::Complete if sometimes.bounded => Finding::Holds,
         // A cycle of representatives need not be one of states.
         End::Complete if space.is_symmetric() => return Err(Failure::Asymmetric),
-        End::Complete => match liveness::search(&space, &store, &mut || shared.goes_on(&store))? {
+        End::Complete => match liveness::search(&space, &store, &mut || shared.goes_on(&|| store.memory()))? {
             Some(livelock) => {
                 livelocks = Livelocks::Searched;
                 let Livelock { state, cycle, violation } = livelock;
@@ -203,7 +256,8 @@ fn explore_by(
         finding,
         progress: shared.progress(store.memory()),
         bounded: sometimes.bounded,
+        missed: 0.0,
         livelocks,
-        sometimes: space::sometimes(check, &sometimes),
+        sometimes: space::sometimes(&space, &sometimes),
     })
 }

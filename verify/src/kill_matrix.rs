@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use crate::explorer::{Finding, Limit, Options, Progress, explore};
 use crate::subject::Kind;
-use crate::{Check, Counterexample, Error, Mutant, Property, Result, Scenario, Subject, subject};
+use crate::{Check, Counterexample, Error, Mutant, Result, Scenario, Subject, subject};
 
 /// A mutant on one of its locks, with what became of it.
 #[derive(Clone, Debug)]
@@ -108,8 +108,6 @@ pub fn row(
         match search.violation(&check, None)? {
             Found::Nothing => complete.push(scenario),
             Found::TooMany => break,
-            // What the lock itself does is not the mutant's doing.
-            Found::Violation(one) if search.is_of_lock(&check, one.violation.property)? => complete.push(scenario),
             Found::Violation(counterexample) => {
                 let preemptions = search.least_preemptions(&check, &counterexample)?;
                 let fate = Fate::Killed { counterexample: Box::new(counterexample), preemptions };
@@ -142,15 +140,6 @@ impl Search<'_> {
                 Err(Error::Unsound(format!("{}: a search was ended: {limit:?}", check.scenario)))
             }
         }
-    }
-
-    /// Whether the lock without the mutant breaks `property` as well. Only livelocks: of two-level locks they are known.
-    fn is_of_lock(&self, check: &Check, property: Property) -> Result<bool> {
-        if property != Property::NoLivelock {
-            return Ok(false);
-        }
-        let lock = Check { mutant: None, ..check.clone() };
-        Ok(matches!(self.violation(&lock, None)?, Found::Violation(one) if one.violation.property == property))
     }
 
     /// The least number of preemptions of a counterexample to `check`, of which one is known; none for livelocks.

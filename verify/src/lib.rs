@@ -14,6 +14,7 @@ pub mod diagram;
 mod error;
 pub mod explorer;
 pub mod kill_matrix;
+pub mod litmus;
 mod live;
 pub mod monitor;
 pub mod mutant;

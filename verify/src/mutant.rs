@@ -71,6 +71,9 @@ pub enum Rule {
     ClaimSuccess(Calls),
     /// Compare-and-swaps are made as stores that do not compare, and claim that they have succeeded.
     AsStore(Calls),
+    /// Compare-and-swaps are made as additions of what they would have added, which are taken back if one of these bits was
+    /// set, and which have succeeded otherwise.
+    AsAttempt(Calls, u64),
     /// The word of a wait is set to zero right before the wait begins.
     ZeroFirst(Calls),
     /// The first calls are made after the second ones that follow them: right before the next call that is neither, or at

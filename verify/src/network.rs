@@ -16,8 +16,9 @@ pub enum Network {
     /// A posted put takes effect at any time before the next flush of its target; those of one rank to one target in the
     /// order of their posting, all others in any order. Nothing else waits for it, not even a get by the same rank.
     LatePuts,
-    /// As [`LatePuts`](Network::LatePuts), and bulk puts take effect at any time before the flush, in any order: the
-    /// whole of what the trait's memory model allows.
+    /// As [`LatePuts`](Network::LatePuts), and bulk puts take effect at any time before the flush, in any order: all
+    /// orders that the trait's memory model allows, but for bulk gets, whose words are read one after the other as they
+    /// are issued, and never later.
     UnorderedBulk,
     /// As [`Sc`](Network::Sc), but an atomic operation of the network reads and writes in two steps, between which the
     /// processor of the word's owner may write it; the owner's operations go through the network as well, as the
@@ -82,7 +83,7 @@ pub type Posts = Vec<Posted>;
 /// The memory of all ranks and what is under way to it.
 ///
 /// Words have slots in the order in which they were first named; a word without a slot is zero.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Memory {
     /// The words, by slot.
     pub words: Vec<u64>,

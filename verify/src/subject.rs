@@ -53,8 +53,8 @@ pub enum Order {
     Fifo,
     /// No reader that waits is overtaken by a writer that begins later, and by one at the most of those that waited.
     ReadersFirst,
-    /// No writer that waits behind one that is inside is overtaken by a reader that begins then; among writers as
-    /// [`Order::Fifo`]. Where posted puts are late, the one inside may not know of the other yet: not checked there.
+    /// While one writer is inside and all others that have begun wait, no reader that begins overtakes those; among
+    /// writers as [`Order::Fifo`]. Where posted puts are late, the one inside may not know of the next yet: not checked.
     WritersFirst,
 }
 

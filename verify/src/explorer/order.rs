@@ -39,11 +39,15 @@ impl Ahead {
         if began {
             let reads = check.access(rank, to.status.acquisition).is_some_and(|access| !access.writes());
             let needs_writer = order == Order::WritersFirst && reads;
+            let writers = || {
+                (0..)
+                    .map(Rank)
+                    .zip(nodes)
+                    .filter(|(rank, node)| check.access(*rank, node.status.acquisition).is_some_and(Access::writes))
+            };
             let writer_inside = || {
-                (0..).map(Rank).zip(nodes).any(|(rank, node)| {
-                    let writes = check.access(rank, node.status.acquisition).is_some_and(Access::writes);
-                    writes && node.status.phase == Phase::Inside
-                })
+                writers().any(|(_, node)| node.status.phase == Phase::Inside)
+                    && writers().all(|(_, node)| node.status.phase != Phase::Acquiring || node.waits())
             };
             for (i, node) in (0..).zip(nodes) {
                 if i != me && node.waits() && (!needs_writer || writer_inside()) {

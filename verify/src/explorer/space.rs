@@ -350,15 +350,20 @@ impl<'s> Walker<'s> {
     }
 }
 
-/// The names of what a search of `check` has seen, and whether it did.
-pub(super) fn sometimes(check: &Check, seen: &Sometimes) -> Vec<(&'static str, bool)> {
+/// The names of what a search of the space has seen, and whether it did.
+pub(super) fn sometimes(space: &Space, seen: &Sometimes) -> Vec<(&'static str, bool)> {
+    let check = &space.check;
     let ranks = check.active();
     let all = if ranks >= 64 { u64::MAX } else { (1 << ranks) - 1 };
+    // What one of several interchangeable ranks does, each of them does in another state.
+    let entered = space.groups.iter().fold(seen.entered, |entered, group| {
+        let bits = group.iter().fold(0, |bits, rank| bits | 1 << (rank % 64));
+        if entered & bits == 0 { entered } else { entered | bits }
+    });
     let accesses: Vec<_> = (0..ranks).map(Rank).filter_map(|rank| check.access(rank, 0)).collect();
     let pairs =
         || accesses.iter().enumerate().flat_map(|(i, one)| accesses[i + 1..].iter().map(move |two| (*one, *two)));
-    let mut list =
-        vec![("every rank enters in its last acquisition", seen.entered == all), ("all ranks end", seen.ended)];
+    let mut list = vec![("every rank enters in its last acquisition", entered == all), ("all ranks end", seen.ended)];
     if pairs().any(|(one, two)| check.subject.excludes(one, two)) {
         list.push(("a rank has to wait", seen.waited));
     }

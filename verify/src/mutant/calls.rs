@@ -233,6 +233,7 @@ impl Rule {
             | Rule::Split(calls)
             | Rule::ClaimSuccess(calls)
             | Rule::AsStore(calls)
+            | Rule::AsAttempt(calls, _)
             | Rule::ZeroFirst(calls) => vec![calls],
             Rule::Late(late, past) => late.iter().chain(*past).collect(),
             Rule::Unmarked(_) => Vec::new(),

@@ -90,6 +90,7 @@ impl<'p> Deviating<'p> {
                 }
                 _ => self.player.call(call),
             },
+            Rule::AsAttempt(_, obstacle) => self.attempt(call, obstacle),
             Rule::ZeroFirst(_) => {
                 if let Some(at) = call.address(self.now.get().rank) {
                     self.player.call(Call::Put { at, value: 0 });
@@ -119,6 +120,18 @@ impl<'p> Deviating<'p> {
             self.player.call(Call::Put { at, value });
         }
         answer
+    }
+
+    fn attempt(&self, call: Call, obstacle: u64) -> Answer {
+        let Call::CompareAndSwap { at, expected, desired } = call else { return self.player.call(call) };
+        let value = desired.wrapping_sub(expected);
+        match self.player.call(Call::FetchAdd { at, value }) {
+            Answer::Word(old) if old & obstacle != 0 => {
+                self.player.call(Call::FetchAdd { at, value: value.wrapping_neg() });
+                Answer::Word(old)
+            }
+            answer => succeeded(call, answer),
+        }
     }
 
     fn unmarked(&self, call: Call, mark: u64) -> Answer {

@@ -3,7 +3,7 @@
 use rmalab_atomics::Rank;
 use rmalab_atomics::controlled::Call;
 
-use super::Rule::{Answer, Change, Late, See, Skip, Split};
+use super::Rule::{Answer, AsAttempt, Change, Late, See, Skip, Split};
 use super::{Mutant, any_call, compare_and_swap, fetch_add};
 use crate::network::Network;
 
@@ -16,6 +16,8 @@ const ALL: u64 = 1 << 32;
 const EXCLUSIVES: u64 = 1;
 /// The bit of an exclusive lock in a target.
 const EXCLUSIVE: u64 = 1;
+/// One shared lock in a target.
+const SHARED: u64 = 2;
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
@@ -30,7 +32,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "two-level-no-master",
         TWO_LEVEL,
         "an exclusive lock skips the master",
-        &[Answer(fetch_add("master").writing(), 0)],
+        &[Answer(fetch_add("master").writing(), 0), Answer(compare_and_swap("master"), 0)],
     )
     .stands_for("two-level: exclusive skips the master"),
     Mutant::new(
@@ -87,6 +89,19 @@ pub(super) const MUTANTS: &[Mutant] = &[
             Call::FetchAdd { at, .. } => Call::FetchAdd { at, value: EXCLUSIVES.wrapping_neg() },
             other => other,
         })],
+    ),
+    Mutant::new(
+        "two-level-published-retry",
+        TWO_LEVEL,
+        "an exclusive lock that retries adds itself to the master, and takes that back if there is a lock_all",
+        &[AsAttempt(compare_and_swap("master"), !(ALL - 1))],
+    )
+    .stands_for("two-level as published: a weakly fair cycle in which nobody holds the lock"),
+    Mutant::new(
+        "two-level-kept-shared",
+        &["two-level-retract"],
+        "a shared lock that finds an exclusive one stays counted while it backs off",
+        &[Skip(fetch_add("target").reading().acquiring().of(SHARED.wrapping_neg()))],
     ),
     Mutant::new(
         "two-level-master-first",

@@ -1,0 +1,193 @@
+//! The controlled backend under the conformance suite, with a small random engine: on memory without delays, and on
+//! memory as weak as the trait allows.
+
+mod world;
+
+use std::collections::BTreeSet;
+
+use rmalab_atomics::conformance::{checks, litmus, peer_death};
+use rmalab_atomics::controlled::{Answer, Shape, spawn};
+use rmalab_atomics::coroutine::Turn;
+use rmalab_atomics::{Collectives, Error, Rank, RemoteAtomics, Until, WORD};
+use world::{Puts, Ra, run};
+
+/// The least that the suite asks for.
+const SEGMENT: u64 = 256 << 10;
+
+/// Runs the check `name` in worlds of the sizes that it is meant for.
+fn conforms(puts: Puts, name: &'static str, sizes: &[u32]) {
+    for &ranks in sizes {
+        let run = run(ranks, SEGMENT, puts, u64::from(ranks), move |ra: &Ra<'_>| {
+            let check = checks().into_iter().find(|check| check.name == name).expect("a check of that name");
+            (check.run)(ra).map_err(|failure| failure.to_string())
+        });
+        assert_eq!(run.ends, vec![Ok(()); ranks as usize]);
+    }
+}
+
+/// A module with one test for each check: `conformance!` is for backends without a lifetime.
+macro_rules! suite {
+    ([$module:ident $puts:expr] $($group:ident $name:ident $ranks:expr,)*) => {
+        mod $module {
+            use super::{Puts, conforms};
+            $(#[test]
+            fn $name() {
+                conforms($puts, stringify!($name), &$ranks);
+            })*
+        }
+    };
+}
+
+rmalab_atomics::__conformance_list!([suite] puts_at_once Puts::AtOnce);
+rmalab_atomics::__conformance_list!([suite] late_puts Puts::Late);
+
+#[test]
+fn all_checks_follow_each_other_in_one_world() {
+    for puts in [Puts::AtOnce, Puts::Late] {
+        let run = run(3, SEGMENT, puts, 7, |ra: &Ra<'_>| {
+            let mut suitable = checks::<Ra<'_>>().into_iter().filter(|check| check.suits(ra.size()));
+            suitable.try_for_each(|check| (check.run)(ra).map_err(|failure| failure.to_string()))
+        });
+        assert_eq!(run.ends, vec![Ok(()); 3]);
+    }
+}
+
+#[test]
+fn the_death_of_a_rank_is_told_to_all() {
+    for ranks in [3, 4, 8] {
+        for puts in [Puts::AtOnce, Puts::Late] {
+            let run = run(ranks, SEGMENT, puts, 1, |ra: &Ra<'_>| {
+                peer_death(ra, || panic!("rank 1 dies")).map_err(|failure| failure.to_string())
+            });
+            for (rank, end) in run.ends.iter().enumerate() {
+                match end {
+                    Err(text) if rank == 1 => assert!(text.starts_with("rank 1 dies ("), "{text}"),
+                    end => assert_eq!(end, &Ok(()), "rank {rank}"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_fails_is_an_error_to_those_who_wait() {
+    let run = run(3, SEGMENT, Puts::Late, 1, |ra: &Ra<'_>| {
+        let word = ra.heap().alloc(WORD, WORD).map_err(|error| error.to_string())?;
+        if ra.rank() == Rank(2) {
+            return Err("that was nothing".to_owned());
+        }
+        ra.wait_until(word, Until::Ne(0)).map_err(|error| error.to_string())
+    });
+    let failed = || Err("rank 2 has failed".to_owned());
+    assert_eq!(run.ends, [failed(), failed(), Err("that was nothing".to_owned())]);
+}
+
+#[test]
+#[should_panic(expected = "nothing can happen any more: rank 0 in wait_until(own 0x0 ≠ 0x0)")]
+fn a_wait_for_nothing_is_noticed() {
+    run(2, SEGMENT, Puts::Late, 1, |ra: &Ra<'_>| {
+        if ra.rank() == Rank(0) {
+            let word = ra.heap().alloc(WORD, WORD).map_err(|error| error.to_string())?;
+            ra.wait_until(word, Until::Ne(0)).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    });
+}
+
+/// The engine is no shallow one: late puts show every outcome that the memory model allows, and none that it forbids;
+/// without delays, what only late puts can do is not seen.
+#[test]
+fn every_allowed_outcome_is_seen() {
+    let outcomes = |puts: Puts, test: usize, ranks: u32| -> (BTreeSet<String>, BTreeSet<String>) {
+        let run = run(ranks, SEGMENT, puts, 3, move |ra: &Ra<'_>| {
+            (litmus()[test].run)(ra, 40_000).map_err(|failure| failure.to_string())
+        });
+        let litmus = run.ends[0].as_ref().expect("a histogram");
+        assert_eq!(litmus.forbidden(), 0, "{litmus}");
+        let with = |seen: bool| {
+            let allowed = litmus.outcomes.iter().filter(|outcome| !outcome.forbidden && (outcome.seen > 0) == seen);
+            allowed.map(|outcome| outcome.reads.clone()).collect()
+        };
+        (with(true), with(false))
+    };
+    let mut only_late = Vec::new();
+    for (i, test) in litmus::<Ra<'_>>().into_iter().enumerate() {
+        let (seen, unseen) = outcomes(Puts::Late, i, test.roles.max(2));
+        assert_eq!(unseen, BTreeSet::new(), "{}", test.name);
+        let (at_once, _) = outcomes(Puts::AtOnce, i, test.roles.max(2));
+        only_late.extend(seen.difference(&at_once).map(|reads| format!("{}: {reads}", test.name)));
+    }
+    let expected = [
+        "store_buffering_put: r0:y=0 r1:x=0",
+        "message_passing_put_two_targets: r1:y=1 r1:x=0",
+        "own_put_then_get: r0:x=0",
+    ];
+    assert_eq!(only_late, expected);
+}
+
+/// A barrier, a broadcast and another barrier: as often as one likes, the same calls in the same order.
+#[test]
+fn thousands_of_ranks_run_alike_under_one_seed() {
+    const RANKS: u32 = 5_000;
+    let collective = |seed: u64| {
+        let run = run(RANKS, SEGMENT, Puts::Late, seed, |ra: &Ra<'_>| {
+            let body = || -> Result<u64, Error> {
+                let collectives = Collectives::with_chunk(ra, 64)?;
+                let arrivals = Rank(RANKS - 1).at(ra.heap().alloc(WORD, WORD)?);
+                ra.fetch_add(arrivals, 1)?;
+                collectives.barrier()?;
+                let mut words = [if ra.rank() == Rank(7) { ra.get(arrivals)? } else { 0 }];
+                collectives.broadcast(Rank(7), &mut words)?;
+                collectives.barrier()?;
+                Ok(words[0])
+            };
+            body().map_err(|error| error.to_string())
+        });
+        assert!(run.ends.iter().all(|end| end == &Ok(u64::from(RANKS))));
+        (run.calls, run.hash)
+    };
+    let (calls, hash) = collective(1);
+    // A fetch-and-add, and 13 rounds of a put and a wait in each of the barriers.
+    assert!(calls > u64::from(RANKS) * (1 + 2 * 2 * 13), "{calls} calls");
+    assert_eq!(collective(1), (calls, hash), "the same seed");
+    assert_ne!(collective(2).1, hash, "another seed");
+}
+
+/// What makes a call when it is dropped, as the guard of a lock does.
+struct Releases<'a, A: RemoteAtomics>(&'a A);
+
+impl<A: RemoteAtomics> Drop for Releases<'_, A> {
+    fn drop(&mut self) {
+        let released = self.0.fetch_store(Rank(0).at(rmalab_atomics::Disp(0)), 0);
+        assert!(matches!(released, Err(Error::PeerFailed { rank: Rank(0) })), "{released:?}");
+        let _ = self.0.now();
+    }
+}
+
+#[test]
+fn a_rank_that_unwinds_makes_no_more_calls() {
+    let guarded = |panics: bool| {
+        let body = move |ra: &Ra<'_>| {
+            let _guard = Releases(ra);
+            ra.flush_all().expect("the engine answers");
+            assert!(!panics, "the rank's own panic");
+            ra.flush_all().expect("the engine answers");
+        };
+        spawn(&Shape::new(1), Rank(0), body).expect("a stack")
+    };
+    // Given up in the middle of a call, by `stop` and by drop.
+    let mut task = guarded(false);
+    assert!(matches!(task.resume(Answer::Done), Turn::Calls(_)));
+    task.stop();
+    let mut task = guarded(false);
+    assert!(matches!(task.resume(Answer::Done), Turn::Calls(_)));
+    drop(task);
+    // By its own panic: the next turn is its end, and no call of a destructor.
+    let mut task = guarded(true);
+    assert!(matches!(task.resume(Answer::Done), Turn::Calls(_)));
+    match task.resume(Answer::Done) {
+        Turn::Panicked(text) => assert!(text.starts_with("the rank's own panic"), "{text}"),
+        other => panic!("{other:?}"),
+    }
+    task.stop();
+}

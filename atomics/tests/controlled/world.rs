@@ -1,0 +1,308 @@
+//! A small engine for the controlled backend: ranks are coroutines of one thread, chance decides whose call comes next,
+//! and time is virtual.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use rmalab_atomics::controlled::{Answer, Call, Controlled, RankTask, Shape, spawn};
+use rmalab_atomics::coroutine::{Port, Turn};
+use rmalab_atomics::{Address, Disp, Rank, Topology};
+
+/// What the code of a rank runs on.
+pub(crate) type Ra<'t> = Controlled<&'t Port<'t, Answer, Call>>;
+
+/// Virtual nanoseconds of a call, and of one operation of a pause.
+const OPERATION: u64 = 100;
+
+/// More calls than any test makes: a world that goes on beyond them would never end.
+const MOST_CALLS: u64 = 1 << 28;
+
+/// When puts take effect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Puts {
+    /// As they are issued.
+    AtOnce,
+    /// At any time before a flush: word puts of one rank to one target in order, bulk puts in none.
+    Late,
+}
+
+/// Numbers that depend on the seed only.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        ((self.0 >> 33) % bound as u64) as usize
+    }
+}
+
+/// A put under way.
+struct Post {
+    at: Address,
+    bulk: bool,
+    mask: u64,
+    value: u64,
+}
+
+type Word = (Rank, Disp);
+
+/// How a run went.
+#[derive(Debug)]
+pub(crate) struct Run<T> {
+    /// How each rank ended: with an error, too, if it panicked.
+    pub(crate) ends: Vec<Result<T, String>>,
+    /// How many calls were carried out.
+    pub(crate) calls: u64,
+    /// A hash of who made which call with what answer, in order.
+    pub(crate) hash: u64,
+}
+
+pub(crate) struct World<T: 'static> {
+    puts: Puts,
+    chance: Chance,
+    clock: u64,
+    ranks: Vec<Option<RankTask<Result<T, String>>>>,
+    ends: Vec<Option<Result<T, String>>>,
+    /// The call that each rank waits for.
+    calls: Vec<Call>,
+    /// When a rank's pause is over, if that is what it waits for.
+    pauses: Vec<Option<u64>>,
+    /// Ranks whose call may be carried out, in no order.
+    runnable: Vec<usize>,
+    /// Whether a rank is not among them, since its wait or pause is not over.
+    blocked: Vec<bool>,
+    /// Ranks that may wait for a word; those that no longer do look once more, and that is all.
+    waiting: HashMap<Word, Vec<usize>>,
+    /// When a rank has to look again.
+    alarms: BinaryHeap<Reverse<(u64, usize)>>,
+    words: HashMap<Word, u64>,
+    posts: Vec<Vec<Post>>,
+    /// Ranks that have something under way.
+    posting: Vec<usize>,
+    failed: Option<Rank>,
+    made: u64,
+    hash: DefaultHasher,
+}
+
+/// Runs `body` on each of `ranks` ranks, whose segments have `segment` bytes, until all have ended.
+///
+/// A rank fails by an error or a panic, and all others' waits fail from then on.
+///
+/// # Panics
+///
+/// When nothing can happen any more, with what each rank waits for.
+pub(crate) fn run<T: 'static>(
+    ranks: u32,
+    segment: u64,
+    puts: Puts,
+    seed: u64,
+    body: impl for<'t> Fn(&Ra<'t>) -> Result<T, String> + Clone + 'static,
+) -> Run<T> {
+    let mut shape = Shape::new(ranks);
+    shape.topology = Topology::one_node(ranks).into();
+    shape.segment = segment;
+    shape.capabilities.late_puts = puts == Puts::Late;
+    let size = ranks as usize;
+    let spawn_rank = |rank| {
+        let body = body.clone();
+        Some(spawn(&shape, Rank(rank), move |ra: &Ra<'_>| body(ra)).expect("a stack"))
+    };
+    let mut world = World {
+        puts,
+        chance: Chance(seed),
+        clock: 0,
+        ranks: (0..ranks).map(spawn_rank).collect(),
+        ends: (0..ranks).map(|_| None).collect(),
+        calls: vec![Call::Now; size],
+        pauses: vec![None; size],
+        runnable: Vec::new(),
+        blocked: vec![false; size],
+        waiting: HashMap::new(),
+        alarms: BinaryHeap::new(),
+        words: HashMap::new(),
+        posts: (0..ranks).map(|_| Vec::new()).collect(),
+        posting: Vec::new(),
+        failed: None,
+        made: 0,
+        hash: DefaultHasher::new(),
+    };
+    for rank in 0..size {
+        world.resume(rank, Answer::Done);
+    }
+    while world.step() {}
+    let ends = world.ends.into_iter().map(|end| end.expect("all ranks have ended")).collect();
+    Run { ends, calls: world.made, hash: world.hash.finish() }
+}
+
+impl<T: 'static> World<T> {
+    /// Lets one thing happen; false when there is nobody left.
+    fn step(&mut self) -> bool {
+        while let Some(&Reverse((time, rank))) = self.alarms.peek()
+            && time <= self.clock
+        {
+            self.alarms.pop();
+            self.wake(rank);
+        }
+        if !self.posting.is_empty() && (self.runnable.is_empty() || self.chance.below(4) == 0) {
+            let rank = self.posting[self.chance.below(self.posting.len())];
+            let index = self.chance.below(self.posts[rank].len());
+            self.arrive(rank, index);
+            return true;
+        }
+        if self.runnable.is_empty() {
+            if let Some(&Reverse((time, _))) = self.alarms.peek() {
+                self.clock = time;
+                return true;
+            }
+            let stuck: Vec<usize> = (0..self.blocked.len()).filter(|&rank| self.blocked[rank]).collect();
+            let waits: Vec<String> = stuck.iter().map(|&rank| format!("rank {rank} in {}", self.calls[rank])).collect();
+            assert!(stuck.is_empty(), "nothing can happen any more: {}", waits.join(", "));
+            return false;
+        }
+        let chosen = self.chance.below(self.runnable.len());
+        let rank = self.runnable[chosen];
+        if let Some(answer) = self.carry_out(rank) {
+            self.made += 1;
+            assert!(self.made < MOST_CALLS, "this goes on and on");
+            self.clock = self.clock.saturating_add(OPERATION);
+            (rank, self.calls[rank], answer).hash(&mut self.hash);
+            self.runnable.swap_remove(chosen);
+            self.resume(rank, answer);
+        } else if self.blocked[rank] {
+            self.runnable.swap_remove(chosen);
+        }
+        true
+    }
+
+    fn wake(&mut self, rank: usize) {
+        if self.blocked[rank] {
+            self.blocked[rank] = false;
+            self.runnable.push(rank);
+        }
+    }
+
+    /// Blocks the rank until its alarm, if it has one, or until somebody wakes it.
+    fn block(&mut self, rank: usize, alarm: Option<u64>) -> Option<Answer> {
+        self.blocked[rank] = true;
+        self.alarms.extend(alarm.map(|time| Reverse((time, rank))));
+        None
+    }
+
+    fn resume(&mut self, rank: usize, answer: Answer) {
+        let task = self.ranks[rank].as_mut().expect("a rank that has not ended");
+        let end = match task.resume(answer) {
+            Turn::Calls(call) => {
+                self.calls[rank] = call;
+                self.runnable.push(rank);
+                return;
+            }
+            Turn::Finished(end) => end,
+            Turn::Panicked(text) => Err(text),
+        };
+        if end.is_err() && self.failed.is_none() {
+            self.failed = Some(Rank(rank as u32));
+            (0..self.blocked.len()).for_each(|rank| self.wake(rank));
+        }
+        self.ends[rank] = Some(end);
+        self.ranks[rank].take().expect("it was there").stop();
+    }
+
+    fn word(&self, word: Word) -> u64 {
+        self.words.get(&word).copied().unwrap_or(0)
+    }
+
+    fn set(&mut self, word: Word, value: u64) {
+        self.words.insert(word, value);
+        for rank in self.waiting.remove(&word).unwrap_or_default() {
+            self.wake(rank);
+        }
+    }
+
+    fn update(&mut self, at: Address, new: impl FnOnce(u64) -> u64) -> Option<Answer> {
+        let word = (at.rank, at.disp);
+        let old = self.word(word);
+        let new = new(old);
+        if new != old {
+            self.set(word, new);
+        }
+        Some(Answer::Word(old))
+    }
+
+    fn post(&mut self, rank: usize, post: Post) -> Option<Answer> {
+        if self.posts[rank].is_empty() {
+            self.posting.push(rank);
+        }
+        self.posts[rank].push(post);
+        if self.puts == Puts::AtOnce {
+            self.arrive(rank, 0);
+        }
+        Some(Answer::Done)
+    }
+
+    /// Lets the put number `index` of those of `rank` take effect, or the one that has to come before it.
+    fn arrive(&mut self, rank: usize, index: usize) {
+        let posts = &mut self.posts[rank];
+        let (bulk, target) = (posts[index].bulk, posts[index].at.rank);
+        let before = |post: &Post| !post.bulk && post.at.rank == target;
+        let index = if bulk { index } else { posts.iter().position(before).expect("this one, if no other") };
+        let Post { at, mask, value, .. } = posts.remove(index);
+        if posts.is_empty() {
+            self.posting.retain(|&other| other != rank);
+        }
+        self.update(at, |old| old & !mask | value & mask);
+    }
+
+    /// The answer of the rank's call; none if it is not done yet: the rank is blocked, or is to be tried again.
+    fn carry_out(&mut self, rank: usize) -> Option<Answer> {
+        match self.calls[rank] {
+            Call::FetchAdd { at, value } => self.update(at, |old| old.wrapping_add(value)),
+            Call::FetchStore { at, value } => self.update(at, |_| value),
+            Call::CompareAndSwap { at, expected, desired } => {
+                self.update(at, |old| if old == expected { desired } else { old })
+            }
+            Call::Get { at } | Call::BulkGet { at } => self.update(at, |old| old),
+            Call::Put { at, value } => self.post(rank, Post { at, bulk: false, mask: u64::MAX, value }),
+            Call::BulkPut { at, mask, value } => self.post(rank, Post { at, bulk: true, mask, value }),
+            Call::Flush { target } => {
+                let wanted = |post: &Post| target.is_none_or(|target| post.at.rank == target);
+                match self.posts[rank].iter().rposition(wanted) {
+                    Some(index) => {
+                        self.arrive(rank, index);
+                        None
+                    }
+                    None => Some(Answer::Done),
+                }
+            }
+            Call::WaitUntil { own, until, deadline } => {
+                let word = (Rank(rank as u32), own);
+                let value = self.word(word);
+                if until.holds(value) {
+                    return Some(Answer::Word(value));
+                }
+                if let Some(failed) = self.failed {
+                    return Some(Answer::PeerFailed(failed));
+                }
+                if deadline.is_some_and(|deadline| deadline.0 <= self.clock) {
+                    return Some(Answer::TimedOut);
+                }
+                self.waiting.entry(word).or_default().push(rank);
+                self.block(rank, deadline.map(|deadline| deadline.0))
+            }
+            Call::Pause { operations } => {
+                if let Some(failed) = self.failed {
+                    self.pauses[rank] = None;
+                    return Some(Answer::PeerFailed(failed));
+                }
+                let length = u64::from(operations) * OPERATION;
+                let end = *self.pauses[rank].get_or_insert(self.clock.saturating_add(length));
+                if end <= self.clock {
+                    self.pauses[rank] = None;
+                    return Some(Answer::Done);
+                }
+                self.block(rank, Some(end))
+            }
+            Call::Now => Some(Answer::Word(self.clock)),
+        }
+    }
+}

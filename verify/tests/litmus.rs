@@ -1,0 +1,818 @@
+//! The network models, held to litmus tests: each test's exact set of outcomes on each [`Network`].
+//!
+//! # How this compares with RDMA
+//! *RDMA^TSO* below is the model of G. Ambal, B. Dongol, H. Eran, V. Klimis, O. Lahav and A. Raad, "Semantics of Remote
+//! Direct Memory Access: Operational and Declarative Models of RDMA on TSO Architectures", OOPSLA 2024,
+//! DOI 10.1145/3689781; its atomic operations are those of G. Ambal, M. Stupple, B. Dongol and A. Raad, "Specifying and
+//! Verifying RDMA Synchronisation", 2026, arXiv 2601.14642. It speaks of operations on one queue pair, to one
+//! remote node, and of *polls* of their completions; the trait speaks of targets and of flushes. In short:
+//!
+//! | pair | the trait (`rmalab_atomics::RemoteAtomics`) | RDMA^TSO, one queue pair | the trait is |
+//! | --- | --- | --- | --- |
+//! | put, put of one rank to one target | in order | in order | the same |
+//! | put, get | not ordered | in order: a read pushes the writes before it | weaker |
+//! | put, atomic | not ordered | in order, as a put and a get | weaker |
+//! | get, put | in order: the get has returned | not ordered without a remote fence, or a poll of the get | stronger |
+//! | bulk put, anything | not ordered | as a put: there is but one kind | weaker |
+//! | any two, to two targets | as each is complete | as each is polled | the same |
+//! | put, its completion | flush: visible at the target | poll: handed over, perhaps not yet in memory there | stronger |
+//! | atomic, put of another rank | atomic | not: remote atomics are atomic with each other alone | stronger |
+//! | atomic, any of the owner's | atomic | not, as the owner's processor does the latter | stronger |
+//!
+//! Where the trait is weaker, what is shown on its models holds on RDMA all the more. Where it is stronger, a backend has
+//! to add what is missing: a get polls; a flush is a read on the queue pair and the poll of it (the *global fence* of
+//! LOCO, arXiv 2510.10531), not the poll of the put; the owner goes through its adapter. Of puts beside atomics a vendor
+//! may promise more than RDMA^TSO: NVIDIA's adapters let no operation of another queue pair on the address fall between
+//! the read and the write (<https://docs.nvidia.com/networking/display/rdmacore50/Atomic+Operations>). One thing has no
+//! counterpart there: a rank's own segment is a target like any other here, so that its own puts to it are late even to
+//! itself, while a processor reads its own stores at once.
+
+use std::collections::{BTreeSet, HashSet};
+
+use rmalab_atomics::controlled::Call;
+use rmalab_atomics::{Address, Disp, Mapped, Rank, Until, World};
+use rmalab_verify::Network;
+use rmalab_verify::litmus::{Litmus, Step};
+
+fn put(at: Address, value: u64) -> Step {
+    Call::Put { at, value }.into()
+}
+
+fn bulk_put(at: Address, value: u64) -> Step {
+    bulk_part(at, u64::MAX, value)
+}
+
+fn bulk_part(at: Address, mask: u64, value: u64) -> Step {
+    Call::BulkPut { at, mask, value }.into()
+}
+
+fn get(at: Address) -> Step {
+    Call::Get { at }.into()
+}
+
+fn bulk_get(at: Address) -> Step {
+    Call::BulkGet { at }.into()
+}
+
+fn fetch_store(at: Address, value: u64) -> Step {
+    Call::FetchStore { at, value }.into()
+}
+
+fn fetch_add(at: Address, value: u64) -> Step {
+    Call::FetchAdd { at, value }.into()
+}
+
+fn compare_and_swap(at: Address, expected: u64, desired: u64) -> Step {
+    Call::CompareAndSwap { at, expected, desired }.into()
+}
+
+/// A flush of the word's home.
+fn flush(at: Address) -> Step {
+    Call::Flush { target: Some(at.rank) }.into()
+}
+
+fn flush_all() -> Step {
+    Call::Flush { target: None }.into()
+}
+
+/// A wait of the word's home until it is not zero.
+fn wait(at: Address) -> Step {
+    Call::WaitUntil { own: at.disp, until: Until::Ne(0), deadline: None }.into()
+}
+
+/// One litmus test of two words, x and y, that are zero at first.
+struct Test {
+    name: &'static str,
+    /// Why it is so, and how it compares with RDMA^TSO.
+    why: &'static str,
+    /// Where x and y live; ranks from 2 on have no program in most tests.
+    homes: [u32; 2],
+    programs: fn(Address, Address) -> Vec<Vec<Step>>,
+    /// Which words are looked at in the end.
+    ends: &'static str,
+    /// The outcomes under sequential consistency. On [`Network::Hca`] there may never be another.
+    sc: &'static [&'static str],
+    /// What late puts add to those.
+    late_puts: &'static [&'static str],
+    /// What unordered bulk puts add to those two.
+    unordered_bulk: &'static [&'static str],
+    /// What an owner that goes through its processor adds to those of sequential consistency.
+    owner_cpu: &'static [&'static str],
+}
+
+/// What most tests have in common: two words on two ranks that do nothing else, and no outcome beyond those of `sc`.
+const PLAIN: Test = Test {
+    name: "",
+    why: "",
+    homes: [2, 3],
+    programs: |_, _| Vec::new(),
+    ends: "",
+    sc: &[],
+    late_puts: &[],
+    unordered_bulk: &[],
+    owner_cpu: &[],
+};
+
+/// Flag and data, in this order, unless the flag came without the data.
+const PASSED: &[&str] = &["0 0", "0 1", "1 1"];
+/// The flag without the data.
+const STALE: &[&str] = &["1 0"];
+/// One of both reads sees the other's write.
+const SEEN: &[&str] = &["0 1", "1 0", "1 1"];
+/// Readers of independent writes who do not contradict each other.
+const AGREED: &[&str] = &[
+    "0 0 0 0", "0 0 0 1", "0 0 1 0", "0 0 1 1", "0 1 0 0", "0 1 0 1", "0 1 1 0", "0 1 1 1", "1 0 0 0", "1 0 0 1",
+    "1 0 1 1", "1 1 0 0", "1 1 0 1", "1 1 1 0", "1 1 1 1",
+];
+
+/// The tests. A test of the conformance suite has its counterpart here, under the same name.
+const TESTS: &[Test] = &[
+    // Message passing: rank 0 writes the data x, then the flag y; rank 1 reads the flag, then the data.
+    Test {
+        name: "message_passing_put_same_target",
+        why: "posts to one target arrive in order; as puts on one queue pair",
+        homes: [2, 2],
+        programs: |x, y| vec![vec![put(x, 1), put(y, 1)], vec![get(y), get(x)]],
+        sc: PASSED,
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_put_two_targets",
+        why: "posts to two targets arrive in any order; as puts on two queue pairs",
+        programs: |x, y| vec![vec![put(x, 1), put(y, 1)], vec![get(y), get(x)]],
+        sc: PASSED,
+        late_puts: STALE,
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_flushed_put",
+        why: "a flush is remote completion: stronger than a poll of the put, after which it may still be on its way",
+        programs: |x, y| vec![vec![put(x, 1), flush(x), put(y, 1)], vec![get(y), get(x)]],
+        sc: PASSED,
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_flush_of_the_flag",
+        why: "a flush of one target says nothing of another; a poll is of one queue pair as well",
+        programs: |x, y| vec![vec![put(x, 1), flush(y), put(y, 1)], vec![get(y), get(x)]],
+        sc: PASSED,
+        late_puts: STALE,
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_flush_all",
+        why: "it flushes every target; RDMA^TSO needs a read and its poll on each queue pair",
+        programs: |x, y| vec![vec![put(x, 1), flush_all(), put(y, 1)], vec![get(y), get(x)]],
+        sc: PASSED,
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_fetch_add",
+        why: "an atomic operation is complete when it returns, so a put after it releases it, to whatever target; \
+              a remote atomic and its poll do the same",
+        programs: |x, y| vec![vec![fetch_add(x, 1), put(y, 1)], vec![get(y), get(x)]],
+        sc: PASSED,
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_put_then_atomic",
+        why: "an atomic operation does not wait for what was posted before it, not even to its own target; weaker than \
+              RDMA^TSO, where it pushes the puts of its queue pair",
+        homes: [2, 2],
+        programs: |x, y| vec![vec![put(x, 1), fetch_store(y, 1)], vec![get(y), get(x)]],
+        sc: PASSED,
+        late_puts: STALE,
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_bulk_then_put",
+        why: "a bulk put has no place in the order, so a later put overtakes it; weaker than RDMA^TSO, where it is a put",
+        homes: [2, 2],
+        programs: |x, y| vec![vec![bulk_put(x, 1), put(y, 1)], vec![get(y), get(x)]],
+        sc: PASSED,
+        unordered_bulk: STALE,
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_bulk",
+        why: "a flush completes bulk puts, too: what a window does before it releases its lock",
+        homes: [2, 2],
+        programs: |x, y| vec![vec![bulk_put(x, 1), flush(x), put(y, 1)], vec![get(y), bulk_get(x)]],
+        sc: PASSED,
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_put_then_bulk",
+        why: "a bulk put overtakes earlier puts, also where it is itself never late; weaker than RDMA^TSO",
+        homes: [2, 2],
+        programs: |x, y| vec![vec![put(x, 1), bulk_put(y, 1)], vec![get(y), get(x)]],
+        sc: PASSED,
+        late_puts: STALE,
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_bulk_then_bulk",
+        why: "bulk puts are not ordered among themselves; weaker than RDMA^TSO",
+        homes: [2, 2],
+        programs: |x, y| vec![vec![bulk_put(x, 1), bulk_put(y, 1)], vec![get(y), get(x)]],
+        sc: PASSED,
+        unordered_bulk: STALE,
+        ..PLAIN
+    },
+    // Waits: rank 1 waits for the flag on a word of its own.
+    Test {
+        name: "wait_for_a_put_behind_a_put",
+        why: "the wait acquires what its put released, data and flag being at one target; as a poll loop of RDMA^TSO",
+        homes: [1, 1],
+        programs: |x, y| vec![vec![put(x, 1), put(y, 1)], vec![wait(y), get(x)]],
+        sc: &["1 1"],
+        ..PLAIN
+    },
+    Test {
+        name: "wait_for_a_put_with_the_data_elsewhere",
+        why: "a wake-up overtakes unflushed data at a third rank: the handover that a lock must not do",
+        homes: [2, 1],
+        programs: |x, y| vec![vec![put(x, 1), put(y, 1)], vec![wait(y), get(x)]],
+        sc: &["1 1"],
+        late_puts: STALE,
+        ..PLAIN
+    },
+    Test {
+        name: "wait_for_a_put_with_flushed_data_elsewhere",
+        why: "the handover that a lock must do: flush, then wake; RDMA^TSO needs more than a poll of the first put",
+        homes: [2, 1],
+        programs: |x, y| vec![vec![put(x, 1), flush(x), put(y, 1)], vec![wait(y), get(x)]],
+        sc: &["1 1"],
+        ..PLAIN
+    },
+    Test {
+        name: "wait_for_a_put_behind_a_bulk_put",
+        why: "the flag overtakes the bulk put, although both go to one target; weaker than RDMA^TSO",
+        homes: [1, 1],
+        programs: |x, y| vec![vec![bulk_put(x, 1), put(y, 1)], vec![wait(y), get(x)]],
+        sc: &["1 1"],
+        unordered_bulk: STALE,
+        ..PLAIN
+    },
+    Test {
+        name: "a_late_reset_erases_a_wake_up",
+        why: "rank 0 resets its flag x by a put and announces itself at y; the reset, being late, may arrive after the \
+              wake-up and leave it waiting for ever; a processor's own store is never that late to its own loads",
+        homes: [0, 1],
+        programs: |x, y| vec![vec![put(x, 0), fetch_store(y, 1), wait(x)], vec![wait(y), put(x, 1)]],
+        ends: "x",
+        sc: &["1 1 1"],
+        late_puts: &["- 1 0", "1 1 0"],
+        ..PLAIN
+    },
+    Test {
+        name: "a_flushed_reset_erases_nothing",
+        why: "the flush completes the reset before anybody is told; it is what the queue locks' nodes do",
+        homes: [0, 1],
+        programs: |x, y| vec![vec![put(x, 0), flush(x), fetch_store(y, 1), wait(x)], vec![wait(y), put(x, 1)]],
+        ends: "x",
+        sc: &["1 1 1"],
+        ..PLAIN
+    },
+    // Store buffering: each rank writes one word, then reads the other.
+    Test {
+        name: "store_buffering_fetch_store",
+        why: "atomic operations and gets are sequentially consistent; remote ones, each polled, as well",
+        programs: |x, y| vec![vec![fetch_store(x, 1), get(y)], vec![fetch_store(y, 1), get(x)]],
+        sc: SEEN,
+        ..PLAIN
+    },
+    Test {
+        name: "store_buffering_flushed_put",
+        why: "a flushed put is complete; in RDMA^TSO a polled one is not, and both reads may miss",
+        programs: |x, y| vec![vec![put(x, 1), flush(x), get(y)], vec![put(y, 1), flush(y), get(x)]],
+        sc: SEEN,
+        ..PLAIN
+    },
+    Test {
+        name: "store_buffering_put",
+        why: "a get does not wait for puts to other targets; nor does it across queue pairs",
+        programs: |x, y| vec![vec![put(x, 1), get(y)], vec![put(y, 1), get(x)]],
+        sc: SEEN,
+        late_puts: &["0 0"],
+        ..PLAIN
+    },
+    Test {
+        name: "store_buffering_put_to_own_words",
+        why: "own puts are late as well; the stores of a TSO processor are, too",
+        homes: [0, 1],
+        programs: |x, y| vec![vec![put(x, 1), get(y)], vec![put(y, 1), get(x)]],
+        sc: SEEN,
+        late_puts: &["0 0"],
+        ..PLAIN
+    },
+    Test {
+        name: "store_buffering_put_to_one_target",
+        why: "not even to the put's own target does a get wait; weaker than RDMA^TSO, where it pushes the put",
+        homes: [2, 2],
+        programs: |x, y| vec![vec![put(x, 1), get(y)], vec![put(y, 1), get(x)]],
+        sc: SEEN,
+        late_puts: &["0 0"],
+        ..PLAIN
+    },
+    // One rank and its own put.
+    Test {
+        name: "own_put_then_get",
+        why: "a rank need not see its own put; weaker than RDMA^TSO, where a get pushes the puts of its queue pair",
+        programs: |x, _| vec![vec![put(x, 1), get(x)]],
+        sc: &["1"],
+        late_puts: &["0"],
+        ..PLAIN
+    },
+    Test {
+        name: "own_put_to_own_word_then_get",
+        why: "nor in its own segment; a processor does see its own stores",
+        homes: [0, 0],
+        programs: |x, _| vec![vec![put(x, 1), get(x)]],
+        sc: &["1"],
+        late_puts: &["0"],
+        ..PLAIN
+    },
+    Test {
+        name: "own_flushed_put_then_get",
+        why: "a flush completes the put, in the own segment as elsewhere",
+        homes: [0, 0],
+        programs: |x, _| vec![vec![put(x, 1), flush(x), get(x)]],
+        sc: &["1"],
+        ..PLAIN
+    },
+    Test {
+        name: "own_put_then_fetch_add_on_one_word",
+        why: "the addition overtakes the put, which then erases it; weaker than RDMA^TSO, where it comes after it",
+        programs: |x, _| vec![vec![put(x, 5), fetch_add(x, 1).shown()]],
+        ends: "x",
+        sc: &["5 6"],
+        late_puts: &["0 5"],
+        ..PLAIN
+    },
+    Test {
+        name: "fetch_add_then_put_on_one_word",
+        why: "a put is ordered after the atomic operations before it: release",
+        programs: |x, _| vec![vec![fetch_add(x, 1).shown(), put(x, 5)]],
+        ends: "x",
+        sc: &["0 5"],
+        ..PLAIN
+    },
+    Test {
+        name: "get_then_put_on_one_word",
+        why: "the get has returned before the put is posted; in RDMA^TSO, without poll or fence, it may read the put",
+        programs: |x, _| vec![vec![get(x), put(x, 1)]],
+        ends: "x",
+        sc: &["0 1"],
+        ..PLAIN
+    },
+    Test {
+        name: "load_buffering",
+        why: "the same across two ranks; RDMA^TSO forbids it once the gets are polled",
+        programs: |x, y| vec![vec![get(x), put(y, 1)], vec![get(y), put(x, 1)]],
+        sc: &["0 0", "0 1", "1 0"],
+        ..PLAIN
+    },
+    // Coherence of one word.
+    Test {
+        name: "coherent_reads",
+        why: "a word does not go back in time; polled gets of RDMA^TSO do not either",
+        programs: |x, _| vec![vec![put(x, 1)], vec![get(x), get(x)]],
+        sc: PASSED,
+        ..PLAIN
+    },
+    Test {
+        name: "coherent_puts_of_one_rank",
+        why: "two puts to one word arrive in order; as on one queue pair",
+        programs: |x, _| vec![vec![put(x, 1), put(x, 2)], vec![get(x), get(x)]],
+        ends: "x",
+        sc: &["0 0 2", "0 1 2", "0 2 2", "1 1 2", "1 2 2", "2 2 2"],
+        ..PLAIN
+    },
+    Test {
+        name: "coherent_puts_of_two_ranks",
+        why: "the puts arrive in one order, which readers and the end agree on; as in RDMA^TSO",
+        programs: |x, _| vec![vec![put(x, 1)], vec![put(x, 2)], vec![get(x), get(x)]],
+        ends: "x",
+        sc: &[
+            "0 0 1", "0 0 2", "0 1 1", "0 1 2", "0 2 1", "0 2 2", "1 1 1", "1 1 2", "1 2 2", "2 1 1", "2 2 1", "2 2 2",
+        ],
+        ..PLAIN
+    },
+    Test {
+        name: "put_then_bulk_put_on_one_word",
+        why: "the later bulk put overtakes the put, which then wins; weaker than RDMA^TSO",
+        programs: |x, _| vec![vec![put(x, 1), bulk_put(x, 2)]],
+        ends: "x",
+        sc: &["2"],
+        late_puts: &["1"],
+        ..PLAIN
+    },
+    Test {
+        name: "bulk_put_then_put_on_one_word",
+        why: "the put overtakes the bulk put, which then wins; weaker than RDMA^TSO",
+        programs: |x, _| vec![vec![bulk_put(x, 1), put(x, 2)]],
+        ends: "x",
+        sc: &["2"],
+        unordered_bulk: &["1"],
+        ..PLAIN
+    },
+    Test {
+        name: "bulk_put_then_fetch_store_on_one_word",
+        why: "an atomic operation does not wait for a bulk put either; weaker than RDMA^TSO",
+        programs: |x, _| vec![vec![bulk_put(x, 1), fetch_store(x, 2).shown()]],
+        ends: "x",
+        sc: &["1 2"],
+        unordered_bulk: &["0 1"],
+        ..PLAIN
+    },
+    Test {
+        name: "fetch_store_then_bulk_put_on_one_word",
+        why: "nothing is late enough to overtake what was complete when it was issued",
+        programs: |x, _| vec![vec![fetch_store(x, 2).shown(), bulk_put(x, 1)]],
+        ends: "x",
+        sc: &["0 1"],
+        ..PLAIN
+    },
+    Test {
+        name: "bulk_puts_of_two_halves_of_a_word",
+        why: "a bulk put writes its bytes alone, in one step for each word, so that neither half is lost",
+        programs: |x, _| vec![vec![bulk_part(x, 0xffff_ffff, 1)], vec![bulk_part(x, !0xffff_ffff, 1 << 32)]],
+        ends: "x",
+        sc: &["4294967297"],
+        ..PLAIN
+    },
+    Test {
+        name: "bulk_put_and_bulk_get_of_two_words",
+        why: "beyond one word nothing is atomic: every mixture is seen; as in RDMA^TSO, whose operations are on words",
+        homes: [2, 2],
+        programs: |x, y| vec![vec![bulk_put(x, 1), bulk_put(y, 1)], vec![bulk_get(x), bulk_get(y)]],
+        sc: &["0 0", "0 1", "1 0", "1 1"],
+        ..PLAIN
+    },
+    // Two words, two writers.
+    Test {
+        name: "two_plus_two_writes_fetch_store",
+        why: "writes that are complete in program order agree on one order",
+        programs: |x, y| vec![vec![fetch_store(x, 1), fetch_store(y, 2)], vec![fetch_store(y, 1), fetch_store(x, 2)]],
+        ends: "xy",
+        sc: &["1 2", "2 1", "2 2"],
+        ..PLAIN
+    },
+    Test {
+        name: "two_plus_two_writes_put_same_target",
+        why: "and so do puts to one target; as on one queue pair of each rank",
+        homes: [2, 2],
+        programs: |x, y| vec![vec![put(x, 1), put(y, 2)], vec![put(y, 1), put(x, 2)]],
+        ends: "xy",
+        sc: &["1 2", "2 1", "2 2"],
+        ..PLAIN
+    },
+    Test {
+        name: "two_plus_two_writes_put_two_targets",
+        why: "puts to two targets need not; nor need those on two queue pairs",
+        programs: |x, y| vec![vec![put(x, 1), put(y, 2)], vec![put(y, 1), put(x, 2)]],
+        ends: "xy",
+        sc: &["1 2", "2 1", "2 2"],
+        late_puts: &["1 1"],
+        ..PLAIN
+    },
+    Test {
+        name: "puts_against_an_atomic_same_target",
+        why: "whoever's swap came after the flag reads the data: both went to one target",
+        homes: [2, 2],
+        programs: |x, y| vec![vec![put(x, 1), put(y, 1)], vec![fetch_store(y, 2), get(x)]],
+        ends: "y",
+        sc: &["0 1", "1 1", "1 2"],
+        ..PLAIN
+    },
+    Test {
+        name: "puts_against_an_atomic_two_targets",
+        why: "and need not where they went to two",
+        programs: |x, y| vec![vec![put(x, 1), put(y, 1)], vec![fetch_store(y, 2), get(x)]],
+        ends: "y",
+        sc: &["0 1", "1 1", "1 2"],
+        late_puts: &["0 2"],
+        ..PLAIN
+    },
+    // Three and four ranks.
+    Test {
+        name: "read_to_write_causality",
+        why: "what a rank has read is there for everybody: a put takes effect for all at once; as in RDMA^TSO, where \
+              memory is one for all but the processor that stores",
+        programs: |x, y| vec![vec![put(x, 1)], vec![get(x), put(y, 1)], vec![get(y), get(x)]],
+        sc: &["0 0 0", "0 0 1", "0 1 0", "0 1 1", "1 0 0", "1 0 1", "1 1 1"],
+        ..PLAIN
+    },
+    Test {
+        name: "independent_reads_of_independent_writes",
+        why: "two readers agree on the order of two atomic operations",
+        programs: |x, y| {
+            vec![vec![fetch_store(x, 1)], vec![fetch_store(y, 1)], vec![get(x), get(y)], vec![get(y), get(x)]]
+        },
+        sc: AGREED,
+        ..PLAIN
+    },
+    Test {
+        name: "independent_reads_of_independent_puts",
+        why: "and on that of two puts, since each takes effect for all at once",
+        programs: |x, y| vec![vec![put(x, 1)], vec![put(y, 1)], vec![get(x), get(y)], vec![get(y), get(x)]],
+        sc: AGREED,
+        ..PLAIN
+    },
+    // Atomic operations in two steps. Ranks 0 and 1 race for x, which rank 0 owns where its home is 0.
+    Test {
+        name: "increments_through_the_adapter",
+        why: "two remote atomics: no update is lost; as in RDMA^TSO",
+        programs: |x, _| vec![vec![fetch_add(x, 1).shown()], vec![fetch_add(x, 1).shown()]],
+        ends: "x",
+        sc: &["0 1 2", "1 0 2"],
+        ..PLAIN
+    },
+    Test {
+        name: "increments_with_the_owner",
+        why: "an owner that goes through its processor loses one, as RDMA^TSO has it for every local atomic; one that \
+              goes through its adapter, as the trait demands, does not",
+        homes: [0, 0],
+        programs: |x, _| vec![vec![fetch_add(x, 1).shown()], vec![fetch_add(x, 1).shown()]],
+        ends: "x",
+        sc: &["0 1 2", "1 0 2"],
+        owner_cpu: &["0 0 1"],
+        ..PLAIN
+    },
+    Test {
+        name: "compare_and_swaps_with_the_owner",
+        why: "both win, and so a test-and-set lock has two holders",
+        homes: [0, 0],
+        programs: |x, _| vec![vec![compare_and_swap(x, 0, 1).shown()], vec![compare_and_swap(x, 0, 2).shown()]],
+        ends: "x",
+        sc: &["0 1 1", "2 0 2"],
+        owner_cpu: &["0 0 2"],
+        ..PLAIN
+    },
+    Test {
+        name: "swap_of_the_owner_and_compare_and_swap",
+        why: "the owner's swap vanishes: a queue lock would lose the rank that has joined",
+        homes: [0, 0],
+        programs: |x, _| vec![vec![fetch_store(x, 3).shown()], vec![compare_and_swap(x, 0, 1).shown()]],
+        ends: "x",
+        sc: &["0 3 3", "1 0 3"],
+        owner_cpu: &["0 0 1"],
+        ..PLAIN
+    },
+    Test {
+        name: "put_of_the_owner_and_fetch_add",
+        why: "the owner's put vanishes, although it went through no atomic operation",
+        homes: [0, 0],
+        programs: |x, _| vec![vec![put(x, 5)], vec![fetch_add(x, 1).shown()]],
+        ends: "x",
+        sc: &["0 5", "5 6"],
+        owner_cpu: &["0 1"],
+        ..PLAIN
+    },
+    Test {
+        name: "bulk_put_of_the_owner_and_fetch_add",
+        why: "and so does its bulk put",
+        homes: [0, 0],
+        programs: |x, _| vec![vec![bulk_put(x, 5)], vec![fetch_add(x, 1).shown()]],
+        ends: "x",
+        sc: &["0 5", "5 6"],
+        owner_cpu: &["0 1"],
+        ..PLAIN
+    },
+    Test {
+        name: "failed_compare_and_swap_and_put_of_the_owner",
+        why: "a compare-and-swap that fails writes nothing, so that nothing can vanish under it",
+        homes: [0, 0],
+        programs: |x, _| vec![vec![put(x, 5)], vec![compare_and_swap(x, 7, 1).shown()]],
+        ends: "x",
+        sc: &["0 5", "5 5"],
+        ..PLAIN
+    },
+    Test {
+        name: "put_and_fetch_add_through_the_adapter",
+        why: "the word is locked against puts as well; stronger than RDMA^TSO, whose atomics are atomic with atomics only, \
+              so that a backend without that must not send such puts as writes",
+        programs: |x, _| vec![vec![put(x, 5)], vec![fetch_add(x, 1).shown()]],
+        ends: "x",
+        sc: &["0 5", "5 6"],
+        ..PLAIN
+    },
+    Test {
+        name: "put_and_compare_and_swap_through_the_adapter",
+        why: "the same for a compare-and-swap: the put is never lost between its halves",
+        programs: |x, _| vec![vec![put(x, 5)], vec![compare_and_swap(x, 0, 1).shown()]],
+        ends: "x",
+        sc: &["0 5", "5 5"],
+        ..PLAIN
+    },
+    Test {
+        name: "reads_of_the_owner_between_the_halves",
+        why: "whoever reads between the halves reads the old word, and never goes back in time",
+        homes: [0, 0],
+        programs: |x, _| vec![vec![get(x), get(x)], vec![fetch_add(x, 1)]],
+        sc: PASSED,
+        ..PLAIN
+    },
+    Test {
+        name: "store_buffering_through_own_atomics",
+        why: "halves or not, and whichever way the owner goes: an atomic operation is complete when it returns",
+        homes: [0, 1],
+        programs: |x, y| vec![vec![fetch_add(x, 1), get(y)], vec![fetch_add(y, 1), get(x)]],
+        sc: SEEN,
+        ..PLAIN
+    },
+];
+
+impl Test {
+    fn litmus(&self, homes: [u32; 2]) -> Litmus {
+        let [x, y] = homes.map(Rank);
+        let (x, y) = (x.at(Disp(0)), y.at(Disp(64)));
+        let ends = self.ends.chars().map(|word| if word == 'x' { x } else { y }).collect();
+        Litmus { programs: (self.programs)(x, y), ends }
+    }
+
+    fn outcomes(&self, homes: [u32; 2], network: Network) -> BTreeSet<String> {
+        self.litmus(homes).outcomes(network).iter().map(ToString::to_string).collect()
+    }
+
+    /// What the table says.
+    fn expected(&self, network: Network) -> BTreeSet<String> {
+        let parts: &[&[&str]] = match network {
+            Network::Sc | Network::Hca => &[self.sc],
+            Network::LatePuts => &[self.sc, self.late_puts],
+            Network::UnorderedBulk => &[self.sc, self.late_puts, self.unordered_bulk],
+            Network::HcaOwnerCpu => &[self.sc, self.owner_cpu],
+        };
+        let all: BTreeSet<String> = parts.iter().copied().flatten().map(|&outcome| outcome.to_owned()).collect();
+        assert_eq!(all.len(), parts.iter().map(|part| part.len()).sum::<usize>(), "{}: said twice", self.name);
+        all
+    }
+}
+
+#[test]
+fn each_model_has_exactly_the_outcomes_of_the_table() {
+    let mut wrong = Vec::new();
+    for test in TESTS {
+        for network in Network::ALL {
+            let (seen, expected) = (test.outcomes(test.homes, network), test.expected(network));
+            if seen != expected {
+                wrong.push(format!("{} on {network}: {seen:?}, not {expected:?} ({})", test.name, test.why));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let names: HashSet<&str> = TESTS.iter().map(|test| test.name).collect();
+    assert_eq!(names.len(), TESTS.len(), "two tests have one name");
+}
+
+/// The litmus tests of the conformance suite tell, for each outcome, whether the trait forbids it. Wherever their words
+/// live, no model may have a forbidden one, and the weakest has all others.
+#[test]
+fn the_conformance_suite_and_the_models_forbid_the_same() {
+    for told in rmalab_atomics::conformance::litmus::<Mapped>() {
+        let test = TESTS.iter().find(|test| test.name == told.name);
+        let test = test.unwrap_or_else(|| panic!("{} has no counterpart", told.name));
+        let ran = World::threads(told.roles.max(2)).run(|ra| (told.run)(ra, 1).expect("a run")).expect("a world");
+        let outcomes = |forbidden: bool| -> BTreeSet<String> {
+            let of_kind = ran[0].outcomes.iter().filter(|outcome| outcome.forbidden == forbidden);
+            let values = |reads: &str| -> Vec<String> {
+                reads.split(' ').map(|read| read.split_once('=').expect("name=value").1.to_owned()).collect()
+            };
+            of_kind.map(|outcome| values(&outcome.reads).join(" ")).collect()
+        };
+        let (allowed, forbidden) = (outcomes(false), outcomes(true));
+        let ranks = told.roles + 2;
+        for homes in (0..ranks).flat_map(|x| (0..ranks).map(move |y| [x, y])) {
+            // Where a test says whether the words share a home, its verdict is about just that.
+            if homes[0] == homes[1] && test.homes[0] != test.homes[1] && test.name.ends_with("two_targets")
+                || homes[0] != homes[1] && test.name.ends_with("same_target")
+            {
+                continue;
+            }
+            for network in Network::ALL {
+                let seen = test.outcomes(homes, network);
+                let wrong: Vec<&String> = seen.intersection(&forbidden).collect();
+                assert!(wrong.is_empty(), "{} on {network}, homes {homes:?}: {wrong:?}", test.name);
+            }
+            assert_eq!(test.outcomes(homes, Network::UnorderedBulk), allowed, "{}, homes {homes:?}", test.name);
+        }
+    }
+}
+
+/// The memory model of the trait, said a second time and in another way: as an order of effects.
+///
+/// Every call has one effect, and a run is any order of all effects in which each comes after those that [`ordered`] says.
+mod declared {
+    use super::*;
+
+    /// Whether the effect of `first` must come before that of `second`, which the same rank calls later.
+    pub(super) fn ordered(network: Network, first: Call, second: Call) -> bool {
+        let weak = matches!(network, Network::LatePuts | Network::UnorderedBulk);
+        let late = |call: Call| match call {
+            Call::Put { .. } => weak,
+            Call::BulkPut { .. } => network == Network::UnorderedBulk,
+            _ => false,
+        };
+        match (first, second) {
+            _ if !late(first) => true,
+            (Call::Put { at, .. } | Call::BulkPut { at, .. }, Call::Flush { target }) => {
+                target.is_none_or(|target| target == at.rank)
+            }
+            (Call::Put { at, .. }, Call::Put { at: then, .. }) => at.rank == then.rank,
+            _ => false,
+        }
+    }
+
+    #[derive(Clone, PartialEq, Eq, Hash)]
+    struct Run {
+        done: Vec<bool>,
+        words: [u64; 2],
+        answers: Vec<Option<u64>>,
+    }
+
+    /// The outcomes of a test whose words are `x` and `y`, both of them looked at in the end.
+    pub(super) fn outcomes(test: &Litmus, network: Network) -> BTreeSet<String> {
+        let calls: Vec<(usize, Call)> = test
+            .programs
+            .iter()
+            .enumerate()
+            .flat_map(|(rank, steps)| steps.iter().map(move |s| (rank, s.call)))
+            .collect();
+        let start = Run { done: vec![false; calls.len()], words: [0; 2], answers: vec![None; calls.len()] };
+        let (mut known, mut open, mut ends) = (HashSet::new(), vec![start], BTreeSet::new());
+        while let Some(run) = open.pop() {
+            if !known.insert(run.clone()) {
+                continue;
+            }
+            if run.done.iter().all(|&done| done) {
+                let shown = test.programs.iter().flatten().zip(&run.answers).filter(|(step, _)| step.shown);
+                let answers = shown.map(|(_, answer)| answer.expect("an answer").to_string());
+                ends.insert(answers.chain(run.words.map(|word| word.to_string())).collect::<Vec<_>>().join(" "));
+            }
+            for (i, &(rank, call)) in calls.iter().enumerate().filter(|&(i, _)| !run.done[i]) {
+                let before = calls[..i].iter().enumerate().filter(|&(_, &(other, _))| other == rank);
+                if before.into_iter().any(|(j, &(_, first))| !run.done[j] && ordered(network, first, call)) {
+                    continue;
+                }
+                let mut after = run.clone();
+                after.done[i] = true;
+                if let Some(at) = call.address(Rank(rank as u32)) {
+                    let word = &mut after.words[usize::from(at.disp != Disp(0))];
+                    after.answers[i] = Some(*word);
+                    *word = match call {
+                        Call::FetchAdd { value, .. } => word.wrapping_add(value),
+                        Call::FetchStore { value, .. } | Call::Put { value, .. } => value,
+                        Call::CompareAndSwap { expected, desired, .. } if *word == expected => desired,
+                        Call::BulkPut { mask, value, .. } => *word & !mask | value & mask,
+                        _ => *word,
+                    };
+                }
+                open.push(after);
+            }
+        }
+        ends
+    }
+}
+
+/// Small programs at random, and on each of them the models against the declaration: nothing more, and nothing less.
+#[test]
+fn the_models_are_what_the_memory_model_says() {
+    let mut state = 1_u64;
+    let mut below = |bound: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % bound
+    };
+    let mut beyond_sc = 0;
+    for program in 0..400 {
+        let (ranks, steps) = [(1, 6), (2, 4), (3, 2)][program % 3];
+        let words = [Rank(below(4) as u32).at(Disp(0)), Rank(below(4) as u32).at(Disp(64))];
+        let mut value = 0;
+        let mut step = || {
+            let at = words[below(2) as usize];
+            value += 1;
+            match below(10) {
+                0 => fetch_add(at, 16).shown(),
+                1 => fetch_store(at, value).shown(),
+                2 => compare_and_swap(at, below(2) * (value - 1), value).shown(),
+                3 | 4 => get(at),
+                5 | 6 => put(at, value),
+                7 => bulk_part(at, [0xff, !0xff, u64::MAX][below(3) as usize], value | value << 8),
+                8 => bulk_get(at),
+                _ if below(4) == 0 => flush_all(),
+                _ => flush(at),
+            }
+        };
+        let programs = (0..ranks).map(|_| (0..steps).map(|_| step()).collect()).collect();
+        let test = Litmus { programs, ends: words.to_vec() };
+        let on = |network| -> BTreeSet<String> { test.outcomes(network).iter().map(ToString::to_string).collect() };
+        let sc = on(Network::Sc);
+        for network in [Network::Sc, Network::LatePuts, Network::UnorderedBulk, Network::Hca] {
+            assert_eq!(on(network), declared::outcomes(&test, network), "program {program} on {network}: {test:?}");
+        }
+        assert!(sc.is_subset(&on(Network::LatePuts)) && sc.is_subset(&on(Network::HcaOwnerCpu)));
+        assert!(on(Network::LatePuts).is_subset(&on(Network::UnorderedBulk)));
+        beyond_sc += usize::from(on(Network::UnorderedBulk) != sc);
+    }
+    assert!(beyond_sc > 50, "only {beyond_sc} programs had anything that is late");
+}
