@@ -101,7 +101,7 @@ pub fn row(
     let not_its_lock = || Error::Mutant { mutant: mutant.name, lock: mutant.locks[0], of: mutant.locks.join(", ") };
     let subject = subject(lock).filter(|subject| mutant.suits(subject.name())).ok_or_else(not_its_lock)?;
     let most = if mutant.equivalent.is_some() { MAX_STATES_OF_EQUIVALENTS } else { MAX_STATES };
-    let search = Search { options: Options { max_states: Some(most), ..options.clone() }, watch };
+    let search = Search { options: Options { max_states: Some(most), order: mutant.order, ..options.clone() }, watch };
     let mut complete = Vec::new();
     for scenario in scenarios(&subject) {
         let check = check(mutant, &subject, scenario.clone());

@@ -50,6 +50,8 @@ pub struct Mutant {
     pub section: Section,
     /// Where the lock's words have to be, for it to show.
     pub home: Option<Rank>,
+    /// Whether it breaks the lock's order, and nothing else.
+    pub order: bool,
 }
 
 /// What is done to calls.
@@ -63,6 +65,8 @@ pub enum Rule {
     See(Calls, fn(u64) -> u64),
     /// This is made in their place.
     Change(Calls, fn(Call) -> Call),
+    /// The one is made in their place, and the lock sees the other of its answer.
+    Instead(Calls, fn(Call) -> Call, fn(u64) -> u64),
     /// They are made twice.
     Twice(Calls),
     /// Atomic operations are made as a get and a put, so that others can come in between.
@@ -102,6 +106,7 @@ impl Mutant {
             network: Network::Sc,
             section: Section::Empty,
             home: None,
+            order: false,
         }
     }
 
@@ -132,6 +137,11 @@ impl Mutant {
 
     const fn home(mut self, home: Rank) -> Mutant {
         self.home = Some(home);
+        self
+    }
+
+    const fn of_order(mut self) -> Mutant {
+        self.order = true;
         self
     }
 

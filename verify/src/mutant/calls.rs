@@ -229,6 +229,7 @@ impl Rule {
             | Rule::Answer(calls, _)
             | Rule::See(calls, _)
             | Rule::Change(calls, _)
+            | Rule::Instead(calls, ..)
             | Rule::Twice(calls)
             | Rule::Split(calls)
             | Rule::ClaimSuccess(calls)

@@ -78,6 +78,10 @@ impl<'p> Deviating<'p> {
                 Answer::Word(_) if !answers_a_word(&call) => Answer::Done,
                 answer => answer,
             },
+            Rule::Instead(_, other, seen) => match self.player.call(other(call)) {
+                Answer::Word(word) => Answer::Word(seen(word)),
+                answer => answer,
+            },
             Rule::Twice(_) => {
                 self.player.call(call);
                 self.player.call(call)

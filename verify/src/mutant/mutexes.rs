@@ -2,7 +2,7 @@
 
 use rmalab_atomics::controlled::Call;
 
-use super::Rule::{Answer, AsStore, Change, ClaimSuccess, Late, See, Skip, Split, Twice, ZeroFirst};
+use super::Rule::{Answer, AsStore, Change, ClaimSuccess, Instead, Late, See, Skip, Split, Twice, ZeroFirst};
 use super::{Mutant, compare_and_swap, fetch_add, fetch_store, flush, get, put, wait_until};
 use crate::network::Network;
 
@@ -12,6 +12,14 @@ const MCS: &[&str] = &["mcs"];
 
 /// One ticket in `next_ticket`, the upper half of the ticket lock's word.
 const NEXT: u64 = 1 << 32;
+
+/// A test-and-set, in the place of a step on the ticket lock's word.
+fn take(call: Call) -> Call {
+    match call {
+        Call::FetchAdd { at, .. } | Call::Get { at } => Call::CompareAndSwap { at, expected: 0, desired: NEXT },
+        other => other,
+    }
+}
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new("tas-split", TAS, "the test-and-set is a get and a put", &[Split(compare_and_swap("owner"))]),
@@ -67,6 +75,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "the release does not add to now_serving",
         &[Skip(fetch_add("lock").releasing())],
     ),
+    Mutant::new(
+        "ticket-unfair",
+        TICKET,
+        "there are no tickets: whoever finds the word 0 first takes the lock",
+        &[
+            Change(fetch_add("lock").acquiring(), take),
+            Instead(get("lock"), take, |old| if old == 0 { 2 * NEXT + 1 } else { old }),
+            AsStore(compare_and_swap("lock")),
+        ],
+    )
+    .of_order(),
     Mutant::new(
         "mcs-late-reset",
         MCS,

@@ -16,8 +16,6 @@ const ALL: u64 = 1 << 32;
 const EXCLUSIVES: u64 = 1;
 /// The bit of an exclusive lock in a target.
 const EXCLUSIVE: u64 = 1;
-/// One shared lock in a target.
-const SHARED: u64 = 2;
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
@@ -97,12 +95,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         &[AsAttempt(compare_and_swap("master"), !(ALL - 1))],
     )
     .stands_for("two-level as published: a weakly fair cycle in which nobody holds the lock"),
-    Mutant::new(
-        "two-level-kept-shared",
-        &["two-level-retract"],
-        "a shared lock that finds an exclusive one stays counted while it backs off",
-        &[Skip(fetch_add("target").reading().acquiring().of(SHARED.wrapping_neg()))],
-    ),
     Mutant::new(
         "two-level-master-first",
         TWO_LEVEL,
