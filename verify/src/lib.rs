@@ -9,6 +9,7 @@
 
 mod actor;
 mod check;
+pub mod concurrent;
 mod counterexample;
 pub mod diagram;
 mod error;
@@ -16,12 +17,14 @@ pub mod explorer;
 pub mod kill_matrix;
 pub mod litmus;
 mod live;
+pub mod loom_engine;
 pub mod monitor;
 pub mod mutant;
 pub mod network;
 pub mod play;
 mod property;
 mod scenario;
+pub mod shuttle_engine;
 mod standard;
 pub mod stress;
 pub mod subject;
