@@ -226,8 +226,10 @@ lock's code is the real one. Each is put to a list of scenarios, the smallest fi
 - network: the model that it is searched on. `sc` is sequentially consistent; `late-puts` lets posted puts arrive late, in
   order to each target; `unordered-bulk` bulk puts, too, in any order; on `hca-owner-cpu` the network's atomics are not
   atomic with the processor's, which the owner of the lock's words uses.
-- steps: of a shortest counterexample.
+- steps: of a shortest counterexample; the pauses and flushes in it, which on `sc` nobody else can notice, come on top.
+  `10 + 2 again and again` is a livelock, whose last two steps can go on for ever.
 - preemptions: the least number of switches away from a rank that could go on, in any counterexample of that scenario.
+  None is told of livelocks, which switch for ever.
 - in italics: the mutation of the published algorithm that a mutant stands for.
 
 Engine: the explorer, for all of them.

@@ -1,8 +1,9 @@
 //! From states back to a schedule that a person can follow.
 
+use rmalab_atomics::Rank;
 use rmalab_atomics::controlled::Call;
 
-use super::learned::Failure;
+use super::learned::{Failure, SILENT};
 use super::space::{Space, Walker};
 use super::state::State;
 use super::store::{NOWHERE, StateId, Store};
@@ -55,7 +56,7 @@ pub(super) fn schedule(
         }
         assert!(found, "each stored state is one step from the one that it was reached from");
     }
-    let begin = with_silent_steps(space, &steps)?.len();
+    let begin = with_silent_steps(space, &steps, After::Nothing)?.len();
     let mut violation = None;
     match *last {
         Last::Repeats(cycle) => steps.extend(cycle),
@@ -72,36 +73,69 @@ pub(super) fn schedule(
             }
         }
     }
-    Ok((with_silent_steps(space, &steps)?, violation, begin))
+    let after = match last {
+        Last::Breaks => After::LastRank,
+        Last::Ends => After::AllRanks,
+        Last::Repeats(_) => After::Nothing,
+    };
+    Ok((with_silent_steps(space, &steps, after)?, violation, begin))
 }
 
 /// The schedule as [`Live`] takes it, which knows pauses and flushes as steps of their own.
-pub(super) fn with_silent_steps(space: &Space, steps: &[Choice]) -> Result<Vec<Choice>, Error> {
-    let mut live = Live::new(&space.check)?;
-    let late = matches!(space.check.network, Network::LatePuts | Network::UnorderedBulk);
-    let mut schedule = Vec::new();
+pub(super) fn with_silent_steps(space: &Space, steps: &[Choice], after: After) -> Result<Vec<Choice>, Error> {
+    let mut replay = Replay { live: Live::new(&space.check)?, schedule: Vec::new(), broken: false };
     for &step in steps {
         if let Choice::Step(rank) = step {
-            loop {
-                let call = live.calls().nth(rank.index()).flatten();
-                let silent = match call {
-                    Some(Call::Pause { .. } | Call::Now) => true,
-                    Some(Call::Flush { .. }) => !late,
-                    _ => false,
-                };
-                if !silent {
-                    break;
-                }
-                take(&mut live, &mut schedule, step)?;
-            }
+            replay.be_silent(space, rank)?;
         }
-        take(&mut live, &mut schedule, step)?;
+        replay.take(step)?;
     }
-    Ok(schedule)
+    match (after, steps.last()) {
+        (After::Nothing, _) | (After::LastRank, None | Some(Choice::Arrive { .. })) => {}
+        (After::LastRank, Some(&Choice::Step(rank))) => replay.be_silent(space, rank)?,
+        (After::AllRanks, _) => {
+            (0..space.parts.ranks as u32).map(Rank).try_for_each(|rank| replay.be_silent(space, rank))?;
+        }
+    }
+    Ok(replay.schedule)
 }
 
-fn take(live: &mut Live, schedule: &mut Vec<Choice>, choice: Choice) -> Result<(), Error> {
-    live.take(choice).map_err(|why| Error::Unsound(format!("the replay does not follow the search: {why}")))?;
-    schedule.push(choice);
-    Ok(())
+/// Whose silent steps a schedule takes after its last step, unless that has broken something by then: to the search they
+/// are part of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum After {
+    Nothing,
+    LastRank,
+    AllRanks,
+}
+
+struct Replay {
+    live: Live,
+    schedule: Vec<Choice>,
+    broken: bool,
+}
+
+impl Replay {
+    fn be_silent(&mut self, space: &Space, rank: Rank) -> Result<(), Error> {
+        let late = matches!(space.check.network, Network::LatePuts | Network::UnorderedBulk);
+        for _ in 0..SILENT {
+            let silent = match self.live.calls().nth(rank.index()).flatten() {
+                Some(Call::Pause { .. } | Call::Now) => true,
+                Some(Call::Flush { .. }) => !late,
+                _ => false,
+            };
+            if !silent || self.broken {
+                break;
+            }
+            self.take(Choice::Step(rank))?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, choice: Choice) -> Result<(), Error> {
+        let follow = |why| Error::Unsound(format!("the replay does not follow the search: {why}"));
+        self.broken |= self.live.take(choice).map_err(follow)?.violation.is_some();
+        self.schedule.push(choice);
+        Ok(())
+    }
 }
