@@ -16,7 +16,7 @@ use hashbrown::HashTable;
 use super::Finding;
 use super::breadth::Shared;
 use super::learned::Failure;
-use super::path::{After, with_silent_steps};
+use super::path::with_silent_steps;
 use super::space::{Sometimes, Space, Walker};
 use super::state::State;
 use crate::Counterexample;
@@ -194,8 +194,8 @@ fn dive(walker: &mut Walker<'_>, seen: &Seen, shared: &Shared<'_>, pool: &Pool, 
             frames.push(below);
         }
         if let Some(violation) = broken {
-            let after = if is_new { After::AllRanks } else { After::LastRank };
-            let schedule = with_silent_steps(walker.space, &path, after)?;
+            // A new state breaks something only by being an end.
+            let schedule = with_silent_steps(walker.space, &path, is_new)?;
             pool.end(shared, Ok(Counterexample::new(&walker.space.check, violation, schedule, None)));
             return Ok(());
         }

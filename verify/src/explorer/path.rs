@@ -56,7 +56,7 @@ pub(super) fn schedule(
         }
         assert!(found, "each stored state is one step from the one that it was reached from");
     }
-    let begin = with_silent_steps(space, &steps, After::Nothing)?.len();
+    let begin = with_silent_steps(space, &steps, false)?.len();
     let mut violation = None;
     match *last {
         Last::Repeats(cycle) => steps.extend(cycle),
@@ -73,40 +73,28 @@ pub(super) fn schedule(
             }
         }
     }
-    let after = match last {
-        Last::Breaks => After::LastRank,
-        Last::Ends => After::AllRanks,
-        Last::Repeats(_) => After::Nothing,
-    };
-    Ok((with_silent_steps(space, &steps, after)?, violation, begin))
+    let ends = matches!(last, Last::Ends);
+    Ok((with_silent_steps(space, &steps, ends)?, violation, begin))
 }
 
-/// The schedule as [`Live`] takes it, which knows pauses and flushes as steps of their own.
-pub(super) fn with_silent_steps(space: &Space, steps: &[Choice], after: After) -> Result<Vec<Choice>, Error> {
+/// The schedule as [`Live`] takes it, which knows pauses and flushes as steps of their own: to the search they are part of
+/// the step before them, and those before a rank's first step, of that. With `ends`, all ranks have to come to their ends.
+pub(super) fn with_silent_steps(space: &Space, steps: &[Choice], ends: bool) -> Result<Vec<Choice>, Error> {
     let mut replay = Replay { live: Live::new(&space.check)?, schedule: Vec::new(), broken: false };
     for &step in steps {
-        if let Choice::Step(rank) = step {
-            replay.be_silent(space, rank)?;
+        match step {
+            Choice::Step(rank) => {
+                replay.be_silent(space, rank)?;
+                replay.take(step)?;
+                replay.be_silent(space, rank)?;
+            }
+            Choice::Arrive { .. } => replay.take(step)?,
         }
-        replay.take(step)?;
     }
-    match (after, steps.last()) {
-        (After::Nothing, _) | (After::LastRank, None | Some(Choice::Arrive { .. })) => {}
-        (After::LastRank, Some(&Choice::Step(rank))) => replay.be_silent(space, rank)?,
-        (After::AllRanks, _) => {
-            (0..space.parts.ranks as u32).map(Rank).try_for_each(|rank| replay.be_silent(space, rank))?;
-        }
+    if ends {
+        (0..space.parts.ranks as u32).map(Rank).try_for_each(|rank| replay.be_silent(space, rank))?;
     }
     Ok(replay.schedule)
-}
-
-/// Whose silent steps a schedule takes after its last step, unless that has broken something by then: to the search they
-/// are part of it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum After {
-    Nothing,
-    LastRank,
-    AllRanks,
 }
 
 struct Replay {
