@@ -51,7 +51,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "ticket-taken-twice",
         TICKET,
         "a rank that has to wait goes by the ticket before its own",
-        &[See(fetch_add("lock").acquiring(), |lock| if lock >> 32 == lock as u32 as u64 { lock } else { lock - NEXT })],
+        &[See(
+            fetch_add("lock").acquiring(),
+            |lock| if lock >> 32 == u64::from(lock as u32) { lock } else { lock - NEXT },
+        )],
     ),
     Mutant::new(
         "ticket-carry",
