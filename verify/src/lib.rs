@@ -10,6 +10,7 @@
 mod actor;
 mod check;
 pub mod concurrent;
+pub mod configurations;
 mod counterexample;
 pub mod diagram;
 mod error;

@@ -38,7 +38,7 @@ pub(super) fn schedule(
     }
     let mut walker = Walker::new(space);
     let mut steps = Vec::new();
-    let mut state = walker.start();
+    let mut state = walker.start()?;
     let (mut bytes, mut choices) = (Vec::new(), Vec::new());
     for encoding in encodings.iter().rev().skip(1) {
         walker.choices(&state, &mut choices);
@@ -77,11 +77,21 @@ pub(super) fn schedule(
     Ok((with_silent_steps(space, &steps, ends)?, violation, begin))
 }
 
-/// The schedule as [`Live`] takes it, which knows pauses and flushes as steps of their own: to the search they are part of
-/// the step before them, and those before a rank's first step, of that. With `ends`, all ranks have to come to their ends.
-pub(super) fn with_silent_steps(space: &Space, steps: &[Choice], ends: bool) -> Result<Vec<Choice>, Error> {
-    let mut replay = Replay { live: Live::new(&space.check)?, schedule: Vec::new(), broken: false };
+/// The schedule as [`Live`] takes it: with the local steps that were taken at once, and with pauses and flushes. To the
+/// search those are part of the step before them, or of a rank's first step; with `ends`, all ranks take them in the end.
+pub(super) fn with_silent_steps(space: &Space, steps: &[Choice], ends: bool) -> Result<Vec<Choice>, Failure> {
+    let mut walker = Walker::new(space);
+    let mut state = walker.start()?;
+    let local = |walker: &Walker<'_>| walker.settled.iter().map(|&rank| Choice::Step(rank)).collect::<Vec<_>>();
+    let mut all = local(&walker);
     for &step in steps {
+        walker.step(&state, step)?;
+        state = walker.next.clone();
+        all.push(step);
+        all.extend(local(&walker));
+    }
+    let mut replay = Replay { live: Live::new(&space.check)?, schedule: Vec::new(), broken: false };
+    for step in all {
         match step {
             Choice::Step(rank) => {
                 replay.be_silent(space, rank)?;
