@@ -285,8 +285,10 @@ impl Check {
                 seen: format!("nothing can happen any more, and there wait {}", list.join(", ")),
             });
         }
-        let (at, value) = words.into_iter().find(|&(at, value)| at.disp != DATA && value != 0)?;
-        let name = self.subject.word_at(at, self.home()).map_or(String::new(), |word| format!(" ({})", word.name));
+        let name_of = |at| self.subject.word_at(at, self.home()).map(|word| word.name);
+        let left = |at| self.mutant.zip(name_of(at)).is_some_and(|(mutant, name)| mutant.leaves.contains(&name));
+        let (at, value) = words.into_iter().find(|&(at, value)| at.disp != DATA && value != 0 && !left(at))?;
+        let name = name_of(at).map_or(String::new(), |name| format!(" ({name})"));
         Some(Violation {
             property: Property::CleanRest,
             rank: at.rank,

@@ -172,6 +172,11 @@ impl Subject {
         self.order
     }
 
+    /// Whether readers can be inside together.
+    pub fn shares(&self) -> bool {
+        self.readers_share
+    }
+
     /// Whether two ranks must not be inside in these ways at one time.
     pub fn excludes(&self, one: Access, two: Access) -> bool {
         let as_played = |access| match (self.kind, access) {

@@ -194,7 +194,8 @@ fn dive(walker: &mut Walker<'_>, seen: &Seen, shared: &Shared<'_>, pool: &Pool, 
             frames.push(below);
         }
         if let Some(violation) = broken {
-            let schedule = with_silent_steps(walker.space, &path)?;
+            // A new state breaks something only by being an end.
+            let schedule = with_silent_steps(walker.space, &path, is_new)?;
             pool.end(shared, Ok(Counterexample::new(&walker.space.check, violation, schedule, None)));
             return Ok(());
         }

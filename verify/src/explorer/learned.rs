@@ -44,8 +44,12 @@ use crate::{Error, Result};
 /// How many histories of one node are kept to test that they are one state.
 pub(super) const WITNESSES: usize = 4;
 
+/// How many are kept of a node in a loop that polls, if each has come there by another answer: what the loop remembers from
+/// before its first pause, a ticket for instance, is then in one of them.
+const WITNESSES_OF_POLLS: usize = 64;
+
 /// How many steps that are none may follow each other; code that goes on like that makes no call.
-const SILENT: usize = 1 << 16;
+pub(super) const SILENT: usize = 1 << 16;
 
 /// What a node after a pause forgets; see the module's text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -403,8 +407,10 @@ impl Learner {
     fn witness(&mut self, node: NodeId, way: Way) -> Result<(), Failure> {
         let mut open = vec![(node, way)];
         while let Some((node, way)) = open.pop() {
+            let polls = self.nodes[node as usize].polls;
             let roots = &mut self.roots[node as usize];
-            if roots.ways.len() >= WITNESSES {
+            let is_like_others = !polls || roots.ways.iter().any(|other| other.answer == way.answer);
+            if roots.ways.len() >= if is_like_others { WITNESSES } else { WITNESSES_OF_POLLS } {
                 continue;
             }
             let number = roots.ways.len() as u8;

@@ -1,8 +1,9 @@
 //! From states back to a schedule that a person can follow.
 
+use rmalab_atomics::Rank;
 use rmalab_atomics::controlled::Call;
 
-use super::learned::Failure;
+use super::learned::{Failure, SILENT};
 use super::space::{Space, Walker};
 use super::state::State;
 use super::store::{NOWHERE, StateId, Store};
@@ -55,7 +56,7 @@ pub(super) fn schedule(
         }
         assert!(found, "each stored state is one step from the one that it was reached from");
     }
-    let begin = with_silent_steps(space, &steps)?.len();
+    let begin = with_silent_steps(space, &steps, false)?.len();
     let mut violation = None;
     match *last {
         Last::Repeats(cycle) => steps.extend(cycle),
@@ -72,11 +73,13 @@ pub(super) fn schedule(
             }
         }
     }
-    Ok((with_silent_steps(space, &steps)?, violation, begin))
+    let ends = matches!(last, Last::Ends);
+    Ok((with_silent_steps(space, &steps, ends)?, violation, begin))
 }
 
-/// The schedule as [`Live`] takes it: with the local steps that were taken at once, and with pauses and flushes.
-pub(super) fn with_silent_steps(space: &Space, steps: &[Choice]) -> Result<Vec<Choice>, Failure> {
+/// The schedule as [`Live`] takes it: with the local steps that were taken at once, and with pauses and flushes. To the
+/// search those are part of the step before them, or of a rank's first step; with `ends`, all ranks take them in the end.
+pub(super) fn with_silent_steps(space: &Space, steps: &[Choice], ends: bool) -> Result<Vec<Choice>, Failure> {
     let mut walker = Walker::new(space);
     let mut state = walker.start()?;
     let local = |walker: &Walker<'_>| walker.settled.iter().map(|&rank| Choice::Step(rank)).collect::<Vec<_>>();
@@ -87,31 +90,50 @@ pub(super) fn with_silent_steps(space: &Space, steps: &[Choice]) -> Result<Vec<C
         all.push(step);
         all.extend(local(&walker));
     }
-    let mut live = Live::new(&space.check)?;
-    let late = matches!(space.check.network, Network::LatePuts | Network::UnorderedBulk);
-    let mut schedule = Vec::new();
+    let mut replay = Replay { live: Live::new(&space.check)?, schedule: Vec::new(), broken: false };
     for step in all {
-        if let Choice::Step(rank) = step {
-            loop {
-                let call = live.calls().nth(rank.index()).flatten();
-                let silent = match call {
-                    Some(Call::Pause { .. } | Call::Now) => true,
-                    Some(Call::Flush { .. }) => !late,
-                    _ => false,
-                };
-                if !silent {
-                    break;
-                }
-                take(&mut live, &mut schedule, step)?;
+        match step {
+            Choice::Step(rank) => {
+                replay.be_silent(space, rank)?;
+                replay.take(step)?;
+                replay.be_silent(space, rank)?;
             }
+            Choice::Arrive { .. } => replay.take(step)?,
         }
-        take(&mut live, &mut schedule, step)?;
     }
-    Ok(schedule)
+    if ends {
+        (0..space.parts.ranks as u32).map(Rank).try_for_each(|rank| replay.be_silent(space, rank))?;
+    }
+    Ok(replay.schedule)
 }
 
-fn take(live: &mut Live, schedule: &mut Vec<Choice>, choice: Choice) -> Result<(), Error> {
-    live.take(choice).map_err(|why| Error::Unsound(format!("the replay does not follow the search: {why}")))?;
-    schedule.push(choice);
-    Ok(())
+struct Replay {
+    live: Live,
+    schedule: Vec<Choice>,
+    broken: bool,
+}
+
+impl Replay {
+    fn be_silent(&mut self, space: &Space, rank: Rank) -> Result<(), Error> {
+        let late = matches!(space.check.network, Network::LatePuts | Network::UnorderedBulk);
+        for _ in 0..SILENT {
+            let silent = match self.live.calls().nth(rank.index()).flatten() {
+                Some(Call::Pause { .. } | Call::Now) => true,
+                Some(Call::Flush { .. }) => !late,
+                _ => false,
+            };
+            if !silent || self.broken {
+                break;
+            }
+            self.take(Choice::Step(rank))?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, choice: Choice) -> Result<(), Error> {
+        let follow = |why| Error::Unsound(format!("the replay does not follow the search: {why}"));
+        self.broken |= self.live.take(choice).map_err(follow)?.violation.is_some();
+        self.schedule.push(choice);
+        Ok(())
+    }
 }

@@ -1,0 +1,302 @@
+//! The kill matrix: which mutant is killed in how small a check, and how.
+//!
+//! Each mutant is put to the [`scenarios`] of its lock, the smallest first, until the explorer finds a violation. The
+//! counterexample is one of the shortest of that scenario; then the search is repeated with at most 0, 1, 2, ...
+//! preemptions until it finds one again. A mutant that is equivalent to its lock has to survive all scenarios.
+
+use std::fmt::Write;
+
+use crate::explorer::{Finding, Limit, Options, Progress, explore};
+use crate::subject::Kind;
+use crate::{Check, Counterexample, Error, Mutant, Result, Scenario, Subject, subject};
+
+/// A mutant on one of its locks, with what became of it.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The mutant.
+    pub mutant: &'static Mutant,
+    /// The lock.
+    pub lock: &'static str,
+    /// What became of it.
+    pub fate: Fate,
+}
+
+/// What became of a mutant.
+#[derive(Clone, Debug)]
+pub enum Fate {
+    /// It is killed in this check, and in none that is smaller.
+    Killed {
+        /// One of the shortest counterexamples.
+        counterexample: Box<Counterexample>,
+        /// The least number of preemptions of a counterexample in this check; none for a livelock, which goes on for ever.
+        preemptions: Option<u32>,
+    },
+    /// It has survived these checks, each of them searched to its end.
+    Survived {
+        /// The scenarios.
+        complete: Vec<Scenario>,
+    },
+}
+
+/// The most states for which a mutant is kept alive in one check.
+const MAX_STATES: u64 = 20_000_000;
+
+/// The most states for one check of a mutant that is said to be equivalent.
+const MAX_STATES_OF_EQUIVALENTS: u64 = 1_000_000;
+
+/// How the matrix is searched: by one thread, so that of several counterexamples of one length it is always the same.
+pub fn options() -> Options {
+    Options { threads: 1, ..Options::default() }
+}
+
+/// The scenarios for mutants of `subject`, by their numbers of ranks, then of acquisitions.
+pub fn scenarios(subject: &Subject) -> Vec<Scenario> {
+    let texts: &[&str] = match (subject.kind(), subject.shares()) {
+        (Kind::Lock, false) => &["2W", "2Wx2", "3W", "3Wx2"],
+        (Kind::Lock, true) => &[
+            "1R1W", "2W", "1R+1Wx2", "1R1Wx2", "2Wx2", "2R1W", "1R2W", "2R+1Wx2", "1R+2Wx2", "2Rx2+1W", "2R1Wx2",
+            "1R2Wx2", "3R1W", "3R+1Wx2",
+        ],
+        (Kind::Window, _) => &[
+            "1A1E@0",
+            "1A1E@1",
+            "1S@0 1E@0",
+            "2E@0",
+            "1A+1E@0x2",
+            "1A1E@0x2",
+            "1S@0 1E@0x2",
+            "2E@0x2",
+            "2A1E@0",
+            "1A2E@0",
+            "1A1E@0 1E@1",
+            "1A1S@0 1E@0",
+        ],
+    };
+    texts.iter().map(|text| text.parse().expect("these are scenarios")).collect()
+}
+
+/// The check of `mutant` on `subject` in `scenario`.
+pub fn check(mutant: &'static Mutant, subject: &Subject, scenario: Scenario) -> Check {
+    Check {
+        section: mutant.section,
+        network: mutant.network,
+        home: mutant.home,
+        mutant: Some(mutant),
+        ..Check::new(subject.clone(), scenario)
+    }
+}
+
+/// What becomes of `mutant` on `lock`, searched by `options`, whose bounds are set as the matrix needs them.
+///
+/// # Errors
+///
+/// Those of [`explore`]; [`Error::Mutant`] when the mutant is of another lock; [`Error::Unsound`] when `watch` or a limit
+/// has ended a search that the matrix needs.
+pub fn row(
+    mutant: &'static Mutant,
+    lock: &str,
+    options: &Options,
+    watch: &(dyn Fn(&Progress) -> bool + Sync),
+) -> Result<Row> {
+    let not_its_lock = || Error::Mutant { mutant: mutant.name, lock: mutant.locks[0], of: mutant.locks.join(", ") };
+    let subject = subject(lock).filter(|subject| mutant.suits(subject.name())).ok_or_else(not_its_lock)?;
+    let most = if mutant.equivalent.is_some() { MAX_STATES_OF_EQUIVALENTS } else { MAX_STATES };
+    let search = Search { options: Options { max_states: Some(most), order: mutant.order, ..options.clone() }, watch };
+    let mut complete = Vec::new();
+    for scenario in scenarios(&subject) {
+        let check = check(mutant, &subject, scenario.clone());
+        match search.violation(&check, None)? {
+            Found::Nothing => complete.push(scenario),
+            Found::TooMany => break,
+            Found::Violation(counterexample) => {
+                let preemptions = search.least_preemptions(&check, &counterexample)?;
+                let fate = Fate::Killed { counterexample: Box::new(counterexample), preemptions };
+                return Ok(Row { mutant, lock: subject.name(), fate });
+            }
+        }
+    }
+    Ok(Row { mutant, lock: subject.name(), fate: Fate::Survived { complete } })
+}
+
+/// How checks are searched.
+struct Search<'w> {
+    options: Options,
+    watch: &'w (dyn Fn(&Progress) -> bool + Sync),
+}
+
+enum Found {
+    Violation(Counterexample),
+    Nothing,
+    TooMany,
+}
+
+impl Search<'_> {
+    fn violation(&self, check: &Check, preemptions: Option<u32>) -> Result<Found> {
+        match explore(check, &Options { preemptions, ..self.options.clone() }, self.watch)?.finding {
+            Finding::Violated(counterexample) => Ok(Found::Violation(counterexample)),
+            Finding::Holds => Ok(Found::Nothing),
+            Finding::Incomplete(Limit::States) => Ok(Found::TooMany),
+            Finding::Incomplete(limit) => {
+                Err(Error::Unsound(format!("{}: a search was ended: {limit:?}", check.scenario)))
+            }
+        }
+    }
+
+    /// The least number of preemptions of a counterexample to `check`, of which one is known; none for livelocks.
+    fn least_preemptions(&self, check: &Check, known: &Counterexample) -> Result<Option<u32>> {
+        if known.cycle.is_some() {
+            return Ok(None);
+        }
+        let most = known.preemptions(check)?.len() as u32;
+        for bound in 0..most {
+            match self.violation(check, Some(bound))? {
+                Found::Violation(_) => return Ok(Some(bound)),
+                Found::Nothing => {}
+                Found::TooMany => {
+                    let Check { scenario, .. } = check;
+                    return Err(Error::Unsound(format!("{scenario} has too many states with {bound} preemptions")));
+                }
+            }
+        }
+        Ok(Some(most))
+    }
+}
+
+impl Row {
+    /// Its line in the table of the killed, or of the survivors.
+    pub fn markdown(&self) -> String {
+        let Row { mutant, lock, fate } = self;
+        let for_what = mutant.stands_for.map_or(String::new(), |published| format!(" *({published})*"));
+        match fate {
+            Fate::Killed { counterexample: one, preemptions } => format!(
+                "| `{lock}` | `{}` | {}{for_what} | {}{} | {} | {} | {} | {} |",
+                mutant.name,
+                mutant.description,
+                one.scenario,
+                if one.section == crate::play::Section::Data { ", data" } else { "" },
+                one.network,
+                one.violation.property,
+                one.cycle.map_or_else(
+                    || one.schedule.len().to_string(),
+                    |first| format!("{first} + {} again and again", one.schedule.len() - first)
+                ),
+                preemptions.map_or("–".to_owned(), |preemptions| preemptions.to_string()),
+            ),
+            Fate::Survived { complete } => {
+                let scenarios: Vec<String> = complete.iter().map(Scenario::to_string).collect();
+                format!(
+                    "| `{lock}` | `{}` | {}{for_what} | {} | {} | {} |",
+                    mutant.name,
+                    mutant.description,
+                    mutant.equivalent.unwrap_or("**no argument: it should have been killed**"),
+                    mutant.network,
+                    scenarios.join(", ")
+                )
+            }
+        }
+    }
+}
+
+/// The document that says how mutants are killed, and which survive.
+pub fn document(rows: &[Row]) -> String {
+    let (killed, survived): (Vec<&Row>, Vec<&Row>) =
+        rows.iter().partition(|row| matches!(row.fate, Fate::Killed { .. }));
+    let mut text = String::from(HEAD);
+    for row in killed {
+        let _ = writeln!(text, "{}", row.markdown());
+    }
+    text.push_str(SURVIVORS);
+    for row in survived {
+        let _ = writeln!(text, "{}", row.markdown());
+    }
+    text.push_str(NO_COUNTERPART);
+    text
+}
+
+const HEAD: &str = "\
+# Mutants: locks broken on purpose, and what kills them
+
+Generated by `rmalab verify --kill-matrix docs/mutants.md`; a test compares it with a fresh generation.
+
+A mutant stands between a lock and the network: it drops, changes, delays or falsifies single calls and answers, and the
+lock's code is the real one. Each is put to a list of scenarios, the smallest first, until the explorer finds a violation.
+
+- scenario: the first of the list that kills it; all before it were searched to their end. `1Rx1+1Wx2` is a reader with one
+  acquisition and a writer with two; with *data*, the protected data are read and written inside.
+- network: the model that it is searched on. `sc` is sequentially consistent; `late-puts` lets posted puts arrive late, in
+  order to each target; `unordered-bulk` bulk puts, too, in any order; on `hca-owner-cpu` the network's atomics are not
+  atomic with the processor's, which the owner of the lock's words uses.
+- steps: of a shortest counterexample; the pauses and flushes in it, which on `sc` nobody else can notice, come on top.
+  `10 + 2 again and again` is a livelock, whose last two steps can go on for ever.
+- preemptions: the least number of switches away from a rank that could go on, in any counterexample of that scenario.
+  None is told of livelocks, which switch for ever.
+- in italics: the mutation of the published algorithm that a mutant stands for.
+
+Engine: the explorer, for all of them.
+
+## Killed
+
+| lock | mutant | what is broken | scenario | network | property | steps | preemptions |
+| --- | --- | --- | --- | --- | --- | --- | --- |
+";
+
+const SURVIVORS: &str = "
+## Equivalent, and so alive
+
+These must survive. The argument says why; the scenarios were searched to their end.
+
+| lock | mutant | what is changed | why that is right | network | survived |
+| --- | --- | --- | --- | --- | --- |
+";
+
+const NO_COUNTERPART: &str = "
+## Mutations of the published locks that have no counterpart here
+
+- *Neutral: link before successor class.* A writer's class is a bit of its identity, so that the link itself carries it:
+  there are no two steps whose order could be wrong.
+- *`blocked = 1` after the node is published* (RP, MCS). Our flag is inverted and reset after the wait, so that nothing is
+  set before a node is published. What comes nearest is a reset at that point, `mcs-late-reset`, `rp-late-reset` and
+  `wp-late-reset`, or one that is late in the network, the mutants called `no-prepare`.
+";
+
+/// All rows, each told to `done` as soon as it is known.
+///
+/// # Errors
+///
+/// As [`row`].
+pub fn rows(
+    mutants: impl IntoIterator<Item = &'static Mutant>,
+    options: &Options,
+    watch: &(dyn Fn(&Progress) -> bool + Sync),
+    mut done: impl FnMut(&Row),
+) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for mutant in mutants {
+        for lock in mutant.locks {
+            let row = row(mutant, lock, options, watch)?;
+            done(&row);
+            rows.push(row);
+        }
+    }
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::subjects;
+
+    #[test]
+    fn scenarios_grow() {
+        for subject in subjects() {
+            let sizes: Vec<(u32, u64)> = scenarios(&subject)
+                .iter()
+                .map(|scenario| {
+                    let (reads, writes) = scenario.acquisitions();
+                    (scenario.ranks(), reads + writes)
+                })
+                .collect();
+            assert!(sizes.is_sorted(), "{}: {sizes:?}", subject.name());
+        }
+    }
+}

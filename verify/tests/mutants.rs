@@ -1,0 +1,147 @@
+//! Every mutant dies as docs/mutants.md says, and those that are equivalent to their lock survive.
+#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use rmalab_verify::explorer::{Finding, Options, explore};
+use rmalab_verify::kill_matrix::{self, Fate, Row};
+use rmalab_verify::{Check, Counterexample, Mutant, Property, mutant, mutants, replay, subject};
+
+/// Equivalent mutants of locks with many states: all of their checks take about a minute.
+fn is_slow(mutant: &Mutant) -> bool {
+    mutant.equivalent.is_some() && mutant.locks.iter().any(|lock| ["mcs-rw-rp", "mcs-rw-neutral"].contains(lock))
+}
+
+fn rows(which: impl Fn(&Mutant) -> bool) -> Vec<Row> {
+    let mutants = mutants().filter(|mutant| which(mutant));
+    kill_matrix::rows(mutants, &kill_matrix::options(), &|_| true, |_| {}).unwrap()
+}
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+fn committed() -> String {
+    std::fs::read_to_string(path("../docs/mutants.md")).unwrap()
+}
+
+/// That each row is as committed, that the right ones are killed, and that the reference interpreter agrees.
+fn judge(rows: &[Row]) {
+    let committed = committed();
+    for row in rows {
+        let line = row.markdown();
+        assert!(
+            committed.lines().any(|known| known == line),
+            "docs/mutants.md is of another version: run `rmalab verify --kill-matrix docs/mutants.md`; it lacks\n{line}"
+        );
+        let Fate::Killed { counterexample, .. } = &row.fate else {
+            assert!(row.mutant.equivalent.is_some(), "{} survives {}", row.mutant.name, row.lock);
+            continue;
+        };
+        assert!(row.mutant.equivalent.is_none(), "{line}");
+        // An order is no property of one state, and a livelock no end: a replay shows neither.
+        if counterexample.cycle.is_none() && counterexample.violation.property != Property::Order {
+            assert_eq!(replayed(counterexample), Some(counterexample.violation.property), "{line}");
+        }
+    }
+}
+
+/// The check that a counterexample is of.
+fn check(one: &Counterexample) -> Check {
+    let mut check = Check::new(subject(&one.lock).unwrap(), one.scenario.parse().unwrap());
+    check.mutant = one.mutant.as_ref().map(|name| mutant(name).unwrap());
+    (check.section, check.network, check.home) = (one.section, one.network, one.home);
+    one.suits(&check).unwrap();
+    check
+}
+
+fn replayed(one: &Counterexample) -> Option<Property> {
+    let (steps, violation) = replay(&check(one), &one.schedule).unwrap();
+    assert_eq!(steps.len(), one.schedule.len(), "the last step is the one that breaks the property");
+    violation.map(|violation| violation.property)
+}
+
+#[test]
+fn mutants_die_as_the_matrix_says() {
+    let rows = rows(|mutant| !is_slow(mutant));
+    judge(&rows);
+    // No property is held vacuously: each that the explorer checks is broken by some mutant.
+    let broken: BTreeSet<Property> = rows
+        .iter()
+        .filter_map(|row| match &row.fate {
+            Fate::Killed { counterexample, .. } => Some(counterexample.violation.property),
+            Fate::Survived { .. } => None,
+        })
+        .collect();
+    let checked = Property::ALL.into_iter();
+    let of_stress = [Property::Consistent, Property::NoLostUpdate];
+    assert_eq!(broken, checked.filter(|property| !of_stress.contains(property)).collect());
+}
+
+#[test]
+#[ignore = "takes a minute"]
+fn the_matrix_is_the_committed_one() {
+    let rows = rows(|_| true);
+    judge(&rows);
+    assert!(kill_matrix::document(&rows) == committed(), "docs/mutants.md has other text, rows or order");
+}
+
+#[test]
+fn the_matrix_has_every_mutant_once() {
+    let committed = committed();
+    for mutant in mutants() {
+        for lock in mutant.locks {
+            let begin = format!("| `{lock}` | `{}` |", mutant.name);
+            assert_eq!(committed.lines().filter(|line| line.starts_with(&begin)).count(), 1, "{begin}");
+        }
+    }
+}
+
+#[test]
+fn locks_survive_what_kills_their_mutants() {
+    let mut seen = BTreeSet::new();
+    for row in rows(|mutant| !is_slow(mutant)) {
+        let Fate::Killed { counterexample, .. } = row.fate else { continue };
+        let mut lock = check(&counterexample);
+        let by_backend = row.mutant.rules.is_empty();
+        // Four ranks are some million states, for the ignored tests of the explorer; the last mutant is of no lock.
+        if lock.active() > 3 || by_backend || !seen.insert(format!("{lock:?}")) {
+            continue;
+        }
+        lock.mutant = None;
+        let options = Options { order: row.mutant.order, ..kill_matrix::options() };
+        let outcome = explore(&lock, &options, &|_| true).unwrap();
+        assert_eq!(outcome.finding, Finding::Holds, "{} in {}", row.lock, lock.scenario);
+    }
+}
+
+#[test]
+fn what_breaks_the_order_breaks_nothing_else() {
+    let mut count = 0;
+    for mutant in mutants().filter(|mutant| mutant.order) {
+        let subject = subject(mutant.locks[0]).unwrap();
+        for scenario in kill_matrix::scenarios(&subject) {
+            let check = kill_matrix::check(mutant, &subject, scenario);
+            let outcome = explore(&check, &kill_matrix::options(), &|_| true).unwrap();
+            assert_eq!(outcome.finding, Finding::Holds, "{} in {}", mutant.name, check.scenario);
+            count += 1;
+        }
+    }
+    assert!(count > 0);
+}
+
+/// The two defects of the published fair lock, as they were found once and for all.
+#[test]
+fn the_published_neutral_lock_fails() {
+    for (name, preemptions) in [("neutral-no-second-look", 2), ("neutral-untagged", 4)] {
+        let one = Counterexample::load(&path(&format!("counterexamples/{name}.json"))).unwrap();
+        assert_eq!(one.mutant.as_deref(), Some(name));
+        assert_eq!(replayed(&one), Some(Property::MutualExclusion));
+        let least = one.preemptions(&check(&one)).unwrap().len();
+        assert_eq!(least, preemptions, "the committed schedule has as few preemptions as there can be");
+        // The mended lock takes another way with the same schedule.
+        let mended = Check { mutant: None, ..check(&one) };
+        assert!(replay(&mended, &one.schedule).map_or(true, |(_, violation)| violation.is_none()));
+    }
+}
