@@ -275,12 +275,12 @@ pub(crate) struct VerifyArgs {
         long,
         value_name = "FILE",
         value_hint = ValueHint::FilePath,
-        conflicts_with_all = [
-            "lock", "scenario", "engine", "network", "section", "mutant", "home", "max_states", "max_memory", "max_time",
-            "preemptions", "search", "executions", "threads", "no_symmetry", "no_partial_order", "order", "long", "save", "table", "json",
-        ]
+        conflicts_with_all = NOT_CHECKING
     )]
     pub(crate) replay: Option<PathBuf>,
+    /// Put every mutant to the explorer, and write what kills it as a Markdown page to FILE
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = NOT_CHECKING)]
+    pub(crate) kill_matrix: Option<PathBuf>,
     /// Draw the counterexample, the first one if there are several, as SVG to FILE
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) svg: Option<PathBuf>,
@@ -294,6 +294,31 @@ pub(crate) struct VerifyArgs {
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }
+
+/// The options that say what is to be checked, and how.
+const NOT_CHECKING: [&str; 21] = [
+    "lock",
+    "scenario",
+    "engine",
+    "network",
+    "section",
+    "mutant",
+    "home",
+    "max_states",
+    "max_memory",
+    "max_time",
+    "preemptions",
+    "search",
+    "executions",
+    "threads",
+    "no_symmetry",
+    "no_partial_order",
+    "order",
+    "long",
+    "save",
+    "table",
+    "json",
+];
 
 const SECTIONS: [Section; 2] = [Section::Empty, Section::Data];
 

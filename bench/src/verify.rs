@@ -274,11 +274,6 @@ fn subject(name: &str) -> Result<Subject> {
 }
 
 fn mutant(name: &str) -> Result<&'static Mutant> {
-    let found = mutants().iter().find(|mutant| mutant.name == name);
-    found.ok_or_else(|| names::unknown("mutant", name, mutants().iter().map(|mutant| mutant.name)))
-}
-
-/// The mutants, in the order of lists.
-pub fn mutants() -> &'static [Mutant] {
-    &[]
+    rmalab_verify::mutant(name)
+        .ok_or_else(|| names::unknown("mutant", name, rmalab_verify::mutants().map(|mutant| mutant.name)))
 }

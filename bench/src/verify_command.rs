@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -11,7 +11,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use rmalab::verify::{self, Checked, Engine, Job, Outcome};
 use rmalab::{Error, Result, interrupt};
 use rmalab_verify::explorer::Progress;
-use rmalab_verify::{Counterexample, diagram};
+use rmalab_verify::kill_matrix::{self, Fate};
+use rmalab_verify::{Counterexample, diagram, mutants};
 
 use crate::cli::VerifyArgs;
 
@@ -20,21 +21,60 @@ pub(crate) fn run(arguments: &VerifyArgs) -> Result<ExitCode> {
     if arguments.list_mutants {
         return Ok(list_mutants());
     }
-    match &arguments.replay {
-        Some(path) => play_again(path, arguments.svg.as_deref()),
-        None => check(arguments),
+    match (&arguments.replay, &arguments.kill_matrix) {
+        (Some(path), _) => play_again(path, arguments.svg.as_deref()),
+        (None, Some(path)) => kill_matrix(path, arguments.quiet),
+        (None, None) => check(arguments),
     }
 }
 
 fn list_mutants() -> ExitCode {
-    let width = verify::mutants().iter().map(|mutant| mutant.name.len()).max().unwrap_or(0);
+    let width = mutants().map(|mutant| mutant.name.len()).max().unwrap_or(0);
     let mut text = String::new();
-    for mutant in verify::mutants() {
+    for mutant in mutants() {
         text +=
             &format!("{:width$}  {}\n{:width$}  of {}\n", mutant.name, mutant.description, "", mutant.locks.join(", "));
     }
     show(&text);
     ExitCode::SUCCESS
+}
+
+/// Puts every mutant to the explorer, and writes what kills it as a Markdown page to `path`.
+fn kill_matrix(path: &Path, quiet: bool) -> Result<ExitCode> {
+    writable(path)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    interrupt::sets(&stop)?;
+    let watch = Watch::new(mutants().map(|mutant| mutant.locks.len()).sum(), quiet);
+    let (done, last) = (AtomicUsize::new(0), Mutex::new("the first mutant".to_owned()));
+    let tell = |extra: &str| {
+        let last = last.lock().expect("nobody panics while it is locked");
+        watch.tell(done.load(Ordering::Relaxed), || format!("{last}{extra}"));
+    };
+    tell("");
+    let rows = kill_matrix::rows(
+        mutants(),
+        &kill_matrix::options(),
+        &|progress| {
+            tell(&format!("; the next one: {} states", progress.states));
+            !stop.load(Ordering::Relaxed)
+        },
+        |row| {
+            done.fetch_add(1, Ordering::Relaxed);
+            *last.lock().expect("nobody panics while it is locked") =
+                format!("{} on {} is done", row.mutant.name, row.lock);
+            tell("");
+        },
+    );
+    watch.finish();
+    if stop.load(Ordering::Relaxed) {
+        eprintln!("interrupted: nothing was written");
+        return Ok(ExitCode::from(interrupt::EXIT_CODE));
+    }
+    let rows = rows?;
+    write(path, &kill_matrix::document(&rows))?;
+    let killed = rows.iter().filter(|row| matches!(row.fate, Fate::Killed { .. })).count();
+    show(&format!("{killed} killed, {} survive: {}\n", rows.len() - killed, path.display()));
+    Ok(ExitCode::SUCCESS)
 }
 
 fn check(arguments: &VerifyArgs) -> Result<ExitCode> {

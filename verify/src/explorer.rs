@@ -46,7 +46,7 @@ use path::Last;
 use space::Space;
 use store::Store;
 
-use crate::{Check, Counterexample, Error, Result};
+use crate::{Check, Counterexample, Error, Property, Result, replay};
 
 /// In which order states are visited.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -193,12 +193,30 @@ pub fn explore(check: &Check, options: &Options, watch: &(dyn Fn(&Progress) -> b
     let (mut forget, mut symmetry) = (Forget::Phase, options.symmetry);
     loop {
         match explore_by(&check, options, watch, forget, symmetry) {
-            Ok(outcome) => return Ok(outcome),
+            Ok(outcome) => return confirmed(&check, outcome),
             Err(Failure::Error(error)) => return Err(error),
             Err(Failure::Asymmetric) => symmetry = false,
             Err(Failure::Differ(why)) => forget = forget.stricter().ok_or(Error::Unsound(why))?,
         }
     }
+}
+
+/// Holds back a counterexample that the lock's code does not follow step by step. An order and a livelock are more than
+/// a replay can see.
+fn confirmed(check: &Check, outcome: Outcome) -> Result<Outcome> {
+    if let Finding::Violated(Counterexample { violation, schedule, .. }) = &outcome.finding
+        && !matches!(violation.property, Property::Order | Property::NoLivelock)
+    {
+        let (_, seen) = replay(check, schedule)?;
+        if seen.as_ref().map(|seen| seen.property) != Some(violation.property) {
+            let seen = seen.map_or("nothing".to_owned(), |seen| seen.to_string());
+            return Err(Error::Unsound(format!(
+                "{}: the search found {violation}, and along its schedule the code shows {seen}",
+                check.subject.name()
+            )));
+        }
+    }
+    Ok(outcome)
 }
 
 fn explore_by(
