@@ -43,7 +43,7 @@ type Row = (&'static str, Network, Section, bool, bool);
 /// The locks that poll are small: their handles remember next to nothing.
 const TAS: &[Row] = &[
     ("4Wx2", Sc, Empty, ANY, QUICK),
-    ("3Wx2", LatePuts, Empty, ANY, QUICK),
+    ("4Wx2", LatePuts, Empty, ANY, QUICK),
     ("2Wx2", UnorderedBulk, Data, ANY, QUICK),
     ("3Wx1", Hca, Empty, ANY, QUICK),
 ];
@@ -51,7 +51,7 @@ const TAS: &[Row] = &[
 const TICKET: &[Row] = &[
     ("4Wx2", Sc, Empty, ANY, QUICK),
     ("3Wx2", Sc, Empty, ORDER, QUICK),
-    ("3Wx2", LatePuts, Empty, ANY, QUICK),
+    ("4Wx2", LatePuts, Empty, ANY, QUICK),
     ("2Wx2", UnorderedBulk, Data, ANY, QUICK),
     ("3Wx1", Hca, Empty, ANY, QUICK),
 ];
@@ -61,13 +61,14 @@ const MCS: &[Row] = &[
     ("5Wx1", Sc, Empty, ANY, QUICK),
     ("3Wx2", Sc, Empty, ORDER, QUICK),
     ("3Wx2", LatePuts, Empty, ANY, QUICK),
+    ("5Wx1", LatePuts, Empty, ANY, QUICK),
     ("2Wx2", UnorderedBulk, Data, ANY, QUICK),
     ("3Wx1", Hca, Empty, ANY, QUICK),
 ];
 
 const TAS_RW: &[Row] = &[
     ("2R2Wx2", Sc, Empty, ANY, QUICK),
-    ("2R1Wx2", LatePuts, Empty, ANY, QUICK),
+    ("2R2Wx2", LatePuts, Empty, ANY, QUICK),
     ("1R1Wx2", UnorderedBulk, Data, ANY, QUICK),
     ("2R1Wx1", Hca, Empty, ANY, QUICK),
 ];
@@ -77,8 +78,7 @@ const MCS_RW: &[Row] = &[
     ("2R2Wx2", Sc, Empty, ANY, QUICK),
     ("2R1Wx1", Sc, Empty, ORDER, QUICK),
     ("1R2Wx1", Sc, Empty, ORDER, QUICK),
-    ("2R1Wx2", LatePuts, Empty, ANY, QUICK),
-    ("1R2Wx2", LatePuts, Empty, ANY, QUICK),
+    ("2R2Wx2", LatePuts, Empty, ANY, QUICK),
     ("1R1Wx2", UnorderedBulk, Data, ANY, QUICK),
     ("2R1Wx1", Hca, Empty, ANY, QUICK),
 ];
@@ -86,13 +86,12 @@ const MCS_RW: &[Row] = &[
 const MCS_RW_NEUTRAL: &[Row] = &[
     ("3R1Wx1", Sc, Empty, ANY, QUICK),
     ("3Rx1+1Wx2", Sc, Empty, ANY, QUICK),
+    ("2R2Wx2", Sc, Empty, ANY, QUICK),
     ("2R1Wx1", Sc, Empty, ORDER, QUICK),
     ("1R2Wx1", Sc, Empty, ORDER, QUICK),
-    ("2R1Wx1", LatePuts, Empty, ANY, QUICK),
-    ("1R1Wx2", LatePuts, Empty, ANY, QUICK),
+    ("2R2Wx2", LatePuts, Empty, ANY, QUICK),
     ("1R1Wx2", UnorderedBulk, Data, ANY, QUICK),
     ("2R1Wx1", Hca, Empty, ANY, QUICK),
-    ("2R2Wx2", Sc, Empty, ANY, LONG),
     ("4R1Wx2", Sc, Empty, ANY, LONG),
     ("3R2Wx2", Sc, Empty, ANY, LONG),
 ];
@@ -104,14 +103,15 @@ const WINDOW: &[Row] = &[
     ("1A1E@0 1S@1x1", LatePuts, Empty, ANY, QUICK),
     ("1A1E@1x1", UnorderedBulk, Data, ANY, QUICK),
     ("1A1E@0 1S@1x1", Hca, Empty, ANY, QUICK),
-    ("2A1E@0 1E@1 1S@0x1", Sc, Empty, ANY, LONG),
+    ("1E@0 1E@1 1S@0 2Ax1", Sc, Empty, ANY, LONG),
+    ("1E@0 1E@1 1S@0 2Ax1", LatePuts, Empty, ANY, LONG),
 ];
 
 /// It has no queues, and is small.
 const TWO_LEVEL: &[Row] = &[
-    ("2A1E@0 1E@1 1S@0x1", Sc, Empty, ANY, QUICK),
+    ("1E@0 1E@1 1S@0 2Ax1", Sc, Empty, ANY, QUICK),
+    ("1E@0 1E@1 1S@0 2Ax1", LatePuts, Empty, ANY, QUICK),
     ("1A1E@0 1S@0x2", Sc, Empty, ANY, QUICK),
-    ("1A1E@0 1S@1x1", LatePuts, Empty, ANY, QUICK),
     ("1A1E@1x1", UnorderedBulk, Data, ANY, QUICK),
     ("1A1E@0 1S@1x1", Hca, Empty, ANY, QUICK),
 ];
