@@ -10,10 +10,9 @@
 //! * An exclusive lock of a target excludes the other locks of that target, and every lock_all.
 //! * lock_all costs one atomic operation at any number of ranks.
 //! * No queue, no order of arrival: an exclusive lock starves while lock_alls overlap each other without a gap.
-//! * Not free of livelock. A rank in lock_all polls the master while a rank in lock(exclusive) adds itself there, finds
-//!   the lock_all, takes itself out again and retries. A run in which every poll falls between such an addition and its
-//!   removal is fair to both ranks (each goes on taking steps), and neither ever holds anything. Bounded exponential
-//!   backoff with jitter makes long runs of that kind improbable; it does not exclude them.
+//! * Free of livelock: as long as every rank goes on, some rank gets its lock. In the paper's protocol a rank in lock_all
+//!   can poll the master for ever while a rank in lock(exclusive) adds itself there, finds the lock_all, takes itself out
+//!   again and retries; see Deviations, and I4.
 //! * A lock_all that waits, counted, already keeps out the first exclusive lock of other ranks. Programs that hold locks
 //!   while they ask for more can deadlock by it where the locks themselves would not conflict: rank 1 holds A shared and
 //!   asks for B exclusively, rank 2 asks for lock_all, rank 3 holds C exclusively and asks for A exclusively. Rank 1 waits
@@ -39,6 +38,8 @@
 //!   Both counts are in one word, so of two such ranks the later one sees the earlier one.
 //! * I3: bit 0 is set only in the step that finds the whole target word 0, and a shared lock is held only by a rank that
 //!   has seen bit 0 clear after it was counted.
+//! * I4: while a lock_all is counted, each call of lock(exclusive) adds to the low half once at the most. So what a
+//!   lock_all waits for is a holder, or soon over.
 //!
 //! # Memory ordering
 //!
@@ -47,6 +48,10 @@
 //!
 //! # Deviations from the paper
 //!
+//! * The paper's lock(exclusive) repeats its first step until it succeeds: add to the master, and take that back if a
+//!   lock_all is counted there. With two lock_alls and one exclusive lock, that has a weakly fair cycle of states in
+//!   which nobody holds anything. Here only the first attempt adds. Later ones count this rank by a compare-and-swap
+//!   against a master without lock_alls, which leaves no trace if it fails.
 //! * The master's rank is a parameter; the paper has it on one designated process.
 //! * The count of a rank's own words is waited for by [`RemoteAtomics::wait_until`] instead of polled.
 //! * The master is released by an operation that returns when it is complete; the paper's is non-blocking.
@@ -107,20 +112,11 @@ pub struct TwoLevel {
     backoff: BackoffState,
 }
 
-/// How long an attempt may go on.
-#[derive(Clone, Copy)]
-enum Limit {
-    Never,
-    Deadline(Time),
-}
+/// How long an attempt may go on; for ever if nothing is said.
+type Limit = Option<Time>;
 
-impl Limit {
-    fn passed<A: RemoteAtomics + ?Sized>(self, ra: &A) -> bool {
-        match self {
-            Limit::Never => false,
-            Limit::Deadline(deadline) => ra.now() >= deadline,
-        }
-    }
+fn passed<A: RemoteAtomics + ?Sized>(ra: &A, limit: Limit) -> bool {
+    limit.is_some_and(|deadline| ra.now() >= deadline)
 }
 
 impl WindowLock for TwoLevel {
@@ -150,9 +146,9 @@ impl WindowLock for TwoLevel {
         let at = target.at(self.target);
         match kind {
             LockKind::Shared if ra.fetch_add(at, SHARED)? & EXCLUSIVE == 0 => Ok(()),
-            LockKind::Shared => self.wait_shared(ra, at, Limit::Never).map(drop),
-            LockKind::Exclusive if self.attempt_exclusive(ra, at)? => Ok(()),
-            LockKind::Exclusive => self.retry_exclusive(ra, at, Limit::Never).map(drop),
+            LockKind::Shared => self.wait(ra, at, SHARED, EXCLUSIVE, None).map(drop),
+            LockKind::Exclusive if self.attempt_exclusive(ra, at, count_by_adding)? => Ok(()),
+            LockKind::Exclusive => self.retry_exclusive(ra, at, None).map(drop),
         }
     }
 
@@ -180,7 +176,7 @@ impl WindowLock for TwoLevel {
         if ra.fetch_add(self.master, ALL)? & EXCLUSIVES_MASK == 0 {
             return Ok(());
         }
-        self.wait_all(ra, Limit::Never).map(drop)
+        self.wait(ra, self.master, ALL, EXCLUSIVES_MASK, None).map(drop)
     }
 
     #[inline]
@@ -195,7 +191,7 @@ impl WindowLockTimed for TwoLevel {
         let at = target.at(self.target);
         match kind {
             LockKind::Shared => attempt(ra, at, SHARED, EXCLUSIVE),
-            LockKind::Exclusive => self.attempt_exclusive(ra, at),
+            LockKind::Exclusive => self.attempt_exclusive(ra, at, count_by_adding),
         }
     }
 
@@ -209,9 +205,9 @@ impl WindowLockTimed for TwoLevel {
         let at = target.at(self.target);
         match kind {
             LockKind::Shared if ra.fetch_add(at, SHARED)? & EXCLUSIVE == 0 => Ok(true),
-            LockKind::Shared => self.wait_shared(ra, at, Limit::Deadline(deadline)),
-            LockKind::Exclusive if self.attempt_exclusive(ra, at)? => Ok(true),
-            LockKind::Exclusive => self.retry_exclusive(ra, at, Limit::Deadline(deadline)),
+            LockKind::Shared => self.wait(ra, at, SHARED, EXCLUSIVE, Some(deadline)),
+            LockKind::Exclusive if self.attempt_exclusive(ra, at, count_by_adding)? => Ok(true),
+            LockKind::Exclusive => self.retry_exclusive(ra, at, Some(deadline)),
         }
     }
 
@@ -223,16 +219,22 @@ impl WindowLockTimed for TwoLevel {
         if ra.fetch_add(self.master, ALL)? & EXCLUSIVES_MASK == 0 {
             return Ok(true);
         }
-        self.wait_all(ra, Limit::Deadline(deadline))
+        self.wait(ra, self.master, ALL, EXCLUSIVES_MASK, Some(deadline))
     }
 }
 
 impl TwoLevel {
-    /// One attempt at an exclusive lock; leaves nothing behind when it fails.
+    /// One attempt at an exclusive lock; leaves nothing behind when it fails. `count` counts this rank in the master
+    /// unless a lock_all is counted there.
     #[inline]
-    fn attempt_exclusive<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, at: Address) -> Result<bool> {
+    fn attempt_exclusive<A: RemoteAtomics + ?Sized>(
+        &mut self,
+        ra: &A,
+        at: Address,
+        count: impl FnOnce(&A, Address) -> Result<bool>,
+    ) -> Result<bool> {
         let first = self.exclusives == 0;
-        if first && !attempt(ra, self.master, EXCLUSIVES, !EXCLUSIVES_MASK)? {
+        if first && !count(ra, self.master)? {
             return Ok(false);
         }
         if ra.compare_and_swap(at, 0, EXCLUSIVE)? == 0 {
@@ -249,28 +251,18 @@ impl TwoLevel {
     #[cold]
     fn retry_exclusive<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, at: Address, limit: Limit) -> Result<bool> {
         self.backoff.reset();
-        while !limit.passed(ra) {
+        while !passed(ra, limit) {
             self.backoff.wait(ra)?;
-            if self.attempt_exclusive(ra, at)? {
+            if self.attempt_exclusive(ra, at, count_without_trace)? {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Waits for a shared lock, this rank being counted in the target; `false`, and not counted, at the limit.
+    /// Waits until no bit of `obstacle` is set in the word `at`, in which this rank is counted by `count`; `false`, and
+    /// not counted, at the limit.
     #[cold]
-    fn wait_shared<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, at: Address, limit: Limit) -> Result<bool> {
-        self.wait(ra, at, SHARED, EXCLUSIVE, limit)
-    }
-
-    /// Waits for a lock_all, this rank being counted in the master; `false`, and not counted, at the limit.
-    #[cold]
-    fn wait_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, limit: Limit) -> Result<bool> {
-        self.wait(ra, self.master, ALL, EXCLUSIVES_MASK, limit)
-    }
-
-    /// Waits until no bit of `obstacle` is set in the word `at`, in which this rank is counted by `count`.
     fn wait<A: RemoteAtomics + ?Sized>(
         &mut self,
         ra: &A,
@@ -283,7 +275,7 @@ impl TwoLevel {
         match self.contended {
             Contended::Retract => {
                 retract(ra, at, count)?;
-                while !limit.passed(ra) {
+                while !passed(ra, limit) {
                     self.backoff.wait(ra)?;
                     if attempt(ra, at, count, obstacle)? {
                         return Ok(true);
@@ -293,19 +285,16 @@ impl TwoLevel {
             }
             Contended::Wait if at.rank == ra.rank() => {
                 let until = Until::NoneSet(obstacle);
-                match limit {
-                    Limit::Never => {
-                        ra.wait_until(at.disp, until)?;
-                        return Ok(true);
-                    }
-                    Limit::Deadline(deadline) if ra.wait_until_deadline(at.disp, until, deadline)?.is_some() => {
-                        return Ok(true);
-                    }
-                    Limit::Deadline(_) => {}
+                let seen = match limit {
+                    None => Some(ra.wait_until(at.disp, until)?),
+                    Some(deadline) => ra.wait_until_deadline(at.disp, until, deadline)?,
+                };
+                if seen.is_some() {
+                    return Ok(true);
                 }
             }
             Contended::Wait => {
-                while !limit.passed(ra) {
+                while !passed(ra, limit) {
                     self.backoff.wait(ra)?;
                     if ra.get(at)? & obstacle == 0 {
                         return Ok(true);
@@ -326,6 +315,21 @@ fn attempt<A: RemoteAtomics + ?Sized>(ra: &A, at: Address, count: u64, obstacle:
     }
     retract(ra, at, count)?;
     Ok(false)
+}
+
+/// The paper's step: right at once where there is no lock_all, however many exclusive locks there are.
+#[inline]
+fn count_by_adding<A: RemoteAtomics + ?Sized>(ra: &A, master: Address) -> Result<bool> {
+    attempt(ra, master, EXCLUSIVES, !EXCLUSIVES_MASK)
+}
+
+/// The step of a rank that retries (I4). It fails beside a lock_all, and also when the exclusive locks change under it.
+fn count_without_trace<A: RemoteAtomics + ?Sized>(ra: &A, master: Address) -> Result<bool> {
+    let others = ra.compare_and_swap(master, 0, EXCLUSIVES)?;
+    if others == 0 || others > EXCLUSIVES_MASK {
+        return Ok(others == 0);
+    }
+    Ok(ra.compare_and_swap(master, others, others + EXCLUSIVES)? == others)
 }
 
 #[inline]

@@ -1,6 +1,7 @@
 //! The explorer: every order of the ranks' calls, and of the network's doings, exhaustively.
 
 mod breadth;
+mod depth;
 mod learned;
 mod liveness;
 mod order;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use breadth::{End, Shared};
+use depth::Seen;
 use learned::{Failure, Forget};
 use liveness::Livelock;
 use path::Last;
@@ -28,7 +30,9 @@ pub enum Search {
     /// By their distance from the start: the first counterexample is a shortest one.
     #[default]
     BreadthFirst,
-    /// Along one schedule after the other.
+    /// Along one schedule after the other, with 64 bits kept of each state: for what memory bounds. A counterexample is
+    /// none of the shortest, a state is missed with [a small probability](Outcome::missed), and livelocks are not
+    /// searched for.
     DepthFirst,
 }
 
@@ -81,6 +85,18 @@ pub enum Limit {
     Interrupted,
 }
 
+impl Limit {
+    /// The limit in words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Limit::States => "state limit",
+            Limit::Memory => "memory limit",
+            Limit::Time => "time limit",
+            Limit::Interrupted => "interrupted",
+        }
+    }
+}
+
 /// How far a search has come.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Progress {
@@ -129,6 +145,8 @@ pub struct Outcome {
     pub progress: Progress,
     /// Whether a preemption bound kept schedules out, so that `Holds` holds within the bound only.
     pub bounded: bool,
+    /// The most that the probability can be that a state was taken for another one: 0 unless depth-first.
+    pub missed: f64,
     /// What was done about livelocks.
     pub livelocks: Livelocks,
     /// What happened at least once, so that nothing was held vacuously: name, and whether it did.
@@ -164,8 +182,21 @@ fn explore_by(
     symmetry: bool,
 ) -> Result<Outcome, Failure> {
     let space = Space::new(check, options, forget, symmetry)?;
-    let store = Store::new();
     let shared = Shared::new(options, watch);
+    if options.search == Search::DepthFirst {
+        let seen = Seen::new();
+        let (finding, sometimes) = depth::search(&space, &seen, &shared)?;
+        let progress = shared.progress(seen.memory());
+        return Ok(Outcome {
+            finding,
+            progress,
+            bounded: sometimes.bounded,
+            missed: depth::missed(progress.states),
+            livelocks: if space.has_loops() { Livelocks::NotSearched } else { Livelocks::Impossible },
+            sometimes: space::sometimes(check, &sometimes),
+        });
+    }
+    let store = Store::new();
     let (end, sometimes) = breadth::search(&space, &store, &shared)?;
     let mut livelocks = Livelocks::NotSearched;
     let finding = match end {
@@ -183,7 +214,7 @@ fn explore_by(
         End::Complete if sometimes.bounded => Finding::Holds,
         // A cycle of representatives need not be one of states.
         End::Complete if space.is_symmetric() => return Err(Failure::Asymmetric),
-        End::Complete => match liveness::search(&space, &store, &mut || shared.goes_on(&store))? {
+        End::Complete => match liveness::search(&space, &store, &mut || shared.goes_on(&|| store.memory()))? {
             Some(livelock) => {
                 livelocks = Livelocks::Searched;
                 let Livelock { state, cycle, violation } = livelock;
@@ -203,6 +234,7 @@ fn explore_by(
         finding,
         progress: shared.progress(store.memory()),
         bounded: sometimes.bounded,
+        missed: 0.0,
         livelocks,
         sometimes: space::sometimes(check, &sometimes),
     })

@@ -3,8 +3,8 @@
 use rmalab_atomics::Disp;
 use rmalab_locks::qnode::Qnode;
 use rmalab_locks::{
-    Backoff, Exclusive, Global, GlobalParams, LINE, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget, Tas,
-    TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams,
+    Backoff, Contended, Exclusive, Global, GlobalParams, LINE, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget,
+    Tas, TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams,
 };
 
 use crate::subject::{At, Holds, Order, Subject, WORDS};
@@ -63,11 +63,16 @@ pub fn subjects() -> Vec<Subject> {
             .words(At::Home, WORDS, &rp_words)
             .words(At::Each, NODE, &QNODE),
         Subject::window::<PerTarget<McsRwRp>>(|_| ()).without_home().words(At::Each, WORDS, &rp_words),
-        Subject::window::<TwoLevel>(|master| TwoLevelParams { master, backoff: SHORTEST, ..TwoLevelParams::default() })
-            .words(At::Home, WORDS, &[("master", Holds::Number)])
-            .words(At::Each, WORDS.plus(LINE), &[("target", Holds::Number)]),
+        two_level(Contended::Wait),
+        two_level(Contended::Retract).named("two-level-retract"),
         Subject::window::<NoCheck>(|_| ()).without_home(),
     ]
+}
+
+fn two_level(contended: Contended) -> Subject {
+    Subject::window::<TwoLevel>(move |master| TwoLevelParams { master, contended, backoff: SHORTEST })
+        .words(At::Home, WORDS, &[("master", Holds::Number)])
+        .words(At::Each, WORDS.plus(LINE), &[("target", Holds::Number)])
 }
 
 /// The subject called `name`.

@@ -77,10 +77,39 @@ impl<'o> Shared<'o> {
         }
     }
 
-    /// Whether a search may go on.
-    pub(super) fn goes_on(&self, store: &Store) -> bool {
-        self.tick(store);
-        !self.stop.load(Ordering::Relaxed)
+    /// How many threads are to search.
+    pub(super) fn threads(&self) -> usize {
+        self.options.threads.max(1)
+    }
+
+    /// Counts new states and steps.
+    pub(super) fn count(&self, new: u64, transitions: u64) {
+        self.transitions.fetch_add(transitions, Ordering::Relaxed);
+        let states = self.states.fetch_add(new, Ordering::Relaxed) + new;
+        if self.options.max_states.is_some_and(|most| states >= most) {
+            self.end(Ok(End::Limit(Limit::States)));
+        }
+    }
+
+    /// Tells how long a path was.
+    pub(super) fn deepest(&self, steps: usize) {
+        self.level.fetch_max(steps as u64, Ordering::Relaxed);
+    }
+
+    /// Ends the search without a word.
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the search has been ended.
+    pub(super) fn has_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Whether a search may go on; `bytes` tells what memory it takes.
+    pub(super) fn goes_on(&self, bytes: &dyn Fn() -> u64) -> bool {
+        self.tick(bytes);
+        !self.has_stopped()
     }
 
     /// The limit that has ended the search since it was asked last.
@@ -92,12 +121,12 @@ impl<'o> Shared<'o> {
     }
 
     /// Looks at the limits now and then, and tells the progress.
-    fn tick(&self, store: &Store) {
+    fn tick(&self, bytes: &dyn Fn() -> u64) {
         let Ok(mut watched) = self.watched.try_lock() else { return };
         if watched.elapsed() < TICK {
             return;
         }
-        let progress = self.progress(store.memory());
+        let progress = self.progress(bytes());
         if let Some(limit) = self.limit(&progress) {
             self.end(Ok(End::Limit(limit)));
         }
@@ -119,13 +148,13 @@ impl<'o> Shared<'o> {
 
 /// Visits every state, and fills `store` with them.
 pub(super) fn search(space: &Space, store: &Store, shared: &Shared<'_>) -> Result<(End, Sometimes), Failure> {
-    let threads = shared.options.threads.max(1);
+    let threads = shared.threads();
     let mut walkers: Vec<Walker<'_>> = (0..threads).map(|_| Walker::new(space)).collect();
     let start = walkers[0].start();
     let mut bytes = Vec::new();
     walkers[0].encode(&start, &mut bytes)?;
     store.add(&bytes, NOWHERE);
-    shared.states.store(1, Ordering::Relaxed);
+    shared.count(1, 0);
     let mut begins = vec![0; SHARDS];
     loop {
         let ends = store.lens();
@@ -218,14 +247,9 @@ fn expand(
                 break;
             }
         }
-        shared.transitions.fetch_add(transitions, Ordering::Relaxed);
+        shared.count(new, transitions);
         shared.expanded.fetch_add(u64::from(end - begin), Ordering::Relaxed);
-        let states = shared.states.fetch_add(new, Ordering::Relaxed) + new;
-        if shared.options.max_states.is_some_and(|most| states >= most) {
-            shared.end(Ok(End::Limit(Limit::States)));
-        }
-        shared.tick(store);
-        if shared.stop.load(Ordering::Relaxed) {
+        if !shared.goes_on(&|| store.memory()) {
             return;
         }
     }

@@ -76,7 +76,7 @@ pub(super) fn schedule(
 }
 
 /// The schedule as [`Live`] takes it, which knows pauses and flushes as steps of their own.
-fn with_silent_steps(space: &Space, steps: &[Choice]) -> Result<Vec<Choice>, Error> {
+pub(super) fn with_silent_steps(space: &Space, steps: &[Choice]) -> Result<Vec<Choice>, Error> {
     let mut live = Live::new(&space.check)?;
     let late = matches!(space.check.network, Network::LatePuts | Network::UnorderedBulk);
     let mut schedule = Vec::new();

@@ -1,0 +1,226 @@
+//! Depth-first search by several threads, which keeps 64 bits of each state: for searches that memory bounds.
+//!
+//! A state is known by a fingerprint of its encoding (SipHash, 64 bits); its frontier is the path of each thread. Two
+//! states with one fingerprint are taken for one, so that what follows the second may stay unvisited. Among n states the
+//! probability of that is at most n²/2^65, which [`missed`] tells; hash compaction was introduced by P. Wolper and
+//! D. Leroy, "Reliable Hashing without Collision Detection", CAV 1993.
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use hashbrown::HashTable;
+
+use super::Finding;
+use super::breadth::Shared;
+use super::learned::Failure;
+use super::path::with_silent_steps;
+use super::space::{Sometimes, Space, Walker};
+use super::state::State;
+use crate::Counterexample;
+use crate::counterexample::Choice;
+
+/// The fingerprints that have been seen, in parts that each have a lock.
+pub(super) struct Seen {
+    parts: Vec<Mutex<HashTable<u64>>>,
+}
+
+const PARTS: usize = 256;
+
+impl Seen {
+    pub(super) fn new() -> Seen {
+        Seen { parts: (0..PARTS).map(|_| Mutex::default()).collect() }
+    }
+
+    /// Adds the state with this encoding; returns whether it is new.
+    fn add(&self, bytes: &[u8]) -> bool {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(bytes);
+        let print = hasher.finish();
+        let mut part = self.parts[print as usize % PARTS].lock().unwrap_or_else(PoisonError::into_inner);
+        // The part is told by the lower bits, the place in it by the others.
+        let hash = |print: &u64| print.rotate_right(8);
+        if part.find(hash(&print), |&known| known == print).is_some() {
+            return false;
+        }
+        part.insert_unique(hash(&print), print, hash);
+        true
+    }
+
+    /// Bytes of memory for all of it.
+    pub(super) fn memory(&self) -> u64 {
+        let bytes =
+            |part: &Mutex<HashTable<u64>>| part.lock().unwrap_or_else(PoisonError::into_inner).allocation_size();
+        self.parts.iter().map(|part| bytes(part) as u64).sum()
+    }
+}
+
+/// The most that the probability can be that one of `states` states was taken for another.
+pub(super) fn missed(states: u64) -> f64 {
+    (states as f64).powi(2) / 2_f64.powi(65)
+}
+
+/// A state on a path, with the choices that are left there.
+struct Frame {
+    state: State,
+    choices: Vec<Choice>,
+}
+
+/// A part of the search that any thread may take: a state, the way to it, and the choices to try there.
+struct Task {
+    path: Vec<Choice>,
+    frame: Frame,
+}
+
+/// What the threads share besides the set.
+struct Pool {
+    tasks: Mutex<VecDeque<Task>>,
+    /// Threads that have nothing to do.
+    idle: AtomicUsize,
+    found: Mutex<Option<Result<Counterexample, Failure>>>,
+    sometimes: Mutex<Sometimes>,
+}
+
+/// How long an idle thread waits before it looks for work again.
+const NAP: Duration = Duration::from_micros(200);
+/// Steps between two looks at the limits and at idle threads.
+const STRIDE: u64 = 512;
+
+/// Visits every state.
+pub(super) fn search(space: &Space, seen: &Seen, shared: &Shared<'_>) -> Result<(Finding, Sometimes), Failure> {
+    let mut walker = Walker::new(space);
+    let state = walker.start();
+    let (mut bytes, mut choices) = (Vec::new(), Vec::new());
+    walker.encode(&state, &mut bytes)?;
+    seen.add(&bytes);
+    shared.count(1, 0);
+    walker.choices(&state, &mut choices);
+    let pool = Pool {
+        tasks: Mutex::new(VecDeque::from([Task { path: Vec::new(), frame: Frame { state, choices } }])),
+        idle: AtomicUsize::new(0),
+        found: Mutex::new(None),
+        sometimes: Mutex::new(Sometimes::default()),
+    };
+    let threads = shared.threads();
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                let mut walker = Walker::new(space);
+                if let Err(failure) = work(&mut walker, seen, shared, &pool, threads) {
+                    pool.end(shared, Err(failure));
+                }
+                pool.sometimes.lock().unwrap_or_else(PoisonError::into_inner).merge(walker.sometimes);
+            });
+        }
+    });
+    let sometimes = pool.sometimes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let found = pool.found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let finding = match (found, shared.limit_reached()) {
+        (Some(found), _) => Finding::Violated(found?),
+        (None, Some(limit)) => Finding::Incomplete(limit),
+        (None, None) => Finding::Holds,
+    };
+    Ok((finding, sometimes))
+}
+
+impl Pool {
+    fn end(&self, shared: &Shared<'_>, found: Result<Counterexample, Failure>) {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(found);
+        shared.stop();
+    }
+
+    fn take(&self) -> Option<Task> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+}
+
+/// Takes tasks until none is left, and nobody is left who could make one.
+fn work(walker: &mut Walker<'_>, seen: &Seen, shared: &Shared<'_>, pool: &Pool, threads: usize) -> Result<(), Failure> {
+    loop {
+        if let Some(task) = pool.take() {
+            dive(walker, seen, shared, pool, task)?;
+            continue;
+        }
+        pool.idle.fetch_add(1, Ordering::SeqCst);
+        loop {
+            if pool.idle.load(Ordering::SeqCst) == threads || shared.has_stopped() {
+                return Ok(());
+            }
+            if !pool.tasks.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+                break;
+            }
+            std::thread::sleep(NAP);
+        }
+        pool.idle.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Searches all that the task leads to.
+fn dive(walker: &mut Walker<'_>, seen: &Seen, shared: &Shared<'_>, pool: &Pool, task: Task) -> Result<(), Failure> {
+    let Task { mut path, frame } = task;
+    let mut frames = vec![frame];
+    let mut spare: Vec<Frame> = Vec::new();
+    let mut bytes = Vec::new();
+    let (mut new, mut steps) = (0, 0);
+    while let Some(frame) = frames.last_mut() {
+        let Some(choice) = frame.choices.pop() else {
+            spare.extend(frames.pop());
+            path.pop();
+            continue;
+        };
+        let violation = walker.step(&frame.state, choice)?;
+        steps += 1;
+        let next = std::mem::replace(&mut walker.next, State::nothing());
+        let encoded = walker.encode(&next, &mut bytes);
+        walker.next = next;
+        encoded?;
+        let mut broken = violation;
+        let is_new = broken.is_none() && seen.add(&bytes);
+        if is_new || broken.is_some() {
+            path.push(choice);
+        }
+        if is_new {
+            new += 1;
+            let mut below = spare.pop().unwrap_or_else(|| Frame { state: State::nothing(), choices: Vec::new() });
+            below.state.copy_from(&walker.next);
+            let mut choices = std::mem::take(&mut below.choices);
+            walker.choices(&below.state, &mut choices);
+            if choices.is_empty() && walker.is_end(&below.state) {
+                broken = walker.end(&below.state);
+            }
+            below.choices = choices;
+            frames.push(below);
+        }
+        if let Some(violation) = broken {
+            let schedule = with_silent_steps(walker.space, &path)?;
+            pool.end(shared, Ok(Counterexample::new(&walker.space.check, violation, schedule, None)));
+            return Ok(());
+        }
+        if steps == STRIDE {
+            shared.count(new, steps);
+            shared.deepest(path.len());
+            (new, steps) = (0, 0);
+            if !shared.goes_on(&|| seen.memory()) {
+                return Ok(());
+            }
+            if pool.idle.load(Ordering::Relaxed) > 0 {
+                give_away(&mut frames, &path, pool);
+            }
+        }
+    }
+    shared.count(new, steps);
+    Ok(())
+}
+
+/// Gives the choices that are left nearest to the start, where most is to be found, to a thread without work.
+fn give_away(frames: &mut [Frame], path: &[Choice], pool: &Pool) {
+    let Some(at) = frames.iter().position(|frame| !frame.choices.is_empty()) else { return };
+    let choices = std::mem::take(&mut frames[at].choices);
+    // A task begins with one frame, to which the path leads; each further frame is one step on.
+    let upto = path.len() + 1 - frames.len() + at;
+    let frame = Frame { state: frames[at].state.clone(), choices };
+    let task = Task { path: path[..upto].to_vec(), frame };
+    pool.tasks.lock().unwrap_or_else(PoisonError::into_inner).push_back(task);
+}
