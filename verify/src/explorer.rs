@@ -18,11 +18,11 @@ use breadth::{End, Shared};
 use depth::Seen;
 use learned::{Failure, Forget};
 use liveness::Livelock;
-use path::Last;
-use space::Space;
+use path::{Last, Then};
+use space::{Sometimes, Space, Walker};
 use store::Store;
 
-use crate::{Check, Counterexample, Error, Result};
+use crate::{Check, Counterexample, Error, Property, Result, replay};
 
 /// In which order states are visited.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -165,13 +165,29 @@ pub fn explore(check: &Check, options: &Options, watch: &(dyn Fn(&Progress) -> b
     let check = Arc::new(check.clone());
     let (mut forget, mut symmetry) = (Forget::Phase, options.symmetry);
     loop {
-        match explore_by(&check, options, watch, forget, symmetry) {
+        match explore_by(&check, options, watch, forget, symmetry).and_then(|outcome| confirmed(&check, outcome)) {
             Ok(outcome) => return Ok(outcome),
             Err(Failure::Error(error)) => return Err(error),
             Err(Failure::Asymmetric) => symmetry = false,
             Err(Failure::Differ(why)) => forget = forget.stricter().ok_or(Error::Unsound(why))?,
         }
     }
+}
+
+/// The outcome, if the replay of its counterexample shows what it says; an order and a cycle no replay can show.
+fn confirmed(check: &Check, outcome: Outcome) -> Result<Outcome, Failure> {
+    if let Finding::Violated(found) = &outcome.finding
+        && !matches!(found.violation.property, Property::Order | Property::NoLivelock)
+    {
+        let (_, seen) = replay(check, &found.schedule)?;
+        if seen.is_none_or(|seen| seen.property != found.violation.property) {
+            return Err(Failure::Differ(format!(
+                "the replay does not show what the search has found: {}",
+                found.violation
+            )));
+        }
+    }
+    Ok(outcome)
 }
 
 fn explore_by(
@@ -183,16 +199,30 @@ fn explore_by(
 ) -> Result<Outcome, Failure> {
     let space = Space::new(check, options, forget, symmetry)?;
     let shared = Shared::new(options, watch);
+    if let Some(violation) = Walker::new(&space).at_once() {
+        let schedule = path::with_silent_steps(&space, &[], Then::Shows(violation.rank))?;
+        return Ok(Outcome {
+            finding: Finding::Violated(Counterexample::new(check, violation, schedule, None)),
+            progress: shared.progress(0),
+            bounded: false,
+            missed: 0.0,
+            livelocks: Livelocks::NotSearched,
+            sometimes: space::sometimes(check, &Sometimes::default()),
+        });
+    }
     if options.search == Search::DepthFirst {
         let seen = Seen::new();
         let (finding, sometimes) = depth::search(&space, &seen, &shared)?;
         let progress = shared.progress(seen.memory());
+        // What was not visited may have loops.
+        let all = finding == Finding::Holds && !sometimes.bounded;
+        let livelocks = if all && !space.has_loops() { Livelocks::Impossible } else { Livelocks::NotSearched };
         return Ok(Outcome {
             finding,
             progress,
             bounded: sometimes.bounded,
             missed: depth::missed(progress.states),
-            livelocks: if space.has_loops() { Livelocks::NotSearched } else { Livelocks::Impossible },
+            livelocks,
             sometimes: space::sometimes(check, &sometimes),
         });
     }
@@ -207,11 +237,12 @@ fn explore_by(
             let violation = seen.unwrap_or(violation);
             Finding::Violated(Counterexample::new(check, violation, schedule, None))
         }
+        // What was not visited may have loops.
+        End::Complete if sometimes.bounded => Finding::Holds,
         End::Complete if !space.has_loops() => {
             livelocks = Livelocks::Impossible;
             Finding::Holds
         }
-        End::Complete if sometimes.bounded => Finding::Holds,
         // A cycle of representatives need not be one of states.
         End::Complete if space.is_symmetric() => return Err(Failure::Asymmetric),
         End::Complete => match liveness::search(&space, &store, &mut || shared.goes_on(&|| store.memory()))? {

@@ -1,14 +1,14 @@
 //! From states back to a schedule that a person can follow.
 
-use rmalab_atomics::controlled::Call;
+use rmalab_atomics::Rank;
 
-use super::learned::Failure;
+use super::learned::{Failure, silent};
 use super::space::{Space, Walker};
 use super::state::State;
 use super::store::{NOWHERE, StateId, Store};
 use crate::counterexample::Choice;
-use crate::network::Network;
-use crate::{Error, Live, Violation};
+use crate::monitor::Status;
+use crate::{Live, Violation};
 
 /// What happens after the last state on the way.
 pub(super) enum Last<'c> {
@@ -55,53 +55,98 @@ pub(super) fn schedule(
         }
         assert!(found, "each stored state is one step from the one that it was reached from");
     }
-    let begin = with_silent_steps(space, &steps)?.len();
+    let begin = with_silent_steps(space, &steps, Then::GoesOn)?.len();
     let mut violation = None;
+    let mut then = Then::Ends;
     match *last {
-        Last::Repeats(cycle) => steps.extend(cycle),
+        Last::Repeats(cycle) => {
+            steps.extend(cycle);
+            then = Then::GoesOn;
+        }
         Last::Ends => violation = walker.end(&state),
         Last::Breaks => {
             // The state is one of those that its representative stands for, and so its ranks have other numbers.
             walker.choices(&state, &mut choices);
             for &choice in &choices {
                 violation = walker.step(&state, choice)?;
-                if violation.is_some() {
+                if let Some(violation) = &violation {
+                    then = Then::Shows(violation.rank);
                     steps.push(choice);
                     break;
                 }
             }
         }
     }
-    Ok((with_silent_steps(space, &steps)?, violation, begin))
+    Ok((with_silent_steps(space, &steps, then)?, violation, begin))
 }
 
-/// The schedule as [`Live`] takes it, which knows pauses and flushes as steps of their own.
-pub(super) fn with_silent_steps(space: &Space, steps: &[Choice]) -> Result<Vec<Choice>, Error> {
+/// What follows the last step of a schedule as [`Live`] takes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Then {
+    /// What shows what this rank has broken.
+    Shows(Rank),
+    /// All that can.
+    Ends,
+    /// Something else.
+    GoesOn,
+}
+
+/// The schedule as [`Live`] takes it, which knows pauses and flushes as steps of their own: they are taken when their rank
+/// goes on, and in the end as far as they bring ranks to where the search has them.
+pub(super) fn with_silent_steps(space: &Space, steps: &[Choice], then: Then) -> Result<Vec<Choice>, Failure> {
     let mut live = Live::new(&space.check)?;
-    let late = matches!(space.check.network, Network::LatePuts | Network::UnorderedBulk);
+    let mut walker = Walker::new(space);
+    let mut state = walker.start();
     let mut schedule = Vec::new();
     for &step in steps {
         if let Choice::Step(rank) = step {
-            loop {
-                let call = live.calls().nth(rank.index()).flatten();
-                let silent = match call {
-                    Some(Call::Pause { .. } | Call::Now) => true,
-                    Some(Call::Flush { .. }) => !late,
-                    _ => false,
-                };
-                if !silent {
-                    break;
-                }
-                take(&mut live, &mut schedule, step)?;
+            let call = walker.node(&state, rank.index()).issued.map(|issued| issued.call);
+            while live.calls().nth(rank.index()).flatten() != call {
+                take_silently(space, &mut live, &mut schedule, rank)?;
             }
         }
         take(&mut live, &mut schedule, step)?;
+        walker.step(&state, step)?;
+        state = walker.next.clone();
+    }
+    if then == Then::GoesOn {
+        return Ok(schedule);
+    }
+    let breaks = |rank: Rank| then == Then::Shows(rank);
+    let mut ranks: Vec<Rank> = (0..space.check.active()).map(Rank).collect();
+    ranks.sort_by_key(|&rank| breaks(rank));
+    for rank in ranks {
+        let node = walker.node(&state, rank.index()).clone();
+        let call = node.issued.map(|issued| issued.call);
+        let progress = |status: Status| (status.acquisition, status.phase);
+        loop {
+            let lags = progress(live.statuses()[rank.index()]) < progress(node.status);
+            let all = breaks(rank) || then == Then::Ends;
+            let now = live.calls().nth(rank.index()).flatten();
+            if now.is_none() || !lags && (!all || now == call) {
+                break;
+            }
+            take_silently(space, &mut live, &mut schedule, rank)?;
+        }
     }
     Ok(schedule)
 }
 
-fn take(live: &mut Live, schedule: &mut Vec<Choice>, choice: Choice) -> Result<(), Error> {
-    live.take(choice).map_err(|why| Error::Unsound(format!("the replay does not follow the search: {why}")))?;
+/// Takes a step of `rank` that is none for the search.
+fn take_silently(space: &Space, live: &mut Live, schedule: &mut Vec<Choice>, rank: Rank) -> Result<(), Failure> {
+    let next = live.calls().nth(rank.index()).flatten();
+    match next {
+        Some(call) if silent(space.check.network, call).is_some() => take(live, schedule, Choice::Step(rank)),
+        other => {
+            let call = other.map_or("has ended".to_owned(), |call| format!("makes {call}"));
+            Err(Failure::Differ(format!("the replay does not follow the search: {rank} {call}")))
+        }
+    }
+}
+
+/// Two histories that were taken for one state can lead a search where the code does not go.
+fn take(live: &mut Live, schedule: &mut Vec<Choice>, choice: Choice) -> Result<(), Failure> {
+    live.take(choice).map_err(|why| Failure::Differ(format!("the replay does not follow the search: {why}")))?;
     schedule.push(choice);
     Ok(())
 }

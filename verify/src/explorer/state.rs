@@ -194,7 +194,7 @@ pub(super) fn decode(
     state.run = None;
     if parts.run {
         let (rank, preemptions) = (pull(bytes) as u32, pull(bytes) as u32);
-        state.run = Some((rank.wrapping_sub(1), preemptions));
+        state.run = rank.checked_sub(1).map(|rank| (rank, preemptions));
     }
     state.ahead = Ahead::default();
     if parts.ahead {
