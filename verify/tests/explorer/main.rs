@@ -26,7 +26,8 @@ fn plain() -> Options {
 
 /// Searches with `options`, without being watched.
 fn run(check: &Check, options: &Options) -> Outcome {
-    explore(check, options, &|_| true).unwrap()
+    explore(check, options, &|_| true)
+        .unwrap_or_else(|error| panic!("{} {} {}: {error}", check.subject.name(), check.scenario, check.network))
 }
 
 /// Whether the explorer takes `call` together with the one before it.

@@ -2,7 +2,7 @@
 
 use rmalab_atomics::{RemoteAtomics, Result};
 use rmalab_locks::qnode::NIL;
-use rmalab_verify::explorer::{Livelocks, Options};
+use rmalab_verify::explorer::{Livelocks, Options, Search};
 use rmalab_verify::play::Section;
 use rmalab_verify::subject::{Holds, Order};
 use rmalab_verify::{Check, DATA, Live, Network, Property, subject};
@@ -21,6 +21,9 @@ fn finds(check: &Check, property: Property, steps: usize) {
         let taken = replayed(check, found);
         if property != Property::NoLivelock {
             assert_eq!(taken, steps, "{options:?}: {found:?}");
+            let depth = run(check, &Options { search: Search::DepthFirst, ..options });
+            assert!(verdict(&depth).is_some());
+            replayed(check, counterexample(&depth));
         }
     }
 }
@@ -137,8 +140,26 @@ impl Protocol for OppositeOrders {
     }
 }
 
+/// Everybody waits to be called in.
+struct CalledIn;
+
+impl Protocol for CalledIn {
+    const NAME: &'static str = "called-in";
+
+    fn acquire<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        side.wait_until(side.own(0).disp, rmalab_atomics::Until::Ne(0))?;
+        Ok(())
+    }
+
+    fn release<A: RemoteAtomics + ?Sized>(_side: &mut Side<'_, A>) -> Result<()> {
+        Ok(())
+    }
+}
+
 #[test]
 fn deadlock() {
+    finds(&check(lock::<CalledIn>(), "2Wx1"), Property::NoDeadlock, 0);
+    finds(&check(lock::<CalledIn>(), "1Wx1"), Property::NoLostWakeUp, 0);
     finds(&check(lock::<OppositeOrders>(), "2Wx1"), Property::NoDeadlock, 4);
 }
 
@@ -235,8 +256,8 @@ fn order() {
     finds(&check(subject("tas").unwrap().order(Order::Fifo), "2Wx2"), Property::Order, 4);
     // Readers pass writers that wait, and writers readers where nobody comes first.
     finds(&check(subject("mcs-rw-rp").unwrap().order(Order::Fifo), "2R1Wx1"), Property::Order, 6);
-    finds(&check(subject("mcs-rw-rp").unwrap().order(Order::WritersFirst), "1R2Wx1"), Property::Order, 0);
-    finds(&check(subject("mcs-rw-wp").unwrap().order(Order::ReadersFirst), "1R2Wx2"), Property::Order, 0);
+    finds(&check(subject("mcs-rw-rp").unwrap().order(Order::WritersFirst), "1R2Wx1"), Property::Order, 12);
+    finds(&check(subject("mcs-rw-wp").unwrap().order(Order::ReadersFirst), "1R2Wx2"), Property::Order, 10);
     // Nobody asked.
     assert_eq!(verdict(&run(&check(subject("tas").unwrap().order(Order::Fifo), "2Wx2"), &plain())), None);
 }

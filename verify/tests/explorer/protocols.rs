@@ -32,7 +32,6 @@ pub(crate) trait Protocol: 'static {
 pub(crate) struct Side<'s, A: ?Sized> {
     ra: &'s A,
     place: Place,
-    pub(crate) writes: bool,
     /// What the rank remembers from call to call of acquire and release.
     pub(crate) memo: &'s mut u64,
 }
@@ -100,8 +99,8 @@ impl<P: Protocol> Debug for Lock<P> {
 }
 
 impl<P: Protocol> Lock<P> {
-    fn side<'s, A: RemoteAtomics + ?Sized>(&'s mut self, ra: &'s A, writes: bool) -> Side<'s, A> {
-        Side { ra, place: self.place, writes, memo: &mut self.memo }
+    fn side<'s, A: RemoteAtomics + ?Sized>(&'s mut self, ra: &'s A) -> Side<'s, A> {
+        Side { ra, place: self.place, memo: &mut self.memo }
     }
 }
 
@@ -116,19 +115,19 @@ impl<P: Protocol> RawRwLock for Lock<P> {
     }
 
     fn acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> rmalab_locks::Result<()> {
-        Ok(P::acquire(&mut self.side(ra, false))?)
+        Ok(P::acquire(&mut self.side(ra))?)
     }
 
     fn release_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> rmalab_locks::Result<()> {
-        Ok(P::release(&mut self.side(ra, false))?)
+        Ok(P::release(&mut self.side(ra))?)
     }
 
     fn acquire_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> rmalab_locks::Result<()> {
-        Ok(P::acquire(&mut self.side(ra, true))?)
+        Ok(P::acquire(&mut self.side(ra))?)
     }
 
     fn release_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> rmalab_locks::Result<()> {
-        Ok(P::release(&mut self.side(ra, true))?)
+        Ok(P::release(&mut self.side(ra))?)
     }
 }
 
