@@ -5,8 +5,14 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use rmalab::study::{Backend, MAX_RANKS, Options, Target};
+use rmalab::verify::{Engine, Selection, section_name};
+use rmalab::{Error, Result};
+use rmalab_atomics::Rank;
+use rmalab_verify::explorer::{self, Search};
+use rmalab_verify::play::Section;
+use rmalab_verify::{Network, Scenario};
 
-/// Studies of locks over network atomics: throughput, latency, fairness, remote operations.
+/// Studies of locks over network atomics, and checks: throughput, latency, fairness, remote operations, proofs by search.
 #[derive(Debug, Parser)]
 #[command(name = "rmalab", version, about, long_about = ABOUT, after_long_help = MANUAL, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -29,6 +35,8 @@ Examples:
       Two mutexes against each other, one second for each cell.
   rmalab study --backend local --read-fraction 0.5 --critical-section 1us --csv - --quiet
       Longer critical sections, data to standard output.
+  rmalab verify
+      Checks every lock in every order of its ranks' operations, where that takes seconds.
   rmalab list
       All locks, policies and backends, with their papers.
   rmalab launch -n 4 -- ./program argument
@@ -36,13 +44,49 @@ Examples:
 
 Exit codes:
   0    done
-  1    the run failed; standard error says why
-  2    an argument is wrong, or the report's folder cannot be used
-  130  interrupted (Ctrl-C); what was measured until then is in the table and in the report
+  1    the run failed, standard error says why; or verify found a lock broken
+  2    an argument is wrong, or the report's folder or a saved counterexample cannot be used
+  130  interrupted (Ctrl-C); what was found until then is in the table and in the report
 
 Environment:
   NO_COLOR          no colours in messages
   RMALAB_*          set by rmalab for the ranks that it starts; not for people";
+
+const VERIFY: &str = "\
+Check locks in every order of their ranks' operations, and show what breaks them.
+
+Without an argument, every lock is checked in its standard configurations: some ranks acquire and release it a few times, \
+and every order of their operations, and of the network's, is searched. It ends with a table. That a check holds is a \
+proof for this scenario on this model of the network, and for no more than that.";
+
+const VERIFY_MANUAL: &str = "\
+Scenarios:
+  3R1Wx2        3 readers and 1 writer, 2 acquisitions each
+  3Rx1+1Wx2     parts with different numbers of acquisitions
+  1A1E@0 1S@1   of a window: lock_all, an exclusive lock of target 0, a shared one of target 1
+
+Networks:
+  sc              every operation takes effect as it is issued
+  late-puts       posted puts take effect later, in order to one target, until a flush
+  unordered-bulk  bulk puts, too, in any order: all that the memory model allows
+  hca             atomics of the network read and write in two steps; owners use the network as well
+  hca-owner-cpu   the same, but owners use their processor: no contract, some locks must fail
+
+Examples:
+  rmalab verify --lock mcs,mcs-rw-rp
+      The standard configurations of two locks.
+  rmalab verify --lock mcs-rw-neutral --scenario 3R1Wx2 --network sc,late-puts --max-memory 4G
+      One scenario on two networks, as far as 4 GiB go.
+  rmalab verify --lock mcs-rw-rp --scenario 5R3Wx3 --preemptions 2 --search depth-first
+      A large scenario, but only schedules that seldom switch.
+  rmalab verify --save found && rmalab verify --replay found/NAME.json
+      Keep counterexamples; play one again.
+
+Exit codes:
+  0    nothing is broken; searches that a limit has ended are named
+  1    a property is broken, or an engine failed; of --replay: the counterexample still breaks the lock
+  2    an argument is wrong, or a file is no counterexample to a lock of this program
+  130  interrupted (Ctrl-C); what was found until then is in the table";
 
 /// What rmalab can do.
 #[derive(Debug, Subcommand)]
@@ -50,6 +94,9 @@ pub(crate) enum Command {
     /// Put locks under load on threads and processes, and write a report
     #[command(after_help = "Durations are numbers with a unit: 500ns, 10us, 20ms, 1s.")]
     Study(StudyArgs),
+    /// Check locks in every order of their ranks' operations, and show what breaks them
+    #[command(long_about = VERIFY, after_long_help = VERIFY_MANUAL)]
+    Verify(VerifyArgs),
     /// List the locks, the policies and the backends
     List,
     /// Run a program as the ranks of one world on this host
@@ -128,7 +175,7 @@ pub(crate) enum Whom {
 
 impl StudyArgs {
     /// What the command line says, over what it leaves open.
-    pub(crate) fn options(&self) -> rmalab::Result<Options> {
+    pub(crate) fn options(&self) -> Result<Options> {
         let mut options = Options::default();
         let given = |names: &[String]| names.iter().any(|name| name == "all");
         if !self.backend.is_empty() && !given(&self.backend) {
@@ -154,6 +201,138 @@ impl StudyArgs {
             Whom::Random => Target::Random,
         };
         Ok(options)
+    }
+}
+
+/// Options of `rmalab verify`.
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// Names of locks and policies, see `rmalab list` [default: all that fit]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub(crate) lock: Vec<String>,
+    /// Scenarios, such as 3R1Wx2, in place of the standard configurations
+    #[arg(long, value_name = "SCENARIO,...", value_delimiter = ',')]
+    pub(crate) scenario: Vec<Scenario>,
+    /// Who searches [default: explorer]
+    #[arg(long, value_name = "ENGINE,...", value_delimiter = ',', value_parser = Engine::ALL.map(Engine::name))]
+    pub(crate) engine: Vec<String>,
+    /// Models of the network [default: those of the standard configurations; sc for a scenario of yours]
+    #[arg(long, value_name = "NETWORK,...", value_delimiter = ',', value_parser = Network::ALL.map(Network::name))]
+    pub(crate) network: Vec<String>,
+    /// What is done inside: nothing, or the data are read and written [default: as the network's]
+    #[arg(long, value_name = "SECTION,...", value_delimiter = ',', value_parser = SECTIONS.map(section_name))]
+    pub(crate) section: Vec<String>,
+    /// Check a lock that is broken on purpose
+    #[arg(long, value_name = "NAME")]
+    pub(crate) mutant: Option<String>,
+    /// List the mutants, and do nothing else
+    #[arg(long, exclusive = true)]
+    pub(crate) list_mutants: bool,
+    /// The rank at which global words live [default: one that takes no part, which is the strongest check]
+    #[arg(long, value_name = "RANK", value_parser = clap::value_parser!(u32).range(..i64::from(MAX_RANKS)))]
+    pub(crate) home: Option<u32>,
+    /// End each search at so many states: 500, 20k, 1M
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub(crate) max_states: Option<u64>,
+    /// End each search at so much memory for states: 512M, 4G [default: 8G]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(crate) max_memory: Option<u64>,
+    /// End each search after so much time: 500ms, 60s, 10m
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    pub(crate) max_time: Option<Duration>,
+    /// Search only schedules with so many switches, at the most, from a rank that could go on [default: any; for loom 3]
+    #[arg(long, value_name = "N")]
+    pub(crate) preemptions: Option<u32>,
+    /// The order of the search; breadth-first finds shortest counterexamples
+    #[arg(long, value_name = "ORDER", default_value = "breadth-first", value_parser = ["breadth-first", "depth-first"])]
+    pub(crate) search: String,
+    /// How many executions loom and shuttle make [default: 10000 at random, all otherwise]
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub(crate) executions: Option<u64>,
+    /// Where shuttle's random schedules start from
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// How many threads search [default: one for each processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+    /// Tell states apart that differ in nothing but the numbers of like ranks
+    #[arg(long)]
+    pub(crate) no_symmetry: bool,
+    /// Take steps that no other rank can notice in all orders, too
+    #[arg(long)]
+    pub(crate) no_partial_order: bool,
+    /// Check the order that each lock claims in every configuration, not only in the standard ones with an order
+    #[arg(long)]
+    pub(crate) order: bool,
+    /// Make the long ones of the standard configurations, too: minutes, and gigabytes
+    #[arg(long)]
+    pub(crate) long: bool,
+    /// Keep counterexamples: each in a file of the folder DIR, or the first one in FILE (a name that ends in .json)
+    #[arg(long, value_name = "DIR|FILE", value_hint = ValueHint::AnyPath)]
+    pub(crate) save: Option<PathBuf>,
+    /// Take the steps of a saved counterexample again, and show them
+    #[arg(
+        long,
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        conflicts_with_all = [
+            "lock", "scenario", "engine", "network", "section", "mutant", "home", "max_states", "max_memory", "max_time",
+            "preemptions", "search", "executions", "threads", "no_symmetry", "no_partial_order", "order", "long", "save", "table", "json",
+        ]
+    )]
+    pub(crate) replay: Option<PathBuf>,
+    /// Draw the counterexample, the first one if there are several, as SVG to FILE
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) svg: Option<PathBuf>,
+    /// Write the table as a Markdown page to FILE
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) table: Option<PathBuf>,
+    /// Write the results as JSON to standard output instead of the table
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Say nothing on standard error but errors
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+const SECTIONS: [Section; 2] = [Section::Empty, Section::Data];
+
+impl VerifyArgs {
+    /// Which checks the command line asks for.
+    pub(crate) fn selection(&self) -> Result<Selection> {
+        let named = |name: &String| Engine::ALL.into_iter().find(|engine| engine.name() == name);
+        Ok(Selection {
+            locks: self.lock.clone(),
+            scenarios: self.scenario.clone(),
+            networks: self.network.iter().map(|name| name.parse()).collect::<Result<_, _>>().map_err(Error::usage)?,
+            sections: SECTIONS
+                .into_iter()
+                .filter(|&section| self.section.iter().any(|name| name == section_name(section)))
+                .collect(),
+            engines: self.engine.iter().filter_map(named).collect(),
+            mutant: self.mutant.clone(),
+            home: self.home.map(Rank),
+            order: self.order,
+            long: self.long,
+            executions: self.executions,
+            seed: self.seed,
+        })
+    }
+
+    /// How far each of them goes.
+    pub(crate) fn options(&self) -> explorer::Options {
+        let default = explorer::Options::default();
+        explorer::Options {
+            search: if self.search == "depth-first" { Search::DepthFirst } else { Search::BreadthFirst },
+            max_states: self.max_states,
+            max_bytes: self.max_memory.unwrap_or(default.max_bytes),
+            max_time: self.max_time,
+            preemptions: self.preemptions,
+            threads: self.threads.map_or(default.threads, usize::from),
+            symmetry: !self.no_symmetry,
+            partial_order: !self.no_partial_order,
+            order: self.order,
+        }
     }
 }
 
@@ -203,6 +382,19 @@ fn bytes(text: &str) -> Result<u64, String> {
     count.checked_mul(unit).filter(|&bytes| bytes > 0).ok_or_else(|| "not a length that a segment can have".into())
 }
 
+/// A number above 0, perhaps with a unit of thousands, millions or thousands of millions.
+fn count(text: &str) -> Result<u64, String> {
+    let (number, unit) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], 1_000),
+        Some((at, 'm' | 'M')) => (&text[..at], 1_000_000),
+        Some((at, 'g' | 'G')) => (&text[..at], 1_000_000_000),
+        _ => (text, 1),
+    };
+    let wrong = || "not a number above 0, such as 500, 20k or 1M".to_owned();
+    let count: u64 = number.parse().map_err(|_| wrong())?;
+    count.checked_mul(unit).filter(|&count| count > 0).ok_or_else(wrong)
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -221,6 +413,15 @@ mod tests {
         assert_eq!(bytes("1g"), Ok(1 << 30));
         for wrong in ["", "K", "0", "-1", "1T", "99999999999G"] {
             assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+    #[test]
+    fn numbers_have_units() {
+        assert_eq!(count("500"), Ok(500));
+        assert_eq!(count("20k"), Ok(20_000));
+        assert_eq!(count("1M"), Ok(1_000_000));
+        for wrong in ["", "k", "0", "-1", "1T", "1.5M", "99999999999999G"] {
+            assert!(count(wrong).is_err(), "{wrong}");
         }
     }
 }

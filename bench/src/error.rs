@@ -1,4 +1,4 @@
-//! What can go wrong with a study or its report.
+//! What can go wrong with a study, its report, or a check.
 
 use std::path::PathBuf;
 
@@ -23,6 +23,9 @@ pub enum Error {
         /// What it said.
         source: rmalab_locks::Error,
     },
+    /// A check cannot be made as asked for, or a saved one cannot be read.
+    #[error(transparent)]
+    Verify(#[from] rmalab_verify::Error),
     /// The ranks of the process backend failed, or said something that nobody understands.
     #[error("{0}")]
     Ranks(String),
@@ -60,6 +63,19 @@ impl Error {
 
     /// Whether the fault is in the options: the command then ends with exit code 2 and not 1.
     pub fn is_usage(&self) -> bool {
-        matches!(self, Error::Usage(_) | Error::Report { .. })
+        use rmalab_verify::Error as Verify;
+
+        match self {
+            Error::Usage(_) | Error::Report { .. } => true,
+            Error::Verify(error) => matches!(
+                error,
+                Verify::Scenario { .. }
+                    | Verify::Mutant { .. }
+                    | Verify::File { .. }
+                    | Verify::Format { .. }
+                    | Verify::Schedule { .. }
+            ),
+            _ => false,
+        }
     }
 }

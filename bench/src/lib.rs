@@ -1,4 +1,5 @@
-//! The laboratory's studies: put locks over network atomics under load, and write down what happens.
+//! The laboratory's studies: put locks over network atomics under load, and write down what happens; and its checks,
+//! which look for what a lock does wrong.
 //!
 //! The `rmalab` command is a thin layer over this library, so that a lock from outside of the workspace can be put
 //! through the same study: add it to a [`Registry`], and [`study::run`] it.
@@ -7,10 +8,12 @@
 mod error;
 pub mod interrupt;
 mod machine;
+mod names;
 mod registry;
 pub mod report;
 pub mod study;
 mod table;
+pub mod verify;
 
 pub use error::{Error, Result};
 pub use machine::Machine;

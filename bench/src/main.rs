@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod verify_command;
 mod watch;
 
 use std::fs::File;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
     }
     let done = match Cli::parse().command.unwrap_or_else(main_study) {
         Command::Study(arguments) => study(&registry, &arguments),
+        Command::Verify(arguments) => verify_command::run(&arguments),
         Command::List => list(&registry),
         Command::Launch(arguments) => launch(&arguments),
         Command::Completions { shell } => {

@@ -6,7 +6,7 @@ use rmalab_atomics::{Mapped, Rank};
 use rmalab_locks::{Exclusive, Global, GlobalParams, RawMutex, RawRwLock, WindowLock};
 
 use crate::study::{Bound, Running};
-use crate::{Error, Result};
+use crate::{Error, Result, names};
 
 /// What is known of a subject before it is measured.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
@@ -167,44 +167,15 @@ impl Registry {
     ///
     /// [`Error::Usage`], which names those that there are, the most similar one first.
     pub fn find(&self, name: &str) -> Result<&Subject> {
-        self.subjects().find(|subject| subject.info.name == name).ok_or_else(|| {
-            let mut names: Vec<&str> = self.subjects().map(|subject| subject.info.name.as_str()).collect();
-            let closest = names.iter().copied().min_by_key(|other| edits(name, other));
-            let hint = closest
-                .filter(|other| edits(name, other) <= 1 + name.len() / 3)
-                .map_or(String::new(), |other| format!("; did you mean '{other}'?"));
-            names.sort_unstable();
-            Error::usage(format!("no lock is called '{name}'{hint} (there are {})", names.join(", ")))
-        })
+        self.subjects()
+            .find(|subject| subject.info.name == name)
+            .ok_or_else(|| names::unknown("lock", name, self.subjects().map(|subject| subject.info.name.as_str())))
     }
-}
-
-/// How many letters have to be changed, added or left out to make one word from the other (Levenshtein's distance).
-fn edits(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, &y) in b.iter().enumerate() {
-            let change = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn distances_between_words() {
-        assert_eq!(edits("", "abc"), 3);
-        assert_eq!(edits("ticket", "tickets"), 1);
-        assert_eq!(edits("mcs", "msc"), 2);
-        assert_eq!(edits("same", "same"), 0);
-    }
 
     #[test]
     fn an_unknown_name_brings_the_closest_one() {

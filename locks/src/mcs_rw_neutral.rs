@@ -42,7 +42,8 @@
 //!
 //! # Memory ordering
 //! `next_writer` is put and flushed before `reader_count` is looked at or lowered: either the writer sees the count at
-//! 0, or a reader that lowers it to 0 sees the writer. Links and wake-ups are posted: see [`crate::qnode`].
+//! 0, or a reader that lowers it to 0 sees the writer. That needs the sequential consistency of the trait's operations:
+//! with acquire and release alone both could miss each other. Links and wake-ups are posted: see [`crate::qnode`].
 //!
 //! # Deviations from the paper
 //! - First defect (the authors' erratum): the releasing reader that lowers `reader_count` to 0 looks at it again after

@@ -67,7 +67,15 @@ pub enum Error {
         /// Why not.
         why: String,
     },
-    /// The explorer cannot vouch for its result.
+    /// The engine has no way to make this check.
+    #[error("{engine}: {why}")]
+    Unsupported {
+        /// The engine.
+        engine: &'static str,
+        /// What it cannot do.
+        why: String,
+    },
+    /// The engine cannot vouch for its result.
     #[error("{0}")]
     Unsound(String),
     /// The lock under test returned an error.

@@ -1,4 +1,28 @@
 //! The explorer: every order of the ranks' calls, and of the network's doings, exhaustively.
+//!
+//! # States
+//! A state is the words of memory, for each rank how far it is (its phase, and the answers that it has got since the phase
+//! began), and the puts that are under way. A step is one call of one rank, carried out by the
+//! [network's model](crate::network), or the arrival of one put. A wait that is not over is no step: a rank that waits
+//! blocks. Deadlines never pass, since time stands still.
+//!
+//! The lock's code is the real one. It runs as a coroutine whenever an answer comes that has not come there before, and
+//! is remembered as an automaton (`learned`), so that searching is looking up: some hundred thousand states a second
+//! come from a few thousand runs of the code.
+//!
+//! # What is left out, and why that is sound
+//! - Pauses, flushes of nothing and questions for the time touch no memory and are joined to the step before them.
+//! - Posting a put, and a flush of what has arrived, are taken at once: nobody else can notice when (`space`). That is
+//!   the only reduction of partial orders that is sound without knowing what a rank will do later.
+//! - Ranks with one part are interchangeable (`symmetry`); that the code treats them alike is tested wherever it is used.
+//! - After a pause, a polling loop has forgotten what it polled (`learned`); tested, and given up where it is not so.
+//!
+//! # What is assumed
+//! - A rank's code is a function of its answers: no clock, no randomness but one that starts anew in each run, nothing
+//!   shared. The second run of the same answers tells.
+//! - A handle's `Debug` shows all that it remembers between acquire and release. Several histories are kept of each
+//!   handle, and a difference between them is an error; one that none of them shows stays hidden.
+//! - The bound is the scenario: so many ranks, so many acquisitions.
 
 mod breadth;
 mod depth;
@@ -53,6 +77,8 @@ pub struct Options {
     pub threads: usize,
     /// Whether states that differ in nothing but the numbers of ranks with one role count as one.
     pub symmetry: bool,
+    /// Whether steps that no other rank can notice are taken at once, in one order instead of all.
+    pub partial_order: bool,
     /// Whether the lock's order is checked, too, which needs more states.
     pub order: bool,
 }
@@ -67,6 +93,7 @@ impl Default for Options {
             preemptions: None,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             symmetry: true,
+            partial_order: true,
             order: false,
         }
     }
@@ -199,7 +226,7 @@ fn explore_by(
 ) -> Result<Outcome, Failure> {
     let space = Space::new(check, options, forget, symmetry)?;
     let shared = Shared::new(options, watch);
-    if let Some(violation) = Walker::new(&space).at_once() {
+    if let Some(violation) = Walker::new(&space).at_once()? {
         let schedule = path::with_silent_steps(&space, &[], Then::Shows(violation.rank))?;
         return Ok(Outcome {
             finding: Finding::Violated(Counterexample::new(check, violation, schedule, None)),
@@ -207,12 +234,13 @@ fn explore_by(
             bounded: false,
             missed: 0.0,
             livelocks: Livelocks::NotSearched,
-            sometimes: space::sometimes(check, &Sometimes::default()),
+            sometimes: space::sometimes(&space, &Sometimes::default()),
         });
     }
     if options.search == Search::DepthFirst {
         let seen = Seen::new();
         let (finding, sometimes) = depth::search(&space, &seen, &shared)?;
+        polls_are_told_apart(&space)?;
         let progress = shared.progress(seen.memory());
         // What was not visited may have loops.
         let all = finding == Finding::Holds && !sometimes.bounded;
@@ -223,11 +251,12 @@ fn explore_by(
             bounded: sometimes.bounded,
             missed: depth::missed(progress.states),
             livelocks,
-            sometimes: space::sometimes(check, &sometimes),
+            sometimes: space::sometimes(&space, &sometimes),
         });
     }
     let store = Store::new();
     let (end, sometimes) = breadth::search(&space, &store, &shared)?;
+    polls_are_told_apart(&space)?;
     let mut livelocks = Livelocks::NotSearched;
     let finding = match end {
         End::Limit(limit) => Finding::Incomplete(limit),
@@ -243,8 +272,6 @@ fn explore_by(
             livelocks = Livelocks::Impossible;
             Finding::Holds
         }
-        // A cycle of representatives need not be one of states.
-        End::Complete if space.is_symmetric() => return Err(Failure::Asymmetric),
         End::Complete => match liveness::search(&space, &store, &mut || shared.goes_on(&|| store.memory()))? {
             Some(livelock) => {
                 livelocks = Livelocks::Searched;
@@ -267,6 +294,14 @@ fn explore_by(
         bounded: sometimes.bounded,
         missed: 0.0,
         livelocks,
-        sometimes: space::sometimes(check, &sometimes),
+        sometimes: space::sometimes(&space, &sometimes),
     })
+}
+
+/// Refuses a search with symmetry where ranks poll.
+///
+/// A node that polls stands for several histories, and only the first of them is permuted, so that nobody tests whether
+/// the image stands for the others as well. Nor need a cycle of representatives be one of states.
+fn polls_are_told_apart(space: &Space) -> Result<(), Failure> {
+    if space.is_symmetric() && space.has_loops() { Err(Failure::Asymmetric) } else { Ok(()) }
 }

@@ -9,18 +9,22 @@
 
 mod actor;
 mod check;
+pub mod concurrent;
+pub mod configurations;
 mod counterexample;
 pub mod diagram;
 mod error;
 pub mod explorer;
 pub mod litmus;
 mod live;
+pub mod loom_engine;
 pub mod monitor;
 pub mod mutant;
 pub mod network;
 pub mod play;
 mod property;
 mod scenario;
+pub mod shuttle_engine;
 mod standard;
 pub mod stress;
 pub mod subject;

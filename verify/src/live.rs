@@ -35,6 +35,12 @@ impl Slots {
         u16::try_from(slot).expect("a check of at most 65,536 words")
     }
 
+    /// The slot of the word at `address`, if it has been named.
+    pub fn find(&self, address: Address) -> Option<u16> {
+        let address = address.unwatched();
+        self.addresses.iter().position(|&known| known == address).map(|slot| slot as u16)
+    }
+
     /// The word of a slot.
     pub fn address(&self, slot: u16) -> Address {
         self.addresses[usize::from(slot)]

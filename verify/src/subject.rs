@@ -174,7 +174,12 @@ impl Subject {
 
     /// Whether two ranks must not be inside in these ways at one time.
     pub fn excludes(&self, one: Access, two: Access) -> bool {
-        !self.readers_share || one.excludes(two)
+        let as_played = |access| match (self.kind, access) {
+            (Kind::Window, Access::Read) => Access::All,
+            (Kind::Window, Access::Write) => Access::Exclusive(Rank(0)),
+            _ => access,
+        };
+        !self.readers_share || as_played(one).excludes(as_played(two))
     }
 
     /// Whether there are words that only one rank has.

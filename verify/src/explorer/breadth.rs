@@ -150,7 +150,7 @@ impl<'o> Shared<'o> {
 pub(super) fn search(space: &Space, store: &Store, shared: &Shared<'_>) -> Result<(End, Sometimes), Failure> {
     let threads = shared.threads();
     let mut walkers: Vec<Walker<'_>> = (0..threads).map(|_| Walker::new(space)).collect();
-    let start = walkers[0].start();
+    let start = walkers[0].start()?;
     let mut bytes = Vec::new();
     walkers[0].encode(&start, &mut bytes)?;
     store.add(&bytes, NOWHERE);
@@ -207,7 +207,7 @@ fn expand(
     units: &[(usize, u32, u32)],
     taken: &AtomicUsize,
 ) {
-    let mut state = walker.start();
+    let mut state = walker.space.blank();
     let (mut copied, mut ends, mut bytes, mut choices) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     while let Some(&(shard, begin, end)) = units.get(taken.fetch_add(1, Ordering::Relaxed)) {
         store.copy(shard, begin..end, &mut copied, &mut ends);

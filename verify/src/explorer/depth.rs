@@ -91,7 +91,7 @@ const STRIDE: u64 = 512;
 /// Visits every state.
 pub(super) fn search(space: &Space, seen: &Seen, shared: &Shared<'_>) -> Result<(Finding, Sometimes), Failure> {
     let mut walker = Walker::new(space);
-    let state = walker.start();
+    let state = walker.start()?;
     let (mut bytes, mut choices) = (Vec::new(), Vec::new());
     walker.encode(&state, &mut bytes)?;
     seen.add(&bytes);

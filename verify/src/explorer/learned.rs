@@ -328,7 +328,7 @@ impl Learner {
         let mut at = node;
         let mut steps = 1;
         while at != to {
-            at = self.origin(at)?.0;
+            at = self.origin(at, 0)?.0;
             steps += 1;
         }
         Some(steps)
@@ -354,9 +354,10 @@ impl Learner {
         Ok(())
     }
 
-    /// The node that `node` was first reached from, and the answer; none for a rank's first node.
-    pub(super) fn origin(&self, node: NodeId) -> Option<(NodeId, u64)> {
-        let Way { from, answer } = self.roots[node as usize].ways[0];
+    /// The node that `node` was reached from on its way number `way`, and the answer; none for a rank's first node, and
+    /// where there is no such way.
+    pub(super) fn origin(&self, node: NodeId, way: usize) -> Option<(NodeId, u64)> {
+        let Way { from, answer } = *self.roots[node as usize].ways.get(way)?;
         from.map(|(parent, _)| (parent, answer))
     }
 

@@ -3,12 +3,14 @@
 //! Where no rank's code has a loop, every schedule ends, and there is nothing to look for. Otherwise the strongly
 //! connected components of the state graph are found (Tarjan 1972), the edges being computed anew from the states. No
 //! rank enters or leaves inside a component, since acquisitions are counted. A component is a livelock if a schedule that
-//! stays in it for ever can be weakly fair: each rank takes a step in it, or cannot go on in some of its states; and each
-//! rank's posted puts arrive in it, or there are none in some of its states.
+//! stays in it for ever can be weakly fair: each rank takes a step in it, or waits in some of its states; and each rank's
+//! posted puts arrive in it, or there are none in some of its states. A rank whose operation is kept from a word by another
+//! one's, on a network whose atomics take two steps, does not wait in this sense: the network serves it in its turn.
 
 use std::collections::{HashMap, VecDeque};
 
 use rmalab_atomics::Rank;
+use rmalab_atomics::controlled::Call;
 use rustc_hash::FxBuildHasher;
 
 use super::learned::Failure;
@@ -82,8 +84,7 @@ pub(super) fn search(
         })
         .collect();
     let count: usize = lens.iter().map(|&len| len as usize).sum();
-    let walker = Walker::new(space);
-    let state = walker.start();
+    let (walker, state) = (Walker::new(space), space.blank());
     let mut graph = Graph { walker, store, state, offsets };
     // When a state was first seen, counted from 1, and the earliest of those that it leads back to; u32::MAX once its
     // component is known.
@@ -167,7 +168,9 @@ fn judge(graph: &mut Graph<'_>, members: &[StateId]) -> Result<Option<Livelock>,
     for &id in members {
         let steps: Steps = graph.steps(id)?.into_iter().filter(|(_, to)| inside.contains_key(to)).collect();
         for rank in 0..ranks {
-            if !graph.walker.ready(&graph.state, rank) {
+            let call = graph.walker.node(&graph.state, rank).issued.map(|issued| issued.call);
+            let may_wait = matches!(call, None | Some(Call::WaitUntil { .. } | Call::Flush { .. }));
+            if may_wait && !graph.walker.ready(&graph.state, rank) {
                 goals[rank].get_or_insert(Goal::Visit(id));
             }
             if graph.state.memory.posts[rank].is_empty() {

@@ -7,7 +7,8 @@ use super::space::{Space, Walker};
 use super::state::State;
 use super::store::{NOWHERE, StateId, Store};
 use crate::counterexample::Choice;
-use crate::monitor::Status;
+use crate::monitor::{Phase, Status};
+use crate::play::Event;
 use crate::{Live, Violation};
 
 /// What happens after the last state on the way.
@@ -37,7 +38,7 @@ pub(super) fn schedule(
     }
     let mut walker = Walker::new(space);
     let mut steps = Vec::new();
-    let mut state = walker.start();
+    let mut state = walker.start()?;
     let (mut bytes, mut choices) = (Vec::new(), Vec::new());
     for encoding in encodings.iter().rev().skip(1) {
         walker.choices(&state, &mut choices);
@@ -91,23 +92,31 @@ pub(super) enum Then {
     GoesOn,
 }
 
-/// The schedule as [`Live`] takes it, which knows pauses and flushes as steps of their own: they are taken when their rank
-/// goes on, and in the end as far as they bring ranks to where the search has them.
+/// The schedule as [`Live`] takes it: with the local steps that were taken at once, and with pauses and flushes.
 pub(super) fn with_silent_steps(space: &Space, steps: &[Choice], then: Then) -> Result<Vec<Choice>, Failure> {
-    let mut live = Live::new(&space.check)?;
     let mut walker = Walker::new(space);
-    let mut state = walker.start();
-    let mut schedule = Vec::new();
+    let mut state = walker.start()?;
+    let local = |walker: &Walker<'_>| walker.settled.iter().map(|&rank| Choice::Step(rank)).collect::<Vec<_>>();
+    let mut all = local(&walker);
     for &step in steps {
-        if let Choice::Step(rank) = step {
-            let call = walker.node(&state, rank.index()).issued.map(|issued| issued.call);
-            while live.calls().nth(rank.index()).flatten() != call {
-                take_silently(space, &mut live, &mut schedule, rank)?;
-            }
-        }
-        take(&mut live, &mut schedule, step)?;
         walker.step(&state, step)?;
         state = walker.next.clone();
+        all.push(step);
+        all.extend(local(&walker));
+    }
+    let mut live = Live::new(&space.check)?;
+    // Who has entered with its last step: what it does next is a step in any case.
+    let mut entered: Vec<bool> = live.statuses().iter().map(|status| status.phase == Phase::Inside).collect();
+    let mut schedule = Vec::new();
+    for step in all {
+        if let Choice::Step(rank) = step {
+            while !entered[rank.index()] && is_silent(space, &live, rank) {
+                entered[rank.index()] = take(&mut live, &mut schedule, step)?;
+            }
+            entered[rank.index()] = take(&mut live, &mut schedule, step)?;
+        } else {
+            take(&mut live, &mut schedule, step)?;
+        }
     }
     if then == Then::GoesOn {
         return Ok(schedule);
@@ -126,27 +135,28 @@ pub(super) fn with_silent_steps(space: &Space, steps: &[Choice], then: Then) -> 
             if now.is_none() || !lags && (!all || now == call) {
                 break;
             }
-            take_silently(space, &mut live, &mut schedule, rank)?;
+            if !is_silent(space, &live, rank) {
+                return Err(Failure::Differ(format!("the replay does not follow the search: {rank} is elsewhere")));
+            }
+            take(&mut live, &mut schedule, Choice::Step(rank))?;
         }
     }
     Ok(schedule)
 }
 
-/// Takes a step of `rank` that is none for the search.
-fn take_silently(space: &Space, live: &mut Live, schedule: &mut Vec<Choice>, rank: Rank) -> Result<(), Failure> {
-    let next = live.calls().nth(rank.index()).flatten();
-    match next {
-        Some(call) if silent(space.check.network, call).is_some() => take(live, schedule, Choice::Step(rank)),
-        other => {
-            let call = other.map_or("has ended".to_owned(), |call| format!("makes {call}"));
-            Err(Failure::Differ(format!("the replay does not follow the search: {rank} {call}")))
-        }
-    }
+/// Whether the next step of `rank` is none for the search.
+fn is_silent(space: &Space, live: &Live, rank: Rank) -> bool {
+    let call = live.calls().nth(rank.index()).flatten();
+    call.is_some_and(|call| silent(space.check.network, call).is_some())
 }
 
+/// Takes the step, and tells whether its rank has entered by it.
+///
 /// Two histories that were taken for one state can lead a search where the code does not go.
-fn take(live: &mut Live, schedule: &mut Vec<Choice>, choice: Choice) -> Result<(), Failure> {
-    live.take(choice).map_err(|why| Failure::Differ(format!("the replay does not follow the search: {why}")))?;
+fn take(live: &mut Live, schedule: &mut Vec<Choice>, choice: Choice) -> Result<bool, Failure> {
+    let step =
+        live.take(choice).map_err(|why| Failure::Differ(format!("the replay does not follow the search: {why}")))?;
     schedule.push(choice);
-    Ok(())
+    let last = step.told.iter().rev().find(|event| matches!(event, Event::Entered | Event::Left));
+    Ok(last == Some(&Event::Entered))
 }

@@ -6,8 +6,8 @@ use rmalab_atomics::Rank;
 use rmalab_atomics::controlled::{Answer, Call};
 
 use super::Options;
-use super::learned::{Automata, Failure, Forget, Learner, Node, NodeId};
-use super::order::{self, Ahead};
+use super::learned::{Automata, Edge, Failure, Forget, Learner, Node, NodeId};
+use super::order;
 use super::state::{Parts, State, Values, decode, encode};
 use super::symmetry::{self, Permutation, Symmetry};
 use crate::counterexample::Choice;
@@ -24,6 +24,8 @@ pub(super) struct Space {
     pub(super) bound: Option<u32>,
     /// Ranks that are interchangeable; none if the search goes without symmetry.
     groups: Vec<Vec<usize>>,
+    /// Whether local steps are taken at once.
+    settles: bool,
     order: Order,
     learner: Mutex<Learner>,
     values: Mutex<Values>,
@@ -66,6 +68,8 @@ pub(super) struct Walker<'s> {
     pub(super) sometimes: Sometimes,
     /// Where the last step led.
     pub(super) next: State,
+    /// The ranks that the last step was joined by, with their local steps.
+    pub(super) settled: Vec<Rank>,
 }
 
 impl Space {
@@ -95,6 +99,8 @@ impl Space {
         Ok(Space {
             check: Arc::clone(check),
             parts,
+            // A bound on preemptions and an order of arrival do look at every step.
+            settles: options.partial_order && parts.posts && !parts.run && !parts.ahead,
             bound: options.preemptions,
             groups: if symmetry && order == Order::None { symmetry::groups(check) } else { Vec::new() },
             order,
@@ -105,6 +111,11 @@ impl Space {
 
     fn learner(&self) -> MutexGuard<'_, Learner> {
         self.learner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A state to decode others into.
+    pub(super) fn blank(&self) -> State {
+        State { memory: Memory::new(self.parts.ranks), ..State::nothing() }
     }
 
     /// Whether interchangeable ranks count as one.
@@ -120,18 +131,17 @@ impl Space {
 
 impl<'s> Walker<'s> {
     pub(super) fn new(space: &'s Space) -> Walker<'s> {
-        let empty =
-            || State { locals: Vec::new(), memory: Memory::new(space.parts.ranks), run: None, ahead: Ahead::default() };
         let mut walker = Walker {
             space,
             automata: Automata::default(),
             values: Values::default(),
             owners: Vec::new(),
             symmetry: (!space.groups.is_empty()).then(|| Symmetry::new(&space.groups)),
-            image: empty(),
+            image: space.blank(),
             least: Vec::new(),
             sometimes: Sometimes::default(),
-            next: empty(),
+            next: space.blank(),
+            settled: Vec::new(),
         };
         walker.catch_up(&space.learner());
         walker
@@ -144,13 +154,13 @@ impl<'s> Walker<'s> {
     }
 
     /// The first state.
-    pub(super) fn start(&self) -> State {
-        State {
-            locals: self.space.learner().starts.clone(),
-            memory: Memory::new(self.space.parts.ranks),
-            run: None,
-            ahead: Ahead::default(),
+    pub(super) fn start(&mut self) -> Result<State, Failure> {
+        self.next = State { locals: self.space.learner().starts.clone(), ..self.space.blank() };
+        self.settled.clear();
+        for rank in 0..self.space.parts.ranks {
+            self.settle(rank)?;
         }
+        Ok(self.next.clone())
     }
 
     /// The local state of `rank` in `state`.
@@ -263,9 +273,11 @@ impl<'s> Walker<'s> {
     /// Goes from `state` to [`next`](Walker::next) by `choice`; returns what that breaks.
     pub(super) fn step(&mut self, state: &State, choice: Choice) -> Result<Option<Violation>, Failure> {
         self.next.copy_from(state);
+        self.settled.clear();
         let rank = match choice {
             Choice::Arrive { from, index } => {
                 self.next.memory.arrive(from.index(), usize::from(index));
+                self.settle(from.index())?;
                 return Ok(None);
             }
             Choice::Step(rank) => rank,
@@ -286,18 +298,59 @@ impl<'s> Walker<'s> {
             Answer::Word(word) => word,
             _ => 0,
         };
-        let edge = match self.automata.edge(from, word) {
-            Some(edge) => edge,
-            None => {
-                let space = self.space;
-                let mut learner = space.learner();
-                let edge = learner.learn(from, word)?;
-                self.catch_up(&learner);
-                edge
-            }
-        };
+        let edge = self.edge(from, word)?;
         self.next.locals[rank.index()] = edge.to;
-        Ok(self.judge(rank, from, edge.to, edge.saw))
+        let violation = self.judge(rank, from, edge.to, edge.saw);
+        if violation.is_none() {
+            self.settle(rank.index())?;
+        }
+        Ok(violation)
+    }
+
+    fn edge(&mut self, from: NodeId, answer: u64) -> Result<Edge, Failure> {
+        if let Some(edge) = self.automata.edge(from, answer) {
+            return Ok(edge);
+        }
+        let space = self.space;
+        let mut learner = space.learner();
+        let edge = learner.learn(from, answer)?;
+        self.catch_up(&learner);
+        Ok(edge)
+    }
+
+    /// Takes the local steps of `rank` that come next: those that post a put, and flushes of what has arrived.
+    ///
+    /// Such a step reads and writes nothing but the rank's own list of posted puts, to the end of which it adds, so that
+    /// it commutes with every step of others and with every arrival, and stays possible until it is taken. Where it is
+    /// neither the rank's entering nor its leaving, no property looks at it, either. So it is an ample set of its own
+    /// (D. Peled, "All from One, One for All: on Model Checking Using Representatives", CAV 1993): taking it at once leaves
+    /// out no behaviour but other orders of the same. No cycle consists of such steps alone: a flush needs an arrival,
+    /// and a list cannot grow for ever in finitely many states.
+    fn settle(&mut self, rank: usize) -> Result<(), Failure> {
+        if !self.space.settles {
+            return Ok(());
+        }
+        loop {
+            let from = self.next.locals[rank];
+            let node = &self.automata.nodes[from as usize];
+            let Some(issued) = node.issued else { return Ok(()) };
+            let local = match issued.call {
+                Call::Flush { .. } => self.next.memory.ready(rank, &issued),
+                call => self.space.check.network.is_late(&call),
+            };
+            let inside = node.status.phase == Phase::Inside;
+            if !local {
+                return Ok(());
+            }
+            let edge = self.edge(from, 0)?;
+            let to = &self.automata.nodes[edge.to as usize];
+            if inside != (to.status.phase == Phase::Inside) || edge.saw.is_some() || to.broken.is_some() {
+                return Ok(());
+            }
+            self.next.memory.carry_out(self.space.check.network, rank, &issued);
+            self.next.locals[rank] = edge.to;
+            self.settled.push(Rank(rank as u32));
+        }
     }
 
     fn statuses(&self, state: &State) -> Vec<Status> {
@@ -305,10 +358,10 @@ impl<'s> Walker<'s> {
     }
 
     /// What is broken before the first step.
-    pub(super) fn at_once(&self) -> Option<Violation> {
-        let start = self.start();
+    pub(super) fn at_once(&mut self) -> Result<Option<Violation>, Failure> {
+        let start = self.start()?;
         let statuses = self.statuses(&start);
-        (0..self.space.parts.ranks).find_map(|rank| {
+        Ok((0..self.space.parts.ranks).find_map(|rank| {
             let (node, rank) = (self.node(&start, rank), Rank(rank as u32));
             let broken = node.broken.clone().map(|seen| Violation {
                 property: Property::Invariant,
@@ -318,7 +371,7 @@ impl<'s> Walker<'s> {
             });
             // The ranks begin one after the other.
             self.space.check.exclusion(rank, &statuses[..=rank.index()]).or(broken)
-        })
+        }))
     }
 
     /// What the step of `rank` into `self.next` breaks.
@@ -374,15 +427,20 @@ impl<'s> Walker<'s> {
     }
 }
 
-/// The names of what a search of `check` has seen, and whether it did.
-pub(super) fn sometimes(check: &Check, seen: &Sometimes) -> Vec<(&'static str, bool)> {
+/// The names of what a search of the space has seen, and whether it did.
+pub(super) fn sometimes(space: &Space, seen: &Sometimes) -> Vec<(&'static str, bool)> {
+    let check = &space.check;
     let ranks = check.active();
     let all = if ranks >= 64 { u64::MAX } else { (1 << ranks) - 1 };
+    // What one of several interchangeable ranks does, each of them does in another state.
+    let entered = space.groups.iter().fold(seen.entered, |entered, group| {
+        let bits = group.iter().fold(0, |bits, rank| bits | 1 << (rank % 64));
+        if entered & bits == 0 { entered } else { entered | bits }
+    });
     let accesses: Vec<_> = (0..ranks).map(Rank).filter_map(|rank| check.access(rank, 0)).collect();
     let pairs =
         || accesses.iter().enumerate().flat_map(|(i, one)| accesses[i + 1..].iter().map(move |two| (*one, *two)));
-    let mut list =
-        vec![("every rank enters in its last acquisition", seen.entered == all), ("all ranks end", seen.ended)];
+    let mut list = vec![("every rank enters in its last acquisition", entered == all), ("all ranks end", seen.ended)];
     if pairs().any(|(one, two)| check.subject.excludes(one, two)) {
         list.push(("a rank has to wait", seen.waited));
     }

@@ -123,15 +123,9 @@ impl Learner {
             return Ok(known);
         }
         let rank = self.nodes[node as usize].rank;
-        let to = match self.origin(node) {
+        let to = match self.origin(node, 0) {
             None => self.starts[by.rank(rank.index())],
-            Some((parent, answer)) => {
-                let image = self.permuted(parent, by)?;
-                let issued = self.nodes[parent as usize].issued.expect("a node with an edge has a call");
-                let holds = self.holds(&issued)?;
-                let Edge { to, .. } = self.learn(image, by.word(holds, answer))?;
-                to
-            }
+            Some(origin) => self.image_by(origin, by)?,
         };
         let calls = match self.nodes[node as usize].issued {
             Some(issued) => Some(by.call(issued.call, self.holds(&issued)?)),
@@ -141,6 +135,22 @@ impl Learner {
             return Err(Failure::Asymmetric);
         }
         self.permuted.insert((node, *by), to);
+        // Histories that are one state here have to be one state there.
+        for way in 1.. {
+            let Some(origin) = self.origin(node, way) else { break };
+            if self.image_by(origin, by)? != to {
+                return Err(Failure::Asymmetric);
+            }
+        }
+        Ok(to)
+    }
+
+    /// Where the permuted answer leads from the permuted parent.
+    fn image_by(&mut self, (parent, answer): (NodeId, u64), by: &Permutation) -> Result<NodeId, Failure> {
+        let image = self.permuted(parent, by)?;
+        let issued = self.nodes[parent as usize].issued.expect("a node with an edge has a call");
+        let holds = self.holds(&issued)?;
+        let Edge { to, .. } = self.learn(image, by.word(holds, answer))?;
         Ok(to)
     }
 

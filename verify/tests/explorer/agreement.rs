@@ -55,6 +55,11 @@ fn all_ways_to_search_agree() {
                         assert!(group == 1 || other.progress.states < states, "{name}: symmetry was of no use");
                     }
                 }
+                for search in [Search::BreadthFirst, Search::DepthFirst] {
+                    let other = run(&check, &Options { search, partial_order: true, ..plain() });
+                    assert_eq!(verdict(&other).is_some(), broken.is_some(), "{name}, partial order");
+                    assert!(broken.is_some() || other.progress.states <= states, "{name}, partial order");
+                }
                 for (threads, symmetry) in [(1, false), (2, false), (2, true)] {
                     let depth = Options { search: Search::DepthFirst, threads, symmetry, ..plain() };
                     let other = run(&check, &depth);

@@ -21,7 +21,7 @@ fn check(subject: Subject, scenario: &str) -> Check {
 
 /// A search by one thread, every rank for itself.
 fn plain() -> Options {
-    Options { threads: 1, symmetry: false, max_bytes: 1 << 30, ..Options::default() }
+    Options { threads: 1, symmetry: false, partial_order: false, max_bytes: 1 << 30, ..Options::default() }
 }
 
 /// Searches with `options`, without being watched.

@@ -1,0 +1,284 @@
+//! Checks: every lock through the engines that look for what it does wrong.
+//!
+//! A [`Selection`] says which locks, where and how; it becomes [`Job`]s, each of which runs into a [`Checked`], and all of
+//! them together are an [`Outcome`].
+
+mod engine;
+mod outcome;
+mod table;
+
+use std::time::Instant;
+
+pub use engine::Engine;
+use engine::Found;
+pub use outcome::{Checked, Outcome, Verdict};
+use rmalab_atomics::Rank;
+use rmalab_verify::configurations::{Configuration, configurations};
+use rmalab_verify::explorer::{Finding, Options, Progress};
+use rmalab_verify::mutant::Mutant;
+use rmalab_verify::play::{Event, Section};
+use rmalab_verify::{
+    Check, Choice, Counterexample, Live, Network, Property, Scenario, Step, Subject, Violation, replay, subjects,
+};
+
+use crate::{Error, Result, names};
+
+/// Which checks are to be made.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// Names of locks and policies; if there are none, all that promise something and suit the scenarios and the mutant.
+    pub locks: Vec<String>,
+    /// Scenarios in place of the standard configurations.
+    pub scenarios: Vec<Scenario>,
+    /// The networks: of the standard configurations those that are on one of them; if there are none, all of those, and
+    /// `sc` for other scenarios.
+    pub networks: Vec<Network>,
+    /// What is done inside; as [`networks`](Selection::networks), with `empty` for other scenarios.
+    pub sections: Vec<Section>,
+    /// The engines; the explorer if there are none.
+    pub engines: Vec<Engine>,
+    /// The mutant's name, if it is not the real locks that are checked.
+    pub mutant: Option<String>,
+    /// Where global words are; at a rank that takes no part if nothing is said.
+    pub home: Option<Rank>,
+    /// Whether the order that each lock claims is checked everywhere.
+    pub order: bool,
+    /// Whether the long ones of the standard configurations are made, too.
+    pub long: bool,
+    /// How many executions the engines make that make executions; each has its own number if nothing is said.
+    pub executions: Option<u64>,
+    /// Where random schedules start from.
+    pub seed: u64,
+}
+
+impl Selection {
+    /// The checks, in the order of the locks, each with `options`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Usage`] and [`Error::Verify`] for what does not exist or does not go together.
+    pub fn jobs(&self, options: &Options) -> Result<Vec<Job>> {
+        let mutant = self.mutant.as_deref().map(mutant).transpose()?;
+        let engines = if self.engines.is_empty() { &[Engine::Explorer][..] } else { &self.engines };
+        let mut jobs = Vec::new();
+        for subject in self.subjects(mutant)? {
+            let mut found = false;
+            for configuration in self.configurations(&subject) {
+                let mut check = configuration.check(&subject);
+                check.mutant = mutant;
+                check.home = self.home;
+                if self.locks.is_empty() && check.validate().is_err() {
+                    continue;
+                }
+                check.validate()?;
+                found = true;
+                for &engine in engines {
+                    // Of the standard configurations, each engine gets what it can take.
+                    if self.scenarios.is_empty() && !engine.takes(&check) {
+                        continue;
+                    }
+                    let mut options = options.clone();
+                    options.order = engine == Engine::Explorer && (configuration.order || self.order);
+                    let (executions, seed) = (self.executions, self.seed);
+                    jobs.push(Job { engine, check: check.clone(), options, executions, seed });
+                }
+            }
+            if !found && !self.locks.is_empty() {
+                let name = subject.name();
+                return Err(Error::usage(format!(
+                    "{name} has no standard configuration of that kind; say what to check by --scenario"
+                )));
+            }
+        }
+        if jobs.is_empty() {
+            return Err(Error::usage("no lock has a standard configuration of that kind, or takes such a scenario"));
+        }
+        Ok(jobs)
+    }
+
+    fn subjects(&self, mutant: Option<&'static Mutant>) -> Result<Vec<Subject>> {
+        if !self.locks.is_empty() {
+            return self.locks.iter().map(|name| subject(name)).collect();
+        }
+        let promises = |subject: &Subject| !configurations(subject).is_empty();
+        let suits = |subject: &Subject| mutant.is_none_or(|mutant| mutant.suits(subject.name()));
+        Ok(subjects().into_iter().filter(|subject| promises(subject) && suits(subject)).collect())
+    }
+
+    fn configurations(&self, subject: &Subject) -> Vec<Configuration> {
+        if self.scenarios.is_empty() {
+            let among = |configuration: &Configuration| {
+                (self.networks.is_empty() || self.networks.contains(&configuration.network))
+                    && (self.sections.is_empty() || self.sections.contains(&configuration.section))
+                    && (self.long || !configuration.long)
+            };
+            return configurations(subject).into_iter().filter(among).collect();
+        }
+        let networks = if self.networks.is_empty() { &[Network::Sc][..] } else { &self.networks };
+        let sections = if self.sections.is_empty() { &[Section::Empty][..] } else { &self.sections };
+        let mut all = Vec::new();
+        for scenario in &self.scenarios {
+            for &network in networks {
+                for &section in sections {
+                    let scenario = scenario.clone();
+                    all.push(Configuration { scenario, network, section, order: false, long: false });
+                }
+            }
+        }
+        all
+    }
+}
+
+/// One check, by one engine.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Who looks.
+    pub engine: Engine,
+    /// At what.
+    pub check: Check,
+    /// How far.
+    pub options: Options,
+    /// How many executions, see [`Selection::executions`].
+    pub executions: Option<u64>,
+    /// Where random schedules start from.
+    pub seed: u64,
+}
+
+impl Job {
+    /// Makes the check. `watch` is told how far it is some times a second, and ends it by returning `false`.
+    pub fn run(&self, watch: &(dyn Fn(&Progress) -> bool + Sync)) -> Checked {
+        let start = Instant::now();
+        let found = self.engine.run(self, watch).and_then(|found| {
+            self.confirm(&found)?;
+            Ok(found)
+        });
+        Checked::new(self, found, start.elapsed())
+    }
+
+    /// Refuses a counterexample that the lock itself does not follow: whatever has found it is wrong.
+    ///
+    /// Who was there before whom is not known to a replay, so that an order can only be seen by the search; and what is
+    /// a race to loom can look right in the order in which it ran.
+    fn confirm(&self, found: &Found) -> rmalab_verify::Result<()> {
+        let counterexample = match found {
+            Found::States(outcome) => match &outcome.finding {
+                Finding::Violated(counterexample) => counterexample,
+                _ => return Ok(()),
+            },
+            Found::Executions(outcome) => match outcome.violation() {
+                Some(counterexample) if self.engine != Engine::Loom => counterexample,
+                _ => return Ok(()),
+            },
+        };
+        if counterexample.violation.property == Property::Order || again(&self.check, counterexample)?.is_some() {
+            return Ok(());
+        }
+        Err(rmalab_verify::Error::Unsound(format!(
+            "{} has found what a replay does not confirm: {}",
+            self.engine.name(),
+            counterexample.violation
+        )))
+    }
+}
+
+impl std::fmt::Display for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Check { subject, scenario, network, section, mutant, .. } = &self.check;
+        write!(f, "{}, {scenario}, {network}, {}", subject.name(), section_name(*section))?;
+        if let Some(mutant) = mutant {
+            write!(f, ", mutant {}", mutant.name)?;
+        }
+        if self.options.order {
+            f.write_str(", order")?;
+        }
+        if self.engine == Engine::Explorer { Ok(()) } else { write!(f, ", {}", self.engine.name()) }
+    }
+}
+
+/// The section's name, on the command line and in tables.
+pub const fn section_name(section: Section) -> &'static str {
+    match section {
+        Section::Empty => "empty",
+        Section::Data => "data",
+    }
+}
+
+/// The check that a saved counterexample is about.
+///
+/// # Errors
+///
+/// [`Error::Usage`] and [`Error::Verify`] when it names what does not exist, or does not go together.
+pub fn check_of(counterexample: &Counterexample) -> Result<Check> {
+    let scenario = counterexample.scenario.parse::<Scenario>().map_err(|error| Error::usage(error.to_string()))?;
+    let mut check = Check::new(subject(&counterexample.lock)?, scenario);
+    check.section = counterexample.section;
+    check.network = counterexample.network;
+    check.mutant = counterexample.mutant.as_deref().map(mutant).transpose()?;
+    check.home = counterexample.home;
+    check.validate()?;
+    Ok(check)
+}
+
+/// Takes the steps of a counterexample to `check` again, and says what they still break.
+///
+/// # Errors
+///
+/// [`rmalab_verify::Error::Schedule`] when a step is not possible: the lock is not the one that it was made for.
+pub fn again(check: &Check, counterexample: &Counterexample) -> rmalab_verify::Result<Option<Violation>> {
+    counterexample.suits(check)?;
+    let Some(first) = counterexample.cycle else {
+        return Ok(replay(check, &counterexample.schedule)?.1);
+    };
+    let mut live = Live::new(check)?;
+    let (before, cycle) = counterexample.schedule.split_at(first);
+    for (i, &choice) in before.iter().enumerate() {
+        if let Some(violation) = take(&mut live, i, choice)?.violation {
+            return Ok(Some(violation));
+        }
+    }
+    let begins = visible(&mut live);
+    // Twice: what a rank remembers cannot be seen, but would show in its next round.
+    for _ in 0..2 {
+        for (i, &choice) in (first..).zip(cycle) {
+            let step = take(&mut live, i, choice)?;
+            if step.violation.is_some() {
+                return Ok(step.violation);
+            }
+            if step.told.iter().any(|event| matches!(event, Event::Entered | Event::Left)) {
+                return Ok(None);
+            }
+        }
+        if visible(&mut live) != begins {
+            return Ok(None);
+        }
+    }
+    Ok(Some(counterexample.violation.clone()))
+}
+
+fn take(live: &mut Live, step: usize, choice: Choice) -> rmalab_verify::Result<Step> {
+    live.take(choice).map_err(|why| rmalab_verify::Error::Schedule { step, why })
+}
+
+/// All that can be seen of a state: who is where with which call, the words that are not zero, and what can happen next.
+fn visible(live: &mut Live) -> impl PartialEq + use<> {
+    let mut words: Vec<_> = live.words().filter(|&(_, value)| value != 0).collect();
+    words.sort_unstable();
+    (live.statuses(), live.calls().collect::<Vec<_>>(), words, live.choices())
+}
+
+fn subject(name: &str) -> Result<Subject> {
+    rmalab_verify::subject(name).ok_or_else(|| {
+        let all = subjects();
+        names::unknown("lock", name, all.iter().map(Subject::name))
+    })
+}
+
+fn mutant(name: &str) -> Result<&'static Mutant> {
+    let found = mutants().iter().find(|mutant| mutant.name == name);
+    found.ok_or_else(|| names::unknown("mutant", name, mutants().iter().map(|mutant| mutant.name)))
+}
+
+/// The mutants, in the order of lists.
+pub fn mutants() -> &'static [Mutant] {
+    &[]
+}

@@ -1,0 +1,103 @@
+//! The engines: who looks for what a lock does wrong.
+
+use rmalab_verify::explorer::{self, Progress};
+use rmalab_verify::shuttle_engine::Method;
+use rmalab_verify::{Check, Network, Result, concurrent, loom_engine, shuttle_engine};
+
+use super::Job;
+
+/// Who looks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Engine {
+    /// The stateful explorer: every schedule, on every network model.
+    Explorer,
+    /// loom: every execution under most of the C11 memory model, with few ranks.
+    Loom,
+    /// shuttle, with schedules at random.
+    ShuttleRandom,
+    /// shuttle, with random priorities (probabilistic concurrency testing).
+    ShuttlePct,
+    /// shuttle, with one schedule after the other.
+    ShuttleDfs,
+}
+
+/// The preemptions that loom is bounded to unless the user says more: its executions are too many otherwise.
+pub(super) const LOOM_PREEMPTIONS: u32 = 3;
+/// How many orderings of two calls a bug may need for PCT to be likely to find it.
+const PCT_DEPTH: u32 = 3;
+
+/// What an engine found, in its own terms.
+pub(super) enum Found {
+    /// By visiting states.
+    States(explorer::Outcome),
+    /// By making executions.
+    Executions(concurrent::Outcome),
+}
+
+impl Engine {
+    /// All engines.
+    pub const ALL: [Engine; 5] =
+        [Engine::Explorer, Engine::Loom, Engine::ShuttleRandom, Engine::ShuttlePct, Engine::ShuttleDfs];
+
+    /// The engine's name, on the command line and in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Engine::Explorer => "explorer",
+            Engine::Loom => "loom",
+            Engine::ShuttleRandom => "shuttle-random",
+            Engine::ShuttlePct => "shuttle-pct",
+            Engine::ShuttleDfs => "shuttle-dfs",
+        }
+    }
+
+    /// Whether it can make `check` at all.
+    pub fn takes(self, check: &Check) -> bool {
+        match self {
+            Engine::Explorer => true,
+            Engine::Loom => check.network == Network::Sc && check.active() <= loom_engine::MAX_RANKS,
+            _ => check.network == Network::Sc,
+        }
+    }
+
+    /// Lets the engine make the check of `job`.
+    pub(super) fn run(self, job: &Job, watch: &(dyn Fn(&Progress) -> bool + Sync)) -> Result<Found> {
+        let max_time = job.options.max_time;
+        let told = |progress: &concurrent::Progress| {
+            watch(&Progress {
+                states: progress.executions,
+                transitions: 0,
+                frontier: 0,
+                depth: 0,
+                bytes: 0,
+                elapsed: progress.elapsed,
+            })
+        };
+        let shuttle = |method| {
+            let default = shuttle_engine::Options::default();
+            // One schedule after the other ends by itself.
+            let executions = job.executions.unwrap_or(match method {
+                Method::Exhaustive => u64::MAX,
+                _ => default.executions,
+            });
+            let options = shuttle_engine::Options { method, executions, max_time, ..default };
+            shuttle_engine::run(&job.check, &options, &told).map(Found::Executions)
+        };
+        match self {
+            Engine::Explorer => explorer::explore(&job.check, &job.options, watch).map(Found::States),
+            Engine::Loom => {
+                let preemptions = Some(job.options.preemptions.unwrap_or(LOOM_PREEMPTIONS));
+                let options = loom_engine::Options {
+                    preemptions,
+                    max_time,
+                    max_executions: job.executions,
+                    ..loom_engine::Options::default()
+                };
+                loom_engine::run(&job.check, &options, &told).map(Found::Executions)
+            }
+            Engine::ShuttleRandom => shuttle(Method::Random { seed: job.seed }),
+            Engine::ShuttlePct => shuttle(Method::Pct { seed: job.seed, depth: PCT_DEPTH }),
+            Engine::ShuttleDfs => shuttle(Method::Exhaustive),
+        }
+    }
+}

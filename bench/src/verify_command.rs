@@ -1,0 +1,271 @@
+//! `rmalab verify`: what it reads, shows and writes.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use rmalab::verify::{self, Checked, Engine, Job, Outcome};
+use rmalab::{Error, Result, interrupt};
+use rmalab_verify::explorer::Progress;
+use rmalab_verify::{Counterexample, diagram};
+
+use crate::cli::VerifyArgs;
+
+/// Runs the sub-command.
+pub(crate) fn run(arguments: &VerifyArgs) -> Result<ExitCode> {
+    if arguments.list_mutants {
+        return Ok(list_mutants());
+    }
+    match &arguments.replay {
+        Some(path) => play_again(path, arguments.svg.as_deref()),
+        None => check(arguments),
+    }
+}
+
+fn list_mutants() -> ExitCode {
+    let width = verify::mutants().iter().map(|mutant| mutant.name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for mutant in verify::mutants() {
+        text +=
+            &format!("{:width$}  {}\n{:width$}  of {}\n", mutant.name, mutant.description, "", mutant.locks.join(", "));
+    }
+    show(&text);
+    ExitCode::SUCCESS
+}
+
+fn check(arguments: &VerifyArgs) -> Result<ExitCode> {
+    // Everything that can be refused is refused before anything is searched.
+    let jobs = arguments.selection()?.jobs(&arguments.options())?;
+    let mut save = arguments.save.as_deref().map(Save::prepare).transpose()?;
+    for path in [&arguments.table, &arguments.svg].into_iter().flatten() {
+        writable(path)?;
+    }
+
+    let stop = Arc::new(AtomicBool::new(false));
+    interrupt::sets(&stop)?;
+    let started = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    let start = Instant::now();
+    let watch = Watch::new(jobs.len(), arguments.quiet);
+    let mut checks = Vec::with_capacity(jobs.len());
+    let mut findings = String::new();
+    let mut svg = arguments.svg.as_deref();
+    for (number, job) in jobs.iter().enumerate() {
+        watch.begin(number, job);
+        let checked = job.run(&|progress| {
+            watch.show(number, job, progress);
+            !stop.load(Ordering::Relaxed)
+        });
+        if let Some(counterexample) = checked.counterexample() {
+            watch.say(&format!("{job}: {}", checked.verdict));
+            let saved = save.as_mut().map(|save| save.keep(&checked, counterexample)).transpose()?.flatten();
+            if let Some(path) = svg.take() {
+                write(path, &diagram::svg(&job.check, counterexample)?)?;
+            }
+            findings += &finding(job, counterexample, saved.as_deref())?;
+        }
+        checks.push(checked);
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    watch.finish();
+
+    let complete = checks.len() == jobs.len() && !stop.load(Ordering::Relaxed);
+    let outcome = Outcome::new(started, start.elapsed(), complete, checks);
+    let text = findings + &outcome.table();
+    if arguments.json {
+        match outcome.json(io::stdout().lock()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                return Err(Error::File { path: "standard output".into(), source: error });
+            }
+            _ => (),
+        }
+        if !arguments.quiet {
+            eprint!("{text}");
+        }
+    } else {
+        show(&text);
+    }
+    if let Some(path) = &arguments.table {
+        write(path, &outcome.markdown())?;
+    }
+    if !complete {
+        eprintln!("interrupted: {} of {} checks were begun", outcome.checks.len(), jobs.len());
+        return Ok(ExitCode::from(interrupt::EXIT_CODE));
+    }
+    Ok(if outcome.is_broken() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Writes to standard output; a reader that has gone away has seen what it wanted.
+fn show(text: &str) {
+    let _ = io::stdout().lock().write_all(text.as_bytes());
+}
+
+/// What is told of a broken property: the steps that break it, and how to see them again.
+fn finding(job: &Job, counterexample: &Counterexample, saved: Option<&Path>) -> Result<String> {
+    let again = match saved {
+        Some(path) => format!("again: rmalab verify --replay {}", path.display()),
+        None => "not saved; --save DIR keeps it for --replay".to_owned(),
+    };
+    Ok(format!("{}\n{again}\n\n", diagram::text(&job.check, counterexample)?))
+}
+
+/// Takes the steps of the counterexample in the file at `path` again.
+fn play_again(path: &Path, svg: Option<&Path>) -> Result<ExitCode> {
+    svg.map(writable).transpose()?;
+    let counterexample = Counterexample::load(path)?;
+    let check = verify::check_of(&counterexample)?;
+    let violation = verify::again(&check, &counterexample)?;
+    show(&diagram::text(&check, &counterexample)?);
+    if let Some(svg) = svg {
+        write(svg, &diagram::svg(&check, &counterexample)?)?;
+    }
+    Ok(match violation {
+        Some(violation) => {
+            show(&format!("\nstill broken: {violation}\n"));
+            ExitCode::FAILURE
+        }
+        None => {
+            show(&format!("\nno longer broken: the {} steps break nothing\n", counterexample.schedule.len()));
+            ExitCode::SUCCESS
+        }
+    })
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).map_err(|source| Error::File { path: path.into(), source })
+}
+
+/// Where counterexamples go.
+enum Save {
+    /// Each to a file of its own in this folder.
+    Folder(PathBuf),
+    /// The first one to this file; none when it has been written.
+    File(Option<PathBuf>),
+}
+
+impl Save {
+    /// Makes sure that there is such a place.
+    fn prepare(path: &Path) -> Result<Save> {
+        if path.extension().is_some_and(|extension| extension == "json") {
+            writable(path)?;
+            return Ok(Save::File(Some(path.to_owned())));
+        }
+        std::fs::create_dir_all(path)
+            .map_err(|error| Error::usage(format!("{} cannot be a folder: {error}", path.display())))?;
+        Ok(Save::Folder(path.to_owned()))
+    }
+
+    /// Writes a counterexample, if it has a place, and returns that.
+    fn keep(&mut self, checked: &Checked, counterexample: &Counterexample) -> Result<Option<PathBuf>> {
+        let path = match self {
+            Save::Folder(folder) => folder.join(format!("{}.json", file_name(&checked.title()))),
+            Save::File(path) => match path.take() {
+                Some(path) => path,
+                None => return Ok(None),
+            },
+        };
+        counterexample.save(&path)?;
+        Ok(Some(path))
+    }
+}
+
+/// A check's title as a file's name: words and numbers, joined by dashes.
+fn file_name(title: &str) -> String {
+    let words = title.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("-")
+}
+
+/// Refuses a file that cannot be written, as far as that can be told without writing it.
+fn writable(path: &Path) -> Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if path.is_dir() {
+        return Err(Error::usage(format!("{} is a folder, and cannot be written as a file", path.display())));
+    }
+    rustix::fs::access(folder, rustix::fs::Access::WRITE_OK)
+        .map_err(|error| Error::usage(format!("{} cannot be written: {error}", path.display())))
+}
+
+/// Time between two lines of progress where there is no terminal.
+const LINES: Duration = Duration::from_secs(5);
+
+/// Shows how far the checks are: a bar on a terminal, a line now and then elsewhere, nothing if it is to be quiet.
+enum Watch {
+    Quiet,
+    Bar(ProgressBar),
+    Lines { of: usize, last: Mutex<Option<Instant>> },
+}
+
+impl Watch {
+    fn new(of: usize, quiet: bool) -> Watch {
+        if quiet {
+            return Watch::Quiet;
+        }
+        if !io::stderr().is_terminal() {
+            return Watch::Lines { of, last: Mutex::new(None) };
+        }
+        let bar = ProgressBar::new(of as u64);
+        let style = "{bar:20} {pos}/{len}  {elapsed}  {wide_msg}";
+        bar.set_style(ProgressStyle::with_template(style).expect("the template is a constant"));
+        bar.enable_steady_tick(Duration::from_millis(250));
+        Watch::Bar(bar)
+    }
+
+    /// A check begins: the first one, and one that makes itself felt, are told.
+    fn begin(&self, number: usize, job: &Job) {
+        self.tell(number, || job.to_string());
+    }
+
+    fn show(&self, number: usize, job: &Job, progress: &Progress) {
+        self.tell(number, || {
+            let seconds = progress.elapsed.as_secs_f64().max(1e-9);
+            if job.engine != Engine::Explorer {
+                return format!("{job}: {} executions, {:.0}/s", progress.states, progress.states as f64 / seconds);
+            }
+            format!(
+                "{job}: {} states, {:.0}/s, {} MiB, depth {}, {} to go",
+                progress.states,
+                progress.states as f64 / seconds,
+                progress.bytes >> 20,
+                progress.depth,
+                progress.frontier
+            )
+        });
+    }
+
+    fn tell(&self, number: usize, message: impl FnOnce() -> String) {
+        match self {
+            Watch::Quiet => (),
+            Watch::Bar(bar) => {
+                bar.set_position(number as u64);
+                bar.set_message(message());
+            }
+            Watch::Lines { of, last } => {
+                let mut last = last.lock().expect("nobody panics while it is locked");
+                if last.is_none_or(|last| last.elapsed() >= LINES) {
+                    *last = Some(Instant::now());
+                    eprintln!("{}/{of}: {}", number + 1, message());
+                }
+            }
+        }
+    }
+
+    /// Something that is not to wait for the end.
+    fn say(&self, line: &str) {
+        match self {
+            Watch::Quiet => (),
+            Watch::Bar(bar) => bar.println(line),
+            Watch::Lines { .. } => eprintln!("{line}"),
+        }
+    }
+
+    fn finish(&self) {
+        if let Watch::Bar(bar) = self {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! `rmalab verify` as people use it: what it finds, what it refuses, what it leaves behind.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use assert_cmd::cargo::CommandCargoExt;
+
+/// `rmalab verify` in the folder `at`, so that what it leaves behind is seen.
+fn verify(at: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::cargo_bin("rmalab").expect("cargo builds it for its tests");
+    command.arg("verify").args(arguments).current_dir(at).stdin(Stdio::null());
+    command
+}
+
+fn run(at: &Path, arguments: &[&str]) -> Output {
+    verify(at, arguments).output().expect("the program starts")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn files(at: &Path) -> Vec<String> {
+    let entries = fs::read_dir(at).expect("the folder is there");
+    let name = |entry: std::io::Result<fs::DirEntry>| entry.expect("it is read").file_name();
+    let mut names: Vec<String> = entries.map(|entry| name(entry).into_string().expect("names are plain")).collect();
+    names.sort();
+    names
+}
+
+/// A network that is not atomic with the processor of the home, which uses that.
+const BROKEN: [&str; 8] = ["--lock", "tas", "--scenario", "2Wx1", "--network", "hca-owner-cpu", "--home", "0"];
+
+#[test]
+fn a_lock_that_holds_is_told_so() {
+    let at = tempfile::tempdir().unwrap();
+    let output = run(at.path(), &["--lock", "mcs,mcs-rw-rp", "--scenario", "1R1Wx1,2Wx1", "--network", "sc,late-puts"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let table = stdout(&output);
+    assert_eq!(table.matches(" holds\n").count(), 8, "{table}");
+    assert!(table.contains("\n8 of 8 checks hold"), "{table}");
+    assert!(stderr(&output).starts_with("1/8: mcs, 1R1Wx1, sc, empty"), "{}", stderr(&output));
+    assert!(files(at.path()).is_empty());
+}
+
+#[test]
+fn the_standard_configurations_of_a_small_lock_hold() {
+    let at = tempfile::tempdir().unwrap();
+    // A lock whose ranks poll, and remember their number while they do.
+    let output =
+        run(at.path(), &["--lock", "ticket", "--section", "data", "--network", "unordered-bulk,hca", "--quiet"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
+    assert!(output.stderr.is_empty());
+    assert!(stdout(&output).contains("1 of 1 check hold"), "{}", stdout(&output));
+}
+
+#[test]
+fn a_counterexample_is_shown_kept_and_played_again() {
+    let at = tempfile::tempdir().unwrap();
+    let output = run(at.path(), &BROKEN);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let shown = stdout(&output);
+    for part in
+        ["mutual-exclusion", "VIOLATED mutual-exclusion", "is inside", "--save DIR", "0 of 1 check hold, 1 VIOLATED"]
+    {
+        assert!(shown.contains(part), "{part} is missing:\n{shown}");
+    }
+    assert!(files(at.path()).is_empty(), "nothing is written that nobody has asked for");
+
+    let output = run(at.path(), &[&BROKEN[..], &["--save", "deep/found", "--quiet"]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(files(&at.path().join("deep/found")), ["tas-2Wx1-hca-owner-cpu-empty.json"]);
+    let file = "deep/found/tas-2Wx1-hca-owner-cpu-empty.json";
+    assert!(stdout(&output).contains(&format!("rmalab verify --replay {file}")), "{}", stdout(&output));
+
+    let again = run(at.path(), &["--replay", file, "--svg", "one.svg"]);
+    assert_eq!(again.status.code(), Some(1), "{}", stderr(&again));
+    assert!(stdout(&again).contains("still broken: mutual-exclusion"), "{}", stdout(&again));
+    assert!(fs::read_to_string(at.path().join("one.svg")).unwrap().starts_with("<svg"));
+
+    // One whose last step is missing breaks nothing yet.
+    let mut saved: serde_json::Value = serde_json::from_slice(&fs::read(at.path().join(file)).unwrap()).unwrap();
+    saved["schedule"].as_array_mut().unwrap().pop();
+    fs::write(at.path().join("short.json"), saved.to_string()).unwrap();
+    let short = run(at.path(), &["--replay", "short.json"]);
+    assert_eq!(short.status.code(), Some(0), "{}", stderr(&short));
+    assert!(stdout(&short).contains("no longer broken"), "{}", stdout(&short));
+}
+
+#[test]
+fn bad_arguments_are_refused_with_a_clear_line() {
+    let at = tempfile::tempdir().unwrap();
+    fs::write(at.path().join("file"), "mine").unwrap();
+    fs::write(at.path().join("damaged.json"), "{\"version\": 1, \"lock\"").unwrap();
+    for (arguments, says) in [
+        (&["--lock", "mcs-rw-pr"][..], "did you mean 'mcs-rw-"),
+        (&["--lock", "tikcet"], "did you mean 'ticket'"),
+        (&["--network", "late-put"], "late-puts"),
+        (&["--section", "full"], "full"),
+        (&["--engine", "explorerer"], "explorer"),
+        (&["--scenario", "3Q"], "'Q' is none of the roles"),
+        (&["--lock", "mcs", "--scenario", "1A1E@0"], "mcs is no window"),
+        (&["--lock", "nocheck"], "--scenario"),
+        (&["--lock", "mcs", "--network", "hca-owner-cpu"], "--scenario"),
+        (&["--mutant", "no-such-mutant"], "no mutant is called 'no-such-mutant'"),
+        (&["--max-states", "0"], "such as 500, 20k or 1M"),
+        (&["--max-states", "many"], "such as 500, 20k or 1M"),
+        (&["--max-memory", "much"], "64K"),
+        (&["--max-time", "10"], "10us"),
+        (&["--threads", "0"], "0 is not in"),
+        (&["--search", "widest"], "breadth-first"),
+        (&["--replay", "nowhere.json"], "nowhere.json"),
+        (&["--replay", "damaged.json"], "damaged.json is no counterexample"),
+        (&["--replay", "damaged.json", "--lock", "mcs"], "cannot be used with"),
+        (&["--save", "file/below"], "file/below"),
+        (&["--save", "nowhere/found.json"], "nowhere/found.json"),
+        (&["--svg", "nowhere/one.svg"], "nowhere/one.svg"),
+    ] {
+        let output = run(at.path(), arguments);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(says), "{arguments:?}: {said}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+    assert_eq!(files(at.path()), ["damaged.json", "file"]);
+}
+
+#[test]
+fn a_saved_counterexample_to_another_lock_is_refused() {
+    let at = tempfile::tempdir().unwrap();
+    run(at.path(), &[&BROKEN[..], &["--save", "found.json"]].concat());
+    let saved: serde_json::Value = serde_json::from_slice(&fs::read(at.path().join("found.json")).unwrap()).unwrap();
+    for (field, value, says) in [
+        ("lock", "no-lock", "no lock is called 'no-lock'"),
+        ("scenario", "1Q", "scenario"),
+        ("version", "", "no counterexample"),
+        ("lock", "mcs", "the lock, or the mutant, is not the one that it was made for"),
+    ] {
+        let mut changed = saved.clone();
+        changed[field] = value.into();
+        if value == "mcs" {
+            // Whatever step this is, mcs cannot take it as its first one.
+            changed["schedule"] = serde_json::json!([{ "arrive": { "from": 0, "index": 0 } }]);
+        }
+        fs::write(at.path().join("changed.json"), changed.to_string()).unwrap();
+        let output = run(at.path(), &["--replay", "changed.json"]);
+        assert_eq!(output.status.code(), Some(2), "{field} {value}: {}", stderr(&output));
+        assert!(stderr(&output).contains(says), "{field} {value}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_limit_ends_a_search_and_is_told() {
+    let at = tempfile::tempdir().unwrap();
+    let output = run(at.path(), &["--lock", "mcs", "--scenario", "3Wx2", "--max-states", "100"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let table = stdout(&output);
+    assert!(table.contains("incomplete: state limit"), "{table}");
+    assert!(table.ends_with("1 search is incomplete: nothing is broken in the states that it visited\n"), "{table}");
+}
+
+#[test]
+fn results_go_to_json_and_to_markdown() {
+    let at = tempfile::tempdir().unwrap();
+    let output =
+        run(at.path(), &["--lock", "mcs", "--scenario", "2Wx1", "--order", "--json", "--quiet", "--table", "all.md"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(output.stderr.is_empty());
+    let data: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(data["complete"], true);
+    let check = &data["checks"][0];
+    assert_eq!((&check["lock"], &check["verdict"]), (&"mcs".into(), &"holds".into()));
+    assert_eq!(check["order"], "fifo");
+    assert!(check["states"].as_u64().unwrap() > 10, "{check}");
+    let page = fs::read_to_string(at.path().join("all.md")).unwrap();
+    assert!(page.contains("| mcs | explorer | sc | 2Wx1 | empty | fifo |"), "{page}");
+
+    let output = run(at.path(), &[&BROKEN[..], &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let data: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let check = &data["checks"][0];
+    assert_eq!(check["verdict"], "violated");
+    assert_eq!(check["counterexample"]["violation"]["property"], "mutual-exclusion");
+}
+
+#[test]
+fn an_interrupted_check_tells_what_it_has_found() {
+    let at = tempfile::tempdir().unwrap();
+    let mut child = verify(at.path(), &["--lock", "mcs-rw-neutral", "--scenario", "1R1Wx1,6R6Wx6"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.starts_with("2/2")), "the large check was never begun");
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let said: Vec<String> = lines.collect();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{said:?}");
+    assert!(said.iter().any(|line| line.starts_with("interrupted: ")), "{said:?}");
+    let table = stdout(&output);
+    assert!(table.contains(" holds\n") && table.contains("incomplete: interrupted"), "{table}");
+    assert!(files(at.path()).is_empty());
+}

@@ -1,0 +1,577 @@
+//! What the engines that run the ranks as threads of a model checker, loom and shuttle, have in common.
+//!
+//! In both of them one thread runs at a time, from one call to the next. So an observer beside the checker's own memory
+//! sees every call, in the order in which they are carried out, and keeps what the properties are about: how far each
+//! rank has come, and the values of the words as a sequentially consistent memory has them. The order of the calls is
+//! the schedule of a counterexample, which [`replay`](crate::replay) shows again, call by call, whichever engine found
+//! it.
+//!
+//! # Waiting
+//! A wait is a transition once its comparison holds, as in the explorer. A pause is taken for what it is in a lock, the
+//! end of a poll that failed and that would fail again if it found all as before. So the rank goes on once somebody else
+//! has changed a word that it used in this poll. If it counted itself in and out again in the poll, it may also go on once
+//! somebody else has done anything, since others may meet its passing writes at another moment; how often is what `polls`
+//! bounds. Ranks of which none can go on are a deadlock, or a livelock if one of them polls.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::time::{Duration, Instant};
+
+use rmalab_atomics::controlled::{Answer, Call};
+use rmalab_atomics::{Address, Rank};
+
+use crate::check::Check;
+use crate::counterexample::Choice;
+use crate::live::Slots;
+use crate::monitor::{Phase, Status};
+use crate::network::{Issued, Memory, Network};
+use crate::play::Event;
+use crate::{Counterexample, Error, Property, Result, Violation};
+
+/// How far a run has come.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Progress {
+    /// Executions of the check, the current one included.
+    pub executions: u64,
+    /// Time since the start.
+    pub elapsed: Duration,
+}
+
+/// What has ended a run before all executions had been made.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Limit {
+    /// The most executions, or the number of them that was asked for.
+    Executions,
+    /// The most branches of one execution.
+    Branches,
+    /// The longest time.
+    Time,
+    /// Whoever watched its progress.
+    Interrupted,
+}
+
+/// What a run found.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Finding {
+    /// Every execution was made, as far as [`Outcome::bounded`] says, and nothing is broken.
+    Holds,
+    /// A property is broken.
+    Violated(Counterexample),
+    /// Nothing is broken in the executions that were made before a limit was reached.
+    Incomplete(Limit),
+}
+
+/// The result of a run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Outcome {
+    /// What it found.
+    pub finding: Finding,
+    /// How far it came.
+    pub progress: Progress,
+    /// Whether a bound kept executions out, so that `Holds` holds within the bounds only.
+    pub bounded: bool,
+    /// Executions that were cut short, or not varied any more, because a rank had polled as often as allowed, or because
+    /// they had as many steps.
+    pub cut: u64,
+    /// How many different behaviours there were: two executions are one behaviour if each rank makes the same calls and
+    /// gets the same answers in both, but for its pauses. The figure is the same for every engine that makes all
+    /// executions, whatever their number. Hashes are compared: the figure is too low if two of them meet by chance.
+    pub behaviours: u64,
+    /// What happened at least once, so that nothing was held vacuously: name, and whether it did.
+    pub sometimes: Vec<(&'static str, bool)>,
+}
+
+impl Outcome {
+    /// The counterexample, if a property is broken.
+    pub fn violation(&self) -> Option<&Counterexample> {
+        match &self.finding {
+            Finding::Violated(counterexample) => Some(counterexample),
+            Finding::Holds | Finding::Incomplete(_) => None,
+        }
+    }
+}
+
+/// A rank had to wait, or to poll again.
+pub const WAITED: &str = "a rank has to wait";
+/// Two ranks were inside at one time.
+pub const TOGETHER: &str = "two ranks are inside together";
+
+/// One rank, as the observer sees it.
+#[derive(Debug, Default)]
+struct Watched {
+    status: Status,
+    /// The call that it is about to make, or waits in.
+    call: Option<Call>,
+    finished: bool,
+    /// The words that it has used since its last pause.
+    round: Vec<Used>,
+    /// It has changed a word twice since its last pause.
+    passing: bool,
+    /// How many calls had been carried out when it began to pause.
+    paused: usize,
+    /// Its pauses in this acquisition that followed on such writes.
+    polls: u32,
+    /// Its calls and their answers, without those of pauses.
+    behaviour: DefaultHasher,
+}
+
+/// A word that a rank has used since its last pause.
+#[derive(Clone, Copy, Debug)]
+struct Used {
+    slot: u16,
+    /// The version that it has if nobody else has changed it since this rank used it first.
+    version: u64,
+    /// Whether this rank has changed it.
+    changed: bool,
+}
+
+#[derive(Debug)]
+struct State {
+    ranks: Vec<Watched>,
+    memory: Memory,
+    slots: Slots,
+    /// How often each word has changed, by slot.
+    versions: Vec<u64>,
+    schedule: Vec<Choice>,
+    violation: Option<Violation>,
+    unsound: Option<String>,
+    cut: bool,
+    waited: bool,
+    together: bool,
+}
+
+/// The observer of one execution.
+#[derive(Debug)]
+pub(crate) struct Observer {
+    check: Arc<Check>,
+    /// How often a rank may poll by writing, in one acquisition.
+    polls: Option<u32>,
+    state: Mutex<State>,
+}
+
+/// What a lock keeps is consistent even where a panic passed by: no method panics between two writes that belong together.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Observer {
+    pub(crate) fn new(check: &Arc<Check>, polls: Option<u32>) -> Observer {
+        let ranks = check.active() as usize;
+        Observer {
+            check: Arc::clone(check),
+            polls,
+            state: Mutex::new(State {
+                ranks: (0..ranks).map(|_| Watched::default()).collect(),
+                memory: Memory::new(ranks),
+                slots: Slots::default(),
+                versions: Vec::new(),
+                schedule: Vec::new(),
+                violation: None,
+                unsound: None,
+                cut: false,
+                waited: false,
+                together: false,
+            }),
+        }
+    }
+
+    /// `rank` is about to make `call`, or waits in it.
+    pub(crate) fn issues(&self, rank: Rank, call: Call) {
+        let mut state = lock(&self.state);
+        let steps = state.schedule.len();
+        let watched = &mut state.ranks[rank.index()];
+        watched.call = Some(call);
+        if let Call::Pause { .. } = call {
+            watched.polls += u32::from(watched.passing);
+            watched.paused = steps;
+            let cut = self.polls.is_some_and(|most| watched.polls > most);
+            state.cut |= cut;
+            state.waited = true;
+        } else {
+            state.waited |= !state.ready(rank);
+        }
+        self.settle(&mut state);
+    }
+
+    /// Whether `rank` could go on with the call that it has issued.
+    pub(crate) fn ready(&self, rank: Rank) -> bool {
+        lock(&self.state).ready(rank)
+    }
+
+    /// How often the word of the call that `rank` has issued has changed.
+    pub(crate) fn awaited_version(&self, rank: Rank) -> u64 {
+        let state = lock(&self.state);
+        let address = state.ranks[rank.index()].call.and_then(|call| call.address(rank));
+        address.and_then(|address| state.slots.find(address)).map_or(0, |slot| state.version(slot))
+    }
+
+    /// The engine has carried out the call by `rank`, with this answer; `consistent` says that its memory promises to be
+    /// sequentially consistent, so that there is but one right answer.
+    pub(crate) fn answered(&self, rank: Rank, call: Call, answer: Answer, consistent: bool) {
+        let expected = self.carry_out(rank, call);
+        if consistent && expected != answer {
+            let text = format!("{call} by {rank} was answered by {answer:?}, a consistent memory says {expected:?}");
+            lock(&self.state).unsound.get_or_insert(text);
+        }
+    }
+
+    /// Carries out the call by `rank` on the observer's own words, and returns the answer.
+    pub(crate) fn carry_out(&self, rank: Rank, call: Call) -> Answer {
+        let mut state = lock(&self.state);
+        let state = &mut *state;
+        let issued = Issued::new(Network::Sc, rank, call, |address| state.slots.of(address));
+        let before = state.memory.word(issued.slot);
+        let answer = state.memory.carry_out(Network::Sc, rank.index(), &issued);
+        let answer = answer.expect("a consistent memory carries out every call in one step");
+        state.schedule.push(Choice::Step(rank));
+        let watched = &mut state.ranks[rank.index()];
+        watched.call = None;
+        watched.status.answered();
+        if !matches!(call, Call::Pause { .. }) {
+            (call, answer).hash(&mut watched.behaviour);
+        }
+        if let Call::Pause { .. } = call {
+            watched.round.clear();
+            watched.passing = false;
+        } else if call.address(rank).is_some() {
+            let changed = state.memory.word(issued.slot) != before;
+            let slot = usize::from(issued.slot);
+            if slot >= state.versions.len() {
+                state.versions.resize(slot + 1, 0);
+            }
+            state.versions[slot] += u64::from(changed);
+            match watched.round.iter_mut().find(|used| used.slot == issued.slot) {
+                Some(used) => {
+                    used.version += u64::from(changed);
+                    watched.passing |= used.changed && changed;
+                    used.changed |= changed;
+                }
+                None => watched.round.push(Used { slot: issued.slot, version: state.versions[slot], changed }),
+            }
+        }
+        answer
+    }
+
+    /// `rank` has come to `event`.
+    pub(crate) fn event(&self, rank: Rank, event: Event) {
+        let mut state = lock(&self.state);
+        let watched = &mut state.ranks[rank.index()];
+        watched.status.told(event);
+        if let Event::Entered | Event::Left = event {
+            watched.polls = 0;
+            watched.round.clear();
+            watched.passing = false;
+        }
+        let statuses = state.statuses();
+        let broken = match event {
+            Event::Entered => {
+                state.together |= statuses.iter().filter(|status| status.phase == Phase::Inside).count() > 1;
+                self.check.exclusion(rank, &statuses)
+            }
+            Event::Saw { target, writes } => self.check.visibility(rank, &statuses, target, writes),
+            Event::Begins(_) | Event::Leaves | Event::Left => None,
+        };
+        if let Some(violation) = broken {
+            state.violation.get_or_insert(violation);
+        }
+    }
+
+    /// The code of `rank` has ended, with this text if it should not have.
+    pub(crate) fn ended(&self, rank: Rank, wrong: Option<String>) {
+        let mut state = lock(&self.state);
+        let watched = &mut state.ranks[rank.index()];
+        watched.finished = true;
+        watched.call = None;
+        let acquisition = Some(watched.status.acquisition);
+        match wrong {
+            Some(seen) => {
+                state.violation.get_or_insert(Violation { property: Property::Invariant, rank, acquisition, seen });
+            }
+            None => self.settle(&mut state),
+        }
+    }
+
+    /// The engine itself has found something broken, when `rank` did what it last did.
+    pub(crate) fn broken(&self, rank: Rank, property: Property, seen: String) {
+        let mut state = lock(&self.state);
+        let acquisition = Some(state.ranks[rank.index()].status.acquisition);
+        state.violation.get_or_insert(Violation { property, rank, acquisition, seen });
+    }
+
+    /// Looks whether nothing can happen any more, and if so, whether that is the end that it should be.
+    fn settle(&self, state: &mut State) {
+        let over = (0..).zip(&state.ranks).all(|(rank, watched)| watched.finished || !state.ready(Rank(rank)));
+        if !over || state.violation.is_some() {
+            return;
+        }
+        let waits: Vec<Option<Call>> = state.ranks.iter().map(|watched| watched.call).collect();
+        let words: Vec<_> =
+            (0..state.slots.len() as u16).map(|slot| (state.slots.address(slot), state.memory.word(slot))).collect();
+        state.violation = self.check.end(&state.statuses(), &waits, words);
+        if let Some(violation) = &mut state.violation
+            && waits.iter().any(|call| matches!(call, Some(Call::Pause { .. })))
+        {
+            violation.property = Property::NoLivelock;
+        }
+    }
+
+    /// Whether the execution need not go on: something is broken.
+    pub(crate) fn stopped(&self) -> bool {
+        let state = lock(&self.state);
+        state.violation.is_some() || state.unsound.is_some()
+    }
+
+    /// Whether every rank has come to its end.
+    pub(crate) fn finished(&self) -> bool {
+        lock(&self.state).ranks.iter().all(|watched| watched.finished)
+    }
+
+    /// The word at `address`, as the calls so far have left it.
+    pub(crate) fn word(&self, address: Address) -> u64 {
+        let state = lock(&self.state);
+        state.slots.find(address).map_or(0, |slot| state.memory.word(slot))
+    }
+
+    /// Whether a rank has polled more often than allowed.
+    pub(crate) fn cut(&self) -> bool {
+        lock(&self.state).cut
+    }
+}
+
+impl State {
+    fn statuses(&self) -> Vec<Status> {
+        self.ranks.iter().map(|watched| watched.status).collect()
+    }
+
+    fn version(&self, slot: u16) -> u64 {
+        self.versions.get(usize::from(slot)).copied().unwrap_or(0)
+    }
+
+    fn ready(&self, rank: Rank) -> bool {
+        let watched = &self.ranks[rank.index()];
+        match watched.call {
+            Some(Call::Pause { .. }) => {
+                let changed = |used: &Used| self.version(used.slot) != used.version;
+                let others_moved = self.schedule.len() > watched.paused;
+                watched.round.is_empty() || watched.round.iter().any(changed) || watched.passing && others_moved
+            }
+            Some(Call::WaitUntil { own, until, .. }) => {
+                until.holds(self.slots.find(rank.at(own)).map_or(0, |slot| self.memory.word(slot)))
+            }
+            _ => true,
+        }
+    }
+}
+
+/// One run of an engine, as its threads share it.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) check: Arc<Check>,
+    start: Instant,
+    executions: AtomicU64,
+    cut: AtomicU64,
+    waited: AtomicBool,
+    together: AtomicBool,
+    behaviours: Mutex<HashSet<u64>>,
+    limit: Mutex<Option<Limit>>,
+    found: Mutex<Option<Counterexample>>,
+    unsound: Mutex<Option<String>>,
+}
+
+impl Run {
+    /// A run that has not begun.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Check::validate`], and [`Error::Unsupported`] for another network than [`Network::Sc`].
+    pub(crate) fn new(engine: &'static str, check: &Check) -> Result<Arc<Run>> {
+        check.validate()?;
+        if check.network != Network::Sc {
+            let why = format!("it knows no network but sc, and not {}; the explorer does", check.network);
+            return Err(Error::Unsupported { engine, why });
+        }
+        Ok(Arc::new(Run {
+            check: Arc::new(check.clone()),
+            start: Instant::now(),
+            executions: AtomicU64::new(0),
+            cut: AtomicU64::new(0),
+            waited: AtomicBool::new(false),
+            together: AtomicBool::new(false),
+            behaviours: Mutex::default(),
+            limit: Mutex::new(None),
+            found: Mutex::new(None),
+            unsound: Mutex::new(None),
+        }))
+    }
+
+    pub(crate) fn progress(&self) -> Progress {
+        Progress { executions: self.executions.load(Ordering::Relaxed), elapsed: self.start.elapsed() }
+    }
+
+    /// Counts an execution that begins, if there may be one more.
+    pub(crate) fn begins(&self, most: Option<u64>) -> bool {
+        if most.is_some_and(|most| self.executions.load(Ordering::Relaxed) >= most) {
+            self.reaches(Limit::Executions);
+        }
+        if self.over() {
+            return false;
+        }
+        self.executions.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Takes down what an execution was like; of several with something broken, the first.
+    pub(crate) fn ends(&self, observer: &Observer, cut: bool) {
+        let state = lock(&observer.state);
+        self.waited.fetch_or(state.waited, Ordering::Relaxed);
+        self.together.fetch_or(state.together, Ordering::Relaxed);
+        self.cut.fetch_add(u64::from(cut || state.cut), Ordering::Relaxed);
+        let mut behaviour = DefaultHasher::new();
+        for watched in &state.ranks {
+            behaviour.write_u64(watched.behaviour.finish());
+        }
+        lock(&self.behaviours).insert(behaviour.finish());
+        if let Some(text) = state.unsound.clone() {
+            lock(&self.unsound).get_or_insert(text);
+        }
+        if let Some(violation) = state.violation.clone() {
+            let schedule = state.schedule.clone();
+            lock(&self.found).get_or_insert(Counterexample::new(&self.check, violation, schedule, None));
+        }
+    }
+
+    pub(crate) fn reaches(&self, limit: Limit) {
+        lock(&self.limit).get_or_insert(limit);
+    }
+
+    /// Whether the run is to make no more executions.
+    pub(crate) fn over(&self) -> bool {
+        lock(&self.limit).is_some() || lock(&self.found).is_some() || lock(&self.unsound).is_some()
+    }
+
+    /// Starts again, as nothing of what was done so far counts.
+    pub(crate) fn again(&self) {
+        self.executions.store(0, Ordering::Relaxed);
+        self.cut.store(0, Ordering::Relaxed);
+        lock(&self.behaviours).clear();
+    }
+
+    /// Lets `model` make executions on a thread of its own, and `watch` see how far it has come.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsound`] when the model checker itself failed, and those of `model`.
+    pub(crate) fn conduct(
+        &self,
+        max_time: Option<Duration>,
+        bounded: bool,
+        watch: &dyn Fn(&Progress) -> bool,
+        model: impl FnOnce() -> Result<()> + Send + 'static,
+    ) -> Result<Outcome> {
+        let (ends, ended) = channel();
+        let thread = std::thread::spawn(move || {
+            let result = quietly(model);
+            // Nobody listens only if the caller panicked.
+            let _ = ends.send(());
+            result
+        });
+        loop {
+            match ended.recv_timeout(PERIOD) {
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if max_time.is_some_and(|most| self.start.elapsed() >= most) {
+                self.reaches(Limit::Time);
+            }
+            if !watch(&self.progress()) {
+                self.reaches(Limit::Interrupted);
+            }
+        }
+        let unsound = |text: String| Error::Unsound(text);
+        match thread.join() {
+            Ok(Ok(result)) => result?,
+            Ok(Err(panicked)) => return Err(unsound(format!("the model checker failed: {}", panicked.text))),
+            Err(payload) => return Err(unsound(format!("the model checker failed: {}", text_of(&*payload)))),
+        }
+        if let Some(text) = lock(&self.unsound).take() {
+            return Err(unsound(text));
+        }
+        let finding = match (lock(&self.found).take(), *lock(&self.limit)) {
+            (Some(counterexample), _) => Finding::Violated(counterexample),
+            (None, Some(limit)) => Finding::Incomplete(limit),
+            (None, None) => Finding::Holds,
+        };
+        let cut = self.cut.load(Ordering::Relaxed);
+        Ok(Outcome {
+            finding,
+            progress: self.progress(),
+            bounded: bounded || cut > 0,
+            cut,
+            behaviours: lock(&self.behaviours).len() as u64,
+            sometimes: vec![
+                (WAITED, self.waited.load(Ordering::Relaxed)),
+                (TOGETHER, self.together.load(Ordering::Relaxed)),
+            ],
+        })
+    }
+}
+
+/// How often the progress is shown.
+const PERIOD: Duration = Duration::from_millis(50);
+
+thread_local! {
+    /// Panics of this thread are results, told by value.
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+    static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// A panic that was caught.
+pub(crate) struct Panicked {
+    /// Its message; with the place, where it was caught first.
+    pub(crate) text: String,
+    /// What it is, to be passed on.
+    pub(crate) payload: Box<dyn Any + Send>,
+}
+
+impl Panicked {
+    /// Whether it comes from the crate whose folder's name starts like this, or, as when a stack is unwound, from none.
+    pub(crate) fn is_of(&self, folder: &str) -> bool {
+        let has_text = self.payload.is::<String>() || self.payload.is::<&str>();
+        !has_text || self.text.contains(&format!("/{folder}"))
+    }
+}
+
+/// What `body` returns, or its panic, of which nothing is printed.
+pub(crate) fn quietly<T>(body: impl FnOnce() -> T) -> Result<T, Panicked> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        // At its first run, and only then, shuttle sets a hook that prints of every panic in the process as if it were one
+        // of its own. It does so now, and the hook is taken off.
+        let before = panic::take_hook();
+        crate::shuttle_engine::set_its_hook();
+        drop(panic::take_hook());
+        panic::set_hook(Box::new(move |info| {
+            if QUIET.get() {
+                let place = info.location().map_or(String::new(), |at| format!(" ({}:{})", at.file(), at.line()));
+                PANIC.set(Some(format!("{}{place}", text_of(info.payload()))));
+            } else {
+                before(info);
+            }
+        }));
+    });
+    let outer = QUIET.replace(true);
+    let result = panic::catch_unwind(AssertUnwindSafe(body));
+    QUIET.set(outer);
+    result.map_err(|payload| Panicked { text: PANIC.take().unwrap_or_else(|| text_of(&*payload)), payload })
+}
+
+fn text_of(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message").to_owned()
+}
