@@ -42,8 +42,8 @@ use breadth::{End, Shared};
 use depth::Seen;
 use learned::{Failure, Forget};
 use liveness::Livelock;
-use path::Last;
-use space::Space;
+use path::{Last, Then};
+use space::{Sometimes, Space, Walker};
 use store::Store;
 
 use crate::{Check, Counterexample, Error, Property, Result, replay};
@@ -192,8 +192,8 @@ pub fn explore(check: &Check, options: &Options, watch: &(dyn Fn(&Progress) -> b
     let check = Arc::new(check.clone());
     let (mut forget, mut symmetry) = (Forget::Phase, options.symmetry);
     loop {
-        match explore_by(&check, options, watch, forget, symmetry) {
-            Ok(outcome) => return confirmed(&check, outcome),
+        match explore_by(&check, options, watch, forget, symmetry).and_then(|outcome| confirmed(&check, outcome)) {
+            Ok(outcome) => return Ok(outcome),
             Err(Failure::Error(error)) => return Err(error),
             Err(Failure::Asymmetric) => symmetry = false,
             Err(Failure::Differ(why)) => forget = forget.stricter().ok_or(Error::Unsound(why))?,
@@ -201,18 +201,16 @@ pub fn explore(check: &Check, options: &Options, watch: &(dyn Fn(&Progress) -> b
     }
 }
 
-/// Holds back a counterexample that the lock's code does not follow step by step. An order and a livelock are more than
-/// a replay can see.
-fn confirmed(check: &Check, outcome: Outcome) -> Result<Outcome> {
-    if let Finding::Violated(Counterexample { violation, schedule, .. }) = &outcome.finding
-        && !matches!(violation.property, Property::Order | Property::NoLivelock)
+/// The outcome, if the replay of its counterexample shows what it says; an order and a cycle no replay can show.
+fn confirmed(check: &Check, outcome: Outcome) -> Result<Outcome, Failure> {
+    if let Finding::Violated(found) = &outcome.finding
+        && !matches!(found.violation.property, Property::Order | Property::NoLivelock)
     {
-        let (_, seen) = replay(check, schedule)?;
-        if seen.as_ref().map(|seen| seen.property) != Some(violation.property) {
-            let seen = seen.map_or("nothing".to_owned(), |seen| seen.to_string());
-            return Err(Error::Unsound(format!(
-                "{}: the search found {violation}, and along its schedule the code shows {seen}",
-                check.subject.name()
+        let (_, seen) = replay(check, &found.schedule)?;
+        if seen.is_none_or(|seen| seen.property != found.violation.property) {
+            return Err(Failure::Differ(format!(
+                "the replay does not show what the search has found: {}",
+                found.violation
             )));
         }
     }
@@ -228,17 +226,31 @@ fn explore_by(
 ) -> Result<Outcome, Failure> {
     let space = Space::new(check, options, forget, symmetry)?;
     let shared = Shared::new(options, watch);
+    if let Some(violation) = Walker::new(&space).at_once()? {
+        let schedule = path::with_silent_steps(&space, &[], Then::Shows(violation.rank))?;
+        return Ok(Outcome {
+            finding: Finding::Violated(Counterexample::new(check, violation, schedule, None)),
+            progress: shared.progress(0),
+            bounded: false,
+            missed: 0.0,
+            livelocks: Livelocks::NotSearched,
+            sometimes: space::sometimes(&space, &Sometimes::default()),
+        });
+    }
     if options.search == Search::DepthFirst {
         let seen = Seen::new();
         let (finding, sometimes) = depth::search(&space, &seen, &shared)?;
         polls_are_told_apart(&space)?;
         let progress = shared.progress(seen.memory());
+        // What was not visited may have loops.
+        let all = finding == Finding::Holds && !sometimes.bounded;
+        let livelocks = if all && !space.has_loops() { Livelocks::Impossible } else { Livelocks::NotSearched };
         return Ok(Outcome {
             finding,
             progress,
             bounded: sometimes.bounded,
             missed: depth::missed(progress.states),
-            livelocks: if space.has_loops() { Livelocks::NotSearched } else { Livelocks::Impossible },
+            livelocks,
             sometimes: space::sometimes(&space, &sometimes),
         });
     }
@@ -254,11 +266,12 @@ fn explore_by(
             let violation = seen.unwrap_or(violation);
             Finding::Violated(Counterexample::new(check, violation, schedule, None))
         }
+        // What was not visited may have loops.
+        End::Complete if sometimes.bounded => Finding::Holds,
         End::Complete if !space.has_loops() => {
             livelocks = Livelocks::Impossible;
             Finding::Holds
         }
-        End::Complete if sometimes.bounded => Finding::Holds,
         End::Complete => match liveness::search(&space, &store, &mut || shared.goes_on(&|| store.memory()))? {
             Some(livelock) => {
                 livelocks = Livelocks::Searched;

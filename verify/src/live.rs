@@ -98,6 +98,8 @@ pub struct Live {
     memory: Memory,
     slots: Slots,
     players: Vec<Player>,
+    /// What is broken before the first step.
+    at_once: Option<Violation>,
 }
 
 impl Live {
@@ -114,15 +116,14 @@ impl Live {
             memory: Memory::new(ranks as usize),
             slots: Slots::default(),
             players: Vec::new(),
+            at_once: None,
             check: Arc::clone(&check),
         };
         for rank in (0..ranks).map(Rank) {
             let actor = Actor::new(&check, rank)?;
             live.players.push(Player { actor, calls: None, status: Status::default() });
             let (_, violation) = live.resume(rank, Answer::Done);
-            if let Some(violation) = violation {
-                return Err(Error::Unsound(format!("before its first call: {violation}")));
-            }
+            live.at_once = live.at_once.or(violation);
         }
         Ok(live)
     }
@@ -298,7 +299,8 @@ impl Check {
     }
 }
 
-/// Takes the steps of `schedule`, up to the first that breaks something.
+/// Takes the steps of `schedule`, up to the first that breaks something; none if the ranks break something before their
+/// first calls.
 ///
 /// # Errors
 ///
@@ -306,6 +308,9 @@ impl Check {
 pub fn replay(check: &Check, schedule: &[Choice]) -> Result<(Vec<Step>, Option<Violation>)> {
     let mut live = Live::new(check)?;
     let mut steps = Vec::new();
+    if live.at_once.is_some() {
+        return Ok((steps, live.at_once));
+    }
     for (i, &choice) in schedule.iter().enumerate() {
         let step = live.take(choice).map_err(|why| Error::Schedule { step: i, why })?;
         let broken = step.violation.clone();

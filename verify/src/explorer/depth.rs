@@ -16,7 +16,7 @@ use hashbrown::HashTable;
 use super::Finding;
 use super::breadth::Shared;
 use super::learned::Failure;
-use super::path::with_silent_steps;
+use super::path::{Then, with_silent_steps};
 use super::space::{Sometimes, Space, Walker};
 use super::state::State;
 use crate::Counterexample;
@@ -97,11 +97,17 @@ pub(super) fn search(space: &Space, seen: &Seen, shared: &Shared<'_>) -> Result<
     seen.add(&bytes);
     shared.count(1, 0);
     walker.choices(&state, &mut choices);
+    let broken = if choices.is_empty() && walker.is_end(&state) { walker.end(&state) } else { None };
+    if let Some(violation) = broken {
+        let schedule = with_silent_steps(space, &[], Then::Ends)?;
+        let found = Counterexample::new(&space.check, violation, schedule, None);
+        return Ok((Finding::Violated(found), walker.sometimes));
+    }
     let pool = Pool {
         tasks: Mutex::new(VecDeque::from([Task { path: Vec::new(), frame: Frame { state, choices } }])),
         idle: AtomicUsize::new(0),
         found: Mutex::new(None),
-        sometimes: Mutex::new(Sometimes::default()),
+        sometimes: Mutex::new(walker.sometimes),
     };
     let threads = shared.threads();
     std::thread::scope(|scope| {
@@ -140,6 +146,7 @@ impl Pool {
 fn work(walker: &mut Walker<'_>, seen: &Seen, shared: &Shared<'_>, pool: &Pool, threads: usize) -> Result<(), Failure> {
     loop {
         if let Some(task) = pool.take() {
+            walker.learn_of(&task.frame.state);
             dive(walker, seen, shared, pool, task)?;
             continue;
         }
@@ -194,8 +201,8 @@ fn dive(walker: &mut Walker<'_>, seen: &Seen, shared: &Shared<'_>, pool: &Pool, 
             frames.push(below);
         }
         if let Some(violation) = broken {
-            // A new state breaks something only by being an end.
-            let schedule = with_silent_steps(walker.space, &path, is_new)?;
+            let then = if is_new { Then::Ends } else { Then::Shows(violation.rank) };
+            let schedule = with_silent_steps(walker.space, &path, then)?;
             pool.end(shared, Ok(Counterexample::new(&walker.space.check, violation, schedule, None)));
             return Ok(());
         }

@@ -15,12 +15,14 @@
 //!
 //! Both are assumptions on the code: a `Debug` that shows everything, and a loop that remembers nothing of past rounds.
 //! They are tested: a node keeps up to [`WITNESSES`] different histories that lead to it, and each edge out of it, up to
-//! the next boundary, is run from all of them. When two differ, the search starts again with the next stricter rule; when
-//! the strictest fails, it ends with an error. A difference that no witness shows stays hidden.
+//! the next boundary, is run from all of them. Round each loop the code is run [`ROUNDS`] times. When two differ, the
+//! search starts again with the next stricter rule; when the strictest fails, it ends with an error. A difference that no
+//! witness shows stays hidden.
 //!
 //! # Steps that are none
 //! A pause, a question for the time, and a flush where nothing can be under way are answered at once. They touch no memory,
-//! so that nobody can tell when they happen: leaving them out of the orders of steps leaves no behaviour out.
+//! so that nobody can tell when they happen: leaving them out of the orders of steps leaves no behaviour out. One that
+//! comes right after an entry is a step all the same, so that a rank whose release is nothing else is seen inside.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -42,7 +44,10 @@ use crate::subject::Holds;
 use crate::{Error, Result};
 
 /// How many histories of one node are kept to test that they are one state.
-pub(super) const WITNESSES: usize = 4;
+pub(super) const WITNESSES: usize = 16;
+
+/// How often the code goes round a loop to test that it does not count its rounds.
+const ROUNDS: usize = 100;
 
 /// How many are kept of a node in a loop that polls, if each has come there by another answer: what the loop remembers from
 /// before its first pause, a ticket for instance, is then in one of them.
@@ -179,6 +184,14 @@ struct Stop {
     broken: Option<String>,
 }
 
+impl Stop {
+    /// Whether the rank has entered on this move, and not left.
+    fn is_inside(&self) -> bool {
+        let last = self.told.iter().rev().find(|(event, _)| matches!(event, Event::Entered | Event::Left));
+        last.is_some_and(|(event, _)| *event == Event::Entered)
+    }
+}
+
 impl PartialEq for Stop {
     fn eq(&self, other: &Stop) -> bool {
         (&self.told, self.paused, self.call, &self.broken) == (&other.told, other.paused, other.call, &other.broken)
@@ -212,17 +225,6 @@ impl Learner {
         Ok(learner)
     }
 
-    /// Whether the call is no step; what it is answered with, then.
-    fn silent(&self, call: Call) -> Option<Answer> {
-        let late = matches!(self.check.network, Network::LatePuts | Network::UnorderedBulk);
-        match call {
-            Call::Pause { .. } => Some(Answer::Done),
-            Call::Now => Some(Answer::Word(0)),
-            Call::Flush { .. } if !late => Some(Answer::Done),
-            _ => None,
-        }
-    }
-
     /// Goes on to the next call that is a step.
     fn stop(&self, actor: &mut Actor, answer: Answer) -> Result<Stop, Failure> {
         let mut stop = Stop { told: Vec::new(), paused: false, call: None, broken: None };
@@ -231,12 +233,12 @@ impl Learner {
             let Move { told, turn } = actor.resume(answer);
             stop.told.extend(told.into_iter().map(|told| (told.event, told.handle)));
             match turn {
-                Turn::Calls(call) => match self.silent(call) {
-                    Some(silent) => {
+                Turn::Calls(call) => match silent(self.check.network, call) {
+                    Some(silent) if !stop.is_inside() => {
                         stop.paused |= matches!(call, Call::Pause { .. });
                         answer = silent;
                     }
-                    None => {
+                    _ => {
                         stop.call = Some(call);
                         return Ok(stop);
                     }
@@ -320,7 +322,41 @@ impl Learner {
         for way in 1..ways {
             self.witness(to, Way { from: Some((node, way)), answer })?;
         }
+        if let Some(round) = self.round(node, to) {
+            self.go_round(node, answer, round)?;
+        }
         Ok(edge)
+    }
+
+    /// How many answers a round takes, if the edge closes a loop.
+    fn round(&self, node: NodeId, to: NodeId) -> Option<usize> {
+        let mut at = node;
+        let mut steps = 1;
+        while at != to {
+            at = self.origin(at, 0)?.0;
+            steps += 1;
+        }
+        Some(steps)
+    }
+
+    /// Lets the code go round the loop that the edge closes [`ROUNDS`] times: it has to do the same each time.
+    fn go_round(&self, node: NodeId, answer: u64, round: usize) -> Result<(), Failure> {
+        let Node { rank, issued, .. } = *self.nodes[node as usize].as_ref();
+        let mut path = self.path(node, 0);
+        path.push((issued.expect("a node with an edge has a call").call, answer));
+        let first = path.len() - round;
+        let rounds = std::iter::repeat_n(&path[first..], ROUNDS).flatten();
+        let mut actor = Actor::new(&self.check, rank)?;
+        let mut stop = self.stop(&mut actor, Answer::Done)?;
+        for (i, &(call, answer)) in path[..first].iter().chain(rounds).enumerate() {
+            if stop.call != Some(call) || i > first && !stop.told.is_empty() {
+                actor.stop();
+                return Err(self.differ(node, answer));
+            }
+            stop = self.stop(&mut actor, answer_to(call, answer))?;
+        }
+        actor.stop();
+        Ok(())
     }
 
     /// The node that `node` was reached from on its way number `way`, and the answer; none for a rank's first node, and
@@ -376,7 +412,11 @@ impl Learner {
         };
         if let Some(known) = key.as_ref().and_then(|key| self.keys.get(key)).copied() {
             self.has_loops |= matches!(key, Some(Key::Poll { .. }));
-            self.witness(known, way)?;
+            // A loop's further rounds are tested by going round it, and leave room for other histories here.
+            let (parent, _) = way.from.expect("only a rank's first node comes from nowhere");
+            if self.round(parent, known).is_none() {
+                self.witness(known, way)?;
+            }
             return Ok(known);
         }
         let merges = key.is_some();
@@ -428,6 +468,17 @@ impl Learner {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether `call` is no step on `network`; what it is answered with, then.
+pub(super) fn silent(network: Network, call: Call) -> Option<Answer> {
+    let late = matches!(network, Network::LatePuts | Network::UnorderedBulk);
+    match call {
+        Call::Pause { .. } => Some(Answer::Done),
+        Call::Now => Some(Answer::Word(0)),
+        Call::Flush { .. } if !late => Some(Answer::Done),
+        _ => None,
     }
 }
 

@@ -1,15 +1,15 @@
 //! From states back to a schedule that a person can follow.
 
 use rmalab_atomics::Rank;
-use rmalab_atomics::controlled::Call;
 
-use super::learned::{Failure, SILENT};
+use super::learned::{Failure, silent};
 use super::space::{Space, Walker};
 use super::state::State;
 use super::store::{NOWHERE, StateId, Store};
 use crate::counterexample::Choice;
-use crate::network::Network;
-use crate::{Error, Live, Violation};
+use crate::monitor::{Phase, Status};
+use crate::play::Event;
+use crate::{Live, Violation};
 
 /// What happens after the last state on the way.
 pub(super) enum Last<'c> {
@@ -56,30 +56,44 @@ pub(super) fn schedule(
         }
         assert!(found, "each stored state is one step from the one that it was reached from");
     }
-    let begin = with_silent_steps(space, &steps, false)?.len();
+    let begin = with_silent_steps(space, &steps, Then::GoesOn)?.len();
     let mut violation = None;
+    let mut then = Then::Ends;
     match *last {
-        Last::Repeats(cycle) => steps.extend(cycle),
+        Last::Repeats(cycle) => {
+            steps.extend(cycle);
+            then = Then::GoesOn;
+        }
         Last::Ends => violation = walker.end(&state),
         Last::Breaks => {
             // The state is one of those that its representative stands for, and so its ranks have other numbers.
             walker.choices(&state, &mut choices);
             for &choice in &choices {
                 violation = walker.step(&state, choice)?;
-                if violation.is_some() {
+                if let Some(violation) = &violation {
+                    then = Then::Shows(violation.rank);
                     steps.push(choice);
                     break;
                 }
             }
         }
     }
-    let ends = matches!(last, Last::Ends);
-    Ok((with_silent_steps(space, &steps, ends)?, violation, begin))
+    Ok((with_silent_steps(space, &steps, then)?, violation, begin))
 }
 
-/// The schedule as [`Live`] takes it: with the local steps that were taken at once, and with pauses and flushes. To the
-/// search those are part of the step before them, or of a rank's first step; with `ends`, all ranks take them in the end.
-pub(super) fn with_silent_steps(space: &Space, steps: &[Choice], ends: bool) -> Result<Vec<Choice>, Failure> {
+/// What follows the last step of a schedule as [`Live`] takes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Then {
+    /// What shows what this rank has broken.
+    Shows(Rank),
+    /// All that can.
+    Ends,
+    /// Something else.
+    GoesOn,
+}
+
+/// The schedule as [`Live`] takes it: with the local steps that were taken at once, and with pauses and flushes.
+pub(super) fn with_silent_steps(space: &Space, steps: &[Choice], then: Then) -> Result<Vec<Choice>, Failure> {
     let mut walker = Walker::new(space);
     let mut state = walker.start()?;
     let local = |walker: &Walker<'_>| walker.settled.iter().map(|&rank| Choice::Step(rank)).collect::<Vec<_>>();
@@ -90,50 +104,59 @@ pub(super) fn with_silent_steps(space: &Space, steps: &[Choice], ends: bool) -> 
         all.push(step);
         all.extend(local(&walker));
     }
-    let mut replay = Replay { live: Live::new(&space.check)?, schedule: Vec::new(), broken: false };
+    let mut live = Live::new(&space.check)?;
+    // Who has entered with its last step: what it does next is a step in any case.
+    let mut entered: Vec<bool> = live.statuses().iter().map(|status| status.phase == Phase::Inside).collect();
+    let mut schedule = Vec::new();
     for step in all {
-        match step {
-            Choice::Step(rank) => {
-                replay.be_silent(space, rank)?;
-                replay.take(step)?;
-                replay.be_silent(space, rank)?;
+        if let Choice::Step(rank) = step {
+            while !entered[rank.index()] && is_silent(space, &live, rank) {
+                entered[rank.index()] = take(&mut live, &mut schedule, step)?;
             }
-            Choice::Arrive { .. } => replay.take(step)?,
+            entered[rank.index()] = take(&mut live, &mut schedule, step)?;
+        } else {
+            take(&mut live, &mut schedule, step)?;
         }
     }
-    if ends {
-        (0..space.parts.ranks as u32).map(Rank).try_for_each(|rank| replay.be_silent(space, rank))?;
+    if then == Then::GoesOn {
+        return Ok(schedule);
     }
-    Ok(replay.schedule)
-}
-
-struct Replay {
-    live: Live,
-    schedule: Vec<Choice>,
-    broken: bool,
-}
-
-impl Replay {
-    fn be_silent(&mut self, space: &Space, rank: Rank) -> Result<(), Error> {
-        let late = matches!(space.check.network, Network::LatePuts | Network::UnorderedBulk);
-        for _ in 0..SILENT {
-            let silent = match self.live.calls().nth(rank.index()).flatten() {
-                Some(Call::Pause { .. } | Call::Now) => true,
-                Some(Call::Flush { .. }) => !late,
-                _ => false,
-            };
-            if !silent || self.broken {
+    let breaks = |rank: Rank| then == Then::Shows(rank);
+    let mut ranks: Vec<Rank> = (0..space.check.active()).map(Rank).collect();
+    ranks.sort_by_key(|&rank| breaks(rank));
+    for rank in ranks {
+        let node = walker.node(&state, rank.index()).clone();
+        let call = node.issued.map(|issued| issued.call);
+        let progress = |status: Status| (status.acquisition, status.phase);
+        loop {
+            let lags = progress(live.statuses()[rank.index()]) < progress(node.status);
+            let all = breaks(rank) || then == Then::Ends;
+            let now = live.calls().nth(rank.index()).flatten();
+            if now.is_none() || !lags && (!all || now == call) {
                 break;
             }
-            self.take(Choice::Step(rank))?;
+            if !is_silent(space, &live, rank) {
+                return Err(Failure::Differ(format!("the replay does not follow the search: {rank} is elsewhere")));
+            }
+            take(&mut live, &mut schedule, Choice::Step(rank))?;
         }
-        Ok(())
     }
+    Ok(schedule)
+}
 
-    fn take(&mut self, choice: Choice) -> Result<(), Error> {
-        let follow = |why| Error::Unsound(format!("the replay does not follow the search: {why}"));
-        self.broken |= self.live.take(choice).map_err(follow)?.violation.is_some();
-        self.schedule.push(choice);
-        Ok(())
-    }
+/// Whether the next step of `rank` is none for the search.
+fn is_silent(space: &Space, live: &Live, rank: Rank) -> bool {
+    let call = live.calls().nth(rank.index()).flatten();
+    call.is_some_and(|call| silent(space.check.network, call).is_some())
+}
+
+/// Takes the step, and tells whether its rank has entered by it.
+///
+/// Two histories that were taken for one state can lead a search where the code does not go.
+fn take(live: &mut Live, schedule: &mut Vec<Choice>, choice: Choice) -> Result<bool, Failure> {
+    let step =
+        live.take(choice).map_err(|why| Failure::Differ(format!("the replay does not follow the search: {why}")))?;
+    schedule.push(choice);
+    let last = step.told.iter().rev().find(|event| matches!(event, Event::Entered | Event::Left));
+    Ok(last == Some(&Event::Entered))
 }

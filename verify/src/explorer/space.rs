@@ -217,6 +217,11 @@ impl<'s> Walker<'s> {
             self.catch_up(&self.space.learner());
             assert!(self.try_decode(bytes, state), "a stored state has only known words and slots");
         }
+        self.learn_of(state);
+    }
+
+    /// Learns of the local states of `state`, which another thread may have been the first to come to.
+    pub(super) fn learn_of(&mut self, state: &State) {
         if let Some(&newest) = state.locals.iter().max()
             && newest as usize >= self.automata.nodes.len()
         {
@@ -352,6 +357,23 @@ impl<'s> Walker<'s> {
         (0..self.space.parts.ranks).map(|rank| self.node(state, rank).status).collect()
     }
 
+    /// What is broken before the first step.
+    pub(super) fn at_once(&mut self) -> Result<Option<Violation>, Failure> {
+        let start = self.start()?;
+        let statuses = self.statuses(&start);
+        Ok((0..self.space.parts.ranks).find_map(|rank| {
+            let (node, rank) = (self.node(&start, rank), Rank(rank as u32));
+            let broken = node.broken.clone().map(|seen| Violation {
+                property: Property::Invariant,
+                rank,
+                acquisition: Some(node.status.acquisition),
+                seen,
+            });
+            // The ranks begin one after the other.
+            self.space.check.exclusion(rank, &statuses[..=rank.index()]).or(broken)
+        }))
+    }
+
     /// What the step of `rank` into `self.next` breaks.
     fn judge(&mut self, rank: Rank, from: NodeId, to: NodeId, saw: Option<(Rank, u64)>) -> Option<Violation> {
         let check = &self.space.check;
@@ -361,7 +383,9 @@ impl<'s> Walker<'s> {
             return Some(Violation { property: Property::Invariant, rank, acquisition, seen: seen.clone() });
         }
         self.sometimes.waited |= new.polls;
-        let enters = new.status.phase == Phase::Inside && old.status.phase != Phase::Inside;
+        // An acquire that makes no call leads from one acquisition right into the next.
+        let was_inside = old.status.phase == Phase::Inside && old.status.acquisition == new.status.acquisition;
+        let enters = new.status.phase == Phase::Inside && !was_inside;
         if enters {
             let statuses = self.statuses(&self.next);
             if let Some(violation) = check.exclusion(rank, &statuses) {

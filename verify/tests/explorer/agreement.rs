@@ -1,0 +1,83 @@
+//! Every way to search comes to one verdict.
+
+use rmalab_verify::explorer::{Livelocks, Options, Search};
+use rmalab_verify::play::Section;
+use rmalab_verify::{Check, Network, subject};
+
+use crate::{check, plain, run, verdict};
+
+/// A lock, a scenario, and how many permutations of its ranks there are that leave their parts as they are.
+const CONFIGURATIONS: [(&str, &str, u64); 15] = [
+    ("tas", "3Wx1", 6),
+    ("ticket", "3Wx1", 6),
+    ("ticket", "2Wx2", 2),
+    ("mcs", "3Wx1", 6),
+    ("tas-rw", "2R1Wx1", 2),
+    ("mcs-rw-rp", "2R1Wx1", 2),
+    ("mcs-rw-rp", "3Rx1", 6),
+    ("mcs-rw-wp", "2R1Wx1", 2),
+    ("mcs-rw-wp", "1R2Wx1", 2),
+    ("mcs-rw-neutral", "1R2Wx1", 2),
+    ("mcs-rw-neutral", "2Rx1", 2),
+    ("global", "2A1E@0x1", 1),
+    ("per-target", "2A1E@0x1", 1),
+    ("two-level", "2A1E@0x1", 1),
+    ("nocheck", "2A1S@0x1", 1),
+];
+
+#[test]
+fn all_ways_to_search_agree() {
+    for (name, scenario, group) in CONFIGURATIONS {
+        for section in [Section::Empty, Section::Data] {
+            for network in [Network::Sc, Network::LatePuts] {
+                let check = Check { section, network, ..check(subject(name).unwrap(), scenario) };
+                let name = format!("{name} {scenario} {section:?} {network}");
+                let first = run(&check, &plain());
+                let broken = verdict(&first);
+                let (states, transitions) = (first.progress.states, first.progress.transitions);
+                for (threads, symmetry) in [(2, false), (1, true), (2, true)] {
+                    let other = run(&check, &Options { threads, symmetry, ..plain() });
+                    assert_eq!(verdict(&other), broken, "{name}, {threads} threads, symmetry {symmetry}");
+                    if broken.is_some() {
+                        continue;
+                    }
+                    assert_eq!(other.sometimes, first.sometimes, "{name}, {threads} threads, symmetry {symmetry}");
+                    assert_eq!(other.livelocks, first.livelocks, "{name}");
+                    if !symmetry || first.livelocks == Livelocks::Searched {
+                        assert_eq!(
+                            (other.progress.states, other.progress.transitions),
+                            (states, transitions),
+                            "{name}"
+                        );
+                    } else {
+                        assert!(other.progress.states * group >= states, "{name}: {}", other.progress.states);
+                        assert!(other.progress.states <= states, "{name}: {}", other.progress.states);
+                        assert!(group == 1 || other.progress.states < states, "{name}: symmetry was of no use");
+                    }
+                }
+                for search in [Search::BreadthFirst, Search::DepthFirst] {
+                    let other = run(&check, &Options { search, partial_order: true, ..plain() });
+                    assert_eq!(verdict(&other).is_some(), broken.is_some(), "{name}, partial order");
+                    assert!(broken.is_some() || other.progress.states <= states, "{name}, partial order");
+                }
+                for (threads, symmetry) in [(1, false), (2, false), (2, true)] {
+                    let depth = Options { search: Search::DepthFirst, threads, symmetry, ..plain() };
+                    let other = run(&check, &depth);
+                    if first.livelocks == Livelocks::Searched && broken.is_some() {
+                        continue;
+                    }
+                    assert_eq!(verdict(&other).is_some(), broken.is_some(), "{name}, {depth:?}");
+                    if broken.is_none() && !symmetry {
+                        assert_eq!(
+                            (other.progress.states, other.progress.transitions),
+                            (states, transitions),
+                            "{name}"
+                        );
+                        assert_eq!(other.sometimes, first.sometimes, "{name}, {depth:?}");
+                        assert!(other.missed < 1e-9, "{name}: {}", other.missed);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The explorer itself under test: on small protocols whose verdicts are known, on locks with one planted bug each,
+//! against an oracle that leaves out everything that makes the explorer fast, and at its limits.
+#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
+
+mod agreement;
+mod assumptions;
+mod limits;
+mod oracle;
+mod pinned;
+mod planted;
+mod protocols;
+
+use rmalab_atomics::controlled::Call;
+use rmalab_verify::explorer::{Finding, Options, Outcome, explore};
+use rmalab_verify::{Check, Counterexample, Effect, Network, Property, Step, Subject, replay};
+
+/// A check of `subject`, with nothing done inside, on a network that is never late.
+fn check(subject: Subject, scenario: &str) -> Check {
+    Check::new(subject, scenario.parse().unwrap())
+}
+
+/// A search by one thread, every rank for itself.
+fn plain() -> Options {
+    Options { threads: 1, symmetry: false, partial_order: false, max_bytes: 1 << 30, ..Options::default() }
+}
+
+/// Searches with `options`, without being watched.
+fn run(check: &Check, options: &Options) -> Outcome {
+    explore(check, options, &|_| true)
+        .unwrap_or_else(|error| panic!("{} {} {}: {error}", check.subject.name(), check.scenario, check.network))
+}
+
+/// Whether the explorer takes `call` together with the one before it.
+fn is_silent(network: Network, call: Call) -> bool {
+    match call {
+        Call::Pause { .. } | Call::Now => true,
+        Call::Flush { .. } => !matches!(network, Network::LatePuts | Network::UnorderedBulk),
+        _ => false,
+    }
+}
+
+/// The length of a schedule in the explorer's steps.
+fn steps(check: &Check, taken: &[Step]) -> usize {
+    let silent = |step: &&Step| matches!(step.effect, Effect::Answered(call, _) if is_silent(check.network, call));
+    taken.len() - taken.iter().filter(silent).count()
+}
+
+/// The counterexample that a search came to.
+fn counterexample(outcome: &Outcome) -> &Counterexample {
+    match &outcome.finding {
+        Finding::Violated(counterexample) => counterexample,
+        other => panic!("nothing is broken: {other:?}"),
+    }
+}
+
+/// What is broken, if anything is; a search that has not come to its end has no verdict.
+fn verdict(outcome: &Outcome) -> Option<Property> {
+    match &outcome.finding {
+        Finding::Holds => None,
+        Finding::Violated(counterexample) => Some(counterexample.violation.property),
+        Finding::Incomplete(limit) => panic!("ended by its limit: {limit:?}"),
+    }
+}
+
+/// Replays what a search has found, which has to show the same; returns its length in the explorer's steps.
+fn replayed(check: &Check, counterexample: &Counterexample) -> usize {
+    let (taken, broken) = replay(check, &counterexample.schedule).unwrap();
+    match counterexample.violation.property {
+        // A replay does not judge these.
+        Property::Order | Property::NoLivelock => assert_eq!(broken, None),
+        property => {
+            let broken = broken.unwrap_or_else(|| panic!("the replay does not show {}", counterexample.violation));
+            assert_eq!((broken.property, broken.rank), (property, counterexample.violation.rank));
+        }
+    }
+    assert_eq!(taken.len(), counterexample.schedule.len(), "it ends with what it breaks");
+    steps(check, &taken)
+}

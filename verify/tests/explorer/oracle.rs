@@ -1,0 +1,412 @@
+//! The oracle: all schedules, with nothing left out that makes the explorer fast.
+//!
+//! Its state is the memory and, for each rank, the whole history of answers. Nothing is merged but equal histories:
+//! no phases, no rounds of polling loops, no interchangeable ranks; and each call is a step. It runs the locks' code by
+//! [`Actor`], and shares with the explorer the network's semantics and the properties, nothing else.
+//!
+//! Histories of polling loops have no end, so that ranks which have paused often enough are held back there.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+
+use rmalab_atomics::Rank;
+use rmalab_atomics::controlled::{Answer, Call};
+use rmalab_atomics::coroutine::Turn;
+use rmalab_verify::monitor::Status;
+use rmalab_verify::network::{Issued, Memory};
+use rmalab_verify::play::{Event, Section};
+use rmalab_verify::subject::Kind;
+use rmalab_verify::{Actor, Check, Network, Property, Slots, Subject, Told, subject, subjects};
+
+use crate::protocols::{Bakery, GetThenPut, Handover, LateWaiter, OneBit, Peterson, lock};
+use crate::{check, counterexample, is_silent, plain, replayed, run, verdict};
+use rmalab_verify::explorer::{Livelocks, Options};
+
+/// A rank's whole history.
+struct History {
+    /// The history before the last answer, and that.
+    before: Option<(usize, Answer)>,
+    /// What was told since the last answer.
+    told: Vec<Told>,
+    /// Why the code ended too early.
+    broken: bool,
+    call: Option<(Call, Issued)>,
+    status: Status,
+    pauses: usize,
+    /// What the explorer is to take it for; none where a step comes next that is none for the explorer.
+    merged: Option<usize>,
+    /// The last history on the way that had one, what it was answered, and the last thing told since then.
+    since: (usize, Answer, Option<Told>),
+}
+
+/// Histories that are one local state where nothing but a handle is left of the past at a boundary: the answers since
+/// the last one.
+#[derive(PartialEq, Eq, Hash)]
+enum Merged {
+    Start(Rank),
+    Boundary(Rank, u32, Event, String, Option<Call>),
+    Answered(usize, Answer),
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct State {
+    histories: Vec<usize>,
+    memory: Memory,
+}
+
+/// All that a check can do.
+pub(crate) struct Oracle {
+    check: Arc<Check>,
+    slots: Slots,
+    histories: Vec<History>,
+    next: HashMap<(usize, Answer), usize>,
+    merged: HashMap<Merged, usize>,
+    pauses: usize,
+}
+
+/// What the oracle found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// What is broken with the fewest steps, and how many those are.
+    pub(crate) broken: BTreeSet<Property>,
+    pub(crate) steps: usize,
+    /// All histories that were visited, with their memories.
+    pub(crate) states: usize,
+    /// How many states and transitions are left of them for the explorer, if no rank polls.
+    pub(crate) merged: (u64, u64),
+    /// Whether some rank was held back.
+    pub(crate) held_back: bool,
+    /// What the words were, where all had ended.
+    pub(crate) ends: BTreeSet<Vec<u64>>,
+}
+
+impl Oracle {
+    /// An oracle for `check`; ranks pause `pauses` times at the most.
+    pub(crate) fn new(check: &Check, pauses: usize) -> Oracle {
+        Oracle {
+            check: Arc::new(check.clone()),
+            slots: Slots::default(),
+            histories: Vec::new(),
+            next: HashMap::new(),
+            merged: HashMap::new(),
+            pauses,
+        }
+    }
+
+    /// Runs `rank` from its beginning through the answers on the way, and adds the history that this makes.
+    fn add(&mut self, rank: Rank, before: Option<(usize, Answer)>) -> usize {
+        let mut answers = Vec::new();
+        let mut at = before;
+        while let Some((history, answer)) = at {
+            answers.push(answer);
+            at = self.histories[history].before;
+        }
+        let mut actor = Actor::new(&self.check, rank).unwrap();
+        let mut moved = actor.resume(Answer::Done);
+        for &answer in answers.iter().rev() {
+            moved = actor.resume(answer);
+        }
+        actor.stop();
+        let (call, broken) = match moved.turn {
+            Turn::Calls(call) => (Some(call), false),
+            Turn::Finished(Ok(())) => (None, false),
+            Turn::Finished(Err(_)) | Turn::Panicked(_) => (None, true),
+        };
+        let network = self.check.network;
+        let call = call.map(|call| (call, Issued::new(network, rank, call, |at| self.slots.of(at))));
+        let (mut status, mut pauses, mut since) = (Status::default(), 0, None);
+        if let Some((parent, answer)) = before {
+            let parent_is = &self.histories[parent];
+            status = parent_is.status;
+            status.answered();
+            let paused = matches!(parent_is.call, Some((Call::Pause { .. }, _)));
+            pauses = parent_is.pauses + usize::from(paused);
+            since = Some(match parent_is.merged {
+                Some(merged) => (merged, answer, None),
+                None => parent_is.since.clone(),
+            });
+        }
+        for told in &moved.told {
+            status.told(told.event);
+        }
+        let last = moved.told.iter().rev().find(|told| !matches!(told.event, Event::Saw { .. })).cloned();
+        let mut since = since.unwrap_or((usize::MAX, Answer::Done, None));
+        if last.is_some() {
+            since.2 = last;
+        }
+        let mut merged = None;
+        if call.is_none_or(|(call, _)| !is_silent(network, call)) {
+            let key = match &since {
+                (usize::MAX, ..) => Merged::Start(rank),
+                (_, _, Some(told)) => Merged::Boundary(
+                    rank,
+                    status.acquisition,
+                    told.event,
+                    told.handle.clone(),
+                    call.map(|(call, _)| call),
+                ),
+                (parent, answer, None) => Merged::Answered(*parent, *answer),
+            };
+            let new = self.merged.len();
+            merged = Some(*self.merged.entry(key).or_insert(new));
+        }
+        self.histories.push(History { before, told: moved.told, broken, call, status, pauses, merged, since });
+        self.histories.len() - 1
+    }
+
+    fn ready(&self, state: &State, rank: usize) -> bool {
+        self.histories[state.histories[rank]].call.is_some_and(|(_, issued)| state.memory.ready(rank, &issued))
+    }
+
+    /// What the last answer of the rank breaks.
+    fn judge(&self, state: &State, rank: Rank) -> Option<Property> {
+        let history = &self.histories[state.histories[rank.index()]];
+        let mut statuses: Vec<Status> = state.histories.iter().map(|&history| self.histories[history].status).collect();
+        if let Some((before, _)) = history.before {
+            statuses[rank.index()] = self.histories[before].status;
+            statuses[rank.index()].answered();
+        }
+        for told in &history.told {
+            statuses[rank.index()].told(told.event);
+            let broken = match told.event {
+                Event::Entered => self.check.exclusion(rank, &statuses),
+                Event::Saw { target, writes } => self.check.visibility(rank, &statuses, target, writes),
+                _ => None,
+            };
+            if let Some(broken) = broken {
+                return Some(broken.property);
+            }
+        }
+        history.broken.then_some(Property::Invariant)
+    }
+
+    /// Visits everything, by the number of steps; stops beyond the first that break something.
+    pub(crate) fn search(mut self) -> Found {
+        let ranks = self.check.active();
+        let start = State {
+            histories: (0..ranks).map(|rank| self.add(Rank(rank), None)).collect(),
+            memory: Memory::new(ranks as usize),
+        };
+        let mut found = Found { steps: usize::MAX, ..Found::default() };
+        for rank in (0..ranks).map(Rank) {
+            if let Some(property) = self.judge(&start, rank) {
+                found.break_at(0, property);
+            }
+        }
+        let mut best = HashMap::from([(start.clone(), 0)]);
+        let mut open = VecDeque::from([(0, start)]);
+        let mut merged_states = HashMap::new();
+        while let Some((steps, state)) = open.pop_front() {
+            if best[&state] < steps || steps > found.steps {
+                continue;
+            }
+            let mut next = Vec::new();
+            let mut choices = 0;
+            let mut ended = true;
+            for rank in 0..ranks as usize {
+                for index in (0..state.memory.posts[rank].len()).filter(|&i| state.memory.may_arrive(rank, i)) {
+                    let mut after = state.clone();
+                    after.memory.arrive(rank, index);
+                    choices += 1;
+                    next.push((steps + 1, after, None));
+                }
+                if !self.ready(&state, rank) {
+                    continue;
+                }
+                let at = state.histories[rank];
+                let (call, issued) = self.histories[at].call.unwrap();
+                choices += 1;
+                ended = false;
+                if matches!(call, Call::Pause { .. }) && self.histories[at].pauses == self.pauses {
+                    found.held_back = true;
+                    continue;
+                }
+                let mut after = state.clone();
+                let answer = after.memory.carry_out(self.check.network, rank, &issued);
+                let cost = usize::from(!is_silent(self.check.network, call));
+                let judged = answer.map(|answer| {
+                    let known = self.next.get(&(at, answer)).copied();
+                    let to = known.unwrap_or_else(|| self.add(Rank(rank as u32), Some((at, answer))));
+                    self.next.insert((at, answer), to);
+                    after.histories[rank] = to;
+                    Rank(rank as u32)
+                });
+                next.push((steps + cost, after, judged));
+            }
+            let merged: Option<Vec<usize>> = state.histories.iter().map(|&at| self.histories[at].merged).collect();
+            if let Some(merged) = merged {
+                merged_states.insert((merged, trimmed(&state.memory)), choices);
+            }
+            if ended && next.is_empty() {
+                let statuses: Vec<Status> = state.histories.iter().map(|&at| self.histories[at].status).collect();
+                let waits: Vec<Option<Call>> =
+                    state.histories.iter().map(|&at| self.histories[at].call.map(|(call, _)| call)).collect();
+                let words: Vec<_> = (0..self.slots.len() as u16)
+                    .map(|slot| (self.slots.address(slot), state.memory.word(slot)))
+                    .collect();
+                if waits.iter().all(Option::is_none) {
+                    found.ends.insert(trimmed(&state.memory).words);
+                }
+                if let Some(broken) = self.check.end(&statuses, &waits, words) {
+                    found.break_at(steps, broken.property);
+                }
+            }
+            for (steps, after, judged) in next {
+                if let Some(rank) = judged
+                    && let Some(property) = self.judge(&after, rank)
+                {
+                    found.break_at(steps, property);
+                    continue;
+                }
+                match best.entry(after.clone()) {
+                    Entry::Occupied(known) if *known.get() <= steps => continue,
+                    Entry::Occupied(mut known) => _ = known.insert(steps),
+                    Entry::Vacant(vacant) => _ = vacant.insert(steps),
+                }
+                // Steps that are none are taken first, so that states come in the order of their distance.
+                if open.front().is_none_or(|&(first, _)| steps <= first) {
+                    open.push_front((steps, after));
+                } else {
+                    open.push_back((steps, after));
+                }
+            }
+        }
+        found.states = best.len();
+        found.merged = (merged_states.len() as u64, merged_states.values().sum());
+        found
+    }
+}
+
+impl Found {
+    fn break_at(&mut self, steps: usize, property: Property) {
+        if steps < self.steps {
+            self.steps = steps;
+            self.broken.clear();
+        }
+        if steps == self.steps {
+            self.broken.insert(property);
+        }
+    }
+}
+
+/// The memory without the zeros at its end, which words have as long as nobody has named them.
+fn trimmed(memory: &Memory) -> Memory {
+    let mut memory = memory.clone();
+    while memory.words.last() == Some(&0) {
+        memory.words.pop();
+    }
+    memory
+}
+
+/// Holds the explorer against the oracle, whose ranks pause up to `pauses` times; returns what is broken.
+pub(crate) fn compare(check: &Check, pauses: usize) -> Option<Property> {
+    let name = format!("{} {} {} {:?}", check.subject.name(), check.scenario, check.network, check.section);
+    let outcome = run(check, &plain());
+    let found = Oracle::new(check, pauses).search();
+    let seen = verdict(&outcome);
+    match seen {
+        Some(Property::NoLivelock) => {
+            // The oracle has no cycles. It knows of the loop, and of nothing else that is broken.
+            assert!(found.held_back, "{name}");
+            assert_eq!(found.broken, BTreeSet::new(), "{name}");
+        }
+        Some(property) => {
+            let steps = replayed(check, counterexample(&outcome));
+            assert!(found.broken.contains(&property), "{name}: {property}, and {found:?}");
+            assert_eq!(steps, found.steps, "{name}: the shortest counterexample");
+        }
+        None => {
+            assert_eq!(found.broken, BTreeSet::new(), "{name}: {} steps", found.steps);
+            if check.section == Section::Empty {
+                assert_eq!(found.ends, BTreeSet::from([Vec::new()]), "{name}: what is left in the end");
+            }
+            let progress = outcome.progress;
+            if outcome.livelocks == Livelocks::Impossible {
+                assert!(!found.held_back, "{name}: a loop that the explorer has not seen");
+                assert_eq!(found.merged, (progress.states, progress.transitions), "{name}");
+                assert!(found.states as u64 >= progress.states, "{name}");
+            }
+        }
+    }
+    for (threads, symmetry) in [(1, true), (2, false)] {
+        let other = run(check, &Options { threads, symmetry, ..plain() });
+        match seen {
+            Some(_) => assert!(verdict(&other).is_some(), "{name}"),
+            None => assert_eq!(verdict(&other), None, "{name}"),
+        }
+        if !matches!(seen, None | Some(Property::NoLivelock)) {
+            assert_eq!(replayed(check, counterexample(&other)), found.steps, "{name}, {threads} {symmetry}");
+        }
+    }
+    seen
+}
+
+/// Every scenario of two ranks that this subject knows.
+fn of_two(subject: &Subject) -> &'static [&'static str] {
+    match subject.kind() {
+        Kind::Lock => &["1R1Wx1", "2Wx1", "2Rx1"],
+        Kind::Window => &["1A1E@0x1", "1E@0 1S@0x1", "2E@0x1", "1E@0 1E@1x1"],
+    }
+}
+
+#[test]
+fn all_standard_locks_of_two_ranks() {
+    for subject in subjects() {
+        for &scenario in of_two(&subject) {
+            for network in Network::ALL {
+                for section in [Section::Empty, Section::Data] {
+                    let check = Check { network, section, ..check(subject.clone(), scenario) };
+                    compare(&check, 2);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn standard_locks_of_three_ranks() {
+    for (name, scenario) in [
+        ("tas", "3Wx1"),
+        ("ticket", "3Wx1"),
+        ("mcs", "3Wx1"),
+        ("tas-rw", "2R1Wx1"),
+        ("mcs-rw-rp", "2R1Wx1"),
+        ("mcs-rw-rp", "1R2Wx1"),
+        ("mcs-rw-wp", "2R1Wx1"),
+        ("mcs-rw-wp", "1R2Wx1"),
+        ("mcs-rw-neutral", "2R1Wx1"),
+        ("mcs-rw-neutral", "1R2Wx1"),
+        ("two-level", "2A1E@0x1"),
+    ] {
+        compare(&check(subject(name).unwrap(), scenario), 1);
+    }
+}
+
+#[test]
+fn standard_locks_again() {
+    for (name, scenario) in
+        [("mcs", "2Wx2"), ("mcs-rw-rp", "1R1Wx2"), ("mcs-rw-wp", "1R1Wx2"), ("mcs-rw-neutral", "1R1Wx2")]
+    {
+        compare(&check(subject(name).unwrap(), scenario), 1);
+    }
+}
+
+#[test]
+fn small_protocols() {
+    let of = |subject, scenario, network, pauses| compare(&Check { network, ..check(subject, scenario) }, pauses);
+    for network in [Network::Sc, Network::LatePuts] {
+        of(lock::<Peterson<true, true>>(), "2Wx1", network, 2);
+        of(lock::<Peterson<true, false>>(), "2Wx1", network, 2);
+        of(lock::<Peterson<false, true>>(), "2Wx1", network, 2);
+        of(lock::<OneBit<true>>(), "2Wx1", network, 2);
+        of(lock::<OneBit<false>>(), "2Wx1", network, 2);
+        of(lock::<GetThenPut>(), "2Wx1", network, 2);
+        of(lock::<LateWaiter>(), "2Wx1", network, 0);
+        of(lock::<Handover>(), "2Wx2", network, 0);
+        of(lock::<Bakery>(), "2Wx1", network, 1);
+    }
+    of(lock::<OneBit<true>>(), "3Wx1", Network::Sc, 1);
+    of(lock::<GetThenPut>(), "3Wx1", Network::Sc, 1);
+    of(lock::<LateWaiter>(), "3Wx1", Network::Sc, 0);
+}

@@ -1,0 +1,352 @@
+//! One planted bug for each property: exactly that property is reported, and the replay shows it.
+
+use rmalab_atomics::{RemoteAtomics, Result};
+use rmalab_locks::qnode::NIL;
+use rmalab_verify::explorer::{Livelocks, Options, Search};
+use rmalab_verify::play::Section;
+use rmalab_verify::subject::{Holds, Order};
+use rmalab_verify::{Check, DATA, Live, Network, Property, subject};
+
+use crate::protocols::{GetThenPut, Handover, LateWaiter, OneBit, Peterson, Protocol, Side, hand, lock, take};
+use crate::{check, counterexample, plain, replayed, run, verdict};
+
+/// Searches `check` in several ways, all of which have to find `property`, `steps` from the start.
+fn finds(check: &Check, property: Property, steps: usize) {
+    for (threads, symmetry) in [(1, false), (1, true), (2, false), (2, true)] {
+        let options = Options { threads, symmetry, order: property == Property::Order, ..plain() };
+        let outcome = run(check, &options);
+        assert_eq!(verdict(&outcome), Some(property), "{options:?}: {:?}", outcome.finding);
+        let found = counterexample(&outcome);
+        found.suits(check).unwrap();
+        let taken = replayed(check, found);
+        if property != Property::NoLivelock {
+            assert_eq!(taken, steps, "{options:?}: {found:?}");
+            let depth = run(check, &Options { search: Search::DepthFirst, ..options });
+            assert!(verdict(&depth).is_some());
+            replayed(check, counterexample(&depth));
+        }
+    }
+}
+
+#[test]
+fn mutual_exclusion() {
+    finds(&check(lock::<GetThenPut>(), "2Wx1"), Property::MutualExclusion, 4);
+    // A reader beside a writer counts, too.
+    finds(&check(lock::<GetThenPut>(), "1R1Wx1"), Property::MutualExclusion, 4);
+    // Two readers may be inside together.
+    assert_eq!(verdict(&run(&check(lock::<GetThenPut>(), "2Rx1"), &plain())), None);
+    assert_eq!(verdict(&run(&check(lock::<GetThenPut>().mutex(), "2Rx1"), &plain())), Some(Property::MutualExclusion));
+    // A put that is late is as bad as a put that was not made.
+    let late = |subject| Check { network: Network::LatePuts, ..check(subject, "2Wx1") };
+    finds(&late(lock::<OneBit<false>>()), Property::MutualExclusion, 4);
+    finds(&late(lock::<Peterson<false, true>>()), Property::MutualExclusion, 6);
+}
+
+/// Enters with a flush, which is no step of the explorer's where nothing can be late.
+struct EntersByFlush;
+
+impl Protocol for EntersByFlush {
+    const NAME: &'static str = "enters-by-flush";
+
+    fn acquire<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        GetThenPut::acquire(side)?;
+        side.flush_all()
+    }
+
+    fn release<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        GetThenPut::release(side)
+    }
+}
+
+/// Leaves with a flush and nothing else: as nobody is told, everybody gets in.
+struct LeavesByFlush;
+
+impl Protocol for LeavesByFlush {
+    const NAME: &'static str = "leaves-by-flush";
+
+    fn acquire<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        side.poll_zero(side.home(0))
+    }
+
+    fn release<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        side.flush_all()
+    }
+}
+
+/// Releases with a flush in front.
+struct FlushesFirst;
+
+impl Protocol for FlushesFirst {
+    const NAME: &'static str = "flushes-first";
+
+    fn acquire<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        GetThenPut::acquire(side)
+    }
+
+    fn release<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        side.flush_all()?;
+        GetThenPut::release(side)
+    }
+}
+
+#[test]
+fn mutual_exclusion_next_to_steps_that_are_none() {
+    finds(&check(lock::<EntersByFlush>(), "2Wx1"), Property::MutualExclusion, 4);
+    finds(&check(lock::<FlushesFirst>(), "2Wx1"), Property::MutualExclusion, 4);
+    finds(&check(lock::<LeavesByFlush>(), "2Wx1"), Property::MutualExclusion, 2);
+}
+
+/// A test-and-set lock whose word is where the data are.
+struct OverTheData;
+
+impl Protocol for OverTheData {
+    const NAME: &'static str = "over-the-data";
+
+    fn acquire<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        while side.compare_and_swap(side.home(0).rank.at(DATA), 0, 7)? != 0 {
+            side.pause(1)?;
+        }
+        Ok(())
+    }
+
+    fn release<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        side.put(side.home(0).rank.at(DATA), 0)
+    }
+}
+
+#[test]
+fn visibility() {
+    let data = |subject| Check { section: Section::Data, ..check(subject, "2Wx1") };
+    finds(&data(lock::<OverTheData>()), Property::Visibility, 2);
+    // Without data there is nothing to be seen.
+    assert_eq!(verdict(&run(&check(lock::<OverTheData>(), "2Wx1"), &plain())), None);
+}
+
+/// Two locks of [`Handover`]'s kind, taken by one rank in one order and by the other in the other.
+struct OppositeOrders;
+
+impl Protocol for OppositeOrders {
+    const NAME: &'static str = "opposite-orders";
+
+    fn acquire<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        let first = u64::from(side.rank().0);
+        take(side, first)?;
+        take(side, 1 - first)
+    }
+
+    fn release<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        hand(side, 0)?;
+        hand(side, 1)
+    }
+}
+
+/// Everybody waits to be called in.
+struct CalledIn;
+
+impl Protocol for CalledIn {
+    const NAME: &'static str = "called-in";
+
+    fn acquire<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        side.wait_until(side.own(0).disp, rmalab_atomics::Until::Ne(0))?;
+        Ok(())
+    }
+
+    fn release<A: RemoteAtomics + ?Sized>(_side: &mut Side<'_, A>) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn deadlock() {
+    finds(&check(lock::<CalledIn>(), "2Wx1"), Property::NoDeadlock, 0);
+    finds(&check(lock::<CalledIn>(), "1Wx1"), Property::NoLostWakeUp, 0);
+    finds(&check(lock::<OppositeOrders>(), "2Wx1"), Property::NoDeadlock, 4);
+}
+
+#[test]
+fn lost_wake_up() {
+    // One rank goes through, between another one's look and its announcement.
+    finds(&check(lock::<LateWaiter>(), "2Wx1"), Property::NoLostWakeUp, 5);
+}
+
+/// Each of two ranks gives way to the other.
+struct AfterYou;
+
+impl Protocol for AfterYou {
+    const NAME: &'static str = "after-you";
+    const EACH: &'static [(&'static str, Holds)] = &[("flag", Holds::Number)];
+
+    fn acquire<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        loop {
+            side.put(side.own(0), 1)?;
+            side.flush_all()?;
+            if side.get(side.of(side.other(), 0))? == 0 {
+                return Ok(());
+            }
+            side.put(side.own(0), 0)?;
+            side.pause(1)?;
+        }
+    }
+
+    fn release<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        side.put(side.own(0), 0)
+    }
+}
+
+/// A rank polls a word that nobody will ever write.
+struct PollsForEver;
+
+impl Protocol for PollsForEver {
+    const NAME: &'static str = "polls-for-ever";
+
+    fn acquire<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        while side.get(side.own(0))? == 0 {
+            side.pause(1)?;
+        }
+        Ok(())
+    }
+
+    fn release<A: RemoteAtomics + ?Sized>(_side: &mut Side<'_, A>) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn livelock() {
+    for (check, ranks) in [
+        (check(lock::<AfterYou>(), "2Wx1"), 2),
+        (check(lock::<AfterYou>(), "2Wx2"), 2),
+        (check(lock::<PollsForEver>(), "1Wx1"), 1),
+        (check(lock::<PollsForEver>(), "3Wx1"), 3),
+        (Check { network: Network::LatePuts, ..check(lock::<AfterYou>(), "2Wx1") }, 2),
+    ] {
+        finds(&check, Property::NoLivelock, 0);
+        let outcome = run(&check, &plain());
+        assert_eq!(outcome.livelocks, Livelocks::Searched);
+        let found = counterexample(&outcome);
+        let cycle = found.cycle.unwrap();
+        // Round the cycle everything comes back: words, calls, and how far the ranks are. And each rank takes its turn.
+        let mut live = Live::new(&check).unwrap();
+        for &choice in &found.schedule[..cycle] {
+            live.take(choice).unwrap();
+        }
+        let now = |live: &mut Live| {
+            let words: Vec<_> = live.words().filter(|&(_, word)| word != 0).collect();
+            (words, live.calls().collect::<Vec<_>>(), live.statuses(), live.choices())
+        };
+        for _ in 0..3 {
+            let before = now(&mut live);
+            let mut turns = std::collections::BTreeSet::new();
+            for &choice in &found.schedule[cycle..] {
+                let step = live.take(choice).unwrap();
+                assert_eq!((step.told.as_slice(), step.violation), (&[][..], None));
+                if let rmalab_verify::Choice::Step(rank) = choice {
+                    turns.insert(rank);
+                }
+            }
+            assert_eq!(now(&mut live), before);
+            assert_eq!(turns.len(), ranks);
+        }
+    }
+}
+
+#[test]
+fn order() {
+    // Test-and-set: whoever is lucky.
+    finds(&check(subject("tas").unwrap().order(Order::Fifo), "2Wx2"), Property::Order, 4);
+    // Readers pass writers that wait, and writers readers where nobody comes first.
+    finds(&check(subject("mcs-rw-rp").unwrap().order(Order::Fifo), "2R1Wx1"), Property::Order, 6);
+    finds(&check(subject("mcs-rw-rp").unwrap().order(Order::WritersFirst), "1R2Wx1"), Property::Order, 12);
+    finds(&check(subject("mcs-rw-wp").unwrap().order(Order::ReadersFirst), "1R2Wx2"), Property::Order, 10);
+    // Nobody asked.
+    assert_eq!(verdict(&run(&check(subject("tas").unwrap().order(Order::Fifo), "2Wx2"), &plain())), None);
+}
+
+#[test]
+fn clean_rest() {
+    // The paper's Peterson leaves the last victim.
+    finds(&check(lock::<Peterson<true, false>>(), "2Wx1"), Property::CleanRest, 8);
+    finds(&check(lock::<Peterson<true, false>>(), "1Wx1"), Property::CleanRest, 4);
+}
+
+/// For two ranks at the most, and it says so.
+struct AtMostTwo;
+
+impl Protocol for AtMostTwo {
+    const NAME: &'static str = "at-most-two";
+
+    fn acquire<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        let before = side.fetch_add(side.home(1), 1)?;
+        assert!(before < 2, "a third rank");
+        take(side, 0)
+    }
+
+    fn release<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        hand(side, 0)?;
+        side.fetch_add(side.home(1), 1_u64.wrapping_neg())?;
+        Ok(())
+    }
+}
+
+/// The last rank that takes part puts where nobody is.
+struct OutOfTheWorld;
+
+impl Protocol for OutOfTheWorld {
+    const NAME: &'static str = "out-of-the-world";
+
+    fn acquire<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        let before = side.fetch_store(side.home(0), side.me())?;
+        if before != NIL {
+            side.get(side.of(rmalab_atomics::Rank(side.rank().0 + 2), 0))?;
+        }
+        Ok(())
+    }
+
+    fn release<A: RemoteAtomics + ?Sized>(side: &mut Side<'_, A>) -> Result<()> {
+        side.fetch_store(side.home(0), NIL)?;
+        Ok(())
+    }
+}
+
+#[test]
+fn invariant() {
+    finds(&check(lock::<AtMostTwo>(), "3Wx1"), Property::Invariant, 3);
+    assert_eq!(verdict(&run(&check(lock::<AtMostTwo>(), "2Wx2"), &plain())), None);
+    let outcome = run(&check(lock::<AtMostTwo>(), "3Wx1"), &plain());
+    assert!(counterexample(&outcome).violation.seen.starts_with("panicked: a third rank ("));
+
+    // Rank 1 looks past the end of the world; rank 0 would only look at the home.
+    finds(&check(lock::<OutOfTheWorld>(), "2Wx1"), Property::Invariant, 2);
+    let outcome = run(&check(lock::<OutOfTheWorld>(), "2Wx1"), &plain());
+    assert!(counterexample(&outcome).violation.seen.starts_with("a call failed: "));
+}
+
+/// What a search has seen at least once.
+fn sometimes(check: &Check) -> Vec<(&'static str, bool)> {
+    let outcome = run(check, &plain());
+    assert_eq!(verdict(&outcome), None);
+    outcome.sometimes
+}
+
+#[test]
+fn what_happens_sometimes() {
+    let seen = |seen: &[(&'static str, bool)], name| seen.iter().find(|(known, _)| *known == name).map(|&(_, it)| it);
+    // A mutex behind the calls of a reader-writer lock.
+    let alone = sometimes(&check(lock::<Handover>(), "2Rx1"));
+    assert_eq!(seen(&alone, "two ranks are inside together"), Some(false));
+    assert_eq!(seen(&alone, "every rank enters in its last acquisition"), Some(true));
+    assert_eq!(seen(&alone, "all ranks end"), Some(true));
+    assert_eq!(seen(&alone, "a rank has to wait"), None, "readers need not");
+    // Called a mutex, it does not promise that.
+    let mutex = sometimes(&check(lock::<Handover>().mutex(), "2Rx1"));
+    assert_eq!(seen(&mutex, "two ranks are inside together"), None);
+    assert_eq!(seen(&mutex, "a rank has to wait"), Some(true));
+    let shared = sometimes(&check(subject("mcs-rw-rp").unwrap(), "2Rx1"));
+    assert_eq!(seen(&shared, "two ranks are inside together"), Some(true));
+    // A lock that does nothing holds whatever one asks for, and is never entered.
+    let nothing = sometimes(&check(subject("nocheck").unwrap(), "2Ax1"));
+    assert_eq!(seen(&nothing, "every rank enters in its last acquisition"), Some(false));
+    // One rank is never in another one's way.
+    let one = sometimes(&check(lock::<Handover>(), "1Wx1"));
+    assert_eq!(seen(&one, "a rank has to wait"), None);
+}
