@@ -243,9 +243,10 @@ pub(crate) struct VerifyArgs {
     /// Search only schedules with so many switches, at the most, from a rank that could go on [default: any; for loom 3]
     #[arg(long, value_name = "N")]
     pub(crate) preemptions: Option<u32>,
-    /// The order of the search; breadth-first finds shortest counterexamples
-    #[arg(long, value_name = "ORDER", default_value = "breadth-first", value_parser = ["breadth-first", "depth-first"])]
-    pub(crate) search: String,
+    /// The order of the search: breadth-first finds shortest counterexamples, depth-first takes less memory [default:
+    /// breadth-first, and depth-first for the long ones]
+    #[arg(long, value_name = "ORDER", value_parser = ["breadth-first", "depth-first"])]
+    pub(crate) search: Option<String>,
     /// How many executions loom and shuttle make [default: 10000 at random, all otherwise]
     #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) executions: Option<u64>,
@@ -339,6 +340,10 @@ impl VerifyArgs {
             home: self.home.map(Rank),
             order: self.order,
             long: self.long,
+            search: self.search.as_deref().map(|name| match name {
+                "depth-first" => Search::DepthFirst,
+                _ => Search::BreadthFirst,
+            }),
             executions: self.executions,
             seed: self.seed,
         })
@@ -348,7 +353,6 @@ impl VerifyArgs {
     pub(crate) fn options(&self) -> explorer::Options {
         let default = explorer::Options::default();
         explorer::Options {
-            search: if self.search == "depth-first" { Search::DepthFirst } else { Search::BreadthFirst },
             max_states: self.max_states,
             max_bytes: self.max_memory.unwrap_or(default.max_bytes),
             max_time: self.max_time,
@@ -357,6 +361,7 @@ impl VerifyArgs {
             symmetry: !self.no_symmetry,
             partial_order: !self.no_partial_order,
             order: self.order,
+            ..default
         }
     }
 }

@@ -14,7 +14,7 @@ use engine::Found;
 pub use outcome::{Checked, Outcome, Verdict};
 use rmalab_atomics::Rank;
 use rmalab_verify::configurations::{Configuration, configurations};
-use rmalab_verify::explorer::{Finding, Options, Progress};
+use rmalab_verify::explorer::{Finding, Options, Progress, Search};
 use rmalab_verify::mutant::Mutant;
 use rmalab_verify::play::{Event, Section};
 use rmalab_verify::{
@@ -45,6 +45,8 @@ pub struct Selection {
     pub order: bool,
     /// Whether the long ones of the standard configurations are made, too.
     pub long: bool,
+    /// The order in which the explorer visits states; breadth-first if nothing is said, and the long ones depth-first.
+    pub search: Option<Search>,
     /// How many executions the engines make that make executions; each has its own number if nothing is said.
     pub executions: Option<u64>,
     /// Where random schedules start from.
@@ -52,7 +54,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// The checks, in the order of the locks, each with `options`.
+    /// The checks, in the order of the locks, each with `options` but for the search and the order.
     ///
     /// # Errors
     ///
@@ -78,6 +80,8 @@ impl Selection {
                         continue;
                     }
                     let mut options = options.clone();
+                    let usual = if configuration.long { Search::DepthFirst } else { Search::BreadthFirst };
+                    options.search = self.search.unwrap_or(usual);
                     options.order = engine == Engine::Explorer && (configuration.order || self.order);
                     let (executions, seed) = (self.executions, self.seed);
                     jobs.push(Job { engine, check: check.clone(), options, executions, seed });
