@@ -1,14 +1,17 @@
-//! A lock of your own: write it, hold it to what every lock of this laboratory promises, put it through the study:
+//! A lock of your own: write it, explore every order of its operations, put it through the suite and the study:
 //! `cargo run --release -p rmalab-locks --example my_lock`.
 //!
 //! One word at the home rank: bit 0 is a writer inside, each reader counts 2; readers go first; all wait by polling.
 
 use rmalab_atomics::{Address, RemoteAtomics, WORD};
 use rmalab_locks::{Place, RawRwLock, Result, suite};
+use rmalab_verify::explorer::{Finding, Options, explore};
+use rmalab_verify::{Check, Subject, diagram};
 
 const WRITER: u64 = 1;
 const READER: u64 = 2;
 
+#[derive(Debug)]
 struct MyLock {
     word: Address,
 }
@@ -47,11 +50,18 @@ impl RawRwLock for MyLock {
     }
 }
 
-fn main() -> rmalab::Result<()> {
+fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let mut registry = rmalab::Registry::standard();
     registry.add_rw_lock::<MyLock>("a lock of my own");
     rmalab::study::serve(&registry)?; // the study's processes are this program again, and end here
+
+    let check = Check::new(Subject::lock::<MyLock>(()), "2R2Wx2".parse()?);
+    match explore(&check, &Options::default(), &|_| true)?.finding {
+        Finding::Violated(counterexample) => println!("{}", diagram::text(&check, &counterexample)?),
+        finding => println!("every order of the operations of 2 readers and 2 writers, twice each: {finding:?}"),
+    }
     suite::rw_lock::<MyLock>(()); // panics, and says on which rank, if it finds something
+
     let mut options = rmalab::Options::default();
     options.locks = ["my-lock", "tas-rw", "mcs-rw-rp"].map(String::from).to_vec();
     print!("{}", rmalab::table(&rmalab::study::run(&registry, &options)?));

@@ -8,7 +8,8 @@
 //! # Properties
 //! - Mutual exclusion. Not fair: any waiter can be passed any number of times.
 //! - Waiters poll a remote word; a waiter that gives up leaves no trace, so that tries and deadlines are exact.
-//! - Checked by the stress suite on threads only; the argument is I1.
+//! - Checked exhaustively by the explorer (`rmalab verify`): under sequential consistency and with posted puts that arrive
+//!   late 4 ranks × 2 acquisitions, livelocks included; with data and bulk puts in any order 2 × 2. The argument is I1.
 //!
 //! # State
 //! | word | at | width | home | values |

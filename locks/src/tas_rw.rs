@@ -10,6 +10,8 @@
 //! - A state in which every rank polls and nobody gets in cannot recur for ever: a reader keeps its count while it polls,
 //!   and only the writer that holds the lock can make it wait. (Tries retract theirs, and so can make each other fail.)
 //! - Waiters poll a remote word.
+//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself: 2R+2W×2, livelocks included; with data and
+//!   bulk puts in any order 1R+1W×2.
 //! - Checked exhaustively with Spin, on a model of these steps (verify/spin) in which polls block: sequential consistency,
 //!   2R+2W×2, with tries. Mutual exclusion, no deadlock, zero at rest.
 //!

@@ -13,6 +13,8 @@
 //! * Free of livelock: as long as every rank goes on, some rank gets its lock. In the paper's protocol a rank in lock_all
 //!   can poll the master for ever while a rank in lock(exclusive) adds itself there, finds the lock_all, takes itself out
 //!   again and retries; see Deviations, and I4.
+//! * Checked exhaustively by the explorer (`rmalab verify`), with waiting and with retracting: two lock_alls, exclusive
+//!   locks of two targets and a shared one, and lock_all with exclusive and shared locks twice each, livelocks included.
 //! * A lock_all that waits, counted, already keeps out the first exclusive lock of other ranks. Programs that hold locks
 //!   while they ask for more can deadlock by it where the locks themselves would not conflict: rank 1 holds A shared and
 //!   asks for B exclusively, rank 2 asks for lock_all, rank 3 holds C exclusively and asks for A exclusively. Rank 1 waits
