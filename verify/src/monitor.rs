@@ -70,6 +70,23 @@ impl Check {
         (acquisition < times).then(|| role.access(rank, acquisition))
     }
 
+    /// Whether two of the first acquisitions of different ranks `are` so.
+    fn some_pair(&self, are: impl Fn(Access, Access) -> bool) -> bool {
+        let accesses: Vec<Access> = (0..self.active()).map(Rank).filter_map(|rank| self.access(rank, 0)).collect();
+        let later = |i: usize| accesses[i + 1..].iter();
+        accesses.iter().enumerate().any(|(i, &one)| later(i).any(|&two| are(one, two)))
+    }
+
+    /// Whether ranks exclude each other, so that one has to wait sometimes.
+    pub fn somebody_waits(&self) -> bool {
+        self.some_pair(|one, two| self.subject.excludes(one, two))
+    }
+
+    /// Whether ranks do not exclude each other, so that two should be inside together sometimes.
+    pub fn somebody_shares(&self) -> bool {
+        self.some_pair(|one, two| !self.subject.excludes(one, two))
+    }
+
     /// Whether two ranks are inside that must not be, `rank` being the one that has just entered.
     pub fn exclusion(&self, rank: Rank, statuses: &[Status]) -> Option<Violation> {
         let inside = |rank: Rank| {

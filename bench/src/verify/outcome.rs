@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rmalab_verify::concurrent;
 use rmalab_verify::explorer::{self, Finding, Limit, Livelocks};
+use rmalab_verify::play::Section;
 use rmalab_verify::subject::Order;
 use rmalab_verify::{Counterexample, Network};
 use serde::Serialize;
@@ -190,7 +191,12 @@ impl Checked {
     fn executed(&mut self, found: concurrent::Outcome, job: &Job) {
         self.executions = found.progress.executions;
         self.behaviours = found.behaviours;
-        self.sometimes = found.sometimes.into_iter().collect();
+        let expected = |name: &str| match name {
+            concurrent::WAITED => job.check.somebody_waits(),
+            concurrent::TOGETHER => job.check.somebody_shares() && job.check.section == Section::Empty,
+            _ => true,
+        };
+        self.sometimes = found.sometimes.into_iter().filter(|(name, _)| expected(name)).collect();
         self.verdict = match found.finding {
             concurrent::Finding::Holds if !found.bounded => Verdict::Holds,
             concurrent::Finding::Holds if self.engine == Engine::Loom => {

@@ -10,6 +10,7 @@ use super::learned::{Automata, Edge, Failure, Forget, Learner, Node, NodeId};
 use super::order;
 use super::state::{Parts, State, Values, decode, encode};
 use super::symmetry::{self, Permutation, Symmetry};
+use crate::concurrent::{TOGETHER, WAITED};
 use crate::counterexample::Choice;
 use crate::monitor::{Phase, Status};
 use crate::network::{Memory, Network};
@@ -437,15 +438,12 @@ pub(super) fn sometimes(space: &Space, seen: &Sometimes) -> Vec<(&'static str, b
         let bits = group.iter().fold(0, |bits, rank| bits | 1 << (rank % 64));
         if entered & bits == 0 { entered } else { entered | bits }
     });
-    let accesses: Vec<_> = (0..ranks).map(Rank).filter_map(|rank| check.access(rank, 0)).collect();
-    let pairs =
-        || accesses.iter().enumerate().flat_map(|(i, one)| accesses[i + 1..].iter().map(move |two| (*one, *two)));
     let mut list = vec![("every rank enters in its last acquisition", entered == all), ("all ranks end", seen.ended)];
-    if pairs().any(|(one, two)| check.subject.excludes(one, two)) {
-        list.push(("a rank has to wait", seen.waited));
+    if check.somebody_waits() {
+        list.push((WAITED, seen.waited));
     }
-    if pairs().any(|(one, two)| !check.subject.excludes(one, two)) && check.section == Section::Empty {
-        list.push(("two ranks are inside together", seen.together));
+    if check.somebody_shares() && check.section == Section::Empty {
+        list.push((TOGETHER, seen.together));
     }
     list
 }
