@@ -36,7 +36,7 @@ mod store;
 mod symmetry;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use breadth::{End, Shared};
 use depth::Seen;
@@ -191,7 +191,11 @@ pub fn explore(check: &Check, options: &Options, watch: &(dyn Fn(&Progress) -> b
     check.validate()?;
     let check = Arc::new(check.clone());
     let (mut forget, mut symmetry) = (Forget::Phase, options.symmetry);
+    let begun = Instant::now();
     loop {
+        // A search that starts again has only the time that is left.
+        let max_time = options.max_time.map(|most| most.saturating_sub(begun.elapsed()));
+        let options = &Options { max_time, ..options.clone() };
         match explore_by(&check, options, watch, forget, symmetry).and_then(|outcome| confirmed(&check, outcome)) {
             Ok(outcome) => return Ok(outcome),
             Err(Failure::Error(error)) => return Err(error),

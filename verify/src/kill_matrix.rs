@@ -6,7 +6,11 @@
 
 use std::fmt::Write;
 
+use crate::concurrent;
 use crate::explorer::{Finding, Limit, Options, Progress, explore};
+use crate::loom_engine;
+use crate::network::Network;
+use crate::shuttle_engine::{self, Method};
 use crate::subject::Kind;
 use crate::{Check, Counterexample, Error, Mutant, Result, Scenario, Subject, subject};
 
@@ -30,6 +34,8 @@ pub enum Fate {
         counterexample: Box<Counterexample>,
         /// The least number of preemptions of a counterexample in this check; none for a livelock, which goes on for ever.
         preemptions: Option<u32>,
+        /// The other engines that find a violation in this check.
+        also: Vec<&'static str>,
     },
     /// It has survived these checks, each of them searched to its end.
     Survived {
@@ -110,12 +116,48 @@ pub fn row(
             Found::TooMany => break,
             Found::Violation(counterexample) => {
                 let preemptions = search.least_preemptions(&check, &counterexample)?;
-                let fate = Fate::Killed { counterexample: Box::new(counterexample), preemptions };
+                let also = also(&check, watch)?;
+                let fate = Fate::Killed { counterexample: Box::new(counterexample), preemptions, also };
                 return Ok(Row { mutant, lock: subject.name(), fate });
             }
         }
     }
     Ok(Row { mutant, lock: subject.name(), fate: Fate::Survived { complete } })
+}
+
+/// How many executions loom and shuttle get for a mutant.
+const EXECUTIONS: u64 = 2_000;
+
+/// How many preemptions loom's executions have at the most.
+const LOOM_PREEMPTIONS: u32 = 3;
+
+/// The engines besides the explorer that find a violation of `check`. They know the consistent network only.
+fn also(check: &Check, watch: &(dyn Fn(&Progress) -> bool + Sync)) -> Result<Vec<&'static str>> {
+    if check.network != Network::Sc {
+        return Ok(Vec::new());
+    }
+    let told = |progress: &concurrent::Progress| {
+        let (states, elapsed) = (progress.executions, progress.elapsed);
+        watch(&Progress { states, transitions: 0, frontier: 0, depth: 0, bytes: 0, elapsed })
+    };
+    let mut engines = Vec::new();
+    let loom = loom_engine::Options {
+        preemptions: Some(LOOM_PREEMPTIONS),
+        max_executions: Some(EXECUTIONS),
+        ..loom_engine::Options::default()
+    };
+    if loom_engine::run(check, &loom, &told)?.violation().is_some() {
+        engines.push("loom");
+    }
+    let shuttle = |method| shuttle_engine::Options { method, executions: EXECUTIONS, ..Default::default() };
+    for (name, method) in
+        [("shuttle-random", Method::Random { seed: 1 }), ("shuttle-pct", Method::Pct { seed: 1, depth: 3 })]
+    {
+        if shuttle_engine::run(check, &shuttle(method), &told)?.violation().is_some() {
+            engines.push(name);
+        }
+    }
+    Ok(engines)
 }
 
 /// How checks are searched.
@@ -168,8 +210,8 @@ impl Row {
         let Row { mutant, lock, fate } = self;
         let for_what = mutant.stands_for.map_or(String::new(), |published| format!(" *({published})*"));
         match fate {
-            Fate::Killed { counterexample: one, preemptions } => format!(
-                "| `{lock}` | `{}` | {}{for_what} | {}{} | {} | {} | {} | {} |",
+            Fate::Killed { counterexample: one, preemptions, also } => format!(
+                "| `{lock}` | `{}` | {}{for_what} | {}{} | {} | {} | {} | {} | {} |",
                 mutant.name,
                 mutant.description,
                 one.scenario,
@@ -181,6 +223,11 @@ impl Row {
                     |first| format!("{first} + {} again and again", one.schedule.len() - first)
                 ),
                 preemptions.map_or("–".to_owned(), |preemptions| preemptions.to_string()),
+                match also.is_empty() {
+                    true if one.network == Network::Sc => "none".to_owned(),
+                    true => "–".to_owned(),
+                    false => also.join(", "),
+                }
             ),
             Fate::Survived { complete } => {
                 let scenarios: Vec<String> = complete.iter().map(Scenario::to_string).collect();
@@ -232,12 +279,15 @@ lock's code is the real one. Each is put to a list of scenarios, the smallest fi
   None is told of livelocks, which switch for ever.
 - in italics: the mutation of the published algorithm that a mutant stands for.
 
-Engine: the explorer, for all of them.
+- also killed by: the other engines that find a violation in the same check, in 2,000 executions each: loom with up to 3
+  preemptions, shuttle at random and by PCT of depth 3, seed 1. They know `sc` alone, no livelocks and no order.
+
+All rows are of the explorer.
 
 ## Killed
 
-| lock | mutant | what is broken | scenario | network | property | steps | preemptions |
-| --- | --- | --- | --- | --- | --- | --- | --- |
+| lock | mutant | what is broken | scenario | network | property | steps | preemptions | also killed by |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- |
 ";
 
 const SURVIVORS: &str = "

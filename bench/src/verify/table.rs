@@ -31,6 +31,9 @@ const CHECKED: &str = "\
 Checked in each: mutual exclusion, no deadlock, no lost wake-up, no livelock, words zero at rest, no call that fails; with data
 inside: whoever enters sees what was written before; with an order: nobody is overtaken against it.";
 
+/// The states from which on memory grows with their number; below, it is that of an empty search.
+const MANY: u64 = 500_000;
+
 fn row(checked: &Checked) -> [String; 13] {
     let searched = checked.states > 0;
     let number = |value: String| if searched { value } else { "-".to_owned() };
@@ -54,7 +57,7 @@ fn row(checked: &Checked) -> [String; 13] {
         number(checked.depth.to_string()),
         humane(checked.seconds * 1e9),
         number(si(checked.states_per_second())),
-        number(digits(checked.bytes_per_state())),
+        if checked.states >= MANY { digits(checked.bytes_per_state()) } else { "-".to_owned() },
         checked.verdict.to_string(),
     ]
 }

@@ -113,6 +113,8 @@ pub(super) fn search(space: &Space, seen: &Seen, shared: &Shared<'_>) -> Result<
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
+                // A thread that panics would leave the others waiting for its work.
+                let _guard = StopOnPanic(shared);
                 let mut walker = Walker::new(space);
                 if let Err(failure) = work(&mut walker, seen, shared, &pool, threads) {
                     pool.end(shared, Err(failure));
@@ -129,6 +131,17 @@ pub(super) fn search(space: &Space, seen: &Seen, shared: &Shared<'_>) -> Result<
         (None, None) => Finding::Holds,
     };
     Ok((finding, sometimes))
+}
+
+/// Ends the search for all threads if this one panics.
+struct StopOnPanic<'s, 'o>(&'s Shared<'o>);
+
+impl Drop for StopOnPanic<'_, '_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.stop();
+        }
+    }
 }
 
 impl Pool {
