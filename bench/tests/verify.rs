@@ -208,3 +208,44 @@ fn an_interrupted_check_tells_what_it_has_found() {
     assert!(table.contains(" holds\n") && table.contains("incomplete: interrupted"), "{table}");
     assert!(files(at.path()).is_empty());
 }
+
+#[test]
+fn a_mutant_is_killed_by_every_engine() {
+    let at = tempfile::tempdir().unwrap();
+    let engines = "explorer,loom,shuttle-random,shuttle-pct,shuttle-dfs";
+    let lost = ["--mutant", "mcs-no-wake-up", "--scenario", "2Wx1", "--engine", engines, "--executions", "200"];
+    let output = run(at.path(), &lost);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let shown = stdout(&output);
+    assert_eq!(shown.matches("VIOLATED no-lost-wake-up\n").count(), 5, "{shown}");
+    assert!(shown.contains("Broken on purpose: the successor is not woken"), "{shown}");
+
+    let output = run(at.path(), &["--mutant", "mcs-no-wake-upp"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("did you mean 'mcs-no-wake-up'?"), "{}", stderr(&output));
+    let listed = stdout(&run(at.path(), &["--list-mutants"]));
+    assert!(listed.contains("mcs-no-wake-up") && listed.contains("of mcs"), "{listed}");
+}
+
+#[test]
+fn a_livelock_is_played_again() {
+    let at = tempfile::tempdir().unwrap();
+    let published = ["--mutant", "two-level-published-retry", "--scenario", "1Ax1+1E@0x2", "--save", "one.json"];
+    let output = run(at.path(), &published);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stdout(&output).contains("VIOLATED no-livelock"), "{}", stdout(&output));
+    let output = run(at.path(), &["--replay", "one.json"]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stdout(&output).contains("still broken: no-livelock"), "{}", stdout(&output));
+}
+
+#[test]
+fn what_an_engine_cannot_take_is_told() {
+    let at = tempfile::tempdir().unwrap();
+    let output = run(at.path(), &["--lock", "mcs", "--scenario", "2Wx1", "--network", "late-puts", "--engine", "loom"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains("error: mcs, 2Wx1, late-puts, empty: loom"), "{}", stdout(&output));
+    let output = run(at.path(), &["--kill-matrix", "matrix.md", "--lock", "mcs"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(files(at.path()).is_empty());
+}

@@ -280,7 +280,8 @@ lock's code is the real one. Each is put to a list of scenarios, the smallest fi
 - in italics: the mutation of the published algorithm that a mutant stands for.
 
 - also killed by: the other engines that find a violation in the same check, in 2,000 executions each: loom with up to 3
-  preemptions, shuttle at random and by PCT of depth 3, seed 1. They know `sc` alone, no livelocks and no order.
+  preemptions, shuttle at random and by PCT of depth 3, seed 1. They know `sc` alone, and no order; to them, ranks that
+  poll in vain are a deadlock.
 
 All rows are of the explorer.
 
