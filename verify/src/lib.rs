@@ -1,10 +1,30 @@
 //! Checks of locks over network atomics.
 //!
-//! What is here: [`Scenario`], the description of who locks how and how often, as in `3R1Wx2`; and [`stress`], which
-//! runs a scenario on any backend, with real contention, and reports every broken [`Property`] with rank and values.
+//! A [`Check`] is a lock as it is, a [`Scenario`] (who locks how and how often, as in `3R1Wx2`), a model of the
+//! [`network`] and, if it is to break, a [`Mutant`]. Every engine makes the same checks:
 //!
-//! Stress finds what happens often enough on the machine that it runs on; that it finds nothing proves nothing. A
-//! deadlock shows as a run that does not end, so whoever runs it limits its time from outside.
+//! - [`explorer`]: every order of the ranks' calls and of the network's doings, with the shortest way to break a
+//!   [`Property`] as a [`Counterexample`];
+//! - [`loom_engine`]: every execution under most of the C11 memory model, with few ranks;
+//! - [`shuttle_engine`]: schedules at random, with random priorities, or one after the other;
+//! - [`stress`]: a scenario on any real backend, under real contention. It finds what happens often enough on the machine
+//!   that it runs on; that it finds nothing proves nothing, and a deadlock shows as a run that does not end.
+//!
+//! ```
+//! use rmalab_verify::explorer::{Finding, Options, explore};
+//! use rmalab_verify::{Check, diagram, subject};
+//!
+//! let mcs = subject("mcs").expect("it is one of the workspace's locks");
+//! let check = Check::new(mcs, "2Wx2".parse()?);
+//! match explore(&check, &Options::default(), &|_progress| true)?.finding {
+//!     Finding::Violated(counterexample) => panic!("{}", diagram::text(&check, &counterexample)?),
+//!     finding => assert_eq!(finding, Finding::Holds),
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`diagram`] draws counterexamples, [`replay`] takes their steps again, [`kill_matrix`] shows that each property can
+//! fail, and [`litmus`] says exactly what each network model allows.
 #![forbid(unsafe_code)]
 
 mod actor;

@@ -90,15 +90,7 @@ impl Subject {
             let place = Place::alloc(stage, home, L::WORDS, L::NODE)?;
             Ok(Box::new(LockHandle(L::bind(stage, place, params)?)))
         };
-        Subject {
-            name: L::NAME,
-            kind: Kind::Lock,
-            order: Order::None,
-            readers_share: true,
-            has_home: true,
-            words: Vec::new(),
-            bind: Arc::new(bind),
-        }
+        Subject::new(L::NAME, Kind::Lock, Arc::new(bind))
     }
 
     /// The window policy `W`; `params` gets the rank where its global words are to be.
@@ -108,15 +100,11 @@ impl Subject {
         let bind = move |stage: &Stage<'_>, home| -> rmalab_locks::Result<Box<dyn Handle>> {
             Ok(Box::new(WindowHandle(W::new(stage, params(home))?)))
         };
-        Subject {
-            name: W::NAME,
-            kind: Kind::Window,
-            order: Order::None,
-            readers_share: true,
-            has_home: true,
-            words: Vec::new(),
-            bind: Arc::new(bind),
-        }
+        Subject::new(W::NAME, Kind::Window, Arc::new(bind))
+    }
+
+    fn new(name: &'static str, kind: Kind, bind: Arc<Bind>) -> Subject {
+        Subject { name, kind, order: Order::None, readers_share: true, has_home: true, words: Vec::new(), bind }
     }
 
     /// Gives it another name, to tell two sets of parameters apart.
