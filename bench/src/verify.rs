@@ -83,6 +83,17 @@ impl Selection {
                     let usual = if configuration.long { Search::DepthFirst } else { Search::BreadthFirst };
                     options.search = self.search.unwrap_or(usual);
                     options.order = engine == Engine::Explorer && (configuration.order || self.order);
+                    // Configurations that differ in the order alone are one to whoever does not check it.
+                    let same = |job: &Job| {
+                        let (one, other) = (&job.check, &check);
+                        (job.engine, job.options.order) == (engine, options.order)
+                            && one.subject.name() == other.subject.name()
+                            && (&one.scenario, one.network, one.section)
+                                == (&other.scenario, other.network, other.section)
+                    };
+                    if jobs.iter().any(same) {
+                        continue;
+                    }
                     let (executions, seed) = (self.executions, self.seed);
                     jobs.push(Job { engine, check: check.clone(), options, executions, seed });
                 }

@@ -97,7 +97,17 @@ const MCS_RW_NEUTRAL: &[Row] = &[
 ];
 
 /// What no policy's six calls may get wrong: all targets against one, one against another.
-const WINDOW: &[Row] = &[
+const GLOBAL: &[Row] = &[
+    ("1E@0 1E@1 1S@0 2Ax1", Sc, Empty, ANY, QUICK),
+    ("1A1E@0 1S@0x2", Sc, Empty, ANY, QUICK),
+    ("1A1E@0 1S@1x1", LatePuts, Empty, ANY, QUICK),
+    ("1A1E@1x1", UnorderedBulk, Data, ANY, QUICK),
+    ("1A1E@0 1S@1x1", Hca, Empty, ANY, QUICK),
+    ("1E@0 1E@1 1S@0 2Ax1", LatePuts, Empty, ANY, QUICK),
+];
+
+/// A lock_all may take a lock for each rank.
+const PER_TARGET: &[Row] = &[
     ("1A1E@0 1E@1 1S@0x1", Sc, Empty, ANY, QUICK),
     ("1A1E@0 1S@0x2", Sc, Empty, ANY, QUICK),
     ("1A1E@0 1S@1x1", LatePuts, Empty, ANY, QUICK),
@@ -136,7 +146,8 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("mcs-rw-neutral", _) => MCS_RW_NEUTRAL,
         ("two-level" | "two-level-retract", _) => TWO_LEVEL,
         ("nocheck", _) => &[],
-        (_, Kind::Window) => WINDOW,
+        ("global", _) => GLOBAL,
+        (_, Kind::Window) => PER_TARGET,
         (_, Kind::Lock) => OTHER,
     };
     let configuration = |&(scenario, network, section, order, long): &Row| Configuration {

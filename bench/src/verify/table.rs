@@ -135,9 +135,9 @@ impl Outcome {
         text += &format!(" in {}\n", humane(self.seconds * 1e9));
         match count(|verdict| matches!(verdict, Verdict::Incomplete { .. })) {
             0 => (),
-            1 => text += "1 search is incomplete: nothing is broken in the states that it visited\n",
+            1 => text += "1 search is incomplete: nothing is broken in what it visited\n",
             many => {
-                text += &format!("{many} searches are incomplete: nothing is broken in the states that they visited\n");
+                text += &format!("{many} searches are incomplete: nothing is broken in what they visited\n");
             }
         }
         text

@@ -111,11 +111,19 @@ pub(super) fn with_silent_steps(space: &Space, steps: &[Choice], then: Then) -> 
     for step in all {
         if let Choice::Step(rank) = step {
             while !entered[rank.index()] && is_silent(space, &live, rank) {
-                entered[rank.index()] = take(&mut live, &mut schedule, step)?;
+                let taken = take(&mut live, &mut schedule, step)?;
+                if taken.breaks {
+                    return Ok(schedule);
+                }
+                entered[rank.index()] = taken.enters;
             }
-            entered[rank.index()] = take(&mut live, &mut schedule, step)?;
-        } else {
-            take(&mut live, &mut schedule, step)?;
+        }
+        let taken = take(&mut live, &mut schedule, step)?;
+        if taken.breaks {
+            return Ok(schedule);
+        }
+        if let Choice::Step(rank) = step {
+            entered[rank.index()] = taken.enters;
         }
     }
     if then == Then::GoesOn {
@@ -138,7 +146,9 @@ pub(super) fn with_silent_steps(space: &Space, steps: &[Choice], then: Then) -> 
             if !is_silent(space, &live, rank) {
                 return Err(Failure::Differ(format!("the replay does not follow the search: {rank} is elsewhere")));
             }
-            take(&mut live, &mut schedule, Choice::Step(rank))?;
+            if take(&mut live, &mut schedule, Choice::Step(rank))?.breaks {
+                return Ok(schedule);
+            }
         }
     }
     Ok(schedule)
@@ -150,13 +160,21 @@ fn is_silent(space: &Space, live: &Live, rank: Rank) -> bool {
     call.is_some_and(|call| silent(space.check.network, call).is_some())
 }
 
-/// Takes the step, and tells whether its rank has entered by it.
+/// What a step has shown.
+struct Taken {
+    /// Its rank has entered by it.
+    enters: bool,
+    /// It breaks a property: the schedule ends with it.
+    breaks: bool,
+}
+
+/// Takes the step.
 ///
 /// Two histories that were taken for one state can lead a search where the code does not go.
-fn take(live: &mut Live, schedule: &mut Vec<Choice>, choice: Choice) -> Result<bool, Failure> {
+fn take(live: &mut Live, schedule: &mut Vec<Choice>, choice: Choice) -> Result<Taken, Failure> {
     let step =
         live.take(choice).map_err(|why| Failure::Differ(format!("the replay does not follow the search: {why}")))?;
     schedule.push(choice);
     let last = step.told.iter().rev().find(|event| matches!(event, Event::Entered | Event::Left));
-    Ok(last == Some(&Event::Entered))
+    Ok(Taken { enters: last == Some(&Event::Entered), breaks: step.violation.is_some() })
 }
