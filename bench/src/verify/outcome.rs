@@ -263,12 +263,17 @@ const fn order_name(order: Order) -> Option<&'static str> {
     }
 }
 
+/// The command line, whatever the program's file is called here.
+fn command() -> String {
+    std::iter::once("rmalab".to_owned()).chain(std::env::args().skip(1)).collect::<Vec<_>>().join(" ")
+}
+
 impl Outcome {
     /// What `checks` found, in a run that began at `started` (RFC 3339) and took `took`.
     pub fn new(started: String, took: Duration, complete: bool, checks: Vec<Checked>) -> Outcome {
         Outcome {
             generator: concat!("rmalab ", env!("CARGO_PKG_VERSION")).into(),
-            command: std::env::args().collect::<Vec<_>>().join(" "),
+            command: command(),
             started,
             seconds: took.as_secs_f64(),
             complete,
