@@ -59,9 +59,6 @@ const SLOTS: u64 = 2;
 /// Messages up to this many words (a cache line) travel as word puts, which need no flush: one trip, not two.
 const SHORT: usize = 8;
 
-/// Bytes of zeros that `free` writes at a time.
-const ZEROS: usize = 4096;
-
 /// Collective operations of all ranks of a world.
 ///
 /// Every method that communicates is collective: all ranks call it, in the same order and with arguments that agree as
@@ -322,11 +319,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
         let len = self.ra.heap().len_of(disp)?;
         self.ra.flush_all()?;
         self.barrier()?;
-        let zeros = [0; ZEROS];
-        for start in (0..len).step_by(ZEROS) {
-            let part = (len - start).min(ZEROS as u64) as usize;
-            self.ra.put_bytes(self.ra.rank().at(disp.plus(start)), &zeros[..part])?;
-        }
+        self.ra.clear(disp, len)?;
         self.ra.heap().release(disp)?;
         self.barrier()
     }

@@ -1,5 +1,6 @@
 //! What can go wrong with an operation, a world or an allocation.
 
+use crate::exposed::ExposedKey;
 use crate::{Address, Disp, Rank};
 
 /// The result of an operation of this crate.
@@ -100,6 +101,26 @@ pub enum Error {
     NotAllocated {
         /// The displacement that was to be freed.
         disp: Disp,
+    },
+    /// Access to memory that its owner has not exposed, or has withdrawn.
+    #[error("{rank} exposes no memory under {key}, or not any more")]
+    NotExposed {
+        /// The owner.
+        rank: Rank,
+        /// The key that was asked for.
+        key: ExposedKey,
+    },
+    /// Access past the end of exposed memory.
+    #[error("{len} bytes at {offset:#x} of memory that {rank} has exposed: it has {bytes} bytes")]
+    OutOfExposed {
+        /// The owner.
+        rank: Rank,
+        /// Where in the memory.
+        offset: u64,
+        /// How many bytes it would have touched.
+        len: u64,
+        /// How many bytes the memory has.
+        bytes: u64,
     },
     /// A rank of this world has died (or panicked, or left with an error), so that whoever waits may wait for ever.
     #[error("{rank} has failed")]

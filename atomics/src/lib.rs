@@ -20,6 +20,7 @@ pub mod controlled;
 pub mod coroutine;
 mod counted;
 mod error;
+pub mod exposed;
 mod heap;
 mod launch;
 mod local;
@@ -28,6 +29,7 @@ mod processes;
 mod random;
 mod remote;
 pub mod shm;
+pub mod subset;
 mod topology;
 mod world;
 
@@ -41,6 +43,7 @@ pub use local::Threads;
 pub use mapped::Mapped;
 pub use processes::Processes;
 pub use remote::{Atomicity, Capabilities, RemoteAtomics, Request, Time, Until, WORD};
+pub use subset::Subset;
 pub use topology::{Distance, Topology};
 pub use world::{SEGMENT_BYTES, World, bind_to_core};
 

@@ -1,9 +1,11 @@
 //! The trait: one rank's view of everybody's memory.
 
 use std::fmt;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use crate::{Address, Disp, Rank, Result, SymmetricHeap, Topology};
+use crate::exposed::{ExposedKey, Lease, Refused, UserMemory};
+use crate::{Address, Disp, Error, Rank, Result, SymmetricHeap, Topology};
 
 /// The size of a word in bytes: every atomic operation is on one 8-byte-aligned word of 8 bytes.
 pub const WORD: u64 = 8;
@@ -230,6 +232,69 @@ pub trait RemoteAtomics {
 
     /// The time now, on the clock that deadlines are told by.
     fn now(&self) -> Time;
+
+    /// The number in the whole world of the rank that is number `rank` here; another one in a [`Subset`](crate::Subset).
+    fn world_rank(&self, rank: Rank) -> Rank {
+        rank
+    }
+
+    /// The `words` words at `at`, where this rank's processor reaches them by loads and stores; `None` where it does
+    /// not, or where there are no such words.
+    ///
+    /// Word operations through it are as atomic as those of the trait, but wake nobody who waits on the word.
+    fn shared_words(&self, _at: Address, _words: u64) -> Option<&[AtomicU64]> {
+        None
+    }
+
+    /// Zeroes `len` bytes of this rank's own segment; complete when it returns.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfSegment`](Error::OutOfSegment).
+    fn clear(&self, own: Disp, len: u64) -> Result<()> {
+        /// Bytes of zeros that are written at a time.
+        const ZEROS: usize = 4096;
+        for start in (0..len).step_by(ZEROS) {
+            let part = (len - start).min(ZEROS as u64) as usize;
+            self.put_bytes(self.rank().at(own.plus(start)), &[0; ZEROS][..part])?;
+        }
+        Ok(())
+    }
+
+    /// Opens memory that the program already has to the other ranks, until it is [withdrawn](Self::withdraw).
+    ///
+    /// # Errors
+    ///
+    /// The memory back, with [`Unsupported`](Error::Unsupported) where the backend, the kernel or a container forbids it,
+    /// and with the reason.
+    fn expose(&self, memory: UserMemory) -> Result<ExposedKey, Refused> {
+        let error = Error::Unsupported {
+            what: "a window over the program's own memory",
+            why: "this backend reaches its own segments only; allocate the window's memory instead",
+        };
+        Err(Refused { error, memory })
+    }
+
+    /// Closes memory that this rank has exposed, and gives it back.
+    ///
+    /// Nobody gets a new lease of it from here on; the call returns once the last lease has ended.
+    ///
+    /// # Errors
+    ///
+    /// [`NotExposed`](Error::NotExposed), and [`PeerFailed`](Error::PeerFailed), after which the memory is leaked, since
+    /// a rank may still write to it.
+    fn withdraw(&self, key: ExposedKey) -> Result<UserMemory> {
+        Err(Error::NotExposed { rank: self.rank(), key })
+    }
+
+    /// Access to memory that `rank` has exposed, which stays open as long as the lease lives.
+    ///
+    /// # Errors
+    ///
+    /// [`NotExposed`](Error::NotExposed) when nothing, or not any more, is exposed there under `key`.
+    fn lease(&self, rank: Rank, key: ExposedKey) -> Result<Box<dyn Lease + '_>> {
+        Err(Error::NotExposed { rank, key })
+    }
 
     /// Writes `source` at `at` and waits until that is complete.
     fn put_bytes(&self, at: Address, source: &[u8]) -> Result<()> {

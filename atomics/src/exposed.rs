@@ -1,0 +1,123 @@
+//! Memory that the program already has, opened to the other ranks.
+//!
+//! A rank [exposes](crate::RemoteAtomics::expose) memory that it owns, tells the others the key, and gets the memory back
+//! when it [withdraws](crate::RemoteAtomics::withdraw) it. Whoever accesses it holds a [`Lease`] meanwhile; a withdrawal
+//! waits for the leases. So no access ever meets memory that has been given back, whatever a program does with its
+//! keys: a key is a plain number, and one that was made up is refused, or names other memory that is exposed.
+
+use std::any::Any;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+
+use crate::{Error, Result};
+
+/// The name of a piece of exposed memory, for its owner's peers; travels as a word.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ExposedKey(pub u64);
+
+impl fmt::Display for ExposedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "key {:#x}", self.0)
+    }
+}
+
+/// Memory of the program, with whatever owns it.
+pub struct UserMemory {
+    start: NonNull<u8>,
+    len: usize,
+    owner: Box<dyn Any + Send>,
+}
+
+// SAFETY: the memory belongs to `owner`, which is Send; `start` is only a way to it.
+unsafe impl Send for UserMemory {}
+
+impl UserMemory {
+    /// The elements of `vec`.
+    pub fn from_vec<T: bytemuck::Pod + Send>(mut vec: Vec<T>) -> UserMemory {
+        let (start, len) = (NonNull::from(vec.as_mut_slice()).cast(), size_of_val(vec.as_slice()));
+        UserMemory { start, len, owner: Box::new(vec) }
+    }
+
+    /// `len` bytes at `start`, such as those of a mapped file or of another language's array.
+    ///
+    /// # Safety
+    ///
+    /// They are valid for reads and writes, and nothing but this value accesses them, until `owner` is dropped.
+    pub unsafe fn from_raw(start: NonNull<u8>, len: usize, owner: Box<dyn Any + Send>) -> UserMemory {
+        UserMemory { start, len, owner }
+    }
+
+    /// The vector that it was made from.
+    ///
+    /// # Errors
+    ///
+    /// The memory itself, if it was made from something else.
+    pub fn into_vec<T: bytemuck::Pod + Send>(self) -> Result<Vec<T>, UserMemory> {
+        let UserMemory { start, len, owner } = self;
+        match owner.downcast() {
+            Ok(vec) => Ok(*vec),
+            Err(owner) => Err(UserMemory { start, len, owner }),
+        }
+    }
+
+    /// Bytes of the memory.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Where it starts in this process.
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+}
+
+impl fmt::Debug for UserMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "UserMemory({} bytes at {:p})", self.len, self.start)
+    }
+}
+
+/// Memory that could not be exposed, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Refused {
+    /// Why.
+    #[source]
+    pub error: Error,
+    /// The memory, given back.
+    pub memory: UserMemory,
+}
+
+/// The word-aligned interior of leased memory, where this rank's processor reaches it by loads and stores.
+#[derive(Clone, Copy, Debug)]
+pub struct LeasedWords<'a> {
+    /// Bytes of the memory before the first word: 0 to 7.
+    pub head: u64,
+    /// The words.
+    pub words: &'a [AtomicU64],
+}
+
+/// Access to memory that a rank has exposed, which cannot be withdrawn before the lease is dropped.
+///
+/// # Errors
+///
+/// [`OutOfExposed`](Error::OutOfExposed) for a range that the memory does not have; nothing was done then.
+pub trait Lease: fmt::Debug {
+    /// Bytes of the memory.
+    fn bytes(&self) -> u64;
+
+    /// Writes `source` at `offset`; complete at the next flush of the owner, as a bulk put.
+    fn put(&self, offset: u64, source: &[u8]) -> Result<()>;
+
+    /// Reads `dest.len()` bytes at `offset`; complete when it returns.
+    fn get(&self, offset: u64, dest: &mut [u8]) -> Result<()>;
+
+    /// The memory as words, where this rank's processor reaches it.
+    fn words(&self) -> Option<LeasedWords<'_>>;
+}
