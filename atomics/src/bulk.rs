@@ -4,8 +4,11 @@
 //! returns, fails or panics; buffers are borrowed for the whole scope, so that no `mem::forget` ends a borrow early.
 
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 
-use crate::{Address, RemoteAtomics, Result};
+use bytemuck::Pod;
+
+use crate::{Address, RemoteAtomics, Request, Result};
 
 /// Starts bulk operations; see [`scope`].
 pub struct BulkScope<'scope, 'env: 'scope, A: RemoteAtomics + ?Sized> {
@@ -67,4 +70,187 @@ where
     std::mem::forget(flush);
     ra.flush_all()?;
     result
+}
+
+/// A piece of a non-contiguous operation: where in the buffer, in bytes, where in the target, and how long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Piece {
+    /// Offset in the buffer, in bytes.
+    pub offset: usize,
+    /// Where it goes to, or comes from.
+    pub at: Address,
+    /// Bytes.
+    pub len: usize,
+}
+
+/// A bulk operation under way that owns its buffer: it cannot go away too early, not even by `mem::forget`.
+///
+/// Dropping it waits for it.
+#[derive(Debug)]
+pub struct Owned<'a, A: RemoteAtomics + ?Sized, T: Pod> {
+    ra: &'a A,
+    /// Taken apart, so that moving `self` touches the buffer in no way; put together again when nothing is under way.
+    buffer: (*mut T, usize, usize),
+    requests: Vec<Request>,
+}
+
+/// Which way an owned buffer's bytes go.
+#[derive(Clone, Copy)]
+enum Way {
+    Put,
+    Get,
+}
+
+impl<'a, A: RemoteAtomics + ?Sized, T: Pod> Owned<'a, A, T> {
+    /// Starts to write pieces of `buffer`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`RemoteAtomics::put_bytes_nb`]; pieces that have begun are waited for, and the buffer is dropped.
+    ///
+    /// # Panics
+    ///
+    /// When a piece reaches outside of the buffer.
+    pub fn put(ra: &'a A, buffer: Vec<T>, pieces: impl IntoIterator<Item = Piece>) -> Result<Self> {
+        Self::start(ra, buffer, pieces, Way::Put)
+    }
+
+    /// Starts to read pieces of `buffer`, which must not overlap each other.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put).
+    ///
+    /// # Panics
+    ///
+    /// As [`put`](Self::put), and when a piece does not start behind the one before it.
+    pub fn get(ra: &'a A, buffer: Vec<T>, pieces: impl IntoIterator<Item = Piece>) -> Result<Self> {
+        Self::start(ra, buffer, pieces, Way::Get)
+    }
+
+    fn start(ra: &'a A, buffer: Vec<T>, pieces: impl IntoIterator<Item = Piece>, way: Way) -> Result<Self> {
+        let mut buffer = ManuallyDrop::new(buffer);
+        let parts = (buffer.as_mut_ptr(), buffer.len(), buffer.capacity());
+        let bytes = size_of_val(buffer.as_slice());
+        let mut owned = Owned { ra, buffer: parts, requests: Vec::new() };
+        let mut behind = 0;
+        for Piece { offset, at, len } in pieces {
+            assert!(
+                offset <= bytes && len <= bytes - offset,
+                "a piece of {len} bytes at {offset} of a buffer of {bytes}"
+            );
+            // SAFETY: the piece lies in the buffer (just checked), which nobody else can reach until `self` has waited.
+            // T is Pod, so any bytes that arrive are a value.
+            let request = unsafe {
+                let start = parts.0.cast::<u8>().add(offset);
+                match way {
+                    Way::Put => ra.put_bytes_nb(at, start, len)?,
+                    Way::Get => {
+                        assert!(offset >= behind, "a piece at {offset} of a buffer overlaps one that ends at {behind}");
+                        behind = offset + len;
+                        ra.get_bytes_nb(at, start, len)?
+                    }
+                }
+            };
+            owned.requests.push(request);
+        }
+        Ok(owned)
+    }
+
+    /// Whether it is complete at this rank: [`wait`](Self::wait) would return at once.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`RemoteAtomics::test`].
+    pub fn test(&mut self) -> Result<bool> {
+        while let Some(request) = self.requests.last() {
+            if !self.ra.test(request)? {
+                return Ok(false);
+            }
+            self.requests.pop();
+        }
+        Ok(true)
+    }
+
+    /// Waits until it is complete at this rank, and gives the buffer back.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`RemoteAtomics::wait`]; the buffer is dropped then.
+    pub fn wait(mut self) -> Result<Vec<T>> {
+        self.finish()?;
+        self.requests = Vec::new();
+        let this = ManuallyDrop::new(self);
+        // SAFETY: nothing is under way, and `this` is not dropped: the vector is put together once.
+        Ok(unsafe { Self::buffer(this.buffer) })
+    }
+
+    /// Waits for all requests, the failing ones too.
+    fn finish(&mut self) -> Result<()> {
+        let mut finished = Ok(());
+        for request in self.requests.drain(..) {
+            finished = finished.and(self.ra.wait(request));
+        }
+        finished
+    }
+
+    /// # Safety
+    ///
+    /// `parts` are those of the vector that `start` took apart, and nothing is under way with it.
+    unsafe fn buffer((start, len, capacity): (*mut T, usize, usize)) -> Vec<T> {
+        // SAFETY: the caller's promise.
+        unsafe { Vec::from_raw_parts(start, len, capacity) }
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized, T: Pod> Drop for Owned<'_, A, T> {
+    fn drop(&mut self) {
+        // A wait that fails has given its operation up (see `RemoteAtomics::flush`): nothing touches the buffer.
+        let _ = self.finish();
+        // SAFETY: nothing is under way, and this is the last use.
+        drop(unsafe { Self::buffer(self.buffer) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Disp, Rank, World};
+
+    fn piece(offset: usize, disp: u64, len: usize) -> Piece {
+        Piece { offset, at: Rank(0).at(Disp(disp)), len }
+    }
+
+    #[test]
+    fn owned_buffers_come_back_with_what_was_read() {
+        World::threads(1)
+            .run(|ra| {
+                ra.heap().alloc(64, 8).unwrap();
+                let put = Owned::put(ra, vec![1u32, 2, 3], [piece(4, 8, 8), piece(0, 20, 4)]).unwrap();
+                assert_eq!(put.wait().unwrap(), [1, 2, 3]);
+                ra.flush_all().unwrap();
+                let mut get = Owned::get(ra, vec![9u32; 5], [piece(0, 8, 8), piece(12, 20, 4)]).unwrap();
+                assert!(get.test().unwrap());
+                assert_eq!(get.wait().unwrap(), [2, 3, 9, 1, 9]);
+                drop(Owned::put(ra, vec![7u8], [piece(0, 0, 1)]).unwrap());
+                std::mem::forget(Owned::get(ra, vec![7u8], [piece(0, 0, 1)]).unwrap());
+            })
+            .unwrap();
+    }
+
+    #[test]
+    fn pieces_outside_the_buffer_or_over_each_other_are_refused() {
+        World::threads(1)
+            .run(|ra| {
+                let refused = |pieces: Vec<Piece>| {
+                    let get = || drop(Owned::get(ra, vec![0u8; 8], pieces.iter().copied()));
+                    std::panic::catch_unwind(std::panic::AssertUnwindSafe(get)).is_err()
+                };
+                assert!(refused(vec![piece(1, 0, 8)]));
+                assert!(refused(vec![piece(usize::MAX, 0, 2)]));
+                assert!(refused(vec![piece(0, 0, 4), piece(3, 0, 1)]));
+                assert!(!refused(vec![piece(0, 0, 4), piece(4, 0, 4)]));
+            })
+            .unwrap();
+    }
 }

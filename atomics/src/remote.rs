@@ -296,7 +296,16 @@ pub trait RemoteAtomics {
         Err(Error::NotExposed { rank, key })
     }
 
+    /// Writes `source` at `at`: `source` may be used again when it returns; complete at the next flush.
+    #[inline]
+    fn post_bytes(&self, at: Address, source: &[u8]) -> Result<()> {
+        // SAFETY: as in `put_bytes`.
+        let request = unsafe { self.put_bytes_nb(at, source.as_ptr(), source.len())? };
+        self.wait(request)
+    }
+
     /// Writes `source` at `at` and waits until that is complete.
+    #[inline]
     fn put_bytes(&self, at: Address, source: &[u8]) -> Result<()> {
         // SAFETY: `source` is borrowed, hence valid and unwritten, until after the wait; a failed post reads nothing.
         let request = unsafe { self.put_bytes_nb(at, source.as_ptr(), source.len())? };
@@ -305,6 +314,7 @@ pub trait RemoteAtomics {
     }
 
     /// Reads `dest.len()` bytes at `at` and waits until they are there.
+    #[inline]
     fn get_bytes(&self, at: Address, dest: &mut [u8]) -> Result<()> {
         // SAFETY: `dest` is borrowed mutably, hence valid and untouched, until after the wait.
         let request = unsafe { self.get_bytes_nb(at, dest.as_mut_ptr(), dest.len())? };
