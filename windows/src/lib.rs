@@ -50,11 +50,13 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod element;
 mod epoch;
 mod error;
 
 use std::cell::RefCell;
 
+pub use element::{Element, Integer, Kind, Op, Pair, combine_slice};
 pub use epoch::{Epoch, EpochAll};
 pub use error::{Error, Operation, Result};
 use rmalab_atomics::{Address, Collectives, Disp, Rank, RemoteAtomics, WORD};
