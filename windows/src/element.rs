@@ -149,9 +149,9 @@ pub enum Op {
     Sum,
     /// Their product (`MPI_PROD`); integers wrap.
     Prod,
-    /// The lesser (`MPI_MIN`).
+    /// The lesser (`MPI_MIN`); the number if the other is a NaN; of equal ones, or of two NaNs, the target's.
     Min,
-    /// The greater (`MPI_MAX`).
+    /// The greater (`MPI_MAX`); the number if the other is a NaN; of equal ones, or of two NaNs, the target's.
     Max,
     /// 1 if neither is 0, else 0 (`MPI_LAND`).
     LogicalAnd,
@@ -169,9 +169,11 @@ pub enum Op {
     Replace,
     /// The target's (`MPI_NO_OP`).
     NoOp,
-    /// The pair with the lesser value; of equal values, with the lower index (`MPI_MINLOC`).
+    /// The pair with the lesser value, or with the number if the other is a NaN; of equal values, or of two NaNs, the one
+    /// with the lower index (`MPI_MINLOC`).
     MinLoc,
-    /// The pair with the greater value; of equal values, with the lower index (`MPI_MAXLOC`).
+    /// The pair with the greater value, or with the number if the other is a NaN; of equal values, or of two NaNs, the one
+    /// with the lower index (`MPI_MAXLOC`).
     MaxLoc,
 }
 
@@ -204,7 +206,10 @@ impl Op {
         Op::ALL.get(usize::from(code)).copied()
     }
 
-    /// Whether it may be used on elements of this kind (the table at the head of this file's documentation).
+    /// Whether it may be used on elements of this kind.
+    ///
+    /// Sum, prod, min and max on integers and floats; logical and bitwise operations on integers; minloc and maxloc on
+    /// pairs; replace and no_op on all.
     #[inline]
     pub const fn is_defined_for(self, kind: Kind) -> bool {
         match self {

@@ -1195,25 +1195,29 @@ mod tests {
     /// Layouts of up to some thousand bytes, whose leaves are from `kinds`.
     fn spec_of(kinds: impl Strategy<Value = Kind> + 'static) -> impl Strategy<Value = Spec> {
         let leaf = kinds.prop_map(Spec::Leaf);
-        leaf.prop_recursive(4, 16, 4, |inner| {
+        leaf.prop_recursive(5, 64, 3, |inner| {
             let boxed = || inner.clone().prop_map(Box::new);
-            let (count, disp) = (|| 0_u64..4, || -9_i64..10);
+            let count = || prop_oneof![1 => Just(0), 30 => 1_u64..4];
+            let disp = || -9_i64..10;
+            let (blocks, disps) = (|| vec((count(), disp()), 1..4), || vec(disp(), 1..4));
             let dimension = (1_u64..4, any::<u64>(), any::<u64>()).prop_map(|(size, subsize, start)| {
-                let subsize = subsize % (size + 1);
+                // Rarely 0.
+                let subsize = if subsize < u64::MAX / 30 { 0 } else { 1 + subsize % size };
                 (size, subsize, start % (size - subsize + 1))
             });
             let order = prop_oneof![Just(Order::C), Just(Order::Fortran)];
             prop_oneof![
-                (count(), boxed()).prop_map(|(n, i)| Spec::Contiguous(n, i)),
-                (count(), count(), -3_i64..6, boxed()).prop_map(|(n, b, s, i)| Spec::Vector(n, b, s, i)),
-                (count(), count(), -30_i64..60, boxed()).prop_map(|(n, b, s, i)| Spec::Hvector(n, b, s, i)),
-                (vec((count(), disp()), 0..4), boxed()).prop_map(|(l, i)| Spec::Indexed(l, i)),
-                (vec((count(), disp()), 0..4), boxed()).prop_map(|(l, i)| Spec::Hindexed(l, i)),
-                (count(), vec(disp(), 0..4), boxed()).prop_map(|(b, l, i)| Spec::IndexedBlock(b, l, i)),
-                (count(), vec(disp(), 0..4), boxed()).prop_map(|(b, l, i)| Spec::HindexedBlock(b, l, i)),
-                (vec(dimension, 0..4), order, boxed()).prop_map(|(d, o, i)| Spec::Subarray(d, o, i)),
-                vec((count(), disp(), inner.clone()), 0..4).prop_map(Spec::Structure),
-                (disp(), -20_i64..40, boxed()).prop_map(|(l, e, i)| Spec::Resized(l, e, i)),
+                4 => (count(), boxed()).prop_map(|(n, i)| Spec::Contiguous(n, i)),
+                4 => (count(), count(), -3_i64..6, boxed()).prop_map(|(n, b, s, i)| Spec::Vector(n, b, s, i)),
+                4 => (count(), count(), -30_i64..60, boxed()).prop_map(|(n, b, s, i)| Spec::Hvector(n, b, s, i)),
+                4 => (blocks(), boxed()).prop_map(|(l, i)| Spec::Indexed(l, i)),
+                4 => (blocks(), boxed()).prop_map(|(l, i)| Spec::Hindexed(l, i)),
+                4 => (count(), disps(), boxed()).prop_map(|(b, l, i)| Spec::IndexedBlock(b, l, i)),
+                4 => (count(), disps(), boxed()).prop_map(|(b, l, i)| Spec::HindexedBlock(b, l, i)),
+                4 => (vec(dimension, 0..4), order, boxed()).prop_map(|(d, o, i)| Spec::Subarray(d, o, i)),
+                8 => vec((count(), disp(), inner.clone()), 1..4).prop_map(Spec::Structure),
+                1 => Just(Spec::Structure(vec![])),
+                4 => (disp(), -20_i64..40, boxed()).prop_map(|(l, e, i)| Spec::Resized(l, e, i)),
             ]
         })
         .prop_filter("of a size that is quick to list", |spec| spec.layout().size() < 4096)
