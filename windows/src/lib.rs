@@ -50,13 +50,19 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod element;
 mod epoch;
 mod error;
+mod layout;
 
 use std::cell::RefCell;
 
+pub use element::{Element, Integer, Kind, Op, Pair, combine_slice};
 pub use epoch::{Epoch, EpochAll};
 pub use error::{Error, Operation, Result};
+pub use layout::{
+    Layout, LayoutError, MAX_DEPTH, MAX_PARTS, Order, PairRuns, Piece, Run, Runs, pair_elements, pair_runs,
+};
 use rmalab_atomics::{Address, Collectives, Disp, Rank, RemoteAtomics, WORD};
 use rmalab_locks::{Assert, LINE, LockKind, WindowLock, WindowLocks};
 
