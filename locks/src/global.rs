@@ -30,7 +30,7 @@
 //!
 //! Those of the lock for a rank's first target; none for further ones.
 
-use rmalab_atomics::{Rank, RemoteAtomics, Time};
+use rmalab_atomics::{Disp, Rank, RemoteAtomics, Time};
 
 use crate::{Error, LockKind, Place, RawRwLock, RawRwLockTimed, Result, WindowLock, WindowLockTimed};
 
@@ -47,6 +47,7 @@ pub struct GlobalParams<P> {
 #[derive(Debug)]
 pub struct Global<L> {
     lock: L,
+    place: Place,
     /// How this rank holds the lock; means nothing while `held` is empty.
     mode: LockKind,
     /// The targets that this rank has locked.
@@ -92,7 +93,7 @@ impl<L: RawRwLock> WindowLock for Global<L> {
     fn new<A: RemoteAtomics + ?Sized>(ra: &A, params: Self::Params) -> Result<Global<L>> {
         let place = Place::alloc(ra, params.home, L::WORDS, L::NODE)?;
         let lock = L::bind(ra, place, params.lock)?;
-        Ok(Global { lock, mode: LockKind::Shared, held: Vec::with_capacity(8) })
+        Ok(Global { lock, place, mode: LockKind::Shared, held: Vec::with_capacity(8) })
     }
 
     /// # Errors
@@ -133,6 +134,10 @@ impl<L: RawRwLock> WindowLock for Global<L> {
     #[inline]
     fn unlock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         self.lock.release_read(ra)
+    }
+
+    fn allocations(&self) -> Vec<Disp> {
+        vec![self.place.words, self.place.node]
     }
 }
 

@@ -12,6 +12,7 @@ pub mod mcs_rw_rp;
 pub mod mcs_rw_wp;
 pub mod nocheck;
 pub mod per_target;
+pub mod policy;
 pub mod qnode;
 mod raw;
 pub mod suite;
@@ -33,6 +34,7 @@ pub use mcs_rw_rp::McsRwRp;
 pub use mcs_rw_wp::McsRwWp;
 pub use nocheck::NoCheck;
 pub use per_target::PerTarget;
+pub use policy::{Policy, PolicyKind, UnknownPolicy};
 pub use raw::{
     LINE, LockKind, Place, RawMutex, RawMutexTimed, RawMutexTry, RawRwLock, RawRwLockTimed, WindowLock, WindowLockTimed,
 };

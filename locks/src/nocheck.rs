@@ -14,7 +14,7 @@
 //!
 //! No remote operation in any call.
 
-use rmalab_atomics::{Rank, RemoteAtomics};
+use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 
 use crate::{LockKind, Result, WindowLock};
 
@@ -48,5 +48,9 @@ impl WindowLock for NoCheck {
     #[inline]
     fn unlock_all<A: RemoteAtomics + ?Sized>(&mut self, _ra: &A) -> Result<()> {
         Ok(())
+    }
+
+    fn allocations(&self) -> Vec<Disp> {
+        Vec::new()
     }
 }

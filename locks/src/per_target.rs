@@ -30,7 +30,7 @@
 //!
 //! Those of the lock for a target; p times those of its reader side for lock_all and unlock_all.
 
-use rmalab_atomics::{Rank, RemoteAtomics, Time};
+use rmalab_atomics::{Disp, Rank, RemoteAtomics, Time};
 
 use crate::{LINE, LockKind, Place, RawRwLock, RawRwLockTimed, Result, WindowLock, WindowLockTimed};
 
@@ -43,6 +43,8 @@ use crate::{LINE, LockKind, Place, RawRwLock, RawRwLockTimed, Result, WindowLock
 pub struct PerTarget<L> {
     /// This rank's handle of each target's lock.
     locks: Vec<L>,
+    /// Where the words and the queue nodes are, in every rank's segment.
+    allocations: [Disp; 2],
 }
 
 impl<L: RawRwLock> WindowLock for PerTarget<L> {
@@ -60,7 +62,7 @@ impl<L: RawRwLock> WindowLock for PerTarget<L> {
                 L::bind(ra, Place { home: Rank(target), words, node }, params)
             })
             .collect::<Result<Vec<L>>>()?;
-        Ok(PerTarget { locks })
+        Ok(PerTarget { locks, allocations: [words, nodes] })
     }
 
     #[inline]
@@ -87,6 +89,10 @@ impl<L: RawRwLock> WindowLock for PerTarget<L> {
 
     fn unlock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         self.locks.iter_mut().try_for_each(|lock| lock.release_read(ra))
+    }
+
+    fn allocations(&self) -> Vec<Disp> {
+        self.allocations.to_vec()
     }
 }
 

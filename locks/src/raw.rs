@@ -186,6 +186,12 @@ pub trait WindowLock: Sized {
 
     /// Unlocks every target.
     fn unlock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()>;
+
+    /// The symmetric-heap allocations that [`new`](Self::new) has made, the same ones on every rank, for whoever frees
+    /// the window: [`Collectives::free`](rmalab_atomics::Collectives::free) takes each of them back.
+    ///
+    /// While no rank holds a lock, or is in a call, all their memory is zero. After they are freed no call may be made.
+    fn allocations(&self) -> Vec<Disp>;
 }
 
 /// A window lock that can be tried without waiting, or waited for with a limit.

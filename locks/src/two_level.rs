@@ -186,6 +186,11 @@ impl WindowLock for TwoLevel {
         ra.fetch_add(self.master, ALL.wrapping_neg())?;
         Ok(())
     }
+
+    fn allocations(&self) -> Vec<Disp> {
+        // The master word is the allocation's first one.
+        vec![self.master.disp]
+    }
 }
 
 impl WindowLockTimed for TwoLevel {

@@ -17,7 +17,7 @@
 //! No remote operation beyond the policy's. A lock or unlock looks through the targets that this rank holds, the last
 //! one first.
 
-use rmalab_atomics::{Rank, RemoteAtomics, Time};
+use rmalab_atomics::{Disp, Rank, RemoteAtomics, Time};
 
 use crate::{Error, LockKind, Result, WindowLock, WindowLockTimed};
 
@@ -154,6 +154,11 @@ impl<W: WindowLock> WindowLocks<W> {
             Some(_) if target.0 < self.size => Some(LockKind::Shared),
             _ => self.position(target).map(|at| self.held[at].kind),
         }
+    }
+
+    /// The policy's symmetric-heap allocations; see [`WindowLock::allocations`].
+    pub fn allocations(&self) -> Vec<Disp> {
+        self.policy.allocations()
     }
 
     /// Whether this rank holds no lock at all.

@@ -1,10 +1,10 @@
 //! What every window lock promises, on threads, and what each policy says of its own limits.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
-use rmalab_atomics::{Address, Counted, Mapped, Rank, RemoteAtomics, WORD, World};
+use rmalab_atomics::{Address, Collectives, Counted, Mapped, Rank, RemoteAtomics, WORD, World};
 use rmalab_locks::{
     Assert, Contended, Error, Exclusive, Global, GlobalParams, LockKind, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck,
-    PerTarget, Result, TasRw, TwoLevel, TwoLevelParams, WindowLock, WindowLockTimed, WindowLocks,
+    PerTarget, Policy, PolicyKind, Result, TasRw, TwoLevel, TwoLevelParams, WindowLock, WindowLockTimed, WindowLocks,
 };
 
 const SHARED: LockKind = LockKind::Shared;
@@ -128,6 +128,52 @@ fn compositions_of_queues_exclude() {
     excludes::<PerTarget<McsRwWp>>(());
     excludes::<PerTarget<McsRwNeutral>>(());
     excludes::<PerTarget<Exclusive<Mcs>>>(());
+}
+
+#[test]
+fn policies_by_name_exclude() {
+    for &kind in PolicyKind::ALL {
+        if kind != PolicyKind::NoCheck {
+            excludes::<Policy>(kind);
+        }
+    }
+}
+
+/// A policy's memory is zero at rest, and all of it can be given back.
+#[test]
+fn allocations_are_all_that_a_policy_takes() {
+    for &kind in PolicyKind::ALL {
+        let world = World::threads(3).run(|ra| {
+            let collectives = Collectives::new(ra).unwrap();
+            let before = ra.heap().free_bytes();
+            for round in 0..500 {
+                let mut locks = WindowLocks::<Policy>::new(ra, kind).unwrap();
+                for lock in [EXCLUSIVE, SHARED] {
+                    let target = Rank(round % 3);
+                    locks.lock(ra, lock, target, Assert::None).unwrap();
+                    locks.unlock(ra, target).unwrap();
+                }
+                locks.lock_all(ra, Assert::None).unwrap();
+                locks.unlock_all(ra).unwrap();
+                let allocations = locks.allocations();
+                assert_eq!(before == ra.heap().free_bytes(), allocations.is_empty());
+                if round.is_multiple_of(100) {
+                    ra.flush_all().unwrap();
+                    collectives.barrier().unwrap();
+                    for &disp in &allocations {
+                        for word in 0..ra.heap().len_of(disp).unwrap() / WORD {
+                            assert_eq!(ra.get(ra.rank().at(disp.word(word))).unwrap(), 0, "{kind}: {disp}, {word}");
+                        }
+                    }
+                }
+                for disp in allocations {
+                    collectives.free(disp).unwrap();
+                }
+                assert_eq!(ra.heap().free_bytes(), before, "{kind}: round {round}");
+            }
+        });
+        world.unwrap();
+    }
 }
 
 /// Shared locks and lock_all of different ranks are held together.

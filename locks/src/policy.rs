@@ -1,0 +1,194 @@
+//! The window lock that is chosen by name when a window is made.
+//!
+//! [`PolicyKind`] names every policy of the crate as the command line and the plots do, and [`Policy`] is one of them.
+//! A mutex or a reader-writer lock by its own name is one such lock for the whole window ([`Global`]), its words at rank
+//! 0. All parameters are the defaults; who wants others takes the policy's own type in the place of [`Policy`].
+//!
+//! # Adding a policy
+//!
+//! One line in the list below: it makes the two variants and the name, which is the type's own.
+//!
+//! # Cost
+//!
+//! That of the policy, and one branch a call.
+
+use rmalab_atomics::{Disp, Rank, RemoteAtomics};
+
+use crate::{
+    Exclusive, Global, LockKind, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget, RawMutex, RawRwLock, Result,
+    Tas, TasRw, Ticket, TwoLevel, WindowLock,
+};
+
+/// Makes [`PolicyKind`] and [`Policy`] from the list of policies.
+macro_rules! policies {
+    ($($(#[$meta:meta])* $variant:ident: $policy:ty, $name:expr;)*) => {
+        /// Which policy a [`Policy`] is: its name, and its parameter.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+        #[non_exhaustive]
+        pub enum PolicyKind {
+            $($(#[$meta])* $variant,)*
+        }
+
+        impl PolicyKind {
+            /// All of them.
+            pub const ALL: &[PolicyKind] = &[$(PolicyKind::$variant),*];
+            /// The names of [`ALL`](Self::ALL), in the same order.
+            pub const NAMES: &[&str] = &[$($name),*];
+
+            /// The name, the one that the policy has everywhere.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(PolicyKind::$variant => $name,)*
+                }
+            }
+        }
+
+        /// One rank's part of a window lock that was chosen by name; see the [module's text](self).
+        #[derive(Debug)]
+        #[non_exhaustive]
+        pub enum Policy {
+            $(
+                #[doc = concat!("See [`PolicyKind::", stringify!($variant), "`].")]
+                $variant($policy),
+            )*
+        }
+
+        impl Policy {
+            /// Which policy it is.
+            pub const fn kind(&self) -> PolicyKind {
+                match self {
+                    $(Policy::$variant(_) => PolicyKind::$variant,)*
+                }
+            }
+        }
+
+        impl WindowLock for Policy {
+            /// What stands for all of them; [`PolicyKind::name`] is the name of the one that was chosen.
+            const NAME: &'static str = "policy";
+            type Params = PolicyKind;
+
+            fn new<A: RemoteAtomics + ?Sized>(ra: &A, kind: PolicyKind) -> Result<Policy> {
+                Ok(match kind {
+                    $(PolicyKind::$variant => Policy::$variant(WindowLock::new(ra, Default::default())?),)*
+                })
+            }
+
+            #[inline]
+            fn lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
+                match self {
+                    $(Policy::$variant(policy) => policy.lock(ra, kind, target),)*
+                }
+            }
+
+            #[inline]
+            fn unlock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
+                match self {
+                    $(Policy::$variant(policy) => policy.unlock(ra, kind, target),)*
+                }
+            }
+
+            #[inline]
+            fn lock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+                match self {
+                    $(Policy::$variant(policy) => policy.lock_all(ra),)*
+                }
+            }
+
+            #[inline]
+            fn unlock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+                match self {
+                    $(Policy::$variant(policy) => policy.unlock_all(ra),)*
+                }
+            }
+
+            fn allocations(&self) -> Vec<Disp> {
+                match self {
+                    $(Policy::$variant(policy) => policy.allocations(),)*
+                }
+            }
+        }
+    };
+}
+
+policies! {
+    /// foMPI's: a master word for lock_all against exclusive locks, and a word for each target ([`TwoLevel`]).
+    #[default]
+    TwoLevel: TwoLevel, <TwoLevel as WindowLock>::NAME;
+    /// One [`McsRwRp`] for each target ([`PerTarget`]).
+    PerTarget: PerTarget<McsRwRp>, <PerTarget<McsRwRp> as WindowLock>::NAME;
+    /// One [`McsRwRp`] for the whole window: the FX100 study's; `global` is understood, too.
+    McsRwRp: Global<McsRwRp>, <McsRwRp as RawRwLock>::NAME;
+    /// One [`McsRwWp`] for the whole window.
+    McsRwWp: Global<McsRwWp>, <McsRwWp as RawRwLock>::NAME;
+    /// One [`McsRwNeutral`] for the whole window.
+    McsRwNeutral: Global<McsRwNeutral>, <McsRwNeutral as RawRwLock>::NAME;
+    /// One [`TasRw`] for the whole window.
+    TasRw: Global<TasRw>, <TasRw as RawRwLock>::NAME;
+    /// One [`Mcs`] mutex for the whole window: shared locks and lock_all exclude each other, too.
+    Mcs: Global<Exclusive<Mcs>>, <Mcs as RawMutex>::NAME;
+    /// One [`Ticket`] mutex for the whole window, as [`Mcs`](Self::Mcs).
+    Ticket: Global<Exclusive<Ticket>>, <Ticket as RawMutex>::NAME;
+    /// One [`Tas`] mutex for the whole window, as [`Mcs`](Self::Mcs).
+    Tas: Global<Exclusive<Tas>>, <Tas as RawMutex>::NAME;
+    /// No lock at all, on the caller's word ([`NoCheck`]).
+    NoCheck: NoCheck, <NoCheck as WindowLock>::NAME;
+}
+
+impl std::fmt::Display for PolicyKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A name that no policy has.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("no lock policy is called '{name}'; there are {}", PolicyKind::NAMES.join(", "))]
+pub struct UnknownPolicy {
+    /// The name.
+    pub name: String,
+}
+
+impl std::str::FromStr for PolicyKind {
+    type Err = UnknownPolicy;
+
+    fn from_str(name: &str) -> Result<PolicyKind, UnknownPolicy> {
+        if name == <Global<McsRwRp> as WindowLock>::NAME {
+            return Ok(PolicyKind::McsRwRp);
+        }
+        let kind = PolicyKind::ALL.iter().find(|kind| kind.name() == name);
+        kind.copied().ok_or_else(|| UnknownPolicy { name: name.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rmalab_atomics::World;
+
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        assert_eq!(PolicyKind::default().to_string(), "two-level");
+        for (&kind, &name) in PolicyKind::ALL.iter().zip(PolicyKind::NAMES) {
+            assert_eq!(kind.to_string(), name);
+            assert_eq!(name.parse(), Ok(kind));
+            assert_eq!(PolicyKind::NAMES.iter().filter(|&&other| other == name).count(), 1, "{name}");
+        }
+        assert_eq!("global".parse(), Ok(PolicyKind::McsRwRp));
+        let error = "three-level".parse::<PolicyKind>().unwrap_err().to_string();
+        assert!(
+            error.starts_with("no lock policy is called 'three-level'; there are two-level, per-target,"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_chosen_one_is_made() {
+        let world = World::threads(2).run(|ra| {
+            for &kind in PolicyKind::ALL {
+                assert_eq!(Policy::new(ra, kind).unwrap().kind(), kind);
+            }
+        });
+        world.unwrap();
+    }
+}

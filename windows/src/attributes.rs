@@ -1,0 +1,298 @@
+//! What a program attaches to a window: attributes under keyvals, and what is told of errors that no call returns.
+//!
+//! # Source
+//!
+//! Attribute caching: MPI-4.1, sections 7.7.1 and 7.7.3. A keyval has a type here, so an attribute is read as what it
+//! was set as. Windows are never duplicated, so there is no copy callback. The attributes that the standard predefines
+//! (section 12.2.6) are methods of the window.
+//!
+//! Error handlers: MPI-4.1, section 9.3.2. Calls return their errors, whatever the handler.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::Error;
+
+/// What is done to an attribute that is deleted; it captures what MPI passes as `extra_state`.
+type Delete<T> = dyn Fn(&mut T) + Send + Sync;
+
+/// A name for attributes of type `T`, the same one for any number of windows (`MPI_Win_create_keyval`).
+///
+/// ```
+/// use rmalab_windows::{Attributes, Keyval};
+///
+/// let mut attributes = Attributes::new();
+/// let rows = Keyval::new();
+/// attributes.set(&rows, 100_u64);
+/// assert_eq!(attributes.get(&rows), Some(&100));
+/// ```
+///
+/// A keyval that was freed sets nothing:
+///
+/// ```compile_fail,E0382
+/// # use rmalab_windows::{Attributes, Keyval};
+/// let rows = Keyval::new();
+/// rows.free();
+/// Attributes::new().set(&rows, 100_u64);
+/// ```
+pub struct Keyval<T> {
+    key: Arc<Key<T>>,
+}
+
+/// Its address is the keyval's identity, as long as an attribute or the keyval keeps it.
+struct Key<T> {
+    delete: Option<Box<Delete<T>>>,
+}
+
+impl<T: Send + 'static> Keyval<T> {
+    /// A new keyval, without a delete callback.
+    pub fn new() -> Keyval<T> {
+        Keyval { key: Arc::new(Key { delete: None }) }
+    }
+
+    /// A new keyval whose attributes are shown to `delete` before they are deleted, overwritten, or freed with their
+    /// window.
+    ///
+    /// It should not panic: a window that is being freed does not call those that are left then.
+    pub fn with_delete(delete: impl Fn(&mut T) + Send + Sync + 'static) -> Keyval<T> {
+        Keyval { key: Arc::new(Key { delete: Some(Box::new(delete)) }) }
+    }
+
+    /// Frees the keyval (`MPI_Win_free_keyval`), as a drop does.
+    ///
+    /// Attributes that are set stay, out of reach, until their window is freed; the delete callback is called then.
+    pub fn free(self) {}
+}
+
+impl<T: Send + 'static> Default for Keyval<T> {
+    fn default() -> Keyval<T> {
+        Keyval::new()
+    }
+}
+
+impl<T> fmt::Debug for Keyval<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let has_delete = self.key.delete.is_some();
+        f.debug_struct("Keyval").field("at", &Arc::as_ptr(&self.key)).field("has_delete", &has_delete).finish()
+    }
+}
+
+struct Attribute<T> {
+    key: Arc<Key<T>>,
+    value: T,
+}
+
+/// An attribute of whichever type.
+trait Slot: Any + Send {
+    /// Calls the delete callback.
+    fn delete(&mut self);
+}
+
+impl<T: Send + 'static> Slot for Attribute<T> {
+    fn delete(&mut self) {
+        if let Some(delete) = &self.key.delete {
+            delete(&mut self.value);
+        }
+    }
+}
+
+/// The attributes of one window; they are this rank's only.
+///
+/// What is left when the window is freed, or dropped, is deleted then, the last one set first.
+#[derive(Default)]
+pub struct Attributes {
+    /// In the order in which they were set.
+    slots: Vec<Box<dyn Slot>>,
+}
+
+impl Attributes {
+    /// None.
+    pub fn new() -> Attributes {
+        Attributes::default()
+    }
+
+    /// Sets the attribute of `keyval` (`MPI_Win_set_attr`); returns the one that it replaces, after its delete callback.
+    pub fn set<T: Send + 'static>(&mut self, keyval: &Keyval<T>, value: T) -> Option<T> {
+        let old = self.delete(keyval);
+        self.slots.push(Box::new(Attribute { key: Arc::clone(&keyval.key), value }));
+        old
+    }
+
+    /// The attribute of `keyval`, if it is set (`MPI_Win_get_attr`).
+    pub fn get<T: Send + 'static>(&self, keyval: &Keyval<T>) -> Option<&T> {
+        self.slots.iter().find_map(|slot| Some(&of(&**slot, keyval)?.value))
+    }
+
+    /// Deletes the attribute of `keyval` (`MPI_Win_delete_attr`); returns it, after its delete callback.
+    pub fn delete<T: Send + 'static>(&mut self, keyval: &Keyval<T>) -> Option<T> {
+        let at = self.slots.iter().position(|slot| of(&**slot, keyval).is_some())?;
+        let mut slot = self.slots.remove(at);
+        slot.delete();
+        let slot: Box<dyn Any> = slot;
+        slot.downcast::<Attribute<T>>().ok().map(|attribute| attribute.value)
+    }
+}
+
+/// The slot as the attribute of `keyval`, if it is that.
+fn of<'s, T: Send + 'static>(slot: &'s dyn Slot, keyval: &Keyval<T>) -> Option<&'s Attribute<T>> {
+    let slot: &dyn Any = slot;
+    slot.downcast_ref::<Attribute<T>>().filter(|attribute| Arc::ptr_eq(&attribute.key, &keyval.key))
+}
+
+impl Drop for Attributes {
+    fn drop(&mut self) {
+        while let Some(mut slot) = self.slots.pop() {
+            slot.delete();
+        }
+    }
+}
+
+impl fmt::Debug for Attributes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attributes").field("len", &self.slots.len()).finish()
+    }
+}
+
+/// What is called with an error that no call can return.
+pub type Handler = Arc<dyn Fn(&Error) + Send + Sync>;
+
+/// Whom a window tells of errors that no call can return: an epoch that ended by being dropped has met one.
+///
+/// At first that is nobody (`MPI_ERRORS_RETURN`): the window keeps the error for its next call.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use rmalab_windows::ErrorHandler;
+///
+/// let errors = ErrorHandler::new();
+/// errors.set(Some(Arc::new(|error| eprintln!("window of the left halo: {error}"))));
+/// assert!(errors.get().is_some());
+/// ```
+#[derive(Default)]
+pub struct ErrorHandler {
+    handler: RefCell<Option<Handler>>,
+}
+
+impl ErrorHandler {
+    /// Nobody.
+    pub fn new() -> ErrorHandler {
+        ErrorHandler::default()
+    }
+
+    /// Sets the handler, or none, and returns the one before (`MPI_Win_set_errhandler`).
+    pub fn set(&self, handler: Option<Handler>) -> Option<Handler> {
+        self.handler.replace(handler)
+    }
+
+    /// The handler that is set (`MPI_Win_get_errhandler`).
+    pub fn get(&self) -> Option<Handler> {
+        self.handler.borrow().clone()
+    }
+
+    /// Calls the handler (`MPI_Win_call_errhandler`); `false` if there is none. It may itself set another one.
+    pub fn call(&self, error: &Error) -> bool {
+        match self.get() {
+            Some(handler) => {
+                handler(error);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+impl fmt::Debug for ErrorHandler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ErrorHandler").field("set", &self.handler.borrow().is_some()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use rmalab_atomics::Rank;
+
+    use super::*;
+
+    type Log = Arc<Mutex<Vec<String>>>;
+
+    fn logging<T: fmt::Debug + Send + 'static>(log: &Log, name: &'static str) -> Keyval<T> {
+        let log = Arc::clone(log);
+        Keyval::with_delete(move |value| log.lock().unwrap().push(format!("{name} {value:?}")))
+    }
+
+    fn take(log: &Log) -> Vec<String> {
+        std::mem::take(&mut log.lock().unwrap())
+    }
+
+    #[test]
+    fn attributes_are_found_by_their_keyval() {
+        let mut attributes = Attributes::new();
+        let (one, other, text) = (Keyval::<u32>::new(), Keyval::<u32>::new(), Keyval::<String>::new());
+        assert_eq!(attributes.set(&one, 1), None);
+        assert_eq!(attributes.set(&text, "2".to_owned()), None);
+        assert_eq!((attributes.get(&one), attributes.get(&other)), (Some(&1), None));
+        assert_eq!(attributes.get(&text).map(String::as_str), Some("2"));
+        assert_eq!(attributes.set(&one, 3), Some(1));
+        assert_eq!(attributes.get(&one), Some(&3));
+        assert_eq!(Attributes::new().get(&one), None);
+        assert_eq!((attributes.delete(&one), attributes.delete(&one)), (Some(3), None));
+        assert_eq!(attributes.get(&one), None);
+    }
+
+    #[test]
+    fn callbacks_are_called_once_for_each_value() {
+        let log = Log::default();
+        let (a, b, c) = (logging::<u8>(&log, "a"), logging::<u8>(&log, "b"), logging::<&str>(&log, "c"));
+        let mut attributes = Attributes::new();
+        attributes.set(&a, 1);
+        attributes.set(&b, 2);
+        attributes.set(&c, "3");
+        assert!(take(&log).is_empty());
+        attributes.set(&b, 4);
+        assert_eq!(take(&log), ["b 2"]);
+        attributes.set(&a, 5);
+        attributes.delete(&c);
+        assert_eq!(take(&log), ["a 1", "c \"3\""]);
+        attributes.set(&c, "6");
+        drop(attributes);
+        assert_eq!(take(&log), ["c \"6\"", "a 5", "b 4"], "the last one set first");
+    }
+
+    #[test]
+    fn attributes_outlive_their_keyval() {
+        let log = Log::default();
+        let keyval = logging::<u8>(&log, "a");
+        let mut attributes = Attributes::new();
+        attributes.set(&keyval, 1);
+        keyval.free();
+        let next = logging::<u8>(&log, "b");
+        assert_eq!(attributes.get(&next), None);
+        assert!(take(&log).is_empty());
+        drop(attributes);
+        assert_eq!(take(&log), ["a 1"]);
+    }
+
+    #[test]
+    fn the_handler_that_is_set_is_called() {
+        let errors = Arc::new(ErrorHandler::new());
+        let error = Error::from(rmalab_atomics::Error::PeerFailed { rank: Rank(3) });
+        assert!(!errors.call(&error));
+        let log = Log::default();
+        let to_log = |name: &'static str| -> Handler {
+            let log = Arc::clone(&log);
+            Arc::new(move |error| log.lock().unwrap().push(format!("{name}: {error}")))
+        };
+        assert!(errors.set(Some(to_log("first"))).is_none());
+        assert!(errors.call(&error));
+        assert!(errors.set(Some(to_log("second"))).is_some_and(|first| Arc::strong_count(&first) == 1));
+        assert!(errors.call(&error));
+        assert_eq!(take(&log), [format!("first: {error}"), format!("second: {error}")]);
+        errors.set(None);
+        assert!(errors.get().is_none() && !errors.call(&error));
+    }
+}
