@@ -504,3 +504,275 @@ impl<A: RemoteAtomics + ?Sized> RemoteAtomics for Subset<'_, A> {
         self.parent.get_bytes(at, dest).map_err(|error| self.renamed(error))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::random::Random;
+    use crate::{Counted, Mapped, World};
+
+    #[test]
+    fn members_take_the_least_room() {
+        let of = |ranks: &[u32]| Members::new(&ranks.iter().map(|&rank| Rank(rank)).collect::<Vec<_>>(), 6);
+        assert_eq!(of(&[0, 1, 2, 3, 4, 5]), Members::All { count: 6 });
+        assert_eq!(of(&[0, 1, 2, 3, 4]), Members::Strided { first: 0, stride: 1, count: 5 });
+        assert_eq!(of(&[1, 3, 5]), Members::Strided { first: 1, stride: 2, count: 3 });
+        assert_eq!(of(&[4]), Members::Strided { first: 4, stride: 1, count: 1 });
+        assert_eq!(of(&[]).count(), 0);
+        for ranks in [&[5, 4, 3][..], &[0, 1, 3], &[2, 4, 0]] {
+            assert!(matches!(of(ranks), Members::List { .. }), "{ranks:?}");
+        }
+    }
+
+    #[test]
+    fn translations_are_inverse() {
+        let mut random = Random::new(11, 0);
+        for round in 0..2_000 {
+            let size = 1 + random.below(12) as u32;
+            let (first, step) = (random.below(4) as usize, 1 + random.below(3) as usize);
+            let mut ranks: Vec<Rank> = (0..size).map(Rank).skip(first).step_by(step).collect();
+            if round % 2 == 0 {
+                for i in 0..ranks.len() {
+                    ranks.swap(i, random.below(1 + i as u64) as usize);
+                }
+                ranks.truncate(random.below(1 + ranks.len() as u64) as usize);
+            }
+            let members = Members::new(&ranks, size);
+            assert_eq!(members.count() as usize, ranks.len());
+            for rank in (0..size + 3).chain([u32::MAX]).map(Rank) {
+                assert_eq!(members.outer(rank), ranks.get(rank.index()).copied(), "{ranks:?} {rank}");
+                let position = ranks.iter().position(|&outer| outer == rank).map(|at| Rank(at as u32));
+                assert_eq!(members.inner(rank), position, "{ranks:?} {rank}");
+            }
+        }
+    }
+
+    /// What a rank gives to a split: drawn by all ranks alike.
+    fn choices(random: &mut Random, size: u32) -> Vec<(Option<u32>, u32)> {
+        let colours = 1 + random.below(4);
+        let keys = 1 + random.below(u64::from(size));
+        let colour = |colour| if colour == 0 { None } else { Some(u32::MAX - colour as u32) };
+        (0..size).map(|_| (colour(random.below(1 + colours)), random.below(keys) as u32)).collect()
+    }
+
+    /// `MPI_Comm_split` in one thread: who is in the subset of `me`, in order.
+    fn model(choices: &[(Option<u32>, u32)], me: Rank) -> Option<Vec<Rank>> {
+        let (mine, _) = choices[me.index()];
+        mine?;
+        let mut members: Vec<Rank> = (0..).map(Rank).take(choices.len()).collect();
+        members.retain(|rank| choices[rank.index()].0 == mine);
+        members.sort_by_key(|rank| choices[rank.index()].1); // stable
+        Some(members)
+    }
+
+    /// The subset is what the model says, and what its members do reaches its members only.
+    fn compare<A: RemoteAtomics>(subset: Option<&Subset<'_, A>>, expected: Option<&[Rank]>) {
+        let (Some(subset), Some(expected)) = (subset, expected) else {
+            return assert_eq!(subset.is_some(), expected.is_some());
+        };
+        let parent = subset.parent();
+        assert_eq!(subset.size() as usize, expected.len());
+        assert_eq!(subset.outer(subset.rank()), parent.rank());
+        for outer in (0..parent.size()).map(Rank) {
+            let inner = expected.iter().position(|&member| member == outer).map(|at| Rank(at as u32));
+            assert_eq!(subset.inner(outer), inner);
+        }
+        for (rank, &outer) in (0..).map(Rank).zip(expected) {
+            assert_eq!((subset.outer(rank), subset.world_rank(rank)), (outer, parent.world_rank(outer)));
+            assert_eq!(
+                subset.topology().distance(subset.rank(), rank),
+                parent.topology().distance(parent.rank(), outer),
+            );
+        }
+        let nobody = Rank(subset.size());
+        assert_eq!((subset.outer(nobody), subset.world_rank(nobody)), (NOWHERE, NOWHERE));
+        let collectives = Collectives::with_chunk(subset, 64).unwrap();
+        let numbers = collectives.allgather(&[u64::from(parent.rank().0)]).unwrap();
+        assert!(numbers.iter().copied().eq(expected.iter().map(|member| u64::from(member.0))));
+        let words = subset.heap().alloc(8 * u64::from(subset.size()), 8).unwrap();
+        for target in (0..subset.size()).map(Rank) {
+            subset.fetch_add(target.at(words.word(u64::from(subset.rank().0))), 1).unwrap();
+        }
+        collectives.barrier().unwrap();
+        for i in 0..u64::from(subset.size()) {
+            assert_eq!(subset.get(subset.rank().at(words.word(i))).unwrap(), 1, "one member wrote it, once");
+            assert_eq!(parent.get(parent.rank().at(words.word(i))).unwrap(), 1, "the same word");
+        }
+    }
+
+    #[test]
+    fn random_splits_agree_with_a_sequential_model() {
+        for size in 1..=9 {
+            let topology = Topology::blocks(size, 2, 2).unwrap();
+            World::threads(size)
+                .topology(topology)
+                .run(|ra| {
+                    let world = Collectives::new(ra).unwrap();
+                    let free = ra.heap().free_bytes();
+                    let mut random = Random::new(u64::from(size), 0);
+                    for _ in 0..40 {
+                        let asked = choices(&mut random, size);
+                        let (colour, key) = asked[ra.rank().index()];
+                        let subset = Subset::split(&world, colour, key).unwrap();
+                        let expected = model(&asked, ra.rank());
+                        compare(subset.as_ref(), expected.as_deref());
+                        // A split of that, by numbers that all ranks draw, so that the streams stay alike.
+                        let asked = choices(&mut random, size);
+                        if let Some(subset) = &subset {
+                            let collectives = Collectives::new(subset).unwrap();
+                            let asked = &asked[..subset.size() as usize];
+                            let (colour, key) = asked[subset.rank().index()];
+                            let inner = Subset::split(&collectives, colour, key).unwrap();
+                            let expected = model(asked, subset.rank());
+                            compare(inner.as_ref(), expected.as_deref());
+                            Subset::free(inner, &collectives).unwrap();
+                        }
+                        Subset::free(subset, &world).unwrap();
+                        assert_eq!(ra.heap().free_bytes(), free);
+                    }
+                })
+                .unwrap();
+        }
+    }
+
+    #[test]
+    fn a_thousand_subsets_are_given_back_zeroed() {
+        const ARENA: u64 = 64 << 10;
+        World::threads(3)
+            .segment_bytes(128 << 10)
+            .run(|ra| {
+                let world = Collectives::new(ra).unwrap();
+                for round in 0..1_000 {
+                    let colour = (round % 4 != u64::from(ra.rank().0)).then_some(1);
+                    let subset = Subset::split_with_arena(&world, colour, 0, ARENA).unwrap();
+                    if let Some(subset) = &subset {
+                        let at = Rank((subset.rank().0 + 1) % subset.size()).at(subset.heap().alloc(ARENA, 8).unwrap());
+                        assert_eq!(subset.fetch_add(at, round).unwrap(), 0);
+                    }
+                    Subset::free(subset, &world).unwrap();
+                }
+                // One that is dropped stays reserved.
+                drop(Subset::split_with_arena(&world, Some(0), 0, ARENA).unwrap());
+                let refused = Subset::split_with_arena(&world, Some(0), 0, ARENA).unwrap_err();
+                assert!(matches!(refused, Error::OutOfMemory { requested: ARENA, .. }), "{refused}");
+            })
+            .unwrap();
+    }
+
+    #[test]
+    fn nodes_are_subsets() {
+        let world = World::threads(8).topology(Topology::blocks(8, 3, 1).unwrap()).run(|ra| {
+            let free = ra.heap().free_bytes();
+            let node = Subset::by_node(ra).unwrap();
+            let arena = node.heap().capacity();
+            assert!(arena.is_multiple_of(4096) && (free / 8 - 4095..=free / 8).contains(&arena), "{arena} of {free}");
+            assert_eq!(node.topology(), &Topology::one_node(node.size()));
+            let numbers = (node.rank().0, node.size(), node.world_rank(Rank(0)).0);
+            let sum = Collectives::new(&node).unwrap().allgather(&[u64::from(ra.rank().0)]).unwrap();
+            assert_eq!(sum[0], u64::from(numbers.2));
+            numbers
+        });
+        assert_eq!(
+            world.unwrap(),
+            [(0, 3, 0), (1, 3, 0), (2, 3, 0), (0, 3, 3), (1, 3, 3), (2, 3, 3), (0, 2, 6), (1, 2, 6)]
+        );
+    }
+
+    #[test]
+    fn subsets_of_a_list_need_no_communication() {
+        World::threads(5)
+            .run(|ra| {
+                let ra = Counted::new(ra);
+                let world = Collectives::new(&ra).unwrap();
+                let free = ra.heap().free_bytes();
+                for wrong in [&[Rank(1), Rank(5)][..], &[Rank(u32::MAX)], &[Rank(2), Rank(4), Rank(2)]] {
+                    let error = Subset::of(&ra, wrong).unwrap_err().to_string();
+                    assert!(error.starts_with("subset: rank"), "{error}");
+                }
+                assert!(Subset::of(&ra, &[]).unwrap().is_none());
+                assert_eq!(ra.heap().free_bytes(), free, "nothing was reserved");
+                let subset = Subset::of_with_arena(&ra, &[4, 0, 1].map(Rank), 8192).unwrap();
+                assert_eq!(ra.heap().free_bytes(), free - 8192);
+                assert_eq!(ra.take(), crate::Counts::default());
+                assert_eq!(
+                    subset.as_ref().map(|subset| subset.rank().0),
+                    [Some(1), Some(2), None, None, Some(0)][ra.rank().index()]
+                );
+                if let Some(subset) = &subset {
+                    // An operation is one of the parent's.
+                    let word = subset.heap().alloc(8, 8).unwrap();
+                    subset.fetch_add(Rank(0).at(word), 1).unwrap();
+                    assert_eq!(ra.counts().fetch_add.total(), 1);
+                    assert_eq!(ra.counts().fetch_add.own, u64::from(ra.rank() == Rank(4)));
+                }
+                Subset::free(subset, &world).unwrap();
+                Subset::free(None, &world).unwrap();
+                assert_eq!(ra.heap().free_bytes(), free);
+            })
+            .unwrap();
+    }
+
+    #[test]
+    fn only_subsets_of_one_call_are_given_back_together() {
+        World::threads(4)
+            .run(|ra| {
+                let world = Collectives::new(ra).unwrap();
+                let first = Subset::split(&world, Some(0), 0).unwrap();
+                let second = Subset::split(&world, Some(0), 0).unwrap();
+                let mine = if ra.rank() == Rank(2) { first } else { second };
+                let free = ra.heap().free_bytes();
+                let error = Subset::free(mine, &world).unwrap_err();
+                assert!(error.to_string().contains("were not made in one call"), "{error}");
+                assert_eq!(ra.heap().free_bytes(), free);
+                world.barrier().unwrap();
+            })
+            .unwrap();
+    }
+
+    #[test]
+    fn errors_name_the_ranks_of_the_subset() {
+        World::threads(4)
+            .run(|ra| {
+                let subset = Subset::of(ra, &[3, 1].map(Rank)).unwrap();
+                let Some(subset) = subset else { return };
+                let nobody = Rank(2).at(Disp(0));
+                let refused = subset.get(nobody).unwrap_err();
+                assert!(matches!(refused, Error::RankOutOfRange { operation: Operation::Get, rank: Rank(2), size: 2 }));
+                assert!(matches!(subset.flush(Rank(3)), Err(Error::RankOutOfRange { rank: Rank(3), size: 2, .. })));
+                assert!(subset.shared_words(nobody, 1).is_none());
+                let odd = Rank(0).at(Disp(4));
+                assert!(matches!(subset.put(odd, 1), Err(Error::Misaligned { at, .. }) if at == odd));
+                let far = Rank(1).at(Disp(1 << 60));
+                assert!(matches!(subset.put_bytes(far, &[1]), Err(Error::OutOfSegment { at, .. }) if at == far));
+                let me = subset.rank();
+                let odd = subset.wait_until(Disp(4), Until::Ge(0)).unwrap_err();
+                assert!(matches!(odd, Error::Misaligned { at, .. } if at == me.at(Disp(4))), "{odd}");
+                let clear = subset.clear(Disp(1 << 60), 8).unwrap_err();
+                assert!(matches!(clear, Error::OutOfSegment { at, .. } if at.rank == me), "{clear}");
+                let key = ExposedKey(u64::MAX);
+                for rank in [0, 1, 2].map(Rank) {
+                    let refused = subset.lease(rank, key).unwrap_err();
+                    assert!(matches!(refused, Error::NotExposed { rank: named, .. } if named == rank), "{refused}");
+                }
+                let refused = subset.withdraw(key).unwrap_err();
+                assert!(matches!(refused, Error::NotExposed { rank, .. } if rank == me), "{refused}");
+            })
+            .unwrap();
+    }
+
+    #[test]
+    fn the_death_of_a_rank_that_is_no_member_ends_waits() {
+        let run = |ra: &Mapped| {
+            let subset = Subset::of(ra, &[2, 0].map(Rank)).unwrap();
+            assert_ne!(ra.rank(), Rank(1), "rank 1 dies");
+            let Some(subset) = subset else { return };
+            let never = subset.heap().alloc(8, 8).unwrap();
+            let error = subset.wait_until(never, Until::Eq(1)).unwrap_err();
+            assert!(matches!(error, Error::PeerFailed { rank: Rank(1) }), "{error}");
+        };
+        let panic = catch_unwind(AssertUnwindSafe(|| World::threads(4).run(run))).unwrap_err();
+        assert!(panic.downcast_ref::<String>().unwrap().contains("rank 1 dies"));
+    }
+}

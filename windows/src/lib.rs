@@ -52,6 +52,7 @@
 
 mod epoch;
 mod error;
+mod team;
 
 use std::cell::RefCell;
 
@@ -59,6 +60,7 @@ pub use epoch::{Epoch, EpochAll};
 pub use error::{Error, Operation, Result};
 use rmalab_atomics::{Address, Collectives, Disp, Rank, RemoteAtomics, WORD};
 use rmalab_locks::{Assert, LINE, LockKind, WindowLock, WindowLocks};
+pub use team::Team;
 
 /// A displacement in bytes from the start of a rank's part of a window.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
