@@ -39,9 +39,13 @@ use crate::{
 
 /// The share of the parent's free memory that is an arena's, by default: one part of so many.
 ///
-/// So several splits, one after the other or one of the other, leave room for each other: three levels in any order take
-/// a third of the memory.
+/// So several splits leave room for each other, and for the parent's own windows: four take 41 % together.
 const ARENA_SHARE: u64 = 8;
+
+/// Bytes of a default arena at least, unless that is more than half of what is free.
+///
+/// Collectives take 4 KiB for each of ⌈log₂ p⌉ links: they, and some locks, have room in it.
+const ARENA_LEAST: u64 = 64 << 10;
 
 /// What a default arena is a multiple of.
 const ARENA_UNIT: u64 = 4096;
@@ -168,10 +172,11 @@ pub struct Subset<'a, A: RemoteAtomics + ?Sized> {
 }
 
 impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
-    /// Bytes of an arena of `parent`, unless the constructor is told otherwise: an eighth of what is free there, in whole
-    /// pages of 4 KiB, and at least one.
+    /// Bytes of an arena of `parent`, unless the constructor is told otherwise: an eighth of what is free there, but at
+    /// least 64 KiB or, if that is less, a half; in whole pages of 4 KiB, and at least one.
     pub fn default_arena_bytes(parent: &A) -> u64 {
-        let share = parent.heap().free_bytes() / ARENA_SHARE;
+        let free = parent.heap().free_bytes();
+        let share = (free / ARENA_SHARE).max(ARENA_LEAST.min(free / 2));
         (share / ARENA_UNIT).max(1) * ARENA_UNIT
     }
 
@@ -678,6 +683,26 @@ mod tests {
             world.unwrap(),
             [(0, 3, 0), (1, 3, 0), (2, 3, 0), (0, 3, 3), (1, 3, 3), (2, 3, 3), (0, 2, 6), (1, 2, 6)]
         );
+    }
+
+    #[test]
+    fn the_default_arena_depends_on_what_is_free() {
+        let arena = |free| World::threads(1).segment_bytes(free).run(|ra| Subset::default_arena_bytes(ra)).unwrap()[0];
+        assert_eq!([8 << 20, 1 << 20, 256 << 10, 100 << 10].map(arena), [1 << 20, 128 << 10, 64 << 10, 48 << 10]);
+        assert_eq!(arena(4096), 4096);
+        // By halves, as long as there are pages.
+        World::threads(1)
+            .segment_bytes(64 << 10)
+            .run(|ra| {
+                let first = Subset::by_node(ra).unwrap();
+                let second = Subset::by_node(&first).unwrap();
+                let third = Subset::by_node(&second).unwrap();
+                assert_eq!(
+                    [&first.heap, &second.heap, &third.heap].map(SymmetricHeap::capacity),
+                    [32, 16, 8].map(|kib| kib << 10)
+                );
+            })
+            .unwrap();
     }
 
     #[test]

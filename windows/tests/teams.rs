@@ -8,7 +8,7 @@ use rmalab_windows::{Error, Team, Window, WindowDisp};
 
 /// A reader-writer lock, and a window under foMPI's locks, on every part of a split.
 fn locks_exclude<A: RemoteAtomics>(part: &A) {
-    const ROUNDS: u64 = 300;
+    const ROUNDS: u64 = 2_000;
     readers_meet_on::<McsRwRp, _>(part, Default::default()).unwrap();
     rw_lock_on::<McsRwRp, _>(part, Default::default(), 500, 50).unwrap();
     let team = Team::new(part).unwrap();
