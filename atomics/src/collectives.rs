@@ -1,13 +1,15 @@
-//! Collective operations, built from the trait's own operations: barrier, broadcast, allgather, reduce-scatter, free.
+//! Collective operations, built from the trait's own operations: barrier, broadcast, allgather, alltoall, reduce-scatter,
+//! allreduce, free.
 //!
 //! # Sources
 //!
 //! * Barrier by dissemination: D. Hensgen, R. Finkel, U. Manber, Two algorithms for barrier synchronization,
 //!   International Journal of Parallel Programming 17, 1988, <https://doi.org/10.1007/BF01379320>.
-//! * Allgather by dissemination of blocks, for any number of ranks: J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal,
+//! * Allgather and alltoall by dissemination of blocks, for any number of ranks: J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal,
 //!   D. Weathersby, Efficient algorithms for all-to-all communications in multiport message-passing systems,
 //!   IEEE TPDS 8, 1997, <https://doi.org/10.1109/71.642949>.
 //! * Reduce-scatter is that allgather run backwards, with additions in place of copies. Broadcast is a binomial tree.
+//! * Allreduce is a dissemination of results over windows of ranks, see [`allreduce`](Collectives::allreduce).
 //!
 //! # Links
 //!
@@ -33,7 +35,8 @@
 //!   them; within a step a rank sends before it receives. So nobody waits for ever: consider a waiting rank whose step
 //!   is the earliest. If it receives, its predecessor sends at the same step, and can wait at an earlier place only. If
 //!   it sends, it waits for a receive of an earlier step, at which its successor would have to wait. Both contradict
-//!   the choice. (In a broadcast a rank receives before it sends, but at an earlier step: it sends on higher links.)
+//!   the choice. (In a broadcast a rank receives before it sends, but at an earlier step: it sends on higher links. In an
+//!   allgather of different lengths a rank may have no message at a step; then its successor expects none.)
 //! * I6. Operations may follow each other without a barrier, since numbers go on from one to the next (I1) and the
 //!   flow control is that of the link, whichever operation sends on it (I4).
 //!
@@ -153,6 +156,11 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
         })
     }
 
+    /// The rank whose operations these are.
+    pub fn ra(&self) -> &'a A {
+        self.ra
+    }
+
     /// Returns once all ranks have called it: what was *complete* at any rank's call, everybody sees behind the barrier.
     ///
     /// It flushes nothing by itself. What a rank has put before it, without a flush, is *posted*, and need not be
@@ -210,11 +218,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
         let mut words = Vec::new();
         for chunk in bytes.chunks_mut(self.chunk * WORD as usize) {
             words.clear();
-            words.extend(chunk.chunks(WORD as usize).map(|part| {
-                let mut word = [0; WORD as usize];
-                word[..part.len()].copy_from_slice(part);
-                u64::from_ne_bytes(word)
-            }));
+            words.extend(chunk.chunks(WORD as usize).map(word_of));
             self.broadcast_chunk(tree, &mut words)?;
             for (part, word) in chunk.chunks_mut(WORD as usize).zip(&words) {
                 part.copy_from_slice(&word.to_ne_bytes()[..part.len()]);
@@ -274,6 +278,120 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
         Ok(gathered)
     }
 
+    /// Gathers `bytes` of all ranks, of any length each, on all ranks: element i is that of rank i.
+    ///
+    /// An [`allgather`](Self::allgather) of the lengths, and then of blocks of those lengths, in whole words: 2 R rounds,
+    /// and no rank sends or receives a block twice.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerFailed`](crate::Error::PeerFailed).
+    pub fn allgather_bytes(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+        const WORD_BYTES: usize = WORD as usize;
+        let (me, size) = (self.ra.rank().index(), self.ra.size() as usize);
+        let lengths = self.allgather(&[bytes.len() as u64])?;
+        // Block number k is that of rank me − k, and starts at word starts[k].
+        let mut starts = vec![0; size + 1];
+        for k in 0..size {
+            starts[k + 1] = starts[k] + lengths[(me + size - k) % size].div_ceil(WORD) as usize;
+        }
+        let mut blocks = vec![0; starts[size]];
+        for (word, part) in blocks.iter_mut().zip(bytes.chunks(WORD_BYTES)) {
+            *word = word_of(part);
+        }
+        for (r, link) in self.links.iter().enumerate() {
+            let have = 1 << r;
+            let more = have.min(size - have);
+            let (old, new) = blocks.split_at_mut(starts[have]);
+            self.exchange(link, &old[..starts[more]], &mut new[..starts[have + more] - starts[have]])?;
+        }
+        let block = |rank: usize| {
+            let start = starts[(me + size - rank) % size];
+            let mut bytes = vec![0; lengths[rank] as usize];
+            for (part, word) in bytes.chunks_mut(WORD_BYTES).zip(&blocks[start..]) {
+                part.copy_from_slice(&word.to_ne_bytes()[..part.len()]);
+            }
+            bytes
+        };
+        Ok((0..size).map(block).collect())
+    }
+
+    /// Sends block number i of `words` to rank i, and returns the blocks for this rank, that of rank i at place i; there is
+    /// one block for each rank, and all have the same length, on all ranks.
+    ///
+    /// R rounds, in each of which half of the blocks travel: the best for short blocks. Long ones are better put where
+    /// they belong.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerFailed`](crate::Error::PeerFailed).
+    ///
+    /// # Panics
+    ///
+    /// When the words are not as many for each rank.
+    pub fn alltoall(&self, words: &[u64]) -> Result<Vec<u64>> {
+        let (me, size) = (self.ra.rank().index(), self.ra.size() as usize);
+        assert!(words.len().is_multiple_of(size), "alltoall: a block for each rank, all of the same length");
+        let len = words.len() / size;
+        let block = |i: usize| i % size * len..(i % size + 1) * len;
+        // Block number k has to go k ranks further on: a hop on link r for each bit r of k.
+        let mut blocks: Vec<u64> = (0..size).flat_map(|k| &words[block(me + k)]).copied().collect();
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for (r, link) in self.links.iter().enumerate() {
+            let travels = || (0..size).filter(|k| k & (1 << r) != 0);
+            ours.clear();
+            ours.extend(travels().flat_map(|k| &blocks[block(k)]));
+            theirs.resize(ours.len(), 0);
+            self.exchange(link, &ours, &mut theirs)?;
+            for (i, k) in travels().enumerate() {
+                blocks[block(k)].copy_from_slice(&theirs[block(i)]);
+            }
+        }
+        // What has come k ranks far is of rank me − k.
+        Ok((0..size).flat_map(|rank| &blocks[block(me + size - rank)]).copied().collect())
+    }
+
+    /// Combines `words` of all ranks by `combine`, element by element, and leaves the result in `words` of all ranks, whose
+    /// lengths are equal.
+    ///
+    /// `combine` is associative and commutative, and the same on all ranks: `u64::wrapping_add`, `u64::max`, `u64::min`, or
+    /// a closure such as `|a, b| a ^ b`.
+    ///
+    /// A rank's window of n is the result over the n ranks that end with it. Windows of 2^r double from link to link, and
+    /// where p has bit r, one of 2^r continues the window of the lower bits of p, which the predecessor sends as well. So no
+    /// rank is counted twice, whatever p is.
+    ///
+    /// R rounds, each with one message of as many words, or of twice as many where p has the bit. Long vectors are better
+    /// reduced in parts, each rank one, and gathered.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerFailed`](crate::Error::PeerFailed).
+    pub fn allreduce(&self, words: &mut [u64], combine: impl Fn(u64, u64) -> u64) -> Result<()> {
+        let (size, len) = (u64::from(self.ra.size()), words.len());
+        // The window of 2^r, and behind it that of p mod 2^r.
+        let mut ours = [&*words, &*words].concat();
+        let mut theirs = vec![0; 2 * len];
+        for (r, link) in self.links.iter().enumerate() {
+            let low = size % (1 << r) != 0;
+            let continues = size & (1 << r) != 0;
+            let travel = if continues && low { 2 * len } else { len };
+            self.exchange(link, &ours[..travel], &mut theirs[..travel])?;
+            let (window, rest) = ours.split_at_mut(len);
+            if continues {
+                for ((rest, &window), &theirs) in rest.iter_mut().zip(&*window).zip(&theirs[len..]) {
+                    *rest = if low { combine(theirs, window) } else { window };
+                }
+            }
+            for (window, &theirs) in window.iter_mut().zip(&theirs) {
+                *window = combine(theirs, *window);
+            }
+        }
+        let (window, rest) = ours.split_at(len);
+        words.copy_from_slice(if size.is_power_of_two() { window } else { rest });
+        Ok(())
+    }
+
     /// Adds up `values` of all ranks, element by element, and returns to rank i the sum of the elements number i.
     ///
     /// Sums are modulo 2^64. As MPI_Reduce_scatter_block with one element for each rank (MPI 4.1, section 6.10.1).
@@ -324,13 +442,20 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
         self.barrier()
     }
 
-    /// Sends `ours` to the successor and receives `theirs`, of the same length, from the predecessor.
+    /// Sends `ours` to the successor and receives `theirs` from the predecessor, which sends as many words.
     fn exchange(&self, link: &Link, ours: &[u64], theirs: &mut [u64]) -> Result<()> {
-        for (ours, theirs) in ours.chunks(self.chunk).zip(theirs.chunks_mut(self.chunk)) {
-            self.send(link, ours)?;
-            self.receive(link, theirs)?;
+        let (mut ours, mut theirs) = (ours.chunks(self.chunk), theirs.chunks_mut(self.chunk));
+        loop {
+            let (out, into) = (ours.next(), theirs.next());
+            if let Some(out) = out {
+                self.send(link, out)?;
+            }
+            match into {
+                Some(into) => self.receive(link, into)?,
+                None if out.is_none() => return Ok(()),
+                None => {}
+            }
         }
-        Ok(())
     }
 
     /// Sends one message, of a chunk at the most.
@@ -380,6 +505,13 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
     }
 }
 
+/// Up to 8 bytes as a word, filled up with zeros.
+fn word_of(part: &[u8]) -> u64 {
+    let mut word = [0; WORD as usize];
+    word[..part.len()].copy_from_slice(part);
+    u64::from_ne_bytes(word)
+}
+
 /// ⌈log₂ size⌉: after that many doublings, everybody has been reached.
 fn rounds(size: u32) -> u32 {
     size.saturating_sub(1).checked_ilog2().map_or(0, |log| log + 1)
@@ -406,6 +538,22 @@ mod tests {
         (0..len).map(|_| random.next()).collect()
     }
 
+    const COMBINATIONS: [fn(u64, u64) -> u64; 7] =
+        [u64::wrapping_add, u64::wrapping_mul, u64::min, u64::max, |a, b| a & b, |a, b| a | b, |a, b| a ^ b];
+
+    #[test]
+    fn every_number_of_ranks_is_counted_once() {
+        for size in 1..=33 {
+            let sums = World::threads(size).run(|ra| {
+                let mut ones = [1, u64::from(ra.rank().0)];
+                Collectives::new(ra).unwrap().allreduce(&mut ones, u64::wrapping_add).unwrap();
+                ones
+            });
+            let count = u64::from(size);
+            assert_eq!(sums.unwrap(), vec![[count, count * (count - 1) / 2]; size as usize], "{size} ranks");
+        }
+    }
+
     fn delay(random: &mut Random) {
         for _ in 0..random.below(4) {
             std::thread::yield_now();
@@ -422,7 +570,7 @@ mod tests {
                 let (mut common, mut own) = (Random::new(chunk, 1000), Random::new(chunk, u64::from(me)));
                 for call in 0..calls {
                     delay(&mut own);
-                    let kind = common.below(5);
+                    let kind = common.below(8);
                     let len = match common.below(3) {
                         0 => common.below(3),
                         1 => common.below(20),
@@ -450,6 +598,37 @@ mod tests {
                             let gathered = collectives.allgather(&data(call, me, len)).unwrap();
                             let expected: Vec<_> = (0..size).flat_map(|rank| data(call, rank, len)).collect();
                             assert_eq!(gathered, expected, "allgather number {call}");
+                        }
+                        4 => {
+                            // Lengths that differ from rank to rank, some of them 0.
+                            let bytes_of = |rank: u32| {
+                                let mut random = Random::new(call, u64::from(rank));
+                                let mut bytes =
+                                    vec![0; random.below(2) as usize * random.below(1 + len as u64) as usize];
+                                random.fill(&mut bytes);
+                                bytes
+                            };
+                            let gathered = collectives.allgather_bytes(&bytes_of(me)).unwrap();
+                            let expected: Vec<_> = (0..size).map(bytes_of).collect();
+                            assert_eq!(gathered, expected, "allgather of bytes number {call}");
+                        }
+                        5 => {
+                            let len = len.div_ceil(size as usize);
+                            let sent = |rank: u32| data(call, rank, len * size as usize);
+                            let received = collectives.alltoall(&sent(me)).unwrap();
+                            let own = me as usize * len..(me as usize + 1) * len;
+                            let expected: Vec<_> =
+                                (0..size).flat_map(|rank| sent(rank)[own.clone()].to_vec()).collect();
+                            assert_eq!(received, expected, "alltoall number {call}");
+                        }
+                        6 => {
+                            let combine = COMBINATIONS[common.below(COMBINATIONS.len() as u64) as usize];
+                            let mut words = data(call, me, len);
+                            collectives.allreduce(&mut words, combine).unwrap();
+                            let expected = (1..size).fold(data(call, 0, len), |result, rank| {
+                                result.into_iter().zip(data(call, rank, len)).map(|(a, b)| combine(a, b)).collect()
+                            });
+                            assert_eq!(words, expected, "allreduce number {call}");
                         }
                         _ => {
                             let sum = collectives.reduce_scatter(&data(call, me, size as usize)).unwrap();
@@ -512,6 +691,11 @@ mod tests {
                         assert_eq!(sums.put.others(), u64::from(size) - 1 + 2 * rounds);
                     }
                     assert_eq!(sums.flush.total() + sums.put_bytes.total(), 0);
+                    collectives.allreduce(&mut [1], u64::wrapping_add).unwrap();
+                    let all = ra.take();
+                    // A second word where the size has a bit that is not its lowest.
+                    let second = u64::from(size.count_ones()) - 1;
+                    assert_eq!((all.put.others(), all.get.total()), (3 * rounds + second, rounds - second));
                 })
                 .unwrap();
         }
@@ -574,6 +758,13 @@ mod tests {
                 let panics = |f: &dyn Fn()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).is_err();
                 assert!(panics(&|| drop(collectives.broadcast(Rank(1), &mut [0]))));
                 assert!(panics(&|| drop(collectives.reduce_scatter(&[]))));
+            })
+            .unwrap();
+        World::threads(2)
+            .run(|ra| {
+                let collectives = Collectives::new(ra).unwrap();
+                let panics = |f: &dyn Fn()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).is_err();
+                assert!(panics(&|| drop(collectives.alltoall(&[1, 2, 3]))), "no equal blocks");
             })
             .unwrap();
     }

@@ -17,8 +17,8 @@
 //!
 //! # What a backend owes the suite
 //!
-//! * The symmetric heap covers the whole segment: displacements up to [`capacity`](crate::SymmetricHeap::capacity)
-//!   exist, others do not.
+//! * The symmetric heap ends where the segment ends: displacements up to [`end`](crate::SymmetricHeap::end) exist, others
+//!   do not. (So the arena of a [`Subset`](crate::Subset) is the last part of its parent's heap.)
 //! * Segments of at least 256 KiB.
 //! * A rank whose check fails leaves the world as failed (it panics, or its process exits with an error), so that the
 //!   others, which may wait for it, end with [`PeerFailed`](crate::Error::PeerFailed).

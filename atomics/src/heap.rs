@@ -16,6 +16,8 @@ use crate::{Disp, Error, Result};
 #[derive(Debug)]
 pub struct SymmetricHeap {
     capacity: u64,
+    /// The first displacement behind it.
+    end: u64,
     blocks: Mutex<Blocks>,
 }
 
@@ -30,11 +32,20 @@ struct Blocks {
 impl SymmetricHeap {
     /// A heap over displacements 0 to `capacity`, in bytes.
     pub fn new(capacity: u64) -> SymmetricHeap {
+        SymmetricHeap::over(Disp(0), capacity)
+    }
+
+    /// A heap over the `len` bytes from `start` on, such as an allocation of another heap.
+    ///
+    /// What would lie beyond the last displacement there is, is left out.
+    pub fn over(start: Disp, len: u64) -> SymmetricHeap {
+        let end = start.0.saturating_add(len);
+        let capacity = end - start.0;
         let mut free = BTreeMap::new();
         if capacity > 0 {
-            free.insert(0, capacity);
+            free.insert(start.0, capacity);
         }
-        SymmetricHeap { capacity, blocks: Mutex::new(Blocks { free, used: BTreeMap::new() }) }
+        SymmetricHeap { capacity, end, blocks: Mutex::new(Blocks { free, used: BTreeMap::new() }) }
     }
 
     /// Allocates `bytes` bytes (at least one) at a multiple of `align`, which is a power of two.
@@ -117,6 +128,11 @@ impl SymmetricHeap {
         self.capacity
     }
 
+    /// The first displacement behind the heap.
+    pub fn end(&self) -> Disp {
+        Disp(self.end)
+    }
+
     /// Bytes that are free, in all ranges together.
     pub fn free_bytes(&self) -> u64 {
         self.blocks.lock().unwrap_or_else(PoisonError::into_inner).free.values().sum()
@@ -135,6 +151,26 @@ mod tests {
         let c = heap.alloc(7, 8).unwrap();
         assert_eq!((a, b), (Disp(0), Disp(64)));
         assert_eq!(c, Disp(8), "the gap before an aligned allocation is used");
+    }
+
+    #[test]
+    fn a_heap_over_a_range_stays_inside() {
+        let outer = SymmetricHeap::new(1024);
+        outer.alloc(100, 1).unwrap();
+        let arena = outer.alloc(256, 64).unwrap();
+        let inner = SymmetricHeap::over(arena, 256);
+        assert_eq!((arena, inner.capacity(), inner.end()), (Disp(128), 256, Disp(384)));
+        assert_eq!(inner.alloc(200, 64).unwrap(), Disp(128));
+        assert_eq!(inner.alloc(50, 1).unwrap(), Disp(328));
+        assert!(matches!(
+            inner.alloc(8, 1),
+            Err(Error::OutOfMemory { requested: 8, free: 6, largest: 6, capacity: 256, .. })
+        ));
+        assert!(matches!(inner.release(Disp(0)), Err(Error::NotAllocated { disp: Disp(0) })), "the outer heap's");
+        inner.release(Disp(128)).unwrap();
+        inner.release(Disp(328)).unwrap();
+        assert_eq!(inner.alloc(256, 1).unwrap(), arena);
+        assert_eq!(SymmetricHeap::over(Disp(u64::MAX - 7), 64).capacity(), 7);
     }
 
     #[test]

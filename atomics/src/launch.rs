@@ -194,6 +194,9 @@ impl Launcher {
         match &self.placement {
             Placement::Machine => Ok(None),
             Placement::PerNode(ranks) => Topology::blocks(self.size, *ranks, 1).map(Some),
+            Placement::Given(topology) if !topology.is_blocks() => Err(Error::world(
+                "the ranks of the topology do not form blocks, and a launcher places ranks in blocks only",
+            )),
             Placement::Given(topology) if topology.size() == self.size => Ok(Some(topology.clone())),
             Placement::Given(topology) => {
                 Err(Error::world(format!("the topology has {} ranks and the world {}", topology.size(), self.size)))

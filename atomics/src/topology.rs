@@ -1,5 +1,8 @@
 //! Which ranks share a node, and which nodes share a rack.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use crate::{Error, Rank, Result};
 
 /// How far two ranks are from each other.
@@ -24,18 +27,66 @@ impl Distance {
     }
 }
 
-/// The ranks of a world, placed in blocks: rank r lives on node r / `ranks_per_node`, and so on up.
+/// Where the ranks of a world are placed.
+///
+/// In blocks, as a rule: rank r lives on node r / `ranks_per_node`, and so on up, which takes no memory for each rank. The
+/// ranks of a [`Subset`](crate::Subset) need not form blocks; then there is a table, which clones share.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "Plain", into = "Plain")]
 pub struct Topology {
+    size: u32,
+    /// With a table: the most that one node has.
+    ranks_per_node: u32,
+    /// With a table: the most that one rack has.
+    nodes_per_rack: u32,
+    table: Option<Arc<Table>>,
+}
+
+/// The places of ranks that do not form blocks.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+struct Table {
+    /// The node of each rank.
+    nodes: Vec<u32>,
+    /// The rack of each node.
+    racks: Vec<u32>,
+}
+
+/// A topology as it is written down. That of blocks has no table.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Plain {
     size: u32,
     ranks_per_node: u32,
     nodes_per_rack: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    table: Option<Table>,
+}
+
+impl From<Topology> for Plain {
+    fn from(topology: Topology) -> Plain {
+        let Topology { size, ranks_per_node, nodes_per_rack, table } = topology;
+        Plain { size, ranks_per_node, nodes_per_rack, table: table.map(Arc::unwrap_or_clone) }
+    }
+}
+
+impl TryFrom<Plain> for Topology {
+    type Error = Error;
+
+    fn try_from(plain: Plain) -> Result<Topology> {
+        let Plain { size, ranks_per_node, nodes_per_rack, table } = plain;
+        let Some(Table { nodes, racks }) = table else { return Topology::blocks(size, ranks_per_node, nodes_per_rack) };
+        let rack_of = |node: u32| racks.get(node as usize).copied().map(|rack| (node, rack));
+        let places: Option<Vec<_>> = nodes.into_iter().map(rack_of).collect();
+        match places {
+            Some(places) if places.len() == size as usize => Ok(Topology::of_places(places)),
+            _ => Err(Error::world(format!("topology: the table does not place each of {size} ranks"))),
+        }
+    }
 }
 
 impl Topology {
     /// All `size` ranks on one node.
     pub fn one_node(size: u32) -> Topology {
-        Topology { size, ranks_per_node: size.max(1), nodes_per_rack: 1 }
+        Topology { size, ranks_per_node: size.max(1), nodes_per_rack: 1, table: None }
     }
 
     /// `size` ranks in blocks of `ranks_per_node`, and nodes in blocks of `nodes_per_rack`.
@@ -49,7 +100,7 @@ impl Topology {
                 "topology: {ranks_per_node} ranks a node and {nodes_per_rack} nodes a rack: both must be at least 1"
             )));
         }
-        Ok(Topology { size, ranks_per_node, nodes_per_rack })
+        Ok(Topology { size, ranks_per_node, nodes_per_rack, table: None })
     }
 
     /// `size` ranks on this machine: its NUMA nodes are the nodes, the ranks spread over them in equal blocks.
@@ -61,7 +112,41 @@ impl Topology {
             .and_then(|list| count_list(list.trim()))
             .unwrap_or(1)
             .clamp(1, size.max(1));
-        Topology { size, ranks_per_node: size.max(1).div_ceil(nodes), nodes_per_rack: nodes }
+        Topology { size, ranks_per_node: size.max(1).div_ceil(nodes), nodes_per_rack: nodes, table: None }
+    }
+
+    /// The places of `ranks`, numbered anew from 0 in their order, as are their nodes and racks.
+    pub(crate) fn of_subset(&self, ranks: impl Iterator<Item = Rank>) -> Topology {
+        Topology::of_places(ranks.map(|rank| (self.node_of(rank), self.rack_of(rank))))
+    }
+
+    /// Ranks at the given places, each a node and its rack; both are numbered anew, in the order in which they come.
+    fn of_places(places: impl IntoIterator<Item = (u32, u32)>) -> Topology {
+        let (mut new_nodes, mut new_racks) = (HashMap::new(), HashMap::new());
+        let (mut nodes, mut racks) = (Vec::new(), Vec::new());
+        for (node, rack) in places {
+            let next = racks.len() as u32;
+            let node = *new_nodes.entry(node).or_insert(next);
+            if node == next {
+                let next = new_racks.len() as u32;
+                racks.push(*new_racks.entry(rack).or_insert(next));
+            }
+            nodes.push(node);
+        }
+        let size = nodes.len() as u32;
+        let (ranks_per_node, nodes_per_rack) = (largest(&nodes), largest(&racks));
+        let in_blocks = |of: &[u32], block: u32| (0..).zip(of).all(|(i, &of): (u32, _)| of == i / block);
+        let table = if in_blocks(&nodes, ranks_per_node) && in_blocks(&racks, nodes_per_rack) {
+            None
+        } else {
+            Some(Arc::new(Table { nodes, racks }))
+        };
+        Topology { size, ranks_per_node, nodes_per_rack, table }
+    }
+
+    /// Whether the ranks form blocks, so that [`blocks`](Self::blocks) makes this topology.
+    pub fn is_blocks(&self) -> bool {
+        self.table.is_none()
     }
 
     /// How many ranks there are.
@@ -69,29 +154,39 @@ impl Topology {
         self.size
     }
 
-    /// How many ranks a (full) node has.
+    /// How many ranks a full node has: the largest node, where the ranks do not form blocks.
     pub fn ranks_per_node(&self) -> u32 {
         self.ranks_per_node
     }
 
-    /// How many nodes a (full) rack has.
+    /// How many nodes a full rack has: the largest rack, where they do not form blocks.
     pub fn nodes_per_rack(&self) -> u32 {
         self.nodes_per_rack
     }
 
     /// How many nodes there are.
     pub fn nodes(&self) -> u32 {
-        self.size.div_ceil(self.ranks_per_node)
+        match &self.table {
+            None => self.size.div_ceil(self.ranks_per_node),
+            Some(table) => table.racks.len() as u32,
+        }
     }
 
-    /// The node of `rank`, counted from 0.
+    /// The node of `rank`, counted from 0; for a rank that does not exist, a number without meaning.
     pub fn node_of(&self, rank: Rank) -> u32 {
-        rank.0 / self.ranks_per_node
+        match &self.table {
+            None => rank.0 / self.ranks_per_node,
+            Some(table) => table.nodes.get(rank.index()).copied().unwrap_or(u32::MAX),
+        }
     }
 
-    /// The rack of `rank`, counted from 0.
+    /// The rack of `rank`, counted from 0; for a rank that does not exist, a number without meaning.
     pub fn rack_of(&self, rank: Rank) -> u32 {
-        self.node_of(rank) / self.nodes_per_rack
+        let node = self.node_of(rank);
+        match &self.table {
+            None => node / self.nodes_per_rack,
+            Some(table) => table.racks.get(node as usize).copied().unwrap_or(u32::MAX),
+        }
     }
 
     /// How far `a` and `b` are from each other.
@@ -104,6 +199,15 @@ impl Topology {
             Distance::Remote
         }
     }
+}
+
+/// How often the most frequent number is in `numbers`, which are counted from 0; at least 1.
+fn largest(numbers: &[u32]) -> u32 {
+    let mut counts = vec![0; numbers.iter().max().map_or(0, |&most| most as usize + 1)];
+    for &number in numbers {
+        counts[number as usize] += 1;
+    }
+    counts.into_iter().max().unwrap_or(1)
 }
 
 /// How many numbers a kernel list such as `0-3,8` names.
@@ -136,6 +240,52 @@ mod tests {
         assert_eq!(topology.distance(Rank(3), Rank(4)), Distance::Remote);
         assert_eq!(topology.distance(Rank(4), Rank(4)), Distance::Own);
         assert!(Topology::blocks(4, 0, 1).is_err());
+    }
+
+    #[test]
+    fn subsets_are_placed_as_their_ranks_were() {
+        // Nodes 0 to 5 with two ranks each, racks 0 to 2 with two nodes each.
+        let whole = Topology::blocks(12, 2, 2).unwrap();
+        let subset = |ranks: &[u32]| whole.of_subset(ranks.iter().map(|&rank| Rank(rank)));
+        let all: Vec<u32> = (0..12).collect();
+        assert_eq!(subset(&all), whole);
+        assert_eq!(subset(&[0, 2, 4, 6, 8, 10]), Topology::blocks(6, 1, 2).unwrap(), "one of each node");
+        assert_eq!(subset(&[6, 7]), Topology::one_node(2));
+        assert_eq!(subset(&[]), Topology::one_node(0));
+        let ranks = [9, 0, 8, 3, 2, 1, 11];
+        let mixed = subset(&ranks);
+        assert!(!mixed.is_blocks());
+        assert_eq!((mixed.size(), mixed.nodes(), mixed.ranks_per_node(), mixed.nodes_per_rack()), (7, 4, 2, 2));
+        let places: Vec<_> = (0..7).map(|rank| (mixed.node_of(Rank(rank)), mixed.rack_of(Rank(rank)))).collect();
+        assert_eq!(places, [(0, 0), (1, 1), (0, 0), (2, 1), (2, 1), (1, 1), (3, 0)]);
+        for (i, &a) in (0..).zip(&ranks) {
+            for (j, &b) in (0..).zip(&ranks) {
+                assert_eq!(mixed.distance(Rank(i), Rank(j)), whole.distance(Rank(a), Rank(b)), "{a} to {b}");
+            }
+        }
+        // A subset of the subset goes through the table.
+        let inner = mixed.of_subset([3, 5, 4].map(Rank).into_iter());
+        assert_eq!(inner, whole.of_subset([3, 1, 2].map(Rank).into_iter()));
+        assert_eq!((mixed.node_of(Rank(7)), mixed.rack_of(Rank(7))), (u32::MAX, u32::MAX));
+    }
+
+    #[test]
+    fn topologies_are_read_as_they_were_written() {
+        let blocks = Topology::blocks(10, 2, 3).unwrap();
+        let text = serde_json::to_string(&blocks).unwrap();
+        assert_eq!(text, r#"{"size":10,"ranks_per_node":2,"nodes_per_rack":3}"#);
+        assert_eq!(serde_json::from_str::<Topology>(&text).unwrap(), blocks);
+        let table = blocks.of_subset([5, 1, 4].map(Rank).into_iter());
+        assert!(!table.is_blocks());
+        let text = serde_json::to_string(&table).unwrap();
+        assert_eq!(serde_json::from_str::<Topology>(&text).unwrap(), table);
+        for refused in [
+            r#"{"size":2,"ranks_per_node":0,"nodes_per_rack":1}"#,
+            r#"{"size":2,"ranks_per_node":1,"nodes_per_rack":1,"table":{"nodes":[0],"racks":[0]}}"#,
+            r#"{"size":2,"ranks_per_node":1,"nodes_per_rack":1,"table":{"nodes":[0,1],"racks":[0]}}"#,
+        ] {
+            assert!(serde_json::from_str::<Topology>(refused).is_err(), "{refused}");
+        }
     }
 
     #[test]

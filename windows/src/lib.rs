@@ -54,6 +54,7 @@ mod element;
 mod epoch;
 mod error;
 mod layout;
+mod team;
 
 use std::cell::RefCell;
 
@@ -65,6 +66,7 @@ pub use layout::{
 };
 use rmalab_atomics::{Address, Collectives, Disp, Rank, RemoteAtomics, WORD};
 use rmalab_locks::{Assert, LINE, LockKind, WindowLock, WindowLocks};
+pub use team::Team;
 
 /// A displacement in bytes from the start of a rank's part of a window.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

@@ -27,7 +27,7 @@ const WORDS: u64 = 32;
 fn unchanged<A: RemoteAtomics>(lab: &Lab<'_, A>, body: impl FnOnce(Disp) -> Outcome) -> Outcome {
     let ra = lab.ra;
     let region = lab.alloc(WORDS)?;
-    let end = ra.heap().capacity();
+    let end = ra.heap().end().0;
     for i in 0..WORDS {
         ra.fetch_store(lab.own(region.word(i)), PATTERN)?;
     }
@@ -71,7 +71,7 @@ fn beyond_and_misaligned(end: u64) -> [Disp; 4] {
 }
 
 pub(super) fn word_operations_refuse_bad_addresses<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
-    let (ra, size, end) = (lab.ra, lab.ra.size(), lab.ra.heap().capacity());
+    let (ra, size, end) = (lab.ra, lab.ra.size(), lab.ra.heap().end().0);
     unchanged(lab, |region| {
         for (operation, call) in word_operations::<A>() {
             for rank in [size, size + 1, u32::MAX].map(Rank) {
@@ -104,7 +104,7 @@ pub(super) fn word_operations_refuse_bad_addresses<A: RemoteAtomics>(lab: &Lab<'
 }
 
 pub(super) fn bulk_operations_refuse_bad_addresses<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
-    let (ra, size, end) = (lab.ra, lab.ra.size(), lab.ra.heap().capacity());
+    let (ra, size, end) = (lab.ra, lab.ra.size(), lab.ra.heap().end().0);
     unchanged(lab, |region| {
         let source = [0x11; 64];
         let mut dest = [0x22; 64];
@@ -152,7 +152,7 @@ pub(super) fn bulk_operations_refuse_bad_addresses<A: RemoteAtomics>(lab: &Lab<'
 }
 
 pub(super) fn waits_and_flushes_refuse_bad_addresses<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
-    let (ra, size, end) = (lab.ra, lab.ra.size(), lab.ra.heap().capacity());
+    let (ra, size, end) = (lab.ra, lab.ra.size(), lab.ra.heap().end().0);
     for rank in [size, u32::MAX].map(Rank) {
         let seen = ra.flush(rank);
         require!(refuses_rank(&seen, Operation::Flush, rank, size), "flush of {rank}: {seen:?}");
@@ -185,7 +185,7 @@ pub(super) fn waits_and_flushes_refuse_bad_addresses<A: RemoteAtomics>(lab: &Lab
 }
 
 pub(super) fn the_whole_segment_exists<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
-    let (ra, end) = (lab.ra, lab.ra.heap().capacity());
+    let (ra, end) = (lab.ra, lab.ra.heap().end().0);
     require!(end.is_multiple_of(WORD), "a segment of {end} bytes is not one of whole words");
     for target in lab.ranks() {
         for disp in [Disp(0), Disp(end - WORD)] {

@@ -37,7 +37,7 @@ pub(super) fn collectives_agree_with_a_sequential_run<A: RemoteAtomics>(lab: &La
         let most = [12, 12, 12, 120][common.below(4) as usize];
         let len = common.below(most) as usize;
         lab.dawdle(&mut own)?;
-        match common.below(5) {
+        match common.below(8) {
             0 => {
                 let mut seen = words(call, me, len);
                 collectives.broadcast(root, &mut seen)?;
@@ -63,6 +63,32 @@ pub(super) fn collectives_agree_with_a_sequential_run<A: RemoteAtomics>(lab: &La
                 let mine = lab.ranks().map(|rank| words(call, rank, size as usize)[me.index()]);
                 let expected = mine.fold(0, u64::wrapping_add);
                 require!(seen == expected, "call {call}: reduce_scatter gave {seen:#x} and not {expected:#x}");
+            }
+            4 => {
+                let bytes = |rank: Rank| {
+                    let mut random = Random::new(call, u64::from(rank.0));
+                    let mut bytes = vec![0; random.below(1 + len as u64) as usize];
+                    random.fill(&mut bytes);
+                    bytes
+                };
+                let seen = collectives.allgather_bytes(&bytes(me))?;
+                require!(lab.ranks().map(bytes).eq(seen), "call {call}: allgather of up to {len} bytes");
+            }
+            5 => {
+                let len = len.div_ceil(size as usize);
+                let sent = |rank: Rank| words(call, rank, len * size as usize);
+                let seen = collectives.alltoall(&sent(me))?;
+                let mine = me.index() * len..(me.index() + 1) * len;
+                let expected: Vec<_> = lab.ranks().flat_map(|rank| sent(rank)[mine.clone()].to_vec()).collect();
+                require!(seen == expected, "call {call}: alltoall of {len} words");
+            }
+            6 => {
+                let combine = [u64::wrapping_add, u64::max][common.below(2) as usize];
+                let mut seen = words(call, me, len);
+                collectives.allreduce(&mut seen, combine)?;
+                let all: Vec<_> = lab.ranks().map(|rank| words(call, rank, len)).collect();
+                let expected = (0..len).map(|i| all[1..].iter().fold(all[0][i], |result, of| combine(result, of[i])));
+                require!(expected.eq(seen), "call {call}: allreduce of {len} words");
             }
             _ => collectives.barrier()?,
         }

@@ -12,6 +12,7 @@ mod faults;
 mod meeting;
 mod mpirun;
 mod output;
+mod subsets;
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};

@@ -1,0 +1,87 @@
+//! The conformance suite on subsets of worlds of threads, while the other ranks put theirs through it, too.
+#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
+
+use rmalab_atomics::conformance::checks;
+use rmalab_atomics::{Collectives, Mapped, Rank, RemoteAtomics, Subset, Topology, World};
+
+fn all_checks<A: RemoteAtomics>(ra: &A) {
+    for check in checks::<A>().into_iter().filter(|check| check.suits(ra.size())) {
+        (check.run)(ra).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
+/// The arena that takes all the rest of a heap: the suite looks for the end of the segment at the end of the heap.
+fn rest<A: RemoteAtomics>(ra: &A) -> u64 {
+    ra.heap().free_bytes() / 128 * 128
+}
+
+/// Splits the world, and puts every part through the suite.
+fn split(world: impl Fn() -> rmalab_atomics::Threads, choose: impl Fn(u32) -> (Option<u32>, u32) + Sync) -> Vec<u32> {
+    let body = |ra: &Mapped| {
+        let collectives = Collectives::new(ra).unwrap();
+        let (colour, key) = choose(ra.rank().0);
+        let subset = Subset::split_with_arena(&collectives, colour, key, rest(ra)).unwrap();
+        let size = subset.as_ref().map_or(0, |subset| {
+            all_checks(subset);
+            subset.size()
+        });
+        Subset::free(subset, &collectives).unwrap();
+        size
+    };
+    world().run(body).unwrap()
+}
+
+#[test]
+fn strided() {
+    let sizes = split(|| World::threads(7), |rank| (Some(rank % 2), 0));
+    assert_eq!(sizes, [4, 3, 4, 3, 4, 3, 4]);
+}
+
+#[test]
+fn listed() {
+    // One backwards, one by halves, and rank 4 on its own.
+    let colours = [7, 9, 7, 7, 1, 9, 9, 9].map(Some);
+    let sizes = split(
+        || World::threads(8).topology(Topology::blocks(8, 3, 2).unwrap()),
+        |rank| (colours[rank as usize], if colours[rank as usize] == Some(7) { 100 - rank } else { rank % 2 }),
+    );
+    assert_eq!(sizes, [3, 4, 3, 3, 1, 4, 4, 4]);
+}
+
+#[test]
+fn all_in_their_old_order_but_one() {
+    let sizes = split(|| World::threads(4), |rank| ((rank != 3).then_some(0), 5));
+    assert_eq!(sizes, [3, 3, 3, 0]);
+    let sizes = split(|| World::threads(3), |rank| (Some(0), rank));
+    assert_eq!(sizes, [3, 3, 3]);
+}
+
+#[test]
+fn nodes() {
+    let world = World::threads(8).topology(Topology::blocks(8, 3, 2).unwrap());
+    world.run(|ra| all_checks(&Subset::by_node_with_arena(ra, rest(ra)).unwrap())).unwrap();
+}
+
+#[test]
+fn subsets_of_subsets() {
+    let body = |ra: &Mapped| {
+        // 1, 3, 5, 7 and, backwards, 6, 4, 2, 0.
+        let world = Collectives::new(ra).unwrap();
+        let me = ra.rank().0;
+        let outer = Subset::split_with_arena(&world, Some(me % 2), if me % 2 == 0 { 8 - me } else { 0 }, rest(ra));
+        let outer = outer.unwrap().unwrap();
+        let members = Collectives::new(&outer).unwrap();
+        // All but one, and the one.
+        let colour = u32::from(outer.rank() == Rank(1));
+        let inner = Subset::split_with_arena(&members, Some(colour), 0, rest(&outer)).unwrap().unwrap();
+        all_checks(&inner);
+        let ranks: Vec<u32> = (0..inner.size()).map(|rank| inner.world_rank(Rank(rank)).0).collect();
+        Subset::free(Some(inner), &members).unwrap();
+        Subset::free(Some(outer), &world).unwrap();
+        ranks
+    };
+    let ranks = World::threads(8).run(body).unwrap();
+    assert_eq!(ranks[0], [6, 2, 0]);
+    assert_eq!(ranks[1], [1, 5, 7]);
+    assert_eq!((&ranks[4], &ranks[3]), (&vec![4], &vec![3]));
+}

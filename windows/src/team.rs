@@ -1,0 +1,170 @@
+//! Teams: groups of ranks that make windows together.
+//!
+//! # Source
+//!
+//! Groups and communicators of MPI-4.1, chapter 7: a [`Team`] is what a communicator is to windows.
+//!
+//! | MPI | here |
+//! | --- | --- |
+//! | `MPI_COMM_WORLD`, `MPI_Comm_dup` | [`Team::new`] |
+//! | `MPI_Comm_rank`, `MPI_Comm_size` | [`Team::rank`], [`Team::size`] |
+//! | `MPI_Comm_split` | [`Team::split`] |
+//! | `MPI_Comm_split_type`, `MPI_COMM_TYPE_SHARED` | [`Team::split_by_node`] |
+//! | `MPI_Comm_create`, `MPI_Group_incl` | [`Team::subset`] |
+//! | `MPI_Group_translate_ranks` | [`Team::translate`] |
+//! | `MPI_Comm_free` | [`Subset::free`], with the collectives of the team that was split |
+//! | `MPI_Comm_set_name`, `MPI_Comm_get_name` | [`Team::set_name`], [`Team::name`] |
+//!
+//! # State
+//!
+//! A team borrows its ranks, a world or a [`Subset`], and holds their [`Collectives`] and a name. A split makes a subset;
+//! that lives in a variable of the caller, as a world does, and a team of its own is made over it. So a window's type says
+//! what it is over, and nothing is counted or shared behind the caller's back.
+//!
+//! # Cost
+//!
+//! A new team communicates nothing, and takes what its collectives do, 4 KiB for each of ⌈log₂ p⌉ links.
+
+use std::ops::Deref;
+
+use rmalab_atomics::{Collectives, Rank, RemoteAtomics, Subset};
+
+use crate::Result;
+
+/// One rank's handle of a group of ranks: all of a world, or of a [`Subset`] of one.
+///
+/// The collective operations (barrier, broadcast, allgather, alltoall, reduce_scatter, allreduce) are those of
+/// [`Collectives`], which a team dereferences to.
+///
+/// ```
+/// use rmalab_atomics::{RemoteAtomics, Subset, World};
+/// use rmalab_locks::TwoLevel;
+/// use rmalab_windows::{Team, Window, WindowDisp};
+///
+/// World::threads(4).run(|ra| {
+///     let world = Team::new(ra)?;
+///     let half = world.split(Some(ra.rank().0 / 2), 0)?.expect("every rank has a colour");
+///     let team = Team::new(&half)?;
+///     let window = Window::<_, TwoLevel>::allocate(team.ra(), 8, Default::default())?;
+///     let all = window.lock_all()?;
+///     for target in (0..team.size()).map(rmalab_atomics::Rank) {
+///         all.fetch_add(target, WindowDisp(0), 1)?;
+///     }
+///     all.unlock_all()?;
+///     team.barrier()?;
+///     let all = window.lock_all()?;
+///     assert_eq!(all.get_word(team.rank(), WindowDisp(0))?, 2, "from the two ranks of this half");
+///     all.unlock_all()?;
+///     window.free(&team)?;
+///     // With the half go its team's words.
+///     drop(team);
+///     Subset::free(Some(half), &world)?;
+///     Ok::<(), rmalab_windows::Error>(())
+/// })?.into_iter().collect::<Result<(), _>>()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Team<'a, A: RemoteAtomics + ?Sized> {
+    collectives: Collectives<'a, A>,
+    name: String,
+}
+
+impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
+    /// The team of all ranks of `ra`, which is a world or a [`Subset`] (`MPI_COMM_WORLD`; `MPI_Comm_dup` when it is not the
+    /// first).
+    ///
+    /// All ranks call it at the same point of their sequences of allocations; nothing is communicated. Its words stay
+    /// allocated as long as the world lives, or the subset's arena.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory) on all ranks alike.
+    pub fn new(ra: &'a A) -> Result<Team<'a, A>> {
+        Ok(Team { collectives: Collectives::new(ra)?, name: String::new() })
+    }
+
+    /// What the team is over.
+    pub fn ra(&self) -> &'a A {
+        self.collectives.ra()
+    }
+
+    /// This rank's number in the team (`MPI_Comm_rank`).
+    pub fn rank(&self) -> Rank {
+        self.ra().rank()
+    }
+
+    /// How many ranks the team has (`MPI_Comm_size`).
+    pub fn size(&self) -> u32 {
+        self.ra().size()
+    }
+
+    /// The team's collective operations.
+    pub fn collectives(&self) -> &Collectives<'a, A> {
+        &self.collectives
+    }
+
+    /// The ranks that give the same `colour`, ordered by `key` and then by their numbers in this team (`MPI_Comm_split`).
+    ///
+    /// Collective. A rank without a colour (`MPI_UNDEFINED`) gets `None`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Subset::split`], which also tells how much memory the subset gets.
+    pub fn split(&self, colour: Option<u32>, key: u32) -> Result<Option<Subset<'a, A>>> {
+        Ok(Subset::split(&self.collectives, colour, key)?)
+    }
+
+    /// The ranks of this rank's node (`MPI_Comm_split_type` with `MPI_COMM_TYPE_SHARED`).
+    ///
+    /// All ranks call it at the same point of their sequences of allocations; nothing is communicated.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Subset::by_node`].
+    pub fn split_by_node(&self) -> Result<Subset<'a, A>> {
+        Ok(Subset::by_node(self.ra())?)
+    }
+
+    /// The ranks `members`, numbered in this order; `None` on the others (`MPI_Comm_create`).
+    ///
+    /// All ranks call it at the same point of their sequences of allocations, with the same list; nothing is
+    /// communicated.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Subset::of`].
+    pub fn subset(&self, members: &[Rank]) -> Result<Option<Subset<'a, A>>> {
+        Ok(Subset::of(self.ra(), members)?)
+    }
+
+    /// The number that this team's `rank` has in `other`, a team of the same world; `None` if there is no such rank, or if it
+    /// is not in `other` (`MPI_Group_translate_ranks`).
+    ///
+    /// At once where `other` numbers the rank as the world does; otherwise it looks through the ranks of `other`.
+    pub fn translate<B: RemoteAtomics + ?Sized>(&self, rank: Rank, other: &Team<'_, B>) -> Option<Rank> {
+        if rank.0 >= self.size() {
+            return None;
+        }
+        let wanted = self.ra().world_rank(rank);
+        let there = |&rank: &Rank| rank.0 < other.size() && other.ra().world_rank(rank) == wanted;
+        Some(wanted).filter(there).or_else(|| (0..other.size()).map(Rank).find(there))
+    }
+
+    /// The team's name, for messages and traces; empty until it is [set](Self::set_name) (`MPI_Comm_get_name`).
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Names the team; on this rank only (`MPI_Comm_set_name`).
+    pub fn set_name(&mut self, name: impl Into<String>) {
+        self.name = name.into();
+    }
+}
+
+impl<'a, A: RemoteAtomics + ?Sized> Deref for Team<'a, A> {
+    type Target = Collectives<'a, A>;
+
+    fn deref(&self) -> &Collectives<'a, A> {
+        &self.collectives
+    }
+}
