@@ -16,7 +16,12 @@ pub struct BulkScope<'scope, 'env: 'scope, A: RemoteAtomics + ?Sized> {
     env: PhantomData<&'env mut &'env ()>,
 }
 
-impl<'env, A: RemoteAtomics + ?Sized> BulkScope<'_, 'env, A> {
+impl<'scope, 'env, A: RemoteAtomics + ?Sized> BulkScope<'scope, 'env, A> {
+    /// The rank's handle that operations go through.
+    pub fn ra(&self) -> &'scope A {
+        self.ra
+    }
+
     /// Starts to write `source` at `at`.
     pub fn put(&self, at: Address, source: &'env [u8]) -> Result<()> {
         // SAFETY: `source` is borrowed for 'env, which outlives the flush at the end of the scope.

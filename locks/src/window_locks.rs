@@ -161,7 +161,19 @@ impl<W: WindowLock> WindowLocks<W> {
         self.policy.allocations()
     }
 
+    /// Whether this rank holds a lock_all.
+    #[inline]
+    pub fn holds_all(&self) -> bool {
+        self.all.is_some()
+    }
+
+    /// The policy.
+    pub fn policy(&self) -> &W {
+        &self.policy
+    }
+
     /// Whether this rank holds no lock at all.
+    #[inline]
     pub fn is_idle(&self) -> bool {
         self.held.is_empty() && self.all.is_none()
     }

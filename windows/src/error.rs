@@ -2,74 +2,379 @@
 
 use rmalab_atomics::Rank;
 
-use crate::WindowDisp;
+use crate::{Flavor, Kind, LayoutError, Op, WindowDisp};
 
 /// The result of a window's operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The operation that an error speaks of.
+/// The call that an error speaks of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
-pub enum Operation {
-    /// A put of bytes.
+pub enum Call {
+    /// `MPI_Put`, `MPI_Rput`
     Put,
-    /// A get of bytes.
+    /// `MPI_Get`, `MPI_Rget`
     Get,
-    /// A put of one word.
-    PutWord,
-    /// A get of one word.
-    GetWord,
-    /// A fetch-and-add on one word.
-    FetchAdd,
-    /// A compare-and-swap on one word.
+    /// `MPI_Accumulate`, `MPI_Raccumulate`
+    Accumulate,
+    /// `MPI_Get_accumulate`, `MPI_Rget_accumulate`
+    GetAccumulate,
+    /// `MPI_Fetch_and_op`
+    FetchAndOp,
+    /// `MPI_Compare_and_swap`
     CompareAndSwap,
+    /// An access of a rank to its own part.
+    Local,
+    /// The making of a window.
+    Create,
+    /// `MPI_Win_free`
+    Free,
+    /// `MPI_Win_attach`
+    Attach,
+    /// `MPI_Win_detach`
+    Detach,
+    /// `MPI_Win_shared_query`
+    SharedQuery,
+    /// `MPI_Win_fence`
+    Fence,
+    /// `MPI_Win_post`
+    Post,
+    /// `MPI_Win_start`
+    Start,
+    /// `MPI_Win_complete`
+    Complete,
+    /// `MPI_Win_wait`
+    Wait,
+    /// `MPI_Win_test`
+    Test,
+    /// `MPI_Win_lock`
+    Lock,
+    /// `MPI_Win_lock_all`
+    LockAll,
+    /// `MPI_Win_unlock`
+    Unlock,
+    /// `MPI_Win_unlock_all`
+    UnlockAll,
+    /// `MPI_Win_flush`, `MPI_Win_flush_local` and their forms for all targets
+    Flush,
 }
 
-impl std::fmt::Display for Operation {
+impl Call {
+    /// The call's name, as the methods have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Call::Put => "put",
+            Call::Get => "get",
+            Call::Accumulate => "accumulate",
+            Call::GetAccumulate => "get_accumulate",
+            Call::FetchAndOp => "fetch_and_op",
+            Call::CompareAndSwap => "compare_and_swap",
+            Call::Local => "local access",
+            Call::Create => "create",
+            Call::Free => "free",
+            Call::Attach => "attach",
+            Call::Detach => "detach",
+            Call::SharedQuery => "shared_query",
+            Call::Fence => "fence",
+            Call::Post => "post",
+            Call::Start => "start",
+            Call::Complete => "complete",
+            Call::Wait => "wait",
+            Call::Test => "test",
+            Call::Lock => "lock",
+            Call::LockAll => "lock_all",
+            Call::Unlock => "unlock",
+            Call::UnlockAll => "unlock_all",
+            Call::Flush => "flush",
+        }
+    }
+}
+
+impl std::fmt::Display for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What stands open on a window, as an error names it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Open {
+    /// A fence epoch.
+    Fence,
+    /// An access epoch by start.
+    Access,
+    /// An exposure epoch by post.
+    Exposure,
+    /// A lock, or several.
+    Lock,
+    /// A lock_all.
+    LockAll,
+}
+
+impl std::fmt::Display for Open {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Operation::Put => "put",
-            Operation::Get => "get",
-            Operation::PutWord => "put_word",
-            Operation::GetWord => "get_word",
-            Operation::FetchAdd => "fetch_add",
-            Operation::CompareAndSwap => "compare_and_swap",
+            Open::Fence => "a fence epoch",
+            Open::Access => "an access epoch (start)",
+            Open::Exposure => "an exposure epoch (post)",
+            Open::Lock => "a lock epoch",
+            Open::LockAll => "a lock_all epoch",
         })
     }
+}
+
+/// The error classes of MPI-4.1 (section 12.6.2, and section 9.4 for the general ones) that windows know.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Class {
+    /// `MPI_ERR_SIZE`
+    Size,
+    /// `MPI_ERR_DISP`
+    Disp,
+    /// `MPI_ERR_RMA_CONFLICT`
+    RmaConflict,
+    /// `MPI_ERR_RMA_SYNC`
+    RmaSync,
+    /// `MPI_ERR_RMA_RANGE`
+    RmaRange,
+    /// `MPI_ERR_RMA_ATTACH`
+    RmaAttach,
+    /// `MPI_ERR_RMA_SHARED`
+    RmaShared,
+    /// `MPI_ERR_RMA_FLAVOR`
+    RmaFlavor,
+    /// `MPI_ERR_RANK`
+    Rank,
+    /// `MPI_ERR_GROUP`
+    Group,
+    /// `MPI_ERR_OP`
+    Op,
+    /// `MPI_ERR_COUNT`
+    Count,
+    /// `MPI_ERR_TYPE`
+    Type,
+    /// `MPI_ERR_OTHER`
+    Other,
 }
 
 /// A window that could not be made, or that was used against the rules.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An operation that would reach outside the target's part of the window (`MPI_ERR_RMA_RANGE`).
-    #[error("{operation} of {len} bytes at {disp} of {target}: the window has {bytes} bytes there")]
+    /// An operation that would reach outside the target's part of the window.
+    #[error("{call} of {len} bytes at {disp} (in units of {unit} bytes) of {target}: the window has {bytes} bytes there")]
     OutOfWindow {
-        /// The operation that was refused.
-        operation: Operation,
+        /// The call that was refused.
+        call: Call,
         /// The target that it named.
         target: Rank,
         /// Where in the window.
         disp: WindowDisp,
-        /// How many bytes it would have touched.
+        /// Bytes of a displacement unit there.
+        unit: u32,
+        /// How many bytes it would have touched, from the first to the last.
         len: u64,
         /// How many bytes the target's part of the window has.
         bytes: u64,
     },
-    /// A word operation at a displacement that is not a multiple of 8 bytes.
-    #[error("{operation} at {disp} of {target}: words are 8 bytes and must be 8-byte aligned")]
-    Misaligned {
-        /// The operation that was refused.
-        operation: Operation,
+    /// A target that is not a rank of the window's team.
+    #[error("{call}: {target} does not exist in a team of {size} ranks")]
+    NoSuchTarget {
+        /// The call that was refused.
+        call: Call,
         /// The target that it named.
         target: Rank,
-        /// Where in the window.
+        /// How many ranks the team has.
+        size: u32,
+    },
+    /// A target that the group of this epoch does not contain.
+    #[error("{rank}: an operation on {target}, which the group of this access epoch (start) does not contain: {group:?}")]
+    NotInGroup {
+        /// Who called.
+        rank: Rank,
+        /// The target that it named.
+        target: Rank,
+        /// The group's ranks.
+        group: Vec<u32>,
+    },
+    /// A group that names a rank twice.
+    #[error("{rank}: {call} with a group that names {twice} twice")]
+    Group {
+        /// Who called.
+        rank: Rank,
+        /// The call that was refused.
+        call: Call,
+        /// Who is there twice.
+        twice: Rank,
+    },
+    /// A call that the epoch that stands open does not allow.
+    #[error("{rank}: {call} while {open} stands open on this window; close it first")]
+    Conflict {
+        /// Who called.
+        rank: Rank,
+        /// The call that was refused.
+        call: Call,
+        /// What stands open.
+        open: Open,
+    },
+    /// A call on a window that was freed, or fell apart, with an epoch open: it was forgotten, or its thread panicked.
+    #[error("{rank}: {call}: {open} was never closed; keep the epoch's value and close it by its own method")]
+    LeftOpen {
+        /// Who called.
+        rank: Rank,
+        /// The call that noticed.
+        call: Call,
+        /// What stands open.
+        open: Open,
+    },
+    /// A lock of a window that was made with `no_locks`.
+    #[error("{rank}: {call} of a window that was made with the hint no_locks")]
+    NoLocks {
+        /// Who called.
+        rank: Rank,
+        /// The call that was refused.
+        call: Call,
+    },
+    /// An operation on memory of a dynamic window that its owner has not attached, or has detached.
+    #[error("{call} of {len} bytes at {disp} of {target}: not within one attached region there ({regions} are attached)")]
+    NotAttached {
+        /// The call that was refused.
+        call: Call,
+        /// The target that it named.
+        target: Rank,
+        /// The address.
+        disp: WindowDisp,
+        /// How many bytes it would have touched.
+        len: u64,
+        /// How many regions are attached there.
+        regions: usize,
+    },
+    /// An attach that cannot be.
+    #[error("{rank}: attach of {len} bytes at {disp}: {why}")]
+    Attach {
+        /// Who called.
+        rank: Rank,
+        /// Where the memory starts.
+        disp: WindowDisp,
+        /// Its length in bytes.
+        len: u64,
+        /// Why not.
+        why: &'static str,
+    },
+    /// A detach of what is not attached.
+    #[error("{rank}: detach: no attached region starts at {disp}")]
+    Detach {
+        /// Who called.
+        rank: Rank,
+        /// The address.
         disp: WindowDisp,
     },
+    /// A call that windows of this flavor do not have.
+    #[error("{call}: windows of the flavor {flavor} do not have this")]
+    Flavor {
+        /// The call that was refused.
+        call: Call,
+        /// The window's flavor.
+        flavor: Flavor,
+    },
+    /// Memory that this rank cannot reach by loads and stores.
+    #[error("{call}: {rank} does not share memory with {target}; ask a team of one node (split_by_node)")]
+    NotShared {
+        /// The call that was refused.
+        call: Call,
+        /// Who called.
+        rank: Rank,
+        /// Whose memory.
+        target: Rank,
+    },
+    /// An operation that the elements' type does not have.
+    #[error("{call}: {op} is not defined for elements of type {kind}")]
+    Op {
+        /// The call that was refused.
+        call: Call,
+        /// The operation.
+        op: Op,
+        /// The elements' type.
+        kind: Kind,
+    },
+    /// Elements of another type than the layout's.
+    #[error("{call}: the layout has elements of type {layout}, and the buffer of type {buffer}")]
+    Type {
+        /// The call that was refused.
+        call: Call,
+        /// What the layout is made of.
+        layout: String,
+        /// What the buffer is made of.
+        buffer: Kind,
+    },
+    /// Two ends of an operation that do not hold equally much.
+    #[error("{call}: {here} bytes at the origin and {there} at the target")]
+    Mismatch {
+        /// The call that was refused.
+        call: Call,
+        /// Bytes at the origin.
+        here: u64,
+        /// Bytes at the other end.
+        there: u64,
+    },
+    /// Displacement units that are not positive.
+    #[error("a displacement unit of 0 bytes; it has to be at least 1")]
+    DispUnit,
+    /// Sizes, or displacement units, that differ although a hint promised that they do not.
+    #[error("{rank}: {what} differs from the other ranks', although {hint} was given")]
+    Hint {
+        /// Who called.
+        rank: Rank,
+        /// What differs.
+        what: &'static str,
+        /// The hint.
+        hint: &'static str,
+    },
+    /// A window that another rank could not make.
+    #[error("{rank} could not take part in making the window; its own error says why")]
+    NotMade {
+        /// The first rank that could not.
+        rank: Rank,
+    },
+    /// A layout that cannot be, or that does not fit its buffer.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
     /// The window's locks failed, or were used against MPI's rules.
     #[error(transparent)]
     Locks(#[from] rmalab_locks::Error),
     /// The network operations below failed.
     #[error(transparent)]
     Atomics(#[from] rmalab_atomics::Error),
+}
+
+impl Error {
+    /// The MPI error class that stands for this error.
+    pub fn class(&self) -> Class {
+        use rmalab_locks::Error as Lock;
+        match self {
+            Error::OutOfWindow { .. } | Error::NotAttached { .. } => Class::RmaRange,
+            Error::NoSuchTarget { .. } | Error::Locks(Lock::NoSuchTarget { .. }) => Class::Rank,
+            Error::NotInGroup { .. } | Error::Conflict { .. } | Error::LeftOpen { .. } | Error::NoLocks { .. } => {
+                Class::RmaSync
+            }
+            Error::Locks(
+                Lock::AlreadyLocked { .. }
+                | Lock::LockAllWhileLocked { .. }
+                | Lock::NotLocked { .. }
+                | Lock::NotLockedAll { .. },
+            ) => Class::RmaSync,
+            Error::Locks(Lock::Upgrade { .. }) => Class::RmaConflict,
+            Error::Group { .. } => Class::Group,
+            Error::Attach { .. } | Error::Detach { .. } => Class::RmaAttach,
+            Error::Flavor { .. } => Class::RmaFlavor,
+            Error::NotShared { .. } => Class::RmaShared,
+            Error::Op { .. } => Class::Op,
+            Error::Type { .. } | Error::Layout(_) => Class::Type,
+            Error::Mismatch { .. } => Class::Count,
+            Error::DispUnit => Class::Disp,
+            Error::Hint { .. } | Error::Atomics(rmalab_atomics::Error::OutOfMemory { .. }) => Class::Size,
+            Error::NotMade { .. } | Error::Locks(_) | Error::Atomics(_) => Class::Other,
+        }
+    }
 }

@@ -1,166 +1,249 @@
-//! What epochs promise, on threads, over foMPI's locks.
+//! What epochs promise, on threads.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
-use rmalab_atomics::{Collectives, Mapped, Rank, RemoteAtomics, World};
-use rmalab_locks::{Assert, Error as LockError, LockKind, TwoLevel};
-use rmalab_windows::{Error, Operation, Window, WindowDisp};
+use rmalab_atomics::{Mapped, Rank, RemoteAtomics, World};
+use rmalab_locks::{Error as LockError, McsRwRp, PerTarget, TwoLevel, WindowLock};
+use rmalab_windows::{
+    Assert, Call, Class, Config, Error, FenceAssert, FenceStrategy, LockKind, Op, Open, PscwStrategy, Team, Window,
+    WindowDisp,
+};
 
 const COUNTER: WindowDisp = WindowDisp(0);
 
-fn two_level(ra: &Mapped, bytes: u64) -> Window<'_, Mapped, TwoLevel> {
-    Window::allocate(ra, bytes, Default::default()).unwrap()
-}
-
-#[test]
-fn exclusive_epochs_count_without_atomics() {
-    const ROUNDS: u64 = 2_000;
-    let seen = World::threads(4).run(|ra| {
-        let collectives = Collectives::new(ra).unwrap();
-        let window = two_level(ra, 8);
-        let target = Rank(1);
-        for round in 0..ROUNDS {
-            let epoch = window.lock(LockKind::Exclusive, target).unwrap();
-            let mut bytes = [0; 8];
-            epoch.get(COUNTER, &mut bytes).unwrap();
-            let next = u64::from_le_bytes(bytes) + 1;
-            epoch.put(COUNTER, &next.to_le_bytes()).unwrap();
-            // Both ways to end an epoch.
-            if round.is_multiple_of(2) {
-                epoch.unlock().unwrap();
-            }
-        }
-        collectives.barrier().unwrap();
-        let epoch = window.lock(LockKind::Shared, target).unwrap();
-        epoch.get_word(COUNTER).unwrap()
-    });
-    assert_eq!(seen.unwrap(), [4 * ROUNDS; 4]);
-}
-
-#[test]
-fn fetch_add_counts_under_lock_all() {
-    const ROUNDS: u64 = 5_000;
-    let seen = World::threads(3).run(|ra| {
-        let collectives = Collectives::new(ra).unwrap();
-        let window = two_level(ra, 8);
-        let epoch = window.lock_all().unwrap();
-        for _ in 0..ROUNDS {
-            epoch.fetch_add(Rank(2), COUNTER, 1).unwrap();
-        }
-        epoch.flush(Rank(2)).unwrap();
-        epoch.unlock_all().unwrap();
-        collectives.barrier().unwrap();
-        window.lock_all().unwrap().get_word(Rank(2), COUNTER).unwrap()
-    });
-    assert_eq!(seen.unwrap(), [3 * ROUNDS; 3]);
-}
-
-#[test]
-fn compare_and_swap_lets_one_rank_win() {
-    let winners = World::threads(4).run(|ra| {
-        let window = two_level(ra, 8);
-        let epoch = window.lock(LockKind::Shared, Rank(0)).unwrap();
-        let mine = u64::from(ra.rank().0) + 1;
-        epoch.compare_and_swap(COUNTER, 0, mine).unwrap() == 0
-    });
-    assert_eq!(winners.unwrap().into_iter().filter(|&won| won).count(), 1);
+/// Runs `body` on threads, each with its team.
+fn on<T: Send>(size: u32, body: impl Fn(&Mapped, &Team<'_, Mapped>) -> T + Sync) -> Vec<T> {
+    World::threads(size).run(|ra| body(ra, &Team::new(ra).unwrap())).unwrap()
 }
 
 /// Each holder finds every word of the block as one earlier holder left it, and leaves its own.
-#[test]
-fn the_next_holder_sees_all_of_it() {
+fn exclusive_sections<W: WindowLock>(params: W::Params) {
     const WORDS: usize = 64;
-    let world = World::threads(4).run(|ra| {
-        let window = two_level(ra, 8 * WORDS as u64);
-        for round in 0..500_u64 {
+    let last = on(4, |ra, team| {
+        let window = Window::builder(team).policy::<W>(params).allocate(8 * WORDS as u64).unwrap();
+        for round in 0..500 {
             let epoch = window.lock(LockKind::Exclusive, Rank(3)).unwrap();
-            let mut block = [0; 8 * WORDS];
+            let mut block = [0_u64; WORDS];
             epoch.get(WindowDisp(0), &mut block).unwrap();
-            let mut words = block.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
-            let first = words.next().unwrap();
-            assert!(words.all(|word| word == first), "{}: a torn block in round {round}", ra.rank());
+            let first = block[0];
+            assert!(block.iter().all(|&word| word == first), "{}: a torn block in round {round}", ra.rank());
             // The last word first, so that posting order does not help.
-            for word in (0..WORDS as u64).rev() {
-                epoch.put_word(WindowDisp(0).word(word), first + 1).unwrap();
+            for word in (0..WORDS as i64).rev() {
+                epoch.put_value(WindowDisp(8 * word), first + 1).unwrap();
             }
-            epoch.unlock().unwrap();
+            // Both ways to end an epoch.
+            if round % 2 == 0 {
+                epoch.unlock().unwrap();
+            }
         }
         let epoch = window.lock(LockKind::Exclusive, Rank(3)).unwrap();
-        epoch.get_word(COUNTER).unwrap()
+        epoch.get_value::<u64>(COUNTER).unwrap()
     });
-    let last = world.unwrap();
     assert_eq!(last.iter().max(), Some(&2_000));
 }
 
 #[test]
+fn the_next_holder_sees_all_of_it() {
+    exclusive_sections::<TwoLevel>(Default::default());
+    exclusive_sections::<PerTarget<McsRwRp>>(Default::default());
+}
+
+#[test]
+fn fetch_and_op_counts_under_lock_all() {
+    const ROUNDS: u64 = 5_000;
+    let seen = on(3, |_, team| {
+        let mut window = Window::allocate(team, 8).unwrap();
+        let epoch = window.lock_all().unwrap();
+        let target = epoch.at(Rank(2)).unwrap();
+        for _ in 0..ROUNDS {
+            target.fetch_and_op(COUNTER, Op::Sum, 1_u64).unwrap();
+        }
+        epoch.flush(Rank(2)).unwrap();
+        epoch.unlock_all().unwrap();
+        team.collectives().barrier().unwrap();
+        window.lock_all().unwrap().at(Rank(2)).unwrap().get_value::<u64>(COUNTER).unwrap()
+    });
+    assert_eq!(seen, [3 * ROUNDS; 3]);
+}
+
+#[test]
+fn compare_and_swap_lets_one_rank_win() {
+    let winners = on(4, |ra, team| {
+        let window = Window::allocate(team, 16).unwrap();
+        let epoch = window.lock(LockKind::Shared, Rank(0)).unwrap();
+        let mine = ra.rank().0 as u16 + 1;
+        epoch.compare_and_swap(WindowDisp(6), 0, mine).unwrap() == 0
+    });
+    assert_eq!(winners.into_iter().filter(|&won| won).count(), 1);
+}
+
+#[test]
 fn several_epochs_at_once_to_different_targets() {
-    let world = World::threads(3).run(|ra| {
-        let collectives = Collectives::new(ra).unwrap();
-        let window = two_level(ra, 8);
+    let seen = on(3, |_, team| {
+        let mut window = Window::allocate(team, 8).unwrap();
         // In the order of the ranks, so that nobody waits in a circle.
         for _ in 0..200 {
             let low = window.lock(LockKind::Exclusive, Rank(0)).unwrap();
             let middle = window.lock(LockKind::Exclusive, Rank(1)).unwrap();
             let high = window.lock(LockKind::Shared, Rank(2)).unwrap();
-            let value = low.get_word(COUNTER).unwrap();
-            assert_eq!(middle.get_word(COUNTER).unwrap(), value);
-            low.put_word(COUNTER, value + 1).unwrap();
+            let value = low.get_value::<u64>(COUNTER).unwrap();
+            assert_eq!(middle.get_value::<u64>(COUNTER).unwrap(), value);
+            low.put_value(COUNTER, value + 1).unwrap();
             drop(high);
-            middle.put_word(COUNTER, value + 1).unwrap();
+            middle.put_value(COUNTER, value + 1).unwrap();
             low.flush().unwrap();
             middle.flush().unwrap();
             // The first one locked is the first one unlocked.
             middle.unlock().unwrap();
             low.unlock().unwrap();
         }
-        collectives.barrier().unwrap();
-        window.lock_all().unwrap().get_word(Rank(1), COUNTER).unwrap()
+        team.collectives().barrier().unwrap();
+        window.lock_all().unwrap().at(Rank(1)).unwrap().get_value::<u64>(COUNTER).unwrap()
     });
-    assert_eq!(world.unwrap(), [600; 3]);
+    assert_eq!(seen, [600; 3]);
+}
+
+/// In every round each rank writes to all others, and finds behind the fence what all others wrote.
+#[test]
+fn fences_separate_rounds() {
+    for fence in [FenceStrategy::Dissemination, FenceStrategy::Naive] {
+        for size in [1, 2, 3, 5] {
+            on(size, |ra, team| {
+                let config = Config { fence, ..Config::default() };
+                let mut window = Window::builder(team).config(config).disp_unit(8).allocate(8 * u64::from(size)).unwrap();
+                let me = i64::from(ra.rank().0);
+                let mut epoch = window.fence_assert(FenceAssert { noprecede: true, ..Default::default() }).unwrap();
+                for round in 1..=100_u64 {
+                    for target in 0..size {
+                        epoch.at(Rank(target)).unwrap().put_value(WindowDisp(me), round).unwrap();
+                    }
+                    epoch = epoch.next().unwrap();
+                    let mut seen = vec![0_u64; size as usize];
+                    epoch.at(ra.rank()).unwrap().get(WindowDisp(0), &mut seen).unwrap();
+                    assert!(seen.iter().all(|&word| word == round), "{seen:?} in round {round}");
+                    epoch = epoch.next().unwrap();
+                }
+                epoch.close().unwrap();
+                window.free().unwrap();
+            });
+        }
+    }
+}
+
+/// A ring: each rank writes to its successor and reads what its predecessor wrote.
+#[test]
+fn post_start_complete_wait_pass_a_token() {
+    for pscw in [PscwStrategy::Auto, PscwStrategy::Bits, PscwStrategy::Matching] {
+        for size in [1, 2, 3, 5] {
+            on(size, |ra, team| {
+                let config = Config { pscw, ..Config::default() };
+                let mut window = Window::builder(team).config(config).allocate(8).unwrap();
+                let me = ra.rank().0;
+                let (successor, predecessor) = (Rank((me + 1) % size), Rank((me + size - 1) % size));
+                for round in 1..=200_u64 {
+                    let (mut access, mut exposure) = window.pscw().unwrap();
+                    let mut exposure = exposure.post(&[predecessor]).unwrap();
+                    let access = access.start(&[successor]).unwrap();
+                    access.at(successor).unwrap().put_value(COUNTER, round).unwrap();
+                    access.complete().unwrap();
+                    if round % 2 == 0 {
+                        exposure.wait().unwrap();
+                    } else {
+                        while !exposure.test().unwrap() {
+                            ra.pause(1).unwrap();
+                        }
+                        drop(exposure);
+                    }
+                    assert_eq!(window.local().unwrap().load::<u64>(COUNTER).unwrap(), round);
+                }
+                window.free().unwrap();
+            });
+        }
+    }
+}
+
+/// More posters than the ring has slots: everybody posts to everybody before anybody starts.
+#[test]
+fn a_full_ring_of_posts_keeps_nobody() {
+    const SIZE: u32 = 80;
+    on(SIZE, |ra, team| {
+        let config = Config { pscw: PscwStrategy::Matching, ..Config::default() };
+        let mut window = Window::builder(team).config(config).disp_unit(4).allocate(4 * u64::from(SIZE)).unwrap();
+        let others: Vec<Rank> = (0..SIZE).map(Rank).filter(|&rank| rank != ra.rank()).collect();
+        for round in 1..=3_u32 {
+            let (mut access, mut exposure) = window.pscw().unwrap();
+            let exposure = exposure.post(&others).unwrap();
+            let access = access.start(&others).unwrap();
+            for &target in &others {
+                access.at(target).unwrap().put_value(WindowDisp(i64::from(ra.rank().0)), round).unwrap();
+            }
+            access.complete().unwrap();
+            exposure.wait().unwrap();
+            let mut seen = vec![0_u32; SIZE as usize];
+            window.local().unwrap().read(WindowDisp(0), &mut seen).unwrap();
+            seen[ra.rank().index()] = round;
+            assert!(seen.iter().all(|&value| value == round), "{seen:?} in round {round}");
+        }
+    });
 }
 
 #[test]
 fn the_window_ends_where_it_ends() {
-    let world = World::threads(2).run(|ra| {
-        let window = two_level(ra, 16);
+    on(2, |ra, team| {
+        let window = Window::builder(team).disp_unit(4).allocate(16).unwrap();
         let other = Rank(1 - ra.rank().0);
         let epoch = window.lock(LockKind::Shared, other).unwrap();
-        epoch.put(WindowDisp(16), &[]).unwrap();
-        epoch.get(WindowDisp(12), &mut [0; 4]).unwrap();
-        match epoch.put(WindowDisp(12), &[0; 5]) {
-            Err(Error::OutOfWindow { operation: Operation::Put, target, disp, len: 5, bytes: 16 }) => {
-                assert_eq!((target, disp), (other, WindowDisp(12)));
-            }
-            result => panic!("{result:?}"),
+        epoch.put::<u64>(WindowDisp(4), &[]).unwrap();
+        epoch.get(WindowDisp(3), &mut [0_u8; 4]).unwrap();
+        let error = epoch.put(WindowDisp(3), &[0_u8; 5]).unwrap_err();
+        assert_eq!(error.class(), Class::RmaRange);
+        assert_eq!(
+            error.to_string(),
+            format!("put of 5 bytes at displacement 3 (in units of 4 bytes) of {other}: the window has 16 bytes there")
+        );
+        for disp in [i64::MAX, i64::MIN, -1, 4] {
+            let result = epoch.get(WindowDisp(disp), &mut [0_u16; 2]);
+            assert!(matches!(result, Err(Error::OutOfWindow { call: Call::Get, .. })), "{result:?}");
+            let result = epoch.fetch_and_op(WindowDisp(disp), Op::Sum, 1_u64);
+            assert!(matches!(result, Err(Error::OutOfWindow { call: Call::FetchAndOp, .. })), "{result:?}");
         }
-        let result = epoch.get(WindowDisp(u64::MAX), &mut [0; 2]);
-        assert!(matches!(result, Err(Error::OutOfWindow { operation: Operation::Get, .. })), "{result:?}");
-        let result = epoch.fetch_add(WindowDisp(16), 1);
-        assert!(matches!(result, Err(Error::OutOfWindow { operation: Operation::FetchAdd, .. })), "{result:?}");
-        let result = epoch.put_word(WindowDisp(4), 1);
-        assert!(matches!(result, Err(Error::Misaligned { operation: Operation::PutWord, .. })), "{result:?}");
-        let message = epoch.put(WindowDisp(8), &[0; 9]).unwrap_err().to_string();
-        assert_eq!(message, format!("put of 9 bytes at 0x8 of {other}: the window has 16 bytes there"));
     });
-    world.unwrap();
 }
 
 #[test]
-fn a_window_of_no_bytes_and_a_world_of_one_rank() {
-    let world = World::threads(1).run(|ra| {
-        let window = two_level(ra, 0);
+fn a_window_of_no_bytes_and_a_team_of_one_rank() {
+    on(1, |_, team| {
+        let mut window = Window::allocate(team, 0).unwrap();
         let epoch = window.lock(LockKind::Exclusive, Rank(0)).unwrap();
-        epoch.put(WindowDisp(0), &[]).unwrap();
-        assert!(epoch.get_word(WindowDisp(0)).is_err());
+        epoch.put::<u8>(WindowDisp(0), &[]).unwrap();
+        epoch.get_value::<u64>(WindowDisp(0)).unwrap_err();
         epoch.unlock().unwrap();
         window.lock_all().unwrap().unlock_all().unwrap();
+        window.free().unwrap();
     });
-    world.unwrap();
 }
 
 #[test]
-fn misuse_is_an_error_that_names_the_target() {
-    let world = World::threads(2).run(|ra| {
-        let window = two_level(ra, 8);
+fn the_null_target_takes_everything() {
+    on(1, |_, team| {
+        let mut window = Window::allocate(team, 0).unwrap();
+        let epoch = window.fence().unwrap();
+        let nobody = epoch.at(None).unwrap();
+        assert_eq!(nobody.rank(), None);
+        nobody.put(WindowDisp(1 << 40), &[1_u64]).unwrap();
+        let mut dest = [7_u32];
+        nobody.get(WindowDisp(-1), &mut dest).unwrap();
+        assert_eq!(dest, [7]);
+        nobody.accumulate(WindowDisp(5), Op::Sum, &[1.0_f32]).unwrap();
+        assert_eq!(nobody.fetch_and_op(WindowDisp(5), Op::Replace, 5_u8).unwrap(), 0);
+        assert_eq!(nobody.compare_and_swap(WindowDisp(5), 5_u8, 6).unwrap(), 0);
+        epoch.close().unwrap();
+    });
+}
+
+#[test]
+fn misuse_of_locks_is_an_error_that_names_the_target() {
+    on(2, |ra, team| {
+        let mut window = Window::builder(team).policy::<TwoLevel>(Default::default()).allocate(8).unwrap();
         let me = ra.rank();
         let epoch = window.lock(LockKind::Exclusive, me).unwrap();
         match window.lock(LockKind::Shared, me) {
@@ -169,53 +252,67 @@ fn misuse_is_an_error_that_names_the_target() {
             }
             result => panic!("{result:?}"),
         }
-        let result = window.lock_all();
-        assert!(matches!(result, Err(Error::Locks(LockError::LockAllWhileLocked { .. }))), "{result:?}");
-        epoch.unlock().unwrap();
-        let result = window.lock(LockKind::Shared, Rank(2));
-        assert!(
-            matches!(result, Err(Error::Locks(LockError::NoSuchTarget { target: Rank(2), size: 2, .. }))),
-            "{result:?}"
-        );
-        let all = window.lock_all().unwrap();
-        let result = window.lock(LockKind::Shared, me);
-        assert!(matches!(result, Err(Error::Locks(LockError::AlreadyLocked { held: "lock_all", .. }))), "{result:?}");
-        let result = all.get_word(Rank(7), COUNTER);
-        assert!(matches!(result, Err(Error::Atomics(_))), "{result:?}");
-        all.unlock_all().unwrap();
+        std::mem::forget(epoch);
+        let error = window.lock_all().unwrap_err();
+        assert!(matches!(error, Error::Locks(LockError::LockAllWhileLocked { .. })), "{error:?}");
+        let error = window.fence().unwrap_err();
+        assert!(matches!(error, Error::Conflict { call: Call::Fence, open: Open::Lock, .. }), "{error:?}");
+        assert_eq!(error.class(), Class::RmaSync);
+        let error = window.lock(LockKind::Shared, Rank(2)).unwrap_err();
+        assert!(matches!(error, Error::Locks(LockError::NoSuchTarget { target: Rank(2), size: 2, .. })), "{error:?}");
+        let error = window.free().unwrap_err();
+        assert!(matches!(error, Error::LeftOpen { call: Call::Free, open: Open::Lock, .. }), "{error:?}");
     });
-    world.unwrap();
+}
+
+#[test]
+fn misuse_of_groups_is_an_error() {
+    on(3, |_, team| {
+        let mut window = Window::allocate(team, 8).unwrap();
+        let (mut access, mut exposure) = window.pscw().unwrap();
+        let error = access.start(&[Rank(1), Rank(0), Rank(1)]).unwrap_err();
+        assert!(matches!(error, Error::Group { call: Call::Start, twice: Rank(1), .. }), "{error:?}");
+        let error = exposure.post(&[Rank(3)]).unwrap_err();
+        assert!(matches!(error, Error::NoSuchTarget { call: Call::Post, .. }), "{error:?}");
+        let all = [Rank(0), Rank(1), Rank(2)];
+        let exposed = exposure.post(&all).unwrap();
+        let epoch = access.start(&[]).unwrap();
+        let error = epoch.at(Rank(1)).unwrap_err();
+        assert!(matches!(error, Error::NotInGroup { target: Rank(1), .. }), "{error:?}");
+        epoch.complete().unwrap();
+        access.start(&all).unwrap().complete().unwrap();
+        exposed.wait().unwrap();
+    });
 }
 
 #[test]
 fn an_epoch_asserted_free_of_conflicts_locks_nothing() {
-    let world = World::threads(1).run(|ra| {
-        let window = two_level(ra, 8);
-        // A second window lock over the same memory would be needed to see a conflict; here, what is not locked is not
-        // unlocked either: a lock that follows still works.
+    on(1, |_, team| {
+        let mut window = Window::allocate(team, 8).unwrap();
+        // What is not locked is not unlocked either: a lock that follows still works.
         window.lock_assert(LockKind::Exclusive, Rank(0), Assert::NoCheck).unwrap().unlock().unwrap();
         window.lock_all_assert(Assert::NoCheck).unwrap().unlock_all().unwrap();
         window.lock(LockKind::Exclusive, Rank(0)).unwrap().unlock().unwrap();
         window.lock_all().unwrap().unlock_all().unwrap();
     });
-    world.unwrap();
 }
 
 #[test]
-fn a_freed_window_leaves_clean_memory() {
-    let world = World::threads(3).run(|ra| {
-        let collectives = Collectives::new(ra).unwrap();
+fn a_freed_window_leaves_clean_memory_and_nothing_else() {
+    on(3, |ra, team| {
+        let before = ra.heap().free_bytes();
         let bytes = 200_000;
         // More windows than fit at once.
-        for round in 1..20 {
-            let window = two_level(ra, bytes);
+        for round in 1..20_u64 {
+            let window = Window::allocate(team, bytes).unwrap();
+            let last = WindowDisp(bytes as i64 - 8);
+            assert_eq!(window.local().unwrap().load::<u64>(last).unwrap(), 0);
             let epoch = window.lock(LockKind::Shared, ra.rank()).unwrap();
-            let last = WindowDisp(bytes - 8);
-            assert_eq!(epoch.get_word(last).unwrap(), 0);
-            epoch.put_word(last, round).unwrap();
+            epoch.put_value(last, round).unwrap();
+            epoch.accumulate(WindowDisp(1), Op::Sum, &[1_u64]).unwrap();
             epoch.unlock().unwrap();
-            window.free(&collectives).unwrap();
+            window.free().unwrap();
         }
+        assert_eq!(ra.heap().free_bytes(), before);
     });
-    world.unwrap();
 }

@@ -1,0 +1,140 @@
+//! Fence epochs.
+//!
+//! # Sources
+//!
+//! * MPI-4.1, section 12.5.1 (fence) and section 12.5.5 (its asserts).
+//! * [`FenceStrategy::Naive`]: two barriers, one before and one after everything is complete, as the papers describe what
+//!   implementations did first (W. Gropp, R. Thakur, An evaluation of implementation options for MPI one-sided
+//!   communication, EuroPVM/MPI 2005).
+//! * [`FenceStrategy::Dissemination`]: flush, then a dissemination barrier (foMPI: R. Gerstenberger, M. Besta, T. Hoefler,
+//!   SC'13, section 2.3).
+//!
+//! # Why one barrier is enough
+//!
+//! Operations of this layer are done at the target as soon as they are flushed, without its help. A rank that has left
+//! the barrier knows that every rank has come to it, and had flushed before: so all operations of the epoch before are
+//! complete everywhere (what a closing fence promises), and no rank is still in front of its fence, storing to memory that
+//! operations of the epoch behind it may now access (what an opening fence promises).
+//!
+//! # Asserts
+//!
+//! NOPRECEDE spares the flush; NOPRECEDE and NOSUCCEED together are no fence at all, and synchronize nothing. NOSTORE and
+//! NOPUT are for caches that are not coherent, and change nothing.
+//!
+//! # Cost
+//!
+//! One flush of all targets, ⌈log₂ p⌉ word puts and as many waits; twice the puts and waits for the naive one.
+
+use rmalab_atomics::{Rank, RemoteAtomics};
+use rmalab_locks::{Policy, WindowLock};
+
+use crate::{Active, Call, FenceStrategy, Open, Result, Target, Window};
+
+/// What the callers of a fence assert; all ranks alike for `noprecede` and `nosucceed`.
+///
+/// A wrong assertion is the caller's fault.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct FenceAssert {
+    /// This rank's part was not stored to since the last synchronization (`MPI_MODE_NOSTORE`).
+    pub nostore: bool,
+    /// Nobody puts or accumulates to this rank's part until the next fence (`MPI_MODE_NOPUT`).
+    pub noput: bool,
+    /// No rank has issued operations since the last fence (`MPI_MODE_NOPRECEDE`).
+    pub noprecede: bool,
+    /// No rank will issue operations until the next fence (`MPI_MODE_NOSUCCEED`).
+    pub nosucceed: bool,
+}
+
+impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
+    /// Synchronizes all ranks of the team, and opens an epoch of access to all of them (`MPI_Win_fence`). Collective.
+    ///
+    /// A fence epoch whose value was dropped is still open, and this fence closes it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`](crate::Error::Conflict) when another epoch stands open, the error of an earlier epoch that was
+    /// dropped, and [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    pub fn fence(&mut self) -> Result<Fence<'_, 't, A, W>> {
+        self.fence_assert(FenceAssert::default())
+    }
+
+    /// As [`fence`](Self::fence), with assertions.
+    ///
+    /// # Errors
+    ///
+    /// As [`fence`](Self::fence).
+    pub fn fence_assert(&mut self, assert: FenceAssert) -> Result<Fence<'_, 't, A, W>> {
+        self.core.check()?;
+        match self.open() {
+            None | Some(Open::Fence) => {}
+            Some(open) => return Err(self.core.refuse(Call::Fence, open)),
+        }
+        self.synchronize(assert)?;
+        Ok(Fence { window: self })
+    }
+
+    fn synchronize(&self, assert: FenceAssert) -> Result<()> {
+        self.core.state.fence.set(!assert.nosucceed);
+        if assert.noprecede && assert.nosucceed {
+            return Ok(());
+        }
+        let barrier = || self.core.team.collectives().barrier();
+        if self.core.fence == FenceStrategy::Naive {
+            barrier()?;
+        }
+        if !assert.noprecede {
+            self.core.ra.flush_all()?;
+        }
+        Ok(barrier()?)
+    }
+}
+
+/// An epoch between two fences: access to all ranks of the team, and exposure to all of them.
+///
+/// Dropping it closes nothing, since that takes all ranks: the epoch stays open until the next
+/// [`Window::fence`], and until then the window refuses every other epoch.
+#[derive(Debug)]
+#[must_use = "a fence epoch is closed by `next` or `close`"]
+pub struct Fence<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
+    window: &'w mut Window<'t, A, W>,
+}
+
+impl<A: RemoteAtomics + ?Sized, W: WindowLock> Fence<'_, '_, A, W> {
+    /// One target, or the null target.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchTarget`](crate::Error::NoSuchTarget).
+    #[inline]
+    pub fn at(&self, target: impl Into<Option<Rank>>) -> Result<Target<'_, A, Active>> {
+        self.window.core.target(Call::Fence, target.into(), false)
+    }
+
+    /// Closes this epoch and opens the next one: one fence. Collective.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed), and those of the network.
+    pub fn next(self) -> Result<Self> {
+        self.next_assert(FenceAssert::default())
+    }
+
+    /// As [`next`](Self::next), with assertions.
+    ///
+    /// # Errors
+    ///
+    /// As [`next`](Self::next).
+    pub fn next_assert(self, assert: FenceAssert) -> Result<Self> {
+        self.window.synchronize(assert)?;
+        Ok(self)
+    }
+
+    /// Closes this epoch and opens none: a fence with NOSUCCEED. Collective.
+    ///
+    /// # Errors
+    ///
+    /// As [`next`](Self::next).
+    pub fn close(self) -> Result<()> {
+        self.window.synchronize(FenceAssert { nosucceed: true, ..FenceAssert::default() })
+    }
+}

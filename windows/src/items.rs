@@ -1,0 +1,95 @@
+//! So many items of a layout, one behind the other: one end of an operation.
+
+use crate::layout::{PairRuns, pair_elements, pair_runs};
+use crate::{Element, Kind, Layout, LayoutError};
+
+/// `count` items of a layout, at multiples of its extent: what MPI's calls take as a count and a datatype.
+///
+/// ```
+/// use rmalab_windows::Layout;
+///
+/// // Every third of the numbers of a matrix with rows of 3: its first column.
+/// let column = Layout::vector(4, 1, 3, &Layout::of::<f64>())?;
+/// assert_eq!(column.items(2).bytes()?, 2 * 4 * 8);
+/// # Ok::<(), rmalab_windows::LayoutError>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Items<'l> {
+    layout: &'l Layout,
+    count: u64,
+}
+
+impl Layout {
+    /// `count` items of this layout.
+    pub fn items(&self, count: u64) -> Items<'_> {
+        Items { layout: self, count }
+    }
+
+    /// One item of this layout.
+    pub fn item(&self) -> Items<'_> {
+        self.items(1)
+    }
+}
+
+impl<'l> Items<'l> {
+    /// The layout of each item.
+    pub fn layout(self) -> &'l Layout {
+        self.layout
+    }
+
+    /// How many items there are.
+    pub fn count(self) -> u64 {
+        self.count
+    }
+
+    /// Bytes of data in all items.
+    ///
+    /// # Errors
+    ///
+    /// [`LayoutError::Overflow`].
+    pub fn bytes(self) -> Result<u64, LayoutError> {
+        self.layout.total(self.count)
+    }
+
+    /// The first byte, and the number of bytes from there to behind the last one.
+    pub(crate) fn reach(self) -> Result<(i64, u64), LayoutError> {
+        let (first, end) = self.layout.span(self.count)?;
+        Ok((first, end.abs_diff(first)))
+    }
+
+
+    pub(crate) fn pair(self, other: Items<'l>) -> Result<PairRuns<'l>, LayoutError> {
+        pair_runs(self.layout, self.count, other.layout, other.count)
+    }
+
+    /// As [`pair`](Self::pair), in whole elements.
+    pub(crate) fn pair_elements<T: Element>(self, other: Items<'l>) -> Result<PairRuns<'l>, LayoutError> {
+        pair_elements(self.layout, self.count, other.layout, other.count, T::SIZE)
+    }
+
+    /// Checks that all items are within a buffer of `bytes` bytes.
+    pub(crate) fn check(self, bytes: usize) -> Result<(), LayoutError> {
+        self.layout.check_buffer(self.count, bytes)
+    }
+
+    /// The name of an element type that is not `T`'s, if there is one.
+    pub(crate) fn other_than(self, kind: Kind) -> Option<String> {
+        if self.layout.is_all(kind) {
+            return None;
+        }
+        Some(self.layout.kind().map_or("several types".to_owned(), |kind| kind.to_string()))
+    }
+
+    /// The elements of all items in `source`, without gaps.
+    pub(crate) fn pack<T: Element>(self, source: &[T]) -> Result<Vec<T>, LayoutError> {
+        let mut packed = Vec::new();
+        self.layout.pack(self.count, bytemuck::cast_slice(source), &mut packed)?;
+        // A copy more where the bytes are not aligned for `T`; layouts are the slow path.
+        Ok(bytemuck::allocation::pod_collect_to_vec(&packed))
+    }
+
+    /// Spreads elements over all items in `target`.
+    pub(crate) fn unpack<T: Element>(self, packed: &[T], target: &mut [T]) -> Result<(), LayoutError> {
+        self.layout.unpack(self.count, bytemuck::cast_slice(packed), bytemuck::cast_slice_mut(target))
+    }
+}

@@ -1,0 +1,284 @@
+//! Passive-target epochs: lock and lock_all.
+
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+
+use rmalab_atomics::{Rank, RemoteAtomics};
+use rmalab_locks::{Assert, LockKind, Policy, WindowLock};
+
+use crate::request::{self, Batch};
+use crate::{Call, Error, Open, Result, Target, Window};
+
+impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
+    /// Locks `target` and opens an epoch to it (`MPI_Win_lock`).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`WindowLocks::lock`](rmalab_locks::WindowLocks::lock) (a second lock of the same target, a lock beside a
+    /// lock_all), [`Error::Conflict`], [`Error::NoLocks`], and the error of an earlier epoch that was dropped (see
+    /// [`Lock`]).
+    #[inline]
+    pub fn lock(&self, kind: LockKind, target: Rank) -> Result<Lock<'_, 't, A, W>> {
+        self.lock_assert(kind, target, Assert::None)
+    }
+
+    /// As [`lock`](Self::lock), with an assertion (`MPI_MODE_NOCHECK`).
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock).
+    #[inline]
+    pub fn lock_assert(&self, kind: LockKind, target: Rank, assert: Assert) -> Result<Lock<'_, 't, A, W>> {
+        self.check_passive(Call::Lock)?;
+        self.locks.borrow_mut().lock(self.core.ra, kind, target, assert)?;
+        let alone = kind == LockKind::Exclusive && assert == Assert::None;
+        Ok(Lock { window: self, target: self.core.target(Call::Lock, Some(target), alone)? })
+    }
+
+    /// Locks every target in shared mode and opens an epoch to all of them (`MPI_Win_lock_all`).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`WindowLocks::lock_all`](rmalab_locks::WindowLocks::lock_all), and as [`lock`](Self::lock).
+    #[inline]
+    pub fn lock_all(&mut self) -> Result<LockAll<'_, 't, A, W>> {
+        self.lock_all_assert(Assert::None)
+    }
+
+    /// As [`lock_all`](Self::lock_all), with an assertion (`MPI_MODE_NOCHECK`).
+    ///
+    /// # Errors
+    ///
+    /// As [`lock_all`](Self::lock_all).
+    #[inline]
+    pub fn lock_all_assert(&mut self, assert: Assert) -> Result<LockAll<'_, 't, A, W>> {
+        self.check_passive(Call::LockAll)?;
+        self.locks.borrow_mut().lock_all(self.core.ra, assert)?;
+        Ok(LockAll { window: self })
+    }
+
+    #[inline]
+    fn check_passive(&self, call: Call) -> Result<()> {
+        self.core.check()?;
+        if self.core.no_locks {
+            return Err(Error::NoLocks { rank: self.core.ra.rank(), call });
+        }
+        match self.core.open() {
+            None => Ok(()),
+            Some(open) => Err(self.core.refuse(call, open)),
+        }
+    }
+
+    /// What stands open, locks included.
+    pub(crate) fn open(&self) -> Option<Open> {
+        self.core.open().or_else(|| {
+            let locks = self.locks.borrow();
+            if locks.is_idle() {
+                None
+            } else if locks.holds_all() {
+                Some(Open::LockAll)
+            } else {
+                Some(Open::Lock)
+            }
+        })
+    }
+}
+
+/// A passive-target epoch to one target, from [`Window::lock`]: the [`Target`] itself.
+///
+/// It ends by [`unlock`](Self::unlock), or when it is dropped. A drop cannot return an error: it tells the window's error
+/// handler and keeps it, and the next epoch of the window that is asked for is refused with it. It never panics. An epoch
+/// that is forgotten (`std::mem::forget`) leaves its target locked, and nothing unsound: no buffer is in use.
+#[derive(Debug)]
+#[must_use = "the epoch ends when it is dropped, which is at once if it is not bound to a name"]
+pub struct Lock<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
+    window: &'w Window<'t, A, W>,
+    target: Target<'w, A>,
+}
+
+impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> Deref for Lock<'w, '_, A, W> {
+    type Target = Target<'w, A>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Target<'w, A> {
+        &self.target
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
+    /// Completes everything that this rank has issued to the target, here and there (`MPI_Win_flush`).
+    ///
+    /// # Errors
+    ///
+    /// Those of the network.
+    #[inline]
+    pub fn flush(&self) -> Result<()> {
+        Ok(self.window.core.ra.flush(self.target.rank)?)
+    }
+
+    /// Completes everything that this rank has issued to the target, here (`MPI_Win_flush_local`).
+    ///
+    /// Nothing is left to do: operations are complete at the origin when their calls return, and those with requests own
+    /// their buffers.
+    ///
+    /// # Errors
+    ///
+    /// None at present.
+    #[inline]
+    pub fn flush_local(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Runs `body`, whose operations overlap each other, and returns when all of them are complete.
+    ///
+    /// # Errors
+    ///
+    /// Those of `body`, and those of the network.
+    pub fn batch<'env, R>(
+        &self,
+        body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>,
+    ) -> Result<R> {
+        request::batch(self.window.core.ra, body)
+    }
+
+    /// Completes everything, then unlocks the target (`MPI_Win_unlock`).
+    ///
+    /// # Errors
+    ///
+    /// Those of the network and of the policy. The lock is released even if the flush fails.
+    #[inline]
+    pub fn unlock(self) -> Result<()> {
+        ManuallyDrop::new(self).end()
+    }
+
+    #[inline]
+    fn end(&mut self) -> Result<()> {
+        let flushed = self.flush();
+        // Even after a flush that failed, since others may wait for the lock; the error tells that data may be missing.
+        self.window.locks.borrow_mut().unlock(self.window.core.ra, self.target.rank)?;
+        flushed
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized, W: WindowLock> Drop for Lock<'_, '_, A, W> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            self.window.core.keep(error);
+        }
+    }
+}
+
+/// A passive-target epoch to every target, from [`Window::lock_all`].
+///
+/// It ends by [`unlock_all`](Self::unlock_all), or when it is dropped; see [`Lock`] for errors then.
+#[derive(Debug)]
+#[must_use = "the epoch ends when it is dropped, which is at once if it is not bound to a name"]
+pub struct LockAll<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
+    window: &'w Window<'t, A, W>,
+}
+
+impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
+    /// One target, or the null target.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchTarget`].
+    #[inline]
+    pub fn at(&self, target: impl Into<Option<Rank>>) -> Result<Target<'_, A>> {
+        self.window.core.target(Call::LockAll, target.into(), false)
+    }
+
+    /// Completes everything that this rank has issued to `target`, here and there (`MPI_Win_flush`).
+    ///
+    /// # Errors
+    ///
+    /// Those of the network, and [`RankOutOfRange`](rmalab_atomics::Error::RankOutOfRange).
+    #[inline]
+    pub fn flush(&self, target: Rank) -> Result<()> {
+        Ok(self.window.core.ra.flush(target)?)
+    }
+
+    /// Completes everything that this rank has issued, here and at all targets (`MPI_Win_flush_all`).
+    ///
+    /// # Errors
+    ///
+    /// Those of the network.
+    #[inline]
+    pub fn flush_all(&self) -> Result<()> {
+        Ok(self.window.core.ra.flush_all()?)
+    }
+
+    /// As [`Lock::flush_local`] (`MPI_Win_flush_local`).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchTarget`].
+    #[inline]
+    pub fn flush_local(&self, target: Rank) -> Result<()> {
+        self.window.core.target::<crate::Passive>(Call::Flush, Some(target), false).map(drop)
+    }
+
+    /// As [`Lock::flush_local`], for all targets (`MPI_Win_flush_local_all`).
+    ///
+    /// # Errors
+    ///
+    /// None at present.
+    #[inline]
+    pub fn flush_local_all(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Makes this rank's loads and stores and the accesses of others agree (`MPI_Win_sync`).
+    pub fn sync(&self) {
+        self.window.sync();
+    }
+
+    /// Attaches memory while the epoch is open; see [`Window::attach`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn window(&self) -> &Window<'_, A, W> {
+        self.window
+    }
+
+    /// Runs `body`, whose operations overlap each other, and returns when all of them are complete.
+    ///
+    /// # Errors
+    ///
+    /// Those of `body`, and those of the network.
+    pub fn batch<'env, R>(
+        &self,
+        body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>,
+    ) -> Result<R> {
+        request::batch(self.window.core.ra, body)
+    }
+
+    /// Completes everything, then unlocks all targets (`MPI_Win_unlock_all`).
+    ///
+    /// # Errors
+    ///
+    /// Those of the network and of the policy. The lock is released even if the flush fails.
+    #[inline]
+    pub fn unlock_all(self) -> Result<()> {
+        ManuallyDrop::new(self).end()
+    }
+
+    #[inline]
+    fn end(&mut self) -> Result<()> {
+        let flushed = self.flush_all();
+        // As in `Lock::end`.
+        self.window.locks.borrow_mut().unlock_all(self.window.core.ra)?;
+        flushed
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized, W: WindowLock> Drop for LockAll<'_, '_, A, W> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Err(error) = self.end() {
+            self.window.core.keep(error);
+        }
+    }
+}

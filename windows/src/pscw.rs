@@ -1,0 +1,407 @@
+//! Post, start, complete, wait: synchronization among the ranks that have to do with each other.
+//!
+//! # Sources
+//!
+//! * MPI-4.1, section 12.5.2 (general active target synchronization) and section 12.5.5 (asserts).
+//! * [`PscwStrategy::Bits`]: a bit for each rank, set by the target in the origin's memory: W. Jiang, J. Liu, H.-W. Jin,
+//!   D. K. Panda, D. Buntinas, R. Thakur, W. D. Gropp, Efficient implementation of MPI-2 passive one-sided communication
+//!   and of active synchronization over InfiniBand, 2004.
+//! * [`PscwStrategy::Matching`]: lists of announcements, as foMPI's (R. Gerstenberger, M. Besta, T. Hoefler, SC'13, section
+//!   2.3), here a ring of slots with a ticket counter instead of a list with a free list.
+//!
+//! # State
+//!
+//! | word, of each rank | written by | value |
+//! | --- | --- | --- |
+//! | completions | origins: + 1 each, when they complete | how many completes have come, since ever |
+//! | bits (p of them) | target t sets bit t, this rank clears it | t has posted, and no start of this rank has taken it |
+//! | tail | targets: + 1 each, for a ticket | how many posts have come, since ever |
+//! | slots (S = min(p, 64)) | targets, from 0 to the rank + 1; this rank, back to 0 | posts that are not taken |
+//!
+//! # Invariants
+//!
+//! * I1. A target has at most one post to an origin that is not taken: it posts again only after its wait, which takes
+//!   the origin's complete, which comes after the start that took the post. So a bit is set only when it is clear.
+//! * I2. Completions that have come belong to this exposure epoch or to earlier ones: an origin's next complete needs this
+//!   rank's next post. So an epoch is over as soon as their number has reached the sum of the groups' sizes so far.
+//! * I3. As many posts are in slots, or about to be, as the tail is ahead of what this rank has taken. A poster that
+//!   finds its slot full waits for it; another one with a later ticket may be first, and what is in slots is a set, so that
+//!   it does not matter in which order.
+//! * I4. Nobody waits for a full ring for ever: a rank that waits for somebody's slot empties its own ring meanwhile,
+//!   and so does one that waits in start; a rank that computes will come to start.
+//!
+//! # Cost
+//!
+//! For each pair of a target and an origin, in remote operations: bits 1 for the post and 1 for the complete, as MPICH-2's
+//! messages; matching 2 for the post and 1 for the complete. A flush for each target. Start and wait are local.
+//! Memory: p bits, or min(p, 64) + 1 words a rank.
+
+use std::cell::{Cell, RefCell};
+
+use rmalab_atomics::{Disp, Rank, RemoteAtomics, Until, WORD};
+use rmalab_locks::{LINE, Policy, WindowLock};
+
+use crate::{Active, Call, Error, Open, PscwStrategy, Result, Target, Window};
+
+/// Ranks up to which [`PscwStrategy::Auto`] takes bits: those of four cache lines' worth of bits would be no harm either,
+/// but one line is read at once.
+const BITS_UP_TO: u32 = 512;
+
+/// Most slots of a ring.
+const SLOTS: u32 = 64;
+
+/// Word operations' worth of pause between two looks at a full ring.
+const FULL: u32 = 16;
+
+/// How posts are matched with starts: one rank's part.
+#[derive(Debug)]
+pub(crate) struct Matching {
+    completions: Disp,
+    /// The bits, or the tail and the slots.
+    posts: Disp,
+    way: Way,
+    /// The sum of the groups' sizes of all exposure epochs so far.
+    expected: Cell<u64>,
+    /// Tickets whose posts this rank has taken out of its slots.
+    head: Cell<u64>,
+    /// Posts that were taken out of slots, and not matched by a start.
+    taken: RefCell<Vec<Rank>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    Bits,
+    Ring { slots: u64 },
+}
+
+impl Matching {
+    pub(crate) fn new<A: RemoteAtomics + ?Sized>(ra: &A, strategy: PscwStrategy) -> Result<Matching> {
+        let size = ra.size();
+        let bits = match strategy {
+            PscwStrategy::Bits => true,
+            PscwStrategy::Matching => false,
+            PscwStrategy::Auto | PscwStrategy::Deferred => size <= BITS_UP_TO,
+        };
+        let (way, words) = if bits {
+            (Way::Bits, u64::from(size).div_ceil(64))
+        } else {
+            let slots = u64::from(size.min(SLOTS));
+            (Way::Ring { slots }, 1 + slots)
+        };
+        let completions = ra.heap().alloc(LINE + words * WORD, LINE)?;
+        Ok(Matching {
+            completions,
+            posts: completions.plus(LINE),
+            way,
+            expected: Cell::new(0),
+            head: Cell::new(0),
+            taken: RefCell::default(),
+        })
+    }
+
+    pub(crate) fn allocation(&self) -> Disp {
+        self.completions
+    }
+
+    /// Tells `origin` that this rank has posted.
+    fn post<A: RemoteAtomics + ?Sized>(&self, ra: &A, origin: Rank) -> Result<()> {
+        let me = u64::from(ra.rank().0);
+        match self.way {
+            Way::Bits => {
+                ra.fetch_add(origin.at(self.posts.word(me / 64)), 1 << (me % 64))?; // I1
+            }
+            Way::Ring { slots } => {
+                let ticket = ra.fetch_add(origin.at(self.posts), 1)?;
+                let slot = origin.at(self.posts.word(1 + ticket % slots));
+                while ra.compare_and_swap(slot, 0, me + 1)? != 0 {
+                    self.empty(ra, slots)?; // I4
+                    ra.pause(FULL)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until `target` has posted, and takes the post.
+    fn take<A: RemoteAtomics + ?Sized>(&self, ra: &A, target: Rank) -> Result<()> {
+        match self.way {
+            Way::Bits => {
+                let (word, bit) = (self.posts.word(u64::from(target.0 / 64)), 1u64 << (target.0 % 64));
+                ra.wait_until(word, Until::AnySet(bit))?;
+                ra.fetch_add(ra.rank().at(word).unwatched(), bit.wrapping_neg())?;
+            }
+            Way::Ring { slots } => loop {
+                self.empty(ra, slots)?;
+                let mut taken = self.taken.borrow_mut();
+                if let Some(at) = taken.iter().position(|&rank| rank == target) {
+                    taken.swap_remove(at);
+                    break;
+                }
+                drop(taken);
+                ra.wait_until(self.posts, Until::Ge(self.head.get() + 1))?;
+            },
+        }
+        Ok(())
+    }
+
+    /// Takes all posts out of this rank's slots.
+    fn empty<A: RemoteAtomics + ?Sized>(&self, ra: &A, slots: u64) -> Result<()> {
+        let tail = ra.get(ra.rank().at(self.posts))?;
+        while self.head.get() < tail {
+            let slot = self.posts.word(1 + self.head.get() % slots);
+            let rank = ra.wait_until(slot, Until::Ne(0))? - 1; // I3
+            ra.fetch_store(ra.rank().at(slot).unwatched(), 0)?;
+            self.taken.borrow_mut().push(Rank(rank as u32));
+            self.head.set(self.head.get() + 1);
+        }
+        Ok(())
+    }
+}
+
+/// What the caller of start asserts.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct StartAssert {
+    /// The targets have posted already, each of them with `nocheck` as well (`MPI_MODE_NOCHECK`).
+    pub nocheck: bool,
+}
+
+/// What the caller of post asserts.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct PostAssert {
+    /// The origins have not started yet, and each of them will with `nocheck` as well (`MPI_MODE_NOCHECK`).
+    pub nocheck: bool,
+    /// This rank's part was not stored to since the last synchronization (`MPI_MODE_NOSTORE`).
+    pub nostore: bool,
+    /// Nobody puts or accumulates to this rank's part in this epoch (`MPI_MODE_NOPUT`).
+    pub noput: bool,
+}
+
+impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
+    /// The two sides of post, start, complete and wait: an access epoch and an exposure epoch may be open together, two
+    /// of a kind may not.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`] when another epoch stands open, and the error of an earlier epoch that was dropped.
+    pub fn pscw(&mut self) -> Result<(AccessSide<'_, 't, A, W>, ExposureSide<'_, 't, A, W>)> {
+        self.core.check()?;
+        match self.open() {
+            None => Ok((AccessSide { window: self }, ExposureSide { window: self })),
+            Some(open) => Err(self.core.refuse(Call::Start, open)),
+        }
+    }
+
+    fn check_group(&self, call: Call, group: &[Rank]) -> Result<()> {
+        let (rank, size) = (self.core.ra.rank(), self.core.ra.size());
+        if let Some(&target) = group.iter().find(|target| target.0 >= size) {
+            return Err(Error::NoSuchTarget { call, target, size });
+        }
+        let mut sorted = group.to_vec();
+        sorted.sort_unstable();
+        match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(Error::Group { rank, call, twice: pair[0] }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The side of start and complete, from [`Window::pscw`].
+#[derive(Debug)]
+pub struct AccessSide<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
+    window: &'w Window<'t, A, W>,
+}
+
+impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> AccessSide<'_, 't, A, W> {
+    /// Waits until all ranks of `group` have posted to this one, and opens an epoch of access to them
+    /// (`MPI_Win_start`). The group may be empty.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Group`], [`Error::NoSuchTarget`], [`Error::Conflict`] when an access epoch was forgotten, and
+    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    pub fn start(&mut self, group: &[Rank]) -> Result<Access<'_, 't, A, W>> {
+        self.start_assert(group, StartAssert::default())
+    }
+
+    /// As [`start`](Self::start), with assertions.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn start_assert(&mut self, group: &[Rank], assert: StartAssert) -> Result<Access<'_, 't, A, W>> {
+        let (window, core) = (self.window, &self.window.core);
+        core.check()?;
+        if core.state.access.get() {
+            return Err(core.refuse(Call::Start, Open::Access));
+        }
+        window.check_group(Call::Start, group)?;
+        if !assert.nocheck {
+            for &target in group {
+                core.matching.take(core.ra, target)?;
+            }
+        }
+        core.state.access.set(true);
+        Ok(Access { window, group: group.to_vec(), over: false })
+    }
+}
+
+/// An epoch of access to a group of ranks, from [`AccessSide::start`].
+///
+/// It ends by [`complete`](Self::complete), or when it is dropped; see [`Lock`](crate::Lock) for errors then. In a panic it
+/// does not complete: the others learn of the failure.
+#[derive(Debug)]
+#[must_use = "the epoch ends when it is dropped, which is at once if it is not bound to a name"]
+pub struct Access<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
+    window: &'w Window<'t, A, W>,
+    group: Vec<Rank>,
+    over: bool,
+}
+
+impl<A: RemoteAtomics + ?Sized, W: WindowLock> Access<'_, '_, A, W> {
+    /// One target of the group, or the null target.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotInGroup`].
+    #[inline]
+    pub fn at(&self, target: impl Into<Option<Rank>>) -> Result<Target<'_, A, Active>> {
+        let (core, target) = (&self.window.core, target.into());
+        if let Some(target) = target
+            && !self.group.contains(&target)
+        {
+            let group = self.group.iter().map(|rank| rank.0).collect();
+            return Err(Error::NotInGroup { rank: core.ra.rank(), target, group });
+        }
+        core.target(Call::Start, target, false)
+    }
+
+    /// Completes everything, and tells the group's ranks (`MPI_Win_complete`).
+    ///
+    /// # Errors
+    ///
+    /// Those of the network.
+    pub fn complete(mut self) -> Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.over = true;
+        let core = &self.window.core;
+        core.state.access.set(false);
+        for &target in &self.group {
+            core.ra.flush(target)?;
+        }
+        for &target in &self.group {
+            core.ra.fetch_add(target.at(core.matching.completions), 1)?;
+        }
+        Ok(())
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized, W: WindowLock> Drop for Access<'_, '_, A, W> {
+    fn drop(&mut self) {
+        if !self.over
+            && !std::thread::panicking()
+            && let Err(error) = self.end()
+        {
+            self.window.core.keep(error);
+        }
+    }
+}
+
+/// The side of post and wait, from [`Window::pscw`].
+#[derive(Debug)]
+pub struct ExposureSide<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
+    window: &'w Window<'t, A, W>,
+}
+
+impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> ExposureSide<'_, 't, A, W> {
+    /// Opens an epoch of exposure to the ranks of `group`, and tells them (`MPI_Win_post`). The group may be empty.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Group`], [`Error::NoSuchTarget`], [`Error::Conflict`] when an exposure epoch was forgotten, and those of
+    /// the network.
+    pub fn post(&mut self, group: &[Rank]) -> Result<Exposure<'_, 't, A, W>> {
+        self.post_assert(group, PostAssert::default())
+    }
+
+    /// As [`post`](Self::post), with assertions.
+    ///
+    /// # Errors
+    ///
+    /// As [`post`](Self::post).
+    pub fn post_assert(&mut self, group: &[Rank], assert: PostAssert) -> Result<Exposure<'_, 't, A, W>> {
+        let (window, core) = (self.window, &self.window.core);
+        core.check()?;
+        if core.state.exposure.get() {
+            return Err(core.refuse(Call::Post, Open::Exposure));
+        }
+        window.check_group(Call::Post, group)?;
+        core.state.exposure.set(true);
+        let matching = &core.matching;
+        matching.expected.set(matching.expected.get() + group.len() as u64);
+        if !assert.nocheck {
+            for &origin in group {
+                matching.post(core.ra, origin)?;
+            }
+        }
+        Ok(Exposure { window, over: false })
+    }
+}
+
+/// An epoch of exposure to a group of ranks, from [`ExposureSide::post`].
+///
+/// It ends by [`wait`](Self::wait), by a [`test`](Self::test) that says so, or when it is dropped, which waits. In a panic
+/// it does not wait.
+#[derive(Debug)]
+#[must_use = "the epoch ends when it is dropped, which waits"]
+pub struct Exposure<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
+    window: &'w Window<'t, A, W>,
+    over: bool,
+}
+
+impl<A: RemoteAtomics + ?Sized, W: WindowLock> Exposure<'_, '_, A, W> {
+    /// Waits until all ranks of the group have completed (`MPI_Win_wait`): what they have written is here.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    pub fn wait(mut self) -> Result<()> {
+        self.end()
+    }
+
+    /// Whether all ranks of the group have completed; if so the epoch is over (`MPI_Win_test`).
+    ///
+    /// # Errors
+    ///
+    /// Those of the network.
+    pub fn test(&mut self) -> Result<bool> {
+        let core = &self.window.core;
+        if !self.over && core.ra.get(core.ra.rank().at(core.matching.completions))? >= core.matching.expected.get() {
+            self.over = true;
+            core.state.exposure.set(false);
+        }
+        Ok(self.over)
+    }
+
+    fn end(&mut self) -> Result<()> {
+        if !self.over {
+            self.over = true;
+            let core = &self.window.core;
+            core.state.exposure.set(false);
+            core.ra.wait_until(core.matching.completions, Until::Ge(core.matching.expected.get()))?; // I2
+        }
+        Ok(())
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized, W: WindowLock> Drop for Exposure<'_, '_, A, W> {
+    fn drop(&mut self) {
+        if !std::thread::panicking()
+            && let Err(error) = self.end()
+        {
+            self.window.core.keep(error);
+        }
+    }
+}

@@ -1,0 +1,569 @@
+//! Communication with one target inside an epoch.
+
+use std::marker::PhantomData;
+
+use bytemuck::Pod;
+use rmalab_atomics::bulk::{Owned, Piece};
+use rmalab_atomics::exposed::Lease;
+use rmalab_atomics::{Address, Rank, RemoteAtomics};
+
+use crate::accumulate::Updates;
+use crate::window::Core;
+use crate::{Call, Element, Error, Integer, Items, Op, Request, Result, WindowDisp};
+
+/// An epoch by locks: its targets take part in nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Passive;
+
+/// An epoch by fences, or by start and complete: its targets synchronize, too.
+#[derive(Clone, Copy, Debug)]
+pub struct Active;
+
+/// Where bytes of a window are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place<'e> {
+    /// In a rank's segment.
+    Segment(Address),
+    /// In memory of its owner's program.
+    Leased(&'e dyn Lease),
+}
+
+impl Place<'_> {
+    /// Writes `source` at `offset`; complete at flush.
+    #[inline(always)]
+    pub(crate) fn write<A: RemoteAtomics + ?Sized>(self, ra: &A, offset: u64, source: &[u8]) -> Result<()> {
+        Ok(match self {
+            Place::Segment(Address { rank, disp, .. }) => {
+                ra.post_bytes(rank.at(disp.plus(offset)).unwatched(), source)?
+            }
+            Place::Leased(lease) => lease.put(offset, source)?,
+        })
+    }
+
+    /// Reads `dest.len()` bytes at `offset`.
+    #[inline(always)]
+    pub(crate) fn read<A: RemoteAtomics + ?Sized>(self, ra: &A, offset: u64, dest: &mut [u8]) -> Result<()> {
+        Ok(match self {
+            Place::Segment(Address { rank, disp, .. }) => {
+                ra.get_bytes(rank.at(disp.plus(offset)).unwatched(), dest)?
+            }
+            Place::Leased(lease) => lease.get(offset, dest)?,
+        })
+    }
+}
+
+/// A target's part of a window.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part<'e> {
+    /// The null target's, which everything may be done to, and nothing comes of it.
+    Null,
+    /// Memory that was there when the window was made.
+    Fixed(Place<'e>),
+    /// Whatever its owner has attached.
+    Dynamic,
+}
+
+/// One target in an epoch: communication is its methods.
+///
+/// From [`Lock`](crate::Lock), which is one, or from the `at` of the other epochs. Displacements are in the units of the
+/// target's part of the window, in bytes on a dynamic window, whose displacements are addresses.
+///
+/// `put` returns when its source may be used again, `get` when its bytes are there, an accumulate when it is done: no
+/// buffer is in use when a call has returned. What is *complete at the target* is told by flush and by the end of the
+/// epoch. For operations that overlap each other there are [`batch`](crate::LockAll::batch) and the forms with requests.
+///
+/// # Errors
+///
+/// [`Error::OutOfWindow`] (on a dynamic window [`Error::NotAttached`]) for memory that the target's part of the window
+/// does not have, and then nothing was done; and those of the network, as a peer that has failed.
+#[derive(Debug)]
+pub struct Target<'e, A: RemoteAtomics + ?Sized, P = Passive> {
+    pub(crate) core: &'e Core<'e, A>,
+    pub(crate) rank: Rank,
+    pub(crate) part: Part<'e>,
+    pub(crate) bytes: u64,
+    pub(crate) unit: u32,
+    /// Whether this rank holds the target exclusively.
+    pub(crate) alone: bool,
+    pub(crate) epoch: PhantomData<P>,
+}
+
+impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
+    /// The target's number in the window's team; `None` for the null target.
+    pub fn rank(&self) -> Option<Rank> {
+        (!matches!(self.part, Part::Null)).then_some(self.rank)
+    }
+
+    /// Bytes of the target's part of the window; 0 for a dynamic window, as MPI has it.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Bytes of a unit of displacement.
+    pub fn disp_unit(&self) -> u32 {
+        self.unit
+    }
+
+    /// Calls `then` with the place of `len` bytes that start `first` bytes after `disp`.
+    #[inline(always)]
+    pub(crate) fn reach<R: Default>(
+        &self,
+        call: Call,
+        disp: WindowDisp,
+        first: i64,
+        len: u64,
+        then: impl FnOnce(Place<'_>, u64) -> Result<R>,
+    ) -> Result<R> {
+        match self.part {
+            Part::Fixed(place) => {
+                let offset = disp.0.checked_mul(i64::from(self.unit)).and_then(|disp| disp.checked_add(first));
+                match offset.and_then(|offset| u64::try_from(offset).ok()) {
+                    // Of two comparisons neither can overflow.
+                    Some(offset) if len <= self.bytes && offset <= self.bytes - len => then(place, offset),
+                    _ if len == 0 => Ok(R::default()),
+                    _ => Err(self.outside(call, disp, len)),
+                }
+            }
+            Part::Null => Ok(R::default()),
+            Part::Dynamic if len == 0 => Ok(R::default()),
+            Part::Dynamic => {
+                self.core.dynamic(call)?.with_region(self.core, call, self.rank, WindowDisp(disp.0.wrapping_add(first)), len, then)
+            }
+        }
+    }
+
+    #[cold]
+    fn outside(&self, call: Call, disp: WindowDisp, len: u64) -> Error {
+        Error::OutOfWindow { call, target: self.rank, disp, unit: self.unit, len, bytes: self.bytes }
+    }
+
+    /// Writes `source` at `disp` (`MPI_Put`).
+    ///
+    /// # Errors
+    ///
+    /// As of all operations, see [`Target`].
+    #[inline]
+    pub fn put<T: Pod>(&self, disp: WindowDisp, source: &[T]) -> Result<()> {
+        let source: &[u8] = bytemuck::cast_slice(source);
+        self.reach(Call::Put, disp, 0, source.len() as u64, |place, offset| place.write(self.core.ra, offset, source))
+    }
+
+    /// Reads `dest` from `disp` (`MPI_Get`).
+    ///
+    /// # Errors
+    ///
+    /// As of all operations, see [`Target`].
+    #[inline]
+    pub fn get<T: Pod>(&self, disp: WindowDisp, dest: &mut [T]) -> Result<()> {
+        let dest: &mut [u8] = bytemuck::cast_slice_mut(dest);
+        self.reach(Call::Get, disp, 0, dest.len() as u64, |place, offset| place.read(self.core.ra, offset, dest))
+    }
+
+    /// Writes one value at `disp` (`MPI_Put` with a count of 1).
+    ///
+    /// # Errors
+    ///
+    /// As of all operations, see [`Target`].
+    #[inline]
+    pub fn put_value<T: Pod>(&self, disp: WindowDisp, value: T) -> Result<()> {
+        self.put(disp, &[value])
+    }
+
+    /// Reads one value at `disp` (`MPI_Get` with a count of 1); all zeros from the null target.
+    ///
+    /// # Errors
+    ///
+    /// As of all operations, see [`Target`].
+    #[inline]
+    pub fn get_value<T: Pod>(&self, disp: WindowDisp) -> Result<T> {
+        let mut value = [T::zeroed()];
+        self.get(disp, &mut value)?;
+        Ok(value[0])
+    }
+
+    /// Writes the items `origin` of `source` to the items `target` at `disp` (`MPI_Put` with derived datatypes).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Mismatch`] when the two do not hold equally many bytes, [`Error::Layout`] when `origin` reaches outside
+    /// of `source`, and as of all operations.
+    pub fn put_layout<T: Pod>(
+        &self,
+        disp: WindowDisp,
+        target: Items<'_>,
+        source: &[T],
+        origin: Items<'_>,
+    ) -> Result<()> {
+        let source: &[u8] = bytemuck::cast_slice(source);
+        self.pieces(Call::Put, disp, target, source.len(), origin, |place, offset, piece| {
+            place.write(self.core.ra, offset, &source[piece])
+        })
+    }
+
+    /// Reads the items `origin` of `dest` from the items `target` at `disp` (`MPI_Get` with derived datatypes).
+    ///
+    /// # Errors
+    ///
+    /// As [`put_layout`](Self::put_layout).
+    pub fn get_layout<T: Pod>(
+        &self,
+        disp: WindowDisp,
+        target: Items<'_>,
+        dest: &mut [T],
+        origin: Items<'_>,
+    ) -> Result<()> {
+        let dest: &mut [u8] = bytemuck::cast_slice_mut(dest);
+        self.pieces(Call::Get, disp, target, dest.len(), origin, |place, offset, piece| {
+            place.read(self.core.ra, offset, &mut dest[piece])
+        })
+    }
+
+    /// Walks through both ends of an operation, piece by piece.
+    fn pieces(
+        &self,
+        call: Call,
+        disp: WindowDisp,
+        target: Items<'_>,
+        buffer: usize,
+        origin: Items<'_>,
+        mut each: impl FnMut(Place<'_>, u64, std::ops::Range<usize>) -> Result<()>,
+    ) -> Result<()> {
+        let (first, len) = self.span(call, target, origin)?;
+        origin.check(buffer)?;
+        let pairs = origin.pair(target)?;
+        self.reach(call, disp, first, len, |place, offset| {
+            for piece in pairs {
+                // Both lie within what was checked: the origin's within the buffer, the target's from `first` on.
+                let here = piece.left as usize;
+                let there = offset.wrapping_add_signed(piece.right.wrapping_sub(first));
+                each(place, there, here..here + piece.bytes as usize)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The first byte and the number of bytes from there to the last one that `target` touches, of as many as `origin`.
+    fn span(&self, call: Call, target: Items<'_>, origin: Items<'_>) -> Result<(i64, u64)> {
+        let (here, there) = (origin.bytes()?, target.bytes()?);
+        if here != there {
+            return Err(Error::Mismatch { call, here, there });
+        }
+        Ok(target.reach()?)
+    }
+
+    /// Combines `source` into the elements at `disp` (`MPI_Accumulate`), each of them atomically.
+    ///
+    /// Atomic against the other accumulates, fetches and swaps of the same element type on this window, by whichever
+    /// rank. Those of one rank on one element take effect in the order of its calls.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Op`] when elements of this type do not have the operation, and as of all operations.
+    #[inline]
+    pub fn accumulate<T: Element>(&self, disp: WindowDisp, op: Op, source: &[T]) -> Result<()> {
+        self.defined::<T>(Call::Accumulate, op)?;
+        self.reach(Call::Accumulate, disp, 0, size_of_val(source) as u64, |place, offset| {
+            self.updates(place).run(offset, op, source, None)
+        })
+    }
+
+    /// As [`accumulate`](Self::accumulate), with layouts at both ends.
+    ///
+    /// # Errors
+    ///
+    /// As there and as [`put_layout`](Self::put_layout), and [`Error::Type`] for a layout of other elements than `T`.
+    pub fn accumulate_layout<T: Element>(
+        &self,
+        disp: WindowDisp,
+        target: Items<'_>,
+        op: Op,
+        source: &[T],
+        origin: Items<'_>,
+    ) -> Result<()> {
+        self.defined::<T>(Call::Accumulate, op)?;
+        self.update_layout(Call::Accumulate, disp, target, op, source, origin, None)
+    }
+
+    /// Combines `source` into the elements at `disp` and reads what they were before (`MPI_Get_accumulate`).
+    ///
+    /// Atomic as [`accumulate`](Self::accumulate). With [`Op::NoOp`] the elements are read atomically, and `source` is
+    /// ignored: it may be empty.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Mismatch`] when `source` and `result` differ in length, and as [`accumulate`](Self::accumulate).
+    #[inline]
+    pub fn get_accumulate<T: Element>(
+        &self,
+        disp: WindowDisp,
+        op: Op,
+        source: &[T],
+        result: &mut [T],
+    ) -> Result<()> {
+        self.defined::<T>(Call::GetAccumulate, op)?;
+        let len = size_of_val(result) as u64;
+        if op != Op::NoOp && source.len() != result.len() {
+            let here = size_of_val(source) as u64;
+            return Err(Error::Mismatch { call: Call::GetAccumulate, here, there: len });
+        }
+        self.reach(Call::GetAccumulate, disp, 0, len, |place, offset| {
+            self.updates(place).run(offset, op, source, Some(result))
+        })
+    }
+
+    /// As [`get_accumulate`](Self::get_accumulate), with layouts at all three ends.
+    ///
+    /// # Errors
+    ///
+    /// As there and as [`accumulate_layout`](Self::accumulate_layout).
+    #[expect(clippy::too_many_arguments, reason = "three ends with a layout each")]
+    pub fn get_accumulate_layout<T: Element>(
+        &self,
+        disp: WindowDisp,
+        target: Items<'_>,
+        op: Op,
+        source: &[T],
+        origin: Items<'_>,
+        result: &mut [T],
+        results: Items<'_>,
+    ) -> Result<()> {
+        self.defined::<T>(Call::GetAccumulate, op)?;
+        // With no_op the origin is ignored: the result's items stand in for it.
+        let origin = if op == Op::NoOp { results } else { origin };
+        self.update_layout(Call::GetAccumulate, disp, target, op, source, origin, Some((result, results)))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "three ends with a layout each")]
+    fn update_layout<T: Element>(
+        &self,
+        call: Call,
+        disp: WindowDisp,
+        target: Items<'_>,
+        op: Op,
+        source: &[T],
+        origin: Items<'_>,
+        result: Option<(&mut [T], Items<'_>)>,
+    ) -> Result<()> {
+        let (first, len) = self.span(call, target, origin)?;
+        for items in [Some(target), Some(origin), result.as_ref().map(|&(_, items)| items)].into_iter().flatten() {
+            if let Some(layout) = items.other_than(T::KIND) {
+                return Err(Error::Type { call, layout, buffer: T::KIND });
+            }
+        }
+        let bytes = target.bytes()?;
+        let packed = if op == Op::NoOp { Vec::new() } else { origin.pack(source)? };
+        let mut results = Vec::new();
+        if let Some((buffer, items)) = &result {
+            let here = items.bytes()?;
+            if here != bytes {
+                return Err(Error::Mismatch { call, here, there: bytes });
+            }
+            items.check(size_of_val::<[T]>(buffer))?;
+            results.resize((bytes / T::SIZE) as usize, T::zeroed());
+        }
+        let fetches = result.is_some();
+        // In whole elements, also where the target's runs touch at odd places.
+        let pieces = target.pair_elements::<T>(target)?;
+        self.reach(call, disp, first, len, |place, offset| {
+            let updates = self.updates(place);
+            let mut done = 0;
+            for piece in pieces {
+                let start = offset.wrapping_add_signed(piece.left.wrapping_sub(first));
+                let n = (piece.bytes / T::SIZE) as usize;
+                let source = if packed.is_empty() { &[] } else { &packed[done..done + n] };
+                updates.run(start, op, source, fetches.then(|| &mut results[done..done + n]))?;
+                done += n;
+            }
+            Ok(())
+        })?;
+        match result {
+            Some((buffer, items)) if !matches!(self.part, Part::Null) => Ok(items.unpack(&results, buffer)?),
+            _ => Ok(()),
+        }
+    }
+
+    /// Combines `value` into the element at `disp`, and returns what it was before (`MPI_Fetch_and_op`).
+    ///
+    /// Atomic as [`accumulate`](Self::accumulate); one network atomic where the type and the operation have one. All
+    /// zeros from the null target.
+    ///
+    /// # Errors
+    ///
+    /// As [`accumulate`](Self::accumulate).
+    #[inline]
+    pub fn fetch_and_op<T: Element>(&self, disp: WindowDisp, op: Op, value: T) -> Result<T> {
+        self.defined::<T>(Call::FetchAndOp, op)?;
+        let old = self.reach(Call::FetchAndOp, disp, 0, size_of::<T>() as u64, |place, offset| {
+            self.updates(place).one(offset, op, value).map(Some)
+        })?;
+        Ok(old.unwrap_or(T::zeroed()))
+    }
+
+    /// Stores `desired` in the element at `disp` if it is `expected`; returns what it was before
+    /// (`MPI_Compare_and_swap`).
+    ///
+    /// Atomic as [`accumulate`](Self::accumulate). All zeros from the null target.
+    ///
+    /// # Errors
+    ///
+    /// As of all operations, see [`Target`].
+    #[inline]
+    pub fn compare_and_swap<T: Integer>(&self, disp: WindowDisp, expected: T, desired: T) -> Result<T> {
+        let old = self.reach(Call::CompareAndSwap, disp, 0, size_of::<T>() as u64, |place, offset| {
+            self.updates(place).compare_and_swap(offset, expected, desired).map(Some)
+        })?;
+        Ok(old.unwrap_or(T::zeroed()))
+    }
+
+    #[inline(always)]
+    fn defined<T: Element>(&self, call: Call, op: Op) -> Result<()> {
+        if op.is_defined_for(T::KIND) { Ok(()) } else { Err(Error::Op { call, op, kind: T::KIND }) }
+    }
+
+    #[inline(always)]
+    fn updates<'p>(&self, place: Place<'p>) -> Updates<'p, A>
+    where
+        'e: 'p,
+    {
+        Updates { core: self.core, rank: self.rank, place, alone: self.alone }
+    }
+}
+
+/// The forms with requests, which MPI has in passive epochs only.
+///
+/// They own their buffers, and give them back when they are waited for.
+impl<'e, A: RemoteAtomics + ?Sized> Target<'e, A, Passive> {
+    /// Starts to write `source` at `disp` (`MPI_Rput`).
+    ///
+    /// # Errors
+    ///
+    /// As of all operations, see [`Target`]; the buffer is dropped then.
+    pub fn rput<T: Pod>(&self, disp: WindowDisp, source: Vec<T>) -> Result<Request<'e, A, T>> {
+        let len = size_of_val(source.as_slice());
+        self.start(Call::Put, disp, 0, len as u64, source, &[(0, 0, len)], true)
+    }
+
+    /// Starts to read into `dest` from `disp` (`MPI_Rget`).
+    ///
+    /// # Errors
+    ///
+    /// As [`rput`](Self::rput).
+    pub fn rget<T: Pod>(&self, disp: WindowDisp, dest: Vec<T>) -> Result<Request<'e, A, T>> {
+        let len = size_of_val(dest.as_slice());
+        self.start(Call::Get, disp, 0, len as u64, dest, &[(0, 0, len)], false)
+    }
+
+    /// As [`rput`](Self::rput), with layouts at both ends.
+    ///
+    /// # Errors
+    ///
+    /// As [`put_layout`](Self::put_layout); the buffer is dropped then.
+    pub fn rput_layout<T: Pod>(
+        &self,
+        disp: WindowDisp,
+        target: Items<'_>,
+        source: Vec<T>,
+        origin: Items<'_>,
+    ) -> Result<Request<'e, A, T>> {
+        let (first, len) = self.span(Call::Put, target, origin)?;
+        origin.check(size_of_val(source.as_slice()))?;
+        let pieces = pieces(first, target, origin)?;
+        self.start(Call::Put, disp, first, len, source, &pieces, true)
+    }
+
+    /// As [`rget`](Self::rget), with layouts at both ends.
+    ///
+    /// # Errors
+    ///
+    /// As [`get_layout`](Self::get_layout); the buffer is dropped then.
+    pub fn rget_layout<T: Pod>(
+        &self,
+        disp: WindowDisp,
+        target: Items<'_>,
+        mut dest: Vec<T>,
+        origin: Items<'_>,
+    ) -> Result<Request<'e, A, T>> {
+        let (first, len) = self.span(Call::Get, target, origin)?;
+        origin.check(size_of_val(dest.as_slice()))?;
+        let pieces = pieces(first, target, origin)?;
+        let mut behind = 0;
+        let in_order = pieces.iter().all(|&(here, _, n)| here >= std::mem::replace(&mut behind, here + n));
+        if !in_order {
+            // Pieces that overlap each other may not be under way together.
+            self.get_layout(disp, target, &mut dest, origin)?;
+            return Ok(Request::done(dest));
+        }
+        self.start(Call::Get, disp, first, len, dest, &pieces, false)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what both directions, with and without layouts, have in common")]
+    fn start<T: Pod>(
+        &self,
+        call: Call,
+        disp: WindowDisp,
+        first: i64,
+        len: u64,
+        mut buffer: Vec<T>,
+        pieces: &[(usize, u64, usize)],
+        put: bool,
+    ) -> Result<Request<'e, A, T>> {
+        let ra = self.core.ra;
+        let in_segment = matches!(self.part, Part::Fixed(Place::Segment(_)));
+        let mut taken = in_segment.then(|| std::mem::take(&mut buffer));
+        let owned = self.reach(call, disp, first, len, |place, offset| {
+            if let (Place::Segment(start), Some(buffer)) = (place, taken.take()) {
+                let pieces = pieces.iter().map(|&(here, there, len)| {
+                    let at = start.rank.at(start.disp.plus(offset + there)).unwatched();
+                    Piece { offset: here, at, len }
+                });
+                let owned = if put { Owned::put(ra, buffer, pieces) } else { Owned::get(ra, buffer, pieces) };
+                return Ok(Some(owned?));
+            }
+            for &(here, there, len) in pieces {
+                let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut buffer);
+                if put {
+                    place.write(ra, offset + there, &bytes[here..here + len])?;
+                } else {
+                    place.read(ra, offset + there, &mut bytes[here..here + len])?;
+                }
+            }
+            Ok(None)
+        })?;
+        Ok(match owned {
+            Some(owned) => Request::under_way(owned),
+            None => Request::done(taken.unwrap_or(buffer)),
+        })
+    }
+
+    /// As [`accumulate`](Self::accumulate), with a request (`MPI_Raccumulate`).
+    ///
+    /// # Errors
+    ///
+    /// As [`accumulate`](Self::accumulate); the buffer is dropped then.
+    pub fn raccumulate<T: Element>(&self, disp: WindowDisp, op: Op, source: Vec<T>) -> Result<Request<'e, A, T>> {
+        self.accumulate(disp, op, &source)?;
+        Ok(Request::done(source))
+    }
+
+    /// As [`get_accumulate`](Self::get_accumulate), with a request that gives `result` back (`MPI_Rget_accumulate`).
+    ///
+    /// # Errors
+    ///
+    /// As [`get_accumulate`](Self::get_accumulate); the buffer is dropped then.
+    pub fn rget_accumulate<T: Element>(
+        &self,
+        disp: WindowDisp,
+        op: Op,
+        source: &[T],
+        mut result: Vec<T>,
+    ) -> Result<Request<'e, A, T>> {
+        self.get_accumulate(disp, op, source, &mut result)?;
+        Ok(Request::done(result))
+    }
+}
+
+/// The pieces of an operation: where at the origin, how far behind `first` at the target, how long.
+fn pieces(first: i64, target: Items<'_>, origin: Items<'_>) -> Result<Vec<(usize, u64, usize)>> {
+    let pairs = origin.pair(target)?;
+    Ok(pairs.map(|piece| (piece.left as usize, piece.right.abs_diff(first), piece.bytes as usize)).collect())
+}

@@ -1,0 +1,781 @@
+//! Windows: their memory, their making and their end.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use bytemuck::Pod;
+use rmalab_atomics::exposed::{ExposedKey, Lease, UserMemory};
+use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
+use rmalab_locks::{LINE, Mcs, Place as LockPlace, Policy, RawMutex, WindowLock, WindowLocks};
+
+use crate::dynamic::Dynamic;
+use crate::pscw::Matching;
+use crate::target::{Part, Place};
+use crate::{
+    AccumulateStrategy, Attributes, Call, Config, Error, ErrorHandler, FenceStrategy, Ignored, Info, Open, Result,
+    Target, Team,
+};
+
+/// A displacement from the start of a target's part of a window, in units that the target has chosen; on a dynamic
+/// window an address, as its owner's [`attach`](Window::attach) has returned it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct WindowDisp(pub i64);
+
+impl WindowDisp {
+    /// The displacement `units` further on.
+    pub const fn plus(self, units: i64) -> WindowDisp {
+        WindowDisp(self.0.wrapping_add(units))
+    }
+}
+
+impl fmt::Display for WindowDisp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "displacement {}", self.0)
+    }
+}
+
+/// How a window came to its memory (the attribute `MPI_WIN_CREATE_FLAVOR`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Flavor {
+    /// Over memory of the program.
+    Create,
+    /// Allocated with the window.
+    Allocate,
+    /// Allocated where all ranks reach it by loads and stores.
+    Shared,
+    /// Attached and detached while the window lives.
+    Dynamic,
+}
+
+impl fmt::Display for Flavor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Flavor::Create => "create",
+            Flavor::Allocate => "allocate",
+            Flavor::Shared => "shared",
+            Flavor::Dynamic => "dynamic",
+        })
+    }
+}
+
+/// What a rank sees of its own memory while others access it (the attribute `MPI_WIN_MODEL`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Model {
+    /// One copy, which everybody sees.
+    Unified,
+    /// A private and a public copy, which the calls of an epoch bring together.
+    Separate,
+}
+
+impl fmt::Display for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Model::Unified => "unified",
+            Model::Separate => "separate",
+        })
+    }
+}
+
+/// One rank's part of a window whose parts differ from each other.
+#[derive(Debug)]
+pub(crate) struct Fixed<P> {
+    place: P,
+    bytes: u64,
+    unit: u32,
+}
+
+/// Where a window's memory is.
+#[derive(Debug)]
+enum Memory<'t> {
+    /// At the same displacement of every rank's segment, and as much of it: nothing to remember of the others.
+    Symmetric { base: Disp, bytes: u64, unit: u32 },
+    /// Somewhere in a segment, each rank's elsewhere.
+    Table(Vec<Fixed<Address>>),
+    /// Memory of the ranks' programs.
+    Leased { parts: Vec<Fixed<Box<dyn Lease + 't>>>, own: ExposedKey },
+    /// Whatever is attached.
+    Dynamic(Dynamic),
+}
+
+/// What stands open on a window beside locks, which [`WindowLocks`] keeps.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) fence: Cell<bool>,
+    pub(crate) access: Cell<bool>,
+    pub(crate) exposure: Cell<bool>,
+    /// An epoch of any kind was forgotten, so that a later call finds it open; see [`Core::check`].
+    pub(crate) failed: RefCell<Option<Error>>,
+}
+
+/// All of a window but its locks.
+pub(crate) struct Core<'t, A: RemoteAtomics + ?Sized> {
+    pub(crate) ra: &'t A,
+    pub(crate) team: &'t Team<'t, A>,
+    pub(crate) accumulate: AccumulateStrategy,
+    pub(crate) fence: FenceStrategy,
+    pub(crate) no_locks: bool,
+    memory: Memory<'t>,
+    flavor: Flavor,
+    pub(crate) config: RefCell<Config>,
+    pub(crate) state: State,
+    pub(crate) matching: Matching,
+    /// Where the lock of accumulates is, the same on every rank.
+    accumulate_lock: Disp,
+    /// What the symmetric heap gets back when the window is freed.
+    allocations: Vec<Disp>,
+    name: RefCell<String>,
+    attributes: RefCell<Attributes>,
+    handler: ErrorHandler,
+}
+
+impl<A: RemoteAtomics + ?Sized> fmt::Debug for Core<'_, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core")
+            .field("name", &self.name)
+            .field("flavor", &self.flavor)
+            .field("memory", &self.memory)
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
+    /// The target `rank`, or the null target.
+    #[inline]
+    pub(crate) fn target<P>(&self, call: Call, rank: Option<Rank>, alone: bool) -> Result<Target<'_, A, P>> {
+        let (rank, part, bytes, unit) = match rank {
+            None => (Rank(0), Part::Null, 0, 1),
+            Some(rank) if rank.0 >= self.ra.size() => {
+                return Err(Error::NoSuchTarget { call, target: rank, size: self.ra.size() });
+            }
+            Some(rank) => {
+                let (part, bytes, unit) = self.part(rank);
+                (rank, part, bytes, unit)
+            }
+        };
+        Ok(Target { core: self, rank, part, bytes, unit, alone, epoch: PhantomData })
+    }
+
+    /// The part of a rank of the team, its bytes and its displacement unit.
+    #[inline]
+    fn part(&self, rank: Rank) -> (Part<'_>, u64, u32) {
+        match &self.memory {
+            &Memory::Symmetric { base, bytes, unit } => (Part::Fixed(Place::Segment(rank.at(base))), bytes, unit),
+            Memory::Table(parts) => {
+                let Fixed { place, bytes, unit } = parts[rank.index()];
+                (Part::Fixed(Place::Segment(place)), bytes, unit)
+            }
+            Memory::Leased { parts, .. } => {
+                let Fixed { place, bytes, unit } = &parts[rank.index()];
+                (Part::Fixed(Place::Leased(&**place)), *bytes, *unit)
+            }
+            Memory::Dynamic(_) => (Part::Dynamic, 0, 1),
+        }
+    }
+
+    pub(crate) fn dynamic(&self, call: Call) -> Result<&Dynamic> {
+        match &self.memory {
+            Memory::Dynamic(dynamic) => Ok(dynamic),
+            _ => Err(Error::Flavor { call, flavor: self.flavor }),
+        }
+    }
+
+    pub(crate) fn accumulate_lock(&self, target: Rank) -> Result<Mcs> {
+        let words = self.accumulate_lock;
+        let place = LockPlace { home: target, words, node: words.plus(LINE) };
+        Ok(Mcs::bind(self.ra, place, ())?)
+    }
+
+    /// What stands open beside locks.
+    pub(crate) fn open(&self) -> Option<Open> {
+        let State { fence, access, exposure, .. } = &self.state;
+        if fence.get() {
+            Some(Open::Fence)
+        } else if access.get() {
+            Some(Open::Access)
+        } else {
+            exposure.get().then_some(Open::Exposure)
+        }
+    }
+
+    /// The error that an epoch left behind which ended by being dropped, once.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<()> {
+        // A look first: taking would write the whole error's room.
+        if self.state.failed.borrow().is_none() { Ok(()) } else { self.state.failed.take().map_or(Ok(()), Err) }
+    }
+
+    /// Keeps the error of an epoch that ended by being dropped, and tells the handler.
+    #[cold]
+    pub(crate) fn keep(&self, error: Error) {
+        self.handler.call(&error);
+        self.state.failed.replace(Some(error));
+    }
+
+    pub(crate) fn refuse(&self, call: Call, open: Open) -> Error {
+        Error::Conflict { rank: self.ra.rank(), call, open }
+    }
+}
+
+/// How a window is to be made; see [`Window::builder`].
+#[derive(Debug)]
+#[must_use = "nothing is made before `allocate`, `create`, `allocate_shared` or `create_dynamic`"]
+pub struct Builder<'t, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
+    team: &'t Team<'t, A>,
+    config: Config,
+    ignored: Vec<Ignored>,
+    params: W::Params,
+    disp_unit: u32,
+    name: String,
+}
+
+impl<'t, A: RemoteAtomics + ?Sized> Builder<'t, A> {
+    fn new(team: &'t Team<'t, A>) -> Self {
+        let config = Config::default();
+        Builder { team, params: config.policy, config, ignored: Vec::new(), disp_unit: 1, name: String::new() }
+    }
+
+    /// Takes strategies and hints from `info`; what it ignores, [`Window::ignored`] reports.
+    pub fn info(mut self, info: &Info) -> Self {
+        (self.config, self.ignored) = Config::from_info(info);
+        self.params = self.config.policy;
+        self
+    }
+
+    /// Sets all strategies and hints at once.
+    pub fn config(mut self, config: Config) -> Self {
+        self.params = config.policy;
+        self.config = config;
+        self
+    }
+
+    /// Sets the lock policy, fixed at compile time, and its parameters.
+    pub fn policy<W: WindowLock>(self, params: W::Params) -> Builder<'t, A, W> {
+        let Builder { team, config, ignored, disp_unit, name, .. } = self;
+        Builder { team, config, ignored, params, disp_unit, name }
+    }
+}
+
+impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
+    /// Sets the bytes of this rank's unit of displacement; 1 by default.
+    pub fn disp_unit(mut self, bytes: u32) -> Self {
+        self.disp_unit = bytes;
+        self
+    }
+
+    /// Sets the window's name.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Makes a window of `bytes` bytes, zeroed, at every rank (`MPI_Win_allocate`).
+    ///
+    /// Collective: all ranks of the team call it with the same arguments. Nothing is communicated, so a rank may use the
+    /// window before another one has called this. Of 0 bytes it is legal. Memory of the window's own at a rank is its
+    /// part and a few cache lines, whatever the number of ranks.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DispUnit`], [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory), and those of the policy's
+    /// [`WindowLock::new`]; on all ranks alike.
+    pub fn allocate(self, bytes: u64) -> Result<Window<'t, A, W>> {
+        self.check_unit()?;
+        let heap = self.team.ra().heap();
+        let base = heap.alloc(bytes.checked_next_multiple_of(WORD).unwrap_or(bytes), self.alignment())?;
+        let memory = Memory::Symmetric { base, bytes, unit: self.disp_unit };
+        self.make(Flavor::Allocate, memory, vec![base])
+    }
+
+    /// Makes a window of `bytes` bytes of each rank, zeroed, which all ranks reach by loads and stores
+    /// (`MPI_Win_allocate_shared`).
+    ///
+    /// Collective; ranks may ask for different sizes. The parts follow each other in memory, in the order of the ranks,
+    /// unless the hint `alloc_shared_noncontig` allows each to start at a cache line of its own rank's memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotShared`] when the team spans nodes, and as [`allocate`](Self::allocate).
+    pub fn allocate_shared(self, bytes: u64) -> Result<Window<'t, A, W>> {
+        self.check_unit()?;
+        let (team, ra) = (self.team, self.team.ra());
+        let all = team.collectives().allgather(&[bytes, u64::from(self.disp_unit)])?;
+        self.check_hints(&all)?;
+        let sizes: Vec<(u64, u32)> = all.chunks_exact(2).map(|part| (part[0], part[1] as u32)).collect();
+        let align = self.alignment();
+        let apart = self.config.alloc_shared_noncontig;
+        let need = if apart {
+            sizes.iter().map(|&(bytes, _)| bytes).max().unwrap_or(0)
+        } else {
+            sizes.iter().fold(0u64, |sum, &(bytes, _)| sum.saturating_add(bytes))
+        };
+        let base = ra.heap().alloc(need.checked_next_multiple_of(WORD).unwrap_or(need), align)?;
+        let mut offset = 0;
+        let parts = (0..).zip(sizes).map(|(rank, (bytes, unit))| {
+            let place = if apart { Rank(rank).at(base) } else { Rank(0).at(base.plus(offset)) };
+            offset += bytes;
+            Fixed { place, bytes, unit }
+        });
+        let parts = parts.collect();
+        let reached = |rank: &u32| ra.topology().node_of(Rank(*rank)) == ra.topology().node_of(ra.rank());
+        if let Some(target) = (0..ra.size()).find(|rank| !reached(rank)).map(Rank) {
+            ra.heap().release(base)?;
+            return Err(Error::NotShared { call: Call::Create, rank: ra.rank(), target });
+        }
+        if ra.shared_words(Rank(0).at(base), 1).is_none() {
+            ra.heap().release(base)?;
+            return Err(Error::NotShared { call: Call::Create, rank: ra.rank(), target: Rank(0) });
+        }
+        self.make(Flavor::Shared, Memory::Table(parts), vec![base])
+    }
+
+    /// Makes a window over memory that the program already has (`MPI_Win_create`).
+    ///
+    /// Collective; each rank gives memory of any length, none included, and has its own unit of displacement. The memory
+    /// comes back from [`Window::reclaim`]. Until then it is reached through the window only; this rank's own accesses are
+    /// those of [`Window::local`].
+    ///
+    /// A table with an entry for each rank is all that tells where their memory is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DispUnit`], and [`Unsupported`](rmalab_atomics::Error::Unsupported) where one rank cannot reach memory
+    /// of another one's program; then [`Error::NotMade`] on the others. The memory is dropped then.
+    pub fn create(self, memory: UserMemory) -> Result<Window<'t, A, W>> {
+        let (team, ra) = (self.team, self.team.ra());
+        let bytes = memory.len() as u64;
+        let exposed = self.check_unit().and_then(|()| Ok(ra.expose(memory).map_err(|refused| refused.error)?));
+        let key = exposed.as_ref().map_or(0, |key| key.0);
+        let refused = u64::from(exposed.is_err());
+        let all = team.collectives().allgather(&[bytes, u64::from(self.disp_unit), key, refused])?;
+        // All ranks go through both exchanges, whatever happened to them, so that none is left waiting.
+        let leased: Result<Vec<_>> = if all.chunks_exact(4).any(|part| part[3] != 0) {
+            Ok(Vec::new())
+        } else {
+            let leases = (0..).zip(all.chunks_exact(4)).map(|(rank, part)| {
+                let place = ra.lease(Rank(rank), ExposedKey(part[2]))?;
+                Ok(Fixed { place, bytes: part[0], unit: part[1] as u32 })
+            });
+            leases.collect()
+        };
+        let made = team.collectives().allgather(&[u64::from(refused == 0 && leased.is_ok())])?;
+        let failed = (0..).zip(&made).find(|&(_, &made)| made == 0).map(|(rank, _)| Rank(rank));
+        if let Some(first) = failed {
+            let own = match (exposed, leased) {
+                (Err(error), _) => return Err(error),
+                (Ok(own), Err(error)) => (own, error),
+                (Ok(own), Ok(parts)) => {
+                    drop(parts);
+                    (own, Error::NotMade { rank: first })
+                }
+            };
+            drop(ra.withdraw(own.0)?);
+            return Err(own.1);
+        }
+        let (own, parts) = (exposed?, leased?);
+        let table: Vec<u64> = all.chunks_exact(4).flat_map(|part| [part[0], part[1]]).collect();
+        if let Err(error) = self.check_hints(&table) {
+            drop(parts);
+            drop(ra.withdraw(own)?);
+            return Err(error);
+        }
+        self.make(Flavor::Create, Memory::Leased { parts, own }, Vec::new())
+    }
+
+    /// Makes a window without memory, to which each rank attaches some when it pleases (`MPI_Win_create_dynamic`).
+    ///
+    /// Collective, without communication. Its displacements are addresses, and its unit is a byte.
+    ///
+    /// # Errors
+    ///
+    /// As [`allocate`](Self::allocate).
+    pub fn create_dynamic(self) -> Result<Window<'t, A, W>> {
+        let dynamic = Dynamic::new(self.team.ra())?;
+        let allocations = vec![dynamic.allocation()];
+        self.make(Flavor::Dynamic, Memory::Dynamic(dynamic), allocations)
+    }
+
+    fn make(self, flavor: Flavor, memory: Memory<'t>, mut allocations: Vec<Disp>) -> Result<Window<'t, A, W>> {
+        let ra = self.team.ra();
+        let matching = Matching::new(ra, self.config.pscw)?;
+        let accumulate_lock = ra.heap().alloc(LINE + Mcs::NODE, LINE)?;
+        let locks = WindowLocks::<W>::new(ra, self.params)?;
+        allocations.extend([matching.allocation(), accumulate_lock]);
+        allocations.extend(locks.policy().allocations());
+        let core = Core {
+            ra,
+            team: self.team,
+            accumulate: self.config.accumulate,
+            fence: self.config.fence,
+            no_locks: self.config.no_locks,
+            memory,
+            flavor,
+            config: RefCell::new(self.config),
+            state: State::default(),
+            matching,
+            accumulate_lock,
+            allocations,
+            name: RefCell::new(self.name),
+            attributes: RefCell::default(),
+            handler: ErrorHandler::new(),
+        };
+        Ok(Window { core, locks: RefCell::new(locks), ignored: self.ignored })
+    }
+
+    fn alignment(&self) -> u64 {
+        self.config.mpi_minimum_memory_alignment.max(LINE)
+    }
+
+    fn check_unit(&self) -> Result<()> {
+        if self.disp_unit == 0 { Err(Error::DispUnit) } else { Ok(()) }
+    }
+
+    /// Holds the promises of `same_size` and `same_disp_unit` against the sizes and units of all ranks.
+    fn check_hints(&self, table: &[u64]) -> Result<()> {
+        let own = 2 * self.team.ra().rank().index();
+        let promises = [
+            (self.config.same_size, 0, "the size", "same_size"),
+            (self.config.same_disp_unit, 1, "the displacement unit", "same_disp_unit"),
+        ];
+        for (promised, column, what, hint) in promises {
+            if promised && table.chunks_exact(2).any(|part| part[column] != table[column]) {
+                debug_assert!(own + column < table.len());
+                return Err(Error::Hint { rank: self.team.ra().rank(), what, hint });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One rank's handle of a window: memory of every rank of a team, reached inside epochs.
+///
+/// Epochs are values, and communication is their methods; what cannot be open together does not compile together. Locks
+/// of several targets may be open at once, from `&self`; every other epoch takes the whole window, by `&mut self`, until it
+/// ends:
+///
+/// | epoch | opened by | closed by |
+/// | --- | --- | --- |
+/// | to one target | [`lock`](Self::lock) | [`Lock::unlock`](crate::Lock::unlock) |
+/// | to all targets | [`lock_all`](Self::lock_all) | [`LockAll::unlock_all`](crate::LockAll::unlock_all) |
+/// | between fences | [`fence`](Self::fence) | [`Fence::next`](crate::Fence::next), [`Fence::close`](crate::Fence::close) |
+/// | access to a group, exposure to a group | [`pscw`](Self::pscw) | [`Access::complete`](crate::Access::complete), [`Exposure::wait`](crate::Exposure::wait) |
+///
+/// A window that is dropped leaves its memory allocated, and what it exposes exposed, as long as the world lives;
+/// [`free`](Self::free) and [`reclaim`](Self::reclaim) give it back.
+#[derive(Debug)]
+pub struct Window<'t, A: RemoteAtomics + ?Sized, W = Policy> {
+    pub(crate) core: Core<'t, A>,
+    pub(crate) locks: RefCell<WindowLocks<W>>,
+    ignored: Vec<Ignored>,
+}
+
+impl<'t, A: RemoteAtomics + ?Sized> Window<'t, A> {
+    /// Tells how a window is to be made.
+    pub fn builder(team: &'t Team<'t, A>) -> Builder<'t, A> {
+        Builder::new(team)
+    }
+
+    /// As [`Builder::allocate`], with everything else as it is by default.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn allocate(team: &'t Team<'t, A>, bytes: u64) -> Result<Self> {
+        Self::builder(team).allocate(bytes)
+    }
+
+    /// As [`Builder::create`] over the elements of `vec`, with a displacement unit of one element.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn create<T: Pod + Send>(team: &'t Team<'t, A>, vec: Vec<T>) -> Result<Self> {
+        let unit = u32::try_from(size_of::<T>().max(1)).unwrap_or(u32::MAX);
+        Self::builder(team).disp_unit(unit).create(UserMemory::from_vec(vec))
+    }
+
+    /// As [`Builder::allocate_shared`], with everything else as it is by default.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn allocate_shared(team: &'t Team<'t, A>, bytes: u64) -> Result<Self> {
+        Self::builder(team).allocate_shared(bytes)
+    }
+
+    /// As [`Builder::create_dynamic`], with everything else as it is by default.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn create_dynamic(team: &'t Team<'t, A>) -> Result<Self> {
+        Self::builder(team).create_dynamic()
+    }
+}
+
+impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
+    /// The team whose ranks the window's targets are (`MPI_Win_get_group`).
+    pub fn team(&self) -> &'t Team<'t, A> {
+        self.core.team
+    }
+
+    /// How the window came to its memory.
+    pub fn flavor(&self) -> Flavor {
+        self.core.flavor
+    }
+
+    /// What a rank sees of its own memory: always one copy, on every backend there is.
+    pub fn model(&self) -> Model {
+        Model::Unified
+    }
+
+    /// Bytes of this rank's part (the attribute `MPI_WIN_SIZE`); 0 for a dynamic window.
+    pub fn bytes(&self) -> u64 {
+        self.core.part(self.core.ra.rank()).1
+    }
+
+    /// Bytes of this rank's unit of displacement (the attribute `MPI_WIN_DISP_UNIT`).
+    pub fn disp_unit(&self) -> u32 {
+        self.core.part(self.core.ra.rank()).2
+    }
+
+    /// This rank's part of the window, as words that it reaches by loads and stores (the attribute `MPI_WIN_BASE`).
+    ///
+    /// `None` for a dynamic window, and where the backend has no such way.
+    pub fn base(&self) -> Option<&[AtomicU64]> {
+        self.local().ok()?.words()
+    }
+
+    /// The strategies and hints in use, defaults included (`MPI_Win_get_info`).
+    pub fn info(&self) -> Info {
+        self.core.config.borrow().to_info()
+    }
+
+    /// Changes hints (`MPI_Win_set_info`); those that are not mentioned stay. Returns what was ignored, and why.
+    pub fn set_info(&self, info: &Info) -> Vec<Ignored> {
+        self.core.config.borrow_mut().update(info)
+    }
+
+    /// What was ignored of the info that the window was made with.
+    pub fn ignored(&self) -> &[Ignored] {
+        &self.ignored
+    }
+
+    /// The window's name (`MPI_Win_get_name`); empty if it was given none.
+    pub fn name(&self) -> String {
+        self.core.name.borrow().clone()
+    }
+
+    /// Names the window (`MPI_Win_set_name`).
+    pub fn set_name(&self, name: impl Into<String>) {
+        self.core.name.replace(name.into());
+    }
+
+    /// What the program keeps with the window (`MPI_Win_set_attr` and its kind).
+    pub fn attributes(&self) -> &RefCell<Attributes> {
+        &self.core.attributes
+    }
+
+    /// Who is told of errors that no call can return: those of epochs that end by being dropped
+    /// (`MPI_Win_set_errhandler` and its kind).
+    pub fn error_handler(&self) -> &ErrorHandler {
+        &self.core.handler
+    }
+
+    /// This rank's own part, by loads, stores and copies; no epoch is needed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Flavor`] for a dynamic window, whose memory is reached by an epoch to oneself.
+    pub fn local(&self) -> Result<Local<'_, A>> {
+        self.reach(Call::Local, self.core.ra.rank())
+    }
+
+    /// A rank's part, by loads, stores and copies (`MPI_Win_shared_query`); `None` asks for the lowest rank whose part is
+    /// not empty.
+    ///
+    /// As since MPI-4.1, created and allocated windows have it, too, where the memory can be reached.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotShared`] when this rank does not reach that memory by loads and stores, [`Error::Flavor`] for a
+    /// dynamic window, and [`Error::NoSuchTarget`].
+    pub fn shared_query(&self, rank: impl Into<Option<Rank>>) -> Result<Local<'_, A>> {
+        let ra = self.core.ra;
+        let rank = rank.into().unwrap_or_else(|| {
+            (0..ra.size()).map(Rank).find(|&rank| self.core.part(rank).1 > 0).unwrap_or(Rank(0))
+        });
+        let local = self.reach(Call::SharedQuery, rank)?;
+        let node = |rank| ra.topology().node_of(rank);
+        if node(rank) != node(ra.rank()) || (local.bytes() > 0 && local.reached().is_none()) {
+            return Err(Error::NotShared { call: Call::SharedQuery, rank: ra.rank(), target: rank });
+        }
+        Ok(local)
+    }
+
+    fn reach(&self, call: Call, rank: Rank) -> Result<Local<'_, A>> {
+        let target: Target<'_, A> = self.core.target(call, Some(rank), false)?;
+        match target.part {
+            Part::Fixed(place) => Ok(Local { target, place }),
+            Part::Null | Part::Dynamic => Err(Error::Flavor { call, flavor: self.core.flavor }),
+        }
+    }
+
+    /// Makes this rank's loads and stores and the accesses of others agree (`MPI_Win_sync`).
+    pub fn sync(&self) {
+        fence(Ordering::SeqCst);
+    }
+
+    /// Attaches memory to a dynamic window, and returns its address for the others (`MPI_Win_attach`).
+    ///
+    /// Not collective. The window owns the memory until it is detached.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Flavor`]; [`Error::Attach`] when it overlaps attached memory, when it is empty, or when more regions are
+    /// attached than the window has room for; and those of [`RemoteAtomics::expose`]. The memory is dropped then.
+    pub fn attach(&self, memory: UserMemory) -> Result<WindowDisp> {
+        self.core.dynamic(Call::Attach)?.attach(self.core.ra, memory)
+    }
+
+    /// Frees the window (`MPI_Win_free`); collective, a barrier before and after.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LeftOpen`] when an epoch of this rank was never closed, the error of an earlier epoch that was dropped,
+    /// and [`PeerFailed`](rmalab_atomics::Error::PeerFailed). The window is freed all the same, as far as its peers live.
+    pub fn free(self) -> Result<()> {
+        self.reclaim().map(drop)
+    }
+
+    /// As [`free`](Self::free), and gives the memory back that the program gave: of a created window one piece, of a
+    /// dynamic one what is still attached, in the order of the addresses.
+    ///
+    /// # Errors
+    ///
+    /// As [`free`](Self::free).
+    pub fn reclaim(self) -> Result<Vec<UserMemory>> {
+        let Window { core, locks, .. } = self;
+        let (ra, team) = (core.ra, core.team);
+        let open = core.open().or_else(|| (!locks.borrow().is_idle()).then_some(Open::Lock));
+        let earlier = core.check();
+        let Core { memory, allocations, attributes, .. } = core;
+        drop(attributes);
+        ra.flush_all()?;
+        let own = match memory {
+            Memory::Leased { parts, own } => {
+                drop(parts);
+                vec![own]
+            }
+            Memory::Dynamic(dynamic) => dynamic.keys(),
+            Memory::Symmetric { .. } | Memory::Table(_) => Vec::new(),
+        };
+        // Behind this barrier nobody uses the window any more, and nobody has a lease.
+        team.collectives().barrier()?;
+        for &disp in &allocations {
+            ra.clear(disp, ra.heap().len_of(disp)?)?;
+            ra.heap().release(disp)?;
+        }
+        let memory = own.into_iter().map(|key| ra.withdraw(key)).collect::<Result<_, _>>()?;
+        // Nobody gets the memory again before it is zero everywhere.
+        team.collectives().barrier()?;
+        earlier?;
+        match open {
+            Some(open) => Err(Error::LeftOpen { rank: ra.rank(), call: Call::Free, open }),
+            None => Ok(memory),
+        }
+    }
+}
+
+/// A part of a window that this rank reaches by loads, stores and copies, without an epoch.
+///
+/// It is memory that others may access at the same time, so there are no references to it, only copies, and words as
+/// atomics. Displacements are in the units of the rank whose part it is.
+#[derive(Debug)]
+pub struct Local<'w, A: RemoteAtomics + ?Sized> {
+    target: Target<'w, A>,
+    place: Place<'w>,
+}
+
+impl<'w, A: RemoteAtomics + ?Sized> Local<'w, A> {
+    pub(crate) fn part(&self) -> Part<'w> {
+        self.target.part
+    }
+
+    /// Whose part it is.
+    pub fn rank(&self) -> Rank {
+        self.target.rank
+    }
+
+    /// Bytes of the part.
+    pub fn bytes(&self) -> u64 {
+        self.target.bytes
+    }
+
+    /// Bytes of a unit of displacement.
+    pub fn disp_unit(&self) -> u32 {
+        self.target.unit
+    }
+
+    /// Loads a value.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfWindow`].
+    #[inline]
+    pub fn load<T: Pod>(&self, disp: WindowDisp) -> Result<T> {
+        self.target.get_value(disp)
+    }
+
+    /// Stores a value.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfWindow`].
+    #[inline]
+    pub fn store<T: Pod>(&self, disp: WindowDisp, value: T) -> Result<()> {
+        self.target.put_value(disp, value)
+    }
+
+    /// Copies values out.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfWindow`].
+    #[inline]
+    pub fn read<T: Pod>(&self, disp: WindowDisp, dest: &mut [T]) -> Result<()> {
+        self.target.get(disp, dest)
+    }
+
+    /// Copies values in.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfWindow`].
+    #[inline]
+    pub fn write<T: Pod>(&self, disp: WindowDisp, source: &[T]) -> Result<()> {
+        self.target.put(disp, source)
+    }
+
+    /// The part's whole words, where this rank's processor reaches them and the part starts at one.
+    pub fn words(&self) -> Option<&'w [AtomicU64]> {
+        let (head, words) = self.reached()?;
+        (head == 0).then_some(words)
+    }
+
+    /// Bytes before the first word, and the words.
+    fn reached(&self) -> Option<(u64, &'w [AtomicU64])> {
+        match self.place {
+            Place::Segment(at) => {
+                let head = at.disp.0.next_multiple_of(WORD) - at.disp.0;
+                let words = self.target.bytes.saturating_sub(head) / WORD;
+                let first = at.rank.at(at.disp.plus(head));
+                let words = if words == 0 { &[] } else { self.target.core.ra.shared_words(first, words)? };
+                Some((head, words))
+            }
+            Place::Leased(lease) => lease.words().map(|leased| (leased.head, leased.words)),
+        }
+    }
+}
