@@ -66,7 +66,9 @@ impl Info {
     /// # Errors
     ///
     /// Those of [`set`](Self::set).
-    pub fn from_iter<K: AsRef<str>, V: AsRef<str>>(pairs: impl IntoIterator<Item = (K, V)>) -> Result<Info, InfoError> {
+    pub fn from_pairs<K: AsRef<str>, V: AsRef<str>>(
+        pairs: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<Info, InfoError> {
         let mut info = Info::new();
         for (key, value) in pairs {
             info.set(key.as_ref(), value.as_ref())?;
@@ -142,7 +144,7 @@ impl FromStr for Info {
                 (None, None) => return Err(InfoError::Syntax { text: text.to_owned() }),
             }
         }
-        Info::from_iter(pairs)
+        Info::from_pairs(pairs)
     }
 }
 

@@ -50,13 +50,22 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod attributes;
+pub mod config;
 mod epoch;
 mod error;
+pub mod info;
 
 use std::cell::RefCell;
 
+pub use attributes::{Attributes, ErrorHandler, Handler, Keyval};
+pub use config::{
+    AccumulateOpSet, AccumulateOps, AccumulateOrdering, AccumulateStrategy, Config, EpochKinds, FenceStrategy, Ignored,
+    InvalidValue, PscwStrategy, Reason, Transport,
+};
 pub use epoch::{Epoch, EpochAll};
 pub use error::{Error, Operation, Result};
+pub use info::{Info, InfoError};
 use rmalab_atomics::{Address, Collectives, Disp, Rank, RemoteAtomics, WORD};
 use rmalab_locks::{Assert, LINE, LockKind, WindowLock, WindowLocks};
 

@@ -1,0 +1,779 @@
+//! How one window works: its strategies, and what the program promises of its use, as fields and as info hints.
+//!
+//! # Sources
+//!
+//! Hints: MPI-4.1, sections 12.2.1 (`no_locks`, `accumulate_ordering`, `accumulate_ops`, `mpi_accumulate_granularity`,
+//! `same_size`, `same_disp_unit`), 12.2.3 (`alloc_shared_noncontig`), 9.2 and 12.2.2 (`mpi_minimum_memory_alignment`) and
+//! 12.2.7 (set_info and get_info). `epochs_used` and `which_accumulate_ops` are not the standard's; programs set them.
+//! Those that begin with `rmalab_` choose between the strategies.
+//!
+//! # Rules
+//!
+//! * A hint is never an error. What is not granted is reported: [`Ignored`].
+//! * All ranks of a window pass the same values. Those that describe a rank's own use (`no_locks`, `epochs_used`) are
+//!   kept to the same rule, since a strategy may depend on them.
+//! * After creation only [`Config::accumulate_ordering`] and [`Config::accumulate_ops`] can change, and only to ask for
+//!   less order or to promise more. Order is kept by the origin alone, and a stronger promise may be left unused; so
+//!   neither breaks a rank that has not heard of the change yet, as long as no rank uses the promise in a way that
+//!   others have to match. All else is fixed: the ranks' strategies, words and memory agree since the creation.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::ops::BitOr;
+use std::str::FromStr;
+
+use rmalab_locks::{LINE, PolicyKind, UnknownPolicy};
+
+use crate::Info;
+
+/// A text that is no value of what it was read as.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("'{value}' is not {expected}")]
+pub struct InvalidValue {
+    /// The text.
+    pub value: String,
+    /// What it should have been.
+    pub expected: String,
+}
+
+impl InvalidValue {
+    fn new(value: &str, expected: impl Into<String>) -> InvalidValue {
+        InvalidValue { value: value.to_owned(), expected: expected.into() }
+    }
+}
+
+/// Makes an enumeration whose values have names.
+macro_rules! choice {
+    ($(#[$meta:meta])* $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+        pub enum $name {
+            $($(#[$variant_meta])* $variant,)*
+        }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: &[$name] = &[$($name::$variant),*];
+            /// The names of [`ALL`](Self::ALL), in the same order.
+            pub const NAMES: &[&str] = &[$($text),*];
+
+            /// The name, as the hint spells it.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $($name::$variant => $text,)*
+                }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidValue;
+
+            fn from_str(text: &str) -> Result<$name, InvalidValue> {
+                let choice = $name::ALL.iter().find(|choice| choice.name() == text);
+                choice.copied().ok_or_else(|| InvalidValue::new(text, format!("one of {}", $name::NAMES.join(", "))))
+            }
+        }
+    };
+}
+
+/// Makes a set whose members have names; as text it is a list with commas, or `none`.
+macro_rules! set {
+    ($(#[$meta:meta])* $name:ident($bits:ty) { $($(#[$member_meta:meta])* $member:ident = $bit:literal $text:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub struct $name($bits);
+
+        impl $name {
+            $($(#[$member_meta])* pub const $member: $name = $name(1 << $bit);)*
+            /// The empty set.
+            pub const NONE: $name = $name(0);
+            /// The set of all members.
+            pub const ALL: $name = $name($((1 << $bit))|*);
+            /// The members' names.
+            pub const NAMES: &[&str] = &[$($text),*];
+
+            /// Whether every member of `other` is one of this set.
+            pub const fn contains(self, other: $name) -> bool {
+                self.0 & other.0 == other.0
+            }
+        }
+
+        impl BitOr for $name {
+            type Output = $name;
+
+            fn bitor(self, other: $name) -> $name {
+                $name(self.0 | other.0)
+            }
+        }
+
+        impl Default for $name {
+            fn default() -> $name {
+                $name::ALL
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let members = [$(($name::$member, $text)),*];
+                let names: Vec<&str> =
+                    members.iter().filter(|(member, _)| self.contains(*member)).map(|&(_, name)| name).collect();
+                f.pad(&if names.is_empty() { "none".to_owned() } else { names.join(",") })
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidValue;
+
+            fn from_str(text: &str) -> Result<$name, InvalidValue> {
+                if text == "none" {
+                    return Ok($name::NONE);
+                }
+                let member = |name: &str| match name.trim() {
+                    $($text => Ok($name::$member),)*
+                    _ => Err(InvalidValue::new(text, format!("'none' or a list of {}", $name::NAMES.join(", ")))),
+                };
+                text.split(',').try_fold($name::NONE, |set, name| Ok(set | member(name)?))
+            }
+        }
+    };
+}
+
+choice! {
+    /// How a fence synchronizes (MPI-4.1, section 12.5.1); hint `rmalab_fence`.
+    FenceStrategy {
+        /// Two barriers.
+        Naive = "naive",
+        /// A flush, then one barrier by dissemination (foMPI, SC'13). The default.
+        #[default]
+        Dissemination = "dissemination",
+        /// Operations wait for the second fence, which tells each target how many come (MPICH-2). Two-sided only.
+        Deferred = "deferred",
+    }
+}
+
+choice! {
+    /// How post, start, complete and wait synchronize (MPI-4.1, section 12.5.2); hint `rmalab_pscw`.
+    PscwStrategy {
+        /// [`Bits`](Self::Bits) or [`Matching`](Self::Matching), by the number of ranks. The default.
+        #[default]
+        Auto = "auto",
+        /// One bit for each rank, written at the origins by the posts (MVAPICH2): memory in proportion to the ranks.
+        Bits = "bits",
+        /// Lists of posts that matched (foMPI, SC'13): memory in proportion to the neighbours.
+        Matching = "matching",
+        /// Operations wait for complete, and zero-byte messages carry the posts (MPICH-2). Two-sided only.
+        Deferred = "deferred",
+    }
+}
+
+impl PscwStrategy {
+    /// The most ranks for which [`Auto`](Self::Auto) is [`Bits`](Self::Bits): a cache line of them at each rank.
+    pub const MAX_BITS: u32 = 512;
+
+    /// The strategy for a team of `ranks`: what [`Auto`](Self::Auto) stands for, and otherwise this one.
+    pub const fn for_ranks(self, ranks: u32) -> PscwStrategy {
+        match self {
+            PscwStrategy::Auto if ranks <= PscwStrategy::MAX_BITS => PscwStrategy::Bits,
+            PscwStrategy::Auto => PscwStrategy::Matching,
+            chosen => chosen,
+        }
+    }
+}
+
+choice! {
+    /// How accumulates are made atomic for each element (MPI-4.1, section 12.7.1); hint `rmalab_accumulate`.
+    AccumulateStrategy {
+        /// By the network's atomics where it has them for the type and the operation, else as [`Locked`](Self::Locked).
+        /// The default.
+        #[default]
+        Native = "native",
+        /// Under a lock of the target.
+        Locked = "lock",
+        /// Get, operate, and compare-and-swap, until nobody came between (MVAPICH2).
+        Cas = "cas",
+    }
+}
+
+choice! {
+    /// What carries the operations; hint `rmalab_transport`.
+    Transport {
+        /// One-sided operations; the target takes no part. The default.
+        #[default]
+        OneSided = "one-sided",
+        /// Messages that the target serves whenever it makes a call.
+        TwoSided = "two-sided",
+        /// Messages that an agent thread of the target serves.
+        TwoSidedAgent = "two-sided-agent",
+    }
+}
+
+choice! {
+    /// Which operations concurrent accumulates to one location may mix (hint `accumulate_ops`).
+    AccumulateOps {
+        /// The same one, and no-ops. The default.
+        #[default]
+        SameOpNoOp = "same_op_no_op",
+        /// The same one only: a stronger promise of the program.
+        SameOp = "same_op",
+    }
+}
+
+set! {
+    /// Which accumulates of one origin to one location stay in program order (MPI-4.1, section 12.7.2; hint
+    /// `accumulate_ordering`). All by default.
+    AccumulateOrdering(u8) {
+        /// Reads after reads.
+        RAR = 0 "rar",
+        /// Reads after writes.
+        RAW = 1 "raw",
+        /// Writes after reads.
+        WAR = 2 "war",
+        /// Writes after writes.
+        WAW = 3 "waw",
+    }
+}
+
+set! {
+    /// Which kinds of epochs a program opens (hint `epochs_used`). All by default.
+    EpochKinds(u8) {
+        /// Fence.
+        FENCE = 0 "fence",
+        /// Post, start, complete, wait.
+        PSCW = 1 "pscw",
+        /// Lock of one target.
+        LOCK = 2 "lock",
+        /// Lock of all targets.
+        LOCKALL = 3 "lockall",
+    }
+}
+
+set! {
+    /// Which accumulate operations a program uses (hint `which_accumulate_ops`). All by default.
+    AccumulateOpSet(u16) {
+        /// `MPI_MAX`.
+        MAX = 0 "max",
+        /// `MPI_MIN`.
+        MIN = 1 "min",
+        /// `MPI_SUM`.
+        SUM = 2 "sum",
+        /// `MPI_PROD`.
+        PROD = 3 "prod",
+        /// `MPI_MAXLOC`.
+        MAXLOC = 4 "maxloc",
+        /// `MPI_MINLOC`.
+        MINLOC = 5 "minloc",
+        /// `MPI_BAND`.
+        BAND = 6 "band",
+        /// `MPI_BOR`.
+        BOR = 7 "bor",
+        /// `MPI_BXOR`.
+        BXOR = 8 "bxor",
+        /// `MPI_LAND`.
+        LAND = 9 "land",
+        /// `MPI_LOR`.
+        LOR = 10 "lor",
+        /// `MPI_LXOR`.
+        LXOR = 11 "lxor",
+        /// `MPI_REPLACE`.
+        REPLACE = 12 "replace",
+        /// `MPI_NO_OP`.
+        NO_OP = 13 "no_op",
+        /// Compare-and-swap.
+        CSWAP = 14 "cswap",
+    }
+}
+
+/// How one window works. Every field is a hint.
+///
+/// ```
+/// use rmalab_windows::{Config, FenceStrategy, Info};
+///
+/// let info: Info = "rmalab_fence=naive,no_locks=maybe,colour=red".parse()?;
+/// let (config, ignored) = Config::from_info(&info);
+/// assert_eq!(config.fence, FenceStrategy::Naive);
+/// assert_eq!(ignored[0].to_string(), "colour=red is ignored: no hint has this key");
+/// assert_eq!(ignored[1].to_string(), "no_locks=maybe is ignored: 'maybe' is not one of true, false");
+/// # Ok::<(), rmalab_windows::InfoError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// The lock policy (`rmalab_lock_policy`, default two-level).
+    pub policy: PolicyKind,
+    /// How a fence synchronizes (`rmalab_fence`, default dissemination; deferred on two-sided transports).
+    pub fence: FenceStrategy,
+    /// How post, start, complete and wait synchronize (`rmalab_pscw`, default auto; deferred on two-sided transports).
+    pub pscw: PscwStrategy,
+    /// How accumulates are atomic (`rmalab_accumulate`, default native).
+    pub accumulate: AccumulateStrategy,
+    /// What carries the operations (`rmalab_transport`, default one-sided).
+    pub transport: Transport,
+    /// That the window is never locked (`no_locks`, default false).
+    pub no_locks: bool,
+    /// Which accumulates stay in order (`accumulate_ordering`, default all).
+    pub accumulate_ordering: AccumulateOrdering,
+    /// Which operations concurrent accumulates may mix (`accumulate_ops`, default the same one and no-ops).
+    pub accumulate_ops: AccumulateOps,
+    /// That all ranks' parts have the same size (`same_size`, default false).
+    pub same_size: bool,
+    /// That all ranks' displacement units are the same (`same_disp_unit`, default false).
+    pub same_disp_unit: bool,
+    /// That the parts of a shared window need not follow each other without a gap (`alloc_shared_noncontig`, default
+    /// false).
+    pub alloc_shared_noncontig: bool,
+    /// Bytes for which an accumulate should take its lock at once (`mpi_accumulate_granularity`); 0, the default, leaves
+    /// that to the window. One that is no multiple of an element counts as the next one that is.
+    pub mpi_accumulate_granularity: u64,
+    /// To how many bytes allocated memory is aligned (`mpi_minimum_memory_alignment`): a power of two of at most
+    /// [`MAX_ALIGNMENT`](Self::MAX_ALIGNMENT), default [`LINE`].
+    pub mpi_minimum_memory_alignment: u64,
+    /// Which kinds of epochs are opened (`epochs_used`, default all).
+    pub epochs_used: EpochKinds,
+    /// Which accumulate operations are used (`which_accumulate_ops`, default all; `any_op` means all, too).
+    pub which_accumulate_ops: AccumulateOpSet,
+}
+
+impl Default for Config {
+    /// The defaults of the fields; the environment is not asked.
+    fn default() -> Config {
+        Config {
+            policy: PolicyKind::default(),
+            fence: FenceStrategy::default(),
+            pscw: PscwStrategy::default(),
+            accumulate: AccumulateStrategy::default(),
+            transport: Transport::default(),
+            no_locks: false,
+            accumulate_ordering: AccumulateOrdering::default(),
+            accumulate_ops: AccumulateOps::default(),
+            same_size: false,
+            same_disp_unit: false,
+            alloc_shared_noncontig: false,
+            mpi_accumulate_granularity: 0,
+            mpi_minimum_memory_alignment: LINE,
+            epochs_used: EpochKinds::default(),
+            which_accumulate_ops: AccumulateOpSet::default(),
+        }
+    }
+}
+
+/// A hint that was not granted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ignored {
+    /// Its key; the name of the variable if it came from the environment.
+    pub key: String,
+    /// The value that was asked for.
+    pub value: String,
+    /// Why it was not granted.
+    pub reason: Reason,
+}
+
+/// Why a hint was not granted.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Reason {
+    /// No hint has this key.
+    #[error("no hint has this key")]
+    UnknownKey,
+    /// A value that the hint cannot have; the text says which it can.
+    #[error("{0}")]
+    Value(String),
+    /// It cannot change after the window's creation, or not in this way.
+    #[error("the window was created with {in_use}, and this cannot change any more")]
+    Fixed {
+        /// The value that stays in use.
+        in_use: String,
+    },
+    /// The transport does not offer it.
+    #[error("the {transport} transport does not offer it; {in_use} is used")]
+    Transport {
+        /// The transport.
+        transport: Transport,
+        /// The value that is used instead.
+        in_use: String,
+    },
+}
+
+impl fmt::Display for Ignored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Ignored { key, value, reason } = self;
+        write!(f, "{key}={value} is ignored: {reason}")
+    }
+}
+
+/// One hint: how it is written, read, and changed.
+struct Hint {
+    key: &'static str,
+    get: fn(&Config) -> String,
+    set: fn(&mut Config, &str) -> Result<(), String>,
+    /// Whether a window with the first configuration may go on with the second, which differs in this hint only.
+    may_change: fn(&Config, &Config) -> bool,
+}
+
+/// A hint whose value is a field; fixed, unless said otherwise.
+macro_rules! hint {
+    ($key:literal, $field:ident, $parse:expr) => {
+        hint!($key, $field, $parse, |_, _| false)
+    };
+    ($key:literal, $field:ident, $parse:expr, $may_change:expr) => {
+        Hint {
+            key: $key,
+            get: |config| config.$field.to_string(),
+            set: |config, value| {
+                config.$field = $parse(value)?;
+                Ok(())
+            },
+            may_change: $may_change,
+        }
+    };
+}
+
+fn parse<T: FromStr<Err: fmt::Display>>(value: &str) -> Result<T, String> {
+    value.parse().map_err(|error: T::Err| error.to_string())
+}
+
+fn boolean(value: &str) -> Result<bool, String> {
+    value.parse().map_err(|_| InvalidValue::new(value, "one of true, false").to_string())
+}
+
+fn bytes(value: &str) -> Result<u64, String> {
+    value.parse().map_err(|_| InvalidValue::new(value, "a number of bytes").to_string())
+}
+
+fn operations(value: &str) -> Result<AccumulateOpSet, String> {
+    if value == "any_op" { Ok(AccumulateOpSet::ALL) } else { parse(value) }
+}
+
+/// All hints, each once.
+const HINTS: &[Hint] = &[
+    hint!("rmalab_lock_policy", policy, parse),
+    hint!("rmalab_fence", fence, parse),
+    hint!("rmalab_pscw", pscw, parse),
+    hint!("rmalab_accumulate", accumulate, parse),
+    hint!("rmalab_transport", transport, parse),
+    hint!("no_locks", no_locks, boolean),
+    hint!("accumulate_ordering", accumulate_ordering, parse, |old, new| {
+        old.accumulate_ordering.contains(new.accumulate_ordering)
+    }),
+    hint!("accumulate_ops", accumulate_ops, parse, |_, new| new.accumulate_ops == AccumulateOps::SameOp),
+    hint!("same_size", same_size, boolean),
+    hint!("same_disp_unit", same_disp_unit, boolean),
+    hint!("alloc_shared_noncontig", alloc_shared_noncontig, boolean),
+    hint!("mpi_accumulate_granularity", mpi_accumulate_granularity, bytes),
+    hint!("mpi_minimum_memory_alignment", mpi_minimum_memory_alignment, bytes),
+    hint!("epochs_used", epochs_used, parse),
+    hint!("which_accumulate_ops", which_accumulate_ops, operations),
+];
+
+impl Config {
+    /// The environment variable that sets the default of [`policy`](Self::policy).
+    pub const LOCK_POLICY_VARIABLE: &str = "RMALAB_LOCK_POLICY";
+
+    /// The largest alignment that can be asked for, in bytes: a page, to which memory is mapped.
+    pub const MAX_ALIGNMENT: u64 = 4096;
+
+    /// The configuration of a new window by its hints, and the hints that are not granted.
+    ///
+    /// What is not mentioned has its default; that of the lock policy can be set by the variable
+    /// [`LOCK_POLICY_VARIABLE`](Self::LOCK_POLICY_VARIABLE), the same at all ranks.
+    pub fn from_info(info: &Info) -> (Config, Vec<Ignored>) {
+        Config::from_hints(info, std::env::var_os(Config::LOCK_POLICY_VARIABLE).as_deref())
+    }
+
+    fn from_hints(info: &Info, variable: Option<&OsStr>) -> (Config, Vec<Ignored>) {
+        let (mut config, mut ignored) = (Config::default(), Vec::new());
+        if let Some(value) = variable {
+            let value = value.to_string_lossy();
+            match value.trim().parse() {
+                Ok(policy) => config.policy = policy,
+                Err::<_, UnknownPolicy>(error) => ignored.push(Ignored {
+                    key: Config::LOCK_POLICY_VARIABLE.to_owned(),
+                    value: value.to_string(),
+                    reason: Reason::Value(error.to_string()),
+                }),
+            }
+        }
+        let mut set = Vec::new();
+        for (key, value) in info.iter() {
+            let result = match hint(key) {
+                None => Err(Reason::UnknownKey),
+                Some(hint) => (hint.set)(&mut config, value).map_err(Reason::Value),
+            };
+            match result {
+                Ok(()) => set.push(key),
+                Err(reason) => ignored.push(refuse(key, value, reason)),
+            }
+        }
+        ignored.extend(config.settle(|key, _| set.contains(&key)));
+        (config, ignored)
+    }
+
+    /// The configuration that a window with these fields gets, and what of them is not granted.
+    ///
+    /// * Fence and PSCW are deferred on two-sided transports, and not on the one-sided one. That is reported, unless the
+    ///   default gives way.
+    /// * An alignment that memory cannot have gives way to the default.
+    pub fn normalized(mut self) -> (Config, Vec<Ignored>) {
+        let ignored = self.settle(|_, is_default| !is_default);
+        (self, ignored)
+    }
+
+    /// Sees to it that the fields agree. `report` says whether to report a hint, by its key and whether it had its
+    /// default.
+    fn settle(&mut self, report: impl Fn(&str, bool) -> bool) -> Vec<Ignored> {
+        let (asked, transport) = (*self, self.transport);
+        let mut ignored = Vec::new();
+        let two_sided = transport != Transport::OneSided;
+        if two_sided != (self.fence == FenceStrategy::Deferred) {
+            self.fence = if two_sided { FenceStrategy::Deferred } else { FenceStrategy::default() };
+        }
+        if two_sided != (self.pscw == PscwStrategy::Deferred) {
+            self.pscw = if two_sided { PscwStrategy::Deferred } else { PscwStrategy::default() };
+        }
+        let alignment = self.mpi_minimum_memory_alignment;
+        if !alignment.is_power_of_two() || alignment > Config::MAX_ALIGNMENT {
+            self.mpi_minimum_memory_alignment = LINE;
+        }
+        for Hint { key, get, .. } in HINTS {
+            let (value, in_use) = (get(&asked), get(self));
+            if value == in_use || !report(key, value == get(&Config::default())) {
+                continue;
+            }
+            let reason = if *key == "mpi_minimum_memory_alignment" {
+                let expected = format!("a power of two of at most {} bytes", Config::MAX_ALIGNMENT);
+                Reason::Value(InvalidValue::new(&value, expected).to_string())
+            } else {
+                Reason::Transport { transport, in_use }
+            };
+            ignored.push(refuse(key, &value, reason));
+        }
+        ignored
+    }
+
+    /// The hints in use, defaults included (`MPI_Win_get_info`).
+    pub fn to_info(&self) -> Info {
+        let pairs = HINTS.iter().map(|hint| (hint.key, (hint.get)(self)));
+        Info::from_pairs(pairs).expect("keys and values of hints are short")
+    }
+
+    /// Applies the hints of `info` to a window that exists (`MPI_Win_set_info`); returns those that are not granted.
+    ///
+    /// What is not mentioned stays as it is, and what is in use already is granted. See the [module's text](self) for
+    /// what can change.
+    pub fn update(&mut self, info: &Info) -> Vec<Ignored> {
+        let mut ignored = Vec::new();
+        for (key, value) in info.iter() {
+            if let Err(reason) = self.update_hint(key, value) {
+                ignored.push(refuse(key, value, reason));
+            }
+        }
+        ignored
+    }
+
+    fn update_hint(&mut self, key: &str, value: &str) -> Result<(), Reason> {
+        let hint = hint(key).ok_or(Reason::UnknownKey)?;
+        let mut changed = *self;
+        (hint.set)(&mut changed, value).map_err(Reason::Value)?;
+        if changed != *self && !(hint.may_change)(self, &changed) {
+            return Err(Reason::Fixed { in_use: (hint.get)(self) });
+        }
+        *self = changed;
+        Ok(())
+    }
+}
+
+fn hint(key: &str) -> Option<&'static Hint> {
+    HINTS.iter().find(|hint| hint.key == key)
+}
+
+fn refuse(key: &str, value: &str, reason: Reason) -> Ignored {
+    Ignored { key: key.to_owned(), value: value.to_owned(), reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(text: &str) -> Info {
+        text.parse().unwrap()
+    }
+
+    /// The configuration by hints, without what the environment says, and what is reported, as text.
+    fn by(text: &str) -> (Config, Vec<String>) {
+        let (config, ignored) = Config::from_hints(&info(text), None);
+        (config, texts(&ignored))
+    }
+
+    fn texts(ignored: &[Ignored]) -> Vec<String> {
+        ignored.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        fn check<T: FromStr<Err: fmt::Debug> + fmt::Display + PartialEq + fmt::Debug>(all: &[T], names: &[&str]) {
+            assert_eq!(all.len(), names.len());
+            for (value, name) in all.iter().zip(names) {
+                assert_eq!(value.to_string(), *name);
+                assert_eq!(name.parse::<T>().unwrap(), *value);
+            }
+        }
+        check(FenceStrategy::ALL, FenceStrategy::NAMES);
+        check(PscwStrategy::ALL, PscwStrategy::NAMES);
+        check(AccumulateStrategy::ALL, AccumulateStrategy::NAMES);
+        check(Transport::ALL, Transport::NAMES);
+        check(AccumulateOps::ALL, AccumulateOps::NAMES);
+        let error = "fast".parse::<FenceStrategy>().unwrap_err().to_string();
+        assert_eq!(error, "'fast' is not one of naive, dissemination, deferred");
+    }
+
+    #[test]
+    fn sets_are_lists() {
+        type Order = AccumulateOrdering;
+        assert_eq!(Order::default(), Order::RAR | Order::RAW | Order::WAR | Order::WAW);
+        assert_eq!(Order::default().to_string(), "rar,raw,war,waw");
+        assert_eq!("waw, rar".parse(), Ok(Order::RAR | Order::WAW));
+        assert_eq!(("none".parse(), Order::NONE.to_string()), (Ok(Order::NONE), "none".to_owned()));
+        for text in ["", "rar,none", "rar,,waw", "RAR"] {
+            assert!(text.parse::<Order>().is_err(), "{text}");
+        }
+        assert!(Order::ALL.contains(Order::WAW) && !Order::RAR.contains(Order::RAR | Order::WAW));
+        for ops in [AccumulateOpSet::NONE, AccumulateOpSet::ALL, AccumulateOpSet::MAX | AccumulateOpSet::CSWAP] {
+            assert_eq!(ops.to_string().parse(), Ok(ops));
+        }
+        assert_eq!(EpochKinds::ALL.to_string(), "fence,pscw,lock,lockall");
+    }
+
+    #[test]
+    fn hints_choose() {
+        let text = "rmalab_lock_policy=mcs-rw-wp,rmalab_fence=naive,rmalab_pscw=matching,rmalab_accumulate=cas,\
+                    rmalab_transport=one-sided,no_locks=true,accumulate_ordering=rar,waw,accumulate_ops=same_op,\
+                    same_size=true,same_disp_unit=true,alloc_shared_noncontig=true,mpi_accumulate_granularity=4096,\
+                    mpi_minimum_memory_alignment=512,epochs_used=fence,pscw,which_accumulate_ops=sum,cswap";
+        let (config, ignored) = by(text);
+        assert!(ignored.is_empty(), "{ignored:?}");
+        let expected = Config {
+            policy: PolicyKind::McsRwWp,
+            fence: FenceStrategy::Naive,
+            pscw: PscwStrategy::Matching,
+            accumulate: AccumulateStrategy::Cas,
+            transport: Transport::OneSided,
+            no_locks: true,
+            accumulate_ordering: AccumulateOrdering::RAR | AccumulateOrdering::WAW,
+            accumulate_ops: AccumulateOps::SameOp,
+            same_size: true,
+            same_disp_unit: true,
+            alloc_shared_noncontig: true,
+            mpi_accumulate_granularity: 4096,
+            mpi_minimum_memory_alignment: 512,
+            epochs_used: EpochKinds::FENCE | EpochKinds::PSCW,
+            which_accumulate_ops: AccumulateOpSet::SUM | AccumulateOpSet::CSWAP,
+        };
+        assert_eq!(config, expected);
+        // What get_info tells makes the same window again, and each hint is in it.
+        assert_eq!(config.to_info(), info(text));
+        assert_eq!(by("").0.to_info().len(), HINTS.len());
+        let (again, ignored) = by(&Config::default().to_info().to_string());
+        assert_eq!((again, ignored.len()), (Config::default(), 0));
+        assert_eq!(by("which_accumulate_ops=any_op"), (Config::default(), Vec::new()));
+    }
+
+    #[test]
+    fn what_is_not_granted_is_reported_and_has_its_default() {
+        let (config, ignored) = by("colour=red,rmalab_lock_policy=x,no_locks=yes,mpi_accumulate_granularity=-1,\
+                                    mpi_minimum_memory_alignment=48,accumulate_ordering=rar,later,rmalab_pscw=deferred");
+        assert_eq!(config, Config::default());
+        assert_eq!(
+            ignored,
+            [
+                "accumulate_ordering=rar,later is ignored: 'rar,later' is not 'none' or a list of rar, raw, war, waw",
+                "colour=red is ignored: no hint has this key",
+                "mpi_accumulate_granularity=-1 is ignored: '-1' is not a number of bytes",
+                "no_locks=yes is ignored: 'yes' is not one of true, false",
+                &format!("rmalab_lock_policy=x is ignored: {}", "x".parse::<PolicyKind>().unwrap_err()),
+                "rmalab_pscw=deferred is ignored: the one-sided transport does not offer it; auto is used",
+                "mpi_minimum_memory_alignment=48 is ignored: '48' is not a power of two of at most 4096 bytes",
+            ]
+        );
+        for alignment in ["0", "8192"] {
+            let (config, ignored) = by(&format!("mpi_minimum_memory_alignment={alignment}"));
+            assert_eq!((config.mpi_minimum_memory_alignment, ignored.len()), (LINE, 1));
+        }
+    }
+
+    #[test]
+    fn two_sided_transports_defer() {
+        for (name, transport) in [("two-sided", Transport::TwoSided), ("two-sided-agent", Transport::TwoSidedAgent)] {
+            let (config, ignored) = by(&format!("rmalab_transport={name}"));
+            assert_eq!((config.fence, config.pscw), (FenceStrategy::Deferred, PscwStrategy::Deferred));
+            assert_eq!((config.transport, ignored.len()), (transport, 0), "defaults give way");
+        }
+        let (config, ignored) = by("rmalab_transport=two-sided,rmalab_fence=dissemination,rmalab_pscw=x");
+        assert_eq!((config.fence, config.pscw), (FenceStrategy::Deferred, PscwStrategy::Deferred));
+        assert_eq!(
+            ignored,
+            [
+                "rmalab_pscw=x is ignored: 'x' is not one of auto, bits, matching, deferred",
+                "rmalab_fence=dissemination is ignored: the two-sided transport does not offer it; deferred is used",
+            ]
+        );
+        // As fields, where what was asked for shows only by not being the default.
+        let fields = Config { transport: Transport::TwoSided, pscw: PscwStrategy::Bits, ..Config::default() };
+        let (config, ignored) = fields.normalized();
+        assert_eq!((config.fence, config.pscw), (FenceStrategy::Deferred, PscwStrategy::Deferred));
+        assert_eq!(ignored.iter().map(|ignored| ignored.key.as_str()).collect::<Vec<_>>(), ["rmalab_pscw"]);
+        assert_eq!(config.normalized(), (config, Vec::new()));
+        assert_eq!(Config::default().normalized(), (Config::default(), Vec::new()));
+    }
+
+    #[test]
+    fn a_window_that_exists_only_relaxes() {
+        let (mut config, _) = by("rmalab_fence=naive,same_size=true");
+        let before = config;
+        let ignored = config.update(&info(
+            "rmalab_fence=dissemination,same_size=true,no_locks=true,colour=red,accumulate_ops=any,rmalab_pscw=auto",
+        ));
+        assert_eq!(
+            texts(&ignored),
+            [
+                "accumulate_ops=any is ignored: 'any' is not one of same_op_no_op, same_op",
+                "colour=red is ignored: no hint has this key",
+                "no_locks=true is ignored: the window was created with false, and this cannot change any more",
+                "rmalab_fence=dissemination is ignored: the window was created with naive, and this cannot change any more",
+            ]
+        );
+        assert_eq!(config, before);
+        assert_eq!(config.update(&info("accumulate_ordering=rar,waw,accumulate_ops=same_op")), []);
+        assert_eq!(config.accumulate_ordering, AccumulateOrdering::RAR | AccumulateOrdering::WAW);
+        assert_eq!(config.accumulate_ops, AccumulateOps::SameOp);
+        // Not back, nor to what is neither less nor more.
+        let relaxed = config;
+        assert_eq!(config.update(&info("accumulate_ordering=rar,raw,accumulate_ops=same_op_no_op")).len(), 2);
+        assert_eq!(config, relaxed);
+        assert_eq!(config.update(&info("accumulate_ordering=none")), []);
+        assert_eq!(config.accumulate_ordering, AccumulateOrdering::NONE);
+    }
+
+    #[test]
+    fn bits_serve_small_teams() {
+        assert_eq!(PscwStrategy::Auto.for_ranks(512), PscwStrategy::Bits);
+        assert_eq!(PscwStrategy::Auto.for_ranks(513), PscwStrategy::Matching);
+        assert_eq!(PscwStrategy::Bits.for_ranks(513), PscwStrategy::Bits);
+    }
+
+    #[test]
+    fn a_variable_sets_the_default_policy() {
+        let by = |text: &str, value: &str| Config::from_hints(&info(text), Some(OsStr::new(value)));
+        assert_eq!(by("", "ticket").0.policy, PolicyKind::Ticket);
+        assert_eq!(by("rmalab_lock_policy=mcs", "ticket").0.policy, PolicyKind::Mcs);
+        assert_eq!(by("rmalab_lock_policy=x", "ticket").0.policy, PolicyKind::Ticket);
+        let (config, ignored) = by("", "x");
+        assert_eq!(config, Config::default());
+        assert!(
+            texts(&ignored)[0].starts_with("RMALAB_LOCK_POLICY=x is ignored: no lock policy is called 'x'; there are")
+        );
+    }
+}
