@@ -184,6 +184,17 @@ mod tests {
         assert!(message.contains("ticket"), "{message}");
     }
 
+    /// What a window can be asked for by name is what the studies measure.
+    #[test]
+    fn windows_know_the_same_names() {
+        let registry = Registry::standard();
+        let mut subjects: Vec<&str> = registry.subjects().map(|subject| subject.info().name.as_str()).collect();
+        let mut policies = rmalab_locks::PolicyKind::NAMES.to_vec();
+        subjects.sort_unstable();
+        policies.sort_unstable();
+        assert_eq!(policies, subjects);
+    }
+
     #[test]
     fn every_standard_subject_is_described() {
         for subject in Registry::standard().subjects() {

@@ -192,7 +192,7 @@ impl ErrorHandler {
         self.handler.borrow().clone()
     }
 
-    /// Calls the handler (`MPI_Win_call_errhandler`); `false` if there is none. It may itself set another one.
+    /// Calls the handler (`MPI_Win_call_errhandler`); `false` if there is none.
     pub fn call(&self, error: &Error) -> bool {
         match self.get() {
             Some(handler) => {
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn the_handler_that_is_set_is_called() {
-        let errors = Arc::new(ErrorHandler::new());
+        let errors = ErrorHandler::new();
         let error = Error::from(rmalab_atomics::Error::PeerFailed { rank: Rank(3) });
         assert!(!errors.call(&error));
         let log = Log::default();

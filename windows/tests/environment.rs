@@ -1,0 +1,29 @@
+//! The variable that sets the default lock policy, as a process gets it.
+
+use std::process::Command;
+
+use rmalab_windows::{Config, Info};
+
+/// Set in the child: the policy that it must find, and how many hints are reported.
+const EXPECTED: &str = "RMALAB_TEST_EXPECTED";
+
+/// Runs itself, with the variable set in different ways.
+#[test]
+fn the_variable_sets_the_default_policy() {
+    if let Ok(expected) = std::env::var(EXPECTED) {
+        let (config, ignored) = Config::from_info(&Info::new());
+        assert_eq!(format!("{} {}", config.policy, ignored.len()), expected);
+        return;
+    }
+    for (value, expected) in [(None, "two-level 0"), (Some("per-target"), "per-target 0"), (Some("x"), "two-level 1")] {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "the_variable_sets_the_default_policy"]).env(EXPECTED, expected);
+        child.env_remove(Config::LOCK_POLICY_VARIABLE);
+        if let Some(value) = value {
+            child.env(Config::LOCK_POLICY_VARIABLE, value);
+        }
+        let output = child.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("1 passed"), "{value:?}: {text}");
+    }
+}
