@@ -101,7 +101,7 @@ pub trait Integer: Element + Eq + Ord {}
 /// ```
 #[derive(Clone, Copy, Zeroable, Pod)]
 #[repr(transparent)]
-pub struct Pair<V: Pod, I: Pod> {
+pub struct Pair<V, I> {
     /// The value's bits, and the index: fields of one type, so that the compiler can see that no padding is between.
     fields: [I; 2],
     value: PhantomData<V>,

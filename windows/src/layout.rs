@@ -599,10 +599,14 @@ impl Layout {
     /// [`Overflow`](LayoutError::Overflow).
     #[inline]
     pub fn as_run(&self, count: u64) -> Result<Option<Run>> {
-        let (offset, _) = self.span(count)?;
-        let bytes = self.total(count)?;
+        let (offset, bytes) = (self.body.first, self.total(count)?);
         let one = bytes == 0 || self.is_contiguous() || count == 1 && matches!(self.body.shape, Shape::Run(_));
-        Ok(one.then_some(Run { offset, bytes }))
+        if one {
+            let end = offset.checked_add_unsigned(bytes);
+            return end.map(|_| Some(Run { offset, bytes })).ok_or(LayoutError::Overflow { what: "displacement" });
+        }
+        self.span(count)?;
+        Ok(None)
     }
 
     /// The runs of `count` items at multiples of the extent, in the layout's order; neighbours in order that touch are
