@@ -37,8 +37,8 @@ use rmalab_locks::RawMutex;
 
 use crate::target::Place;
 use crate::window::Core;
-use crate::element::combine_slice;
-use crate::{AccumulateStrategy, Element, Integer, Op, Result};
+
+use crate::{AccumulateStrategy, Element, Integer, Op, Result, combine_slice};
 
 /// Elements combined under the lock at a time: 4 KiB of 8-byte ones, which stay in the first cache.
 const CHUNK: usize = 512;

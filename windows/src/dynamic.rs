@@ -159,10 +159,9 @@ impl Dynamic {
         }
         let mut taken = [false; REGIONS];
         own.values().for_each(|&(_, number)| taken[number] = true);
-        taken
-            .iter()
-            .position(|&taken| !taken)
-            .ok_or_else(|| refuse("as many regions are attached as a rank may have; detach some, or attach larger ones"))
+        taken.iter().position(|&taken| !taken).ok_or_else(|| {
+            refuse("as many regions are attached as a rank may have; detach some, or attach larger ones")
+        })
     }
 
     fn add<A: RemoteAtomics + ?Sized>(&self, ra: &A, region: Region, number: usize) -> Result<WindowDisp> {

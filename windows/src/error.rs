@@ -163,7 +163,9 @@ pub enum Class {
 #[non_exhaustive]
 pub enum Error {
     /// An operation that would reach outside the target's part of the window.
-    #[error("{call} of {len} bytes at {disp} (in units of {unit} bytes) of {target}: the window has {bytes} bytes there")]
+    #[error(
+        "{call} of {len} bytes at {disp} (in units of {unit} bytes) of {target}: the window has {bytes} bytes there"
+    )]
     OutOfWindow {
         /// The call that was refused.
         call: Call,
@@ -189,7 +191,9 @@ pub enum Error {
         size: u32,
     },
     /// A target that the group of this epoch does not contain.
-    #[error("{rank}: an operation on {target}, which the group of this access epoch (start) does not contain: {group:?}")]
+    #[error(
+        "{rank}: an operation on {target}, which the group of this access epoch (start) does not contain: {group:?}"
+    )]
     NotInGroup {
         /// Who called.
         rank: Rank,
@@ -237,7 +241,9 @@ pub enum Error {
         call: Call,
     },
     /// An operation on memory of a dynamic window that its owner has not attached, or has detached.
-    #[error("{call} of {len} bytes at {disp} of {target}: not within one attached region there ({regions} are attached)")]
+    #[error(
+        "{call} of {len} bytes at {disp} of {target}: not within one attached region there ({regions} are attached)"
+    )]
     NotAttached {
         /// The call that was refused.
         call: Call,

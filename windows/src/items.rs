@@ -57,7 +57,6 @@ impl<'l> Items<'l> {
         Ok((first, end.abs_diff(first)))
     }
 
-
     pub(crate) fn pair(self, other: Items<'l>) -> Result<PairRuns<'l>, LayoutError> {
         pair_runs(self.layout, self.count, other.layout, other.count)
     }

@@ -54,7 +54,7 @@ pub use config::{
     AccumulateOps, AccumulateOrdering, AccumulateStrategy, Config, FenceStrategy, Ignored, PscwStrategy, Transport,
 };
 pub use dynamic::REGIONS;
-pub use element::{Element, Integer, Kind, Op, Pair};
+pub use element::{Element, Integer, Kind, Op, Pair, combine_slice};
 pub use error::{Call, Class, Error, Open, Result};
 pub use fence::{Fence, FenceAssert};
 pub use info::{Info, InfoError, MAX_INFO_KEY, MAX_INFO_VAL};

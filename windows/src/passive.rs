@@ -134,10 +134,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
     /// # Errors
     ///
     /// Those of `body`, and those of the network.
-    pub fn batch<'env, R>(
-        &self,
-        body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>,
-    ) -> Result<R> {
+    pub fn batch<'env, R>(&self, body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>) -> Result<R> {
         request::batch(self.window.core.ra, body)
     }
 
@@ -248,10 +245,7 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     /// # Errors
     ///
     /// Those of `body`, and those of the network.
-    pub fn batch<'env, R>(
-        &self,
-        body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>,
-    ) -> Result<R> {
+    pub fn batch<'env, R>(&self, body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>) -> Result<R> {
         request::batch(self.window.core.ra, body)
     }
 

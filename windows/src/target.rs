@@ -32,23 +32,25 @@ impl Place<'_> {
     /// Writes `source` at `offset`; complete at flush.
     #[inline(always)]
     pub(crate) fn write<A: RemoteAtomics + ?Sized>(self, ra: &A, offset: u64, source: &[u8]) -> Result<()> {
-        Ok(match self {
+        match self {
             Place::Segment(Address { rank, disp, .. }) => {
-                ra.post_bytes(rank.at(disp.plus(offset)).unwatched(), source)?
+                ra.post_bytes(rank.at(disp.plus(offset)).unwatched(), source)?;
             }
             Place::Leased(lease) => lease.put(offset, source)?,
-        })
+        }
+        Ok(())
     }
 
     /// Reads `dest.len()` bytes at `offset`.
     #[inline(always)]
     pub(crate) fn read<A: RemoteAtomics + ?Sized>(self, ra: &A, offset: u64, dest: &mut [u8]) -> Result<()> {
-        Ok(match self {
+        match self {
             Place::Segment(Address { rank, disp, .. }) => {
-                ra.get_bytes(rank.at(disp.plus(offset)).unwatched(), dest)?
+                ra.get_bytes(rank.at(disp.plus(offset)).unwatched(), dest)?;
             }
             Place::Leased(lease) => lease.get(offset, dest)?,
-        })
+        }
+        Ok(())
     }
 }
 
@@ -126,9 +128,14 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
             }
             Part::Null => Ok(R::default()),
             Part::Dynamic if len == 0 => Ok(R::default()),
-            Part::Dynamic => {
-                self.core.dynamic(call)?.with_region(self.core, call, self.rank, WindowDisp(disp.0.wrapping_add(first)), len, then)
-            }
+            Part::Dynamic => self.core.dynamic(call)?.with_region(
+                self.core,
+                call,
+                self.rank,
+                WindowDisp(disp.0.wrapping_add(first)),
+                len,
+                then,
+            ),
         }
     }
 
@@ -293,13 +300,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     ///
     /// [`Error::Mismatch`] when `source` and `result` differ in length, and as [`accumulate`](Self::accumulate).
     #[inline]
-    pub fn get_accumulate<T: Element>(
-        &self,
-        disp: WindowDisp,
-        op: Op,
-        source: &[T],
-        result: &mut [T],
-    ) -> Result<()> {
+    pub fn get_accumulate<T: Element>(&self, disp: WindowDisp, op: Op, source: &[T], result: &mut [T]) -> Result<()> {
         self.defined::<T>(Call::GetAccumulate, op)?;
         let len = size_of_val(result) as u64;
         if op != Op::NoOp && source.len() != result.len() {
@@ -358,7 +359,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
             if here != bytes {
                 return Err(Error::Mismatch { call, here, there: bytes });
             }
-            items.check(size_of_val::<[T]>(buffer))?;
+            items.check(size_of_val(&**buffer))?;
             results.resize((bytes / T::SIZE) as usize, T::zeroed());
         }
         let fetches = result.is_some();

@@ -604,9 +604,9 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     /// dynamic window, and [`Error::NoSuchTarget`].
     pub fn shared_query(&self, rank: impl Into<Option<Rank>>) -> Result<Local<'_, A>> {
         let ra = self.core.ra;
-        let rank = rank.into().unwrap_or_else(|| {
-            (0..ra.size()).map(Rank).find(|&rank| self.core.part(rank).1 > 0).unwrap_or(Rank(0))
-        });
+        let rank = rank
+            .into()
+            .unwrap_or_else(|| (0..ra.size()).map(Rank).find(|&rank| self.core.part(rank).1 > 0).unwrap_or(Rank(0)));
         let local = self.reach(Call::SharedQuery, rank)?;
         let node = |rank| ra.topology().node_of(rank);
         if node(rank) != node(ra.rank()) || (local.bytes() > 0 && local.reached().is_none()) {

@@ -109,7 +109,8 @@ fn fences_separate_rounds() {
         for size in [1, 2, 3, 5] {
             on(size, |ra, team| {
                 let config = Config { fence, ..Config::default() };
-                let mut window = Window::builder(team).config(config).disp_unit(8).allocate(8 * u64::from(size)).unwrap();
+                let mut window =
+                    Window::builder(team).config(config).disp_unit(8).allocate(8 * u64::from(size)).unwrap();
                 let me = i64::from(ra.rank().0);
                 let mut epoch = window.fence_assert(FenceAssert { noprecede: true, ..Default::default() }).unwrap();
                 for round in 1..=100_u64 {
