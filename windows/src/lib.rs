@@ -52,6 +52,7 @@
 
 mod epoch;
 mod error;
+pub mod messages;
 
 use std::cell::RefCell;
 
