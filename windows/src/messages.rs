@@ -186,7 +186,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// A message longer than the buffer of its receive, which is unchanged; the message is gone (`MPI_ERR_TRUNCATE`).
-    #[error("recv at {at}: the message of {len} bytes from {from} with {tag} is longer than the buffer of {room} bytes")]
+    #[error(
+        "recv at {at}: the message of {len} bytes from {from} with {tag} is longer than the buffer of {room} bytes"
+    )]
     Truncated {
         /// Who has received it.
         at: Rank,
@@ -421,11 +423,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
     /// # Errors
     ///
     /// [`Error::NoSuchEndpoint`] and [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
-    pub fn recv_vec(
-        &self,
-        from: impl Into<Option<Rank>>,
-        tag: impl Into<Option<Tag>>,
-    ) -> Result<(Vec<u8>, Status)> {
+    pub fn recv_vec(&self, from: impl Into<Option<Rank>>, tag: impl Into<Option<Tag>>) -> Result<(Vec<u8>, Status)> {
         self.irecv(from, tag)?.wait()
     }
 
@@ -436,11 +434,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
     /// # Errors
     ///
     /// [`Error::NoSuchEndpoint`] and [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
-    pub fn irecv(
-        &self,
-        from: impl Into<Option<Rank>>,
-        tag: impl Into<Option<Tag>>,
-    ) -> Result<RecvRequest<'_, 'a, A>> {
+    pub fn irecv(&self, from: impl Into<Option<Rank>>, tag: impl Into<Option<Tag>>) -> Result<RecvRequest<'_, 'a, A>> {
         let from = from.into();
         if let Some(from) = from {
             self.same_port(from)?;
