@@ -1,0 +1,743 @@
+//! Messages between ranks over network atomics: the two-sided transport that one-sided communication is compared with.
+//!
+//! # Sources
+//!
+//! * R. Thakur, W. Gropp, B. Toonen, Minimizing Synchronization Overhead in the Implementation of MPI One-Sided
+//!   Communication, EuroPVM/MPI 2004, section 4: typed packets, followed by data, that the target's progress serves; an
+//!   agent thread that makes progress while the target computes.
+//! * W. Jiang, J. Liu, H.-W. Jin, D. K. Panda, W. Gropp, R. Thakur, High Performance MPI-2 One-Sided Communication over
+//!   InfiniBand, CCGrid 2004, section 3: what a transport of sends and receives costs (copies, matching, the handshake
+//!   of long messages, dependence on the target's progress).
+//! * Matching: the MPI standard 4.1, section 3.5.
+//!
+//! # Layers
+//!
+//! *Packets* ([`Messages::send_packet`], [`Messages::wait_packet`]) are active messages: a [`Kind`], a word and bytes, in
+//! order from each end-point to each other one. Sending one never waits; what finds no room is kept here, and follows
+//! when the end-point makes progress. The state and the invariants of the rings below are in `messages/packets.rs`.
+//!
+//! *Messages* ([`Messages::send`], [`Messages::recv`] and their non-blocking forms) are packets of four kinds:
+//!
+//! | kind | word | data | when |
+//! | --- | --- | --- | --- |
+//! | `EAGER` | tag | the message | up to [`Options::eager_limit`], and to oneself |
+//! | `RTS` | tag | length, number of the send | longer messages: asks to send |
+//! | `CTS` | number of the send | number of the receive | once the receive is there: clear to send |
+//! | `DATA` | number of the receive | the message | the answer to that |
+//!
+//! # Invariants
+//!
+//! * M1. `EAGER` and `RTS` packets of one sender arrive in the order of its sends, since packets do. They are matched
+//!   in that order, against posted receives in the order of these; so messages do not overtake each other.
+//! * M2. A message waits in `unexpected` only if no posted receive matches it, and a receive only if no message does.
+//! * M3. Whoever waits serves arriving packets meanwhile. So two ranks that both wait for room at each other both make room.
+//!
+//! # Progress
+//!
+//! An end-point serves packets while its owner is in one of its calls, and at no other time. A rank that has to answer
+//! while it computes gives a second end-point of its own ([`Messages::endpoints`]) to an *agent*, a thread that shares
+//! the rank and runs [`Messages::serve_until_stopped`]:
+//!
+//! ```
+//! use rmalab_atomics::{Rank, RemoteAtomics, World};
+//! use rmalab_windows::messages::{Endpoint, Kind, Messages, Options};
+//!
+//! const ASK: Kind = Kind(1);
+//! const ANSWER: Kind = Kind(2);
+//! let sums = World::threads(2).run(|ra| {
+//!     let mut ends = Messages::endpoints(ra, 2, Options::default())?;
+//!     let (agent, main) = (ends.pop().expect("two ends"), ends.pop().expect("two ends"));
+//!     let agent_of = |rank| Endpoint { rank, port: 1 };
+//!     std::thread::scope(|scope| {
+//!         let served = scope.spawn(move || {
+//!             agent.serve_until_stopped(|ends, packet| {
+//!                 ends.send_packet(packet.from, ANSWER, packet.word * 2, Vec::new())
+//!             })
+//!         });
+//!         main.send_packet(agent_of(Rank(1 - ra.rank().0)), ASK, 21, Vec::new())?;
+//!         let answer = main.wait_packet()?.word;
+//!         // The peer may still ask this rank's agent; a message says that it does not.
+//!         let peer = Rank(1 - ra.rank().0);
+//!         main.send(peer, Default::default(), &[])?;
+//!         main.recv_vec(peer, Default::default())?;
+//!         main.stop(agent_of(ra.rank()))?;
+//!         served.join().expect("the agent does not panic")?;
+//!         Ok::<u64, rmalab_windows::messages::Error>(answer)
+//!     })
+//! })?;
+//! for sum in sums {
+//!     assert_eq!(sum?, 42);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Memory
+//!
+//! On every rank one ring for each end-point, 64 KiB by default, however many ranks there are; and in private memory a few
+//! words for each peer that it has sent to, besides the messages that are under way.
+
+mod matching;
+mod packets;
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+
+use matching::{Arrival, Body, Matching};
+use packets::Packets;
+use rmalab_atomics::{Collectives, Rank, RemoteAtomics};
+
+/// Any source, for a receive (`MPI_ANY_SOURCE`).
+pub const ANY_SOURCE: Option<Rank> = None;
+
+/// Any tag, for a receive (`MPI_ANY_TAG`).
+pub const ANY_TAG: Option<Tag> = None;
+
+/// What a receive can tell messages of one sender apart by.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Tag(pub u32);
+
+impl std::fmt::Display for Tag {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "tag {}", self.0)
+    }
+}
+
+/// One of the ends that packets go between: a rank, and which of its end-points.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Endpoint {
+    /// Whose.
+    pub rank: Rank,
+    /// Its number among that rank's, counted from 0.
+    pub port: u8,
+}
+
+impl std::fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "end-point {} of {}", self.port, self.rank)
+    }
+}
+
+/// What a packet is. Those below [`Kind::LAYERS`] mean what the layer that sends them says.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Kind(pub u8);
+
+impl Kind {
+    /// The first kind that is the transport's own.
+    pub const LAYERS: Kind = Kind(240);
+    /// A message as a whole.
+    pub const EAGER: Kind = Kind(240);
+    /// A long message is to be sent.
+    pub const RTS: Kind = Kind(241);
+    /// A long message can be received.
+    pub const CTS: Kind = Kind(242);
+    /// A long message.
+    pub const DATA: Kind = Kind(243);
+    /// The agent's end, see [`Messages::stop`].
+    pub const STOP: Kind = Kind(244);
+}
+
+/// A packet that has arrived.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Packet {
+    /// Who has sent it.
+    pub from: Endpoint,
+    /// What it is.
+    pub kind: Kind,
+    /// The word that it carries.
+    pub word: u64,
+    /// The bytes that it carries.
+    pub data: Vec<u8>,
+}
+
+/// What is known of a message (`MPI_Status`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Status {
+    /// Who has sent it.
+    pub from: Rank,
+    /// Its tag.
+    pub tag: Tag,
+    /// Its length in bytes.
+    pub len: usize,
+}
+
+/// Sizes; all ranks pass the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Slots of a ring, at least 1.
+    pub slots: u32,
+    /// Bytes of a slot, a multiple of 64 up to 1,048,576; 24 of them are not data.
+    pub slot_bytes: u32,
+    /// The longest message, in bytes, that is sent without asking the receiver first.
+    pub eager_limit: usize,
+}
+
+impl Default for Options {
+    /// 16 slots of 4 KiB, so that a ring takes little of a segment; eager messages up to 8 KiB.
+    fn default() -> Options {
+        Options { slots: 16, slot_bytes: 4096, eager_limit: 8192 }
+    }
+}
+
+/// The result of an end-point's operation.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What can go wrong with messages.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A message longer than the buffer of its receive, which is unchanged; the message is gone (`MPI_ERR_TRUNCATE`).
+    #[error(
+        "recv at {at}: the message of {len} bytes from {from} with {tag} is longer than the buffer of {room} bytes"
+    )]
+    Truncated {
+        /// Who has received it.
+        at: Rank,
+        /// Who has sent it.
+        from: Rank,
+        /// Its tag.
+        tag: Tag,
+        /// Its length in bytes.
+        len: usize,
+        /// The buffer's length in bytes.
+        room: usize,
+    },
+    /// An end-point that does not exist.
+    #[error("there is no {to}: there are {ranks} ranks with {ports} end-points each")]
+    NoSuchEndpoint {
+        /// Which was named.
+        to: Endpoint,
+        /// How many ranks there are.
+        ranks: u32,
+        /// How many end-points each has.
+        ports: u8,
+    },
+    /// A packet of a kind that is the transport's own.
+    #[error("send_packet: kind {kind} is the transport's own; use one below {}", Kind::LAYERS.0)]
+    ReservedKind {
+        /// The kind.
+        kind: u8,
+    },
+    /// End-points that cannot be made as asked for.
+    #[error("{0}")]
+    Options(Box<str>),
+    /// The network operations below failed.
+    #[error(transparent)]
+    Atomics(#[from] rmalab_atomics::Error),
+}
+
+/// One end-point: what one thread of a rank sends and receives by.
+///
+/// All ranks make theirs at the same point of their sequences of allocations, with the same arguments. It keeps its
+/// state in plain cells, so it is not [`Sync`]; it can be sent to another thread where the rank's handle can be shared.
+///
+/// An end-point that is dropped forgets what is still to be sent: wait for the requests, and call
+/// [`finish_sends`](Self::finish_sends) after packets.
+///
+/// ```
+/// use rmalab_atomics::{Rank, RemoteAtomics, World};
+/// use rmalab_windows::messages::{ANY_SOURCE, Messages, Tag};
+///
+/// let seen = World::threads(3).run(|ra| {
+///     let messages = Messages::new(ra)?;
+///     if ra.rank() != Rank(0) {
+///         messages.send(Rank(0), Tag(7), &[ra.rank().0 as u8])?;
+///         return Ok(0);
+///     }
+///     let (first, _) = messages.recv_vec(ANY_SOURCE, Tag(7))?;
+///     let (second, _) = messages.recv_vec(ANY_SOURCE, Tag(7))?;
+///     Ok::<u8, rmalab_windows::messages::Error>(first[0] + second[0])
+/// })?;
+/// assert_eq!(seen.into_iter().collect::<Result<Vec<u8>, _>>()?, [3, 0, 0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Messages<'a, A: RemoteAtomics + ?Sized> {
+    ra: &'a A,
+    eager_limit: usize,
+    /// Packets taken from the ring by one call of `progress`, at the most.
+    batch: u32,
+    state: RefCell<State<'a, A>>,
+}
+
+#[derive(Debug)]
+struct State<'a, A: RemoteAtomics + ?Sized> {
+    packets: Packets<'a, A>,
+    matching: Matching,
+    /// Packets of the layers above, in the order of their arrival.
+    arrived: VecDeque<Packet>,
+    /// Sends that somebody will wait for; with their buffers, once they are complete.
+    sends: HashMap<u64, Option<Vec<u8>>>,
+    /// Long messages that wait for their receivers, by the number of their send.
+    announced: HashMap<u64, Vec<u8>>,
+    /// The number of the next send.
+    next_send: u64,
+}
+
+impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
+    /// One end-point for each rank, with the default [`Options`]; collective, without communication.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory), on all ranks alike.
+    pub fn new(ra: &'a A) -> Result<Self> {
+        Messages::with_options(ra, Options::default())
+    }
+
+    /// One end-point for each rank; collective, without communication.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Options`] and [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory), on all ranks alike.
+    pub fn with_options(ra: &'a A, options: Options) -> Result<Self> {
+        let mut endpoints = Messages::endpoints(ra, 1, options)?;
+        Ok(endpoints.pop().expect("one was asked for"))
+    }
+
+    /// Up to 8 end-points for each rank, in the order of their ports; collective, without communication.
+    ///
+    /// Packets go from any end-point to any, messages between end-points of the same port.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Options`] and [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory), on all ranks alike.
+    pub fn endpoints(ra: &'a A, ports: u8, options: Options) -> Result<Vec<Self>> {
+        let Options { slots, slot_bytes, eager_limit } = options;
+        let refused = |what: String| Err(Error::Options(format!("end-points for messages: {what}").into()));
+        if ports == 0 || ports > packets::PORTS {
+            return refused(format!("a rank has 1 to {} of them, and {ports} were asked for", packets::PORTS));
+        }
+        if slots == 0 {
+            return refused("a ring needs at least one slot".into());
+        }
+        if slot_bytes == 0 || slot_bytes % 64 != 0 || u64::from(slot_bytes) > packets::LARGEST_SLOT {
+            return refused(format!(
+                "a slot has a multiple of 64 bytes, up to {}, and {slot_bytes} were asked for",
+                packets::LARGEST_SLOT
+            ));
+        }
+        let layout = packets::Layout::alloc(ra, ports, &options)?;
+        let endpoints = (0..ports).map(|port| Messages {
+            ra,
+            eager_limit,
+            batch: slots,
+            state: RefCell::new(State {
+                packets: Packets::new(ra, layout.clone(), port),
+                matching: Matching::default(),
+                arrived: VecDeque::new(),
+                sends: HashMap::new(),
+                announced: HashMap::new(),
+                next_send: 0,
+            }),
+        });
+        Ok(endpoints.collect())
+    }
+
+    /// This end-point.
+    pub fn endpoint(&self) -> Endpoint {
+        self.state.borrow().packets.me()
+    }
+
+    /// Gives the memory of this end-point's ring back; collective, once everything that was sent has been received.
+    ///
+    /// Of several end-points each is freed, all of them after the last use of any.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Collectives::free`].
+    pub fn free(self, collectives: &Collectives<'_, A>) -> Result<()> {
+        let state = self.state.into_inner();
+        let ring = state.packets.layout().ring(state.packets.me().port);
+        Ok(collectives.free(ring)?)
+    }
+
+    /// Sends a message and returns once `data` is no more needed (`MPI_Send`).
+    ///
+    /// Up to the eager limit, and to oneself, it waits at most for room in rings; beyond, for the receive.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchEndpoint`] and [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    pub fn send(&self, to: Rank, tag: Tag, data: &[u8]) -> Result<()> {
+        let target = self.same_port(to)?;
+        if self.is_eager(to, data.len())
+            && self.state.borrow_mut().packets.send_now(target, Kind::EAGER, tag.0.into(), data)?
+        {
+            return Ok(());
+        }
+        self.isend(to, tag, data.to_vec())?.wait().map(drop)
+    }
+
+    /// Begins to send a message (`MPI_Isend`); the request hands `data` back.
+    ///
+    /// A request that is dropped does not end its send.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchEndpoint`] and [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    pub fn isend(&self, to: Rank, tag: Tag, data: Vec<u8>) -> Result<SendRequest<'_, 'a, A>> {
+        let target = self.same_port(to)?;
+        let mut state = self.state.borrow_mut();
+        let number = state.next_send;
+        state.next_send += 1;
+        state.sends.insert(number, None);
+        if self.is_eager(to, data.len()) {
+            state.packets.send(target, Kind::EAGER, tag.0.into(), data, Some(number))?;
+        } else {
+            let announcement = [data.len() as u64, number].map(u64::to_ne_bytes).concat();
+            state.announced.insert(number, data);
+            state.packets.send(target, Kind::RTS, tag.0.into(), announcement, None)?;
+        }
+        state.collect_sent();
+        Ok(SendRequest { messages: self, number })
+    }
+
+    fn is_eager(&self, to: Rank, len: usize) -> bool {
+        len <= self.eager_limit || to == self.ra.rank()
+    }
+
+    /// Receives a message into the beginning of `buffer` (`MPI_Recv`).
+    ///
+    /// `from` and `tag` are a rank and a tag, or [`ANY_SOURCE`] and [`ANY_TAG`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Truncated`], [`Error::NoSuchEndpoint`] and [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    pub fn recv(
+        &self,
+        from: impl Into<Option<Rank>>,
+        tag: impl Into<Option<Tag>>,
+        buffer: &mut [u8],
+    ) -> Result<Status> {
+        let (data, status) = self.recv_vec(from, tag)?;
+        let Status { from, tag, len } = status;
+        let room = buffer.len();
+        let Some(part) = buffer.get_mut(..len) else {
+            return Err(Error::Truncated { at: self.ra.rank(), from, tag, len, room });
+        };
+        part.copy_from_slice(&data);
+        Ok(status)
+    }
+
+    /// Receives a message of whatever length.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchEndpoint`] and [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    pub fn recv_vec(&self, from: impl Into<Option<Rank>>, tag: impl Into<Option<Tag>>) -> Result<(Vec<u8>, Status)> {
+        self.irecv(from, tag)?.wait()
+    }
+
+    /// Begins to receive a message (`MPI_Irecv`); the request hands it over.
+    ///
+    /// A request that is dropped gives the message up that it has been matched with, if any.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchEndpoint`] and [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    pub fn irecv(&self, from: impl Into<Option<Rank>>, tag: impl Into<Option<Tag>>) -> Result<RecvRequest<'_, 'a, A>> {
+        let from = from.into();
+        if let Some(from) = from {
+            self.same_port(from)?;
+        }
+        let mut state = self.state.borrow_mut();
+        let (number, clear) = state.matching.post(from, tag.into());
+        if let Some((to, send)) = clear {
+            state.clear_to_send(to, send, number)?;
+        }
+        Ok(RecvRequest { messages: self, number })
+    }
+
+    /// Waits for a message and says which it is, without receiving it (`MPI_Probe`).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchEndpoint`] and [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    pub fn probe(&self, from: impl Into<Option<Rank>>, tag: impl Into<Option<Tag>>) -> Result<Status> {
+        let (from, tag) = (from.into(), tag.into());
+        if let Some(from) = from {
+            self.same_port(from)?;
+        }
+        self.wait_for(|state| state.matching.find(from, tag))
+    }
+
+    /// As [`probe`](Self::probe), without waiting (`MPI_Iprobe`).
+    ///
+    /// # Errors
+    ///
+    /// As [`probe`](Self::probe), since a program may call this until a message comes.
+    pub fn try_probe(&self, from: impl Into<Option<Rank>>, tag: impl Into<Option<Tag>>) -> Result<Option<Status>> {
+        let (from, tag) = (from.into(), tag.into());
+        if let Some(from) = from {
+            self.same_port(from)?;
+        }
+        self.look_for(|state| state.matching.find(from, tag))
+    }
+
+    /// Serves what has arrived, and sends what found no room before; waits for nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    pub fn progress(&self) -> Result<()> {
+        self.state.borrow_mut().progress(self.batch)
+    }
+
+    /// Sends a packet of a layer above; what finds no room is kept, and follows when this end-point makes progress.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ReservedKind`], [`Error::NoSuchEndpoint`] and [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    pub fn send_packet(&self, to: Endpoint, kind: Kind, word: u64, data: Vec<u8>) -> Result<()> {
+        if kind >= Kind::LAYERS {
+            return Err(Error::ReservedKind { kind: kind.0 });
+        }
+        self.check(to)?;
+        self.state.borrow_mut().packets.send(to, kind, word, data, None)
+    }
+
+    /// The next packet of a layer above, if one has arrived.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed), since a program may call this until one comes.
+    pub fn take_packet(&self) -> Result<Option<Packet>> {
+        self.look_for(|state| state.arrived.pop_front())
+    }
+
+    /// Waits for a packet of a layer above.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    pub fn wait_packet(&self) -> Result<Packet> {
+        self.wait_for(|state| state.arrived.pop_front())
+    }
+
+    /// Waits until every packet and message that needs no receive is in its target's ring.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    pub fn finish_sends(&self) -> Result<()> {
+        self.wait_for(|state| state.packets.all_sent().then_some(()))
+    }
+
+    /// Hands the packets of the layers above to `handler`, until this end-point is [stopped](Self::stop).
+    ///
+    /// The handler may send; whatever it sends leaves before this returns.
+    ///
+    /// # Errors
+    ///
+    /// The first error of the handler, and [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    pub fn serve_until_stopped<E: From<Error>>(
+        &self,
+        mut handler: impl FnMut(&Self, Packet) -> Result<(), E>,
+    ) -> Result<(), E> {
+        loop {
+            let packet = self.wait_packet()?;
+            if packet.kind == Kind::STOP {
+                return Ok(self.finish_sends()?);
+            }
+            handler(self, packet)?;
+        }
+    }
+
+    /// Ends [`serve_until_stopped`](Self::serve_until_stopped) of another end-point, once it has served what this one
+    /// has sent it before.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchEndpoint`] and [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    pub fn stop(&self, agent: Endpoint) -> Result<()> {
+        self.check(agent)?;
+        self.state.borrow_mut().packets.send(agent, Kind::STOP, 0, Vec::new(), None)?;
+        self.finish_sends()
+    }
+
+    /// How many packets of a kind this end-point has sent.
+    ///
+    /// A packet counts once, however many slots it needs, from the call on that sends it.
+    pub fn sent(&self, kind: Kind) -> u64 {
+        self.state.borrow().packets.count(kind)
+    }
+
+    /// How many slots this end-point has filled: a packet needs one, and one more for each slot that its data fills up.
+    pub fn slots_filled(&self) -> u64 {
+        self.state.borrow().packets.slots_filled()
+    }
+
+    fn same_port(&self, rank: Rank) -> Result<Endpoint> {
+        let to = Endpoint { rank, port: self.endpoint().port };
+        self.check(to)?;
+        Ok(to)
+    }
+
+    fn check(&self, to: Endpoint) -> Result<()> {
+        let (ranks, ports) = (self.ra.size(), self.state.borrow().packets.layout().ports());
+        if to.rank.0 >= ranks || to.port >= ports {
+            return Err(Error::NoSuchEndpoint { to, ranks, ports });
+        }
+        Ok(())
+    }
+
+    /// Makes progress until `ready` finds what it looks for (M3).
+    fn wait_for<T>(&self, mut ready: impl FnMut(&mut State<'a, A>) -> Option<T>) -> Result<T> {
+        let mut state = self.state.borrow_mut();
+        loop {
+            if let Some(found) = ready(&mut state) {
+                return Ok(found);
+            }
+            state.progress(self.batch)?;
+            if let Some(found) = ready(&mut state) {
+                return Ok(found);
+            }
+            state.packets.sleep()?;
+        }
+    }
+
+    /// Makes progress once, if `ready` does not find what it looks for without that.
+    fn look_for<T>(&self, mut ready: impl FnMut(&mut State<'a, A>) -> Option<T>) -> Result<Option<T>> {
+        let mut state = self.state.borrow_mut();
+        if let Some(found) = ready(&mut state) {
+            return Ok(Some(found));
+        }
+        state.progress(self.batch)?;
+        let found = ready(&mut state);
+        if found.is_none() {
+            // Whoever asks again and again is told of failed peers, and lets others run.
+            self.ra.pause(1)?;
+        }
+        Ok(found)
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized> State<'_, A> {
+    fn progress(&mut self, batch: u32) -> Result<()> {
+        // Not for ever: packets may come as fast as they are served.
+        for _ in 0..batch {
+            let Some(packet) = self.packets.next()? else { break };
+            self.serve(packet)?;
+        }
+        self.packets.pump()?;
+        self.collect_sent();
+        Ok(())
+    }
+
+    fn serve(&mut self, packet: Packet) -> Result<()> {
+        let Packet { from, kind, word, data } = packet;
+        match kind {
+            Kind::EAGER => {
+                let status = Status { from: from.rank, tag: Tag(word as u32), len: data.len() };
+                self.matching.arrive(Arrival { status, body: Body::Whole(data) });
+            }
+            Kind::RTS => {
+                let [len, send] = words(&data);
+                let status = Status { from: from.rank, tag: Tag(word as u32), len: len as usize };
+                let body = Body::Announced { from, send };
+                if let Some(receive) = self.matching.arrive(Arrival { status, body }) {
+                    self.clear_to_send(from, send, receive)?;
+                }
+            }
+            Kind::CTS => {
+                let [receive] = words(&data);
+                let message = self.announced.remove(&word).expect("a send is cleared once, after its announcement");
+                self.packets.send(from, Kind::DATA, receive, message, Some(word))?;
+            }
+            Kind::DATA => self.matching.complete(word, data),
+            _ => self.arrived.push_back(Packet { from, kind, word, data }),
+        }
+        Ok(())
+    }
+
+    fn clear_to_send(&mut self, to: Endpoint, send: u64, receive: u64) -> Result<()> {
+        self.packets.send(to, Kind::CTS, send, receive.to_ne_bytes().to_vec(), None)
+    }
+
+    /// Hands buffers to those who will wait for them.
+    fn collect_sent(&mut self) {
+        for (number, data) in self.packets.take_sent() {
+            if let Some(place) = self.sends.get_mut(&number) {
+                *place = Some(data);
+            }
+        }
+    }
+}
+
+/// The words that a packet's data consists of.
+fn words<const N: usize>(data: &[u8]) -> [u64; N] {
+    let mut words = [0; N];
+    for (word, bytes) in words.iter_mut().zip(data.as_chunks().0) {
+        *word = u64::from_ne_bytes(*bytes);
+    }
+    words
+}
+
+/// A send under way, from [`Messages::isend`].
+#[derive(Debug)]
+#[must_use = "a send is known to be complete only after a wait"]
+pub struct SendRequest<'m, 'a, A: RemoteAtomics + ?Sized> {
+    messages: &'m Messages<'a, A>,
+    number: u64,
+}
+
+impl<A: RemoteAtomics + ?Sized> SendRequest<'_, '_, A> {
+    /// Waits until the message has left, and returns its buffer (`MPI_Wait`).
+    ///
+    /// # Errors
+    ///
+    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    pub fn wait(self) -> Result<Vec<u8>> {
+        self.messages.wait_for(|state| state.sends.get_mut(&self.number)?.take())
+    }
+
+    /// Whether a wait would return at once (`MPI_Test`); makes progress.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    pub fn test(&self) -> Result<bool> {
+        let left = |state: &mut State<'_, A>| matches!(state.sends.get(&self.number), Some(Some(_))).then_some(());
+        Ok(self.messages.look_for(left)?.is_some())
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized> Drop for SendRequest<'_, '_, A> {
+    fn drop(&mut self) {
+        self.messages.state.borrow_mut().sends.remove(&self.number);
+    }
+}
+
+/// A receive under way, from [`Messages::irecv`].
+#[derive(Debug)]
+#[must_use = "a receive that is dropped gives its message up"]
+pub struct RecvRequest<'m, 'a, A: RemoteAtomics + ?Sized> {
+    messages: &'m Messages<'a, A>,
+    number: u64,
+}
+
+impl<A: RemoteAtomics + ?Sized> RecvRequest<'_, '_, A> {
+    /// Waits for the message (`MPI_Wait`).
+    ///
+    /// # Errors
+    ///
+    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    pub fn wait(self) -> Result<(Vec<u8>, Status)> {
+        self.messages.wait_for(|state| state.matching.take(self.number))
+    }
+
+    /// Whether a wait would return at once (`MPI_Test`); makes progress.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    pub fn test(&self) -> Result<bool> {
+        let there = |state: &mut State<'_, A>| state.matching.is_complete(self.number).then_some(());
+        Ok(self.messages.look_for(there)?.is_some())
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized> Drop for RecvRequest<'_, '_, A> {
+    fn drop(&mut self) {
+        self.messages.state.borrow_mut().matching.forget(self.number);
+    }
+}

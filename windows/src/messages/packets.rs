@@ -1,0 +1,491 @@
+//! Packets: a reliable stream of packets, of any length, from every end-point to every other one.
+//!
+//! # State
+//!
+//! An end-point has one *ring* of S slots that all its peers write to, so its memory does not grow with the ranks. All of
+//! it is 0 at rest. Tickets count the slots ever taken; ticket t is for slot t mod S.
+//!
+//! | word | written by | value |
+//! | --- | --- | --- |
+//! | tail | senders | the next ticket |
+//! | head | owner | tickets whose slots have been read, told every S/2 |
+//! | waiters | senders, owner | the top of a stack of nodes: senders that found the ring full |
+//! | at | owner | the ticket that the owner sleeps at, while it has packets that found a full ring |
+//! | node | owner, then who wakes it | the node below in the stack that this one is in; `WOKEN` once it is in none |
+//! | slot: number | sender, who nudges | t + 1 once the packet is there; bit 63 is a nudge |
+//! | slot: header, word, data | sender | kind, sender and length; the packet's own word; its data |
+//!
+//! # Invariants
+//!
+//! * I1. Who takes a ticket has room for it: the compare-and-swap of the tail from t to t + 1 is tried only with
+//!   t < head + S, and the head only grows. So a ticket is filled without waiting for anybody, and the owner waits for a slot
+//!   at most as long as a put takes. A fetch-and-add would hand out tickets without room, whose holders may be computing
+//!   when the room comes, and everybody behind them in the ring would wait for them.
+//! * I2. The number is put after header, word and data are ordered before it: as word puts to the same target up to
+//!   [`SHORT`] bytes, and as a bulk put that is flushed beyond that.
+//! * I3. Slot t is written again only after head > t was told, which is after it was read.
+//! * I4. Whoever finds an empty ring has told of all but S/2 − 1 packets, so the ring shows room to everybody: a sender that
+//!   found it full is followed by a telling, even though a sleeping owner tells nothing.
+//! * I5. No wake-up is lost. A sender enters the stack, then looks at the head; the owner tells the head, then takes the
+//!   stack: one of the two sees the other. The owner then writes `WOKEN`, reads `at`, and nudges slot `at` of the
+//!   sleeper, unless a packet is there; the sleeper writes `at`, then looks for `WOKEN`, then waits for its slot to change.
+//!   These are fetching operations and gets, hence sequentially consistent.
+//! * I6. A nudge is a compare-and-swap from the slot's number of the round before; once the packet's number is
+//!   there, it does nothing, and the put of that number overwrites one that nobody has taken back.
+//!
+//! # Cost
+//!
+//! A packet of up to 40 bytes into a ring with room: one compare-and-swap and three word puts and one for each word of
+//! data; longer ones a bulk put and a flush for each slot. A get of the head every S/2 packets or so. The compare-and-swap
+//! is repeated when another sender was faster: under contention the senders are not treated alike.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use rmalab_atomics::{Disp, Rank, RemoteAtomics, Until, WORD};
+
+use super::{Endpoint, Kind, Options, Packet, Result};
+
+/// Data up to this many bytes travels as word puts: with the three words before it, it fills a cache line.
+const SHORT: usize = 40;
+
+/// Bytes of a slot before its data.
+pub(super) const BEFORE_DATA: u64 = 3 * WORD;
+
+/// Bytes of a cache line.
+const LINE: u64 = 64;
+
+/// How many full rings an end-point can be told of at a time; it polls the others.
+const NODES: usize = 8;
+
+/// What a node says when it is in no stack any more.
+const WOKEN: u64 = u64::MAX;
+
+/// The bit of a slot's number that wakes its owner without a packet.
+const NUDGE: u64 = 1 << 63;
+
+/// Nanoseconds between two looks at full rings that no node was left for.
+const POLL: std::time::Duration = std::time::Duration::from_millis(2);
+
+/// The end-points that one rank may have: what 3 bits of the header can tell apart.
+pub(super) const PORTS: u8 = 8;
+
+/// Bytes of a slot, at the most: its length has 20 bits in the header.
+pub(super) const LARGEST_SLOT: u64 = 1 << 20;
+
+/// Where the rings of all ports are; the same on all ranks.
+#[derive(Clone, Debug)]
+pub(super) struct Layout {
+    /// Of each port.
+    rings: Vec<Disp>,
+    slots: u64,
+    /// Bytes of a slot.
+    stride: u64,
+}
+
+impl Layout {
+    pub(super) fn alloc<A: RemoteAtomics + ?Sized>(ra: &A, ports: u8, options: &Options) -> Result<Layout> {
+        let (slots, stride) = (u64::from(options.slots), u64::from(options.slot_bytes));
+        let bytes = 4 * LINE + slots * stride;
+        let rings = (0..ports).map(|_| ra.heap().alloc(bytes, LINE)).collect::<Result<_, _>>()?;
+        Ok(Layout { rings, slots, stride })
+    }
+
+    pub(super) fn ring(&self, port: u8) -> Disp {
+        self.rings[usize::from(port)]
+    }
+
+    pub(super) fn ports(&self) -> u8 {
+        // At most `PORTS`.
+        self.rings.len() as u8
+    }
+
+    fn tail(&self, port: u8) -> Disp {
+        self.ring(port)
+    }
+
+    fn head(&self, port: u8) -> Disp {
+        self.ring(port).plus(LINE)
+    }
+
+    fn waiters(&self, port: u8) -> Disp {
+        self.ring(port).plus(2 * LINE)
+    }
+
+    fn at(&self, port: u8) -> Disp {
+        self.ring(port).plus(2 * LINE).word(1)
+    }
+
+    fn node(&self, port: u8, node: usize) -> Disp {
+        self.ring(port).plus(3 * LINE).word(node as u64)
+    }
+
+    fn slot(&self, port: u8, ticket: u64) -> Disp {
+        self.ring(port).plus(4 * LINE + ticket % self.slots * self.stride)
+    }
+
+    /// Bytes of data in a slot.
+    fn room(&self) -> usize {
+        (self.stride - BEFORE_DATA) as usize
+    }
+
+    /// The number in the slot of `ticket` before its packet is there.
+    fn before(&self, ticket: u64) -> u64 {
+        (ticket + 1).saturating_sub(self.slots)
+    }
+}
+
+/// The second word of a slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Header {
+    from: Endpoint,
+    kind: Kind,
+    /// Whether the packet goes on in the sender's next slot.
+    more: bool,
+    /// Bytes of data in this slot.
+    len: usize,
+}
+
+impl Header {
+    fn encode(self) -> u64 {
+        u64::from(self.from.rank.0)
+            | u64::from(self.kind.0) << 32
+            | u64::from(self.from.port) << 40
+            | u64::from(self.more) << 43
+            | (self.len as u64) << 44
+    }
+
+    fn decode(word: u64) -> Header {
+        Header {
+            from: Endpoint { rank: Rank(word as u32), port: (word >> 40) as u8 % PORTS },
+            kind: Kind((word >> 32) as u8),
+            more: word >> 43 & 1 != 0,
+            len: (word >> 44) as usize,
+        }
+    }
+}
+
+/// A node of a stack of waiters, plus one, so that 0 is none.
+fn encode_node(of: Endpoint, node: usize) -> u64 {
+    (u64::from(of.rank.0) << 8 | u64::from(of.port) << 4 | node as u64) + 1
+}
+
+fn decode_node(word: u64) -> (Endpoint, usize) {
+    let word = word - 1;
+    (Endpoint { rank: Rank((word >> 8) as u32), port: (word >> 4) as u8 % PORTS }, word as usize % NODES)
+}
+
+/// A packet that is not yet in its target's ring as a whole.
+#[derive(Debug)]
+struct Outgoing {
+    kind: Kind,
+    word: u64,
+    data: Vec<u8>,
+    /// Bytes of it that are in slots.
+    done: usize,
+    /// Who wants the data back.
+    id: Option<u64>,
+}
+
+/// What this end-point remembers of a ring that it writes to: both may be behind.
+#[derive(Clone, Copy, Default, Debug)]
+struct Known {
+    tail: u64,
+    head: u64,
+}
+
+/// One end-point's packets: its ring, and what it sends to the others'.
+#[derive(Debug)]
+pub(super) struct Packets<'a, A: RemoteAtomics + ?Sized> {
+    ra: &'a A,
+    layout: Layout,
+    me: Endpoint,
+    /// The next ticket of the own ring to read.
+    head: u64,
+    /// The head as the own ring tells it.
+    told: u64,
+    /// Packets of which the first slots have come.
+    partial: BTreeMap<Endpoint, Packet>,
+    known: BTreeMap<Endpoint, Known>,
+    /// Packets that are to follow, in order; no queue is empty.
+    outgoing: BTreeMap<Endpoint, VecDeque<Outgoing>>,
+    /// Which ring each node waits for.
+    nodes: [Option<Endpoint>; NODES],
+    /// Data that its packets need no more.
+    sent: Vec<(u64, Vec<u8>)>,
+    /// Packets sent, by kind.
+    counts: Vec<u64>,
+    /// Slots filled.
+    slots_filled: u64,
+}
+
+impl<'a, A: RemoteAtomics + ?Sized> Packets<'a, A> {
+    pub(super) fn new(ra: &'a A, layout: Layout, port: u8) -> Self {
+        Packets {
+            ra,
+            layout,
+            me: Endpoint { rank: ra.rank(), port },
+            head: 0,
+            told: 0,
+            partial: BTreeMap::new(),
+            known: BTreeMap::new(),
+            outgoing: BTreeMap::new(),
+            nodes: [None; NODES],
+            sent: Vec::new(),
+            counts: vec![0; 1 << u8::BITS],
+            slots_filled: 0,
+        }
+    }
+
+    pub(super) fn me(&self) -> Endpoint {
+        self.me
+    }
+
+    pub(super) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    pub(super) fn count(&self, kind: Kind) -> u64 {
+        self.counts[usize::from(kind.0)]
+    }
+
+    pub(super) fn slots_filled(&self) -> u64 {
+        self.slots_filled
+    }
+
+    /// Whether every packet is in its target's ring.
+    pub(super) fn all_sent(&self) -> bool {
+        self.outgoing.is_empty()
+    }
+
+    /// Data of packets with an id that are in their targets' rings.
+    pub(super) fn take_sent(&mut self) -> std::vec::Drain<'_, (u64, Vec<u8>)> {
+        self.sent.drain(..)
+    }
+
+    /// Sends a packet at once if that needs one slot, and neither waiting nor queueing.
+    pub(super) fn send_now(&mut self, to: Endpoint, kind: Kind, word: u64, data: &[u8]) -> Result<bool> {
+        if data.len() > self.layout.room() || self.outgoing.contains_key(&to) {
+            return Ok(false);
+        }
+        let header = Header { from: self.me, kind, more: false, len: data.len() };
+        let done = self.fill(to, header, word, data)?;
+        self.counts[usize::from(kind.0)] += u64::from(done);
+        Ok(done)
+    }
+
+    /// Sends a packet, as far as there is room; the rest follows when [`pump`](Self::pump) is called.
+    pub(super) fn send(&mut self, to: Endpoint, kind: Kind, word: u64, data: Vec<u8>, id: Option<u64>) -> Result<()> {
+        if self.send_now(to, kind, word, &data)? {
+            self.sent.extend(id.map(|id| (id, data)));
+            return Ok(());
+        }
+        self.counts[usize::from(kind.0)] += 1;
+        let queue = self.outgoing.entry(to).or_default();
+        queue.push_back(Outgoing { kind, word, data, done: 0, id });
+        // Behind others it has to wait for its turn.
+        if queue.len() == 1 { self.pump() } else { Ok(()) }
+    }
+
+    /// Puts what is to follow into rings, as far as there is room.
+    pub(super) fn pump(&mut self) -> Result<()> {
+        if self.outgoing.is_empty() {
+            return Ok(());
+        }
+        let mut outgoing = std::mem::take(&mut self.outgoing);
+        let result = outgoing.iter_mut().try_for_each(|(&to, queue)| self.pump_queue(to, queue));
+        outgoing.retain(|_, queue| !queue.is_empty());
+        self.outgoing = outgoing;
+        result
+    }
+
+    fn pump_queue(&mut self, to: Endpoint, queue: &mut VecDeque<Outgoing>) -> Result<()> {
+        while let Some(packet) = queue.front_mut() {
+            loop {
+                let rest = &packet.data[packet.done..];
+                let len = rest.len().min(self.layout.room());
+                let header = Header { from: self.me, kind: packet.kind, more: len < rest.len(), len };
+                // Slots but the first have the packet's whole length in place of its word.
+                let word = if packet.done == 0 { packet.word } else { packet.data.len() as u64 };
+                if !self.fill(to, header, word, &rest[..len])? {
+                    return Ok(());
+                }
+                packet.done += len;
+                if !header.more {
+                    break;
+                }
+            }
+            if let Some(Outgoing { data, id: Some(id), .. }) = queue.pop_front() {
+                self.sent.push((id, data));
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills one slot of `to`'s ring, or returns false if that is full.
+    fn fill(&mut self, to: Endpoint, header: Header, word: u64, data: &[u8]) -> Result<bool> {
+        let Some(ticket) = self.ticket(to)? else { return Ok(false) };
+        let slot = self.layout.slot(to.port, ticket);
+        self.ra.put(to.rank.at(slot.word(1)), header.encode())?;
+        self.ra.put(to.rank.at(slot.word(2)), word)?;
+        if data.len() <= SHORT {
+            for (i, part) in (3..).zip(data.chunks(WORD as usize)) {
+                let mut bytes = [0; WORD as usize];
+                bytes[..part.len()].copy_from_slice(part);
+                self.ra.put(to.rank.at(slot.word(i)), u64::from_ne_bytes(bytes))?;
+            }
+        } else {
+            self.ra.put_bytes(to.rank.at(slot.word(3)), data)?; // with its flush, for I2
+        }
+        self.ra.put(to.rank.at(slot), ticket + 1)?; // I2
+        self.slots_filled += 1;
+        Ok(true)
+    }
+
+    /// A ticket of `to`'s ring, if there is room.
+    fn ticket(&mut self, to: Endpoint) -> Result<Option<u64>> {
+        let known = self.known.entry(to).or_default();
+        loop {
+            let Known { tail, head } = *known;
+            if tail >= head + self.layout.slots {
+                known.head = self.ra.get(to.rank.at(self.layout.head(to.port)))?;
+                // The ring may be far ahead of what was known of it.
+                known.tail = tail.max(known.head);
+                if known.tail >= known.head + self.layout.slots {
+                    return Ok(None);
+                }
+                continue;
+            }
+            let seen = self.ra.compare_and_swap(to.rank.at(self.layout.tail(to.port)), tail, tail + 1)?; // I1
+            if seen == tail {
+                known.tail = tail + 1;
+                return Ok(Some(tail));
+            }
+            known.tail = seen;
+        }
+    }
+
+    /// The next packet that has come as a whole.
+    pub(super) fn next(&mut self) -> Result<Option<Packet>> {
+        loop {
+            let slot = self.layout.slot(self.me.port, self.head);
+            let own = |disp| self.ra.get(self.me.rank.at(disp));
+            if own(slot)? != self.head + 1 {
+                return Ok(None);
+            }
+            let header = Header::decode(own(slot.word(1))?);
+            let word = own(slot.word(2))?;
+            let mut packet = match self.partial.remove(&header.from) {
+                None => Packet { from: header.from, kind: header.kind, word, data: Vec::new() },
+                Some(mut packet) => {
+                    let whole = usize::try_from(word).unwrap_or(0);
+                    packet.data.reserve_exact(whole.saturating_sub(packet.data.len()));
+                    packet
+                }
+            };
+            let start = packet.data.len();
+            packet.data.resize(start + header.len, 0);
+            let data = &mut packet.data[start..];
+            if header.len <= SHORT {
+                for (i, part) in (3..).zip(data.chunks_mut(WORD as usize)) {
+                    part.copy_from_slice(&own(slot.word(i))?.to_ne_bytes()[..part.len()]);
+                }
+            } else {
+                self.ra.get_bytes(self.me.rank.at(slot.word(3)), data)?;
+            }
+            self.head += 1;
+            if self.head - self.told >= (self.layout.slots / 2).max(1) {
+                self.tell()?;
+            }
+            if !header.more {
+                return Ok(Some(packet));
+            }
+            self.partial.insert(header.from, packet);
+        }
+    }
+
+    /// Tells how far the ring has been read, and wakes whoever found it full (I5).
+    fn tell(&mut self) -> Result<()> {
+        let (ra, layout, Endpoint { rank, port }) = (self.ra, &self.layout, self.me);
+        self.told = self.head;
+        ra.fetch_store(rank.at(layout.head(port)), self.head)?;
+        let waiters = rank.at(layout.waiters(port));
+        if ra.get(waiters)? == 0 {
+            return Ok(());
+        }
+        let mut top = ra.fetch_store(waiters, 0)?;
+        while top != 0 {
+            let (Endpoint { rank, port }, node) = decode_node(top);
+            top = ra.fetch_store(rank.at(layout.node(port, node)), WOKEN)?;
+            let at = ra.get(rank.at(layout.at(port)))?;
+            let before = layout.before(at);
+            ra.compare_and_swap(rank.at(layout.slot(port, at)), before, before | NUDGE)?; // I6
+        }
+        Ok(())
+    }
+
+    /// Waits until there may be a packet to take, or room for one that is to follow.
+    pub(super) fn sleep(&mut self) -> Result<()> {
+        let ra = self.ra;
+        let Endpoint { rank, port } = self.me;
+        let slot = self.layout.slot(port, self.head);
+        if self.outgoing.is_empty() {
+            ra.wait_until(slot, Until::Eq(self.head + 1))?;
+            return Ok(());
+        }
+        ra.fetch_store(rank.at(self.layout.at(port)), self.head)?; // I5
+        let mut woken = false;
+        for (i, node) in self.nodes.iter_mut().enumerate() {
+            if node.is_some() && ra.get(rank.at(self.layout.node(port, i)))? == WOKEN {
+                *node = None;
+                woken = true;
+            }
+        }
+        if woken {
+            return Ok(());
+        }
+        let mut unregistered = false;
+        for &to in self.outgoing.keys() {
+            if self.nodes.contains(&Some(to)) {
+                continue;
+            }
+            let Some(free) = self.nodes.iter().position(Option::is_none) else {
+                unregistered = true;
+                break;
+            };
+            self.register(to, free)?;
+            self.nodes[free] = Some(to);
+            let head = ra.get(to.rank.at(self.layout.head(to.port)))?; // I5
+            let known = self.known.entry(to).or_default();
+            known.head = head;
+            known.tail = known.tail.max(head);
+            if known.tail < head + self.layout.slots {
+                return Ok(());
+            }
+        }
+        let before = self.layout.before(self.head);
+        let value = if unregistered {
+            ra.wait_until_deadline(slot, Until::Ne(before), ra.now().after(POLL))?
+        } else {
+            Some(ra.wait_until(slot, Until::Ne(before))?)
+        };
+        if let Some(value) = value.filter(|value| value & NUDGE != 0) {
+            ra.compare_and_swap(rank.at(slot), value, before)?; // I6
+        }
+        Ok(())
+    }
+
+    /// Puts an own node on the stack of `to`'s waiters.
+    fn register(&self, to: Endpoint, node: usize) -> Result<()> {
+        let waiters = to.rank.at(self.layout.waiters(to.port));
+        let own = self.me.rank.at(self.layout.node(self.me.port, node));
+        let mut top = self.ra.get(waiters)?;
+        loop {
+            self.ra.fetch_store(own, top)?;
+            let seen = self.ra.compare_and_swap(waiters, top, encode_node(self.me, node))?;
+            if seen == top {
+                return Ok(());
+            }
+            top = seen;
+        }
+    }
+}
