@@ -10,6 +10,7 @@
 use std::cell::Cell;
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
+use std::sync::atomic::AtomicU64;
 
 use crate::{
     Address, Capabilities, Disp, Distance, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Topology, Until,
@@ -451,6 +452,25 @@ impl<A: RemoteAtomics + ?Sized> RemoteAtomics for Counted<'_, A> {
         self.inner.now()
     }
 
+    #[inline(always)]
+    fn world_rank(&self, rank: Rank) -> Rank {
+        self.inner.world_rank(rank)
+    }
+
+    #[inline(always)]
+    fn shared_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]> {
+        self.inner.shared_words(at, words)
+    }
+
+    fn clear(&self, own: Disp, len: u64) -> Result<()> {
+        self.inner.clear(own, len)?;
+        // One bulk put that is flushed, whatever the backend makes of it; a length that exists fits into a usize.
+        let own = self.inner.rank();
+        self.count_bulk(&self.put_bytes, own, len as usize);
+        self.count(&self.flush, own);
+        Ok(())
+    }
+
     fn put_bytes(&self, at: Address, source: &[u8]) -> Result<()> {
         self.inner.put_bytes(at, source)?;
         self.count_bulk(&self.put_bytes, at.rank, source.len());
@@ -545,6 +565,28 @@ mod tests {
                 let counts = ra.counts();
                 assert_eq!((counts.wait, counts.pause, counts.flush.total()), (2, 1, 1));
                 assert_eq!(counts.remote_operations() + counts.own_operations(), 0);
+            })
+            .unwrap();
+    }
+
+    #[test]
+    fn a_clear_is_a_bulk_put_that_is_flushed_and_words_are_shared_as_they_are() {
+        World::threads(2)
+            .run(|ra| {
+                let ra = Counted::new(ra);
+                let at = ra.heap().alloc(20_000, 8).unwrap();
+                ra.put(ra.rank().at(at), 1).unwrap();
+                ra.reset();
+                ra.clear(at, 20_000).unwrap();
+                let own = |own| ByDistance { own, ..ByDistance::default() };
+                let expected = Counts { put_bytes: own(1), flush: own(1), bytes: own(20_000), ..Counts::default() };
+                assert_eq!(ra.counts(), expected);
+                ra.clear(Disp(u64::MAX), 1).unwrap_err();
+                let words = ra.shared_words(ra.rank().at(at), 3).unwrap();
+                words[1].fetch_add(5, std::sync::atomic::Ordering::SeqCst);
+                assert_eq!(ra.counts(), expected, "nobody counts what goes past the trait");
+                assert_eq!(ra.get(ra.rank().at(at.word(1))).unwrap(), 5);
+                assert_eq!(ra.world_rank(Rank(1)), Rank(1));
             })
             .unwrap();
     }

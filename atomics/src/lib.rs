@@ -27,6 +27,7 @@ mod local;
 pub mod mapped;
 mod processes;
 mod random;
+pub mod registration;
 mod remote;
 pub mod shm;
 pub mod subset;

@@ -1,15 +1,16 @@
 //! Ranks that share coherent memory: what the thread and the process backend have in common.
 //!
 //! Word operations are the processor's own atomics, sequentially consistent. Bulk operations are copies that are done
-//! when the call returns, so a flush has nothing left to do.
+//! when the call returns; a flush is a fence behind the bulk puts that have none yet (mapped/unfenced.rs), or nothing.
 
 mod copy;
 mod memory;
+mod unfenced;
 mod wait;
 
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 pub use memory::{Layout, Mapping};
 
@@ -59,6 +60,7 @@ pub struct Mapped {
 
 struct Cells {
     last_look: wait::LastLook,
+    unfenced: unfenced::Unfenced,
     heap: SymmetricHeap,
 }
 
@@ -116,6 +118,7 @@ impl Mapped {
             liveness,
             cells: Box::new(Cells {
                 last_look: wait::LastLook::default(),
+                unfenced: unfenced::Unfenced::new(),
                 heap: SymmetricHeap::new(layout.segment_bytes()),
             }),
         })
@@ -166,7 +169,7 @@ impl Mapped {
     }
 
     /// The control block of `at.rank`, and a pointer to `len` bytes of its segment from `at.disp` on.
-    #[inline]
+    #[inline(always)]
     fn range(&self, operation: Operation, at: Address, len: usize) -> Result<(&memory::Control, *mut u8)> {
         let end = at.disp.0.checked_add(len as u64);
         if at.rank.0 >= self.size || end.is_none_or(|end| end > self.segment) {
@@ -200,6 +203,16 @@ impl Mapped {
         }
     }
 
+    /// Wakes the rank of `control`, if it is parked, after its segment has been written to without regard to words.
+    #[inline(always)]
+    fn notify_any(&self, control: &memory::Control) {
+        // As in `notify`, with a fence in place of a sequentially consistent write.
+        fence(Ordering::SeqCst);
+        if control.parked.load(Ordering::SeqCst) != 0 {
+            self.wake(control);
+        }
+    }
+
     #[cold]
     fn wake(&self, control: &memory::Control) {
         if control.parked.swap(0, Ordering::SeqCst) != 0 {
@@ -217,6 +230,10 @@ impl Drop for Mapped {
         }
     }
 }
+
+/// From this many bytes of whole pages on, memory is zeroed by giving it back to the kernel: what was never touched
+/// costs nothing then, and what was is zeroed when it is touched again, as fresh memory is.
+const GIVEN_BACK: usize = 64 << 10;
 
 /// The request of every bulk operation: done before its call has returned.
 const DONE: Request = Request(0);
@@ -287,26 +304,26 @@ impl RemoteAtomics for Mapped {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     unsafe fn put_bytes_nb(&self, at: Address, source: *const u8, len: usize) -> Result<Request> {
         let (control, shared) = self.range(Operation::PutBytes, at, len)?;
         // SAFETY: the caller vouches for `source`, the check above for `shared`.
         unsafe { copy::to_shared(source, shared, len) };
-        // As in `notify`, with a fence in place of a sequentially consistent write.
-        std::sync::atomic::fence(Ordering::SeqCst);
-        if control.parked.load(Ordering::SeqCst) != 0 {
-            self.wake(control);
+        if at.watched {
+            self.notify_any(control);
+        } else {
+            self.cells.unfenced.put();
         }
         Ok(DONE)
     }
 
-    #[inline]
+    #[inline(always)]
     unsafe fn get_bytes_nb(&self, at: Address, dest: *mut u8, len: usize) -> Result<Request> {
         let (_, shared) = self.range(Operation::GetBytes, at, len)?;
         // SAFETY: the caller vouches for `dest`, the check above for `shared`.
         unsafe { copy::from_shared(shared, dest, len) };
         // Pairs with the release of whatever told this rank that the bytes are there.
-        std::sync::atomic::fence(Ordering::Acquire);
+        fence(Ordering::Acquire);
         Ok(DONE)
     }
 
@@ -325,11 +342,13 @@ impl RemoteAtomics for Mapped {
         if target.0 >= self.size {
             return Err(self.bad_address(Operation::Flush, target.at(Disp(0)), 0));
         }
+        self.cells.unfenced.flush();
         Ok(())
     }
 
     #[inline(always)]
     fn flush_all(&self) -> Result<()> {
+        self.cells.unfenced.flush();
         Ok(())
     }
 
@@ -353,5 +372,83 @@ impl RemoteAtomics for Mapped {
     fn now(&self) -> Time {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+    }
+    fn shared_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]> {
+        let len = usize::try_from(words.checked_mul(WORD)?).ok()?;
+        if !at.disp.0.is_multiple_of(WORD) {
+            return None;
+        }
+        let (_, start) = self.range(Operation::Get, at, len).ok()?;
+        // SAFETY: the range lies in a segment and is aligned (both checked); the mapping lives as long as `self`, and all
+        // accesses to it are atomic.
+        Some(unsafe { std::slice::from_raw_parts(start.cast(), words as usize) })
+    }
+
+    fn clear(&self, own: Disp, len: u64) -> Result<()> {
+        let at = self.rank.at(own);
+        let bytes = usize::try_from(len).map_err(|_| self.bad_address(Operation::PutBytes, at, len))?;
+        let (control, start) = self.range(Operation::PutBytes, at, bytes)?;
+        let page = rustix::param::page_size();
+        let head = start.align_offset(page).min(bytes);
+        let pages = (bytes - head) / page * page;
+        // SAFETY: the parts stay within the range that was checked; the second one consists of whole pages of it.
+        unsafe {
+            if pages >= GIVEN_BACK && self.mapping.give_back(start.add(head), pages) {
+                copy::zero_shared(start, head);
+                copy::zero_shared(start.add(head + pages), bytes - head - pages);
+            } else {
+                copy::zero_shared(start, bytes);
+            }
+        }
+        self.notify_any(control);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::World;
+
+    #[test]
+    fn a_clear_that_does_not_fit_has_done_nothing() {
+        World::threads(1)
+            .run(|ra| {
+                let end = ra.heap().capacity();
+                ra.put(Rank(0).at(Disp(0)), 1).unwrap();
+                for (own, len) in [(0, end + 1), (8, u64::MAX), (8, end), (end, 1), (u64::MAX, 2)] {
+                    match ra.clear(Disp(own), len) {
+                        Err(Error::OutOfSegment { at, len: said, segment, .. }) => {
+                            assert_eq!((at.disp, said, segment), (Disp(own), len, end));
+                        }
+                        other => panic!("{len} bytes at {own}: {other:?}"),
+                    }
+                }
+                assert_eq!(ra.get(Rank(0).at(Disp(0))).unwrap(), 1);
+                ra.clear(Disp(0), end).unwrap();
+                ra.clear(Disp(end), 0).unwrap();
+                assert_eq!(ra.get(Rank(0).at(Disp(0))).unwrap(), 0);
+            })
+            .unwrap();
+    }
+
+    #[test]
+    fn whole_pages_are_given_back_to_the_kernel() {
+        let check = |mapping: Mapping| {
+            let page = rustix::param::page_size();
+            let page_of =
+                |offset: usize| mapping.blocks().as_ptr().wrapping_add(offset).map_addr(|at| at & !(page - 1));
+            let start = page_of(2 * page);
+            // SAFETY: a page within the first segment of 1 MiB, accessed by this thread alone.
+            unsafe { start.write(1) };
+            // SAFETY: 16 whole pages within that segment.
+            assert!(unsafe { mapping.give_back(start, 16 * page) });
+            // SAFETY: as above.
+            assert_eq!(unsafe { start.read() }, 0);
+        };
+        let layout = Layout::new(1, 1 << 20).unwrap();
+        check(Mapping::anonymous(layout).unwrap());
+        let file = crate::shm::create(layout).unwrap();
+        check(Mapping::shared(std::os::fd::AsFd::as_fd(&file), layout, true).unwrap());
     }
 }

@@ -415,6 +415,7 @@ fn every_fault_fails_the_check_that_is_meant_for_it() {
         (Bend::PutsOvertake, "puts_of_one_rank_arrive_in_order", 2),
         (Bend::PutsOvertake, "two_plus_two_writes_put_same_target", 2),
         (Bend::FlushIsEmpty, "store_buffering_flushed_put", 2),
+        (Bend::FlushIsEmpty, "store_buffering_bulk", 2),
         (Bend::FlushIsEmpty, "message_passing_flushed_put", 2),
         (Bend::FlushIsEmpty, "message_passing_bulk", 2),
         (Bend::FlushIsEmpty, "return_values", 1),

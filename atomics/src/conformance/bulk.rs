@@ -1,8 +1,10 @@
 //! Bulk transfers: any range, alignment and length, completion by wait, test and flush, and their order with words.
 
+use std::sync::atomic::Ordering;
+
 use super::{Lab, Outcome, require};
 use crate::random::Random;
-use crate::{Address, Rank, RemoteAtomics, Request, Result, Until, bulk};
+use crate::{Address, Disp, Error, Rank, RemoteAtomics, Request, Result, Until, WORD, bulk};
 
 /// Puts `source` and ends by one of the three ways to complete.
 fn put_somehow<A: RemoteAtomics>(ra: &A, at: Address, source: &[u8], random: &mut Random) -> Result<()> {
@@ -183,6 +185,86 @@ pub(super) fn long_transfers<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
         lab.ra.get_bytes(place, &mut seen)?;
         let wrong = (0..len).find(|&i| seen[i] != bytes[i]);
         require!(wrong.is_none(), "{len} bytes on {place}: byte {wrong:?} came back wrong");
+    }
+    Ok(())
+}
+
+pub(super) fn clears_zero_just_their_range<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+    // Long enough to hold many pages, whole and in part.
+    const BYTES: usize = 96 << 10;
+    let at = lab.alloc(BYTES as u64 / WORD)?;
+    let ra = lab.ra;
+    let mut seen = vec![0; BYTES];
+    for (start, len) in [(0, 0), (13, 1), (8, 8), (3, 4_099), (5_000, 70_001), (1_024, 90_000), (0, BYTES)] {
+        lab.barrier()?;
+        ra.put_bytes(lab.own(at), &[0xa5; BYTES])?;
+        lab.barrier()?;
+        // Whoever looks at the memory has it mapped when it is zeroed.
+        ra.get_bytes(lab.neighbour(1).at(at), &mut seen)?;
+        require!(seen.iter().all(|&byte| byte == 0xa5), "{len} bytes at {start} are not as they were put");
+        lab.barrier()?;
+        ra.clear(at.plus(start as u64), len as u64)?;
+        lab.barrier()?;
+        for target in [ra.rank(), lab.neighbour(1)] {
+            ra.get_bytes(target.at(at), &mut seen)?;
+            let wrong = (0..BYTES).find(|&i| (seen[i] == 0) != (start..start + len).contains(&i));
+            require!(wrong.is_none(), "after a clear of {len} bytes at {start} byte {wrong:?} of {target} is wrong");
+        }
+        lab.barrier()?;
+        // What was cleared is memory like any other.
+        if len >= WORD as usize {
+            let word = lab.own(at.plus(start.next_multiple_of(WORD as usize) as u64));
+            let old = ra.fetch_add(word, 7)?;
+            require!(old == 0 && ra.get(word)? == 7, "a cleared word does not count");
+        }
+    }
+    let end = ra.heap().capacity();
+    for (own, len) in [(Disp(end), 1), (Disp(end - WORD), WORD + 1), (Disp(u64::MAX), 1), (Disp(u64::MAX - 7), 100)] {
+        let outcome = ra.clear(own, len);
+        require!(matches!(outcome, Err(Error::OutOfSegment { .. })), "a clear of {len} bytes at {own}: {outcome:?}");
+    }
+    Ok(())
+}
+
+pub(super) fn shared_words_are_the_words<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+    const WORDS: u64 = 8;
+    let at = lab.alloc(lab.size() * WORDS)?.word(lab.me() * WORDS);
+    let ra = lab.ra;
+    for target in lab.ranks() {
+        let Some(words) = ra.shared_words(target.at(at), WORDS) else {
+            // Where none are shared, none are, wherever one looks.
+            require!(
+                ra.shared_words(target.at(at), 0).is_none(),
+                "{target} shares no words, and it shares none of them"
+            );
+            continue;
+        };
+        require!(words.len() as u64 == WORDS, "{WORDS} words were asked for, and {} given", words.len());
+        for (i, word) in (0..).zip(words) {
+            let same = target.at(at.word(i));
+            ra.put_bytes(same, &(i + 1).to_ne_bytes())?;
+            let seen = word.fetch_add(10, Ordering::SeqCst);
+            require!(seen == i + 1, "{same}: put {}, and the shared word is {seen}", i + 1);
+            let seen = ra.fetch_add(same, 100)?;
+            require!(seen == i + 11, "{same}: the shared word is {}, and fetch_add returned {seen}", i + 11);
+            require!(word.load(Ordering::SeqCst) == i + 111, "{same}: fetch_add has changed something else");
+        }
+        let end = ra.heap().capacity();
+        let outside = [
+            (target.at(at.plus(4)), 1),
+            (target.at(Disp(end)), 1),
+            (target.at(Disp(end - WORD)), 2),
+            (target.at(Disp(0)), end / WORD + 1),
+            (target.at(Disp(0)), u64::MAX),
+            (target.at(Disp(8)), 1 << 61),
+            (target.at(Disp(u64::MAX - 7)), 1),
+            (Rank(ra.size()).at(at), 1),
+        ];
+        for (at, words) in outside {
+            require!(ra.shared_words(at, words).is_none(), "{words} words on {at} exist");
+        }
+        let last = ra.shared_words(target.at(Disp(end - WORD)), 1);
+        require!(last.is_some_and(|words| words.len() == 1), "the last word of the segment is shared, too");
     }
     Ok(())
 }

@@ -187,6 +187,12 @@ impl<A: RemoteAtomics> Instance<'_, A> {
         Ok(self.ra.put_bytes(self.at(variable), &bytes)?)
     }
 
+    /// Puts one word as bytes that nobody waits for.
+    fn put_unwatched(&self, variable: usize) -> Outcome {
+        self.step()?;
+        Ok(self.ra.put_bytes(self.at(variable).unwatched(), &self.new.to_ne_bytes())?)
+    }
+
     fn flush(&self, variable: usize) -> Outcome {
         Ok(self.ra.flush(self.homes[variable])?)
     }
@@ -387,6 +393,13 @@ tests! {
         i.put(mine)?;
         i.get(other, role)
     }, NEVER);
+
+    /// A bulk put that is flushed is complete: one of the two reads sees the other's write.
+    store_buffering_bulk store_buffering(|role, i| {
+        let (mine, other) = if role == 0 { (X, Y) } else { (Y, X) };
+        i.put_unwatched(mine)?;
+        i.get(other, role)
+    }, |seen| seen == 0);
 
     /// Two puts to one target are ordered.
     message_passing_put_same_target message_passing(Homes::Same, |role, i| {

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::thread::futex;
 
 use crate::{Error, Rank, Result};
@@ -213,6 +213,20 @@ impl Mapping {
         assert!(rank.0 < self.layout.size, "{rank} has no block in a mapping of {} ranks", self.layout.size);
         // SAFETY: the rank has a block (checked), which starts page-aligned with its control block, all atomics.
         unsafe { self.blocks().add(rank.index() * self.layout.stride()).cast::<Control>().as_ref() }
+    }
+
+    /// Zeroes the pages from `start` on, `len` bytes in all, by giving them back; says whether the kernel has done so.
+    ///
+    /// # Safety
+    ///
+    /// The range consists of whole pages of segments of this mapping.
+    pub(super) unsafe fn give_back(&self, start: *mut u8, len: usize) -> bool {
+        // Shared pages go from the file, and so from every process; private ones belong to this process alone.
+        let private = self.futexes.contains(futex::Flags::PRIVATE);
+        let advice = if private { Advice::LinuxDontNeed } else { Advice::LinuxRemove };
+        // SAFETY: the pages are this mapping's (the caller's promise), whose accesses all expect that others write to
+        // them at any time: here the kernel does, zeros.
+        unsafe { rustix::mm::madvise(start.cast(), len, advice).is_ok() }
     }
 
     /// The first rank that has failed, if any has.
