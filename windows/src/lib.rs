@@ -38,20 +38,17 @@ mod config;
 mod dynamic;
 mod element;
 mod error;
-<<<<<<< HEAD
 mod fence;
 mod info;
 mod items;
 pub mod layout;
+pub mod messages;
 mod passive;
 mod pscw;
 mod request;
 mod target;
 mod team;
 mod window;
-=======
-pub mod messages;
->>>>>>> 3efd2a4f46bb93337dde0c4bfd8a272a24645d9c
 
 pub use attributes::{Attributes, ErrorHandler, Handler, Keyval};
 pub use config::{

@@ -44,7 +44,7 @@ fn exclusive_sections<W: WindowLock>(params: W::Params) {
 #[test]
 fn the_next_holder_sees_all_of_it() {
     exclusive_sections::<TwoLevel>(Default::default());
-    exclusive_sections::<PerTarget<McsRwRp>>(Default::default());
+    exclusive_sections::<PerTarget<McsRwRp>>(());
 }
 
 #[test]

@@ -12,24 +12,24 @@ fn locks_exclude<A: RemoteAtomics>(part: &A) {
     readers_meet_on::<McsRwRp, _>(part, Default::default()).unwrap();
     rw_lock_on::<McsRwRp, _>(part, Default::default(), 500, 50).unwrap();
     let team = Team::new(part).unwrap();
-    let window = Window::<_, TwoLevel>::allocate(part, 8, Default::default()).unwrap();
+    let mut window = Window::builder(&team).policy::<TwoLevel>(Default::default()).allocate(8).unwrap();
     let (counter, target) = (WindowDisp(0), Rank(team.size() - 1));
     for round in 0..ROUNDS {
         if round % 8 == 0 {
             let all = window.lock_all().unwrap();
-            assert!(all.get_word(target, counter).unwrap() >= round, "this rank's own increments");
+            assert!(all.at(target).unwrap().get_value::<u64>(counter).unwrap() >= round, "this rank's own increments");
             all.unlock_all().unwrap();
         }
         let epoch = window.lock(LockKind::Exclusive, target).unwrap();
-        let before = epoch.get_word(counter).unwrap();
-        epoch.put_word(counter, before + 1).unwrap();
+        let before = epoch.get_value::<u64>(counter).unwrap();
+        epoch.put_value(counter, before + 1).unwrap();
         epoch.unlock().unwrap();
     }
     team.barrier().unwrap();
     let epoch = window.lock(LockKind::Shared, target).unwrap();
-    assert_eq!(epoch.get_word(counter).unwrap(), ROUNDS * u64::from(team.size()));
+    assert_eq!(epoch.get_value::<u64>(counter).unwrap(), ROUNDS * u64::from(team.size()));
     epoch.unlock().unwrap();
-    window.free(&team).unwrap();
+    window.free().unwrap();
 }
 
 #[test]
