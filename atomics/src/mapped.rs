@@ -4,6 +4,7 @@
 //! when the call returns, so a flush has nothing left to do.
 
 mod copy;
+mod exposed;
 mod memory;
 mod wait;
 
@@ -13,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use memory::{Layout, Mapping};
 
+use crate::exposed::{ExposedKey, Lease, Refused, UserMemory};
 use crate::{
     Address, Capabilities, Disp, Error, Operation, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Topology,
     Until, WORD,
@@ -60,6 +62,7 @@ pub struct Mapped {
 struct Cells {
     last_look: wait::LastLook,
     heap: SymmetricHeap,
+    exposures: exposed::Exposures,
 }
 
 // SAFETY: `blocks` points into the mapping, which `mapping` keeps and which may be used from any thread (see there).
@@ -103,6 +106,7 @@ impl Mapped {
             )));
         }
         mapping.mark_attached(rank);
+        let exposures = exposed::Exposures::new(Arc::clone(&mapping), rank);
         Ok(Mapped {
             blocks: mapping.blocks(),
             stride: layout.stride(),
@@ -117,6 +121,7 @@ impl Mapped {
             cells: Box::new(Cells {
                 last_look: wait::LastLook::default(),
                 heap: SymmetricHeap::new(layout.segment_bytes()),
+                exposures,
             }),
         })
     }
@@ -353,5 +358,17 @@ impl RemoteAtomics for Mapped {
     fn now(&self) -> Time {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+    }
+
+    fn expose(&self, memory: UserMemory) -> Result<ExposedKey, Refused> {
+        self.cells.exposures.open(memory)
+    }
+
+    fn withdraw(&self, key: ExposedKey) -> Result<UserMemory> {
+        self.withdraw_exposed(key)
+    }
+
+    fn lease(&self, rank: Rank, key: ExposedKey) -> Result<Box<dyn Lease + '_>> {
+        self.lease_exposed(rank, key)
     }
 }
