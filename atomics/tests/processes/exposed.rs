@@ -138,10 +138,12 @@ fn forbid_copies(errno: i32) {
         statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
     ];
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    let (yes, no): (libc::c_ulong, libc::c_ulong) = (1, 0);
     // SAFETY: the kernel reads the filter and its program, which live until after the calls.
     unsafe {
-        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1 as libc::c_ulong, 0, 0, 0), 0);
-        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER as libc::c_ulong, &raw const filter), 0);
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, yes, no, no, no), 0);
+        let mode = libc::c_ulong::from(libc::SECCOMP_MODE_FILTER);
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const filter), 0);
     }
 }
 
