@@ -144,13 +144,16 @@ pub trait Lease: fmt::Debug {
 
     /// Writes `source` at `offset`; complete at the next flush of the owner, as a bulk put.
     ///
-    /// `source` may be used again at once. Where [`words`](Self::words) gives nothing, not even an aligned word need be
-    /// written as a whole.
+    /// `source` may be used again at once. An aligned word is written as a whole where [`words`](Self::words) gives this
+    /// rank the words, and need not be elsewhere.
     fn put(&self, offset: u64, source: &[u8]) -> Result<()>;
 
     /// Reads `dest.len()` bytes at `offset`; complete when it returns.
     fn get(&self, offset: u64, dest: &mut [u8]) -> Result<()>;
 
-    /// The memory as words, where this rank's processor reaches it: no copy through a lease tears them then.
+    /// The memory as words, where this rank's processor reaches it: of every rank between threads, of this one between
+    /// processes.
+    ///
+    /// Copies of ranks that have the words themselves do not tear them; those of other processes may.
     fn words(&self) -> Option<LeasedWords<'_>>;
 }

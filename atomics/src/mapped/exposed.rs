@@ -508,9 +508,10 @@ impl Process {
     }
 }
 
-/// The namespace of this process's number.
+/// The namespace of this process's number, in which a process stays for life.
 fn namespace() -> u64 {
-    std::fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino())
+    static NAMESPACE: OnceLock<u64> = OnceLock::new();
+    *NAMESPACE.get_or_init(|| std::fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino()))
 }
 
 /// Which way the kernel copies.

@@ -189,7 +189,7 @@ pub(crate) fn refusals(ra: &Mapped) {
     ra.withdraw(again).unwrap();
 }
 
-/// Rank 0 withdraws while rank 1 has a lease; returns the processor time that the wait took, in nanoseconds.
+/// Rank 0 withdraws while the others have leases; returns the processor time that the wait took, in nanoseconds.
 pub(crate) fn a_withdrawal_waits_for_the_leases(ra: &Mapped) -> u64 {
     let clock = || {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
@@ -204,14 +204,20 @@ pub(crate) fn a_withdrawal_waits_for_the_leases(ra: &Mapped) -> u64 {
     let mut used = 0;
     if let Some(lease) = lease {
         let me = ra.rank().0;
-        ra.wait_until(word, Until::Eq(1)).unwrap();
+        ra.wait_until(word, Until::Ge(1)).unwrap();
         // Soon new leases are refused, while this one still writes.
         while let Ok(another) = ra.lease(Rank(0), keys[0]) {
             drop(another);
             ra.pause(100).unwrap();
         }
-        std::thread::sleep(Duration::from_millis(100 * u64::from(me)));
+        // One after the other, so that the last lease is not the first to be seen.
+        ra.wait_until(word, Until::Ge(u64::from(me))).unwrap();
+        std::thread::sleep(Duration::from_millis(100));
         lease.put(u64::from(me), &[me as u8; 7]).unwrap();
+        drop(lease);
+        if me + 1 < ra.size() {
+            ra.fetch_store(Rank(me + 1).at(word), u64::from(me) + 1).unwrap();
+        }
     } else {
         for rank in 1..ra.size() {
             ra.fetch_store(Rank(rank).at(word), 1).unwrap();
@@ -219,7 +225,6 @@ pub(crate) fn a_withdrawal_waits_for_the_leases(ra: &Mapped) -> u64 {
         let before = clock();
         let memory = ra.withdraw(key).unwrap().into_vec::<u8>().unwrap();
         used = clock() - before;
-        // The later one has written last, and before that.
         assert_eq!(memory, [0, 1, 2, 2, 2, 2, 2, 2, 2]);
     }
     collectives.barrier().unwrap();
