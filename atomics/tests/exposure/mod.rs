@@ -244,11 +244,16 @@ pub(crate) fn nothing_is_written_after_a_withdrawal(ra: &Mapped) {
     if ra.rank() == Rank(0) {
         let mut random = Random(1);
         let mut rounds = 0u64;
-        // At least so many, however slow the machine, and with leases at all.
-        while ra.now() < until || rounds < 200 || ra.get(Rank(0).at(granted)).unwrap() < 100 {
+        // At least so many, however slow the machine.
+        while ra.now() < until || rounds < 200 {
             let key = ra.expose(skewed(LEN, rounds as usize % 8)).unwrap();
             for rank in 1..ra.size() {
                 ra.fetch_store(Rank(rank).at(word), key.0).unwrap();
+            }
+            if rounds % 4 == 0 {
+                // Now and then there are leases for sure.
+                let before = ra.get(Rank(0).at(granted)).unwrap();
+                ra.wait_until(granted, Until::Ne(before)).unwrap();
             }
             ra.pause(random.below(200) as u32).unwrap();
             let memory = ra.withdraw(key).unwrap();
