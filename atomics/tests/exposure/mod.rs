@@ -250,7 +250,7 @@ pub(crate) fn nothing_is_written_after_a_withdrawal(ra: &Mapped) {
             for rank in 1..ra.size() {
                 ra.fetch_store(Rank(rank).at(word), key.0).unwrap();
             }
-            if rounds % 4 == 0 {
+            if rounds.is_multiple_of(4) {
                 // Now and then there are leases for sure.
                 let before = ra.get(Rank(0).at(granted)).unwrap();
                 ra.wait_until(granted, Until::Ne(before)).unwrap();
