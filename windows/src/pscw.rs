@@ -43,10 +43,6 @@ use rmalab_locks::{LINE, Policy, WindowLock};
 
 use crate::{Active, Call, Error, Open, PscwStrategy, Result, Target, Window};
 
-/// Ranks up to which [`PscwStrategy::Auto`] takes bits: those of four cache lines' worth of bits would be no harm either,
-/// but one line is read at once.
-const BITS_UP_TO: u32 = 512;
-
 /// Most slots of a ring.
 const SLOTS: u32 = 64;
 
@@ -77,16 +73,11 @@ enum Way {
 impl Matching {
     pub(crate) fn new<A: RemoteAtomics + ?Sized>(ra: &A, strategy: PscwStrategy) -> Result<Matching> {
         let size = ra.size();
-        let bits = match strategy {
-            PscwStrategy::Bits => true,
-            PscwStrategy::Matching => false,
-            PscwStrategy::Auto | PscwStrategy::Deferred => size <= BITS_UP_TO,
-        };
-        let (way, words) = if bits {
-            (Way::Bits, u64::from(size).div_ceil(64))
-        } else {
+        let (way, words) = if strategy.for_ranks(size) == PscwStrategy::Matching {
             let slots = u64::from(size.min(SLOTS));
             (Way::Ring { slots }, 1 + slots)
+        } else {
+            (Way::Bits, u64::from(size).div_ceil(64))
         };
         let completions = ra.heap().alloc(LINE + words * WORD, LINE)?;
         Ok(Matching {

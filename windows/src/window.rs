@@ -233,8 +233,8 @@ pub struct Builder<'t, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
 
 impl<'t, A: RemoteAtomics + ?Sized> Builder<'t, A> {
     fn new(team: &'t Team<'t, A>) -> Self {
-        let config = Config::default();
-        Builder { team, params: config.policy, config, ignored: Vec::new(), disp_unit: 1, name: String::new() }
+        let (config, ignored) = Config::from_info(&Info::new());
+        Builder { team, params: config.policy, config, ignored, disp_unit: 1, name: String::new() }
     }
 
     /// Takes strategies and hints from `info`; what it ignores, [`Window::ignored`] reports.
@@ -244,10 +244,10 @@ impl<'t, A: RemoteAtomics + ?Sized> Builder<'t, A> {
         self
     }
 
-    /// Sets all strategies and hints at once.
+    /// Sets all strategies and hints at once; what does not go together, [`Window::ignored`] reports.
     pub fn config(mut self, config: Config) -> Self {
-        self.params = config.policy;
-        self.config = config;
+        (self.config, self.ignored) = config.normalized();
+        self.params = self.config.policy;
         self
     }
 
@@ -397,13 +397,26 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         self.make(Flavor::Dynamic, Memory::Dynamic(dynamic), allocations)
     }
 
-    fn make(self, flavor: Flavor, memory: Memory<'t>, mut allocations: Vec<Disp>) -> Result<Window<'t, A, W>> {
+    fn make(mut self, flavor: Flavor, memory: Memory<'t>, mut allocations: Vec<Disp>) -> Result<Window<'t, A, W>> {
         let ra = self.team.ra();
-        let matching = Matching::new(ra, self.config.pscw)?;
-        let accumulate_lock = ra.heap().alloc(LINE + Mcs::NODE, LINE)?;
-        let locks = WindowLocks::<W>::new(ra, self.params)?;
-        allocations.extend([matching.allocation(), accumulate_lock]);
-        allocations.extend(locks.policy().allocations());
+        self.config.pscw = self.config.pscw.for_ranks(ra.size());
+        let parts = (|| {
+            let matching = Matching::new(ra, self.config.pscw)?;
+            allocations.push(matching.allocation());
+            let accumulate_lock = ra.heap().alloc(LINE + Mcs::NODE, LINE)?;
+            allocations.push(accumulate_lock);
+            let locks = WindowLocks::<W>::new(ra, self.params)?;
+            allocations.extend(locks.allocations());
+            Ok((matching, accumulate_lock, locks))
+        })();
+        let (matching, accumulate_lock, locks) = match parts {
+            Ok(parts) => parts,
+            Err(error) => {
+                // All ranks alike, and nobody has used the memory: it is as it was.
+                allocations.into_iter().try_for_each(|disp| ra.heap().release(disp))?;
+                return Err(error);
+            }
+        };
         let core = Core {
             ra,
             team: self.team,
@@ -434,14 +447,12 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
 
     /// Holds the promises of `same_size` and `same_disp_unit` against the sizes and units of all ranks.
     fn check_hints(&self, table: &[u64]) -> Result<()> {
-        let own = 2 * self.team.ra().rank().index();
         let promises = [
             (self.config.same_size, 0, "the size", "same_size"),
             (self.config.same_disp_unit, 1, "the displacement unit", "same_disp_unit"),
         ];
         for (promised, column, what, hint) in promises {
             if promised && table.chunks_exact(2).any(|part| part[column] != table[column]) {
-                debug_assert!(own + column < table.len());
                 return Err(Error::Hint { rank: self.team.ra().rank(), what, hint });
             }
         }
@@ -550,7 +561,12 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
 
     /// The strategies and hints in use, defaults included (`MPI_Win_get_info`).
     pub fn info(&self) -> Info {
-        self.core.config.borrow().to_info()
+        let mut info = self.core.config.borrow().to_info();
+        if W::NAME != Policy::NAME {
+            // A policy that was fixed at compile time, perhaps one from elsewhere, is in no configuration.
+            let _ = info.set("rmalab_lock_policy", W::NAME);
+        }
+        info
     }
 
     /// Changes hints (`MPI_Win_set_info`); those that are not mentioned stay. Returns what was ignored, and why.

@@ -39,8 +39,9 @@ const ABSENT: u32 = 0;
 const ATTACHED: u32 = 1;
 const DEPARTED: u32 = 2;
 
-/// Bytes before a rank's segment.
-pub(super) const CONTROL: usize = size_of::<Control>();
+/// Bytes before a rank's segment: a page, so that what is aligned in a segment is aligned in memory, up to a page.
+pub(super) const CONTROL: usize = PAGE as usize;
+const _: () = assert!(size_of::<Control>() <= CONTROL);
 
 /// Bytes of a rank's registry of exposed memory, a multiple of the page.
 const REGISTRY: u64 = size_of::<Registry>().next_multiple_of(PAGE as usize) as u64;
