@@ -80,7 +80,7 @@ mod matching;
 mod packets;
 
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use matching::{Arrival, Body, Matching};
 use packets::Packets;
@@ -266,9 +266,9 @@ struct State<'a, A: RemoteAtomics + ?Sized> {
     /// Packets of the layers above, in the order of their arrival.
     arrived: VecDeque<Packet>,
     /// Sends that somebody will wait for; with their buffers, once they are complete.
-    sends: HashMap<u64, Option<Vec<u8>>>,
+    sends: BTreeMap<u64, Option<Vec<u8>>>,
     /// Long messages that wait for their receivers, by the number of their send.
-    announced: HashMap<u64, Vec<u8>>,
+    announced: BTreeMap<u64, Vec<u8>>,
     /// The number of the next send.
     next_send: u64,
 }
@@ -324,8 +324,8 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
                 packets: Packets::new(ra, layout.clone(), port),
                 matching: Matching::default(),
                 arrived: VecDeque::new(),
-                sends: HashMap::new(),
-                announced: HashMap::new(),
+                sends: BTreeMap::new(),
+                announced: BTreeMap::new(),
                 next_send: 0,
             }),
         });
@@ -424,7 +424,22 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
     ///
     /// [`Error::NoSuchEndpoint`] and [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
     pub fn recv_vec(&self, from: impl Into<Option<Rank>>, tag: impl Into<Option<Tag>>) -> Result<(Vec<u8>, Status)> {
-        self.irecv(from, tag)?.wait()
+        let (from, tag) = (from.into(), tag.into());
+        self.check_source(from)?;
+        // Whatever arrives goes to earlier receives first, if they match.
+        let Arrival { status, body } = self.wait_for(|state| state.matching.claim(from, tag))?;
+        match body {
+            Body::Whole(data) => Ok((data, status)),
+            Body::Announced { from, send } => {
+                let number = {
+                    let mut state = self.state.borrow_mut();
+                    let number = state.matching.expect(status);
+                    state.clear_to_send(from, send, number)?;
+                    number
+                };
+                RecvRequest { messages: self, number }.wait()
+            }
+        }
     }
 
     /// Begins to receive a message (`MPI_Irecv`); the request hands it over.
@@ -436,9 +451,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
     /// [`Error::NoSuchEndpoint`] and [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
     pub fn irecv(&self, from: impl Into<Option<Rank>>, tag: impl Into<Option<Tag>>) -> Result<RecvRequest<'_, 'a, A>> {
         let from = from.into();
-        if let Some(from) = from {
-            self.same_port(from)?;
-        }
+        self.check_source(from)?;
         let mut state = self.state.borrow_mut();
         let (number, clear) = state.matching.post(from, tag.into());
         if let Some((to, send)) = clear {
@@ -454,9 +467,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
     /// [`Error::NoSuchEndpoint`] and [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
     pub fn probe(&self, from: impl Into<Option<Rank>>, tag: impl Into<Option<Tag>>) -> Result<Status> {
         let (from, tag) = (from.into(), tag.into());
-        if let Some(from) = from {
-            self.same_port(from)?;
-        }
+        self.check_source(from)?;
         self.wait_for(|state| state.matching.find(from, tag))
     }
 
@@ -467,9 +478,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
     /// As [`probe`](Self::probe), since a program may call this until a message comes.
     pub fn try_probe(&self, from: impl Into<Option<Rank>>, tag: impl Into<Option<Tag>>) -> Result<Option<Status>> {
         let (from, tag) = (from.into(), tag.into());
-        if let Some(from) = from {
-            self.same_port(from)?;
-        }
+        self.check_source(from)?;
         self.look_for(|state| state.matching.find(from, tag))
     }
 
@@ -564,6 +573,10 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
     /// How many slots this end-point has filled: a packet needs one, and one more for each slot that its data fills up.
     pub fn slots_filled(&self) -> u64 {
         self.state.borrow().packets.slots_filled()
+    }
+
+    fn check_source(&self, from: Option<Rank>) -> Result<()> {
+        from.map_or(Ok(()), |from| self.same_port(from).map(drop))
     }
 
     fn same_port(&self, rank: Rank) -> Result<Endpoint> {
