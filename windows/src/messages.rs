@@ -34,7 +34,8 @@
 //!
 //! # Progress
 //!
-//! An end-point serves packets while its owner is in one of its calls, and at no other time. A rank that has to answer
+//! An end-point serves packets while its owner is in one of its calls, and at no other time; packets of the layers above
+//! go to the [handler](Messages::set_handler), if there is one, and into a queue otherwise. A rank that has to answer
 //! while it computes gives a second end-point of its own ([`Messages::endpoints`]) to an *agent*, a thread that shares
 //! the rank and runs [`Messages::serve_until_stopped`]:
 //!
@@ -250,13 +251,23 @@ pub enum Error {
 /// assert_eq!(seen.into_iter().collect::<Result<Vec<u8>, _>>()?, [3, 0, 0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
 pub struct Messages<'a, A: RemoteAtomics + ?Sized> {
     ra: &'a A,
     eager_limit: usize,
     /// Packets taken from the ring by one call of `progress`, at the most.
     batch: u32,
     state: RefCell<State<'a, A>>,
+    /// Not there while it runs, either.
+    handler: RefCell<Option<Handler<'a, A>>>,
+}
+
+/// What serves the packets of the layers above.
+type Handler<'a, A> = Box<dyn FnMut(&Messages<'a, A>, Packet) -> Result<()> + Send + 'a>;
+
+impl<A: RemoteAtomics + ?Sized> std::fmt::Debug for Messages<'_, A> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Messages").field("endpoint", &self.endpoint()).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -265,6 +276,8 @@ struct State<'a, A: RemoteAtomics + ?Sized> {
     matching: Matching,
     /// Packets of the layers above, in the order of their arrival.
     arrived: VecDeque<Packet>,
+    /// Whether the agent is to end.
+    stopped: bool,
     /// Sends that somebody will wait for; with their buffers, once they are complete.
     sends: BTreeMap<u64, Option<Vec<u8>>>,
     /// Long messages that wait for their receivers, by the number of their send.
@@ -324,12 +337,19 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
                 packets: Packets::new(ra, layout.clone(), port),
                 matching: Matching::default(),
                 arrived: VecDeque::new(),
+                stopped: false,
                 sends: BTreeMap::new(),
                 announced: BTreeMap::new(),
                 next_send: 0,
             }),
+            handler: RefCell::new(None),
         });
         Ok(endpoints.collect())
+    }
+
+    /// The rank that this is an end-point of.
+    pub fn ra(&self) -> &'a A {
+        self.ra
     }
 
     /// This end-point.
@@ -486,9 +506,42 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
     ///
     /// # Errors
     ///
-    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed), and those of the [handler](Self::set_handler).
     pub fn progress(&self) -> Result<()> {
-        self.state.borrow_mut().progress(self.batch)
+        self.state.borrow_mut().progress(self.batch)?;
+        let Some(mut handler) = self.handler.take() else { return Ok(()) };
+        let mut result = Ok(());
+        while let (Ok(()), Some(packet)) = (&result, self.pop_packet()) {
+            result = handler(self, packet);
+        }
+        self.handler.replace(Some(handler));
+        result
+    }
+
+    /// From now on, packets of the layers above are handed to `handler` whenever this end-point makes progress.
+    ///
+    /// It may send and receive; packets that arrive in a call of its own wait until it is back. Its errors are those of
+    /// the call that made progress.
+    pub fn set_handler(&self, handler: impl FnMut(&Self, Packet) -> Result<()> + Send + 'a) {
+        self.handler.replace(Some(Box::new(handler)));
+    }
+
+    /// Makes progress until `ready` returns something; what it looks at is changed by packets that are served, only.
+    ///
+    /// # Errors
+    ///
+    /// Those of `ready` and of [`progress`](Self::progress).
+    pub fn wait_until<T>(&self, mut ready: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+        loop {
+            if let Some(found) = ready()? {
+                return Ok(found);
+            }
+            self.progress()?;
+            if let Some(found) = ready()? {
+                return Ok(found);
+            }
+            self.state.borrow_mut().packets.sleep()?;
+        }
     }
 
     /// Sends a packet of a layer above; what finds no room is kept, and follows when this end-point makes progress.
@@ -504,7 +557,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
         self.state.borrow_mut().packets.send(to, kind, word, data, None)
     }
 
-    /// The next packet of a layer above, if one has arrived.
+    /// The next packet of a layer above, if one has arrived that no [handler](Self::set_handler) takes.
     ///
     /// # Errors
     ///
@@ -542,13 +595,15 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
         &self,
         mut handler: impl FnMut(&Self, Packet) -> Result<(), E>,
     ) -> Result<(), E> {
-        loop {
-            let packet = self.wait_packet()?;
-            if packet.kind == Kind::STOP {
-                return Ok(self.finish_sends()?);
-            }
+        // The stop is behind the packets that its sender has sent before.
+        let next = |state: &mut State<'a, A>| match state.arrived.pop_front() {
+            None => std::mem::take(&mut state.stopped).then_some(None),
+            packet => Some(packet),
+        };
+        while let Some(packet) = self.wait_for(next)? {
             handler(self, packet)?;
         }
+        Ok(self.finish_sends()?)
     }
 
     /// Ends [`serve_until_stopped`](Self::serve_until_stopped) of another end-point, once it has served what this one
@@ -593,29 +648,23 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
         Ok(())
     }
 
-    /// Makes progress until `ready` finds what it looks for (M3).
+    fn pop_packet(&self) -> Option<Packet> {
+        self.state.borrow_mut().arrived.pop_front()
+    }
+
+    /// As [`wait_until`](Self::wait_until), for what the state of this end-point shows (M3).
     fn wait_for<T>(&self, mut ready: impl FnMut(&mut State<'a, A>) -> Option<T>) -> Result<T> {
-        let mut state = self.state.borrow_mut();
-        loop {
-            if let Some(found) = ready(&mut state) {
-                return Ok(found);
-            }
-            state.progress(self.batch)?;
-            if let Some(found) = ready(&mut state) {
-                return Ok(found);
-            }
-            state.packets.sleep()?;
-        }
+        self.wait_until(|| Ok(ready(&mut self.state.borrow_mut())))
     }
 
     /// Makes progress once, if `ready` does not find what it looks for without that.
     fn look_for<T>(&self, mut ready: impl FnMut(&mut State<'a, A>) -> Option<T>) -> Result<Option<T>> {
-        let mut state = self.state.borrow_mut();
-        if let Some(found) = ready(&mut state) {
+        let mut ready = || ready(&mut self.state.borrow_mut());
+        if let Some(found) = ready() {
             return Ok(Some(found));
         }
-        state.progress(self.batch)?;
-        let found = ready(&mut state);
+        self.progress()?;
+        let found = ready();
         if found.is_none() {
             // Whoever asks again and again is told of failed peers, and lets others run.
             self.ra.pause(1)?;
@@ -657,6 +706,7 @@ impl<A: RemoteAtomics + ?Sized> State<'_, A> {
                 self.packets.send(from, Kind::DATA, receive, message, Some(word))?;
             }
             Kind::DATA => self.matching.complete(word, data),
+            Kind::STOP => self.stopped = true,
             _ => self.arrived.push_back(Packet { from, kind, word, data }),
         }
         Ok(())
