@@ -41,11 +41,11 @@
 //!
 //! ```
 //! use rmalab_atomics::{Rank, RemoteAtomics, World};
-//! use rmalab_windows::messages::{Endpoint, Kind, Messages, Options};
+//! use rmalab_windows::messages::{Endpoint, Kind, Messages, Options, Tag};
 //!
 //! const ASK: Kind = Kind(1);
 //! const ANSWER: Kind = Kind(2);
-//! let sums = World::threads(2).run(|ra| {
+//! let answers = World::threads(2).run(|ra| {
 //!     let mut ends = Messages::endpoints(ra, 2, Options::default())?;
 //!     let (agent, main) = (ends.pop().expect("two ends"), ends.pop().expect("two ends"));
 //!     let agent_of = |rank| Endpoint { rank, port: 1 };
@@ -59,15 +59,15 @@
 //!         let answer = main.wait_packet()?.word;
 //!         // The peer may still ask this rank's agent; a message says that it does not.
 //!         let peer = Rank(1 - ra.rank().0);
-//!         main.send(peer, Default::default(), &[])?;
-//!         main.recv_vec(peer, Default::default())?;
+//!         main.send(peer, Tag(0), &[])?;
+//!         main.recv_vec(peer, Tag(0))?;
 //!         main.stop(agent_of(ra.rank()))?;
 //!         served.join().expect("the agent does not panic")?;
 //!         Ok::<u64, rmalab_windows::messages::Error>(answer)
 //!     })
 //! })?;
-//! for sum in sums {
-//!     assert_eq!(sum?, 42);
+//! for answer in answers {
+//!     assert_eq!(answer?, 42);
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
