@@ -259,7 +259,7 @@ impl RemoteAtomics for Mapped {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::coherent(self.backend)
+        Capabilities { leased_words: self.mapping.is_private(), ..Capabilities::coherent(self.backend) }
     }
 
     fn heap(&self) -> &SymmetricHeap {

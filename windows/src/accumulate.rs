@@ -14,6 +14,9 @@
 //! | up to 8 bytes, aligned | get and CAS of its word | get and CAS of its word | lock |
 //! | others, and memory that has no network atomics | lock | lock | lock |
 //!
+//! Memory of the program has network atomics where every rank reaches its words, as between threads, and not where its owner
+//! alone does: what the owner did with the processor would not be atomic against the others' lock.
+//!
 //! The way depends on the strategy of the window and on the element's type and place alone, not on the call or the
 //! number of elements: so all updates that have to be atomic against each other go the same way. The one exception is a rank
 //! that holds the target exclusively: nobody else may update meanwhile, and it needs neither atomics nor the lock.
@@ -222,7 +225,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
                 }
                 Ok(())
             }
-            Place::Leased(lease) if lease.words().is_some() => {
+            Place::Leased(_) if self.core.leased_words => {
                 for i in 0..n {
                     let old = self.one(offset + i as u64 * size, op, value(i))?;
                     if let Some(result) = &mut result {
@@ -244,7 +247,8 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
                 return update(&(self.core.ra, at), Bits::of::<T>(byte), self.native(), op, value);
             }
             Place::Leased(lease) => {
-                if let Some(leased) = lease.words()
+                if self.core.leased_words
+                    && let Some(leased) = lease.words()
                     && let Some(byte) = offset.checked_sub(leased.head)
                     && self.in_word::<T>(byte)
                     && let Some(word) = leased.words.get((byte / WORD) as usize)
@@ -268,7 +272,8 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
                 return swap_in_word(&(self.core.ra, at), Bits::of::<T>(byte), expected, desired);
             }
             Place::Leased(lease) => {
-                if let Some(leased) = lease.words()
+                if self.core.leased_words
+                    && let Some(leased) = lease.words()
                     && let Some(byte) = offset.checked_sub(leased.head)
                     && self.in_word::<T>(byte)
                     && let Some(word) = leased.words.get((byte / WORD) as usize)

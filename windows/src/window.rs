@@ -114,6 +114,8 @@ pub(crate) struct Core<'t, A: RemoteAtomics + ?Sized> {
     pub(crate) ra: &'t A,
     pub(crate) team: &'t Team<'t, A>,
     pub(crate) accumulate: AccumulateStrategy,
+    /// Whether every rank reaches the words of memory of the program, so that all of them may update it there.
+    pub(crate) leased_words: bool,
     pub(crate) fence: FenceStrategy,
     pub(crate) no_locks: bool,
     memory: Memory<'t>,
@@ -426,6 +428,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
             ra,
             team: self.team,
             accumulate: self.config.accumulate,
+            leased_words: ra.capabilities().leased_words,
             fence: self.config.fence,
             no_locks: self.config.no_locks,
             memory,
