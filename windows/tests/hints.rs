@@ -17,18 +17,18 @@ fn info(text: &str) -> Info {
     text.parse().unwrap()
 }
 
-/// What the defaults are; the lock policy's may come from the environment.
+/// What the defaults are, in use by one rank; the lock policy's may come from the environment.
 const DEFAULTS: [(&str, &str); 14] = [
     ("accumulate_ops", "same_op_no_op"),
     ("accumulate_ordering", "rar,raw,war,waw"),
     ("alloc_shared_noncontig", "false"),
     ("epochs_used", "fence,pscw,lock,lockall"),
     ("mpi_accumulate_granularity", "0"),
-    ("mpi_minimum_memory_alignment", "64"),
+    ("mpi_minimum_memory_alignment", "128"),
     ("no_locks", "false"),
     ("rmalab_accumulate", "native"),
     ("rmalab_fence", "dissemination"),
-    ("rmalab_pscw", "auto"),
+    ("rmalab_pscw", "bits"),
     ("rmalab_transport", "one-sided"),
     ("same_disp_unit", "false"),
     ("same_size", "false"),
@@ -192,7 +192,7 @@ fn set_info_changes_what_may_change() {
         assert_eq!(window.set_info(&info("accumulate_ordering=rar,waw")).len(), 1);
         assert_eq!(window.set_info(&info("accumulate_ordering=none")).len(), 0);
         assert_eq!(window.info().get("accumulate_ordering"), Some("none"));
-        assert_eq!(window.info().get("rmalab_pscw"), Some("auto"), "what is not mentioned stays");
+        assert_eq!(window.info().get("rmalab_pscw"), Some("bits"), "what is not mentioned stays");
         window.free().unwrap();
     });
 }
@@ -204,7 +204,7 @@ fn allocated_memory_is_aligned_as_asked() {
         // So that the next allocation would not be aligned by chance.
         let _before = Window::allocate(&team, 8).unwrap();
         for (text, align) in
-            [("", 64), ("mpi_minimum_memory_alignment=4096", 4096), ("mpi_minimum_memory_alignment=8", 64)]
+            [("", 128), ("mpi_minimum_memory_alignment=4096", 4096), ("mpi_minimum_memory_alignment=8", 128)]
         {
             let builder = || Window::builder(&team).info(&info(text));
             for window in [builder().allocate(24).unwrap(), builder().allocate_shared(24).unwrap()] {
@@ -272,7 +272,8 @@ fn attributes_are_deleted_with_their_window() {
         assert_eq!(attributes().set(&first, 1), None);
         assert_eq!(attributes().set(&second, 2), None);
         assert_eq!(attributes().set(&first, 3), Some(1));
-        assert_eq!((attributes().get(&first), attributes().get(&unset)), (Some(&3), None));
+        assert_eq!(attributes().get(&first), Some(&3));
+        assert_eq!(attributes().get(&unset), None);
         assert_eq!(other.attributes().borrow().get(&first), None, "a window's attributes are its own");
         other.attributes().borrow_mut().set(&second, 9);
         assert_eq!(other.attributes().borrow_mut().delete(&second), Some(9));
