@@ -9,28 +9,28 @@ use rmalab_atomics::{Mapped, Processes, World};
 use rmalab_windows::{AccumulateStrategy, Builder, Config, Team, Window};
 
 /// How long a world of processes may take before it counts as hung.
-pub const HUNG: Duration = Duration::from_secs(120);
+pub(crate) const HUNG: Duration = Duration::from_secs(120);
 
 /// Runs `body` on threads, each with its team.
-pub fn threads<T: Send>(size: u32, body: impl Fn(&Team<'_, Mapped>) -> T + Sync) -> Vec<T> {
+pub(crate) fn threads<T: Send>(size: u32, body: impl Fn(&Team<'_, Mapped>) -> T + Sync) -> Vec<T> {
     World::threads(size).run(|ra| body(&Team::new(ra).unwrap())).unwrap()
 }
 
 /// A world of processes, which come to the test of this name.
-pub fn processes(test: &str, size: u32) -> Processes {
+pub(crate) fn processes(test: &str, size: u32) -> Processes {
     let only = [test, "--exact", "--nocapture", "--test-threads=1"];
     World::processes(size).command(std::env::current_exe().unwrap(), only).env("RUST_BACKTRACE", "0").time_limit(HUNG)
 }
 
 /// Runs `body` on processes, which come to the test of this name, and then on threads.
-pub fn everywhere(test: &str, size: u32, body: impl Fn(&Team<'_, Mapped>) + Sync) {
+pub(crate) fn everywhere(test: &str, size: u32, body: impl Fn(&Team<'_, Mapped>) + Sync) {
     processes(test, size).run(|ra| body(&Team::new(ra).unwrap())).unwrap();
     threads(size, body);
 }
 
 /// How a window comes to its memory, with one more way: over memory that starts at an odd address.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Made {
+pub(crate) enum Made {
     Allocated,
     Created,
     CreatedOdd,
@@ -39,10 +39,15 @@ pub enum Made {
 }
 
 impl Made {
-    pub const ALL: [Made; 5] = [Made::Allocated, Made::Created, Made::CreatedOdd, Made::Shared, Made::Dynamic];
+    pub(crate) const ALL: [Made; 5] = [Made::Allocated, Made::Created, Made::CreatedOdd, Made::Shared, Made::Dynamic];
 
     /// A window of `bytes` bytes of zeros at each rank, and where each rank's part starts.
-    pub fn make<'t>(self, team: &'t Team<'t, Mapped>, config: Config, bytes: usize) -> (Window<'t, Mapped>, Vec<i64>) {
+    pub(crate) fn make<'t>(
+        self,
+        team: &'t Team<'t, Mapped>,
+        config: Config,
+        bytes: usize,
+    ) -> (Window<'t, Mapped>, Vec<i64>) {
         let builder: Builder<'t, Mapped> = Window::builder(team).config(config);
         let starts = vec![0; team.size() as usize];
         let odd = || UserMemory::from_vec(vec![0u8; bytes + 16]).part(3..3 + bytes).unwrap();
@@ -63,6 +68,6 @@ impl Made {
 }
 
 /// The default configuration with this strategy for accumulates.
-pub fn accumulating(accumulate: AccumulateStrategy) -> Config {
+pub(crate) fn accumulating(accumulate: AccumulateStrategy) -> Config {
     Config { accumulate, ..Config::default() }
 }
