@@ -69,3 +69,8 @@ pub use rmalab_locks::{Assert, LockKind, Policy, PolicyKind};
 pub use target::{Active, Passive, Target};
 pub use team::Team;
 pub use window::{Builder, Flavor, Local, Model, Window, WindowDisp};
+
+/// The examples of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
