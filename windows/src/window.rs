@@ -105,6 +105,8 @@ pub(crate) struct State {
     pub(crate) fence: Cell<bool>,
     pub(crate) access: Cell<bool>,
     pub(crate) exposure: Cell<bool>,
+    /// Room for the group of the next access epoch, so that none has to be allocated.
+    pub(crate) group: RefCell<Vec<Rank>>,
     /// An epoch of any kind was forgotten, so that a later call finds it open; see [`Core::check`].
     pub(crate) failed: RefCell<Option<Error>>,
 }
