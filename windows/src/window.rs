@@ -299,11 +299,16 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotShared`] when the team spans nodes, and as [`allocate`](Self::allocate).
+    /// [`Error::NotShared`] when the team spans nodes, [`Error::NotMade`] when another rank's unit is 0,
+    /// [`Error::Hint`], and as [`allocate`](Self::allocate).
     pub fn allocate_shared(self, bytes: u64) -> Result<Window<'t, A, W>> {
-        self.check_unit()?;
         let (team, ra) = (self.team, self.team.ra());
+        // Also with a wrong unit, so that nobody is left waiting.
         let all = team.collectives().allgather(&[bytes, u64::from(self.disp_unit)])?;
+        self.check_unit()?;
+        if let Some((rank, _)) = (0..).zip(all.chunks_exact(2)).find(|(_, part)| part[1] == 0) {
+            return Err(Error::NotMade { rank: Rank(rank) });
+        }
         self.check_hints(&all)?;
         let sizes: Vec<(u64, u32)> = all.chunks_exact(2).map(|part| (part[0], part[1] as u32)).collect();
         let align = self.alignment();
@@ -679,9 +684,9 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     ///
     /// As [`free`](Self::free).
     pub fn reclaim(self) -> Result<Vec<UserMemory>> {
-        let Window { core, locks, .. } = self;
+        let open = self.open();
+        let core = self.core;
         let (ra, team) = (core.ra, core.team);
-        let open = core.open().or_else(|| (!locks.borrow().is_idle()).then_some(Open::Lock));
         let earlier = core.check();
         let Core { memory, allocations, attributes, .. } = core;
         drop(attributes);
