@@ -15,7 +15,7 @@ use rmalab_windows::{LockAll, Op, Result, Team, Window, WindowDisp};
 /// Keys that each rank inserts.
 const KEYS: u64 = 500;
 /// Slots of each rank.
-const SLOTS: u64 = 400;
+const SLOTS: u64 = 50;
 
 // Each rank's part, in words: how many cells are taken, then the slots, then the cells. Slots and cells are a key, 0 for
 // none, and the place of the next cell, 0 for none.

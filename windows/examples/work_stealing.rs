@@ -11,7 +11,7 @@ use rmalab_atomics::{Mapped, Rank};
 use rmalab_windows::{Op, Team, Window, WindowDisp};
 
 /// Tasks of each rank.
-const TASKS: u64 = 300;
+const TASKS: u64 = 5000;
 
 // Each rank's part of the window, in words: the next task, how often each of its tasks was done, and the results.
 const NEXT: WindowDisp = WindowDisp(0);
@@ -19,9 +19,9 @@ const DONE: WindowDisp = WindowDisp(1);
 const RESULTS: WindowDisp = WindowDisp(1 + TASKS as i64);
 const WORDS: u64 = 1 + 2 * TASKS;
 
-/// A task: the longest of many Collatz sequences. Those of rank 0 take by far the longest.
+/// A task: the longest of some Collatz sequences. Those of rank 0 take by far the most time.
 fn work(owner: Rank, task: u64) -> u64 {
-    let (first, many) = (1 + task * 1000, if owner == Rank(0) { 400 } else { 10 });
+    let (first, many) = (1 + task * 10, if owner == Rank(0) { 40 } else { 1 });
     let length = |mut n: u64| {
         let mut steps = 0;
         while n != 1 {
