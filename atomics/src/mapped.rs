@@ -4,6 +4,7 @@
 //! when the call returns; a flush is a fence behind the bulk puts that have none yet (mapped/unfenced.rs), or nothing.
 
 mod copy;
+mod exposed;
 mod memory;
 mod unfenced;
 mod wait;
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 pub use memory::{Layout, Mapping};
 
+use crate::exposed::{ExposedKey, Lease, Refused, UserMemory};
 use crate::{
     Address, Capabilities, Disp, Error, Operation, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Topology,
     Until, WORD,
@@ -62,6 +64,7 @@ struct Cells {
     last_look: wait::LastLook,
     unfenced: unfenced::Unfenced,
     heap: SymmetricHeap,
+    exposures: exposed::Exposures,
 }
 
 // SAFETY: `blocks` points into the mapping, which `mapping` keeps and which may be used from any thread (see there).
@@ -105,6 +108,7 @@ impl Mapped {
             )));
         }
         mapping.mark_attached(rank);
+        let exposures = exposed::Exposures::new(Arc::clone(&mapping), rank);
         Ok(Mapped {
             blocks: mapping.blocks(),
             stride: layout.stride(),
@@ -120,6 +124,7 @@ impl Mapped {
                 last_look: wait::LastLook::default(),
                 unfenced: unfenced::Unfenced::new(),
                 heap: SymmetricHeap::new(layout.segment_bytes()),
+                exposures,
             }),
         })
     }
@@ -373,6 +378,19 @@ impl RemoteAtomics for Mapped {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
     }
+
+    fn expose(&self, memory: UserMemory) -> Result<ExposedKey, Refused> {
+        self.cells.exposures.open(memory)
+    }
+
+    fn withdraw(&self, key: ExposedKey) -> Result<UserMemory> {
+        self.withdraw_exposed(key)
+    }
+
+    fn lease(&self, rank: Rank, key: ExposedKey) -> Result<Box<dyn Lease + '_>> {
+        self.lease_exposed(rank, key)
+    }
+
     fn shared_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]> {
         let len = usize::try_from(words.checked_mul(WORD)?).ok()?;
         if !at.disp.0.is_multiple_of(WORD) {
