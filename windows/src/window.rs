@@ -397,12 +397,15 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         self.make(Flavor::Dynamic, Memory::Dynamic(dynamic), allocations)
     }
 
+    /// Makes the words of a window's own beside its memory, or gives `allocations` back.
     fn make(self, flavor: Flavor, memory: Memory<'t>, mut allocations: Vec<Disp>) -> Result<Window<'t, A, W>> {
         let ra = self.team.ra();
-        let matching = Matching::new(ra, self.config.pscw)?;
-        let accumulate_lock = ra.heap().alloc(LINE + Mcs::NODE, LINE)?;
-        let locks = WindowLocks::<W>::new(ra, self.params)?;
-        allocations.extend([matching.allocation(), accumulate_lock]);
+        let made = self.own_words(&mut allocations);
+        if made.is_err() {
+            // On all ranks alike, and nobody has used them: they are zero.
+            allocations.iter().try_for_each(|&disp| ra.heap().release(disp))?;
+        }
+        let (matching, accumulate_lock, locks) = made?;
         allocations.extend(locks.policy().allocations());
         let core = Core {
             ra,
@@ -422,6 +425,16 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
             handler: ErrorHandler::new(),
         };
         Ok(Window { core, locks: RefCell::new(locks), ignored: self.ignored })
+    }
+
+    /// Allocates the matching's words, those of the accumulates' lock, and the locks; notes the first two.
+    fn own_words(&self, allocations: &mut Vec<Disp>) -> Result<(Matching, Disp, WindowLocks<W>)> {
+        let ra = self.team.ra();
+        let matching = Matching::new(ra, self.config.pscw)?;
+        allocations.push(matching.allocation());
+        let accumulate_lock = ra.heap().alloc(LINE + Mcs::NODE, LINE)?;
+        allocations.push(accumulate_lock);
+        Ok((matching, accumulate_lock, WindowLocks::<W>::new(ra, self.params)?))
     }
 
     fn alignment(&self) -> u64 {
