@@ -71,7 +71,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use bytemuck::Pod;
 use rmalab_atomics::{CHUNK_BYTES, Disp, Rank, RemoteAtomics, Subset, SymmetricHeap, WORD};
-use rmalab_locks::Assert;
+use rmalab_locks::{Assert, LINE};
 
 pub use pointer::GlobalPtr;
 
@@ -94,7 +94,7 @@ impl Reserve {
     /// Bytes of a node's arena: what was asked for, the pools' window, and the collectives of the node's team.
     fn arena(self, ranks_per_node: u32) -> u64 {
         let links = u64::from(ranks_per_node.next_power_of_two().trailing_zeros());
-        let team = links.saturating_mul(2 * CHUNK_BYTES + Self::WINDOW / 64);
+        let team = links.saturating_mul(2 * CHUNK_BYTES + LINE);
         [self.pool, Self::WINDOW, team].into_iter().fold(self.collective, u64::saturating_add)
     }
 }

@@ -112,7 +112,7 @@ impl<'m> Program<'_, 'm> {
                     3 if mine => gets.push((at, bytes.to_vec(), memory.get_handle(at, vec![0; bytes.len()])?)),
                     4 if mine => assert_eq!(memory.fetch_and_op(at, Op::BitXor, fresh[0])?, bytes[0], "fetch at {at}"),
                     5 if mine => {
-                        let expected = if fresh[0] % 2 == 0 { bytes[0] } else { !bytes[0] };
+                        let expected = if fresh[0].is_multiple_of(2) { bytes[0] } else { !bytes[0] };
                         assert_eq!(memory.compare_and_swap(at, expected, fresh[0])?, bytes[0], "swap at {at}");
                     }
                     _ => {}
@@ -120,7 +120,7 @@ impl<'m> Program<'_, 'm> {
                 match choice {
                     0 | 1 => bytes.copy_from_slice(&fresh),
                     4 => bytes[0] ^= fresh[0],
-                    5 if fresh[0] % 2 == 0 => bytes[0] = fresh[0],
+                    5 if fresh[0].is_multiple_of(2) => bytes[0] = fresh[0],
                     _ => {}
                 }
             }
