@@ -7,6 +7,7 @@
 //! | epochs | [`Lock`], [`LockAll`], [`Fence`], [`Access`], [`Exposure`] |
 //! | communication | [`Target`], [`Request`], [`Batch`], [`Local`] |
 //! | element types, operations, layouts of data | [`Element`], [`Op`], [`Layout`], [`Items`] |
+//! | global pointers, without epochs | [`GlobalMemory`], [`GlobalPtr`] |
 //! | strategies and hints | [`Config`], [`Info`] |
 //!
 //! An epoch is a value, and communication is its methods: an operation outside an epoch does not compile, nor does a second
@@ -39,6 +40,7 @@ mod dynamic;
 mod element;
 mod error;
 mod fence;
+mod global;
 mod info;
 mod items;
 pub mod layout;
@@ -58,6 +60,7 @@ pub use dynamic::REGIONS;
 pub use element::{Element, Integer, Kind, Op, Pair, combine_slice};
 pub use error::{Call, Class, Error, Open, Result};
 pub use fence::{Fence, FenceAssert};
+pub use global::{GlobalMemory, GlobalPtr, Handle, Reserve};
 pub use info::{Info, InfoError, MAX_INFO_KEY, MAX_INFO_VAL};
 pub use items::Items;
 pub use layout::{Layout, LayoutError};

@@ -567,21 +567,21 @@ impl<'e, A: RemoteAtomics + ?Sized> Target<'e, A, Passive> {
         disp: WindowDisp,
         first: i64,
         len: u64,
-        mut buffer: Vec<T>,
+        buffer: Vec<T>,
         pieces: &[(usize, u64, usize)],
         put: bool,
     ) -> Result<Request<'e, A, T>> {
         let ra = self.ra;
-        let in_segment = matches!(self.part, Part::Fixed(Place::Segment(_)));
-        let mut taken = in_segment.then(|| std::mem::take(&mut buffer));
-        let owned = self.reach(call, disp, first, len, |place, offset| {
-            if let (Place::Segment(start), Some(buffer)) = (place, taken.take()) {
+        let mut taken = Some(buffer);
+        let started = self.reach(call, disp, first, len, |place, offset| {
+            let mut buffer = taken.take().unwrap_or_default();
+            if let Place::Segment(start) = place {
                 let pieces = pieces.iter().map(|&(here, there, len)| {
                     let at = start.rank.at(start.disp.plus(offset + there)).unwatched();
                     Piece { offset: here, at, len }
                 });
                 let owned = if put { Owned::put(ra, buffer, pieces) } else { Owned::get(ra, buffer, pieces) };
-                return Ok(Some(owned?));
+                return Ok(Some(Request::under_way(owned?)));
             }
             for &(here, there, len) in pieces {
                 let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut buffer);
@@ -591,12 +591,10 @@ impl<'e, A: RemoteAtomics + ?Sized> Target<'e, A, Passive> {
                     place.read(ra, offset + there, &mut bytes[here..here + len])?;
                 }
             }
-            Ok(None)
+            Ok(Some(Request::done(buffer)))
         })?;
-        Ok(match owned {
-            Some(owned) => Request::under_way(owned),
-            None => Request::done(taken.unwrap_or(buffer)),
-        })
+        // Nothing was started where there is nothing to reach.
+        Ok(started.unwrap_or_else(|| Request::done(taken.unwrap_or_default())))
     }
 
     /// As [`accumulate`](Self::accumulate), with a request (`MPI_Raccumulate`).

@@ -404,6 +404,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         self.make(Flavor::Dynamic, Memory::Dynamic(dynamic), allocations)
     }
 
+    /// Makes the words of a window's own beside its memory, or gives `allocations` back.
     fn make(mut self, flavor: Flavor, memory: Memory<'t>, mut allocations: Vec<Disp>) -> Result<Window<'t, A, W>> {
         let ra = self.team.ra();
         self.config.pscw = self.config.pscw.for_ranks(ra.size());
@@ -411,23 +412,13 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
             // Who wants many elements to be synchronized at once wants a lock.
             self.config.accumulate = AccumulateStrategy::Locked;
         }
-        let parts = (|| {
-            let matching = Matching::new(ra, self.config.pscw)?;
-            allocations.push(matching.allocation());
-            let accumulate_lock = ra.heap().alloc(LINE + Mcs::NODE, LINE)?;
-            allocations.push(accumulate_lock);
-            let locks = WindowLocks::<W>::new(ra, self.params)?;
-            allocations.extend(locks.allocations());
-            Ok((matching, accumulate_lock, locks))
-        })();
-        let (matching, accumulate_lock, locks) = match parts {
-            Ok(parts) => parts,
-            Err(error) => {
-                // All ranks alike, and nobody has used the memory: it is as it was.
-                allocations.into_iter().try_for_each(|disp| ra.heap().release(disp))?;
-                return Err(error);
-            }
-        };
+        let made = self.own_words(&mut allocations);
+        if made.is_err() {
+            // On all ranks alike, and nobody has used them: they are zero.
+            allocations.iter().try_for_each(|&disp| ra.heap().release(disp))?;
+        }
+        let (matching, accumulate_lock, locks) = made?;
+        allocations.extend(locks.allocations());
         let core = Core {
             ra,
             team: self.team,
@@ -446,6 +437,16 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
             handler: ErrorHandler::new(),
         };
         Ok(Window { core, locks: RefCell::new(locks), ignored: self.ignored })
+    }
+
+    /// Allocates the matching's words, those of the accumulates' lock, and the locks; notes the first two.
+    fn own_words(&self, allocations: &mut Vec<Disp>) -> Result<(Matching, Disp, WindowLocks<W>)> {
+        let ra = self.team.ra();
+        let matching = Matching::new(ra, self.config.pscw)?;
+        allocations.push(matching.allocation());
+        let accumulate_lock = ra.heap().alloc(LINE + Mcs::NODE, LINE)?;
+        allocations.push(accumulate_lock);
+        Ok((matching, accumulate_lock, WindowLocks::<W>::new(ra, self.params)?))
     }
 
     fn alignment(&self) -> u64 {
