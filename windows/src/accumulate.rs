@@ -40,8 +40,8 @@ use crate::window::Core;
 
 use crate::{AccumulateStrategy, Element, Integer, Op, Result, combine_slice};
 
-/// Elements combined under the lock at a time: 4 KiB of 8-byte ones, which stay in the first cache.
-const CHUNK: usize = 512;
+/// Elements combined under the lock at a time, on the stack.
+const CHUNK: usize = 128;
 
 /// From this many elements on, an exclusive holder does without atomics.
 const ALONE: usize = 4;
@@ -295,7 +295,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
     fn plain<T: Element>(&self, offset: u64, op: Op, source: &[T], mut result: Option<&mut [T]>) -> Result<()> {
         let ra = self.core.ra;
         let n = result.as_ref().map_or(source.len(), |result| result.len());
-        let mut chunk = vec![T::zeroed(); n.min(CHUNK)];
+        let mut chunk = [T::zeroed(); CHUNK];
         for start in (0..n).step_by(CHUNK) {
             let end = n.min(start + CHUNK);
             let elements = &mut chunk[..end - start];

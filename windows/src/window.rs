@@ -157,7 +157,7 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
                 (rank, part, bytes, unit)
             }
         };
-        Ok(Target { core: self, rank, part, bytes, unit, alone, epoch: PhantomData })
+        Ok(Target { ra: self.ra, core: self, rank, part, bytes, unit, alone, epoch: PhantomData })
     }
 
     /// The part of a rank of the team, its bytes and its displacement unit.
@@ -402,6 +402,10 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     fn make(mut self, flavor: Flavor, memory: Memory<'t>, mut allocations: Vec<Disp>) -> Result<Window<'t, A, W>> {
         let ra = self.team.ra();
         self.config.pscw = self.config.pscw.for_ranks(ra.size());
+        if self.config.mpi_accumulate_granularity > WORD && self.config.accumulate == AccumulateStrategy::Native {
+            // Who wants many elements to be synchronized at once wants a lock.
+            self.config.accumulate = AccumulateStrategy::Locked;
+        }
         let parts = (|| {
             let matching = Matching::new(ra, self.config.pscw)?;
             allocations.push(matching.allocation());
