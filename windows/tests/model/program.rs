@@ -951,7 +951,8 @@ impl Planner {
             return;
         };
         let passive = around.syncs[window] == Sync::Passive;
-        let target = targets[usize::from(raw.target) % targets.len()];
+        // Half of all meet at the first one.
+        let target = if raw.target & 1 == 0 { targets[0] } else { targets[usize::from(raw.target >> 1) % targets.len()] };
         if raw.flags & 0x78 == 0 && passive {
             steps.push(Step::Other { window, target, which: raw.op });
             return;
@@ -1003,7 +1004,7 @@ impl Planner {
         let here = &self.plan.windows[window];
         let (size, unit) = (here.sizes[target as usize] as i64, i64::from(here.units[target as usize]));
         let mut call = Call::OFTEN[usize::from(raw.what) % Call::OFTEN.len()];
-        let kind = if raw.kind & 3 == 0 { Kind::ALL[usize::from(raw.kind >> 2) % Kind::ALL.len()] } else { here.kind };
+        let kind = if raw.kind & 7 == 0 { Kind::ALL[usize::from(raw.kind >> 3) % Kind::ALL.len()] } else { here.kind };
         if call == Call::CompareAndSwap && !kind.is_integer() {
             call = Call::FetchAndOp;
         }
