@@ -32,6 +32,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rmalab_atomics::exposed::{Lease, LeasedWords};
 use rmalab_atomics::{Address, Rank, RemoteAtomics, WORD};
 use rmalab_locks::RawMutex;
 
@@ -222,7 +223,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
                 }
                 Ok(())
             }
-            Place::Leased(lease) if lease.words().is_some() => {
+            Place::Leased(lease) if words_of(lease).is_some() => {
                 for i in 0..n {
                     let old = self.one(offset + i as u64 * size, op, value(i))?;
                     if let Some(result) = &mut result {
@@ -244,7 +245,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
                 return update(&(self.core.ra, at), Bits::of::<T>(byte), self.native(), op, value);
             }
             Place::Leased(lease) => {
-                if let Some(leased) = lease.words()
+                if let Some(leased) = words_of(lease)
                     && let Some(byte) = offset.checked_sub(leased.head)
                     && self.in_word::<T>(byte)
                     && let Some(word) = leased.words.get((byte / WORD) as usize)
@@ -268,7 +269,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
                 return swap_in_word(&(self.core.ra, at), Bits::of::<T>(byte), expected, desired);
             }
             Place::Leased(lease) => {
-                if let Some(leased) = lease.words()
+                if let Some(leased) = words_of(lease)
                     && let Some(byte) = offset.checked_sub(leased.head)
                     && self.in_word::<T>(byte)
                     && let Some(word) = leased.words.get((byte / WORD) as usize)
@@ -322,6 +323,11 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         lock.release(ra)?;
         done
     }
+}
+
+/// The words of leased memory, if every rank has them. An owner that alone has them takes the lock, as its peers do.
+fn words_of(lease: &dyn Lease) -> Option<LeasedWords<'_>> {
+    lease.words().filter(|leased| leased.everywhere)
 }
 
 #[inline(always)]
