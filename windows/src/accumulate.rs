@@ -223,7 +223,9 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
                 }
                 Ok(())
             }
-            Place::Leased(lease) if words_of(lease).is_some() => {
+            Place::Leased(lease)
+                if words_of(lease).is_some_and(|leased| self.in_word::<T>(offset.wrapping_sub(leased.head))) =>
+            {
                 for i in 0..n {
                     let old = self.one(offset + i as u64 * size, op, value(i))?;
                     if let Some(result) = &mut result {

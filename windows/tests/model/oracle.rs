@@ -106,10 +106,7 @@ impl Oracle {
 
     fn apply(&mut self, act: &Act, is_contended: impl Fn(usize) -> bool) -> Expected {
         let size = act.size();
-        let zeros = matches!(
-            act.call,
-            Call::GetValue | Call::FetchAndOp | Call::CompareAndSwap
-        );
+        let zeros = matches!(act.call, Call::GetValue | Call::FetchAndOp | Call::CompareAndSwap);
         let mut buffer: Expected = act.blank().into_iter().map(Some).collect();
         if act.refused {
             return Vec::new();

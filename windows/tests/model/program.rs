@@ -76,12 +76,9 @@ pub(crate) fn raw() -> impl Strategy<Value = Raw> {
     );
     let section = (any::<(u8, [u8; WINDOWS], u16, u8)>(), vec(op, 1..7))
         .prop_map(|((rank, modes, sets, end), ops)| RawSection { rank, modes, sets, end, ops });
-    let phase = (
-        any::<([u8; WINDOWS], u64, u16)>(),
-        vec(any::<(u8, u8, u16, u8, u32)>(), 0..3),
-        vec(vec(section, 0..8), 1..4),
-    )
-        .prop_map(|((syncs, groups, flags), stores, rounds)| RawPhase { syncs, groups, flags, stores, rounds });
+    let phase =
+        (any::<([u8; WINDOWS], u64, u16)>(), vec(any::<(u8, u8, u16, u8, u32)>(), 0..3), vec(vec(section, 0..8), 1..4))
+            .prop_map(|((syncs, groups, flags), stores, rounds)| RawPhase { syncs, groups, flags, stores, rounds });
     (vec(any::<(u8, [u8; 4], u8, u8, u16, u8)>(), 1..=WINDOWS), vec(phase, 1..4))
         .prop_map(|(windows, phases)| Raw { windows, phases })
 }
@@ -162,9 +159,16 @@ pub(crate) enum Locks {
 pub(crate) enum Step {
     Act(Act),
     /// Requests are waited for, and the target flushed.
-    Settle { window: usize, target: u32 },
+    Settle {
+        window: usize,
+        target: u32,
+    },
     /// A call that changes nothing: flush, flush_local, sync, by number.
-    Other { window: usize, target: u32, which: u8 },
+    Other {
+        window: usize,
+        target: u32,
+        which: u8,
+    },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -401,17 +405,40 @@ pub(crate) fn element(kind: Kind, salt: u32, i: u32) -> Vec<u8> {
 pub(crate) enum Shape {
     Plain,
     /// One vector: blocks, and elements between them.
-    Vector { block: usize, gap: usize },
+    Vector {
+        block: usize,
+        gap: usize,
+    },
     /// A vector from its end to its start; at the target only.
-    Backwards { block: usize, gap: usize },
+    Backwards {
+        block: usize,
+        gap: usize,
+    },
     /// Items of a resized block.
-    Items { block: usize, gap: usize },
+    Items {
+        block: usize,
+        gap: usize,
+    },
     /// Two blocks of elements, the first one behind the second one if `swap`.
-    Indexed { cut: usize, gap: usize, swap: bool },
+    Indexed {
+        cut: usize,
+        gap: usize,
+        swap: bool,
+    },
     /// A box in an array.
-    Sub { block: usize, left: usize, right: usize, above: usize, fortran: bool },
+    Sub {
+        block: usize,
+        left: usize,
+        right: usize,
+        above: usize,
+        fortran: bool,
+    },
     /// As `Indexed`, with a gap in bytes.
-    Struct { cut: usize, gap: usize, swap: bool },
+    Struct {
+        cut: usize,
+        gap: usize,
+        swap: bool,
+    },
 }
 
 impl Shape {
@@ -553,7 +580,11 @@ enum Touch {
     /// Gets of these ranks.
     Read(u8),
     /// Operations of one rank; `pure` if all are puts.
-    Own { rank: u32, pending: Pending, pure: bool },
+    Own {
+        rank: u32,
+        pending: Pending,
+        pure: bool,
+    },
     /// Accumulates, of this element.
     Update(usize),
     /// Puts of several ranks.
@@ -747,9 +778,11 @@ impl Around<'_> {
 const SIZES: [usize; 16] = [0, 1, 7, 8, 16, 24, 24, 32, 32, 40, 61, 64, 64, 100, 257, 6000];
 const UNITS: [u32; 6] = [1, 1, 2, 4, 8, 3];
 
-fn window_plan(ranks: u32, &(flavor, sizes, unit, policy, strategies, kind): &(u8, [u8; 4], u8, u8, u16, u8)) -> WindowPlan {
-    let flavor =
-        [Flavor::Allocate, Flavor::Shared, Flavor::Create, Flavor::Dynamic][usize::from(flavor) % 4];
+fn window_plan(
+    ranks: u32,
+    &(flavor, sizes, unit, policy, strategies, kind): &(u8, [u8; 4], u8, u8, u16, u8),
+) -> WindowPlan {
+    let flavor = [Flavor::Allocate, Flavor::Shared, Flavor::Create, Flavor::Dynamic][usize::from(flavor) % 4];
     let ranks = ranks as usize;
     let size = |rank: usize| SIZES[usize::from(sizes[rank]) % SIZES.len()];
     let unit_of = |rank: usize| UNITS[(usize::from(unit) + rank) % UNITS.len()];
@@ -944,15 +977,15 @@ impl Planner {
         let (ranks, windows) = (self.plan.ranks, self.plan.windows.len());
         // The first window that can be reached, from the one that was drawn.
         let window = (0..windows).map(|i| (usize::from(raw.window) + i) % windows);
-        let Some((window, targets)) = window
-            .map(|window| (window, around.targets(window, ranks)))
-            .find(|(_, targets)| !targets.is_empty())
+        let Some((window, targets)) =
+            window.map(|window| (window, around.targets(window, ranks))).find(|(_, targets)| !targets.is_empty())
         else {
             return;
         };
         let passive = around.syncs[window] == Sync::Passive;
         // Half of all meet at the first one.
-        let target = if raw.target & 1 == 0 { targets[0] } else { targets[usize::from(raw.target >> 1) % targets.len()] };
+        let target =
+            if raw.target & 1 == 0 { targets[0] } else { targets[usize::from(raw.target >> 1) % targets.len()] };
         if raw.flags & 0x78 == 0 && passive {
             steps.push(Step::Other { window, target, which: raw.op });
             return;
@@ -1070,9 +1103,7 @@ impl Planner {
         let bytes = |start: i64| start as usize..start as usize + act.size();
         let fit_of = |ledger: &Ledger| {
             let fits = places.iter().flat_map(|&start| bytes(start).map(move |byte| (start as usize, byte)));
-            let fits = fits.map(|(start, byte)| {
-                ledger.fit(touch(ledger, byte), rank, usage, act.kind, start, locked)
-            });
+            let fits = fits.map(|(start, byte)| ledger.fit(touch(ledger, byte), rank, usage, act.kind, start, locked));
             fits.max().unwrap_or(Fit::Fits)
         };
         // Elements that other ones overlap: all bytes are of one element, or none is.
@@ -1150,11 +1181,7 @@ impl Planner {
         }
         let span = act.places().into_iter().max().unwrap_or(0) - act.base + act.size() as i64;
         // The first displacement that is too far, or one before the start.
-        act.disp = if raw.at & 1 == 0 {
-            ((size - span).div_euclid(unit) + 1).max(0)
-        } else {
-            -(1 + span / unit)
-        };
+        act.disp = if raw.at & 1 == 0 { ((size - span).div_euclid(unit) + 1).max(0) } else { -(1 + span / unit) };
         act.base = act.disp * unit;
         act.refused = true;
         true

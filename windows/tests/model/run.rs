@@ -242,8 +242,7 @@ pub(crate) fn run(ra: &Mapped, team: &Team<'_, Mapped>, plan: &Plan) -> Result<(
     team.barrier()?;
     for (number, phase) in plan.phases.iter().enumerate() {
         rank.phase(&mut made, phase)?;
-        rank.check(&made, phase, &mut oracle)
-            .unwrap_or_else(|what| panic!("phase {number}, rank {me}: {what}"));
+        rank.check(&made, phase, &mut oracle).unwrap_or_else(|what| panic!("phase {number}, rank {me}: {what}"));
     }
     for (number, (made, window)) in made.into_iter().zip(&plan.windows).enumerate() {
         let Made { window: made, inner, bases } = made;
@@ -323,8 +322,10 @@ impl Rankwise<'_> {
                 Handle::Sides(access, exposure) => {
                     let starts = &round.starts[window];
                     let to: Vec<Rank> = starts[me].iter().copied().map(Rank).collect();
-                    let from: Vec<Rank> =
-                        (0..self.plan.ranks).filter(|&rank| starts[rank as usize].contains(&self.me)).map(Rank).collect();
+                    let from: Vec<Rank> = (0..self.plan.ranks)
+                        .filter(|&rank| starts[rank as usize].contains(&self.me))
+                        .map(Rank)
+                        .collect();
                     let nocheck = phase.nocheck;
                     let exposure = exposure.post_assert(&from, PostAssert { nocheck, nostore, noput })?;
                     if nocheck {
@@ -362,12 +363,7 @@ impl Rankwise<'_> {
         Ok(())
     }
 
-    fn section(
-        &mut self,
-        opens: &mut [Open<'_, '_>],
-        bases: &[Vec<i64>],
-        section: &Section,
-    ) -> Result<(), Error> {
+    fn section(&mut self, opens: &mut [Open<'_, '_>], bases: &[Vec<i64>], section: &Section) -> Result<(), Error> {
         let mut held = Vec::new();
         for (open, locks) in opens.iter_mut().zip(&section.locks) {
             let assert = |nocheck| if nocheck { Assert::NoCheck } else { Assert::None };
@@ -592,7 +588,9 @@ impl Rankwise<'_> {
             .rounds
             .iter()
             .flat_map(|round| (0..).zip(&round.sections))
-            .flat_map(|(rank, sections)| sections.iter().flat_map(move |section| section.steps.iter().map(move |step| (rank, step))))
+            .flat_map(|(rank, sections)| {
+                sections.iter().flat_map(move |section| section.steps.iter().map(move |step| (rank, step)))
+            })
             .filter_map(|(rank, step)| match step {
                 Step::Act(act) => Some(((rank, act.id), act.call.fetches())),
                 _ => None,
