@@ -64,6 +64,8 @@ pub struct Program {
     pub ranks: u32,
     /// How its windows are made.
     pub windows: Vec<Config>,
+    /// The most slots that a ring of posts has, if not as many as in earnest.
+    pub slots: Option<u32>,
     /// The networks that it is searched on within seconds.
     pub networks: &'static [Network],
     code: Arc<Code>,
@@ -118,8 +120,17 @@ impl Program {
     fn run(&self, rank: Rank, player: &dyn Player) -> Result<()> {
         let stage = Stage::new(player, &Shape::new(self.ranks), rank);
         let team = Team::new(&stage)?;
-        let windows = self.windows.iter().map(|config| window(&team, config)).collect::<Result<_>>()?;
+        let windows = self.windows.iter().map(|config| self.window(&team, config)).collect::<Result<_>>()?;
         (self.code)(Scene { team: &team, windows })
+    }
+
+    fn window<'a, 'p>(&self, team: &'a Team<'a, Stage<'p>>, config: &Config) -> Result<Window<'a, Stage<'p>>> {
+        let builder = Window::builder(team).config(config.clone());
+        let builder = match self.slots {
+            Some(slots) => builder.pscw_slots(slots),
+            None => builder,
+        };
+        Ok(builder.allocate(BYTES)?)
     }
 
     /// Where the words of the team and of the windows are, what they are called, and whether they are zero at rest.
@@ -131,7 +142,7 @@ impl Program {
         layout.push((Disp(0)..Disp(0).word(rounds), "barrier", false));
         let mut known = allocations(&stage);
         for (config, names) in self.windows.iter().zip([A, B]) {
-            let window = window(&team, config)?;
+            let window = self.window(&team, config)?;
             let mut new = allocations(&stage);
             new.retain(|block| !known.contains(block));
             known.extend(new.iter().cloned());
@@ -157,10 +168,6 @@ impl Program {
 /// The words of the first and of the second window.
 const A: [&str; 6] = ["A.data", "A.completions", "A.tail", "A.posts", "A.accumulate", "A.lock"];
 const B: [&str; 6] = ["B.data", "B.completions", "B.tail", "B.posts", "B.accumulate", "B.lock"];
-
-fn window<'a, 'p>(team: &'a Team<'a, Stage<'p>>, config: &Config) -> Result<Window<'a, Stage<'p>>> {
-    Ok(Window::builder(team).config(config.clone()).allocate(BYTES)?)
-}
 
 /// All allocations of a heap that start at a line, in the order of their displacements.
 fn allocations(stage: &Stage<'_>) -> Vec<Range<Disp>> {

@@ -48,7 +48,7 @@ use crate::{Active, Call, Error, Open, PscwStrategy, Result, Target, Window};
 const BITS_UP_TO: u32 = 512;
 
 /// Most slots of a ring.
-const SLOTS: u32 = 64;
+pub(crate) const SLOTS: u32 = 64;
 
 /// Word operations' worth of pause between two looks at a full ring.
 const FULL: u32 = 16;
@@ -75,7 +75,7 @@ enum Way {
 }
 
 impl Matching {
-    pub(crate) fn new<A: RemoteAtomics + ?Sized>(ra: &A, strategy: PscwStrategy) -> Result<Matching> {
+    pub(crate) fn new<A: RemoteAtomics + ?Sized>(ra: &A, strategy: PscwStrategy, slots: u32) -> Result<Matching> {
         let size = ra.size();
         let bits = match strategy {
             PscwStrategy::Bits => true,
@@ -85,7 +85,7 @@ impl Matching {
         let (way, words) = if bits {
             (Way::Bits, u64::from(size).div_ceil(64))
         } else {
-            let slots = u64::from(size.min(SLOTS));
+            let slots = u64::from(size.min(slots));
             (Way::Ring { slots }, 1 + slots)
         };
         let completions = ra.heap().alloc(LINE + words * WORD, LINE)?;

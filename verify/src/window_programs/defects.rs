@@ -75,20 +75,14 @@ const DEFECTS: &[Defect] = &[
         Call::WaitUntil { until: Until::Ge(number), .. } => Answer::Word(number),
         call => player.call(call),
     }),
-    defect(
-        "post-stores-bit",
-        "a post stores its bit, over those of others",
-        "pscw-bits-3",
-        Sc,
-        |player, rank, call| match call {
-            Call::FetchAdd { at, value }
-                if at.rank != rank && value == 1 << rank.0 && !at.disp.0.is_multiple_of(128) =>
-            {
+    defect("post-stores-bit", "a post stores its bit over those of others", "pscw-bits-3", Sc, |player, rank, call| {
+        match call {
+            Call::FetchAdd { at, value } if at.rank != rank && value == 1 << rank.0 && value > 1 => {
                 player.call(Call::FetchStore { at, value })
             }
             call => player.call(call),
-        },
-    ),
+        }
+    }),
     defect("complete-stores", "complete stores 1 instead of adding it", "pscw-bits-2", Sc, |player, rank, call| {
         match call {
             Call::FetchAdd { at, value: 1 } if at.rank != rank => player.call(Call::FetchStore { at, value: 1 }),
@@ -115,18 +109,12 @@ const DEFECTS: &[Defect] = &[
             call => player.call(call),
         },
     ),
-    defect(
-        "unlock-no-flush",
-        "unlock releases before the puts are there",
-        "exclusive+lock_all-two-level",
-        UnorderedBulk,
-        no_flush,
-    ),
+    defect("unlock-no-flush", "unlock releases before the puts are there", "1E1A-two-level", UnorderedBulk, no_flush),
     defect("flush-nothing", "flush does nothing", "flush-shared", UnorderedBulk, no_flush),
     defect(
         "accumulate-lock-not-taken",
         "everybody finds the lock of accumulates free",
-        "maxloc-pair",
+        "maxloc-pair-2",
         Sc,
         |player, _, call| match call {
             Call::FetchStore { .. } => Answer::Word(0),
@@ -134,16 +122,20 @@ const DEFECTS: &[Defect] = &[
             call => player.call(call),
         },
     ),
-    defect("accumulate-lock-kept", "nobody releases the lock of accumulates", "maxloc-pair", Sc, |player, _, call| {
-        match call {
+    defect(
+        "accumulate-lock-kept",
+        "nobody releases the lock of accumulates",
+        "maxloc-pair-2",
+        Sc,
+        |player, _, call| match call {
             Call::CompareAndSwap { expected, desired: 0, .. } => Answer::Word(expected),
             call => player.call(call),
-        }
-    }),
+        },
+    ),
     defect(
         "accumulate-no-flush",
         "an accumulate under the lock releases it before its put is there",
-        "maxloc-pair",
+        "maxloc-pair-2",
         UnorderedBulk,
         no_flush,
     ),
@@ -183,15 +175,15 @@ const DEFECTS: &[Defect] = &[
             call => player.call(call),
         },
     ),
-    defect("free-one-barrier", "free has no barrier behind the clearing", "free-2", Sc, |player, _, call| match call {
+    defect("free-one-barrier", "free has no barrier behind the clearing", "free", Sc, |player, _, call| match call {
         Call::WaitUntil { until: Until::Ge(number), .. } if number % 2 == 0 => Answer::Word(number),
         call => player.call(call),
     }),
-    defect("free-late", "free has no barrier before the clearing", "free-2", Sc, |player, _, call| match call {
+    defect("free-late", "free has no barrier before the clearing", "free", Sc, |player, _, call| match call {
         Call::WaitUntil { until: Until::Ge(number), .. } if number % 2 == 1 => Answer::Word(number),
         call => player.call(call),
     }),
-    defect("free-not-cleared", "free leaves the memory as it is", "free-2", Sc, |player, _, call| match call {
+    defect("free-not-cleared", "free leaves the memory as it is", "free", Sc, |player, _, call| match call {
         Call::BulkPut { value: 0, .. } => Answer::Done,
         call => player.call(call),
     }),

@@ -8,13 +8,15 @@ use std::sync::Arc;
 use rmalab_atomics::{Rank, RemoteAtomics, Until, WORD};
 use rmalab_locks::LINE;
 use rmalab_windows::{
-    AccumulateStrategy, Config, FenceStrategy, LockKind, Op, Pair, PolicyKind, PscwStrategy, Window, WindowDisp,
+    AccumulateStrategy, Config, FenceStrategy, LockKind, Op, Pair, PolicyKind, PscwStrategy, Target, Team, Window,
+    WindowDisp,
 };
 
 use super::{BYTES, Program, Scene, sees, step};
 use crate::Property::{MutualExclusion, NoLostUpdate, Order, Visibility};
 use crate::Result;
 use crate::network::Network::{self, Hca, LatePuts, Sc, UnorderedBulk};
+use crate::play::Stage;
 
 const FIRST: WindowDisp = WindowDisp(0);
 const SECOND: WindowDisp = WindowDisp(8);
@@ -30,7 +32,8 @@ const WORDS: &[Network] = &[Sc, LatePuts];
 pub fn programs() -> Vec<Program> {
     let mut all = Vec::new();
     let mut add = |name, about, ranks, windows: &[Config], networks, code: fn(Scene<'_, '_>) -> Result<()>| {
-        all.push(Program { name, about, ranks, windows: windows.to_vec(), networks, code: Arc::new(code) });
+        let (windows, code) = (windows.to_vec(), Arc::new(code));
+        all.push(Program { name, about, ranks, windows, slots: None, networks, code });
     };
 
     let fence = |fence| [Config { fence, ..Config::default() }];
@@ -49,37 +52,40 @@ pub fn programs() -> Vec<Program> {
     let about = "each exposes to all others, and puts to all of them; 3 times";
     add("pscw-bits-2", about, 2, &bits, LATE, |scene| pscw_all(scene, 3));
     add("pscw-matching-2", about, 2, &matching, LATE, |scene| pscw_all(scene, 3));
-    let about = "as before; once";
-    add("pscw-bits-3", about, 3, &bits, LATE, |scene| pscw_all(scene, 1));
+    let about = "each exposes to all others, and puts to all of them; twice";
+    add("pscw-bits-3", about, 3, &bits, LATE, |scene| pscw_all(scene, 2));
+    let about = "each exposes to all others, and puts to all of them; once";
     add("pscw-matching-3", about, 3, &matching, LATE, |scene| pscw_all(scene, 1));
     let about = "two ranks expose to the third, which puts to both; twice";
     add("pscw-bits-one", about, 3, &bits, LATE, pscw_one);
     add("pscw-matching-one", about, 3, &matching, LATE, pscw_one);
 
-    let about = "a fence epoch of A is open round an exposure and an access epoch of B, puts to both mixed";
+    let about = "a fence epoch of A is open round an exposure and an access epoch of B, with puts to both; once";
     let two = |a: &[Config; 1], b: &[Config; 1]| [a[0].clone(), b[0].clone()];
-    add("fence+pscw-bits", about, 2, &two(&dissemination, &bits), LATE, fence_round_pscw);
-    add("fence+pscw-matching", about, 2, &two(&naive, &matching), LATE, fence_round_pscw);
+    add("fence+pscw-bits-2", about, 2, &two(&dissemination, &bits), LATE, fence_round_pscw);
+    add("fence+pscw-bits-3", about, 3, &two(&dissemination, &bits), LATE, fence_round_pscw);
+    add("fence+pscw-matching-2", about, 2, &two(&naive, &matching), LATE, fence_round_pscw);
+    add("fence+pscw-matching-3", about, 3, &two(&naive, &matching), LATE, fence_round_pscw);
     let about = "exclusive locks of B inside a fence epoch of A; behind the fence all have counted";
     let policy = |policy| [Config { policy, ..Config::default() }];
     let policies = [PolicyKind::TwoLevel, PolicyKind::PerTarget, PolicyKind::McsRwRp].map(policy);
     let [two_level, per_target, global] = &policies;
-    add("fence+lock-two-level", about, 2, &two(&dissemination, two_level), LATE, fence_round_locks);
-    add("fence+lock-per-target", about, 2, &two(&dissemination, per_target), LATE, fence_round_locks);
-    add("fence+lock-mcs-rw-rp", about, 2, &two(&dissemination, global), LATE, fence_round_locks);
+    add("fence+lock-two-level", about, 3, &two(&dissemination, two_level), LATE, fence_round_locks);
+    add("fence+lock-per-target", about, 3, &two(&dissemination, per_target), LATE, fence_round_locks);
+    add("fence+lock-mcs-rw-rp", about, 3, &two(&dissemination, global), LATE, fence_round_locks);
     let about = "lock_all of B inside exposure and access epochs of A; behind wait the origin has counted";
-    add("pscw+lock_all-two-level", about, 2, &two(&bits, two_level), LATE, pscw_round_lock_all);
+    add("pscw+lock_all-two-level", about, 3, &two(&bits, two_level), LATE, pscw_round_lock_all);
     add("pscw+lock_all-per-target", about, 2, &two(&matching, per_target), LATE, pscw_round_lock_all);
-    add("pscw+lock_all-mcs-rw-rp", about, 2, &two(&bits, global), LATE, pscw_round_lock_all);
+    add("pscw+lock_all-mcs-rw-rp", about, 3, &two(&bits, global), LATE, pscw_round_lock_all);
 
     let about = "one rank counts under exclusive locks, twice; the other one looks under lock_all, twice";
-    add("exclusive+lock_all-two-level", about, 2, two_level, LATE, |scene| counters(scene, 1, 2));
-    add("exclusive+lock_all-per-target", about, 2, per_target, LATE, |scene| counters(scene, 1, 2));
-    add("exclusive+lock_all-mcs-rw-rp", about, 2, global, LATE, |scene| counters(scene, 1, 2));
-    let about = "two ranks count under exclusive locks, and the third looks under lock_all";
-    add("2-exclusive+lock_all-two-level", about, 3, two_level, LATE, |scene| counters(scene, 2, 1));
-    add("2-exclusive+lock_all-per-target", about, 3, per_target, WORDS, |scene| counters(scene, 2, 1));
-    add("2-exclusive+lock_all-mcs-rw-rp", about, 3, global, WORDS, |scene| counters(scene, 2, 1));
+    add("1E1A-two-level", about, 2, two_level, LATE, |scene| counters(scene, 1, 2));
+    add("1E1A-per-target", about, 2, per_target, LATE, |scene| counters(scene, 1, 2));
+    add("1E1A-mcs-rw-rp", about, 2, global, LATE, |scene| counters(scene, 1, 2));
+    let about = "two ranks count under exclusive locks, twice; the third looks under lock_all, twice";
+    add("2E1A-two-level", about, 3, two_level, LATE, |scene| counters(scene, 2, 2));
+    add("2E1A-per-target", about, 3, per_target, LATE, |scene| counters(scene, 2, 2));
+    add("2E1A-mcs-rw-rp", about, 3, global, LATE, |scene| counters(scene, 2, 2));
 
     let about = "put, flush, and a word to a third rank, which gets what was put";
     add("flush-shared", about, 3, two_level, LATE, |scene| notify(scene, false));
@@ -88,24 +94,33 @@ pub fn programs() -> Vec<Program> {
     let accumulate = |accumulate| [Config { accumulate, ..Config::default() }];
     let strategies = [AccumulateStrategy::Native, AccumulateStrategy::Cas, AccumulateStrategy::Locked].map(accumulate);
     let [native, cas, locked] = &strategies;
-    let about = "two ranks add to one u64 by fetch_and_op and by accumulate";
-    add("sum-native", about, 2, native, ATOMICS, sums);
-    add("sum-cas", about, 2, cas, ATOMICS, sums);
+    let about = "all ranks add to one u64 by fetch_and_op and by accumulate";
+    add("sum-native", about, 3, native, ATOMICS, sums);
+    add("sum-cas", about, 3, cas, ATOMICS, sums);
     add("sum-locked", about, 2, locked, LATE, sums);
     let about = "two ranks add to one u16 in the middle of a word, and each to its own u16 of it";
     add("sum-u16-native", about, 2, native, ATOMICS, neighbours_in_a_word);
     add("sum-u16-locked", about, 2, locked, LATE, neighbours_in_a_word);
     let about = "one rank adds by a network atomic, the other one takes the bitwise or by CAS, of one u64";
-    add("sum+bor-native", about, 2, native, ATOMICS, sum_and_bor);
-    let about = "the greatest of 16-byte pairs of two ranks; each fetches whole pairs";
-    add("maxloc-pair", about, 2, native, LATE, pairs);
+    add("sum+bit_or-native", about, 2, native, ATOMICS, sum_and_bit_or);
+    let about = "the greatest of the ranks' 16-byte pairs, which are fetched whole";
+    add("maxloc-pair-2", about, 2, native, LATE, pairs);
+    add("maxloc-pair-3", about, 3, native, LATE, pairs);
     let about = "one rank replaces and then adds, twice; the other one never sees another order";
     add("order-native", about, 2, native, ATOMICS, order);
     add("order-cas", about, 2, cas, ATOMICS, order);
     add("order-locked", about, 2, locked, LATE, order);
 
     let about = "put, free right behind it, allocate again: all zero, and nobody's put is lost";
-    add("free-2", about, 2, two_level, WORDS, free);
+    add("free", about, 2, two_level, WORDS, free);
+
+    let about = "a ring of one slot: three ranks expose to the fourth; twice";
+    add("pscw-full-one", about, 4, &matching, LATE, pscw_one);
+    let about = "rings of one slot: each exposes to all others, and puts to all of them";
+    add("pscw-full-all", about, 3, &matching, &[Sc], |scene| pscw_all(scene, 1));
+    for program in &mut all {
+        program.slots = program.name.starts_with("pscw-full").then_some(1);
+    }
     all
 }
 
@@ -157,37 +172,43 @@ fn pscw_all(scene: Scene<'_, '_>, rounds: u64) -> Result<()> {
 }
 
 fn pscw_one(scene: Scene<'_, '_>) -> Result<()> {
-    let (origins, targets): (&[Rank], &[Rank]) =
-        if scene.team.rank() == Rank(2) { (&[], &[Rank(0), Rank(1)]) } else { (&[Rank(2)], &[]) };
-    pscw_rounds(scene, origins, targets, 2)
+    let last = Rank(size(&scene) - 1);
+    if scene.team.rank() == last {
+        let targets: Vec<Rank> = (0..last.0).map(Rank).collect();
+        pscw_rounds(scene, &[], &targets, 2)
+    } else {
+        pscw_rounds(scene, &[last], &[], 2)
+    }
 }
 
 /// Exposes to `origins` and puts to `targets`, `rounds` times.
 fn pscw_rounds(mut scene: Scene<'_, '_>, origins: &[Rank], targets: &[Rank], rounds: u64) -> Result<()> {
-    let me = scene.team.rank();
+    let (me, team) = (scene.team.rank(), scene.team);
     let window = &mut scene.windows[0];
     for round in 1..=rounds {
         let (mut access, mut exposure) = window.pscw()?;
         let exposed = exposure.post(origins)?;
         let accessed = access.start(targets)?;
+        // All that have posted to this rank are matched: what is left are counters.
+        step(team, &());
         for &target in targets {
             accessed.at(target)?.put_value(of(me), value(me, round) as u32)?;
         }
         accessed.complete()?;
+        step(team, &());
         exposed.wait()?;
         drop((access, exposure));
         for &origin in origins {
             let seen: u32 = window.local()?.load(of(origin))?;
             sees(Visibility, "what an origin put before it completed", seen, &[value(origin, round) as u32])?;
         }
+        step(team, &());
     }
     Ok(())
 }
 
 /// Both windows of a program that has two.
-fn both<'s, 'a, 'p>(
-    scene: &'s mut Scene<'a, 'p>,
-) -> (&'s mut Window<'a, crate::play::Stage<'p>>, &'s mut Window<'a, crate::play::Stage<'p>>) {
+fn both<'s, 'a, 'p>(scene: &'s mut Scene<'a, 'p>) -> (&'s mut Window<'a, Stage<'p>>, &'s mut Window<'a, Stage<'p>>) {
     match scene.windows.as_mut_slice() {
         [a, b] => (a, b),
         windows => unreachable!("the program has two windows, not {}", windows.len()),
@@ -220,7 +241,7 @@ fn fence_round_pscw(mut scene: Scene<'_, '_>) -> Result<()> {
 }
 
 /// Gets a number of rank 0, and puts the next one.
-fn count(window: &Window<'_, crate::play::Stage<'_>>) -> Result<()> {
+fn count(window: &Window<'_, Stage<'_>>) -> Result<()> {
     let lock = window.lock(LockKind::Exclusive, Rank(0))?;
     let mut seen = [0_u64; 2];
     lock.get(FIRST, &mut seen)?;
@@ -230,7 +251,7 @@ fn count(window: &Window<'_, crate::play::Stage<'_>>) -> Result<()> {
 }
 
 /// Sees that `counts` have been counted.
-fn counted(window: &Window<'_, crate::play::Stage<'_>>, counts: u64) -> Result<()> {
+fn counted(window: &Window<'_, Stage<'_>>, counts: u64) -> Result<()> {
     let lock = window.lock(LockKind::Shared, Rank(0))?;
     let mut seen = [0_u64; 2];
     lock.get(FIRST, &mut seen)?;
@@ -239,17 +260,20 @@ fn counted(window: &Window<'_, crate::play::Stage<'_>>, counts: u64) -> Result<(
 }
 
 fn fence_round_locks(mut scene: Scene<'_, '_>) -> Result<()> {
-    let (me, next, before, size) = (scene.team.rank(), behind(&scene, 1), behind(&scene, 1), size(&scene));
+    let (size, next) = (size(&scene), behind(&scene, 1));
+    let (me, before) = (scene.team.rank(), behind(&scene, size - 1));
     let team = scene.team;
     let (a, b) = both(&mut scene);
     let mut fence = a.fence()?;
     step(team, &());
     fence.at(next)?.put_value(FIRST, value(me, 1))?;
     count(b)?;
+    step(team, &());
     fence = fence.next()?;
     step(team, &());
     let seen: u64 = fence.at(me)?.get_value(FIRST)?;
     sees(Visibility, "what was put to A before the fence", seen, &[value(before, 1)])?;
+    step(team, &());
     counted(b, u64::from(size))?;
     Ok(fence.close()?)
 }
@@ -342,13 +366,14 @@ fn notify(mut scene: Scene<'_, '_>, by_lock_all: bool) -> Result<()> {
 /// Runs `body` under lock_all, then a barrier, then `end` under lock_all.
 fn under_lock_all(
     mut scene: Scene<'_, '_>,
-    body: impl FnOnce(&rmalab_windows::Target<'_, crate::play::Stage<'_>>, Rank) -> Result<()>,
-    end: impl FnOnce(&rmalab_windows::Target<'_, crate::play::Stage<'_>>) -> Result<()>,
+    body: impl FnOnce(&Target<'_, Stage<'_>>, &Team<'_, Stage<'_>>) -> Result<()>,
+    end: impl FnOnce(&Target<'_, Stage<'_>>) -> Result<()>,
 ) -> Result<()> {
     let team = scene.team;
     let window = &mut scene.windows[0];
     let all = window.lock_all()?;
-    body(&all.at(Rank(0))?, team.rank())?;
+    step(team, &());
+    body(&all.at(Rank(0))?, team)?;
     all.unlock_all()?;
     step(team, &());
     team.collectives().barrier()?;
@@ -359,17 +384,17 @@ fn under_lock_all(
 }
 
 fn sums(scene: Scene<'_, '_>) -> Result<()> {
+    let sum: u64 = (0..size(&scene)).map(|rank| 2 * 16_u64.pow(rank)).sum();
     under_lock_all(
         scene,
-        |target, me| {
-            let mine = [1_u64, 16][me.index()];
+        |target, team| {
+            let mine = 16_u64.pow(team.rank().0);
             let old = target.fetch_and_op(FIRST, Op::Sum, mine)?;
+            step(team, &old);
             target.accumulate(FIRST, Op::Sum, &[mine])?;
-            // What this rank has added is not there before, and the other one's is there as often as it was added.
-            let others: &[u64] = if me == Rank(0) { &[0, 16, 32] } else { &[0, 1, 2] };
-            sees(NoLostUpdate, "the sum before this rank's first part", old, others)
+            sees(NoLostUpdate, "this rank's part of the sum before it has added", old / mine % 16, &[0])
         },
-        |target| sees(NoLostUpdate, "the sum", target.get_value(FIRST)?, &[2 * 1_u64 + 2 * 16]),
+        |target| sees(NoLostUpdate, "the sum", target.get_value(FIRST)?, &[sum]),
     )
 }
 
@@ -378,8 +403,10 @@ fn neighbours_in_a_word(scene: Scene<'_, '_>) -> Result<()> {
     let own = |rank: Rank| WindowDisp(2 * i64::from(rank.0));
     under_lock_all(
         scene,
-        |target, me| {
+        |target, team| {
+            let me = team.rank();
             target.accumulate(own(me), Op::Sum, &[7_u16])?;
+            step(team, &());
             Ok(target.accumulate(COMMON, Op::Sum, &[[1_u16, 16][me.index()]])?)
         },
         |target| {
@@ -390,13 +417,14 @@ fn neighbours_in_a_word(scene: Scene<'_, '_>) -> Result<()> {
     )
 }
 
-fn sum_and_bor(scene: Scene<'_, '_>) -> Result<()> {
+fn sum_and_bit_or(scene: Scene<'_, '_>) -> Result<()> {
     under_lock_all(
         scene,
-        |target, me| {
-            let (op, value) = if me == Rank(0) { (Op::Sum, 1_u64) } else { (Op::BitOr, 1 << 32) };
+        |target, team| {
+            let (op, value) = if team.rank() == Rank(0) { (Op::Sum, 1_u64) } else { (Op::BitOr, 1 << 32) };
             for _ in 0..2 {
                 target.fetch_and_op(FIRST, op, value)?;
+                step(team, &());
             }
             Ok(())
         },
@@ -405,17 +433,21 @@ fn sum_and_bor(scene: Scene<'_, '_>) -> Result<()> {
 }
 
 fn pairs(scene: Scene<'_, '_>) -> Result<()> {
-    let of = |rank: Rank| Pair::new(5 + i64::from(rank.0), i64::from(rank.0) + 1);
+    let size = size(&scene);
+    // Number 0 is what is there first; the two halves of a pair belong together.
+    let of = |number: u32| Pair::new(5 * i64::from(number), i64::from(number));
+    let all: Vec<_> = (0..=size).map(of).collect();
     under_lock_all(
         scene,
-        |target, me| {
-            let nothing = Pair::new(0, 0);
-            let old = target.fetch_and_op(FIRST, Op::MaxLoc, of(me))?;
-            let other = of(Rank(1 - me.0));
-            sees(NoLostUpdate, "the pair before this rank's", old, &[nothing, other])
+        |target, team| {
+            let me = team.rank();
+            let old = target.fetch_and_op(FIRST, Op::MaxLoc, of(me.0 + 1))?;
+            let others: Vec<_> = (0..=size).filter(|&number| number != me.0 + 1).map(of).collect();
+            sees(NoLostUpdate, "the pair before this rank's", old, &others)
         },
         |target| {
-            sees(NoLostUpdate, "the greatest pair", target.fetch_and_op(FIRST, Op::NoOp, of(Rank(0)))?, &[of(Rank(1))])
+            let last = target.fetch_and_op(FIRST, Op::NoOp, all[0])?;
+            sees(NoLostUpdate, "the greatest pair", last, &all[all.len() - 1..])
         },
     )
 }
@@ -423,11 +455,13 @@ fn pairs(scene: Scene<'_, '_>) -> Result<()> {
 fn order(scene: Scene<'_, '_>) -> Result<()> {
     under_lock_all(
         scene,
-        |target, me| {
-            if me == Rank(0) {
+        |target, team| {
+            if team.rank() == Rank(0) {
                 for base in [10_u64, 20] {
                     target.accumulate(FIRST, Op::Replace, &[base])?;
+                    step(team, &());
                     target.accumulate(FIRST, Op::Sum, &[1])?;
+                    step(team, &());
                 }
                 return Ok(());
             }
@@ -437,6 +471,7 @@ fn order(scene: Scene<'_, '_>) -> Result<()> {
                 sees(Order, "a value between two accumulates", seen, &[0, 10, 11, 20, 21])?;
                 sees(Order, "whether a later value is an earlier one", seen < least, &[false])?;
                 least = seen;
+                step(team, &least);
             }
             Ok(())
         },
