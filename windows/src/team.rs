@@ -30,6 +30,7 @@ use std::ops::Deref;
 use rmalab_atomics::{Collectives, Rank, RemoteAtomics, Subset};
 
 use crate::Result;
+use crate::two_sided::{Ends, LazyEnds};
 
 /// One rank's handle of a group of ranks: all of a world, or of a [`Subset`] of one.
 ///
@@ -66,6 +67,8 @@ use crate::Result;
 #[derive(Debug)]
 pub struct Team<'a, A: RemoteAtomics + ?Sized> {
     collectives: Collectives<'a, A>,
+    /// What its two-sided windows share; without its type, so that a team stays covariant.
+    ends: Box<dyn Ends + 'a>,
     name: String,
 }
 
@@ -80,7 +83,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
     ///
     /// [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory) on all ranks alike.
     pub fn new(ra: &'a A) -> Result<Team<'a, A>> {
-        Ok(Team { collectives: Collectives::new(ra)?, name: String::new() })
+        Ok(Team { collectives: Collectives::new(ra)?, ends: Box::new(LazyEnds::new(ra)), name: String::new() })
     }
 
     /// What the team is over.
@@ -101,6 +104,10 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
     /// The team's collective operations.
     pub fn collectives(&self) -> &Collectives<'a, A> {
         &self.collectives
+    }
+
+    pub(crate) fn ends(&self) -> &(dyn Ends + 'a) {
+        &*self.ends
     }
 
     /// The ranks that give the same `colour`, ordered by `key` and then by their numbers in this team (`MPI_Comm_split`).

@@ -8,14 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use bytemuck::Pod;
 use rmalab_atomics::exposed::{ExposedKey, Lease, UserMemory};
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
-use rmalab_locks::{LINE, Mcs, Place as LockPlace, Policy, RawMutex, WindowLock, WindowLocks};
+use rmalab_locks::{LINE, Mcs, Policy, RawMutex, WindowLock, WindowLocks};
 
 use crate::dynamic::Dynamic;
 use crate::pscw::Matching;
 use crate::target::{Part, Place};
+use crate::two_sided::{OwnPart, OwnPlace, Requests};
 use crate::{
     AccumulateStrategy, Attributes, Call, Config, Error, ErrorHandler, FenceStrategy, Ignored, Info, Open, Result,
-    Target, Team,
+    Target, Team, Transport,
 };
 
 /// A displacement from the start of a target's part of a window, in units that the target has chosen; on a dynamic
@@ -121,8 +122,10 @@ pub(crate) struct Core<'t, A: RemoteAtomics + ?Sized> {
     pub(crate) config: RefCell<Config>,
     pub(crate) state: State,
     pub(crate) matching: Matching,
+    /// What a two-sided window does instead.
+    pub(crate) two_sided: Option<Box<Requests<'t>>>,
     /// Where the lock of accumulates is, the same on every rank.
-    accumulate_lock: Disp,
+    pub(crate) accumulate_lock: Disp,
     /// What the symmetric heap gets back when the window is freed.
     allocations: Vec<Disp>,
     name: RefCell<String>,
@@ -145,6 +148,30 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
     /// The target `rank`, or the null target.
     #[inline]
     pub(crate) fn target<P>(&self, call: Call, rank: Option<Rank>, alone: bool) -> Result<Target<'_, A, P>> {
+        let target = self.direct(call, rank, alone)?;
+        match &self.two_sided {
+            None => Ok(target),
+            Some(requests) => Ok(self.by_requests(call, requests, target)),
+        }
+    }
+
+    /// The same target of a two-sided window.
+    #[cold]
+    fn by_requests<'c, P>(&self, call: Call, requests: &'c Requests<'c>, target: Target<'c, A, P>) -> Target<'c, A, P> {
+        let active = matches!(call, Call::Fence | Call::Start);
+        let part = match target.part {
+            // In an active epoch nobody else's progress is needed for oneself.
+            part if active && target.rank == self.ra.rank() => part,
+            Part::Null => Part::Null,
+            Part::Fixed(_) => Part::Fixed(Place::TwoSided(requests, target.rank)),
+            Part::Dynamic(_) => Part::Dynamic(Some(requests)),
+        };
+        Target { part, alone: false, ..target }
+    }
+
+    /// The target `rank`, or the null target, as this rank reaches its memory itself.
+    #[inline]
+    fn direct<P>(&self, call: Call, rank: Option<Rank>, alone: bool) -> Result<Target<'_, A, P>> {
         let (rank, part, bytes, unit) = match rank {
             None => (Rank(0), Part::Null, 0, 1),
             Some(rank) if rank.0 >= self.ra.size() => {
@@ -171,7 +198,7 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
                 let Fixed { place, bytes, unit } = &parts[rank.index()];
                 (Part::Fixed(Place::Leased(&**place)), *bytes, *unit)
             }
-            Memory::Dynamic(_) => (Part::Dynamic, 0, 1),
+            Memory::Dynamic(_) => (Part::Dynamic(None), 0, 1),
         }
     }
 
@@ -180,12 +207,6 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
             Memory::Dynamic(dynamic) => Ok(dynamic),
             _ => Err(Error::Flavor { call, flavor: self.flavor }),
         }
-    }
-
-    pub(crate) fn accumulate_lock(&self, target: Rank) -> Result<Mcs> {
-        let words = self.accumulate_lock;
-        let place = LockPlace { home: target, words, node: words.plus(LINE) };
-        Ok(Mcs::bind(self.ra, place, ())?)
     }
 
     /// What stands open beside locks.
@@ -246,8 +267,8 @@ impl<'t, A: RemoteAtomics + ?Sized> Builder<'t, A> {
 
     /// Sets all strategies and hints at once.
     pub fn config(mut self, config: Config) -> Self {
+        (self.config, self.ignored) = config.normalized();
         self.params = config.policy;
-        self.config = config;
         self
     }
 
@@ -404,6 +425,20 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         let locks = WindowLocks::<W>::new(ra, self.params)?;
         allocations.extend([matching.allocation(), accumulate_lock]);
         allocations.extend(locks.policy().allocations());
+        let two_sided = match self.config.transport {
+            Transport::OneSided => None,
+            transport => {
+                let place = match &memory {
+                    &Memory::Symmetric { base, .. } => OwnPlace::Segment(ra.rank().at(base)),
+                    Memory::Table(parts) => OwnPlace::Segment(parts[ra.rank().index()].place),
+                    &Memory::Leased { own, .. } => OwnPlace::Exposed(own),
+                    Memory::Dynamic(dynamic) => OwnPlace::Dynamic(dynamic.allocation()),
+                };
+                let part = OwnPart { place, accumulate: self.config.accumulate, lock: accumulate_lock };
+                let agent = transport == Transport::TwoSidedAgent;
+                Some(Box::new(Requests::new(self.team.ends(), agent, flavor == Flavor::Shared, part)?))
+            }
+        };
         let core = Core {
             ra,
             team: self.team,
@@ -415,6 +450,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
             config: RefCell::new(self.config),
             state: State::default(),
             matching,
+            two_sided,
             accumulate_lock,
             allocations,
             name: RefCell::new(self.name),
@@ -526,9 +562,9 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         self.core.flavor
     }
 
-    /// What a rank sees of its own memory: always one copy, on every backend there is.
+    /// What a rank sees of its own memory: one copy, but for two-sided windows, see [`two_sided`](crate::two_sided).
     pub fn model(&self) -> Model {
-        Model::Unified
+        if self.core.two_sided.is_some() { Model::Separate } else { Model::Unified }
     }
 
     /// Bytes of this rank's part (the attribute `MPI_WIN_SIZE`); 0 for a dynamic window.
@@ -616,10 +652,10 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     }
 
     fn reach(&self, call: Call, rank: Rank) -> Result<Local<'_, A>> {
-        let target: Target<'_, A> = self.core.target(call, Some(rank), false)?;
+        let target: Target<'_, A> = self.core.direct(call, Some(rank), false)?;
         match target.part {
             Part::Fixed(place) => Ok(Local { target, place }),
-            Part::Null | Part::Dynamic => Err(Error::Flavor { call, flavor: self.core.flavor }),
+            Part::Null | Part::Dynamic(_) => Err(Error::Flavor { call, flavor: self.core.flavor }),
         }
     }
 
@@ -661,9 +697,14 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         let (ra, team) = (core.ra, core.team);
         let open = core.open().or_else(|| (!locks.borrow().is_idle()).then_some(Open::Lock));
         let earlier = core.check();
-        let Core { memory, allocations, attributes, .. } = core;
+        let Core { memory, allocations, attributes, two_sided, .. } = core;
         drop(attributes);
         ra.flush_all()?;
+        if let Some(requests) = two_sided {
+            // As the barrier below, and this rank serves meanwhile.
+            requests.barrier()?;
+            requests.leave()?;
+        }
         let own = match memory {
             Memory::Leased { parts, own } => {
                 drop(parts);
@@ -776,6 +817,7 @@ impl<'w, A: RemoteAtomics + ?Sized> Local<'w, A> {
                 Some((head, words))
             }
             Place::Leased(lease) => lease.words().map(|leased| (leased.head, leased.words)),
+            Place::TwoSided(..) => None,
         }
     }
 }
