@@ -5,13 +5,16 @@
 //! nothing.
 //!
 //! What is counted is what the caller asked for: one call, one operation. An operation that fails is not counted, since
-//! a refused one has done nothing. What a backend needs to emulate an operation does not show here.
+//! a refused one has done nothing. What a backend needs to emulate an operation does not show here. A put or get through
+//! a [`Lease`] is a bulk operation on the memory's owner; taking a lease is not counted, as it is set-up, nor are accesses
+//! to the words of a lease, which are no calls.
 
 use std::cell::Cell;
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 use std::sync::atomic::AtomicU64;
 
+use crate::exposed::{ExposedKey, Lease, LeasedWords, Refused, UserMemory};
 use crate::{
     Address, Capabilities, Disp, Distance, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Topology, Until,
 };
@@ -482,6 +485,54 @@ impl<A: RemoteAtomics + ?Sized> RemoteAtomics for Counted<'_, A> {
         self.inner.get_bytes(at, dest)?;
         self.count_bulk(&self.get_bytes, at.rank, dest.len());
         Ok(())
+    }
+
+    fn expose(&self, memory: UserMemory) -> Result<ExposedKey, Refused> {
+        self.inner.expose(memory)
+    }
+
+    fn withdraw(&self, key: ExposedKey) -> Result<UserMemory> {
+        self.inner.withdraw(key)
+    }
+
+    fn lease(&self, rank: Rank, key: ExposedKey) -> Result<Box<dyn Lease + '_>> {
+        let inner = self.inner.lease(rank, key)?;
+        Ok(Box::new(CountedLease { counted: self, owner: rank, inner }))
+    }
+}
+
+/// A lease whose puts and gets are counted.
+struct CountedLease<'a, A: RemoteAtomics + ?Sized> {
+    counted: &'a Counted<'a, A>,
+    owner: Rank,
+    inner: Box<dyn Lease + 'a>,
+}
+
+impl<A: RemoteAtomics + ?Sized> fmt::Debug for CountedLease<'_, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "counted {:?}", self.inner)
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized> Lease for CountedLease<'_, A> {
+    fn bytes(&self) -> u64 {
+        self.inner.bytes()
+    }
+
+    fn put(&self, offset: u64, source: &[u8]) -> Result<()> {
+        self.inner.put(offset, source)?;
+        self.counted.count_bulk(&self.counted.put_bytes, self.owner, source.len());
+        Ok(())
+    }
+
+    fn get(&self, offset: u64, dest: &mut [u8]) -> Result<()> {
+        self.inner.get(offset, dest)?;
+        self.counted.count_bulk(&self.counted.get_bytes, self.owner, dest.len());
+        Ok(())
+    }
+
+    fn words(&self) -> Option<LeasedWords<'_>> {
+        self.inner.words()
     }
 }
 

@@ -28,6 +28,8 @@ pub enum Operation {
     Flush,
     /// [`RemoteAtomics::wait_until`](crate::RemoteAtomics::wait_until)
     WaitUntil,
+    /// [`RemoteAtomics::lease`](crate::RemoteAtomics::lease)
+    Lease,
 }
 
 impl std::fmt::Display for Operation {
@@ -42,6 +44,7 @@ impl std::fmt::Display for Operation {
             Operation::PutBytes => "put_bytes",
             Operation::Flush => "flush",
             Operation::WaitUntil => "wait_until",
+            Operation::Lease => "lease",
         })
     }
 }
@@ -121,6 +124,16 @@ pub enum Error {
         len: u64,
         /// How many bytes the memory has.
         bytes: u64,
+    },
+    /// A fixed number of places for exposed memory, or for leases of it, which are all taken.
+    #[error("{rank} has no place for {what} any more: all {limit} are in use; withdraw memory or drop leases first")]
+    ExposedFull {
+        /// The rank whose places they are.
+        rank: Rank,
+        /// What there was no place for.
+        what: &'static str,
+        /// How many places there are.
+        limit: u64,
     },
     /// A rank of this world has died (or panicked, or left with an error), so that whoever waits may wait for ever.
     #[error("{rank} has failed")]

@@ -3,10 +3,41 @@
 //! A rank [exposes](crate::RemoteAtomics::expose) memory that it owns, tells the others the key, and gets the memory back
 //! when it [withdraws](crate::RemoteAtomics::withdraw) it. Whoever accesses it holds a [`Lease`] meanwhile; a withdrawal
 //! waits for the leases. So no access ever meets memory that has been given back, whatever a program does with its
-//! keys: a key is a plain number, and one that was made up is refused, or names other memory that is exposed.
+//! keys: a key is a plain number, and one that was made up is refused, or names other memory that is exposed. A key is
+//! never given twice.
+//!
+//! A withdrawal waits for ever for a lease that its holder has forgotten, or that the caller holds itself. A handle that
+//! is dropped drops what it still exposes, and leaks what is leased, since its holders may still write to it.
+//!
+//! Between threads an access is a copy, and [`Lease::words`] gives the memory itself. Between processes the kernel copies
+//! (`process_vm_readv(2)`), which it allows to those who may debug the owner: processes of the same user, unless it is set
+//! up more strictly or a container forbids it; a lease then says so. While anything is exposed, a process lets any other
+//! process of its user do that (`PR_SET_PTRACER`), where only its parents may otherwise. Memory of the symmetric heap
+//! needs nothing of this and costs less to access.
+//!
+//! ```
+//! use rmalab_atomics::exposed::{ExposedKey, UserMemory};
+//! use rmalab_atomics::{Collectives, Rank, RemoteAtomics, World};
+//!
+//! World::threads(2).run(|ra| {
+//!     let collectives = Collectives::new(ra).expect("room for collectives");
+//!     let key = ra.expose(UserMemory::from_vec(vec![0u32; 4])).expect("memory to expose");
+//!     let keys = collectives.allgather(&[key.0]).expect("keys");
+//!     let peer = Rank(1 - ra.rank().0);
+//!     let lease = ra.lease(peer, ExposedKey(keys[peer.index()])).expect("a lease");
+//!     lease.put(4, &7u32.to_ne_bytes()).expect("four bytes in sixteen");
+//!     ra.flush(peer).expect("a flush");
+//!     drop(lease);
+//!     collectives.barrier().expect("a barrier");
+//!     let memory = ra.withdraw(key).expect("what was exposed");
+//!     assert_eq!(memory.into_vec::<u32>().expect("a vector"), [0, 7, 0, 0]);
+//! })?;
+//! # Ok::<(), rmalab_atomics::Error>(())
+//! ```
 
 use std::any::Any;
 use std::fmt;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
@@ -48,11 +79,26 @@ impl UserMemory {
         UserMemory { start, len, owner }
     }
 
-    /// The vector that it was made from.
+    /// The bytes `range` of it; the others stay untouched until the owner comes back.
     ///
     /// # Errors
     ///
-    /// The memory itself, if it was made from something else.
+    /// The memory itself, if it does not have them all.
+    pub fn part(self, range: Range<usize>) -> Result<UserMemory, UserMemory> {
+        let UserMemory { start, len, owner } = self;
+        if range.start > range.end || range.end > len {
+            return Err(UserMemory { start, len, owner });
+        }
+        // SAFETY: the offset was checked to lie in the memory, or at its end.
+        let start = unsafe { start.add(range.start) };
+        Ok(UserMemory { start, len: range.end - range.start, owner })
+    }
+
+    /// The vector that it was made from, with what peers have written.
+    ///
+    /// # Errors
+    ///
+    /// The memory itself, if it was made from something else, such as a vector of another type.
     pub fn into_vec<T: bytemuck::Pod + Send>(self) -> Result<Vec<T>, UserMemory> {
         let UserMemory { start, len, owner } = self;
         match owner.downcast() {
@@ -99,8 +145,10 @@ pub struct Refused {
 pub struct LeasedWords<'a> {
     /// Bytes of the memory before the first word: 0 to 7.
     pub head: u64,
-    /// The words.
+    /// The words; there may be none, and up to 7 bytes of the memory are behind them.
     pub words: &'a [AtomicU64],
+    /// Whether every rank has these words, so that atomics on them are atomic against those of all ranks.
+    pub everywhere: bool,
 }
 
 /// Access to memory that a rank has exposed, which cannot be withdrawn before the lease is dropped.
@@ -113,11 +161,17 @@ pub trait Lease: fmt::Debug {
     fn bytes(&self) -> u64;
 
     /// Writes `source` at `offset`; complete at the next flush of the owner, as a bulk put.
+    ///
+    /// `source` may be used again at once. An aligned word is written as a whole where [`words`](Self::words) gives this
+    /// rank the words, and need not be elsewhere.
     fn put(&self, offset: u64, source: &[u8]) -> Result<()>;
 
     /// Reads `dest.len()` bytes at `offset`; complete when it returns.
     fn get(&self, offset: u64, dest: &mut [u8]) -> Result<()>;
 
-    /// The memory as words, where this rank's processor reaches it.
+    /// The memory as words, where this rank's processor reaches it: of every rank between threads, of this one between
+    /// processes.
+    ///
+    /// Copies of ranks that have the words themselves do not tear them; those of other processes may.
     fn words(&self) -> Option<LeasedWords<'_>>;
 }

@@ -4,6 +4,7 @@
 //! when the call returns; a flush is a fence behind the bulk puts that have none yet (mapped/unfenced.rs), or nothing.
 
 mod copy;
+mod exposed;
 mod memory;
 mod unfenced;
 mod wait;
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 pub use memory::{Layout, Mapping};
 
+use crate::exposed::{ExposedKey, Lease, Refused, UserMemory};
 use crate::{
     Address, Capabilities, Disp, Error, Operation, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Topology,
     Until, WORD,
@@ -62,6 +64,7 @@ struct Cells {
     last_look: wait::LastLook,
     unfenced: unfenced::Unfenced,
     heap: SymmetricHeap,
+    exposures: exposed::Exposures,
 }
 
 // SAFETY: `blocks` points into the mapping, which `mapping` keeps and which may be used from any thread (see there).
@@ -105,6 +108,7 @@ impl Mapped {
             )));
         }
         mapping.mark_attached(rank);
+        let exposures = exposed::Exposures::new(Arc::clone(&mapping), rank);
         Ok(Mapped {
             blocks: mapping.blocks(),
             stride: layout.stride(),
@@ -120,6 +124,7 @@ impl Mapped {
                 last_look: wait::LastLook::default(),
                 unfenced: unfenced::Unfenced::new(),
                 heap: SymmetricHeap::new(layout.segment_bytes()),
+                exposures,
             }),
         })
     }
@@ -231,9 +236,12 @@ impl Drop for Mapped {
     }
 }
 
-/// From this many bytes of whole pages on, memory is zeroed by giving it back to the kernel: what was never touched
-/// costs nothing then, and what was is zeroed when it is touched again, as fresh memory is.
-const GIVEN_BACK: usize = 64 << 10;
+/// From this many bytes of whole pages on, a clear asks the kernel which of them are there, and touches no others.
+const ASKED_AFTER: usize = 64 << 10;
+
+/// Above this many bytes, a clear gives all pages back to the kernel, which zeroes them when they are touched again;
+/// below, those that are there are zeroed and kept, since a page fault costs some ten times as much.
+const KEPT: usize = 64 << 20;
 
 /// The request of every bulk operation: done before its call has returned.
 const DONE: Request = Request(0);
@@ -373,6 +381,19 @@ impl RemoteAtomics for Mapped {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
     }
+
+    fn expose(&self, memory: UserMemory) -> Result<ExposedKey, Refused> {
+        self.cells.exposures.open(memory)
+    }
+
+    fn withdraw(&self, key: ExposedKey) -> Result<UserMemory> {
+        self.withdraw_exposed(key)
+    }
+
+    fn lease(&self, rank: Rank, key: ExposedKey) -> Result<Box<dyn Lease + '_>> {
+        self.lease_exposed(rank, key)
+    }
+
     fn shared_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]> {
         let len = usize::try_from(words.checked_mul(WORD)?).ok()?;
         if !at.disp.0.is_multiple_of(WORD) {
@@ -393,11 +414,19 @@ impl RemoteAtomics for Mapped {
         let pages = (bytes - head) / page * page;
         // SAFETY: the parts stay within the range that was checked; the second one consists of whole pages of it.
         unsafe {
-            if pages >= GIVEN_BACK && self.mapping.give_back(start.add(head), pages) {
+            if pages < ASKED_AFTER {
+                copy::zero_shared(start, bytes);
+            } else {
                 copy::zero_shared(start, head);
                 copy::zero_shared(start.add(head + pages), bytes - head - pages);
-            } else {
-                copy::zero_shared(start, bytes);
+                if pages <= KEPT || !self.mapping.give_back(start.add(head), pages) {
+                    self.mapping.resident(start.add(head), pages, |there, start, len| {
+                        // What is not there may still be swapped out: only giving it back makes it zero for sure.
+                        if there || !self.mapping.give_back(start, len) {
+                            copy::zero_shared(start, len);
+                        }
+                    });
+                }
             }
         }
         self.notify_any(control);

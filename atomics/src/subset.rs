@@ -167,7 +167,9 @@ pub struct Subset<'a, A: RemoteAtomics + ?Sized> {
     /// This rank's number here.
     rank: Rank,
     arena: Disp,
-    heap: SymmetricHeap,
+    /// Boxed, so that nothing changes behind a shared reference to the rest, and the compiler may keep that in registers
+    /// across atomics.
+    heap: Box<SymmetricHeap>,
     topology: Topology,
 }
 
@@ -288,7 +290,8 @@ impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
             Members::All { .. } => parent.topology().clone(),
             _ => parent.topology().of_subset((0..members.count()).filter_map(|rank| members.outer(Rank(rank)))),
         };
-        Ok(Some(Subset { parent, members, rank, arena, heap: SymmetricHeap::over(arena, arena_bytes), topology }))
+        let heap = Box::new(SymmetricHeap::over(arena, arena_bytes));
+        Ok(Some(Subset { parent, members, rank, arena, heap, topology }))
     }
 
     /// Gives the arena back, zeroed, with everything in it; collective over the parent.
@@ -300,17 +303,22 @@ impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
     ///
     /// # Errors
     ///
-    /// [`Error::World`] on all ranks alike, before anything is given back, when the subsets were not made in one call;
-    /// and [`PeerFailed`](Error::PeerFailed). The arena stays reserved then.
+    /// [`Error::World`] on all ranks alike, before anything is given back, when the subsets were not made in one call, or
+    /// not of this parent; and [`PeerFailed`](Error::PeerFailed). The arena stays reserved then.
     pub fn free(subset: Option<Subset<'a, A>>, parent: &Collectives<'_, A>) -> Result<()> {
         // The largest and the smallest displacement; non-members know none.
-        let mut arena = subset.map_or([0; 2], |Subset { arena: Disp(arena), .. }| [arena + 1, !arena]);
+        let mut arena = match subset {
+            Some(subset) if std::ptr::addr_eq(subset.parent, parent.ra()) => [subset.arena.0 + 1, !subset.arena.0],
+            // Of another parent: the numbers disagree, on all ranks.
+            Some(_) => [u64::MAX; 2],
+            None => [0; 2],
+        };
         parent.allreduce(&mut arena, u64::max)?;
         match arena {
             [0, _] => Ok(()),
             [largest, smallest] if largest - 1 == !smallest => parent.free(Disp(!smallest)),
             _ => Err(Error::world(
-                "subset: the ranks give back subsets that were not made in one call; every rank passes the one of that call",
+                "subset: the ranks give back subsets that were not made in one call of theirs; every rank passes the one that it got from that call, and the parent's collectives",
             )),
         }
     }
@@ -687,7 +695,7 @@ mod tests {
 
     #[test]
     fn the_default_arena_depends_on_what_is_free() {
-        let arena = |free| World::threads(1).segment_bytes(free).run(|ra| Subset::default_arena_bytes(ra)).unwrap()[0];
+        let arena = |free| World::threads(1).segment_bytes(free).run(Subset::default_arena_bytes).unwrap()[0];
         assert_eq!([8 << 20, 1 << 20, 256 << 10, 100 << 10].map(arena), [1 << 20, 128 << 10, 64 << 10, 48 << 10]);
         assert_eq!(arena(4096), 4096);
         // By halves, as long as there are pages.
@@ -698,7 +706,7 @@ mod tests {
                 let second = Subset::by_node(&first).unwrap();
                 let third = Subset::by_node(&second).unwrap();
                 assert_eq!(
-                    [&first.heap, &second.heap, &third.heap].map(SymmetricHeap::capacity),
+                    [&first.heap, &second.heap, &third.heap].map(|heap| heap.capacity()),
                     [32, 16, 8].map(|kib| kib << 10)
                 );
             })
@@ -751,6 +759,11 @@ mod tests {
                 let error = Subset::free(mine, &world).unwrap_err();
                 assert!(error.to_string().contains("were not made in one call"), "{error}");
                 assert_eq!(ra.heap().free_bytes(), free);
+                // The right parent's type, but not the right parent.
+                let [right, wrong] = [0; 2].map(|_| Subset::by_node(ra).unwrap());
+                let inner = Subset::by_node(&right).unwrap();
+                let error = Subset::free(Some(inner), &Collectives::new(&wrong).unwrap()).unwrap_err();
+                assert!(error.to_string().contains("were not made in one call"), "{error}");
                 world.barrier().unwrap();
             })
             .unwrap();

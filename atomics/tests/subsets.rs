@@ -68,8 +68,8 @@ fn subsets_of_subsets() {
         // 1, 3, 5, 7 and, backwards, 6, 4, 2, 0.
         let world = Collectives::new(ra).unwrap();
         let me = ra.rank().0;
-        let outer = Subset::split_with_arena(&world, Some(me % 2), if me % 2 == 0 { 8 - me } else { 0 }, rest(ra));
-        let outer = outer.unwrap().unwrap();
+        let (colour, key) = if me.is_multiple_of(2) { (0, 8 - me) } else { (1, 0) };
+        let outer = Subset::split_with_arena(&world, Some(colour), key, rest(ra)).unwrap().unwrap();
         let members = Collectives::new(&outer).unwrap();
         // All but one, and the one.
         let colour = u32::from(outer.rank() == Rank(1));

@@ -290,6 +290,13 @@ const TESTS: &[Test] = &[
         ..PLAIN
     },
     Test {
+        name: "store_buffering_bulk",
+        why: "a flush completes bulk puts, too, for those who then read elsewhere",
+        programs: |x, y| vec![vec![bulk_put(x, 1), flush(x), get(y)], vec![bulk_put(y, 1), flush(y), get(x)]],
+        sc: SEEN,
+        ..PLAIN
+    },
+    Test {
         name: "store_buffering_put",
         why: "a get does not wait for puts to other targets; nor does it across queue pairs",
         programs: |x, y| vec![vec![put(x, 1), get(y)], vec![put(y, 1), get(x)]],

@@ -264,18 +264,26 @@ impl Dynamic {
 impl<A: RemoteAtomics + ?Sized, W: WindowLock> Window<'_, A, W> {
     /// Attaches this rank's part of `other` to a dynamic window, and returns its address for the others.
     ///
-    /// So one dynamic window reaches memory that other windows have, as DART nests shared windows in one. What is attached
-    /// has to be detached before `other` is freed: behind that, operations would meet whoever gets the memory next.
+    /// So one dynamic window reaches memory that other windows have, as DART nests shared windows in one. The other one may
+    /// be over another team of the same world, such as this rank's node. What is attached has to be detached before `other`
+    /// is freed: behind that, operations would meet whoever gets the memory next.
     ///
     /// # Errors
     ///
-    /// [`Error::Flavor`] when `other` is neither allocated nor shared, or when this window is not dynamic, and as
+    /// [`Error::Flavor`] when `other` is neither allocated nor shared, or when this window is not dynamic,
+    /// [`Error::NoSuchTarget`] when its memory belongs to a rank that is not in this window's team, and as
     /// [`attach`](Self::attach).
-    pub fn attach_window<V: WindowLock>(&self, other: &Window<'_, A, V>) -> Result<WindowDisp> {
+    pub fn attach_window<B: RemoteAtomics + ?Sized, V: WindowLock>(
+        &self,
+        other: &Window<'_, B, V>,
+    ) -> Result<WindowDisp> {
         let dynamic = self.core.dynamic(Call::Attach)?;
         let refuse = || Error::Flavor { call: Call::Attach, flavor: other.flavor() };
         let local = other.local()?;
         let Part::Fixed(Place::Segment(at)) = local.part() else { return Err(refuse()) };
+        let (owner, team) = (at.rank, self.core.team);
+        let unknown = || Error::NoSuchTarget { call: Call::Attach, target: owner, size: team.size() };
+        let at = other.team().translate(owner, team).ok_or_else(unknown)?.at(at.disp);
         // The address by which the program knows the memory; where it has none, the displacement is as good.
         let address = local.words().filter(|words| !words.is_empty()).map_or(at.disp.0, |words| words.as_ptr() as u64);
         dynamic.attach_segment(self.core.ra, address, at, local.bytes())

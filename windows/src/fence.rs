@@ -76,11 +76,11 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
 
     fn synchronize(&self, assert: FenceAssert) -> Result<()> {
         let open = self.core.state.fence.replace(!assert.nosucceed);
-        if let Some(requests) = &self.core.two_sided {
-            return requests.fence(open && !assert.noprecede);
-        }
         if assert.noprecede && assert.nosucceed {
             return Ok(());
+        }
+        if let Some(requests) = &self.core.two_sided {
+            return requests.fence(open && !assert.noprecede);
         }
         let barrier = || self.core.team.collectives().barrier();
         if self.core.fence == FenceStrategy::Naive {

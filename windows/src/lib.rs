@@ -7,6 +7,7 @@
 //! | epochs | [`Lock`], [`LockAll`], [`Fence`], [`Access`], [`Exposure`] |
 //! | communication | [`Target`], [`Request`], [`Batch`], [`Local`] |
 //! | element types, operations, layouts of data | [`Element`], [`Op`], [`Layout`], [`Items`] |
+//! | global pointers, without epochs | [`GlobalMemory`], [`GlobalPtr`] |
 //! | strategies and hints | [`Config`], [`Info`] |
 //! | windows by messages that their targets serve | [`two_sided`], [`Agent`] |
 //!
@@ -40,6 +41,7 @@ mod dynamic;
 mod element;
 mod error;
 mod fence;
+mod global;
 mod info;
 mod items;
 pub mod layout;
@@ -60,6 +62,7 @@ pub use dynamic::REGIONS;
 pub use element::{Element, Integer, Kind, Op, Pair, combine_slice};
 pub use error::{Call, Class, Error, Open, Result};
 pub use fence::{Fence, FenceAssert};
+pub use global::{GlobalMemory, GlobalPtr, Handle, Reserve};
 pub use info::{Info, InfoError, MAX_INFO_KEY, MAX_INFO_VAL};
 pub use items::Items;
 pub use layout::{Layout, LayoutError};

@@ -33,7 +33,10 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         if let Some(requests) = &self.core.two_sided {
             // The rules are checked as ever, and requests take the place of the policy.
             self.locks.borrow_mut().lock(self.core.ra, kind, target, Assert::NoCheck)?;
-            requests.lock(kind, target, assert)?;
+            if let Err(error) = requests.lock(kind, target, assert) {
+                self.locks.borrow_mut().unlock(self.core.ra, target)?;
+                return Err(error);
+            }
         } else {
             self.locks.borrow_mut().lock(self.core.ra, kind, target, assert)?;
         }
@@ -61,7 +64,10 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         self.check_passive(Call::LockAll)?;
         if let Some(requests) = &self.core.two_sided {
             self.locks.borrow_mut().lock_all(self.core.ra, Assert::NoCheck)?;
-            requests.lock_all(assert)?;
+            if let Err(error) = requests.lock_all(assert) {
+                self.locks.borrow_mut().unlock_all(self.core.ra)?;
+                return Err(error);
+            }
         } else {
             self.locks.borrow_mut().lock_all(self.core.ra, assert)?;
         }

@@ -28,7 +28,7 @@
 //! *Carried*: a short operation (up to 4,000 bytes, in one piece) travels with its lock request, waits with it in the
 //! target's queue, and releases the lock. *Released*: the last of several operations releases the lock. An exclusive lock
 //! needs no acknowledgement then: nobody sees the memory before the operations are done. With an agent there is one, since the
-//! active epochs that follow are not served by the agent.
+//! active epochs that follow are not served by the agent, and on shared windows, since loads see the memory.
 //!
 //! # When
 //!
@@ -429,7 +429,7 @@ impl<'t> Requests<'t> {
         for record in others {
             self.send(target, record, counted)?;
         }
-        let unseen = lock == Some(LockKind::Exclusive) && !self.agent;
+        let unseen = lock == Some(LockKind::Exclusive) && !self.agent && !self.eager;
         let mut flags = counted | last;
         if releases && lock.is_none() {
             flags &= !flags::RELEASE;

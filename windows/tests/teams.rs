@@ -9,8 +9,8 @@ use rmalab_windows::{Error, Team, Window, WindowDisp};
 /// A reader-writer lock, and a window under foMPI's locks, on every part of a split.
 fn locks_exclude<A: RemoteAtomics>(part: &A) {
     const ROUNDS: u64 = 2_000;
-    readers_meet_on::<McsRwRp, _>(part, Default::default()).unwrap();
-    rw_lock_on::<McsRwRp, _>(part, Default::default(), 500, 50).unwrap();
+    readers_meet_on::<McsRwRp, _>(part, ()).unwrap();
+    rw_lock_on::<McsRwRp, _>(part, (), 500, 50).unwrap();
     let team = Team::new(part).unwrap();
     let mut window = Window::builder(&team).policy::<TwoLevel>(Default::default()).allocate(8).unwrap();
     let (counter, target) = (WindowDisp(0), Rank(team.size() - 1));

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::thread::futex;
 
+use super::exposed::Registry;
 use crate::{Error, Rank, Result};
 
 /// Bytes of a page, the unit in which ranks' blocks are laid out so that no two of them share one.
@@ -23,7 +24,7 @@ struct Header {
 }
 
 /// "rmalab" and the version of this layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"rmalab\0\x01");
+const MAGIC: u64 = u64::from_le_bytes(*b"rmalab\0\x02");
 
 /// What precedes a rank's segment: two cache lines, since processors fetch them in pairs.
 #[repr(C, align(128))]
@@ -38,10 +39,15 @@ const ABSENT: u32 = 0;
 const ATTACHED: u32 = 1;
 const DEPARTED: u32 = 2;
 
-/// Bytes before a rank's segment.
-pub(super) const CONTROL: usize = size_of::<Control>();
+/// Bytes before a rank's segment: a page, so that what is aligned in a segment is aligned in memory, up to a page.
+pub(super) const CONTROL: usize = PAGE as usize;
+const _: () = assert!(size_of::<Control>() <= CONTROL);
 
-/// Where everything lies in a mapping: a page of header, then for each rank its control block and its segment.
+/// Bytes of a rank's registry of exposed memory, a multiple of the page.
+const REGISTRY: u64 = size_of::<Registry>().next_multiple_of(PAGE as usize) as u64;
+
+/// Where everything lies in a mapping: a page of header, then for each rank its control block and its segment, then for
+/// each rank its registry of exposed memory, which no displacement reaches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
     size: u32,
@@ -69,7 +75,8 @@ impl Layout {
             .checked_add(segment)
             .and_then(|block| block.checked_next_multiple_of(PAGE))
             .ok_or_else(too_large)?;
-        let total = stride.checked_mul(u64::from(size)).and_then(|blocks| blocks.checked_add(PAGE));
+        let rank = stride.checked_add(REGISTRY);
+        let total = rank.and_then(|rank| rank.checked_mul(size.into())).and_then(|ranks| ranks.checked_add(PAGE));
         // A pointer offset has to fit into an isize.
         total.filter(|&total| isize::try_from(total).is_ok()).ok_or_else(too_large)?;
         Ok(Layout { size, segment, stride })
@@ -87,7 +94,7 @@ impl Layout {
 
     /// Bytes of the whole mapping.
     pub fn total_bytes(&self) -> u64 {
-        PAGE + self.stride * u64::from(self.size)
+        PAGE + (self.stride + REGISTRY) * u64::from(self.size)
     }
 
     pub(super) fn stride(&self) -> usize {
@@ -229,6 +236,46 @@ impl Mapping {
         unsafe { rustix::mm::madvise(start.cast(), len, advice).is_ok() }
     }
 
+    /// Calls `each` for runs of pages that are in memory (`true`), and of those that are not, from `start` on.
+    ///
+    /// A page that the kernel does not tell of counts as one that is there.
+    ///
+    /// # Safety
+    ///
+    /// As [`give_back`](Self::give_back).
+    pub(super) unsafe fn resident(&self, start: *mut u8, len: usize, mut each: impl FnMut(bool, *mut u8, usize)) {
+        let page = rustix::param::page_size();
+        let mut pages = [1_u8; 1024];
+        for first in (0..len).step_by(pages.len() * page) {
+            let bytes = (len - first).min(pages.len() * page);
+            let pages = &mut pages[..bytes / page];
+            // SAFETY: the pages are this mapping's (the caller's promise), and there is a byte for each of them.
+            let told = unsafe { libc::mincore(start.add(first).cast(), bytes, pages.as_mut_ptr()) };
+            if told != 0 {
+                pages.fill(1);
+            }
+            let mut at = first;
+            for run in pages.chunk_by(|a, b| a & 1 == b & 1) {
+                // SAFETY: within the range.
+                each(run[0] & 1 == 1, unsafe { start.add(at) }, run.len() * page);
+                at += run.len() * page;
+            }
+        }
+    }
+
+    /// What `rank` has exposed of the program's own memory; it lies in no segment.
+    pub(super) fn registry(&self, rank: Rank) -> &Registry {
+        assert!(rank.0 < self.layout.size, "{rank} has no registry in a mapping of {} ranks", self.layout.size);
+        let blocks = self.layout.stride() * self.layout.size as usize;
+        // SAFETY: the registries follow the blocks, page-aligned, one for each rank (checked); they are all atomics.
+        unsafe { self.blocks().add(blocks + rank.index() * REGISTRY as usize).cast::<Registry>().as_ref() }
+    }
+
+    /// Whether only threads of this process reach the memory; otherwise whoever has the file may map and write it.
+    pub(super) fn is_private(&self) -> bool {
+        self.futexes == futex::Flags::PRIVATE
+    }
+
     /// The first rank that has failed, if any has.
     #[inline]
     pub fn failed(&self) -> Option<Rank> {
@@ -272,26 +319,37 @@ impl Mapping {
         self.control(rank).state.load(Ordering::SeqCst) == DEPARTED
     }
 
-    /// The futex of a rank: the half of its parked word that holds the low bits.
-    fn futex(control: &Control) -> &AtomicU32 {
+    /// The futex of a word: the half that holds its low bits.
+    fn futex(word: &AtomicU64) -> &AtomicU32 {
         let half = if cfg!(target_endian = "big") { 1 } else { 0 };
         // SAFETY: both halves of the word lie in it and are aligned to 4 bytes. The kernel only compares this half, and
         // this process never accesses it other than by the kernel's call.
-        unsafe { &*std::ptr::from_ref(&control.parked).cast::<AtomicU32>().add(half) }
+        unsafe { &*std::ptr::from_ref(word).cast::<AtomicU32>().add(half) }
     }
 
     /// Wakes whoever is parked on this control block.
     #[cold]
     pub(super) fn wake(&self, control: &Control) {
-        // The address is valid, so there is nothing that this call could fail for.
-        let _ = futex::wake(Mapping::futex(control), self.futexes, i32::MAX as u32);
+        self.wake_word(&control.parked);
     }
 
     /// Sleeps while the parked word of `control` is `token`, for `limit` at the most.
     pub(super) fn sleep(&self, control: &Control, token: u64, limit: std::time::Duration) {
+        self.sleep_word(&control.parked, token, limit);
+    }
+
+    /// Wakes whoever sleeps on a word of this mapping.
+    #[cold]
+    pub(super) fn wake_word(&self, word: &AtomicU64) {
+        // The address is valid, so there is nothing that this call could fail for.
+        let _ = futex::wake(Mapping::futex(word), self.futexes, i32::MAX as u32);
+    }
+
+    /// Sleeps while the low half of a word of this mapping is that of `value`, for `limit` at the most.
+    pub(super) fn sleep_word(&self, word: &AtomicU64, value: u64, limit: std::time::Duration) {
         let limit = futex::Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
         // Every way out (a wake-up, a changed word, a signal, the time limit) is followed by a look at the word.
-        let _ = futex::wait(Mapping::futex(control), self.futexes, token as u32, Some(&limit));
+        let _ = futex::wait(Mapping::futex(word), self.futexes, value as u32, Some(&limit));
     }
 }
 
@@ -312,7 +370,7 @@ mod tests {
             assert!(matches!(Layout::new(size, segment), Err(Error::World(_))), "{size} × {segment}");
         }
         let layout = Layout::new(3, 1).unwrap();
-        assert_eq!((layout.size(), layout.segment_bytes(), layout.total_bytes()), (3, 8, 4 * 4096));
+        assert_eq!((layout.size(), layout.segment_bytes(), layout.total_bytes()), (3, 8, 7 * 4096 + 3 * REGISTRY));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 mod basics;
 mod conformance;
 mod endings;
+mod exposed;
 mod faults;
 mod meeting;
 mod mpirun;

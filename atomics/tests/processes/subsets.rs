@@ -1,7 +1,7 @@
 //! Subsets of worlds of processes.
 
 use rmalab_atomics::conformance::checks;
-use rmalab_atomics::{Collectives, Mapped, Rank, RemoteAtomics, Subset};
+use rmalab_atomics::{Collectives, Launcher, Mapped, Rank, RemoteAtomics, Subset, Topology, World};
 
 use crate::{be_a_rank, here, launcher, results};
 
@@ -25,4 +25,14 @@ fn all_checks_pass_on_the_parts_of_a_split() {
     let members: Vec<Option<Vec<u32>>> = results(&outcome);
     let (even, odd) = (Some(vec![4, 2, 0]), Some(vec![3, 1]));
     assert_eq!(members, [even.clone(), odd.clone(), even.clone(), odd, even]);
+}
+
+#[test]
+fn a_launcher_takes_topologies_of_blocks_only() {
+    let world = World::threads(4).topology(Topology::blocks(4, 2, 1).unwrap());
+    let parts = world.run(|ra| Subset::of(ra, &[0, 2, 1].map(Rank)).unwrap().map(|part| part.topology().clone()));
+    let topology = parts.unwrap()[0].clone().unwrap();
+    assert!(!topology.is_blocks());
+    let error = Launcher::new(3).topology(topology).spawn().unwrap_err().to_string();
+    assert!(error.contains("do not form blocks"), "{error}");
 }

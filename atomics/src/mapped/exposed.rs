@@ -1,0 +1,720 @@
+//! The program's own memory, opened to ranks that share coherent memory: by pointers between threads, by the kernel
+//! between processes.
+//!
+//! # State
+//!
+//! Each rank has a registry of [`CAPACITY`] entries in the mapping, behind all segments. No displacement reaches it, so no
+//! put can forge an address. An [`Entry`] is one word of state, and where the memory is. Keys are the entry's index (low
+//! half) and generation (high half).
+//!
+//! | bits of the state | meaning |
+//! | --- | --- |
+//! | 0–29 | how many leases there are |
+//! | 30 | taken: the owner is about to open it, or it is open, or it waits for the last leases |
+//! | 31 | open: new leases are granted |
+//! | 32–63 | the generation of what is exposed, or was last; 0 before the first |
+//!
+//! # Invariants
+//!
+//! * I1. The number of leases grows in an open entry only, and only by a compare-and-swap that has seen the generation of
+//!   the key. So a failed lease leaves no trace, and a closed entry's number can only fall.
+//! * I2. Where the memory is changes only while the entry is taken, not open and without leases; a lease reads it after it
+//!   has counted itself.
+//! * I3. Opening an entry begins a new generation, so no key names two pieces of memory. An entry whose generations are
+//!   used up is never taken again.
+//! * I4. The owner keeps the [`UserMemory`] in a table of its own process, and takes it out to give it back (or to drop
+//!   it) only when the entry is closed and has no leases. If that cannot be waited for, since a rank has failed or the
+//!   handle goes, the memory is leaked: whoever holds a lease may still write to it.
+//!
+//! # Memory ordering
+//!
+//! Opening releases and leasing acquires: the memory's contents and I2's fields. The end of a lease releases and the
+//! withdrawal acquires: what was written through leases. These are operations on one word that are all
+//! read-modify-writes between opening and closing, so every lease's release is acquired.
+//!
+//! # Between processes
+//!
+//! The kernel copies (`process_vm_readv(2)`), page by page, with ordinary loads and stores of the calling processor on
+//! the same physical memory. To the owner these are stores of another process to memory that it accesses by atomics only
+//! while it is exposed (through a lease of its own); caches are coherent, and the stores are before the caller's next
+//! release in the order of its instructions. Unlike the copies between threads they may tear within a word.
+//!
+//! * Rights. The kernel asks for those of a debugger: the same user, and with Yama (`ptrace_scope` 1) the owner's consent,
+//!   which is given to all (`PR_SET_PTRACER_ANY`, since it can be given to one process or to all) while anything is
+//!   exposed. So in that time any process of the same user may attach to the owner, as on a system without Yama. Whatever
+//!   else of the program has given such a consent before loses it with the last withdrawal.
+//! * Checks. An owner can find out only whether the call exists at all and whether the memory is of a kind that can be
+//!   copied; whether a peer may call it, that peer's lease finds out.
+//! * Identity. A process number means something in its namespace only, and goes to another process some time after the
+//!   owner's end. So an entry names the owner's namespace, which a lease compares, and a cookie: a random word in the
+//!   owner's memory, and where it is. It is read when the lease begins and again before any copy more than [`RECHECK`]
+//!   after the last time. For a copy to reach a stranger, the owner would have to die, and every other process number
+//!   (2^15 or more) be given out, in that time.
+//! * Who may write the file of the shared memory by other means than this crate can forge an entry, and so direct copies
+//!   at any process of the user, as by `/proc/PID/mem`. Pointers are not taken from there: a rank reaches what it has
+//!   exposed itself by its own table.
+//!
+//! # Cost
+//!
+//! A lease is a compare-and-swap and a fetch-and-add at its end; between processes also two calls of the kernel. A copy
+//! between threads is a copy and a fence; between processes one call of the kernel. A withdrawal that waits sleeps on the
+//! state's word, and the last lease wakes it.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+use std::os::unix::fs::MetadataExt;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use super::memory::Mapping;
+use super::{Mapped, copy};
+use crate::exposed::{ExposedKey, Lease, LeasedWords, Refused, UserMemory};
+use crate::{Error, Operation, Rank, RemoteAtomics, Result};
+
+/// How many pieces of memory a rank can have exposed at a time: as many as fit into 64 KiB of address space, of which
+/// only what is used is ever touched.
+pub(super) const CAPACITY: usize = 1024;
+
+/// What one rank has exposed.
+pub(super) type Registry = [Entry; CAPACITY];
+
+/// One place for exposed memory, a cache line; at rest all zero.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub(super) struct Entry {
+    state: AtomicU64,
+    start: AtomicU64,
+    bytes: AtomicU64,
+    pid: AtomicU64,
+    namespace: AtomicU64,
+    cookie_at: AtomicU64,
+    cookie: AtomicU64,
+}
+
+const LEASES: u64 = (1 << 30) - 1;
+const TAKEN: u64 = 1 << 30;
+const OPEN: u64 = 1 << 31;
+/// Where the generation starts; a key has it at the same place.
+const GENERATION: u32 = 32;
+
+impl Entry {
+    /// Takes the entry if it is free, for good measure against other handles of the same rank.
+    fn take(&self) -> bool {
+        let state = self.state.load(Ordering::Relaxed);
+        let free = state & (LEASES | TAKEN | OPEN) == 0 && state >> GENERATION < u64::from(u32::MAX);
+        // Acquires what the previous user has released; fails if another handle was faster.
+        free && self.state.compare_exchange(state, state | TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Opens the entry, which the caller has taken, to a new generation, and returns that, as a key has it.
+    fn open(&self, memory: &UserMemory, owner: Process) -> u64 {
+        self.start.store(memory.start().as_ptr().expose_provenance() as u64, Ordering::Relaxed);
+        self.bytes.store(memory.len() as u64, Ordering::Relaxed);
+        self.pid.store(owner.pid, Ordering::Relaxed);
+        self.namespace.store(owner.namespace, Ordering::Relaxed);
+        self.cookie_at.store(owner.cookie_at, Ordering::Relaxed);
+        self.cookie.store(owner.cookie, Ordering::Relaxed);
+        let generation = ((self.state.load(Ordering::Relaxed) >> GENERATION) + 1) << GENERATION;
+        // Nobody else changes a taken entry that is not open (I1).
+        self.state.store(generation | TAKEN | OPEN, Ordering::Release);
+        generation
+    }
+
+    /// Counts one more lease of the key's generation: whether that is open, or `None` if there are too many.
+    fn pin(&self, key: ExposedKey) -> Option<bool> {
+        let mut state = self.state.load(Ordering::Relaxed);
+        loop {
+            if state >> GENERATION != key.0 >> GENERATION || state & OPEN == 0 {
+                return Some(false);
+            }
+            if state & LEASES == LEASES {
+                return None;
+            }
+            match self.state.compare_exchange_weak(state, state + 1, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Some(true),
+                Err(now) => state = now,
+            }
+        }
+    }
+
+    /// Grants no lease from here on.
+    fn close(&self) {
+        self.state.fetch_and(!OPEN, Ordering::Relaxed);
+    }
+
+    /// Whether there are leases; all that they did is acquired when there are none.
+    fn is_leased(&self) -> bool {
+        self.state.load(Ordering::Acquire) & LEASES != 0
+    }
+
+    /// Gives a closed entry without leases free.
+    fn free(&self) {
+        self.state.fetch_and(!TAKEN, Ordering::Release);
+    }
+
+    fn owner(&self) -> Process {
+        Process {
+            pid: self.pid.load(Ordering::Relaxed),
+            namespace: self.namespace.load(Ordering::Relaxed),
+            cookie_at: self.cookie_at.load(Ordering::Relaxed),
+            cookie: self.cookie.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// What a handle has exposed, with the memory itself.
+pub(super) struct Exposures {
+    mapping: Arc<Mapping>,
+    rank: Rank,
+    memory: Mutex<HashMap<ExposedKey, UserMemory>>,
+}
+
+impl Exposures {
+    pub(super) fn new(mapping: Arc<Mapping>, rank: Rank) -> Exposures {
+        Exposures { mapping, rank, memory: Mutex::default() }
+    }
+
+    fn memory(&self) -> MutexGuard<'_, HashMap<ExposedKey, UserMemory>> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn open(&self, memory: UserMemory) -> Result<ExposedKey, Refused> {
+        let between_processes = !self.mapping.is_private();
+        let owner = if between_processes { Process::own() } else { Process::default() };
+        if between_processes
+            && let Err(error) = owner.probe(self.rank, memory.start().addr().get() as u64, memory.len() as u64)
+        {
+            return Err(Refused { error, memory });
+        }
+        let registry = self.mapping.registry(self.rank);
+        let Some((index, entry)) = registry.iter().enumerate().find(|(_, entry)| entry.take()) else {
+            let error = Error::ExposedFull { rank: self.rank, what: "exposed memory", limit: CAPACITY as u64 };
+            return Err(Refused { error, memory });
+        };
+        if between_processes {
+            Consent::give();
+        }
+        let mut table = self.memory();
+        let key = ExposedKey(entry.open(&memory, owner) | index as u64);
+        table.insert(key, memory);
+        Ok(key)
+    }
+
+    /// Closes the entry of `key` and takes the memory out of the table, if it is there.
+    fn close(&self, key: ExposedKey) -> Option<(&Entry, UserMemory)> {
+        let entry = entry(&self.mapping, self.rank, key)?;
+        let memory = self.memory().remove(&key)?;
+        entry.close();
+        Some((entry, memory))
+    }
+
+    /// After `close`, when there are no leases any more.
+    fn free(&self, entry: &Entry) {
+        entry.free();
+        if !self.mapping.is_private() {
+            Consent::take_back();
+        }
+    }
+
+    /// Where memory of this very handle starts.
+    fn start(&self, key: ExposedKey) -> Option<NonNull<u8>> {
+        self.memory().get(&key).map(UserMemory::start)
+    }
+}
+
+impl Drop for Exposures {
+    /// Drops what nobody leases, and leaks the rest (I4).
+    fn drop(&mut self) {
+        let keys: Vec<ExposedKey> = self.memory().keys().copied().collect();
+        for (entry, memory) in keys.into_iter().filter_map(|key| self.close(key)) {
+            if entry.is_leased() {
+                std::mem::forget(memory);
+            } else {
+                self.free(entry);
+            }
+        }
+    }
+}
+
+/// The entry that `key` would be in, if there is such a place.
+fn entry(mapping: &Mapping, owner: Rank, key: ExposedKey) -> Option<&Entry> {
+    // The low half of the key is the index.
+    mapping.registry(owner).get(key.0 as u32 as usize)
+}
+
+/// How long a withdrawal watches the leases before it sleeps.
+const WATCH: Duration = Duration::from_micros(200);
+
+/// How long it sleeps before it looks whether its peers live; the last lease wakes it before.
+const SLEEP: Duration = Duration::from_millis(100);
+
+impl Mapped {
+    pub(super) fn withdraw_exposed(&self, key: ExposedKey) -> Result<UserMemory> {
+        let exposures = &self.cells.exposures;
+        let (entry, memory) = exposures.close(key).ok_or(Error::NotExposed { rank: self.rank, key })?;
+        match self.wait_for_leases(entry) {
+            Ok(()) => {
+                exposures.free(entry);
+                Ok(memory)
+            }
+            Err(error) => {
+                // I4.
+                std::mem::forget(memory);
+                Err(error)
+            }
+        }
+    }
+
+    fn wait_for_leases(&self, entry: &Entry) -> Result<()> {
+        let start = self.now();
+        while entry.is_leased() {
+            // An error when a rank has failed.
+            self.pause(1)?;
+            if self.now().since(start) >= WATCH {
+                let state = entry.state.load(Ordering::Relaxed);
+                if state & LEASES != 0 {
+                    self.mapping.sleep_word(&entry.state, state, SLEEP);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn lease_exposed(&self, owner: Rank, key: ExposedKey) -> Result<Box<dyn Lease + '_>> {
+        if owner.0 >= self.size {
+            return Err(Error::RankOutOfRange { operation: Operation::Lease, rank: owner, size: self.size });
+        }
+        if self.mapping.failed() == Some(owner) {
+            return Err(Error::PeerFailed { rank: owner });
+        }
+        let refused = Error::NotExposed { rank: owner, key };
+        let Some(entry) = entry(&self.mapping, owner, key) else { return Err(refused) };
+        match entry.pin(key) {
+            Some(true) => {}
+            Some(false) => return Err(refused),
+            None => return Err(Error::ExposedFull { rank: owner, what: "a lease of this memory", limit: LEASES }),
+        }
+        let pin = Pin { mapping: &self.mapping, entry };
+        let (start, bytes) = (entry.start.load(Ordering::Relaxed), entry.bytes.load(Ordering::Relaxed));
+        let direct = if self.mapping.is_private() {
+            NonNull::new(std::ptr::with_exposed_provenance_mut(start as usize))
+        } else if owner == self.rank {
+            self.cells.exposures.start(key)
+        } else {
+            None
+        };
+        let way = match direct {
+            Some(start) => Way::Direct(start),
+            None => {
+                let process = entry.owner();
+                process.probe(owner, start, bytes)?;
+                Way::Kernel { process, start, checked: Cell::new(coarse_time()) }
+            }
+        };
+        let everywhere = self.mapping.is_private() || self.size == 1;
+        Ok(Box::new(MappedLease { _pin: pin, owner, bytes, way, everywhere }))
+    }
+}
+
+/// One lease in an entry's count.
+#[derive(Debug)]
+struct Pin<'a> {
+    mapping: &'a Mapping,
+    entry: &'a Entry,
+}
+
+impl Drop for Pin<'_> {
+    fn drop(&mut self) {
+        let old = self.entry.state.fetch_sub(1, Ordering::Release);
+        // The last one of a closed entry, whose owner may sleep until then. If the entry has been given to other memory
+        // since, the wake-up is for nobody, which does no harm.
+        if old & (OPEN | LEASES) == 1 {
+            self.mapping.wake_word(&self.entry.state);
+        }
+    }
+}
+
+/// How leased memory is reached.
+#[derive(Debug)]
+enum Way {
+    /// It starts here, in this process.
+    Direct(NonNull<u8>),
+    /// It starts at this address of another process, which was there at the time `checked`.
+    Kernel { process: Process, start: u64, checked: Cell<Duration> },
+}
+
+struct MappedLease<'a> {
+    _pin: Pin<'a>,
+    owner: Rank,
+    bytes: u64,
+    way: Way,
+    /// Whether every rank reaches the memory directly.
+    everywhere: bool,
+}
+
+impl std::fmt::Debug for MappedLease<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let MappedLease { owner, bytes, way, everywhere: _, _pin: _ } = self;
+        write!(f, "Lease({bytes} bytes of {owner}, {way:?})")
+    }
+}
+
+impl MappedLease<'_> {
+    fn check(&self, offset: u64, len: usize) -> Result<()> {
+        let len = len as u64;
+        if offset.checked_add(len).is_none_or(|end| end > self.bytes) {
+            return Err(Error::OutOfExposed { rank: self.owner, offset, len, bytes: self.bytes });
+        }
+        Ok(())
+    }
+
+    /// Copies by the kernel; the range exists.
+    ///
+    /// # Safety
+    ///
+    /// As [`kernel_copy`], with `process` as the owner of this memory.
+    unsafe fn copy(&self, call: Call, local: *mut u8, offset: u64, len: usize) -> Result<()> {
+        let Way::Kernel { process, start, checked } = &self.way else { return Ok(()) };
+        let now = coarse_time();
+        if now.saturating_sub(checked.get()) >= RECHECK {
+            process.recognize(self.owner)?;
+            checked.set(now);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { kernel_copy(call, process.pid, local, start + offset, len) }
+            .map_err(|error| refusal(self.owner, call, error))
+    }
+
+    /// Every put ends here: it is complete at the owner once a flush, or this, has ordered it before what follows.
+    fn complete(&self) {
+        std::sync::atomic::fence(Ordering::SeqCst);
+    }
+}
+
+impl Lease for MappedLease<'_> {
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn put(&self, offset: u64, source: &[u8]) -> Result<()> {
+        self.check(offset, source.len())?;
+        match self.way {
+            // SAFETY: `source` is borrowed; the range lies in the memory (checked), which stays what it is while this
+            // lease lives (I4), and which all accesses meanwhile reach through leases, by these copies and atomics.
+            Way::Direct(start) => unsafe {
+                copy::to_shared(source.as_ptr(), start.as_ptr().add(offset as usize), source.len());
+            },
+            // SAFETY: the kernel only reads `source`, which is borrowed; the range was checked.
+            Way::Kernel { .. } => unsafe {
+                self.copy(Call::Writev, source.as_ptr().cast_mut(), offset, source.len())?;
+            },
+        }
+        self.complete();
+        Ok(())
+    }
+
+    fn get(&self, offset: u64, dest: &mut [u8]) -> Result<()> {
+        self.check(offset, dest.len())?;
+        match self.way {
+            // SAFETY: as for a put; `dest` is borrowed mutably.
+            Way::Direct(start) => unsafe {
+                copy::from_shared(start.as_ptr().add(offset as usize), dest.as_mut_ptr(), dest.len());
+            },
+            // SAFETY: the kernel writes to `dest`, which is borrowed mutably; the range was checked.
+            Way::Kernel { .. } => unsafe { self.copy(Call::Readv, dest.as_mut_ptr(), offset, dest.len())? },
+        }
+        // Pairs with the release of whatever told this rank that the bytes are there.
+        std::sync::atomic::fence(Ordering::Acquire);
+        Ok(())
+    }
+
+    fn words(&self) -> Option<LeasedWords<'_>> {
+        let Way::Direct(start) = self.way else { return None };
+        let bytes = self.bytes as usize;
+        let head = start.as_ptr().align_offset(size_of::<u64>()).min(bytes);
+        let words = match (bytes - head) / size_of::<u64>() {
+            // There may be no aligned address in the memory.
+            0 => &[],
+            // SAFETY: the words lie in the memory, behind the bytes before the first aligned one; it stays what it is
+            // while this lease lives (I4), and is accessed by atomics and copies that act as such.
+            words => unsafe {
+                std::slice::from_raw_parts(start.as_ptr().add(head).cast::<AtomicU64>().cast_const(), words)
+            },
+        };
+        Some(LeasedWords { head: head as u64, words, everywhere: self.everywhere })
+    }
+}
+
+/// How old the knowledge may be that a process number still means the owner.
+const RECHECK: Duration = Duration::from_millis(100);
+
+/// A clock that ticks every few milliseconds and costs next to nothing.
+fn coarse_time() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+/// A process, so that others can tell whether they speak of the same one.
+#[derive(Clone, Copy, Default, Debug)]
+struct Process {
+    pid: u64,
+    /// The process numbers that this one is among; 0 if the system does not tell.
+    namespace: u64,
+    /// Where it has the cookie.
+    cookie_at: u64,
+    cookie: u64,
+}
+
+impl Process {
+    fn own() -> Process {
+        /// A word that no other process has at this address, but for children of this one.
+        static COOKIE: OnceLock<u64> = OnceLock::new();
+        let cookie = COOKIE.get_or_init(|| std::hash::RandomState::new().hash_one(std::process::id()));
+        Process {
+            pid: std::process::id().into(),
+            namespace: namespace(),
+            cookie_at: std::ptr::from_ref(cookie).expose_provenance() as u64,
+            cookie: *cookie,
+        }
+    }
+
+    /// Checks that this process may reach that one, which is `rank`, and memory of it.
+    fn probe(&self, rank: Rank, start: u64, bytes: u64) -> Result<()> {
+        if self.namespace != namespace() {
+            return Err(unsupported(
+                "its owner counts processes in another namespace (another container); start all ranks in the same one, or allocate the window's memory instead",
+            ));
+        }
+        self.recognize(rank)?;
+        let mut first = 0;
+        // SAFETY: the kernel writes one byte at the most, to `first`.
+        unsafe { kernel_copy(Call::Readv, self.pid, &raw mut first, start, bytes.min(1) as usize) }
+            .map_err(|error| refusal(rank, Call::Readv, error))
+    }
+
+    /// Checks that the process that has the number now is the one that was meant.
+    fn recognize(&self, rank: Rank) -> Result<()> {
+        let mut cookie = 0u64;
+        // SAFETY: the kernel writes 8 bytes at the most, to `cookie`.
+        let read =
+            unsafe { kernel_copy(Call::Readv, self.pid, (&raw mut cookie).cast(), self.cookie_at, size_of::<u64>()) };
+        match read {
+            Ok(()) if cookie == self.cookie => Ok(()),
+            // Another process has the number now.
+            Ok(()) => Err(Error::PeerFailed { rank }),
+            Err(error) if error.raw_os_error() == Some(libc::EFAULT) => Err(Error::PeerFailed { rank }),
+            Err(error) => Err(refusal(rank, Call::Readv, error)),
+        }
+    }
+}
+
+/// The namespace of this process's number, in which a process stays for life.
+fn namespace() -> u64 {
+    static NAMESPACE: OnceLock<u64> = OnceLock::new();
+    *NAMESPACE.get_or_init(|| std::fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino()))
+}
+
+/// Which way the kernel copies.
+#[derive(Clone, Copy, Debug)]
+enum Call {
+    /// From the other process.
+    Readv,
+    /// To the other process.
+    Writev,
+}
+
+/// Copies `len` bytes between this process and the one that is number `pid`.
+///
+/// # Safety
+///
+/// `local` is valid for `len` bytes, for reads if the kernel writes to the other process, and otherwise for writes, with
+/// nobody else accessing them. If the process is this one, `remote` is valid for as many, and accessed meanwhile by
+/// atomics or such copies only.
+unsafe fn kernel_copy(
+    call: Call,
+    pid: u64,
+    mut local: *mut u8,
+    mut remote: u64,
+    mut len: usize,
+) -> std::io::Result<()> {
+    // What was stored there is what another user of the shared memory says; 0 is nobody's number.
+    let pid = libc::pid_t::try_from(pid).unwrap_or(0);
+    while len > 0 {
+        let here = libc::iovec { iov_base: local.cast(), iov_len: len };
+        let there = libc::iovec { iov_base: std::ptr::with_exposed_provenance_mut(remote as usize), iov_len: len };
+        // SAFETY: the caller's promise for `local`; the kernel checks the other process's addresses.
+        let moved = unsafe {
+            match call {
+                Call::Readv => libc::process_vm_readv(pid, &raw const here, 1, &raw const there, 1, 0),
+                Call::Writev => libc::process_vm_writev(pid, &raw const here, 1, &raw const there, 1, 0),
+            }
+        };
+        match usize::try_from(moved) {
+            // It stops early at 2 GiB, or at memory that is not there, which the next call then finds first.
+            Ok(moved) if moved > 0 => {
+                // SAFETY: the kernel has moved no more than it was asked to.
+                local = unsafe { local.add(moved) };
+                remote += moved as u64;
+                len -= moved;
+            }
+            Ok(_) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            Err(_) => {
+                let error = std::io::Error::last_os_error();
+                if error.kind() != std::io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn unsupported(why: &'static str) -> Error {
+    Error::Unsupported { what: "access to another process's own memory", why }
+}
+
+/// What the kernel's refusal to copy from or to the memory of `rank` means.
+#[cold]
+fn refusal(rank: Rank, call: Call, error: std::io::Error) -> Error {
+    match error.raw_os_error() {
+        Some(libc::ESRCH) => Error::PeerFailed { rank },
+        Some(errno @ (libc::EPERM | libc::ENOSYS)) => {
+            let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
+            unsupported(why_forbidden(errno, scope.as_deref().unwrap_or_default().trim()))
+        }
+        _ => {
+            let call = match call {
+                Call::Readv => "process_vm_readv",
+                Call::Writev => "process_vm_writev",
+            };
+            Error::system(format!("{call} on memory that {rank} has exposed"), error)
+        }
+    }
+}
+
+/// Who forbids it, and what to do; `scope` is what Yama's setting reads, nothing without Yama.
+fn why_forbidden(errno: i32, scope: &str) -> &'static str {
+    match (errno, scope) {
+        (libc::ENOSYS, _) => {
+            "this kernel has no process_vm_readv and process_vm_writev, or a container hides them (allow them in its seccomp profile, or start it with --cap-add=SYS_PTRACE); or allocate the window's memory instead"
+        }
+        (_, "3") => {
+            "/proc/sys/kernel/yama/ptrace_scope is 3, which forbids it to all until the next boot; allocate the window's memory instead"
+        }
+        (_, "2") => {
+            "/proc/sys/kernel/yama/ptrace_scope is 2, which takes the capability CAP_SYS_PTRACE (for a container, --cap-add=SYS_PTRACE): give it, or set 1, or allocate the window's memory instead"
+        }
+        _ => {
+            "the kernel forbids process_vm_readv and process_vm_writev (EPERM): the ranks are of different users or one is not dumpable, or a container's seccomp profile is in the way (start it with --cap-add=SYS_PTRACE); or allocate the window's memory instead"
+        }
+    }
+}
+
+/// The consent of this process to be reached by others of the same user, which Yama asks for.
+struct Consent;
+
+/// How many exposures need it.
+static CONSENTS: Mutex<usize> = Mutex::new(0);
+
+impl Consent {
+    /// Gives it with the first exposure of the process.
+    fn give() {
+        let mut count = CONSENTS.lock().unwrap_or_else(PoisonError::into_inner);
+        if *count == 0 {
+            Consent::set(libc::PR_SET_PTRACER_ANY);
+        }
+        *count += 1;
+    }
+
+    /// Takes it back with the last one.
+    fn take_back() {
+        let mut count = CONSENTS.lock().unwrap_or_else(PoisonError::into_inner);
+        *count -= 1;
+        if *count == 0 {
+            Consent::set(0);
+        }
+    }
+
+    fn set(who: libc::c_ulong) {
+        // SAFETY: the call takes numbers only. It fails without Yama, where no consent is needed.
+        let _ = unsafe { libc::prctl(libc::PR_SET_PTRACER, who) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::World;
+
+    #[test]
+    fn a_place_whose_generations_are_used_up_is_retired() {
+        World::threads(1)
+            .run(|ra| {
+                let last = u64::from(u32::MAX) << GENERATION;
+                let entry = &ra.mapping().registry(Rank(0))[0];
+                entry.state.store(last - (1 << GENERATION), Ordering::Relaxed);
+                let key = ra.expose(UserMemory::from_vec(vec![1u8])).unwrap();
+                assert_eq!(key.0, last);
+                ra.lease(Rank(0), key).unwrap();
+                ra.withdraw(key).unwrap();
+                assert_eq!(entry.state.load(Ordering::Relaxed), last);
+                let next = ra.expose(UserMemory::from_vec(vec![2u8])).unwrap();
+                assert_eq!(next.0, 1 << GENERATION | 1, "the next place");
+                assert!(matches!(ra.lease(Rank(0), key), Err(Error::NotExposed { .. })));
+            })
+            .unwrap();
+    }
+
+    #[test]
+    fn there_is_an_end_to_leases() {
+        World::threads(1)
+            .run(|ra| {
+                let key = ra.expose(UserMemory::from_vec(vec![1u8])).unwrap();
+                let state = &ra.mapping().registry(Rank(0))[0].state;
+                state.fetch_add(LEASES - 1, Ordering::Relaxed);
+                let last = ra.lease(Rank(0), key).unwrap();
+                let error = ra.lease(Rank(0), key).unwrap_err();
+                assert!(matches!(error, Error::ExposedFull { limit: LEASES, .. }), "{error}");
+                drop(last);
+                state.fetch_sub(LEASES - 1, Ordering::Relaxed);
+                ra.withdraw(key).unwrap();
+            })
+            .unwrap();
+    }
+
+    #[test]
+    fn a_process_is_told_from_another_with_its_number() {
+        let own = Process::own();
+        let byte = 1u8;
+        let (at, rank) = (std::ptr::from_ref(&byte).expose_provenance() as u64, Rank(4));
+        own.probe(rank, at, 1).unwrap();
+        let failed = |process: Process| matches!(process.probe(rank, at, 1), Err(Error::PeerFailed { rank: Rank(4) }));
+        assert!(failed(Process { cookie: own.cookie ^ 1, ..own }), "another word there");
+        assert!(failed(Process { cookie_at: 8, ..own }), "nothing there");
+        // Numbers end at 2^22 (proc_pid(5)).
+        assert!(failed(Process { pid: 1 << 30, ..own }), "no such process");
+        assert!(failed(Process { pid: u64::MAX, ..own }), "no such number");
+        let error = Process { namespace: own.namespace ^ 1, ..own }.probe(rank, at, 1).unwrap_err().to_string();
+        assert!(error.contains("another namespace"), "{error}");
+        let error = own.probe(rank, 8, 1).unwrap_err().to_string();
+        assert!(error.contains("process_vm_readv on memory that rank 4 has exposed"), "{error}");
+        own.probe(rank, 8, 0).unwrap();
+    }
+
+    #[test]
+    fn who_forbids_it_is_named() {
+        for (errno, scope, words) in [
+            (libc::ENOSYS, "1", "no process_vm_readv"),
+            (libc::EPERM, "3", "is 3"),
+            (libc::EPERM, "2", "is 2"),
+            (libc::EPERM, "1", "EPERM"),
+            (libc::EPERM, "", "EPERM"),
+        ] {
+            let why = why_forbidden(errno, scope);
+            assert!(why.contains(words) && why.contains("allocate the window's memory instead"), "{why}");
+        }
+    }
+}

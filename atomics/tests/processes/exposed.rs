@@ -1,0 +1,179 @@
+//! The program's own memory, exposed to ranks that are processes.
+
+use rmalab_atomics::exposed::{ExposedKey, UserMemory};
+use rmalab_atomics::{Collectives, Error, Mapped, Rank, RemoteAtomics, Until};
+use rustix::process::Signal;
+
+#[path = "../exposure/mod.rs"]
+mod exposure;
+
+use crate::{be_a_rank, here, launcher, results, signal_of, world};
+use exposure::RANKS;
+
+#[test]
+fn agrees_with_a_model() {
+    world(here!(), RANKS).run(exposure::agrees_with_a_model).unwrap();
+}
+
+#[test]
+fn memory_comes_back() {
+    world(here!(), RANKS).run(exposure::memory_comes_back).unwrap();
+}
+
+#[test]
+fn refusals() {
+    world(here!(), RANKS).run(exposure::refusals).unwrap();
+}
+
+#[test]
+fn a_withdrawal_waits_for_the_leases() {
+    let used = world(here!(), RANKS).run(exposure::a_withdrawal_waits_for_the_leases).unwrap()[0];
+    // Of some 200 ms of waiting, as between threads.
+    assert!(used < 20_000_000, "the withdrawal has used {used} ns of processor time");
+}
+
+#[test]
+fn nothing_is_written_after_a_withdrawal() {
+    world(here!(), RANKS).run(exposure::nothing_is_written_after_a_withdrawal).unwrap();
+}
+
+#[test]
+fn places_are_used_up_and_come_back() {
+    world(here!(), RANKS).run(exposure::places_are_used_up_and_come_back).unwrap();
+}
+
+#[test]
+fn only_a_rank_itself_reaches_its_memory_as_words() {
+    let seen = world(here!(), 2).run(|ra| {
+        let collectives = Collectives::new(ra).unwrap();
+        let key = ra.expose(UserMemory::from_vec(vec![3u64; 4])).unwrap();
+        let keys = exposure::exchange(&collectives, key);
+        let words: Vec<bool> =
+            (0..2).map(|rank| ra.lease(Rank(rank), keys[rank as usize]).unwrap().words().is_some()).collect();
+        collectives.barrier().unwrap();
+        ra.withdraw(key).unwrap();
+        words
+    });
+    assert_eq!(seen.unwrap(), [[true, false], [false, true]]);
+}
+
+fn die() {
+    rustix::process::kill_process(rustix::process::getpid(), Signal::KILL).unwrap();
+}
+
+/// Exposes memory on rank 1, and has the lease of it on every other rank when rank 1 is about to go on.
+fn leased<'a>(
+    ra: &'a Mapped,
+    collectives: &Collectives<'_, Mapped>,
+) -> (ExposedKey, Option<Box<dyn rmalab_atomics::exposed::Lease + 'a>>) {
+    let key = ra.expose(UserMemory::from_vec(vec![0u8; 100_000])).unwrap();
+    let key = exposure::exchange(collectives, key)[1];
+    let lease = (ra.rank() != Rank(1)).then(|| ra.lease(Rank(1), key).unwrap());
+    collectives.barrier().unwrap();
+    (key, lease)
+}
+
+#[test]
+fn the_death_of_the_owner_is_told_to_who_has_a_lease_and_who_wants_one() {
+    be_a_rank(3, |ra| {
+        let collectives = Collectives::new(ra).unwrap();
+        let (key, lease) = leased(ra, &collectives);
+        let Some(lease) = lease else {
+            return die();
+        };
+        let error = loop {
+            // One rank writes and one reads.
+            let done = if ra.rank() == Rank(0) { lease.put(1, &[1; 9]) } else { lease.get(1, &mut [0; 90_000]) };
+            if let Err(error) = done {
+                break error;
+            }
+        };
+        assert!(matches!(error, Error::PeerFailed { rank: Rank(1) }), "{error}");
+        let error = ra.lease(Rank(1), key).unwrap_err();
+        assert!(matches!(error, Error::PeerFailed { rank: Rank(1) }), "{error}");
+    });
+    let outcome = launcher(here!(), 3).spawn().unwrap().wait().unwrap();
+    assert_eq!(signal_of(outcome.statuses[1]), Some(9));
+    assert_eq!(results::<()>(&outcome), [Some(()), None, Some(())]);
+}
+
+#[test]
+fn the_death_of_a_holder_ends_the_withdrawal() {
+    be_a_rank(3, |ra| {
+        let collectives = Collectives::new(ra).unwrap();
+        let (key, lease) = leased(ra, &collectives);
+        match ra.rank().0 {
+            0 => die(),
+            1 => {
+                let error = ra.withdraw(key).unwrap_err();
+                assert!(matches!(error, Error::PeerFailed { rank: Rank(0) }), "{error}");
+                let error = ra.withdraw(key).unwrap_err();
+                assert!(matches!(error, Error::NotExposed { .. }), "{error}");
+            }
+            // The memory is leaked, so this lease is as good as before.
+            _ => {
+                let lease = lease.unwrap();
+                let told = ra.wait_until(ra.heap().alloc(8, 8).unwrap(), Until::Ne(0));
+                assert!(matches!(told, Err(Error::PeerFailed { rank: Rank(0) })), "{told:?}");
+                drop(lease);
+            }
+        }
+    });
+    let outcome = launcher(here!(), 3).spawn().unwrap().wait().unwrap();
+    assert_eq!(signal_of(outcome.statuses[0]), Some(9));
+    assert_eq!(results::<()>(&outcome), [None, Some(()), Some(())]);
+}
+
+/// Lets the kernel refuse the copies of this process from here on, as the seccomp profile of a container does.
+#[cfg(target_arch = "x86_64")]
+fn forbid_copies(errno: i32) {
+    let statement = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
+    let jump = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+    let mut program = [
+        // The number of the call is the first field of what the filter sees.
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        statement(jump, 2, 0, libc::SYS_process_vm_readv as u32),
+        statement(jump, 1, 0, libc::SYS_process_vm_writev as u32),
+        statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+        statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
+    ];
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    let (yes, no): (libc::c_ulong, libc::c_ulong) = (1, 0);
+    // SAFETY: the kernel reads the filter and its program, which live until after the calls.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, yes, no, no, no), 0);
+        let mode = libc::c_ulong::from(libc::SECCOMP_MODE_FILTER);
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const filter), 0);
+    }
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_container_that_forbids_copies_is_named() {
+    let told = world(here!(), 3).run(|ra| {
+        let collectives = Collectives::new(ra).unwrap();
+        let key = ra.expose(UserMemory::from_vec(vec![7u8; 3])).unwrap();
+        let keys = exposure::exchange(&collectives, key);
+        let mut told = Vec::new();
+        if ra.rank() != Rank(1) {
+            let lease = ra.lease(Rank(1), keys[1]).unwrap();
+            forbid_copies(if ra.rank() == Rank(0) { libc::EPERM } else { libc::ENOSYS });
+            told.push(lease.put(0, &[1]).unwrap_err().to_string());
+            told.push(lease.get(0, &mut [1]).unwrap_err().to_string());
+            told.push(ra.lease(Rank(1), keys[1]).unwrap_err().to_string());
+            let refused = ra.expose(UserMemory::from_vec(vec![8u8; 3])).unwrap_err();
+            assert!(matches!(refused.error, Error::Unsupported { .. }), "{refused}");
+            assert_eq!(refused.memory.into_vec::<u8>().unwrap(), [8; 3]);
+            told.push(refused.error.to_string());
+            // Its own memory a rank reaches all the same.
+            assert_eq!(exposure::contents(ra, ra.rank(), keys[ra.rank().index()]), [7; 3]);
+        }
+        collectives.barrier().unwrap();
+        assert_eq!(ra.withdraw(key).unwrap().into_vec::<u8>().unwrap(), [7; 3]);
+        told
+    });
+    let told = told.unwrap();
+    assert!(told[0].iter().all(|error| error.contains("EPERM") && error.contains("--cap-add=SYS_PTRACE")), "{told:?}");
+    assert!(told[2].iter().all(|error| error.contains("this kernel has no process_vm_readv")), "{told:?}");
+    assert_eq!((told[0].len(), told[1].len(), told[2].len()), (4, 0, 4));
+}
