@@ -250,12 +250,16 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         origin: Items<'_>,
     ) -> Result<()> {
         let source: &[u8] = bytemuck::cast_slice(source);
-        if self.is_two_sided() {
-            let mut data = Vec::new();
-            let runs = self.runs(Call::Put, disp, target, source.len(), origin, |_, piece| {
+        if let Some(requests) = self.requests() {
+            // One request, whatever the layouts.
+            let (mut runs, mut data) = (Vec::new(), Vec::new());
+            self.pieces(Call::Put, disp, target, source.len(), origin, |_, offset, piece| {
+                runs.push((offset, piece.len() as u64));
                 data.extend_from_slice(&source[piece]);
+                Ok(())
             })?;
-            return runs.map_or(Ok(()), |(requests, runs)| Ok(requests.put(self.rank, runs, data)));
+            requests.put(self.rank, runs, data);
+            return Ok(());
         }
         self.pieces(Call::Put, disp, target, source.len(), origin, |place, offset, piece| {
             place.write(self.ra, offset, &source[piece])
@@ -275,10 +279,13 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         origin: Items<'_>,
     ) -> Result<()> {
         let dest: &mut [u8] = bytemuck::cast_slice_mut(dest);
-        if self.is_two_sided() {
-            let mut pieces = Vec::new();
-            let runs = self.runs(Call::Get, disp, target, dest.len(), origin, |_, piece| pieces.push(piece))?;
-            let Some((requests, runs)) = runs else { return Ok(()) };
+        if let Some(requests) = self.requests() {
+            let (mut runs, mut pieces) = (Vec::new(), Vec::new());
+            self.pieces(Call::Get, disp, target, dest.len(), origin, |_, offset, piece| {
+                runs.push((offset, piece.len() as u64));
+                pieces.push(piece);
+                Ok(())
+            })?;
             let mut answer = &requests.get(self.rank, runs)?[..];
             for piece in pieces {
                 let (data, rest) = answer.split_at(piece.len());
@@ -292,32 +299,13 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         })
     }
 
-    /// Whether operations on this target are requests.
+    /// What operations on this target become, if they are not done from here.
     #[inline]
-    fn is_two_sided(&self) -> bool {
-        matches!(self.part, Part::Fixed(Place::TwoSided(..)) | Part::Dynamic(Some(_)))
-    }
-
-    /// The pieces of an operation at the target of requests, none for the null target; `each` is told those at the origin.
-    fn runs(
-        &self,
-        call: Call,
-        disp: WindowDisp,
-        target: Items<'_>,
-        buffer: usize,
-        origin: Items<'_>,
-        mut each: impl FnMut(u64, std::ops::Range<usize>),
-    ) -> Result<Option<(&'e Requests<'e>, Vec<(u64, u64)>)>> {
-        let mut runs = Vec::new();
-        self.pieces(call, disp, target, buffer, origin, |_, offset, piece| {
-            runs.push((offset, piece.len() as u64));
-            each(offset, piece);
-            Ok(())
-        })?;
-        Ok(match self.part {
-            Part::Fixed(Place::TwoSided(requests, _)) | Part::Dynamic(Some(requests)) => Some((requests, runs)),
+    fn requests(&self) -> Option<&'e Requests<'e>> {
+        match self.part {
+            Part::Fixed(Place::TwoSided(requests, _)) | Part::Dynamic(Some(requests)) => Some(requests),
             _ => None,
-        })
+        }
     }
 
     /// Walks through both ends of an operation, piece by piece.
@@ -593,7 +581,7 @@ impl<'e, A: RemoteAtomics + ?Sized> Target<'e, A, Passive> {
         source: Vec<T>,
         origin: Items<'_>,
     ) -> Result<Request<'e, A, T>> {
-        if self.is_two_sided() {
+        if self.requests().is_some() {
             self.put_layout(disp, target, &source, origin)?;
             return Ok(Request::done(source));
         }
@@ -620,7 +608,7 @@ impl<'e, A: RemoteAtomics + ?Sized> Target<'e, A, Passive> {
         let pieces = pieces(first, target, origin)?;
         let mut behind = 0;
         let in_order = pieces.iter().all(|&(here, _, n)| here >= std::mem::replace(&mut behind, here + n));
-        if !in_order || self.is_two_sided() {
+        if !in_order || self.requests().is_some() {
             // Pieces that overlap each other may not be under way together, and a two-sided window asks once for all.
             self.get_layout(disp, target, &mut dest, origin)?;
             return Ok(Request::done(dest));

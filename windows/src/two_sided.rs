@@ -337,7 +337,7 @@ impl<'t> Requests<'t> {
         if runs.iter().all(|&(_, len)| len == 0) {
             return Ok(Vec::new());
         }
-        self.fetch(target, Record { kind: GET, element: ElementKind::U8, op: Op::NoOp, runs, data: Vec::new() })
+        self.fetch(target, &Record { kind: GET, element: ElementKind::U8, op: Op::NoOp, runs, data: Vec::new() })
     }
 
     /// Combines `source` into the elements in `runs`; with `result`, what they were before goes there.
@@ -357,7 +357,7 @@ impl<'t> Requests<'t> {
         let record = |kind| Record { kind, element: T::KIND, op, runs, data };
         match result {
             None => self.record(target, record(ACCUMULATE)),
-            Some(result) => copy(&self.fetch(target, record(FETCH))?, result),
+            Some(result) => copy(&self.fetch(target, &record(FETCH))?, result),
         }
         Ok(())
     }
@@ -368,16 +368,16 @@ impl<'t> Requests<'t> {
         let runs = vec![(offset, T::SIZE)];
         let record = Record { kind: CAS, element: T::KIND, op: Op::Replace, runs, data };
         let mut old = [T::zeroed()];
-        copy(&self.fetch(target, record)?, &mut old);
+        copy(&self.fetch(target, &record)?, &mut old);
         Ok(old[0])
     }
 
-    fn fetch(&self, target: Rank, record: Record) -> Result<Vec<u8>> {
+    fn fetch(&self, target: Rank, record: &Record) -> Result<Vec<u8>> {
         if let Some(ticket) = self.force(target, 0)? {
             self.answer(ticket)?;
         }
         let wanted = self.with(target, |pending| pending.lock.filter(|_| !pending.acquired));
-        let ticket = self.send(target, &record, flags::ANSWER | wanted.map_or(0, flags::of))?;
+        let ticket = self.send(target, record, flags::ANSWER | wanted.map_or(0, flags::of))?;
         let answer = self.answer(ticket)?;
         self.with(target, |pending| pending.acquired = true);
         Ok(answer)

@@ -153,22 +153,21 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
         let target = self.direct(call, rank, alone)?;
         match &self.two_sided {
             None => Ok(target),
-            Some(requests) => Ok(self.by_requests(call, requests, target)),
+            Some(requests) => Ok(Target { part: self.by_requests(call, requests, &target), alone: false, ..target }),
         }
     }
 
-    /// The same target of a two-sided window.
+    /// The part of a target of a two-sided window.
     #[cold]
-    fn by_requests<'c, P>(&self, call: Call, requests: &'c Requests<'c>, target: Target<'c, A, P>) -> Target<'c, A, P> {
+    fn by_requests<'c, P>(&self, call: Call, requests: &'c Requests<'c>, target: &Target<'c, A, P>) -> Part<'c> {
         let active = matches!(call, Call::Fence | Call::Start);
-        let part = match target.part {
+        match target.part {
             // In an active epoch nobody else's progress is needed for oneself.
             part if active && target.rank == self.ra.rank() => part,
             Part::Null => Part::Null,
             Part::Fixed(_) => Part::Fixed(Place::TwoSided(requests, target.rank)),
             Part::Dynamic(_) => Part::Dynamic(Some(requests)),
-        };
-        Target { part, alone: false, ..target }
+        }
     }
 
     /// The target `rank`, or the null target, as this rank reaches its memory itself.

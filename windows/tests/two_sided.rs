@@ -423,8 +423,9 @@ fn sent(window: &Window<'_, Mapped>) -> Vec<(Kind, u64)> {
 fn packets(body: impl Fn(&mut Window<'_, Mapped>, Rank) + Sync) -> Vec<Vec<(Kind, u64)>> {
     on(3, |ra, team| {
         let mut window = window(team, 16_384);
-        window.barrier().unwrap();
+        // Before anybody can ask this rank for anything.
         let before = sent(&window);
+        window.barrier().unwrap();
         body(&mut window, ra.rank());
         window.barrier().unwrap();
         let after = sent(&window);
@@ -597,6 +598,7 @@ fn without_an_agent_nothing_is_served_before_the_targets_next_call() {
             let epoch = window.lock(LockKind::Exclusive, Rank(1)).unwrap();
             epoch.get_value::<u64>(COUNTER).unwrap();
             flag.raise(Rank(1));
+            flag.wait(1);
             epoch.put_value(COUNTER, 1_u64).unwrap();
             epoch.put_value(WindowDisp(8), 2_u64).unwrap();
             // Under an exclusive lock nobody has to know that they are done.
@@ -607,6 +609,7 @@ fn without_an_agent_nothing_is_served_before_the_targets_next_call() {
                 window.progress().unwrap();
             }
             // Computes.
+            flag.raise(Rank(0));
             flag.wait(2);
             let values = || [0, 8].map(|disp| window.local().unwrap().load::<u64>(WindowDisp(disp)).unwrap());
             assert_eq!(values(), [0, 0]);

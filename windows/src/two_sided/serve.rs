@@ -217,11 +217,11 @@ impl Server {
             return Ok(());
         }
         let flags = (packet.word >> 32) as u32;
-        if let Some(kind) = flags::lock(flags) {
-            if !served.queue.waiting.is_empty() || !served.queue.take(kind) {
-                served.queue.waiting.push_back(packet);
-                return Ok(());
-            }
+        if let Some(kind) = flags::lock(flags)
+            && (!served.queue.waiting.is_empty() || !served.queue.take(kind))
+        {
+            served.queue.waiting.push_back(packet);
+            return Ok(());
         }
         served.execute(ra, ends, &packet)?;
         // Whoever waits gets what this one has released; a shared lock lets others in behind it.
