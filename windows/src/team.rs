@@ -34,7 +34,7 @@ use crate::two_sided::{Ends, LazyEnds};
 
 /// One rank's handle of a group of ranks: all of a world, or of a [`Subset`] of one.
 ///
-/// The collective operations (barrier, broadcast, allgather, alltoall, reduce_scatter, allreduce) are those of
+/// The other collective operations (broadcast, allgather, alltoall, reduce_scatter, allreduce) are those of
 /// [`Collectives`], which a team dereferences to.
 ///
 /// ```
@@ -104,6 +104,32 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
     /// The team's collective operations.
     pub fn collectives(&self) -> &Collectives<'a, A> {
         &self.collectives
+    }
+
+    /// Returns once all ranks have called it; see [`Collectives::barrier`].
+    ///
+    /// Once the team has a [two-sided](crate::two_sided) window, the ranks serve requests while they wait, and what others
+    /// sent before their calls is done here behind it.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    pub fn barrier(&self) -> Result<()> {
+        if self.ends.is_open() { self.ends.barrier() } else { Ok(self.collectives.barrier()?) }
+    }
+
+    /// Serves requests of others that have come, on all two-sided windows of the team; waits for nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    pub fn progress(&self) -> Result<()> {
+        if self.ends.is_open() { self.ends.progress() } else { Ok(()) }
+    }
+
+    /// Before collectives in which the ranks do not serve: all ranks are there.
+    pub(crate) fn meet(&self) -> Result<()> {
+        if self.ends.is_open() { self.ends.barrier() } else { Ok(()) }
     }
 
     pub(crate) fn ends(&self) -> &(dyn Ends + 'a) {

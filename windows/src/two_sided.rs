@@ -45,9 +45,9 @@
 //! # Progress
 //!
 //! A rank serves requests on all windows of a team while one of its calls on any of them waits (an end of an epoch, a
-//! fetching operation, [`Window::barrier`], [`Window::free`]), and in [`Window::progress`]; *at no other time*: the team's
-//! own collectives, the making of windows, and computing do not serve. So between epochs of several ranks a program
-//! synchronizes by `Window::barrier`. With an [`Agent`] the requests of passive epochs are served by that, at any time, and
+//! fetching operation, the making and the freeing of windows), in [`Team::barrier`] and in [`Team::progress`], and at no other
+//! time: other collectives do not serve, nor does computing. So before a collective, or before it computes for long, a
+//! program waits in [`Team::barrier`] for those who still have to be served. With an [`Agent`] the requests of passive epochs are served by that, at any time, and
 //! by nothing else; those of active epochs as before.
 //!
 //! # The target's side
@@ -55,7 +55,7 @@
 //! Requests are served one at a time, by the one-sided operations on this rank's own memory. A lock is a queue in the order
 //! of the arrivals; shared locks at its head are granted together. Ranks see their own memory by `local` as one that is
 //! separate ([`Model::Separate`](crate::Model::Separate)): what others have completed in an epoch is there once this rank has
-//! called fence, wait, barrier, progress, or locked itself.
+//! called fence, wait, [`Team::barrier`], or locked itself.
 //!
 //! # Invariants
 //!
@@ -66,7 +66,7 @@
 //!   contributed: they all have come to the fence, and stored what they store before it.
 //! * I4. Whatever was sent is acknowledged before the call that sent it returns, or an answer that was requested behind it
 //!   is awaited; but for the last operations under an exclusive lock, and those that fence and wait count.
-//! * I5. The window's barrier sends behind everything else, so who leaves it has served what others sent before it.
+//! * I5. The barrier sends behind everything else, so who leaves it has served what others sent before it.
 //!
 //! # Deviations from the paper
 //!
@@ -79,6 +79,9 @@
 //!
 //! Two end-points for each team with such windows, whatever the number of ranks and windows: 130 KiB of a segment, as long as
 //! the world lives. Recorded data, at the origin; p words at each rank during a closing fence.
+//!
+//! [`Team::barrier`]: crate::Team::barrier
+//! [`Team::progress`]: crate::Team::progress
 
 mod agent;
 mod ends;
@@ -210,8 +213,6 @@ struct Origin {
     all: Option<LockKind>,
     targets: BTreeMap<Rank, Pending>,
     fences: u32,
-    /// Sums and barriers so far.
-    sums: u32,
     /// Operations of fence epochs that this rank has been told of, since ever.
     expected: u64,
     /// The sum of the sizes of the groups of posts, since ever.
@@ -239,15 +240,8 @@ impl<'t> Requests<'t> {
         state.next_window += 1;
         state.server.register(window, part);
         drop(state);
-        let origin = Origin {
-            epoch: Epoch::Passive,
-            all: None,
-            targets: BTreeMap::new(),
-            fences: 0,
-            sums: 0,
-            expected: 0,
-            exposed: 0,
-        };
+        let origin =
+            Origin { epoch: Epoch::Passive, all: None, targets: BTreeMap::new(), fences: 0, expected: 0, exposed: 0 };
         let requests = Requests { ends, window, agent, eager, origin: RefCell::new(origin) };
         if agent {
             let own = requests.endpoint(ends.rank(), true);
@@ -272,25 +266,13 @@ impl<'t> Requests<'t> {
         Endpoint { rank, port: if passive && self.agent { AGENT } else { 0 } }
     }
 
-    /// Serves until `ready` finds what it looks for.
-    fn wait<T>(&self, mut ready: impl FnMut(&mut State) -> Option<T>) -> Result<T> {
-        loop {
-            let found = ready(&mut self.ends.state().borrow_mut());
-            match found {
-                Some(found) => return Ok(found),
-                None => self.ends.serve(true)?,
-            };
-        }
-    }
-
     fn answer(&self, ticket: u32) -> Result<Vec<u8>> {
-        self.wait(|state| state.answers.remove(&ticket))
+        self.ends.wait(|state| state.answers.remove(&ticket))
     }
 
     /// Serves what has come.
     pub(crate) fn progress(&self) -> Result<()> {
-        while self.ends.serve(false)? {}
-        Ok(())
+        self.ends.progress()
     }
 
     /// Sends a request, and returns the ticket of its answer.
@@ -516,7 +498,7 @@ impl<'t> Requests<'t> {
             origin.expected += more;
             let expected = origin.expected;
             drop(origin);
-            self.wait(|state| (state.server.window(self.window).served >= expected).then_some(()))?;
+            self.ends.wait(|state| (state.server.window(self.window).served >= expected).then_some(()))?;
         }
         let mut origin = self.origin.borrow_mut();
         origin.epoch = Epoch::Fence;
@@ -532,47 +514,16 @@ impl<'t> Requests<'t> {
     ///
     /// An allgather by Bruck's algorithm run backwards, with additions instead of copies.
     fn sum(&self, mut counts: Vec<u64>) -> Result<u64> {
-        let (me, size) = (self.ends.rank().0, self.ends.size());
-        let number = self.next_sum();
-        for round in (0..rounds(size)).rev() {
-            let have = 1_u32 << round;
-            let more = have.min(size - have) as usize;
-            let blocks = &counts[have as usize..have as usize + more];
-            let blocks = blocks.iter().flat_map(|count| count.to_ne_bytes()).collect();
-            self.send_sum((me + have) % size, number | round, blocks)?;
-            for (count, other) in counts.iter_mut().zip(self.take_sum(number | round)?) {
+        let step = self.ends.next_step();
+        for round in (0..rounds(self.ends.size())).rev() {
+            let have = 1 << round;
+            let more = have.min(counts.len() - have);
+            let blocks = counts[have..have + more].iter().flat_map(|count| count.to_ne_bytes()).collect();
+            for (count, other) in counts.iter_mut().zip(self.ends.exchange(step, round, blocks)?) {
                 *count += other;
             }
         }
         Ok(counts[0])
-    }
-
-    /// A barrier by dissemination, during which this rank serves.
-    pub(crate) fn barrier(&self) -> Result<()> {
-        let (me, size) = (self.ends.rank().0, self.ends.size());
-        let number = self.next_sum();
-        for round in 0..rounds(size) {
-            self.send_sum(((u64::from(me) + (1 << round)) % u64::from(size)) as u32, number | round, Vec::new())?;
-            self.take_sum(number | round)?;
-        }
-        self.ends.finish_sends()?;
-        self.progress()
-    }
-
-    /// The number of the next sum or barrier, with room for its rounds.
-    fn next_sum(&self) -> u32 {
-        let mut origin = self.origin.borrow_mut();
-        origin.sums = origin.sums.wrapping_add(64);
-        origin.sums
-    }
-
-    fn send_sum(&self, to: u32, step: u32, data: Vec<u8>) -> Result<()> {
-        let word = u64::from(self.window) | u64::from(step) << 32;
-        self.ends.send(Endpoint { rank: Rank(to), port: 0 }, SUM, word, data)
-    }
-
-    fn take_sum(&self, step: u32) -> Result<Vec<u64>> {
-        self.wait(|state| state.sums.remove(&(self.window, step)))
     }
 
     /// Opens an exposure epoch, and tells the origins unless `nocheck`.
@@ -597,7 +548,7 @@ impl<'t> Requests<'t> {
     /// Waits until `target` has posted, if that is still to be waited for.
     fn take_post(&self, target: Rank) -> Result<()> {
         if self.with(target, |pending| std::mem::take(&mut pending.unposted)) {
-            self.wait(|state| {
+            self.ends.wait(|state| {
                 let posts = state.posts.get_mut(&(self.window, target)).filter(|posts| **posts > 0)?;
                 *posts -= 1;
                 Some(())
@@ -622,7 +573,52 @@ impl<'t> Requests<'t> {
     /// Waits until they have.
     pub(crate) fn wait_exposure(&self) -> Result<()> {
         let exposed = self.origin.borrow().exposed;
-        self.wait(|state| (state.server.window(self.window).completed >= exposed).then_some(()))
+        self.ends.wait(|state| (state.server.window(self.window).completed >= exposed).then_some(()))
+    }
+}
+
+/// What all end-points of a team do alike.
+impl dyn Ends + '_ {
+    /// Serves until `ready` finds what it looks for.
+    fn wait<T>(&self, mut ready: impl FnMut(&mut State) -> Option<T>) -> Result<T> {
+        loop {
+            let found = ready(&mut self.state().borrow_mut());
+            match found {
+                Some(found) => return Ok(found),
+                None => self.serve(true)?,
+            };
+        }
+    }
+
+    /// Serves what has come.
+    pub(crate) fn progress(&self) -> Result<()> {
+        while self.serve(false)? {}
+        Ok(())
+    }
+
+    /// A barrier by dissemination, during which this rank serves.
+    pub(crate) fn barrier(&self) -> Result<()> {
+        let step = self.next_step();
+        for round in 0..rounds(self.size()) {
+            self.exchange(step, round, Vec::new())?;
+        }
+        self.finish_sends()?;
+        self.progress()
+    }
+
+    /// The number of the next sum or barrier, with room for its rounds.
+    fn next_step(&self) -> u32 {
+        let mut state = self.state().borrow_mut();
+        state.steps = state.steps.wrapping_add(64);
+        state.steps
+    }
+
+    /// Sends `data` to the rank 2^`round` further on, and takes what that far before has sent.
+    fn exchange(&self, step: u32, round: u32, data: Vec<u8>) -> Result<Vec<u64>> {
+        let to = (u64::from(self.rank().0) + (1 << round)) % u64::from(self.size());
+        let step = step | round;
+        self.send(Endpoint { rank: Rank(to as u32), port: 0 }, SUM, step.into(), data)?;
+        self.wait(|state| state.sums.remove(&step))
     }
 }
 
@@ -639,29 +635,13 @@ fn copy<T: Pod>(answer: &[u8], result: &mut [T]) {
 }
 
 impl<A: RemoteAtomics + ?Sized, W: WindowLock> Window<'_, A, W> {
-    /// Serves requests of others that have come, on all two-sided windows of the team; waits for nothing.
-    ///
-    /// On a one-sided window it does nothing.
+    /// As [`Team::progress`](crate::Team::progress).
     ///
     /// # Errors
     ///
-    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    /// As there.
     pub fn progress(&self) -> Result<()> {
-        self.core.two_sided.as_ref().map_or(Ok(()), |requests| requests.progress())
-    }
-
-    /// A barrier of the window's team, in which a two-sided window's ranks serve requests while they wait.
-    ///
-    /// It completes nothing by itself. On a one-sided window it is the team's barrier.
-    ///
-    /// # Errors
-    ///
-    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
-    pub fn barrier(&self) -> Result<()> {
-        match &self.core.two_sided {
-            Some(requests) => requests.barrier(),
-            None => Ok(self.core.team.collectives().barrier()?),
-        }
+        self.core.team.progress()
     }
 
     /// How many packets of a kind this rank has sent for two-sided windows of the team, its agent's not counted.

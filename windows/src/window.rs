@@ -323,6 +323,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     /// [`Error::Hint`], and as [`allocate`](Self::allocate).
     pub fn allocate_shared(self, bytes: u64) -> Result<Window<'t, A, W>> {
         let (team, ra) = (self.team, self.team.ra());
+        team.meet()?;
         // Also with a wrong unit, so that nobody is left waiting.
         let all = team.collectives().allgather(&[bytes, u64::from(self.disp_unit)])?;
         self.check_unit()?;
@@ -372,6 +373,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     /// of another one's program; then [`Error::NotMade`] on the others. The memory is dropped then.
     pub fn create(self, memory: UserMemory) -> Result<Window<'t, A, W>> {
         let (team, ra) = (self.team, self.team.ra());
+        team.meet()?;
         let bytes = memory.len() as u64;
         let exposed = self.check_unit().and_then(|()| Ok(ra.expose(memory).map_err(|refused| refused.error)?));
         let key = exposed.as_ref().map_or(0, |key| key.0);
@@ -727,11 +729,6 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         let Core { memory, allocations, attributes, two_sided, .. } = core;
         drop(attributes);
         ra.flush_all()?;
-        if let Some(requests) = two_sided {
-            // As the barrier below, and this rank serves meanwhile.
-            requests.barrier()?;
-            requests.leave()?;
-        }
         let own = match memory {
             Memory::Leased { parts, own } => {
                 drop(parts);
@@ -741,7 +738,10 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
             Memory::Symmetric { .. } | Memory::Table(_) => Vec::new(),
         };
         // Behind this barrier nobody uses the window any more, and nobody has a lease.
-        team.collectives().barrier()?;
+        team.barrier()?;
+        if let Some(requests) = two_sided {
+            requests.leave()?;
+        }
         for &disp in &allocations {
             ra.clear(disp, ra.heap().len_of(disp)?)?;
             ra.heap().release(disp)?;

@@ -47,7 +47,7 @@ fn strategies_are_those_of_messages() {
         let one_sided = Window::allocate(team, 8).unwrap();
         assert_eq!(one_sided.model(), Model::Unified);
         one_sided.progress().unwrap();
-        one_sided.barrier().unwrap();
+        team.barrier().unwrap();
         one_sided.free().unwrap();
         window.free().unwrap();
     });
@@ -73,7 +73,7 @@ fn exclusive_sections<A: RemoteAtomics>(ra: &A, rounds: u64) {
             epoch.unlock().unwrap();
         }
     }
-    window.barrier().unwrap();
+    window.team().barrier().unwrap();
     let epoch = window.lock(LockKind::Shared, target).unwrap();
     assert_eq!(epoch.get_value::<u64>(COUNTER).unwrap(), rounds * u64::from(ra.size()));
     epoch.unlock().unwrap();
@@ -96,7 +96,7 @@ fn exclusive_locks_make_increments_of_four_ranks_whole() {
             epoch.put_value(COUNTER, value + 1).unwrap();
             epoch.unlock().unwrap();
         }
-        window.barrier().unwrap();
+        window.team().barrier().unwrap();
         if ra.rank() == Rank(1) {
             assert_eq!(window.local().unwrap().load::<u64>(COUNTER).unwrap(), 4 * ROUNDS);
         }
@@ -122,7 +122,7 @@ fn counters<A: RemoteAtomics>(ra: &A, rounds: u64) {
     assert_ne!(won, 0);
     epoch.flush(target).unwrap();
     epoch.unlock_all().unwrap();
-    window.barrier().unwrap();
+    window.team().barrier().unwrap();
     let epoch = window.lock_all().unwrap();
     let at = epoch.at(target).unwrap();
     let total = rounds * u64::from(ra.size());
@@ -156,7 +156,7 @@ fn several_epochs_at_once_to_different_targets() {
             middle.unlock().unwrap();
             low.unlock().unwrap();
         }
-        window.barrier().unwrap();
+        window.team().barrier().unwrap();
         let epoch = window.lock_all().unwrap();
         assert_eq!(epoch.at(Rank(1)).unwrap().get_value::<u64>(COUNTER).unwrap(), 150);
         epoch.unlock_all().unwrap();
@@ -302,7 +302,7 @@ fn program(ra: &Mapped, team: &Team<'_, Mapped>, transport: Transport) -> Vec<u6
         let mut bytes = vec![0_u8; BYTES];
         window.local().unwrap().read(WindowDisp(0), &mut bytes).unwrap();
         seen.extend(bytes.iter().map(|&byte| u64::from(byte)));
-        window.barrier().unwrap();
+        window.team().barrier().unwrap();
     };
     for target in [other, me] {
         let seed = u64::from(me.0 + target.0) + 2;
@@ -340,19 +340,19 @@ fn program(ra: &Mapped, team: &Team<'_, Mapped>, transport: Transport) -> Vec<u6
                 .unwrap();
             seen.extend(got);
             epoch.unlock().unwrap();
-            window.barrier().unwrap();
+            window.team().barrier().unwrap();
             all(&window, &mut seen);
         }
         let epoch = window.lock_all().unwrap();
         seen.extend(everything(&epoch.at(target).unwrap(), seed + 3));
         epoch.unlock_all().unwrap();
-        window.barrier().unwrap();
+        window.team().barrier().unwrap();
         all(&window, &mut seen);
         // Nothing to be locked.
         let epoch = window.lock_assert(LockKind::Shared, target, Assert::NoCheck).unwrap();
         seen.extend(everything(&epoch, seed + 4));
         epoch.unlock().unwrap();
-        window.barrier().unwrap();
+        window.team().barrier().unwrap();
         all(&window, &mut seen);
     }
     window.free().unwrap();
@@ -425,9 +425,9 @@ fn packets(body: impl Fn(&mut Window<'_, Mapped>, Rank) + Sync) -> Vec<Vec<(Kind
         let mut window = window(team, 16_384);
         // Before anybody can ask this rank for anything.
         let before = sent(&window);
-        window.barrier().unwrap();
+        window.team().barrier().unwrap();
         body(&mut window, ra.rank());
-        window.barrier().unwrap();
+        window.team().barrier().unwrap();
         let after = sent(&window);
         window.free().unwrap();
         let more = after.into_iter().zip(before).map(|((kind, after), (_, before))| (kind, after - before));
@@ -442,7 +442,7 @@ fn a_fence_is_a_sum_and_its_operations() {
         let count = |window: &Window<'_, Mapped>| -> u64 {
             sent(window).iter().map(|&(_, count)| count).sum::<u64>() + window.messages_sent(SUM)
         };
-        window.barrier().unwrap();
+        window.team().barrier().unwrap();
         let before = count(&window);
         drop(window.fence().unwrap());
         assert_eq!(count(&window), before, "the first fence does nothing");
@@ -492,8 +492,10 @@ fn each_pair_of_post_and_start_needs_one_message_besides_operations() {
     assert_eq!(run(true), [vec![(PUT, 3), (COMPLETE, 1)], vec![], vec![]]);
 }
 
+type Sent = Vec<(Kind, u64)>;
+
 /// The packets of one passive epoch of rank 0 to rank 1, and of rank 1.
-fn passive(body: impl Fn(&mut Window<'_, Mapped>) + Sync) -> (Vec<(Kind, u64)>, Vec<(Kind, u64)>) {
+fn passive(body: impl Fn(&mut Window<'_, Mapped>) + Sync) -> (Sent, Sent) {
     let mut all = packets(|window, me| {
         if me == Rank(0) {
             body(window);
@@ -659,7 +661,7 @@ fn an_agent_serves_while_its_rank_computes() {
                     }
                     flag.raise(Rank(0));
                 }
-                window.barrier().unwrap();
+                window.team().barrier().unwrap();
                 // The agent ends and begins again, and active epochs are the rank's own.
                 window.stop_agent().unwrap();
                 serving.join().unwrap();
@@ -672,7 +674,7 @@ fn an_agent_serves_while_its_rank_computes() {
                 let all = window.lock_all().unwrap();
                 all.at(Rank(2)).unwrap().fetch_and_op(WindowDisp(8), Op::Sum, 1_i16).unwrap();
                 all.unlock_all().unwrap();
-                window.barrier().unwrap();
+                window.team().barrier().unwrap();
                 window.stop_agent().unwrap();
                 serving.join().unwrap();
                 let expected = if ra.rank() == Rank(0) { 0 } else { 3 };
@@ -695,7 +697,7 @@ fn who_waits_on_one_window_serves_all() {
             assert_eq!(epoch.fetch_and_op(COUNTER, Op::Sum, 1_u64).unwrap(), round);
             epoch.unlock().unwrap();
         }
-        windows[0].barrier().unwrap();
+        team.barrier().unwrap();
         let [first, second] = windows;
         first.free().unwrap();
         second.free().unwrap();
@@ -739,7 +741,7 @@ fn locks_of_shared_windows_exclude_loads_and_stores() {
             memory.store(COUNTER, value + 1).unwrap();
             epoch.unlock().unwrap();
         }
-        window.barrier().unwrap();
+        window.team().barrier().unwrap();
         assert_eq!(window.shared_query(Rank(2)).unwrap().load::<u64>(COUNTER).unwrap(), 300);
         window.free().unwrap();
     });
@@ -761,7 +763,7 @@ fn dynamic_windows_reach_what_is_attached() {
         let error = at.put(address.plus(56), &[1_u8]).unwrap_err();
         assert_eq!(error.class(), Class::RmaRange);
         epoch.unlock_all().unwrap();
-        window.barrier().unwrap();
+        window.team().barrier().unwrap();
         if ra.rank() == Rank(1) {
             let mut words = [0_u64; 4];
             memory.local().unwrap().read(WindowDisp(8), &mut words).unwrap();

@@ -32,7 +32,7 @@ use crate::{Error, Result, Window};
 ///         assert_eq!(epoch.at(other)?.fetch_and_op(WindowDisp(0), Op::Sum, 5_u64)?, 0);
 ///         epoch.unlock_all()?;
 ///         // Behind it nobody asks this rank's agent any more.
-///         window.barrier()?;
+///         team.barrier()?;
 ///         window.stop_agent()?;
 ///         served.join().expect("the agent does not panic")
 ///     })?;
@@ -84,7 +84,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
 
     /// Ends [`Agent::serve`] of this rank's agent, once it has served what has come before.
     ///
-    /// Only when no other rank will ask it any more: a [barrier](Self::barrier) behind the last epochs tells.
+    /// Only when no other rank will ask it any more: a [barrier](crate::Team::barrier) behind the last epochs tells.
     ///
     /// # Errors
     ///

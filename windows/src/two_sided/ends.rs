@@ -19,8 +19,10 @@ pub(crate) struct State {
     pub(super) answers: HashMap<u32, Vec<u8>>,
     /// Posts, by window and target.
     pub(super) posts: HashMap<(u32, Rank), u32>,
-    /// Parts of sums, by window and step.
-    pub(super) sums: HashMap<(u32, u32), Vec<u64>>,
+    /// Parts of sums, by step.
+    pub(super) sums: HashMap<u32, Vec<u64>>,
+    /// Sums and barriers so far, 64 steps each.
+    pub(super) steps: u32,
     pub(super) next_ticket: u32,
     pub(super) next_window: u32,
     pub(super) agent_made: bool,
@@ -31,6 +33,8 @@ pub(crate) trait Ends: fmt::Debug {
     fn rank(&self) -> Rank;
     fn size(&self) -> u32;
     fn state(&self) -> &RefCell<State>;
+    /// Whether the end-points are there.
+    fn is_open(&self) -> bool;
     /// Makes the end-points, unless they are there; collective.
     fn open(&self) -> Result<()>;
     fn send(&self, to: Endpoint, kind: Kind, word: u64, data: Vec<u8>) -> Result<()>;
@@ -65,13 +69,14 @@ impl<'a, A: RemoteAtomics + ?Sized> LazyEnds<'a, A> {
     fn handle(&self, packet: Packet) -> Result<()> {
         let mut state = self.state.borrow_mut();
         let Packet { from, kind, word, data } = packet;
+        // A sum has its step in the place of a window.
         let (window, number) = (word as u32, (word >> 32) as u32);
         match kind {
             GRANT | ACK | ANSWER => drop(state.answers.insert(number, data)),
             POST => *state.posts.entry((window, from.rank)).or_default() += 1,
             SUM => {
                 let words = data.as_chunks().0.iter().map(|&word| u64::from_ne_bytes(word)).collect();
-                state.sums.insert((window, number), words);
+                state.sums.insert(window, words);
             }
             _ => state.server.request(self.ra, self.messages(), Packet { from, kind, word, data })?,
         }
@@ -98,8 +103,12 @@ impl<A: RemoteAtomics + ?Sized> Ends for LazyEnds<'_, A> {
         &self.state
     }
 
+    fn is_open(&self) -> bool {
+        self.messages.get().is_some()
+    }
+
     fn open(&self) -> Result<()> {
-        if self.messages.get().is_none() {
+        if !self.is_open() {
             let mut ends = Messages::endpoints(self.ra, PORTS, Options::default())?;
             self.messages.get_or_init(|| ends.swap_remove(0));
         }
