@@ -35,7 +35,6 @@ use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
 use rmalab_locks::{LINE, WindowLock};
 
 use crate::target::{Part, Place};
-use crate::window::Core;
 use crate::{Call, Error, Result, Window, WindowDisp};
 
 /// Regions that a rank may have attached at once.
@@ -101,7 +100,12 @@ impl Region {
 impl Dynamic {
     pub(crate) fn new<A: RemoteAtomics + ?Sized>(ra: &A) -> Result<Dynamic> {
         let version = ra.heap().alloc(LINE + (REGIONS * ENTRY) as u64 * WORD, LINE)?;
-        Ok(Dynamic { version, own: RefCell::default(), known: RefCell::default() })
+        Ok(Dynamic::reader(version))
+    }
+
+    /// Another reader of the list that starts at `version`.
+    pub(crate) fn reader(version: Disp) -> Dynamic {
+        Dynamic { version, own: RefCell::default(), known: RefCell::default() }
     }
 
     pub(crate) fn allocation(&self) -> Disp {
@@ -203,14 +207,13 @@ impl Dynamic {
     /// Calls `then` with the place of `len` bytes at the address `disp` of `rank`, and their offset there.
     pub(crate) fn with_region<A: RemoteAtomics + ?Sized, R>(
         &self,
-        core: &Core<'_, A>,
+        ra: &A,
         call: Call,
         rank: Rank,
         disp: WindowDisp,
         len: u64,
         then: impl FnOnce(Place<'_>, u64) -> Result<R>,
     ) -> Result<R> {
-        let ra = core.ra;
         let address = disp.0 as u64;
         loop {
             self.refresh(ra, rank)?;

@@ -390,12 +390,33 @@ pub enum Error {
     /// A layout that cannot be, or that does not fit its buffer.
     #[error(transparent)]
     Layout(#[from] LayoutError),
+    /// An agent that cannot be had.
+    #[error("{rank}: agent: {why}")]
+    Agent {
+        /// Who called.
+        rank: Rank,
+        /// Why not.
+        why: &'static str,
+    },
+    /// The messages of a two-sided window failed.
+    #[error(transparent)]
+    Messages(crate::messages::Error),
     /// The window's locks failed, or were used against MPI's rules.
     #[error(transparent)]
     Locks(#[from] rmalab_locks::Error),
     /// The network operations below failed.
     #[error(transparent)]
     Atomics(#[from] rmalab_atomics::Error),
+}
+
+impl From<crate::messages::Error> for Error {
+    /// What failed below messages is told as what failed below windows is.
+    fn from(error: crate::messages::Error) -> Error {
+        match error {
+            crate::messages::Error::Atomics(error) => Error::Atomics(error),
+            error => Error::Messages(error),
+        }
+    }
 }
 
 impl Error {
@@ -429,7 +450,9 @@ impl Error {
             Error::Hint { .. } | Error::Uneven { .. } | Error::Atomics(rmalab_atomics::Error::OutOfMemory { .. }) => {
                 Class::Size
             }
-            Error::NotMade { .. } | Error::Locks(_) | Error::Atomics(_) => Class::Other,
+            Error::NotMade { .. } | Error::Agent { .. } | Error::Messages(_) | Error::Locks(_) | Error::Atomics(_) => {
+                Class::Other
+            }
         }
     }
 }

@@ -9,6 +9,7 @@
 //! | element types, operations, layouts of data | [`Element`], [`Op`], [`Layout`], [`Items`] |
 //! | global pointers, without epochs | [`GlobalMemory`], [`GlobalPtr`] |
 //! | strategies and hints | [`Config`], [`Info`] |
+//! | windows by messages that their targets serve | [`two_sided`], [`Agent`] |
 //!
 //! An epoch is a value, and communication is its methods: an operation outside an epoch does not compile, nor does a second
 //! epoch that may not be open beside the first. What types cannot see is an [`Error`].
@@ -50,6 +51,7 @@ mod pscw;
 mod request;
 mod target;
 mod team;
+pub mod two_sided;
 mod window;
 
 pub use attributes::{Attributes, ErrorHandler, Handler, Keyval};
@@ -71,4 +73,5 @@ pub use rmalab_atomics::exposed::UserMemory;
 pub use rmalab_locks::{Assert, LockKind, Policy, PolicyKind};
 pub use target::{Active, Passive, Target};
 pub use team::Team;
+pub use two_sided::Agent;
 pub use window::{Builder, Flavor, Local, Model, Window, WindowDisp};

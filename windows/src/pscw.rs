@@ -8,6 +8,7 @@
 //!   and of active synchronization over InfiniBand, 2004.
 //! * [`PscwStrategy::Matching`]: lists of announcements, as foMPI's (R. Gerstenberger, M. Besta, T. Hoefler, SC'13, section
 //!   2.3), here a ring of slots with a ticket counter instead of a list with a free list.
+//! * [`PscwStrategy::Deferred`]: see [`two_sided`](crate::two_sided).
 //!
 //! # State
 //!
@@ -264,7 +265,9 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> AccessSide<'_, 't, A, W> {
             return Err(core.refuse(Call::Start, Open::Access));
         }
         window.check_group(Call::Start, group)?;
-        if !assert.nocheck {
+        if let Some(requests) = &core.two_sided {
+            requests.start(group, assert.nocheck);
+        } else if !assert.nocheck {
             for &target in group {
                 core.matching.take(core.ra, target)?;
             }
@@ -320,6 +323,9 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Access<'_, '_, A, W> {
         self.over = true;
         let core = &self.window.core;
         core.state.access.set(false);
+        if let Some(requests) = &core.two_sided {
+            return requests.complete();
+        }
         for &target in &self.group {
             core.ra.flush(target)?;
         }
@@ -372,6 +378,10 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> ExposureSide<'_, 't, A, W> {
         }
         window.check_group(Call::Post, group)?;
         core.state.exposure.set(true);
+        if let Some(requests) = &core.two_sided {
+            requests.post(group, assert.nocheck)?;
+            return Ok(Exposure { window, over: false });
+        }
         let matching = &core.matching;
         matching.expected.set(matching.expected.get() + group.len() as u64);
         if !assert.nocheck {
@@ -411,7 +421,17 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Exposure<'_, '_, A, W> {
     /// Those of the network.
     pub fn test(&mut self) -> Result<bool> {
         let core = &self.window.core;
-        if !self.over && core.ra.get(core.ra.rank().at(core.matching.completions))? >= core.matching.expected.get() {
+        if self.over {
+            return Ok(true);
+        }
+        let over = match &core.two_sided {
+            None => core.ra.get(core.ra.rank().at(core.matching.completions))? >= core.matching.expected.get(),
+            Some(requests) => {
+                requests.progress()?;
+                requests.exposure_is_over()
+            }
+        };
+        if over {
             self.over = true;
             core.state.exposure.set(false);
         }
@@ -423,6 +443,9 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Exposure<'_, '_, A, W> {
             self.over = true;
             let core = &self.window.core;
             core.state.exposure.set(false);
+            if let Some(requests) = &core.two_sided {
+                return requests.wait_exposure();
+            }
             core.ra.wait_until(core.matching.completions, Until::Ge(core.matching.expected.get()))?; // I2
         }
         Ok(())

@@ -8,14 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use bytemuck::Pod;
 use rmalab_atomics::exposed::{ExposedKey, Lease, UserMemory};
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
-use rmalab_locks::{LINE, Mcs, Place as LockPlace, Policy, RawMutex, WindowLock, WindowLocks};
+use rmalab_locks::{LINE, Mcs, Policy, RawMutex, WindowLock, WindowLocks};
 
 use crate::dynamic::Dynamic;
 use crate::pscw::{self, Matching};
 use crate::target::{Part, Place};
+use crate::two_sided::{OwnPart, OwnPlace, Requests};
 use crate::{
     AccumulateStrategy, Attributes, Call, Config, Error, ErrorHandler, FenceStrategy, Ignored, Info, Open, Result,
-    Target, Team,
+    Target, Team, Transport,
 };
 
 /// A displacement from the start of a target's part of a window, in units that the target has chosen; on a dynamic
@@ -123,8 +124,10 @@ pub(crate) struct Core<'t, A: RemoteAtomics + ?Sized> {
     pub(crate) config: RefCell<Config>,
     pub(crate) state: State,
     pub(crate) matching: Matching,
+    /// What a two-sided window does instead.
+    pub(crate) two_sided: Option<Box<Requests<'t>>>,
     /// Where the lock of accumulates is, the same on every rank.
-    accumulate_lock: Disp,
+    pub(crate) accumulate_lock: Disp,
     /// What the symmetric heap gets back when the window is freed.
     allocations: Vec<Disp>,
     name: RefCell<String>,
@@ -147,6 +150,29 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
     /// The target `rank`, or the null target.
     #[inline]
     pub(crate) fn target<P>(&self, call: Call, rank: Option<Rank>, alone: bool) -> Result<Target<'_, A, P>> {
+        let target = self.direct(call, rank, alone)?;
+        match &self.two_sided {
+            None => Ok(target),
+            Some(requests) => Ok(Target { part: self.by_requests(call, requests, &target), alone: false, ..target }),
+        }
+    }
+
+    /// The part of a target of a two-sided window.
+    #[cold]
+    fn by_requests<'c, P>(&self, call: Call, requests: &'c Requests<'c>, target: &Target<'c, A, P>) -> Part<'c> {
+        let active = matches!(call, Call::Fence | Call::Start);
+        match target.part {
+            // In an active epoch nobody else's progress is needed for oneself.
+            part if active && target.rank == self.ra.rank() => part,
+            Part::Null => Part::Null,
+            Part::Fixed(_) => Part::Fixed(Place::TwoSided(requests, target.rank)),
+            Part::Dynamic(_) => Part::Dynamic(Some(requests)),
+        }
+    }
+
+    /// The target `rank`, or the null target, as this rank reaches its memory itself.
+    #[inline]
+    fn direct<P>(&self, call: Call, rank: Option<Rank>, alone: bool) -> Result<Target<'_, A, P>> {
         let (rank, part, bytes, unit) = match rank {
             None => (Rank(0), Part::Null, 0, 1),
             Some(rank) if rank.0 >= self.ra.size() => {
@@ -173,7 +199,7 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
                 let Fixed { place, bytes, unit } = &parts[rank.index()];
                 (Part::Fixed(Place::Leased(&**place)), *bytes, *unit)
             }
-            Memory::Dynamic(_) => (Part::Dynamic, 0, 1),
+            Memory::Dynamic(_) => (Part::Dynamic(None), 0, 1),
         }
     }
 
@@ -182,12 +208,6 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
             Memory::Dynamic(dynamic) => Ok(dynamic),
             _ => Err(Error::Flavor { call, flavor: self.flavor }),
         }
-    }
-
-    pub(crate) fn accumulate_lock(&self, target: Rank) -> Result<Mcs> {
-        let words = self.accumulate_lock;
-        let place = LockPlace { home: target, words, node: words.plus(LINE) };
-        Ok(Mcs::bind(self.ra, place, ())?)
     }
 
     /// What stands open beside locks.
@@ -311,6 +331,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     /// [`Error::Hint`], and as [`allocate`](Self::allocate).
     pub fn allocate_shared(self, bytes: u64) -> Result<Window<'t, A, W>> {
         let (team, ra) = (self.team, self.team.ra());
+        team.meet()?;
         // Also with a wrong unit, so that nobody is left waiting.
         let all = team.collectives().allgather(&[bytes, u64::from(self.disp_unit)])?;
         self.check_unit()?;
@@ -360,6 +381,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     /// of another one's program; then [`Error::NotMade`] on the others. The memory is dropped then.
     pub fn create(self, memory: UserMemory) -> Result<Window<'t, A, W>> {
         let (team, ra) = (self.team, self.team.ra());
+        team.meet()?;
         let bytes = memory.len() as u64;
         let exposed = self.check_unit().and_then(|()| Ok(ra.expose(memory).map_err(|refused| refused.error)?));
         let key = exposed.as_ref().map_or(0, |key| key.0);
@@ -427,6 +449,20 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         }
         let (matching, accumulate_lock, locks) = made?;
         allocations.extend(locks.allocations());
+        let two_sided = match self.config.transport {
+            Transport::OneSided => None,
+            transport => {
+                let place = match &memory {
+                    &Memory::Symmetric { base, .. } => OwnPlace::Segment(ra.rank().at(base)),
+                    Memory::Table(parts) => OwnPlace::Segment(parts[ra.rank().index()].place),
+                    &Memory::Leased { own, .. } => OwnPlace::Exposed(own),
+                    Memory::Dynamic(dynamic) => OwnPlace::Dynamic(dynamic.allocation()),
+                };
+                let part = OwnPart { place, accumulate: self.config.accumulate, lock: accumulate_lock };
+                let agent = transport == Transport::TwoSidedAgent;
+                Some(Box::new(Requests::new(self.team.ends(), agent, flavor == Flavor::Shared, part)?))
+            }
+        };
         let core = Core {
             ra,
             team: self.team,
@@ -438,6 +474,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
             config: RefCell::new(self.config),
             state: State::default(),
             matching,
+            two_sided,
             accumulate_lock,
             allocations,
             name: RefCell::new(self.name),
@@ -557,9 +594,9 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         self.core.flavor
     }
 
-    /// What a rank sees of its own memory: always one copy, on every backend there is.
+    /// What a rank sees of its own memory: one copy, but for two-sided windows, see [`two_sided`](crate::two_sided).
     pub fn model(&self) -> Model {
-        Model::Unified
+        if self.core.two_sided.is_some() { Model::Separate } else { Model::Unified }
     }
 
     /// Bytes of this rank's part (the attribute `MPI_WIN_SIZE`); 0 for a dynamic window.
@@ -652,10 +689,10 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     }
 
     fn reach(&self, call: Call, rank: Rank) -> Result<Local<'_, A>> {
-        let target: Target<'_, A> = self.core.target(call, Some(rank), false)?;
+        let target: Target<'_, A> = self.core.direct(call, Some(rank), false)?;
         match target.part {
             Part::Fixed(place) => Ok(Local { target, place }),
-            Part::Null | Part::Dynamic => Err(Error::Flavor { call, flavor: self.core.flavor }),
+            Part::Null | Part::Dynamic(_) => Err(Error::Flavor { call, flavor: self.core.flavor }),
         }
     }
 
@@ -697,7 +734,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         let core = self.core;
         let (ra, team) = (core.ra, core.team);
         let earlier = core.check();
-        let Core { memory, allocations, attributes, .. } = core;
+        let Core { memory, allocations, attributes, two_sided, .. } = core;
         drop(attributes);
         ra.flush_all()?;
         let own = match memory {
@@ -709,7 +746,10 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
             Memory::Symmetric { .. } | Memory::Table(_) => Vec::new(),
         };
         // Behind this barrier nobody uses the window any more, and nobody has a lease.
-        team.collectives().barrier()?;
+        team.barrier()?;
+        if let Some(requests) = two_sided {
+            requests.leave()?;
+        }
         for &disp in &allocations {
             ra.clear(disp, ra.heap().len_of(disp)?)?;
             ra.heap().release(disp)?;
@@ -812,6 +852,7 @@ impl<'w, A: RemoteAtomics + ?Sized> Local<'w, A> {
                 Some((head, words))
             }
             Place::Leased(lease) => lease.words().map(|leased| (leased.head, leased.words)),
+            Place::TwoSided(..) => None,
         }
     }
 }
