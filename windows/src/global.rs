@@ -34,8 +34,8 @@
 //! ```
 //!
 //! Each unit attaches its parts to the dynamic window. Blocking puts and gets on units of the own node are loads and
-//! stores, or copies of memory if they are long; all else goes through the dynamic window: what does not block, since a copy by the processor would, and atomics, since
-//! they have to be atomic with those of other nodes.
+//! stores, or copies of memory if they are long. All else goes through the dynamic window: what does not block, since a
+//! copy by the processor would, and atomics, since they have to be atomic with those of other nodes.
 //!
 //! # State
 //!
@@ -58,9 +58,9 @@
 //!
 //! # Cost
 //!
-//! On the own node: the search, and the loads and stores, or a bulk operation from 512 bytes on. On others: one remote get, by which the dynamic window sees that
-//! nothing was detached, then the operation, and a flush if it is a blocking put. A collective allocation takes 8 bytes
-//! for each unit at every unit.
+//! On the own node: the search, and the loads and stores, or one bulk operation from 512 bytes on. On others: one remote
+//! get, by which the dynamic window sees that nothing was detached, then the operation, and a flush if it is a blocking
+//! put. A collective allocation takes 8 bytes for each unit at every unit.
 
 mod copy;
 mod pointer;
@@ -129,8 +129,8 @@ impl Reserve {
 /// # Errors
 ///
 /// [`Error::BadPointer`] and [`Error::OutOfSegment`] for pointers to what is not there, and then nothing was done; and
-/// those of the network. Of a pool each unit knows its own allocations only: a pointer that leaves its allocation, but not the
-/// pool, is not found out.
+/// those of the network. Of a pool each unit knows its own allocations only: a pointer that leaves its allocation, but
+/// not the pool, is not found out.
 pub struct GlobalMemory<'m, A: RemoteAtomics + ?Sized> {
     team: &'m Team<'m, A>,
     node: &'m Team<'m, Subset<'m, A>>,
@@ -155,7 +155,9 @@ struct Segment<'m, A: RemoteAtomics + ?Sized> {
     words: Vec<&'m [AtomicU64]>,
     /// Where they are in those units' memory.
     base: Disp,
-    /// Where each unit's part is in the dynamic window: the paper's disp-set.
+    /// Where this unit's part is in the dynamic window.
+    own: WindowDisp,
+    /// Where each unit's part is there: the paper's disp-set.
     starts: Vec<u64>,
 }
 
@@ -253,8 +255,8 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
     /// Makes a segment and puts it last into the table, on all units or on none.
     fn add_segment(&self, key: u32, bytes: u64) -> Result<()> {
         let made = self.make_segment(bytes);
-        let start = made.as_ref().map_or([0, 0], |segment| [1, segment.starts[0]]);
-        let all = self.team.allgather(&[start[0], start[1], bytes])?;
+        let [ok, own] = made.as_ref().map_or([0, 0], |segment| [1, segment.own.0 as u64]);
+        let all = self.team.allgather(&[ok, own, bytes])?;
         let units = || (0..).map(Rank).zip(all.as_chunks::<3>().0);
         // Ranks of one node fail together, so that those which have to take something back find each other.
         let failed = units().find(|(_, [made, ..])| *made == 0).map(|(rank, _)| Error::NotMade { rank });
@@ -285,7 +287,7 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
             .map(|rank| self.node.ra().shared_words(rank.at(base), whole / WORD).ok_or_else(|| unreached(rank)));
         let words = words.collect::<Result<_>>()?;
         match self.epoch.window().attach_window(&window) {
-            Ok(start) => Ok(Segment { bytes, window, words, base, starts: vec![start.0 as u64] }),
+            Ok(own) => Ok(Segment { bytes, window, words, base, own, starts: Vec::new() }),
             Err(error) => {
                 window.free()?;
                 Err(error)
@@ -324,9 +326,7 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
 
     /// Gives a segment's memory back, which no unit uses any more.
     fn release(&self, segment: Segment<'m, A>) -> Result<()> {
-        // Until the table has all units' starts, it is the own one.
-        let own = if segment.starts.len() == 1 { 0 } else { self.rank().index() };
-        self.epoch.window().detach_window(WindowDisp(segment.starts[own] as i64))?;
+        self.epoch.window().detach_window(segment.own)?;
         segment.window.free()
     }
 

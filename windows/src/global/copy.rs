@@ -90,7 +90,7 @@ mod tests {
                 let (words, start) = (&words, &start);
                 scope.spawn(move || {
                     start.wait();
-                    for round in 0..200_000_u32 {
+                    for round in 0..600_000_u32 {
                         let mine = [round as u8, (round >> 8) as u8, writer as u8];
                         store(words, 3 * writer, &mine);
                         let mut seen = [0; 3];
