@@ -32,6 +32,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rmalab_atomics::exposed::{Lease, LeasedWords};
 use rmalab_atomics::{Address, Rank, RemoteAtomics, WORD};
 use rmalab_locks::RawMutex;
 
@@ -40,8 +41,8 @@ use crate::window::Core;
 
 use crate::{AccumulateStrategy, Element, Integer, Op, Result, combine_slice};
 
-/// Elements combined under the lock at a time: 4 KiB of 8-byte ones, which stay in the first cache.
-const CHUNK: usize = 512;
+/// Elements combined under the lock at a time, on the stack.
+const CHUNK: usize = 128;
 
 /// From this many elements on, an exclusive holder does without atomics.
 const ALONE: usize = 4;
@@ -222,7 +223,9 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
                 }
                 Ok(())
             }
-            Place::Leased(lease) if lease.words().is_some() => {
+            Place::Leased(lease)
+                if words_of(lease).is_some_and(|leased| self.in_word::<T>(offset.wrapping_sub(leased.head))) =>
+            {
                 for i in 0..n {
                     let old = self.one(offset + i as u64 * size, op, value(i))?;
                     if let Some(result) = &mut result {
@@ -244,7 +247,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
                 return update(&(self.core.ra, at), Bits::of::<T>(byte), self.native(), op, value);
             }
             Place::Leased(lease) => {
-                if let Some(leased) = lease.words()
+                if let Some(leased) = words_of(lease)
                     && let Some(byte) = offset.checked_sub(leased.head)
                     && self.in_word::<T>(byte)
                     && let Some(word) = leased.words.get((byte / WORD) as usize)
@@ -268,7 +271,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
                 return swap_in_word(&(self.core.ra, at), Bits::of::<T>(byte), expected, desired);
             }
             Place::Leased(lease) => {
-                if let Some(leased) = lease.words()
+                if let Some(leased) = words_of(lease)
                     && let Some(byte) = offset.checked_sub(leased.head)
                     && self.in_word::<T>(byte)
                     && let Some(word) = leased.words.get((byte / WORD) as usize)
@@ -295,7 +298,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
     fn plain<T: Element>(&self, offset: u64, op: Op, source: &[T], mut result: Option<&mut [T]>) -> Result<()> {
         let ra = self.core.ra;
         let n = result.as_ref().map_or(source.len(), |result| result.len());
-        let mut chunk = vec![T::zeroed(); n.min(CHUNK)];
+        let mut chunk = [T::zeroed(); CHUNK];
         for start in (0..n).step_by(CHUNK) {
             let end = n.min(start + CHUNK);
             let elements = &mut chunk[..end - start];
@@ -322,6 +325,11 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         lock.release(ra)?;
         done
     }
+}
+
+/// The words of leased memory, if every rank has them. An owner that alone has them takes the lock, as its peers do.
+fn words_of(lease: &dyn Lease) -> Option<LeasedWords<'_>> {
+    lease.words().filter(|leased| leased.everywhere)
 }
 
 #[inline(always)]

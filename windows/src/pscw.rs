@@ -14,14 +14,18 @@
 //! | word, of each rank | written by | value |
 //! | --- | --- | --- |
 //! | completions | origins: + 1 each, when they complete | how many completes have come, since ever |
-//! | bits (p of them) | target t sets bit t, this rank clears it | t has posted, and no start of this rank has taken it |
+//! | bits (p of them) | target t turns bit t over | whether the number of t's posts to this rank is odd |
 //! | tail | targets: + 1 each, for a ticket | how many posts have come, since ever |
 //! | slots (S = min(p, 64)) | targets, from 0 to the rank + 1; this rank, back to 0 | posts that are not taken |
+//!
+//! With bits each rank also remembers, for itself, which of its own bits at others are set, and which bits of its own
+//! words it last found set: nobody writes a bit back, so that its cache line moves once for a post.
 //!
 //! # Invariants
 //!
 //! * I1. A target has at most one post to an origin that is not taken: it posts again only after its wait, which takes
-//!   the origin's complete, which comes after the start that took the post. So a bit is set only when it is clear.
+//!   the origin's complete, which comes after the start that took the post. So a bit that differs from what this rank
+//!   last found is one post, not three.
 //! * I2. Completions that have come belong to this exposure epoch or to earlier ones: an origin's next complete needs this
 //!   rank's next post. So an epoch is over as soon as their number has reached the sum of the groups' sizes so far.
 //! * I3. As many posts are in slots, or about to be, as the tail is ahead of what this rank has taken. A poster that
@@ -43,12 +47,11 @@ use rmalab_locks::{LINE, Policy, WindowLock};
 
 use crate::{Active, Call, Error, Open, PscwStrategy, Result, Target, Window};
 
-/// Ranks up to which [`PscwStrategy::Auto`] takes bits: those of four cache lines' worth of bits would be no harm either,
-/// but one line is read at once.
-const BITS_UP_TO: u32 = 512;
-
 /// Most slots of a ring.
 const SLOTS: u32 = 64;
+
+/// Ranks up to which a group is searched for each of its members, without memory of its own.
+const SHORT: usize = 16;
 
 /// Word operations' worth of pause between two looks at a full ring.
 const FULL: u32 = 16;
@@ -66,6 +69,14 @@ pub(crate) struct Matching {
     head: Cell<u64>,
     /// Posts that were taken out of slots, and not matched by a start.
     taken: RefCell<Vec<Rank>>,
+    /// This rank's bits at the others, and the others' bits here, as they were last.
+    parity: RefCell<Parity>,
+}
+
+#[derive(Debug)]
+struct Parity {
+    posted: Vec<u64>,
+    found: Vec<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,16 +88,11 @@ enum Way {
 impl Matching {
     pub(crate) fn new<A: RemoteAtomics + ?Sized>(ra: &A, strategy: PscwStrategy) -> Result<Matching> {
         let size = ra.size();
-        let bits = match strategy {
-            PscwStrategy::Bits => true,
-            PscwStrategy::Matching => false,
-            PscwStrategy::Auto | PscwStrategy::Deferred => size <= BITS_UP_TO,
-        };
-        let (way, words) = if bits {
-            (Way::Bits, u64::from(size).div_ceil(64))
-        } else {
+        let (way, words) = if strategy.for_ranks(size) == PscwStrategy::Matching {
             let slots = u64::from(size.min(SLOTS));
             (Way::Ring { slots }, 1 + slots)
+        } else {
+            (Way::Bits, u64::from(size).div_ceil(64))
         };
         let completions = ra.heap().alloc(LINE + words * WORD, LINE)?;
         Ok(Matching {
@@ -96,6 +102,10 @@ impl Matching {
             expected: Cell::new(0),
             head: Cell::new(0),
             taken: RefCell::default(),
+            parity: RefCell::new(match way {
+                Way::Bits => Parity { posted: vec![0; words as usize], found: vec![0; words as usize] },
+                Way::Ring { .. } => Parity { posted: Vec::new(), found: Vec::new() },
+            }),
         })
     }
 
@@ -108,7 +118,12 @@ impl Matching {
         let me = u64::from(ra.rank().0);
         match self.way {
             Way::Bits => {
-                ra.fetch_add(origin.at(self.posts.word(me / 64)), 1 << (me % 64))?; // I1
+                let (word, mask) = bit(origin);
+                let posted = &mut self.parity.borrow_mut().posted[word];
+                let (own, up) = (1u64 << (me % 64), *posted & mask == 0);
+                *posted ^= mask;
+                // An addition turns over just this bit, since it was clear (set) before.
+                ra.fetch_add(origin.at(self.posts.word(me / 64)), if up { own } else { own.wrapping_neg() })?;
             }
             Way::Ring { slots } => {
                 let ticket = ra.fetch_add(origin.at(self.posts), 1)?;
@@ -126,9 +141,11 @@ impl Matching {
     fn take<A: RemoteAtomics + ?Sized>(&self, ra: &A, target: Rank) -> Result<()> {
         match self.way {
             Way::Bits => {
-                let (word, bit) = (self.posts.word(u64::from(target.0 / 64)), 1u64 << (target.0 % 64));
-                ra.wait_until(word, Until::AnySet(bit))?;
-                ra.fetch_add(ra.rank().at(word).unwatched(), bit.wrapping_neg())?;
+                let (word, mask) = bit(target);
+                let found = &mut self.parity.borrow_mut().found[word];
+                let turned = if *found & mask == 0 { Until::AnySet(mask) } else { Until::NoneSet(mask) };
+                ra.wait_until(self.posts.word(word as u64), turned)?; // I1
+                *found ^= mask;
             }
             Way::Ring { slots } => loop {
                 self.empty(ra, slots)?;
@@ -156,6 +173,11 @@ impl Matching {
         }
         Ok(())
     }
+}
+
+/// The word and the mask of a rank's bit.
+fn bit(rank: Rank) -> (usize, u64) {
+    (rank.index() / 64, 1 << (rank.0 % 64))
 }
 
 /// What the caller of start asserts.
@@ -196,12 +218,14 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         if let Some(&target) = group.iter().find(|target| target.0 >= size) {
             return Err(Error::NoSuchTarget { call, target, size });
         }
-        let mut sorted = group.to_vec();
-        sorted.sort_unstable();
-        match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(Error::Group { rank, call, twice: pair[0] }),
-            None => Ok(()),
-        }
+        let twice = if group.len() <= SHORT {
+            (1..group.len()).find(|&i| group[..i].contains(&group[i])).map(|i| group[i])
+        } else {
+            let mut sorted = group.to_vec();
+            sorted.sort_unstable();
+            sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
+        };
+        twice.map_or(Ok(()), |twice| Err(Error::Group { rank, call, twice }))
     }
 }
 
@@ -241,7 +265,10 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> AccessSide<'_, 't, A, W> {
             }
         }
         core.state.access.set(true);
-        Ok(Access { window, group: group.to_vec(), over: false })
+        let mut members = core.state.group.take();
+        members.clear();
+        members.extend_from_slice(group);
+        Ok(Access { window, group: members, over: false })
     }
 }
 
@@ -294,6 +321,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Access<'_, '_, A, W> {
         for &target in &self.group {
             core.ra.fetch_add(target.at(core.matching.completions), 1)?;
         }
+        core.state.group.replace(std::mem::take(&mut self.group));
         Ok(())
     }
 }

@@ -5,11 +5,11 @@ use std::marker::PhantomData;
 use bytemuck::Pod;
 use rmalab_atomics::bulk::{Owned, Piece};
 use rmalab_atomics::exposed::Lease;
-use rmalab_atomics::{Address, Rank, RemoteAtomics};
+use rmalab_atomics::{Address, Rank, RemoteAtomics, WORD};
 
 use crate::accumulate::Updates;
 use crate::window::Core;
-use crate::{Call, Element, Error, Integer, Items, Op, Request, Result, WindowDisp};
+use crate::{AccumulateStrategy, Call, Element, Error, Integer, Items, Op, Request, Result, WindowDisp};
 
 /// An epoch by locks: its targets take part in nothing.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +80,7 @@ pub(crate) enum Part<'e> {
 /// does not have, and then nothing was done; and those of the network, as a peer that has failed.
 #[derive(Debug)]
 pub struct Target<'e, A: RemoteAtomics + ?Sized, P = Passive> {
+    pub(crate) ra: &'e A,
     pub(crate) core: &'e Core<'e, A>,
     pub(crate) rank: Rank,
     pub(crate) part: Part<'e>,
@@ -139,6 +140,26 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         }
     }
 
+    /// Where `len` bytes at `disp` are, if they are in a segment and within the window: what most operations meet.
+    #[inline(always)]
+    fn in_segment(&self, disp: WindowDisp, len: u64) -> Option<Address> {
+        if let Part::Fixed(Place::Segment(start)) = self.part
+            && let Some(offset) = disp.0.checked_mul(i64::from(self.unit))
+            // A negative one is larger than any window.
+            && len <= self.bytes
+            && offset as u64 <= self.bytes - len
+        {
+            return Some(start.rank.at(start.disp.plus(offset as u64)).unwatched());
+        }
+        None
+    }
+
+    /// As [`in_segment`](Self::in_segment), for a word that network atomics may be used on.
+    #[inline(always)]
+    fn word_in_segment(&self, disp: WindowDisp) -> Option<Address> {
+        self.in_segment(disp, WORD).filter(|at| at.disp.0.is_multiple_of(WORD))
+    }
+
     #[cold]
     fn outside(&self, call: Call, disp: WindowDisp, len: u64) -> Error {
         Error::OutOfWindow { call, target: self.rank, disp, unit: self.unit, len, bytes: self.bytes }
@@ -149,10 +170,18 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     /// # Errors
     ///
     /// As of all operations, see [`Target`].
-    #[inline]
+    #[inline(always)]
     pub fn put<T: Pod>(&self, disp: WindowDisp, source: &[T]) -> Result<()> {
         let source: &[u8] = bytemuck::cast_slice(source);
-        self.reach(Call::Put, disp, 0, source.len() as u64, |place, offset| place.write(self.core.ra, offset, source))
+        match self.in_segment(disp, source.len() as u64) {
+            Some(at) => Ok(self.ra.post_bytes(at, source)?),
+            None => self.put_elsewhere(disp, source),
+        }
+    }
+
+    #[inline(never)]
+    fn put_elsewhere(&self, disp: WindowDisp, source: &[u8]) -> Result<()> {
+        self.reach(Call::Put, disp, 0, source.len() as u64, |place, offset| place.write(self.ra, offset, source))
     }
 
     /// Reads `dest` from `disp` (`MPI_Get`).
@@ -160,10 +189,18 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     /// # Errors
     ///
     /// As of all operations, see [`Target`].
-    #[inline]
+    #[inline(always)]
     pub fn get<T: Pod>(&self, disp: WindowDisp, dest: &mut [T]) -> Result<()> {
         let dest: &mut [u8] = bytemuck::cast_slice_mut(dest);
-        self.reach(Call::Get, disp, 0, dest.len() as u64, |place, offset| place.read(self.core.ra, offset, dest))
+        match self.in_segment(disp, dest.len() as u64) {
+            Some(at) => Ok(self.ra.get_bytes(at, dest)?),
+            None => self.get_elsewhere(disp, dest),
+        }
+    }
+
+    #[inline(never)]
+    fn get_elsewhere(&self, disp: WindowDisp, dest: &mut [u8]) -> Result<()> {
+        self.reach(Call::Get, disp, 0, dest.len() as u64, |place, offset| place.read(self.ra, offset, dest))
     }
 
     /// Writes one value at `disp` (`MPI_Put` with a count of 1).
@@ -203,7 +240,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     ) -> Result<()> {
         let source: &[u8] = bytemuck::cast_slice(source);
         self.pieces(Call::Put, disp, target, source.len(), origin, |place, offset, piece| {
-            place.write(self.core.ra, offset, &source[piece])
+            place.write(self.ra, offset, &source[piece])
         })
     }
 
@@ -221,7 +258,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     ) -> Result<()> {
         let dest: &mut [u8] = bytemuck::cast_slice_mut(dest);
         self.pieces(Call::Get, disp, target, dest.len(), origin, |place, offset, piece| {
-            place.read(self.core.ra, offset, &mut dest[piece])
+            place.read(self.ra, offset, &mut dest[piece])
         })
     }
 
@@ -391,8 +428,23 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     /// # Errors
     ///
     /// As [`accumulate`](Self::accumulate).
-    #[inline]
+    #[inline(always)]
     pub fn fetch_and_op<T: Element>(&self, disp: WindowDisp, op: Op, value: T) -> Result<T> {
+        let atomic = matches!(op, Op::Replace) || matches!(op, Op::Sum) && T::KIND.is_integer();
+        if T::SIZE == WORD
+            && atomic
+            && self.core.accumulate == AccumulateStrategy::Native
+            && let Some(at) = self.word_in_segment(disp)
+        {
+            let value = value.to_word();
+            let old = if op == Op::Sum { self.ra.fetch_add(at, value) } else { self.ra.fetch_store(at, value) };
+            return Ok(T::from_word(old?));
+        }
+        self.fetch_and_op_elsewise(disp, op, value)
+    }
+
+    #[inline(never)]
+    fn fetch_and_op_elsewise<T: Element>(&self, disp: WindowDisp, op: Op, value: T) -> Result<T> {
         self.defined::<T>(Call::FetchAndOp, op)?;
         let old = self.reach(Call::FetchAndOp, disp, 0, size_of::<T>() as u64, |place, offset| {
             self.updates(place).one(offset, op, value).map(Some)
@@ -408,8 +460,19 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     /// # Errors
     ///
     /// As of all operations, see [`Target`].
-    #[inline]
+    #[inline(always)]
     pub fn compare_and_swap<T: Integer>(&self, disp: WindowDisp, expected: T, desired: T) -> Result<T> {
+        if T::SIZE == WORD
+            && self.core.accumulate != AccumulateStrategy::Locked
+            && let Some(at) = self.word_in_segment(disp)
+        {
+            return Ok(T::from_word(self.ra.compare_and_swap(at, expected.to_word(), desired.to_word())?));
+        }
+        self.compare_and_swap_elsewise(disp, expected, desired)
+    }
+
+    #[inline(never)]
+    fn compare_and_swap_elsewise<T: Integer>(&self, disp: WindowDisp, expected: T, desired: T) -> Result<T> {
         let old = self.reach(Call::CompareAndSwap, disp, 0, size_of::<T>() as u64, |place, offset| {
             self.updates(place).compare_and_swap(offset, expected, desired).map(Some)
         })?;
@@ -508,7 +571,7 @@ impl<'e, A: RemoteAtomics + ?Sized> Target<'e, A, Passive> {
         pieces: &[(usize, u64, usize)],
         put: bool,
     ) -> Result<Request<'e, A, T>> {
-        let ra = self.core.ra;
+        let ra = self.ra;
         let mut taken = Some(buffer);
         let started = self.reach(call, disp, first, len, |place, offset| {
             let mut buffer = taken.take().unwrap_or_default();

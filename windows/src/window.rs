@@ -105,6 +105,8 @@ pub(crate) struct State {
     pub(crate) fence: Cell<bool>,
     pub(crate) access: Cell<bool>,
     pub(crate) exposure: Cell<bool>,
+    /// Room for the group of the next access epoch, so that none has to be allocated.
+    pub(crate) group: RefCell<Vec<Rank>>,
     /// An epoch of any kind was forgotten, so that a later call finds it open; see [`Core::check`].
     pub(crate) failed: RefCell<Option<Error>>,
 }
@@ -155,7 +157,7 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
                 (rank, part, bytes, unit)
             }
         };
-        Ok(Target { core: self, rank, part, bytes, unit, alone, epoch: PhantomData })
+        Ok(Target { ra: self.ra, core: self, rank, part, bytes, unit, alone, epoch: PhantomData })
     }
 
     /// The part of a rank of the team, its bytes and its displacement unit.
@@ -233,8 +235,8 @@ pub struct Builder<'t, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
 
 impl<'t, A: RemoteAtomics + ?Sized> Builder<'t, A> {
     fn new(team: &'t Team<'t, A>) -> Self {
-        let config = Config::default();
-        Builder { team, params: config.policy, config, ignored: Vec::new(), disp_unit: 1, name: String::new() }
+        let (config, ignored) = Config::from_info(&Info::new());
+        Builder { team, params: config.policy, config, ignored, disp_unit: 1, name: String::new() }
     }
 
     /// Takes strategies and hints from `info`; what it ignores, [`Window::ignored`] reports.
@@ -244,10 +246,10 @@ impl<'t, A: RemoteAtomics + ?Sized> Builder<'t, A> {
         self
     }
 
-    /// Sets all strategies and hints at once.
+    /// Sets all strategies and hints at once; what does not go together, [`Window::ignored`] reports.
     pub fn config(mut self, config: Config) -> Self {
-        self.params = config.policy;
-        self.config = config;
+        (self.config, self.ignored) = config.normalized();
+        self.params = self.config.policy;
         self
     }
 
@@ -297,11 +299,16 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotShared`] when the team spans nodes, and as [`allocate`](Self::allocate).
+    /// [`Error::NotShared`] when the team spans nodes, [`Error::NotMade`] when another rank's unit is 0,
+    /// [`Error::Hint`], and as [`allocate`](Self::allocate).
     pub fn allocate_shared(self, bytes: u64) -> Result<Window<'t, A, W>> {
-        self.check_unit()?;
         let (team, ra) = (self.team, self.team.ra());
+        // Also with a wrong unit, so that nobody is left waiting.
         let all = team.collectives().allgather(&[bytes, u64::from(self.disp_unit)])?;
+        self.check_unit()?;
+        if let Some((rank, _)) = (0..).zip(all.chunks_exact(2)).find(|(_, part)| part[1] == 0) {
+            return Err(Error::NotMade { rank: Rank(rank) });
+        }
         self.check_hints(&all)?;
         let sizes: Vec<(u64, u32)> = all.chunks_exact(2).map(|part| (part[0], part[1] as u32)).collect();
         let align = self.alignment();
@@ -398,15 +405,20 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     }
 
     /// Makes the words of a window's own beside its memory, or gives `allocations` back.
-    fn make(self, flavor: Flavor, memory: Memory<'t>, mut allocations: Vec<Disp>) -> Result<Window<'t, A, W>> {
+    fn make(mut self, flavor: Flavor, memory: Memory<'t>, mut allocations: Vec<Disp>) -> Result<Window<'t, A, W>> {
         let ra = self.team.ra();
+        self.config.pscw = self.config.pscw.for_ranks(ra.size());
+        if self.config.mpi_accumulate_granularity > WORD && self.config.accumulate == AccumulateStrategy::Native {
+            // Who wants many elements to be synchronized at once wants a lock.
+            self.config.accumulate = AccumulateStrategy::Locked;
+        }
         let made = self.own_words(&mut allocations);
         if made.is_err() {
             // On all ranks alike, and nobody has used them: they are zero.
             allocations.iter().try_for_each(|&disp| ra.heap().release(disp))?;
         }
         let (matching, accumulate_lock, locks) = made?;
-        allocations.extend(locks.policy().allocations());
+        allocations.extend(locks.allocations());
         let core = Core {
             ra,
             team: self.team,
@@ -447,14 +459,12 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
 
     /// Holds the promises of `same_size` and `same_disp_unit` against the sizes and units of all ranks.
     fn check_hints(&self, table: &[u64]) -> Result<()> {
-        let own = 2 * self.team.ra().rank().index();
         let promises = [
             (self.config.same_size, 0, "the size", "same_size"),
             (self.config.same_disp_unit, 1, "the displacement unit", "same_disp_unit"),
         ];
         for (promised, column, what, hint) in promises {
             if promised && table.chunks_exact(2).any(|part| part[column] != table[column]) {
-                debug_assert!(own + column < table.len());
                 return Err(Error::Hint { rank: self.team.ra().rank(), what, hint });
             }
         }
@@ -563,7 +573,12 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
 
     /// The strategies and hints in use, defaults included (`MPI_Win_get_info`).
     pub fn info(&self) -> Info {
-        self.core.config.borrow().to_info()
+        let mut info = self.core.config.borrow().to_info();
+        if W::NAME != Policy::NAME {
+            // A policy that was fixed at compile time, perhaps one from elsewhere, is in no configuration.
+            let _ = info.set("rmalab_lock_policy", W::NAME);
+        }
+        info
     }
 
     /// Changes hints (`MPI_Win_set_info`); those that are not mentioned stay. Returns what was ignored, and why.
@@ -670,9 +685,9 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     ///
     /// As [`free`](Self::free).
     pub fn reclaim(self) -> Result<Vec<UserMemory>> {
-        let Window { core, locks, .. } = self;
+        let open = self.open();
+        let core = self.core;
         let (ra, team) = (core.ra, core.team);
-        let open = core.open().or_else(|| (!locks.borrow().is_idle()).then_some(Open::Lock));
         let earlier = core.check();
         let Core { memory, allocations, attributes, .. } = core;
         drop(attributes);
