@@ -147,6 +147,8 @@ pub struct LeasedWords<'a> {
     pub head: u64,
     /// The words; there may be none, and up to 7 bytes of the memory are behind them.
     pub words: &'a [AtomicU64],
+    /// Whether every rank has these words, so that atomics on them are atomic against those of all ranks.
+    pub everywhere: bool,
 }
 
 /// Access to memory that a rank has exposed, which cannot be withdrawn before the lease is dropped.

@@ -97,8 +97,6 @@ pub struct Capabilities {
     pub late_puts: bool,
     /// Whether operations complete while their target makes no call.
     pub passive_progress: bool,
-    /// Whether [`Lease::words`](crate::exposed::Lease::words) gives every rank's words, and not the holder's own alone.
-    pub leased_words: bool,
 }
 
 impl Capabilities {
@@ -110,7 +108,6 @@ impl Capabilities {
             native_fetch_store: true,
             late_puts: false,
             passive_progress: true,
-            leased_words: false,
         }
     }
 }
