@@ -71,7 +71,7 @@ pub use pscw::{Access, AccessSide, Exposure, ExposureSide, PostAssert, StartAsse
 pub use request::{Batch, Request};
 pub use rmalab_atomics::exposed::UserMemory;
 pub use rmalab_locks::{Assert, LockKind, Policy, PolicyKind};
-pub use target::{Active, Passive, Target};
+pub use target::{Active, Passive, Target, WithRequests};
 pub use team::Team;
 pub use two_sided::Agent;
 pub use window::{Builder, Flavor, Local, Model, Window, WindowDisp};

@@ -20,6 +20,16 @@ pub struct Passive;
 #[derive(Clone, Copy, Debug)]
 pub struct Active;
 
+/// The kind of epoch whose targets have the forms of operations with requests: [`Passive`].
+#[diagnostic::on_unimplemented(
+    message = "operations with requests belong to epochs by locks",
+    label = "not in an epoch of this kind",
+    note = "open one with `lock` or `lock_all`; in fence and start epochs use the form without a request"
+)]
+pub trait WithRequests {}
+
+impl WithRequests for Passive {}
+
 /// Where bytes of a window are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place<'e> {
@@ -548,13 +558,16 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
 /// The forms with requests, which MPI has in passive epochs only.
 ///
 /// They own their buffers, and give them back when they are waited for.
-impl<'e, A: RemoteAtomics + ?Sized> Target<'e, A, Passive> {
+impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     /// Starts to write `source` at `disp` (`MPI_Rput`).
     ///
     /// # Errors
     ///
     /// As of all operations, see [`Target`]; the buffer is dropped then.
-    pub fn rput<T: Pod>(&self, disp: WindowDisp, source: Vec<T>) -> Result<Request<'e, A, T>> {
+    pub fn rput<T: Pod>(&self, disp: WindowDisp, source: Vec<T>) -> Result<Request<'e, A, T>>
+    where
+        P: WithRequests,
+    {
         let len = size_of_val(source.as_slice());
         self.start(Call::Put, disp, 0, len as u64, source, &[(0, 0, len)], true)
     }
@@ -564,7 +577,10 @@ impl<'e, A: RemoteAtomics + ?Sized> Target<'e, A, Passive> {
     /// # Errors
     ///
     /// As [`rput`](Self::rput).
-    pub fn rget<T: Pod>(&self, disp: WindowDisp, dest: Vec<T>) -> Result<Request<'e, A, T>> {
+    pub fn rget<T: Pod>(&self, disp: WindowDisp, dest: Vec<T>) -> Result<Request<'e, A, T>>
+    where
+        P: WithRequests,
+    {
         let len = size_of_val(dest.as_slice());
         self.start(Call::Get, disp, 0, len as u64, dest, &[(0, 0, len)], false)
     }
@@ -580,7 +596,10 @@ impl<'e, A: RemoteAtomics + ?Sized> Target<'e, A, Passive> {
         target: Items<'_>,
         source: Vec<T>,
         origin: Items<'_>,
-    ) -> Result<Request<'e, A, T>> {
+    ) -> Result<Request<'e, A, T>>
+    where
+        P: WithRequests,
+    {
         if self.requests().is_some() {
             self.put_layout(disp, target, &source, origin)?;
             return Ok(Request::done(source));
@@ -602,7 +621,10 @@ impl<'e, A: RemoteAtomics + ?Sized> Target<'e, A, Passive> {
         target: Items<'_>,
         mut dest: Vec<T>,
         origin: Items<'_>,
-    ) -> Result<Request<'e, A, T>> {
+    ) -> Result<Request<'e, A, T>>
+    where
+        P: WithRequests,
+    {
         let (first, len) = self.span(Call::Get, target, origin)?;
         origin.check(size_of_val(dest.as_slice()))?;
         let pieces = pieces(first, target, origin)?;
@@ -658,7 +680,10 @@ impl<'e, A: RemoteAtomics + ?Sized> Target<'e, A, Passive> {
     /// # Errors
     ///
     /// As [`accumulate`](Self::accumulate); the buffer is dropped then.
-    pub fn raccumulate<T: Element>(&self, disp: WindowDisp, op: Op, source: Vec<T>) -> Result<Request<'e, A, T>> {
+    pub fn raccumulate<T: Element>(&self, disp: WindowDisp, op: Op, source: Vec<T>) -> Result<Request<'e, A, T>>
+    where
+        P: WithRequests,
+    {
         self.accumulate(disp, op, &source)?;
         Ok(Request::done(source))
     }
@@ -674,7 +699,10 @@ impl<'e, A: RemoteAtomics + ?Sized> Target<'e, A, Passive> {
         op: Op,
         source: &[T],
         mut result: Vec<T>,
-    ) -> Result<Request<'e, A, T>> {
+    ) -> Result<Request<'e, A, T>>
+    where
+        P: WithRequests,
+    {
         self.get_accumulate(disp, op, source, &mut result)?;
         Ok(Request::done(result))
     }
