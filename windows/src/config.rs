@@ -562,8 +562,8 @@ impl Config {
 
     /// Applies the hints of `info` to a window that exists (`MPI_Win_set_info`); returns those that are not granted.
     ///
-    /// What is not mentioned stays as it is, and what is in use already is granted. See the [module's text](self) for
-    /// what can change.
+    /// What is not mentioned stays as it is, and what is in use already is granted. Only less order
+    /// and stronger promises of the accumulates can still be asked for.
     pub fn update(&mut self, info: &Info) -> Vec<Ignored> {
         let mut ignored = Vec::new();
         for (key, value) in info.iter() {
