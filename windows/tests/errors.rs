@@ -12,12 +12,15 @@ use rmalab_windows::{
 use support::threads;
 
 type Win<'t> = Window<'t, Mapped>;
+type Forget = fn(&mut Win<'_>);
+type Try = fn(&mut Win<'_>) -> Result<()>;
 
 /// Epochs that are opened and forgotten, by what stands open then.
-const FORGOTTEN: [(Open, fn(&mut Win<'_>)); 5] = [
+const FORGOTTEN: [(Open, Forget); 5] = [
     (Open::Lock, |window| std::mem::forget(window.lock(LockKind::Shared, Rank(1)).unwrap())),
     (Open::LockAll, |window| std::mem::forget(window.lock_all().unwrap())),
-    (Open::Fence, |window| std::mem::forget(window.fence().unwrap())),
+    // Dropping it closes nothing.
+    (Open::Fence, |window| drop(window.fence().unwrap())),
     (Open::Access, |window| {
         let (mut access, _) = window.pscw().unwrap();
         std::mem::forget(access.start(&[]).unwrap());
@@ -29,7 +32,7 @@ const FORGOTTEN: [(Open, fn(&mut Win<'_>)); 5] = [
 ];
 
 /// Every call that opens an epoch.
-const CALLS: [(Call, fn(&mut Win<'_>) -> Result<()>); 6] = [
+const CALLS: [(Call, Try); 6] = [
     // To a target that nobody has locked.
     (Call::Lock, |window| window.lock(LockKind::Exclusive, Rank(0)).map(drop)),
     (Call::LockAll, |window| window.lock_all().map(drop)),

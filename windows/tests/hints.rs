@@ -349,7 +349,7 @@ fn a_configuration_is_its_hints() {
         window.free().unwrap();
         // An epoch that stands open changes no hint.
         let mut window = Window::allocate(team, 8).unwrap();
-        std::mem::forget(window.fence().unwrap());
+        drop(window.fence().unwrap());
         assert_eq!(window.set_info(&info("accumulate_ops=same_op")).len(), 0);
         let error = window.free().unwrap_err();
         assert!(matches!(error, Error::LeftOpen { open: Open::Fence, .. }), "{error}");

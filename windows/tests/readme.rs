@@ -73,7 +73,7 @@ fn exists(test: &str) -> bool {
         let case = root.join("tests/compile_fail").join(name);
         return case.with_extension("rs").exists() && case.with_extension("stderr").exists();
     }
-    let found = ["tests", "src"].iter().any(|folder| {
+    ["tests", "src"].iter().any(|folder| {
         let text = std::fs::read_to_string(root.join(folder).join(file).with_extension("rs")).unwrap_or_default();
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
         let head = format!("fn {name}(");
@@ -81,8 +81,7 @@ fn exists(test: &str) -> bool {
             let above = lines[..at].iter().rev().take_while(|line| line.starts_with("#[") || line.starts_with("//"));
             line.starts_with(&head) && above.into_iter().any(|line| *line == "#[test]")
         })
-    });
-    found
+    })
 }
 
 #[test]
