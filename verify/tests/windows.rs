@@ -136,4 +136,9 @@ fn full_rings_lose_no_post() {
             assert!(outcome.behaviours > 100, "{name} {method:?}: {}", outcome.behaviours);
         }
     }
+    // What the layer once did, shuttle finds as well.
+    let defect = defects().iter().find(|defect| defect.name == "full-ring-waits").unwrap();
+    let check = program(defect.program).check_defect(defect).unwrap();
+    let outcome = shuttle_engine::run(&check, &shuttle_engine::Options::default(), &|_| true).unwrap();
+    assert_eq!(outcome.violation().map(|found| found.violation.property), Some(Property::NoDeadlock));
 }
