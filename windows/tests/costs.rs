@@ -18,7 +18,7 @@ fn on(size: u32, config: &Config, body: impl Fn(&Ranks<'_>, &mut Window<'_, Rank
         .run(|ra| {
             let ra = Counted::new(ra);
             let team = Team::new(&ra).unwrap();
-            let mut window = Window::builder(&team).config(config.clone()).allocate(16).unwrap();
+            let mut window = Window::builder(&team).config(*config).allocate(16).unwrap();
             assert_eq!(ra.take(), Counts::default(), "making a window communicates nothing");
             body(&ra, &mut window);
         })

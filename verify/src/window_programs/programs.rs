@@ -61,7 +61,7 @@ pub fn programs() -> Vec<Program> {
     add("pscw-matching-one", about, 3, &matching, LATE, pscw_one);
 
     let about = "a fence epoch of A is open round an exposure and an access epoch of B, with puts to both; once";
-    let two = |a: &[Config; 1], b: &[Config; 1]| [a[0].clone(), b[0].clone()];
+    let two = |a: &[Config; 1], b: &[Config; 1]| [a[0], b[0]];
     add("fence+pscw-bits-2", about, 2, &two(&dissemination, &bits), LATE, fence_round_pscw);
     add("fence+pscw-bits-3", about, 3, &two(&dissemination, &bits), LATE, fence_round_pscw);
     add("fence+pscw-matching-2", about, 2, &two(&naive, &matching), LATE, fence_round_pscw);
@@ -206,7 +206,6 @@ fn pscw_rounds(mut scene: Scene<'_, '_>, origins: &[Rank], targets: &[Rank], rou
         accessed.complete()?;
         step(team, &());
         exposed.wait()?;
-        drop((access, exposure));
         for &origin in origins {
             let seen: u32 = window.local()?.load(of(origin))?;
             sees(Visibility, "what an origin put before it completed", seen, &[value(origin, round) as u32])?;
