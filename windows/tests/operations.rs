@@ -6,8 +6,8 @@ mod support;
 use rmalab_atomics::{Mapped, Rank, World};
 use rmalab_windows::layout::Order;
 use rmalab_windows::{
-    AccumulateStrategy, Assert, Call, Class, Config, Element, Error, Integer, Layout, LayoutError, LockKind, Op, Pair,
-    Target, Team, Window, WindowDisp,
+    AccumulateStrategy, Assert, Call, Class, Config, Element, Error, FenceAssert, Integer, Layout, LayoutError,
+    LockKind, Op, Pair, PostAssert, PscwStrategy, StartAssert, Target, Team, Window, WindowDisp,
 };
 use support::{Made, accumulating, everywhere, threads};
 
@@ -547,6 +547,14 @@ fn requests(team: &Team<'_, Mapped>) {
         assert!(got.chunks(1000).zip(1..).all(|(chunk, value)| chunk.iter().all(|&byte| byte == value)));
         drop(epoch.rget(disp, vec![0_u8; 100]).unwrap());
         assert!(epoch.rput(disp, Vec::<u64>::new()).unwrap().wait().unwrap().is_empty());
+        // The layouts are needed for the call only.
+        let spread = {
+            let every_other = Layout::vector(2, 1, 2, &Layout::of::<u16>()).unwrap();
+            epoch.rput_layout(disp.plus(3100), every_other.item(), vec![6_u16, 7, 8], every_other.item()).unwrap()
+        };
+        assert_eq!(spread.wait().unwrap(), [6, 7, 8]);
+        epoch.flush().unwrap();
+        assert_eq!(epoch.get_value::<[u16; 3]>(disp.plus(3100)).unwrap(), [6, 0, 8]);
         // One that outlives its epoch is complete by then.
         let late = epoch.rput(disp.plus(3001), vec![5_u16]).unwrap();
         epoch.unlock().unwrap();
@@ -657,4 +665,181 @@ fn nocheck(team: &Team<'_, Mapped>) {
 #[test]
 fn nocheck_skips_the_acquisition_and_nothing_else() {
     everywhere("nocheck_skips_the_acquisition_and_nothing_else", 3, nocheck);
+}
+
+/// Asserts that hold change nothing but the cost.
+fn fences_with_asserts(team: &Team<'_, Mapped>) {
+    let me = u64::from(team.rank().0);
+    for made in Made::ALL {
+        let (mut window, starts) = made.make(team, Config::default(), 64);
+        let (to, from) = (right(team), (me + u64::from(team.size()) - 1) % u64::from(team.size()));
+        let read = |epoch: &rmalab_windows::Fence<'_, '_, Mapped>, rank: Rank| {
+            epoch.at(rank).unwrap().get_value::<u64>(WindowDisp(starts[rank.index()])).unwrap()
+        };
+        // Nothing before, and nobody puts.
+        let first = FenceAssert { noprecede: true, noput: true, ..FenceAssert::default() };
+        let mut epoch = window.fence_assert(first).unwrap();
+        for round in 1..=50 {
+            epoch.at(to).unwrap().put_value(WindowDisp(starts[to.index()]), 100 * round + me).unwrap();
+            // Nobody has stored locally, and nobody puts until the next one.
+            epoch = epoch.next_assert(FenceAssert { nostore: true, noput: true, ..FenceAssert::default() }).unwrap();
+            assert_eq!(read(&epoch, team.rank()), 100 * round + from, "{made:?}");
+            assert_eq!(read(&epoch, to), 100 * round + me);
+            epoch = epoch.next_assert(FenceAssert { nostore: true, ..FenceAssert::default() }).unwrap();
+        }
+        drop(epoch.next_assert(FenceAssert { nosucceed: true, ..FenceAssert::default() }).unwrap());
+        // Nothing succeeds: other epochs are free to come.
+        window.lock(LockKind::Shared, to).unwrap().unlock().unwrap();
+        // No fence at all, as both asserts say.
+        let none = FenceAssert { noprecede: true, nosucceed: true, ..FenceAssert::default() };
+        drop(window.fence_assert(none).unwrap());
+        window.lock_all().unwrap().unlock_all().unwrap();
+        window.free().unwrap();
+    }
+}
+
+#[test]
+fn asserts_of_fences_change_no_result() {
+    everywhere("asserts_of_fences_change_no_result", 3, fences_with_asserts);
+}
+
+fn pscw_with_asserts(team: &Team<'_, Mapped>) {
+    let me = u64::from(team.rank().0);
+    for &pscw in PscwStrategy::ALL {
+        let config = Config { pscw, ..Config::default() };
+        let mut window = Window::builder(team).config(config).allocate(64).unwrap();
+        let (to, from) = (right(team), Rank((team.rank().0 + team.size() - 1) % team.size()));
+        for round in 1..=50 {
+            // With nocheck the post comes first by other means, and neither side tells the other.
+            let nocheck = round % 2 == 0;
+            let post = PostAssert { nocheck, nostore: round % 3 == 0, ..PostAssert::default() };
+            let (mut access, mut exposure) = window.pscw().unwrap();
+            let exposed = exposure.post_assert(&[from], post).unwrap();
+            if nocheck {
+                team.barrier().unwrap();
+            }
+            let epoch = access.start_assert(&[to], StartAssert { nocheck }).unwrap();
+            epoch.at(to).unwrap().put_value(WindowDisp(0), 100 * round + me).unwrap();
+            epoch.complete().unwrap();
+            exposed.wait().unwrap();
+            let seen = window.local().unwrap().load::<u64>(WindowDisp(0)).unwrap();
+            assert_eq!(seen, 100 * round + u64::from(from.0));
+            // Only gets.
+            let (mut access, mut exposure) = window.pscw().unwrap();
+            let exposed = exposure.post_assert(&[from], PostAssert { noput: true, ..PostAssert::default() }).unwrap();
+            let epoch = access.start(&[to]).unwrap();
+            assert_eq!(epoch.at(to).unwrap().get_value::<u64>(WindowDisp(0)).unwrap(), 100 * round + me);
+            epoch.complete().unwrap();
+            exposed.wait().unwrap();
+        }
+        window.free().unwrap();
+    }
+}
+
+#[test]
+fn asserts_of_post_and_start_change_no_result() {
+    everywhere("asserts_of_post_and_start_change_no_result", 3, pscw_with_asserts);
+}
+
+/// Exclusive holders leave two numbers equal, and unequal meanwhile; nobody else sees that.
+fn exclusion(team: &Team<'_, Mapped>) {
+    for made in Made::ALL {
+        let (mut window, starts) = made.make(team, Config::default(), 64);
+        team.barrier().unwrap();
+        let (low, high) = (WindowDisp(starts[0]), WindowDisp(starts[0] + 40));
+        let equal = |target: &Target<'_, Mapped>| {
+            let seen = [low, high].map(|disp| target.get_value::<u64>(disp).unwrap());
+            assert_eq!(seen[0], seen[1], "{made:?}");
+        };
+        for round in 0..200 {
+            match (team.rank().0 + round) % 4 {
+                0 => equal(&window.lock(LockKind::Shared, Rank(0)).unwrap()),
+                1 => equal(&window.lock_all().unwrap().at(Rank(0)).unwrap()),
+                _ => {
+                    let epoch = window.lock(LockKind::Exclusive, Rank(0)).unwrap();
+                    equal(&epoch);
+                    let value = epoch.get_value::<u64>(low).unwrap() + 1;
+                    epoch.put_value(low, value).unwrap();
+                    epoch.flush().unwrap();
+                    epoch.put_value(high, value).unwrap();
+                    epoch.unlock().unwrap();
+                }
+            }
+        }
+        team.barrier().unwrap();
+        let epoch = window.lock(LockKind::Exclusive, Rank(0)).unwrap();
+        assert_eq!(epoch.get_value::<u64>(high).unwrap(), 100 * u64::from(team.size()));
+        epoch.unlock().unwrap();
+        window.free().unwrap();
+    }
+}
+
+#[test]
+fn exclusive_locks_exclude_shared_ones_and_lock_all() {
+    everywhere("exclusive_locks_exclude_shared_ones_and_lock_all", 4, exclusion);
+}
+
+/// One epoch of every kind, each on a window of its own, all open at once.
+fn overlapping_epochs(team: &Team<'_, Mapped>) {
+    let (me, to) = (team.rank(), right(team));
+    let make = || Window::allocate(team, 8).unwrap();
+    let (mut fenced, locked, mut all, mut posted) = (make(), make(), make(), make());
+    for round in 1..=50_u64 {
+        let fence = fenced.fence().unwrap();
+        let (mut access, mut exposure) = posted.pscw().unwrap();
+        let others: Vec<Rank> = (0..team.size()).map(Rank).collect();
+        let exposed = exposure.post(&others).unwrap();
+        let lock_all = all.lock_all().unwrap();
+        let started = access.start(&others).unwrap();
+        let lock = locked.lock(LockKind::Exclusive, to).unwrap();
+        fence.at(to).unwrap().put_value(WindowDisp(0), round).unwrap();
+        started.at(to).unwrap().put_value(WindowDisp(0), round).unwrap();
+        lock_all.at(to).unwrap().put_value(WindowDisp(0), round).unwrap();
+        lock.put_value(WindowDisp(0), round).unwrap();
+        // None of them ends in the order in which they have begun.
+        lock_all.unlock_all().unwrap();
+        lock.unlock().unwrap();
+        started.complete().unwrap();
+        fence.close().unwrap();
+        exposed.wait().unwrap();
+        team.barrier().unwrap();
+        for window in [&fenced, &locked, &all, &posted] {
+            assert_eq!(window.local().unwrap().load::<u64>(WindowDisp(0)).unwrap(), round, "{me}");
+        }
+        team.barrier().unwrap();
+    }
+    for window in [fenced, locked, all, posted] {
+        window.free().unwrap();
+    }
+}
+
+#[test]
+fn epochs_of_different_windows_overlap() {
+    everywhere("epochs_of_different_windows_overlap", 3, overlapping_epochs);
+}
+
+/// A lock of oneself is held when the call returns: own loads and stores are safe then.
+#[test]
+fn a_rank_locks_and_reaches_itself() {
+    threads(3, |team| {
+        for made in [Made::Allocated, Made::Created, Made::Shared] {
+            let (window, _) = made.make(team, Config::default(), 8);
+            team.barrier().unwrap();
+            for _ in 0..300 {
+                let mine = window.lock(LockKind::Exclusive, team.rank()).unwrap();
+                let local = window.local().unwrap();
+                let value: u64 = local.load(WindowDisp(0)).unwrap();
+                local.store(WindowDisp(0), value + 1).unwrap();
+                window.sync();
+                mine.unlock().unwrap();
+                let other = window.lock(LockKind::Exclusive, right(team)).unwrap();
+                let value: u64 = other.get_value(WindowDisp(0)).unwrap();
+                other.put_value(WindowDisp(0), value + 1).unwrap();
+                other.unlock().unwrap();
+            }
+            team.barrier().unwrap();
+            assert_eq!(window.local().unwrap().load::<u64>(WindowDisp(0)).unwrap(), 600, "{made:?}");
+            window.free().unwrap();
+        }
+    });
 }

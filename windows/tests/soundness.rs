@@ -183,41 +183,33 @@ fn a_panic_that_is_caught_closes_its_epochs() {
     threads(2, |team| {
         let mut window = Window::allocate(team, 4096).unwrap();
         let right = Rank(1 - team.rank().0);
-        for round in 0..20_u8 {
+        for round in 0..80_u8 {
             let data = vec![round; 4096];
-            let panics: [fn(&mut Window<'_, Mapped>, Rank, &[u8]); 4] = [
-                |window, right, data| {
-                    let epoch = window.lock(LockKind::Exclusive, right).unwrap();
-                    epoch.put(WindowDisp(0), data).unwrap();
-                    panic!("caught");
-                },
-                |window, right, data| {
+            let caught = catch_unwind(AssertUnwindSafe(|| {
+                if round % 4 == 0 {
                     let epoch = window.lock_all().unwrap();
-                    epoch.at(right).unwrap().put(WindowDisp(0), data).unwrap();
+                    epoch.at(right).unwrap().put(WindowDisp(0), &data).unwrap();
                     panic!("caught");
-                },
-                |window, right, data| {
-                    let epoch = window.lock(LockKind::Exclusive, right).unwrap();
-                    epoch
-                        .batch(|batch| {
-                            batch.put(&epoch, WindowDisp(0), data)?;
-                            panic!("caught");
-                        })
-                        .unwrap()
-                },
-                |window, right, data| {
-                    let epoch = window.lock(LockKind::Exclusive, right).unwrap();
-                    let _request = epoch.rput(WindowDisp(0), data.to_vec()).unwrap();
-                    panic!("caught");
-                },
-            ];
-            for panics in panics {
-                let caught = catch_unwind(AssertUnwindSafe(|| panics(&mut window, right, &data))).unwrap_err();
-                assert_eq!(caught.downcast_ref(), Some(&"caught"));
+                }
                 let epoch = window.lock(LockKind::Exclusive, right).unwrap();
-                assert_eq!(epoch.get_value::<[u8; 4096]>(WindowDisp(0)).unwrap()[..], data);
-                epoch.unlock().unwrap();
-            }
+                if round % 4 == 1 {
+                    let _request = epoch.rput(WindowDisp(0), data.clone()).unwrap();
+                    panic!("caught");
+                }
+                let batch: Result<()> = epoch.batch(|batch| {
+                    batch.put(&epoch, WindowDisp(0), &data)?;
+                    if round % 4 == 2 {
+                        panic!("caught");
+                    }
+                    Ok(())
+                });
+                batch.unwrap();
+                panic!("caught");
+            }));
+            assert_eq!(caught.unwrap_err().downcast_ref(), Some(&"caught"));
+            let epoch = window.lock(LockKind::Exclusive, right).unwrap();
+            assert_eq!(epoch.get_value::<[u8; 4096]>(WindowDisp(0)).unwrap()[..], data);
+            epoch.unlock().unwrap();
         }
         window.free().unwrap();
     });

@@ -1,6 +1,6 @@
 //! A fence while lock_all is open.
 
-use rmalab_atomics::{Mapped, Rank};
+use rmalab_atomics::Mapped;
 use rmalab_windows::{Window};
 
 fn case(window: &mut Window<'_, Mapped>) -> rmalab_windows::Result<()> {
