@@ -68,9 +68,9 @@
 //!   is awaited; but for the last operations under an exclusive lock, and those that fence and wait count.
 //! * I5. The barrier sends behind everything else, so who leaves it has served what others sent before it.
 //! * I6. A lock that stays held behind the call that acquires it is acquired behind all locks, of whatever window, that this
-//!   rank has opened before it. So programs that order their locks, lest they wait in a circle, can do so although locks wait
-//!   for their first operations. Of a lock_all the locks are opened by the first uses of their targets: beside ranks that hold
-//!   exclusive locks of several targets at once, their order is that which matters.
+//!   rank has opened before it. So programs that order their locks, lest they
+//!   wait in a circle, can do so although locks wait for their first operations. The locks of a lock_all count as opened when
+//!   their targets are first used: where others hold exclusive locks of several targets at once, use them in the same order.
 //!
 //! # Deviations from the paper
 //!
