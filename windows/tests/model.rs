@@ -1,8 +1,9 @@
 //! Random programs on the window layer, on threads and on processes, against a sequential model.
 //!
 //! A program has 1 to 4 ranks, several windows of all flavors, sizes, units, policies and strategies, and phases of fence,
-//! PSCW and lock epochs on them side by side, with all operations; see `model/program.rs` for what is determined. After
-//! each phase every rank compares its memory and all that it has fetched with the model (`model/oracle.rs`).
+//! PSCW and lock epochs on them side by side, with all operations; in some phases all ranks add to one integer many times.
+//! See `model/program.rs` for what is determined. After each phase every rank compares its memory and all that it has
+//! fetched with the model (`model/oracle.rs`).
 //!
 //! A program follows from its seed. What the tests run can be set in the environment:
 //!

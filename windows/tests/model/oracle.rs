@@ -108,10 +108,7 @@ impl Oracle {
 
     fn apply(&mut self, act: &Act, is_contended: impl Fn(usize) -> bool) -> Expected {
         let size = act.size();
-        let zeros = matches!(
-            act.call,
-            Call::GetValue | Call::FetchAndOp | Call::CompareAndSwap
-        );
+        let zeros = matches!(act.call, Call::GetValue | Call::FetchAndOp | Call::CompareAndSwap);
         let mut buffer: Expected = act.blank().into_iter().map(Some).collect();
         if act.refused {
             return Vec::new();
@@ -206,7 +203,10 @@ impl Oracle {
         let found = seen.iter().fold(0u64, |sum, seen| sum.wrapping_add(seen.0));
         let expected = (0..total).fold(0u64, |sum, i| sum.wrapping_add(first.wrapping_add(i) & mask));
         if known && storm.way != StormWay::Accumulate && found != expected {
-            return Err(format!("what the ranks have found differs in its sum by {}: {storm:?}", found.wrapping_sub(expected)));
+            return Err(format!(
+                "what the ranks have found differs in its sum by {}: {storm:?}",
+                found.wrapping_sub(expected)
+            ));
         }
         // Not known before, known now: what its owner has found.
         let last = if known { first.wrapping_add(total) & mask } else { seen[storm.target as usize].1 };
@@ -239,6 +239,9 @@ pub(crate) fn differ(expected: &Expected, found: &[u8]) -> Option<usize> {
     expected.iter().zip(found).position(|(expected, found)| expected.is_some_and(|expected| expected != *found))
 }
 
+/// An act, the number of its element, and what it has fetched there.
+type Update<'a> = (&'a Act, usize, Option<&'a Vec<u8>>);
+
 /// Looks for an order of the updates of one element, each rank's in the order of its calls, that leads from `first` to
 /// `left` by way of all values that were fetched.
 fn explain_one(
@@ -250,7 +253,7 @@ fn explain_one(
 ) -> Result<(), String> {
     let kind = element.kind;
     let ranks = element.updates.iter().map(|update| update.0 as usize + 1).max().unwrap_or(0);
-    let mut queues: Vec<Vec<(&Act, usize, Option<&Vec<u8>>)>> = vec![Vec::new(); ranks];
+    let mut queues: Vec<Vec<Update<'_>>> = vec![Vec::new(); ranks];
     for update in &element.updates {
         let act = acts[&(update.0, update.1)];
         queues[update.0 as usize].push((act, update.2, fetched.get(update)));
@@ -277,9 +280,7 @@ fn explain_one(
             open.push((done, updated(act, i, &value)));
         }
     }
-    let show = |(act, i, old): &(&Act, usize, Option<&Vec<u8>>)| {
-        format!("{:?} {} of {:?} found {old:?}", act.call, act.op, act.value(*i))
-    };
+    let show = |(act, i, old): &Update<'_>| format!("{:?} {} of {:?} found {old:?}", act.call, act.op, act.value(*i));
     let histories: Vec<Vec<String>> = queues.iter().map(|queue| queue.iter().map(show).collect()).collect();
     Err(format!(
         "no order of the updates explains byte {} of window {} of rank {} ({kind}): from {first:?} to {left:?} by \

@@ -173,10 +173,17 @@ pub(crate) enum Locks {
 pub(crate) enum Step {
     Act(Act),
     /// Requests are waited for, and the target flushed.
-    Settle { window: usize, target: u32 },
+    Settle {
+        window: usize,
+        target: u32,
+    },
     Storm(Storm),
     /// A call that changes nothing: flush, flush_local, sync, by number.
-    Other { window: usize, target: u32, which: u8 },
+    Other {
+        window: usize,
+        target: u32,
+        which: u8,
+    },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -413,17 +420,40 @@ pub(crate) fn element(kind: Kind, salt: u32, i: u32) -> Vec<u8> {
 pub(crate) enum Shape {
     Plain,
     /// One vector: blocks, and elements between them.
-    Vector { block: usize, gap: usize },
+    Vector {
+        block: usize,
+        gap: usize,
+    },
     /// A vector from its end to its start; at the target only.
-    Backwards { block: usize, gap: usize },
+    Backwards {
+        block: usize,
+        gap: usize,
+    },
     /// Items of a resized block.
-    Items { block: usize, gap: usize },
+    Items {
+        block: usize,
+        gap: usize,
+    },
     /// Two blocks of elements, the first one behind the second one if `swap`.
-    Indexed { cut: usize, gap: usize, swap: bool },
+    Indexed {
+        cut: usize,
+        gap: usize,
+        swap: bool,
+    },
     /// A box in an array.
-    Sub { block: usize, left: usize, right: usize, above: usize, fortran: bool },
+    Sub {
+        block: usize,
+        left: usize,
+        right: usize,
+        above: usize,
+        fortran: bool,
+    },
     /// As `Indexed`, with a gap in bytes.
-    Struct { cut: usize, gap: usize, swap: bool },
+    Struct {
+        cut: usize,
+        gap: usize,
+        swap: bool,
+    },
 }
 
 impl Shape {
@@ -589,7 +619,11 @@ enum Touch {
     /// Gets of these ranks.
     Read(u8),
     /// Operations of one rank; `pure` if all are puts.
-    Own { rank: u32, pending: Pending, pure: bool },
+    Own {
+        rank: u32,
+        pending: Pending,
+        pure: bool,
+    },
     /// Accumulates, of this element.
     Update(usize),
     /// Puts of several ranks.
@@ -783,9 +817,11 @@ impl Around<'_> {
 const SIZES: [usize; 16] = [0, 1, 7, 8, 16, 24, 24, 32, 32, 40, 61, 64, 64, 100, 257, 6000];
 const UNITS: [u32; 6] = [1, 1, 2, 4, 8, 3];
 
-fn window_plan(ranks: u32, &(flavor, sizes, unit, policy, strategies, kind): &(u8, [u8; 4], u8, u8, u16, u8)) -> WindowPlan {
-    let flavor =
-        [Flavor::Allocate, Flavor::Shared, Flavor::Create, Flavor::Dynamic][usize::from(flavor) % 4];
+fn window_plan(
+    ranks: u32,
+    &(flavor, sizes, unit, policy, strategies, kind): &(u8, [u8; 4], u8, u8, u16, u8),
+) -> WindowPlan {
+    let flavor = [Flavor::Allocate, Flavor::Shared, Flavor::Create, Flavor::Dynamic][usize::from(flavor) % 4];
     let ranks = ranks as usize;
     let size = |rank: usize| SIZES[usize::from(sizes[rank]) % SIZES.len()];
     let unit_of = |rank: usize| UNITS[(usize::from(unit) + rank) % UNITS.len()];
@@ -953,7 +989,7 @@ impl Planner {
         let mut locks = vec![Locks::None; syncs.len()];
         // Some by lock_all, some by a lock; the lock of each step of read-modify-write is its own.
         if syncs[window] == Sync::Passive && way != StormWay::ReadModifyWrite {
-            locks[window] = if (rank + target) % 2 == 0 {
+            locks[window] = if (rank + target).is_multiple_of(2) {
                 Locks::All { nocheck }
             } else {
                 Locks::Some(vec![(target, LockKind::Shared, nocheck)])
@@ -1043,15 +1079,15 @@ impl Planner {
         let (ranks, windows) = (self.plan.ranks, self.plan.windows.len());
         // The first window that can be reached, from the one that was drawn.
         let window = (0..windows).map(|i| (usize::from(raw.window) + i) % windows);
-        let Some((window, targets)) = window
-            .map(|window| (window, around.targets(window, ranks)))
-            .find(|(_, targets)| !targets.is_empty())
+        let Some((window, targets)) =
+            window.map(|window| (window, around.targets(window, ranks))).find(|(_, targets)| !targets.is_empty())
         else {
             return;
         };
         let passive = around.syncs[window] == Sync::Passive;
         // Half of all meet at the first one.
-        let target = if raw.target & 1 == 0 { targets[0] } else { targets[usize::from(raw.target >> 1) % targets.len()] };
+        let target =
+            if raw.target & 1 == 0 { targets[0] } else { targets[usize::from(raw.target >> 1) % targets.len()] };
         if raw.flags & 0x78 == 0 && passive {
             steps.push(Step::Other { window, target, which: raw.op });
             return;
@@ -1115,7 +1151,7 @@ impl Planner {
         // Often one of the first elements, so that ranks meet.
         let mut disp = i64::from(raw.at >> 3) % (size / unit + 1);
         if raw.at & 7 < 5 {
-            disp = (i64::from(raw.at >> 3) % 3 * bytes).next_multiple_of_unit(unit) / unit;
+            disp = (i64::from(raw.at >> 3) % 3 * bytes + unit - 1) / unit;
         }
         let base = disp * unit;
         let most = if size > 4096 && raw.n > 200 { 700 } else { 1 + i64::from(raw.n) % 9 };
@@ -1169,9 +1205,7 @@ impl Planner {
         let bytes = |start: i64| start as usize..start as usize + act.size();
         let fit_of = |ledger: &Ledger| {
             let fits = places.iter().flat_map(|&start| bytes(start).map(move |byte| (start as usize, byte)));
-            let fits = fits.map(|(start, byte)| {
-                ledger.fit(touch(ledger, byte), rank, usage, act.kind, start, locked)
-            });
+            let fits = fits.map(|(start, byte)| ledger.fit(touch(ledger, byte), rank, usage, act.kind, start, locked));
             fits.max().unwrap_or(Fit::Fits)
         };
         // Elements that other ones overlap: all bytes are of one element, or none is.
@@ -1249,23 +1283,9 @@ impl Planner {
         }
         let span = act.places().into_iter().max().unwrap_or(0) - act.base + act.size() as i64;
         // The first displacement that is too far, or one before the start.
-        act.disp = if raw.at & 1 == 0 {
-            ((size - span).div_euclid(unit) + 1).max(0)
-        } else {
-            -(1 + span / unit)
-        };
+        act.disp = if raw.at & 1 == 0 { ((size - span).div_euclid(unit) + 1).max(0) } else { -(1 + span / unit) };
         act.base = act.disp * unit;
         act.refused = true;
         true
-    }
-}
-
-trait NextMultiple {
-    fn next_multiple_of_unit(self, unit: i64) -> i64;
-}
-
-impl NextMultiple for i64 {
-    fn next_multiple_of_unit(self, unit: i64) -> i64 {
-        (self + unit - 1) / unit * unit
     }
 }

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use bytemuck::allocation::pod_collect_to_vec;
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics};
 use rmalab_windows::{
-    Access, Assert, Element, Error, Exposure, Fence, FenceAssert, Flavor, Integer, Kind, Lock, LockAll, LockKind, Op, Pair,
-    Passive, PostAssert, Request, StartAssert, Target, Team, UserMemory, Window, WindowDisp,
+    Access, Assert, Element, Error, Exposure, Fence, FenceAssert, Flavor, Integer, Kind, Lock, LockAll, LockKind, Op,
+    Pair, Passive, PostAssert, Request, StartAssert, Target, Team, UserMemory, Window, WindowDisp,
 };
 
 use crate::oracle::{Oracle, Seen, differ, pattern, stored};
@@ -290,10 +290,9 @@ pub(crate) fn run(ra: &Mapped, team: &Team<'_, Mapped>, plan: &Plan) -> Result<(
     team.barrier()?;
     for (number, phase) in plan.phases.iter().enumerate() {
         rank.phase(&mut made, phase)?;
-        rank.check(&made, phase, &mut oracle)
-            .unwrap_or_else(|what| panic!("phase {number}, rank {me}: {what}"));
+        rank.check(&made, phase, &mut oracle).unwrap_or_else(|what| panic!("phase {number}, rank {me}: {what}"));
     }
-    for (number, (made, window)) in made.into_iter().zip(&plan.windows).enumerate() {
+    for (number, made) in made.into_iter().enumerate() {
         let Made { window: made, inner, bases } = made;
         if inner.is_some() && bases[me as usize] != 0 {
             made.detach_window(WindowDisp(bases[me as usize]))?;
@@ -306,7 +305,6 @@ pub(crate) fn run(ra: &Mapped, team: &Team<'_, Mapped>, plan: &Plan) -> Result<(
         if let Some(inner) = inner {
             inner.free()?;
         }
-        let _ = window;
     }
     assert_eq!(ra.heap().free_bytes(), free, "memory that the windows have not given back");
     Ok(())
@@ -371,8 +369,10 @@ impl Rankwise<'_> {
                 Handle::Sides(access, exposure) => {
                     let starts = &round.starts[window];
                     let to: Vec<Rank> = starts[me].iter().copied().map(Rank).collect();
-                    let from: Vec<Rank> =
-                        (0..self.plan.ranks).filter(|&rank| starts[rank as usize].contains(&self.me)).map(Rank).collect();
+                    let from: Vec<Rank> = (0..self.plan.ranks)
+                        .filter(|&rank| starts[rank as usize].contains(&self.me))
+                        .map(Rank)
+                        .collect();
                     let nocheck = phase.nocheck;
                     let exposure = exposure.post_assert(&from, PostAssert { nocheck, nostore, noput })?;
                     if nocheck {
@@ -410,12 +410,7 @@ impl Rankwise<'_> {
         Ok(())
     }
 
-    fn section(
-        &mut self,
-        opens: &mut [Open<'_, '_>],
-        bases: &[Vec<i64>],
-        section: &Section,
-    ) -> Result<(), Error> {
+    fn section(&mut self, opens: &mut [Open<'_, '_>], bases: &[Vec<i64>], section: &Section) -> Result<(), Error> {
         if let [Step::Storm(storm @ Storm { way: StormWay::ReadModifyWrite, .. })] = section.steps[..] {
             let Open::Passive(window) = &opens[storm.window] else { unreachable!("locks in an active epoch") };
             let disp = WindowDisp(storm.disp + bases[storm.window][storm.target as usize]);
@@ -672,7 +667,9 @@ impl Rankwise<'_> {
             .rounds
             .iter()
             .flat_map(|round| (0..).zip(&round.sections))
-            .flat_map(|(rank, sections)| sections.iter().flat_map(move |section| section.steps.iter().map(move |step| (rank, step))))
+            .flat_map(|(rank, sections)| {
+                sections.iter().flat_map(move |section| section.steps.iter().map(move |step| (rank, step)))
+            })
             .filter_map(|(rank, step)| match step {
                 Step::Act(act) => Some(((rank, act.id), act.call.fetches())),
                 _ => None,
