@@ -222,7 +222,8 @@ enum Use {
 }
 
 impl Call {
-    const OFTEN: [Call; 32] = [
+    /// All calls, those more than once that are drawn more often.
+    pub(crate) const OFTEN: [Call; 32] = [
         Call::Put,
         Call::Get,
         Call::Put,
@@ -285,7 +286,7 @@ impl Call {
         matches!(self.usage(), Use::Update | Use::Rmw)
     }
 
-    fn is_passive(self) -> bool {
+    pub(crate) fn is_passive(self) -> bool {
         matches!(
             self,
             Call::Rput
