@@ -270,6 +270,14 @@ impl<A: RemoteAtomics + ?Sized> std::fmt::Debug for Messages<'_, A> {
     }
 }
 
+/// What a set of end-points has in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Blueprint {
+    layout: packets::Layout,
+    eager_limit: usize,
+    batch: u32,
+}
+
 #[derive(Debug)]
 struct State<'a, A: RemoteAtomics + ?Sized> {
     packets: Packets<'a, A>,
@@ -328,23 +336,29 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
                 packets::LARGEST_SLOT
             ));
         }
-        let layout = packets::Layout::alloc(ra, ports, &options)?;
-        let endpoints = (0..ports).map(|port| Messages {
-            ra,
-            eager_limit,
-            batch: slots,
-            state: RefCell::new(State {
-                packets: Packets::new(ra, layout.clone(), port),
-                matching: Matching::default(),
-                arrived: VecDeque::new(),
-                stopped: false,
-                sends: BTreeMap::new(),
-                announced: BTreeMap::new(),
-                next_send: 0,
-            }),
-            handler: RefCell::new(None),
-        });
-        Ok(endpoints.collect())
+        let blueprint = Blueprint { layout: packets::Layout::alloc(ra, ports, &options)?, eager_limit, batch: slots };
+        Ok((0..ports).map(|port| Messages::from_blueprint(ra, blueprint.clone(), port)).collect())
+    }
+
+    /// What other end-points of the same set are made from.
+    pub(crate) fn blueprint(&self) -> Blueprint {
+        let layout = self.state.borrow().packets.layout().clone();
+        Blueprint { layout, eager_limit: self.eager_limit, batch: self.batch }
+    }
+
+    /// The end-point with this port of a set that was allocated; at most one for each port.
+    pub(crate) fn from_blueprint(ra: &'a A, blueprint: Blueprint, port: u8) -> Self {
+        let Blueprint { layout, eager_limit, batch } = blueprint;
+        let state = State {
+            packets: Packets::new(ra, layout, port),
+            matching: Matching::default(),
+            arrived: VecDeque::new(),
+            stopped: false,
+            sends: BTreeMap::new(),
+            announced: BTreeMap::new(),
+            next_send: 0,
+        };
+        Messages { ra, eager_limit, batch, state: RefCell::new(state), handler: RefCell::new(None) }
     }
 
     /// The rank that this is an end-point of.

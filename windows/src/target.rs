@@ -8,6 +8,7 @@ use rmalab_atomics::exposed::Lease;
 use rmalab_atomics::{Address, Rank, RemoteAtomics, WORD};
 
 use crate::accumulate::Updates;
+use crate::two_sided::Requests;
 use crate::window::Core;
 use crate::{AccumulateStrategy, Call, Element, Error, Integer, Items, Op, Request, Result, WindowDisp};
 
@@ -26,6 +27,8 @@ pub(crate) enum Place<'e> {
     Segment(Address),
     /// In memory of its owner's program.
     Leased(&'e dyn Lease),
+    /// Behind requests that a rank serves.
+    TwoSided(&'e Requests<'e>, Rank),
 }
 
 impl Place<'_> {
@@ -37,6 +40,9 @@ impl Place<'_> {
                 ra.post_bytes(rank.at(disp.plus(offset)).unwatched(), source)?;
             }
             Place::Leased(lease) => lease.put(offset, source)?,
+            Place::TwoSided(requests, rank) => {
+                requests.put(rank, vec![(offset, source.len() as u64)], source.to_vec());
+            }
         }
         Ok(())
     }
@@ -49,6 +55,9 @@ impl Place<'_> {
                 ra.get_bytes(rank.at(disp.plus(offset)).unwatched(), dest)?;
             }
             Place::Leased(lease) => lease.get(offset, dest)?,
+            Place::TwoSided(requests, rank) => {
+                dest.copy_from_slice(&requests.get(rank, vec![(offset, dest.len() as u64)])?);
+            }
         }
         Ok(())
     }
@@ -61,8 +70,8 @@ pub(crate) enum Part<'e> {
     Null,
     /// Memory that was there when the window was made.
     Fixed(Place<'e>),
-    /// Whatever its owner has attached.
-    Dynamic,
+    /// Whatever its owner has attached, reached by requests if there are any.
+    Dynamic(Option<&'e Requests<'e>>),
 }
 
 /// One target in an epoch: communication is its methods.
@@ -128,15 +137,17 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
                 }
             }
             Part::Null => Ok(R::default()),
-            Part::Dynamic if len == 0 => Ok(R::default()),
-            Part::Dynamic => self.core.dynamic(call)?.with_region(
-                self.core,
-                call,
-                self.rank,
-                WindowDisp(disp.0.wrapping_add(first)),
-                len,
-                then,
-            ),
+            Part::Dynamic(_) if len == 0 => Ok(R::default()),
+            Part::Dynamic(requests) => {
+                let disp = WindowDisp(disp.0.wrapping_add(first));
+                self.core.dynamic(call)?.with_region(self.core.ra, call, self.rank, disp, len, |place, offset| {
+                    match requests {
+                        None => then(place, offset),
+                        // The target looks the address up again.
+                        Some(requests) => then(Place::TwoSided(requests, self.rank), disp.0 as u64),
+                    }
+                })
+            }
         }
     }
 
@@ -239,6 +250,17 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         origin: Items<'_>,
     ) -> Result<()> {
         let source: &[u8] = bytemuck::cast_slice(source);
+        if let Some(requests) = self.requests() {
+            // One request, whatever the layouts.
+            let (mut runs, mut data) = (Vec::new(), Vec::new());
+            self.pieces(Call::Put, disp, target, source.len(), origin, |_, offset, piece| {
+                runs.push((offset, piece.len() as u64));
+                data.extend_from_slice(&source[piece]);
+                Ok(())
+            })?;
+            requests.put(self.rank, runs, data);
+            return Ok(());
+        }
         self.pieces(Call::Put, disp, target, source.len(), origin, |place, offset, piece| {
             place.write(self.ra, offset, &source[piece])
         })
@@ -257,9 +279,33 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         origin: Items<'_>,
     ) -> Result<()> {
         let dest: &mut [u8] = bytemuck::cast_slice_mut(dest);
+        if let Some(requests) = self.requests() {
+            let (mut runs, mut pieces) = (Vec::new(), Vec::new());
+            self.pieces(Call::Get, disp, target, dest.len(), origin, |_, offset, piece| {
+                runs.push((offset, piece.len() as u64));
+                pieces.push(piece);
+                Ok(())
+            })?;
+            let mut answer = &requests.get(self.rank, runs)?[..];
+            for piece in pieces {
+                let (data, rest) = answer.split_at(piece.len());
+                dest[piece].copy_from_slice(data);
+                answer = rest;
+            }
+            return Ok(());
+        }
         self.pieces(Call::Get, disp, target, dest.len(), origin, |place, offset, piece| {
             place.read(self.ra, offset, &mut dest[piece])
         })
+    }
+
+    /// What operations on this target become, if they are not done from here.
+    #[inline]
+    fn requests(&self) -> Option<&'e Requests<'e>> {
+        match self.part {
+            Part::Fixed(Place::TwoSided(requests, _)) | Part::Dynamic(Some(requests)) => Some(requests),
+            _ => None,
+        }
     }
 
     /// Walks through both ends of an operation, piece by piece.
@@ -403,6 +449,11 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         // In whole elements, also where the target's runs touch at odd places.
         let pieces = target.pair_elements::<T>(target)?;
         self.reach(call, disp, first, len, |place, offset| {
+            if let Place::TwoSided(requests, rank) = place {
+                let start = |at: i64| offset.wrapping_add_signed(at.wrapping_sub(first));
+                let runs = pieces.map(|piece| (start(piece.left), piece.bytes)).collect();
+                return requests.update(rank, runs, op, &packed, fetches.then_some(&mut results[..]));
+            }
             let updates = self.updates(place);
             let mut done = 0;
             for piece in pieces {
@@ -489,7 +540,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     where
         'e: 'p,
     {
-        Updates { core: self.core, rank: self.rank, place, alone: self.alone }
+        let Core { ra, accumulate, accumulate_lock: lock, .. } = *self.core;
+        Updates { ra, accumulate, lock, rank: self.rank, place, alone: self.alone }
     }
 }
 
@@ -529,6 +581,10 @@ impl<'e, A: RemoteAtomics + ?Sized> Target<'e, A, Passive> {
         source: Vec<T>,
         origin: Items<'_>,
     ) -> Result<Request<'e, A, T>> {
+        if self.requests().is_some() {
+            self.put_layout(disp, target, &source, origin)?;
+            return Ok(Request::done(source));
+        }
         let (first, len) = self.span(Call::Put, target, origin)?;
         origin.check(size_of_val(source.as_slice()))?;
         let pieces = pieces(first, target, origin)?;
@@ -552,8 +608,8 @@ impl<'e, A: RemoteAtomics + ?Sized> Target<'e, A, Passive> {
         let pieces = pieces(first, target, origin)?;
         let mut behind = 0;
         let in_order = pieces.iter().all(|&(here, _, n)| here >= std::mem::replace(&mut behind, here + n));
-        if !in_order {
-            // Pieces that overlap each other may not be under way together.
+        if !in_order || self.requests().is_some() {
+            // Pieces that overlap each other may not be under way together, and a two-sided window asks once for all.
             self.get_layout(disp, target, &mut dest, origin)?;
             return Ok(Request::done(dest));
         }
@@ -567,21 +623,21 @@ impl<'e, A: RemoteAtomics + ?Sized> Target<'e, A, Passive> {
         disp: WindowDisp,
         first: i64,
         len: u64,
-        mut buffer: Vec<T>,
+        buffer: Vec<T>,
         pieces: &[(usize, u64, usize)],
         put: bool,
     ) -> Result<Request<'e, A, T>> {
         let ra = self.ra;
-        let in_segment = matches!(self.part, Part::Fixed(Place::Segment(_)));
-        let mut taken = in_segment.then(|| std::mem::take(&mut buffer));
-        let owned = self.reach(call, disp, first, len, |place, offset| {
-            if let (Place::Segment(start), Some(buffer)) = (place, taken.take()) {
+        let mut taken = Some(buffer);
+        let started = self.reach(call, disp, first, len, |place, offset| {
+            let mut buffer = taken.take().unwrap_or_default();
+            if let Place::Segment(start) = place {
                 let pieces = pieces.iter().map(|&(here, there, len)| {
                     let at = start.rank.at(start.disp.plus(offset + there)).unwatched();
                     Piece { offset: here, at, len }
                 });
                 let owned = if put { Owned::put(ra, buffer, pieces) } else { Owned::get(ra, buffer, pieces) };
-                return Ok(Some(owned?));
+                return Ok(Some(Request::under_way(owned?)));
             }
             for &(here, there, len) in pieces {
                 let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut buffer);
@@ -591,12 +647,10 @@ impl<'e, A: RemoteAtomics + ?Sized> Target<'e, A, Passive> {
                     place.read(ra, offset + there, &mut bytes[here..here + len])?;
                 }
             }
-            Ok(None)
+            Ok(Some(Request::done(buffer)))
         })?;
-        Ok(match owned {
-            Some(owned) => Request::under_way(owned),
-            None => Request::done(taken.unwrap_or(buffer)),
-        })
+        // Nothing was started where there is nothing to reach.
+        Ok(started.unwrap_or_else(|| Request::done(taken.unwrap_or_default())))
     }
 
     /// As [`accumulate`](Self::accumulate), with a request (`MPI_Raccumulate`).

@@ -30,10 +30,11 @@ use std::ops::Deref;
 use rmalab_atomics::{Collectives, Rank, RemoteAtomics, Subset};
 
 use crate::Result;
+use crate::two_sided::{Ends, LazyEnds};
 
 /// One rank's handle of a group of ranks: all of a world, or of a [`Subset`] of one.
 ///
-/// The collective operations (barrier, broadcast, allgather, alltoall, reduce_scatter, allreduce) are those of
+/// The other collective operations (broadcast, allgather, alltoall, reduce_scatter, allreduce) are those of
 /// [`Collectives`], which a team dereferences to.
 ///
 /// ```
@@ -66,6 +67,8 @@ use crate::Result;
 #[derive(Debug)]
 pub struct Team<'a, A: RemoteAtomics + ?Sized> {
     collectives: Collectives<'a, A>,
+    /// What its two-sided windows share; without its type, so that a team stays covariant.
+    ends: Box<dyn Ends + 'a>,
     name: String,
 }
 
@@ -80,7 +83,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
     ///
     /// [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory) on all ranks alike.
     pub fn new(ra: &'a A) -> Result<Team<'a, A>> {
-        Ok(Team { collectives: Collectives::new(ra)?, name: String::new() })
+        Ok(Team { collectives: Collectives::new(ra)?, ends: Box::new(LazyEnds::new(ra)), name: String::new() })
     }
 
     /// What the team is over.
@@ -101,6 +104,36 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
     /// The team's collective operations.
     pub fn collectives(&self) -> &Collectives<'a, A> {
         &self.collectives
+    }
+
+    /// Returns once all ranks have called it; see [`Collectives::barrier`].
+    ///
+    /// Once the team has a [two-sided](crate::two_sided) window, the ranks serve requests while they wait, and what others
+    /// sent before their calls is done here behind it.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    pub fn barrier(&self) -> Result<()> {
+        if self.ends.is_open() { self.ends.barrier() } else { Ok(self.collectives.barrier()?) }
+    }
+
+    /// Serves requests of others that have come, on all two-sided windows of the team; waits for nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    pub fn progress(&self) -> Result<()> {
+        if self.ends.is_open() { self.ends.progress() } else { Ok(()) }
+    }
+
+    /// Before collectives in which the ranks do not serve: all ranks are there.
+    pub(crate) fn meet(&self) -> Result<()> {
+        if self.ends.is_open() { self.ends.barrier() } else { Ok(()) }
+    }
+
+    pub(crate) fn ends(&self) -> &(dyn Ends + 'a) {
+        &*self.ends
     }
 
     /// The ranks that give the same `colour`, ordered by `key` and then by their numbers in this team (`MPI_Comm_split`).

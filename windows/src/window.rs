@@ -8,14 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use bytemuck::Pod;
 use rmalab_atomics::exposed::{ExposedKey, Lease, UserMemory};
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
-use rmalab_locks::{LINE, Mcs, Place as LockPlace, Policy, RawMutex, WindowLock, WindowLocks};
+use rmalab_locks::{LINE, Mcs, Policy, RawMutex, WindowLock, WindowLocks};
 
 use crate::dynamic::Dynamic;
-use crate::pscw::Matching;
+use crate::pscw::{self, Matching};
 use crate::target::{Part, Place};
+use crate::two_sided::{OwnPart, OwnPlace, Requests};
 use crate::{
     AccumulateStrategy, Attributes, Call, Config, Error, ErrorHandler, FenceStrategy, Ignored, Info, Open, Result,
-    Target, Team,
+    Target, Team, Transport,
 };
 
 /// A displacement from the start of a target's part of a window, in units that the target has chosen; on a dynamic
@@ -123,8 +124,10 @@ pub(crate) struct Core<'t, A: RemoteAtomics + ?Sized> {
     pub(crate) config: RefCell<Config>,
     pub(crate) state: State,
     pub(crate) matching: Matching,
+    /// What a two-sided window does instead.
+    pub(crate) two_sided: Option<Box<Requests<'t>>>,
     /// Where the lock of accumulates is, the same on every rank.
-    accumulate_lock: Disp,
+    pub(crate) accumulate_lock: Disp,
     /// What the symmetric heap gets back when the window is freed.
     allocations: Vec<Disp>,
     name: RefCell<String>,
@@ -147,6 +150,29 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
     /// The target `rank`, or the null target.
     #[inline]
     pub(crate) fn target<P>(&self, call: Call, rank: Option<Rank>, alone: bool) -> Result<Target<'_, A, P>> {
+        let target = self.direct(call, rank, alone)?;
+        match &self.two_sided {
+            None => Ok(target),
+            Some(requests) => Ok(Target { part: self.by_requests(call, requests, &target), alone: false, ..target }),
+        }
+    }
+
+    /// The part of a target of a two-sided window.
+    #[cold]
+    fn by_requests<'c, P>(&self, call: Call, requests: &'c Requests<'c>, target: &Target<'c, A, P>) -> Part<'c> {
+        let active = matches!(call, Call::Fence | Call::Start);
+        match target.part {
+            // In an active epoch nobody else's progress is needed for oneself.
+            part if active && target.rank == self.ra.rank() => part,
+            Part::Null => Part::Null,
+            Part::Fixed(_) => Part::Fixed(Place::TwoSided(requests, target.rank)),
+            Part::Dynamic(_) => Part::Dynamic(Some(requests)),
+        }
+    }
+
+    /// The target `rank`, or the null target, as this rank reaches its memory itself.
+    #[inline]
+    fn direct<P>(&self, call: Call, rank: Option<Rank>, alone: bool) -> Result<Target<'_, A, P>> {
         let (rank, part, bytes, unit) = match rank {
             None => (Rank(0), Part::Null, 0, 1),
             Some(rank) if rank.0 >= self.ra.size() => {
@@ -173,7 +199,7 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
                 let Fixed { place, bytes, unit } = &parts[rank.index()];
                 (Part::Fixed(Place::Leased(&**place)), *bytes, *unit)
             }
-            Memory::Dynamic(_) => (Part::Dynamic, 0, 1),
+            Memory::Dynamic(_) => (Part::Dynamic(None), 0, 1),
         }
     }
 
@@ -182,12 +208,6 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
             Memory::Dynamic(dynamic) => Ok(dynamic),
             _ => Err(Error::Flavor { call, flavor: self.flavor }),
         }
-    }
-
-    pub(crate) fn accumulate_lock(&self, target: Rank) -> Result<Mcs> {
-        let words = self.accumulate_lock;
-        let place = LockPlace { home: target, words, node: words.plus(LINE) };
-        Ok(Mcs::bind(self.ra, place, ())?)
     }
 
     /// What stands open beside locks.
@@ -231,12 +251,13 @@ pub struct Builder<'t, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
     params: W::Params,
     disp_unit: u32,
     name: String,
+    slots: u32,
 }
 
 impl<'t, A: RemoteAtomics + ?Sized> Builder<'t, A> {
     fn new(team: &'t Team<'t, A>) -> Self {
         let (config, ignored) = Config::from_info(&Info::new());
-        Builder { team, params: config.policy, config, ignored, disp_unit: 1, name: String::new() }
+        Builder { team, params: config.policy, config, ignored, disp_unit: 1, name: String::new(), slots: pscw::SLOTS }
     }
 
     /// Takes strategies and hints from `info`; what it ignores, [`Window::ignored`] reports.
@@ -255,8 +276,8 @@ impl<'t, A: RemoteAtomics + ?Sized> Builder<'t, A> {
 
     /// Sets the lock policy, fixed at compile time, and its parameters.
     pub fn policy<W: WindowLock>(self, params: W::Params) -> Builder<'t, A, W> {
-        let Builder { team, config, ignored, disp_unit, name, .. } = self;
-        Builder { team, config, ignored, params, disp_unit, name }
+        let Builder { team, config, ignored, disp_unit, name, slots, .. } = self;
+        Builder { team, config, ignored, params, disp_unit, name, slots }
     }
 }
 
@@ -270,6 +291,13 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     /// Sets the window's name.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
+        self
+    }
+
+    /// Sets the most slots that a ring of posts has, for tests in which few ranks fill one; the same on all ranks.
+    #[doc(hidden)]
+    pub fn pscw_slots(mut self, slots: u32) -> Self {
+        self.slots = slots.max(1);
         self
     }
 
@@ -299,11 +327,17 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotShared`] when the team spans nodes, and as [`allocate`](Self::allocate).
+    /// [`Error::NotShared`] when the team spans nodes, [`Error::NotMade`] when another rank's unit is 0,
+    /// [`Error::Hint`], and as [`allocate`](Self::allocate).
     pub fn allocate_shared(self, bytes: u64) -> Result<Window<'t, A, W>> {
-        self.check_unit()?;
         let (team, ra) = (self.team, self.team.ra());
+        team.meet()?;
+        // Also with a wrong unit, so that nobody is left waiting.
         let all = team.collectives().allgather(&[bytes, u64::from(self.disp_unit)])?;
+        self.check_unit()?;
+        if let Some((rank, _)) = (0..).zip(all.chunks_exact(2)).find(|(_, part)| part[1] == 0) {
+            return Err(Error::NotMade { rank: Rank(rank) });
+        }
         self.check_hints(&all)?;
         let sizes: Vec<(u64, u32)> = all.chunks_exact(2).map(|part| (part[0], part[1] as u32)).collect();
         let align = self.alignment();
@@ -347,6 +381,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     /// of another one's program; then [`Error::NotMade`] on the others. The memory is dropped then.
     pub fn create(self, memory: UserMemory) -> Result<Window<'t, A, W>> {
         let (team, ra) = (self.team, self.team.ra());
+        team.meet()?;
         let bytes = memory.len() as u64;
         let exposed = self.check_unit().and_then(|()| Ok(ra.expose(memory).map_err(|refused| refused.error)?));
         let key = exposed.as_ref().map_or(0, |key| key.0);
@@ -399,6 +434,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         self.make(Flavor::Dynamic, Memory::Dynamic(dynamic), allocations)
     }
 
+    /// Makes the words of a window's own beside its memory, or gives `allocations` back.
     fn make(mut self, flavor: Flavor, memory: Memory<'t>, mut allocations: Vec<Disp>) -> Result<Window<'t, A, W>> {
         let ra = self.team.ra();
         self.config.pscw = self.config.pscw.for_ranks(ra.size());
@@ -406,21 +442,25 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
             // Who wants many elements to be synchronized at once wants a lock.
             self.config.accumulate = AccumulateStrategy::Locked;
         }
-        let parts = (|| {
-            let matching = Matching::new(ra, self.config.pscw)?;
-            allocations.push(matching.allocation());
-            let accumulate_lock = ra.heap().alloc(LINE + Mcs::NODE, LINE)?;
-            allocations.push(accumulate_lock);
-            let locks = WindowLocks::<W>::new(ra, self.params)?;
-            allocations.extend(locks.allocations());
-            Ok((matching, accumulate_lock, locks))
-        })();
-        let (matching, accumulate_lock, locks) = match parts {
-            Ok(parts) => parts,
-            Err(error) => {
-                // All ranks alike, and nobody has used the memory: it is as it was.
-                allocations.into_iter().try_for_each(|disp| ra.heap().release(disp))?;
-                return Err(error);
+        let made = self.own_words(&mut allocations);
+        if made.is_err() {
+            // On all ranks alike, and nobody has used them: they are zero.
+            allocations.iter().try_for_each(|&disp| ra.heap().release(disp))?;
+        }
+        let (matching, accumulate_lock, locks) = made?;
+        allocations.extend(locks.allocations());
+        let two_sided = match self.config.transport {
+            Transport::OneSided => None,
+            transport => {
+                let place = match &memory {
+                    &Memory::Symmetric { base, .. } => OwnPlace::Segment(ra.rank().at(base)),
+                    Memory::Table(parts) => OwnPlace::Segment(parts[ra.rank().index()].place),
+                    &Memory::Leased { own, .. } => OwnPlace::Exposed(own),
+                    Memory::Dynamic(dynamic) => OwnPlace::Dynamic(dynamic.allocation()),
+                };
+                let part = OwnPart { place, accumulate: self.config.accumulate, lock: accumulate_lock };
+                let agent = transport == Transport::TwoSidedAgent;
+                Some(Box::new(Requests::new(self.team.ends(), agent, flavor == Flavor::Shared, part)?))
             }
         };
         let core = Core {
@@ -434,6 +474,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
             config: RefCell::new(self.config),
             state: State::default(),
             matching,
+            two_sided,
             accumulate_lock,
             allocations,
             name: RefCell::new(self.name),
@@ -441,6 +482,16 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
             handler: ErrorHandler::new(),
         };
         Ok(Window { core, locks: RefCell::new(locks), ignored: self.ignored })
+    }
+
+    /// Allocates the matching's words, those of the accumulates' lock, and the locks; notes the first two.
+    fn own_words(&self, allocations: &mut Vec<Disp>) -> Result<(Matching, Disp, WindowLocks<W>)> {
+        let ra = self.team.ra();
+        let matching = Matching::new(ra, self.config.pscw, self.slots)?;
+        allocations.push(matching.allocation());
+        let accumulate_lock = ra.heap().alloc(LINE + Mcs::NODE, LINE)?;
+        allocations.push(accumulate_lock);
+        Ok((matching, accumulate_lock, WindowLocks::<W>::new(ra, self.params)?))
     }
 
     fn alignment(&self) -> u64 {
@@ -543,9 +594,9 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         self.core.flavor
     }
 
-    /// What a rank sees of its own memory: always one copy, on every backend there is.
+    /// What a rank sees of its own memory: one copy, but for two-sided windows, see [`two_sided`](crate::two_sided).
     pub fn model(&self) -> Model {
-        Model::Unified
+        if self.core.two_sided.is_some() { Model::Separate } else { Model::Unified }
     }
 
     /// Bytes of this rank's part (the attribute `MPI_WIN_SIZE`); 0 for a dynamic window.
@@ -638,10 +689,10 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     }
 
     fn reach(&self, call: Call, rank: Rank) -> Result<Local<'_, A>> {
-        let target: Target<'_, A> = self.core.target(call, Some(rank), false)?;
+        let target: Target<'_, A> = self.core.direct(call, Some(rank), false)?;
         match target.part {
             Part::Fixed(place) => Ok(Local { target, place }),
-            Part::Null | Part::Dynamic => Err(Error::Flavor { call, flavor: self.core.flavor }),
+            Part::Null | Part::Dynamic(_) => Err(Error::Flavor { call, flavor: self.core.flavor }),
         }
     }
 
@@ -679,11 +730,11 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     ///
     /// As [`free`](Self::free).
     pub fn reclaim(self) -> Result<Vec<UserMemory>> {
-        let Window { core, locks, .. } = self;
+        let open = self.open();
+        let core = self.core;
         let (ra, team) = (core.ra, core.team);
-        let open = core.open().or_else(|| (!locks.borrow().is_idle()).then_some(Open::Lock));
         let earlier = core.check();
-        let Core { memory, allocations, attributes, .. } = core;
+        let Core { memory, allocations, attributes, two_sided, .. } = core;
         drop(attributes);
         ra.flush_all()?;
         let own = match memory {
@@ -695,7 +746,10 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
             Memory::Symmetric { .. } | Memory::Table(_) => Vec::new(),
         };
         // Behind this barrier nobody uses the window any more, and nobody has a lease.
-        team.collectives().barrier()?;
+        team.barrier()?;
+        if let Some(requests) = two_sided {
+            requests.leave()?;
+        }
         for &disp in &allocations {
             ra.clear(disp, ra.heap().len_of(disp)?)?;
             ra.heap().release(disp)?;
@@ -798,6 +852,7 @@ impl<'w, A: RemoteAtomics + ?Sized> Local<'w, A> {
                 Some((head, words))
             }
             Place::Leased(lease) => lease.words().map(|leased| (leased.head, leased.words)),
+            Place::TwoSided(..) => None,
         }
     }
 }
