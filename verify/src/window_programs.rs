@@ -125,7 +125,7 @@ impl Program {
     }
 
     fn window<'a, 'p>(&self, team: &'a Team<'a, Stage<'p>>, config: &Config) -> Result<Window<'a, Stage<'p>>> {
-        let builder = Window::builder(team).config(config.clone());
+        let builder = Window::builder(team).config(*config);
         let builder = match self.slots {
             Some(slots) => builder.pscw_slots(slots),
             None => builder,
@@ -195,6 +195,7 @@ pub fn step(team: &Team<'_, Stage<'_>>, remembered: &dyn Debug) {
 /// # Errors
 ///
 /// [`Error::Seen`].
+#[expect(clippy::needless_pass_by_value, reason = "values are written where they are seen")]
 pub fn sees<T: PartialEq + Debug>(property: Property, what: &str, got: T, allowed: &[T]) -> Result<()> {
     if allowed.contains(&got) {
         return Ok(());

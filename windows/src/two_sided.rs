@@ -67,6 +67,10 @@
 //! * I4. Whatever was sent is acknowledged before the call that sent it returns, or an answer that was requested behind it
 //!   is awaited; but for the last operations under an exclusive lock, and those that fence and wait count.
 //! * I5. The barrier sends behind everything else, so who leaves it has served what others sent before it.
+//! * I6. A lock that stays held behind the call that acquires it is acquired behind all locks, of whatever window, that this
+//!   rank has opened before it. So programs that order their locks, lest they
+//!   wait in a circle, can do so although locks wait for their first operations. The locks of a lock_all count as opened when
+//!   their targets are first used: where others hold exclusive locks of several targets at once, use them in the same order.
 //!
 //! # Deviations from the paper
 //!
@@ -95,6 +99,7 @@ use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_locks::{Assert, LockKind, WindowLock};
 
 pub use agent::Agent;
+use ends::Wanted;
 pub(crate) use ends::{Ends, LazyEnds, State};
 use serve::Header;
 pub(crate) use serve::{OwnPart, OwnPlace};
@@ -189,8 +194,6 @@ struct Record {
 struct Pending {
     /// The lock of the epoch, if it needs one.
     lock: Option<LockKind>,
-    /// Whether this rank holds it.
-    acquired: bool,
     /// Whether the target still has to post.
     unposted: bool,
     records: Vec<Record>,
@@ -277,11 +280,7 @@ impl<'t> Requests<'t> {
 
     /// Sends a request, and returns the ticket of its answer.
     fn send(&self, target: Rank, record: &Record, flags: u32) -> Result<u32> {
-        let ticket = {
-            let mut state = self.ends.state().borrow_mut();
-            state.next_ticket = state.next_ticket.wrapping_add(1);
-            state.next_ticket
-        };
+        let ticket = self.ends.state().borrow_mut().ticket();
         let Origin { epoch, fences, .. } = *self.origin.borrow();
         let header = Header { fences, ticket, element: record.element, op: record.op };
         let data = header.encode(&record.runs, &record.data);
@@ -299,8 +298,30 @@ impl<'t> Requests<'t> {
     /// Calls `body` with what this rank has to do with a target.
     fn with<R>(&self, target: Rank, body: impl FnOnce(&mut Pending) -> R) -> R {
         let origin = &mut *self.origin.borrow_mut();
-        let all = origin.all;
-        body(origin.targets.entry(target).or_insert_with(|| Pending { lock: all, ..Pending::default() }))
+        let (all, fences) = (origin.all, origin.fences);
+        body(origin.targets.entry(target).or_insert_with(|| {
+            all.into_iter().for_each(|kind| self.want(target, kind, fences));
+            Pending { lock: all, ..Pending::default() }
+        }))
+    }
+
+    /// Notes a lock that is to be acquired.
+    fn want(&self, target: Rank, kind: LockKind, fences: u32) {
+        let wanted = Wanted { window: self.window, target: self.endpoint(target, true), kind, fences };
+        self.ends.state().borrow_mut().wanted.push(wanted);
+    }
+
+    /// The lock of `target`, if it is still to be acquired.
+    fn wanted(&self, target: Rank) -> Option<LockKind> {
+        let state = self.ends.state().borrow();
+        let mut wanted = state.wanted.iter().filter(|wanted| wanted.window == self.window);
+        wanted.find(|wanted| wanted.target.rank == target).map(|wanted| wanted.kind)
+    }
+
+    /// The lock of `target` need not be acquired any more.
+    fn settle(&self, target: Rank) {
+        let gone = |wanted: &Wanted| wanted.window == self.window && wanted.target.rank == target;
+        self.ends.state().borrow_mut().wanted.retain(|wanted| !gone(wanted));
     }
 
     fn record(&self, target: Rank, record: Record) {
@@ -355,23 +376,44 @@ impl<'t> Requests<'t> {
     }
 
     fn fetch(&self, target: Rank, record: &Record) -> Result<Vec<u8>> {
-        if let Some(ticket) = self.force(target, 0)? {
-            self.answer(ticket)?;
-        }
-        let wanted = self.with(target, |pending| pending.lock.filter(|_| !pending.acquired));
-        let ticket = self.send(target, record, flags::ANSWER | wanted.map_or(0, flags::of))?;
+        self.force(target, 0)?;
+        self.acquire_earlier(target)?;
+        let ticket = self.send(target, record, flags::ANSWER | self.wanted(target).map_or(0, flags::of))?;
         let answer = self.answer(ticket)?;
-        self.with(target, |pending| pending.acquired = true);
+        self.settle(target);
         Ok(answer)
     }
 
     /// Acquires the lock of `target`, unless it is held or not needed.
     fn acquire(&self, target: Rank) -> Result<()> {
-        let wanted = self.with(target, |pending| pending.lock.filter(|_| !pending.acquired));
-        if let Some(kind) = wanted {
+        self.acquire_earlier(target)?;
+        self.acquire_this(target)
+    }
+
+    fn acquire_this(&self, target: Rank) -> Result<()> {
+        if let Some(kind) = self.wanted(target) {
             let ticket = self.signal(target, LOCK, flags::of(kind))?;
             self.answer(ticket)?;
-            self.with(target, |pending| pending.acquired = true);
+            self.settle(target);
+        }
+        Ok(())
+    }
+
+    /// Acquires the locks, of all windows, that were to be acquired before that of `target` is, unless it is held (I6).
+    fn acquire_earlier(&self, target: Rank) -> Result<()> {
+        while self.wanted(target).is_some() {
+            let (first, ticket) = {
+                let state = &mut *self.ends.state().borrow_mut();
+                (state.wanted[0], state.ticket())
+            };
+            let Wanted { window, target: at, kind, fences } = first;
+            if (window, at.rank) == (self.window, target) {
+                break;
+            }
+            let data = Header { fences, ticket, element: ElementKind::U8, op: Op::NoOp }.encode(&[], &[]);
+            self.ends.send(at, LOCK, u64::from(window) | u64::from(flags::of(kind)) << 32, data)?;
+            self.answer(ticket)?;
+            self.ends.state().borrow_mut().wanted.remove(0);
         }
         Ok(())
     }
@@ -382,21 +424,28 @@ impl<'t> Requests<'t> {
     fn force(&self, target: Rank, last: u32) -> Result<Option<u32>> {
         let epoch = self.origin.borrow().epoch;
         self.take_post(target)?;
-        let (records, lock, acquired) =
-            self.with(target, |pending| (std::mem::take(&mut pending.records), pending.lock, pending.acquired));
+        let (records, lock) = self.with(target, |pending| (std::mem::take(&mut pending.records), pending.lock));
         let counted = if epoch == Epoch::Fence { flags::COUNTED } else { 0 };
         if counted != 0 {
             self.with(target, |pending| pending.counted += records.len() as u64);
         }
         let releases = last & flags::RELEASE != 0;
-        if let (Some(kind), false) = (lock, acquired) {
+        if let Some(kind) = self.wanted(target) {
             match &records[..] {
                 [] => return Ok(None),
                 [record] if record.runs.len() == 1 && record.data.len() <= CARRIED => {
-                    let ticket = self.send(target, record, flags::of(kind) | flags::ANSWER | last)?;
-                    self.with(target, |pending| pending.acquired = !releases);
-                    return Ok(Some(ticket));
+                    let all = flags::of(kind) | flags::ANSWER | last;
+                    if releases {
+                        self.settle(target);
+                        return self.send(target, record, all).map(Some);
+                    }
+                    self.acquire_earlier(target)?;
+                    let ticket = self.send(target, record, all)?;
+                    self.answer(ticket)?;
+                    self.settle(target);
+                    return Ok(None);
                 }
+                _ if releases => self.acquire_this(target)?,
                 _ => self.acquire(target)?,
             }
         }
@@ -438,8 +487,12 @@ impl<'t> Requests<'t> {
     pub(crate) fn lock(&self, kind: LockKind, target: Rank, assert: Assert) -> Result<()> {
         self.origin.borrow_mut().epoch = Epoch::Passive;
         let lock = (assert == Assert::None).then_some(kind);
+        let fences = self.origin.borrow().fences;
         self.with(target, |pending| *pending = Pending { lock, ..Pending::default() });
-        if self.eager || target == self.ends.rank() { self.acquire(target) } else { Ok(()) }
+        lock.into_iter().for_each(|kind| self.want(target, kind, fences));
+        let at_once = self.eager || target == self.ends.rank();
+        let done = if at_once { self.acquire(target) } else { Ok(()) };
+        done.inspect_err(|_| self.end(target))
     }
 
     /// Sends what was recorded for `target`, and releases its lock.
@@ -448,8 +501,13 @@ impl<'t> Requests<'t> {
             Some(ticket) => self.answer(ticket).map(drop),
             None => self.ends.finish_sends(),
         });
-        self.origin.borrow_mut().targets.remove(&target);
+        self.end(target);
         done
+    }
+
+    fn end(&self, target: Rank) {
+        self.settle(target);
+        self.origin.borrow_mut().targets.remove(&target);
     }
 
     pub(crate) fn lock_all(&self, assert: Assert) -> Result<()> {
@@ -457,18 +515,25 @@ impl<'t> Requests<'t> {
         origin.epoch = Epoch::Passive;
         origin.all = (assert == Assert::None).then_some(LockKind::Shared);
         drop(origin);
-        if self.eager {
-            (0..self.ends.size()).try_for_each(|target| self.acquire(Rank(target)))?;
-        }
-        Ok(())
+        let targets = if self.eager { self.ends.size() } else { 0 };
+        let done = (0..targets).try_for_each(|target| {
+            self.with(Rank(target), |_| ());
+            self.acquire(Rank(target))
+        });
+        done.inspect_err(|_| self.end_all())
     }
 
     pub(crate) fn unlock_all(&self) -> Result<()> {
         let done = self.force_all(flags::RELEASE);
+        self.end_all();
+        done
+    }
+
+    fn end_all(&self) {
+        self.ends.state().borrow_mut().wanted.retain(|wanted| wanted.window != self.window);
         let mut origin = self.origin.borrow_mut();
         origin.targets.clear();
         origin.all = None;
-        done
     }
 
     /// Completes what was recorded for `target`, here and there.

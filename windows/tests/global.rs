@@ -288,7 +288,7 @@ fn neighbours_in_one_word_lose_nothing() {
                 assert_eq!(memory.fetch_and_op(mine, Op::Sum, 7_u16)?, round);
             }
         }
-        memory.team().barrier().map_err(Error::from)
+        memory.team().barrier()
     });
 }
 

@@ -704,6 +704,33 @@ fn who_waits_on_one_window_serves_all() {
     });
 }
 
+/// Both lock in the same order, and use what they have locked in different ones.
+#[test]
+fn locks_are_acquired_in_the_order_of_their_calls() {
+    on(2, |ra, team| {
+        let windows = [window(team, 8), window(team, 8)];
+        for _ in 0..100 {
+            let [first, second] = windows
+                .each_ref()
+                .map(|window| [Rank(0), Rank(1)].map(|target| window.lock(LockKind::Exclusive, target).unwrap()));
+            let mut epochs: Vec<_> = first.into_iter().chain(second).collect();
+            if ra.rank() == Rank(1) {
+                epochs.reverse();
+            }
+            for epoch in &epochs {
+                let value = epoch.get_value::<u64>(COUNTER).unwrap();
+                epoch.put_value(COUNTER, value + 1).unwrap();
+            }
+            drop(epochs);
+        }
+        team.barrier().unwrap();
+        for window in windows {
+            assert_eq!(window.local().unwrap().load::<u64>(COUNTER).unwrap(), 200);
+            window.free().unwrap();
+        }
+    });
+}
+
 /// The opening fence does nothing, and yet nobody reads what is stored before it too early.
 #[test]
 fn operations_of_an_epoch_wait_for_the_targets_fence() {

@@ -1,7 +1,8 @@
 //! What the window layer would be without one of its parts.
 
 use rmalab_atomics::controlled::{Answer, Call};
-use rmalab_atomics::{Rank, Until};
+use rmalab_atomics::{Rank, Until, WORD};
+use rmalab_locks::LINE;
 
 use crate::network::Network::{self, LatePuts, Sc, UnorderedBulk};
 use crate::play::Player;
@@ -105,6 +106,19 @@ const DEFECTS: &[Defect] = &[
             Call::CompareAndSwap { at, expected: 0, desired } => {
                 player.call(Call::FetchStore { at, value: desired });
                 Answer::Word(0)
+            }
+            call => player.call(call),
+        },
+    ),
+    defect(
+        "full-ring-waits",
+        "a post that finds a ring full waits for the posts to its own rank, instead of taking what is there",
+        "pscw-full-3",
+        Sc,
+        |player, rank, call| match call {
+            // The own tail is at the start of a line, the one slot behind it.
+            Call::Get { at } if at.rank == rank && at.disp.0 % LINE == WORD => {
+                player.call(Call::WaitUntil { own: at.disp, until: Until::Ne(0), deadline: None })
             }
             call => player.call(call),
         },

@@ -41,6 +41,7 @@ pub fn programs() -> Vec<Program> {
     let about = "each puts to the next one, fence, gets from another one, fence; twice";
     add("fence-2", about, 2, &dissemination, LATE, fences);
     add("fence-3", about, 3, &dissemination, LATE, fences);
+    add("fence-4", about, 4, &dissemination, WORDS, fences);
     add("fence-naive-2", about, 2, &naive, LATE, fences);
     add("fence-naive-3", about, 3, &naive, LATE, fences);
 
@@ -54,14 +55,13 @@ pub fn programs() -> Vec<Program> {
     add("pscw-matching-2", about, 2, &matching, LATE, |scene| pscw_all(scene, 3));
     let about = "each exposes to all others, and puts to all of them; twice";
     add("pscw-bits-3", about, 3, &bits, LATE, |scene| pscw_all(scene, 2));
-    let about = "each exposes to all others, and puts to all of them; once";
-    add("pscw-matching-3", about, 3, &matching, LATE, |scene| pscw_all(scene, 1));
+    add("pscw-matching-3", about, 3, &matching, LATE, |scene| pscw_all(scene, 2));
     let about = "two ranks expose to the third, which puts to both; twice";
     add("pscw-bits-one", about, 3, &bits, LATE, pscw_one);
     add("pscw-matching-one", about, 3, &matching, LATE, pscw_one);
 
     let about = "a fence epoch of A is open round an exposure and an access epoch of B, with puts to both; once";
-    let two = |a: &[Config; 1], b: &[Config; 1]| [a[0].clone(), b[0].clone()];
+    let two = |a: &[Config; 1], b: &[Config; 1]| [a[0], b[0]];
     add("fence+pscw-bits-2", about, 2, &two(&dissemination, &bits), LATE, fence_round_pscw);
     add("fence+pscw-bits-3", about, 3, &two(&dissemination, &bits), LATE, fence_round_pscw);
     add("fence+pscw-matching-2", about, 2, &two(&naive, &matching), LATE, fence_round_pscw);
@@ -84,8 +84,14 @@ pub fn programs() -> Vec<Program> {
     add("1E1A-mcs-rw-rp", about, 2, global, LATE, |scene| counters(scene, 1, 2));
     let about = "two ranks count under exclusive locks, twice; the third looks under lock_all, twice";
     add("2E1A-two-level", about, 3, two_level, LATE, |scene| counters(scene, 2, 2));
-    add("2E1A-per-target", about, 3, per_target, LATE, |scene| counters(scene, 2, 2));
-    add("2E1A-mcs-rw-rp", about, 3, global, LATE, |scene| counters(scene, 2, 2));
+    let about = "two ranks count under exclusive locks, and the third looks under lock_all; once";
+    add("2E1A-per-target", about, 3, per_target, LATE, |scene| counters(scene, 2, 1));
+    add("2E1A-mcs-rw-rp", about, 3, global, LATE, |scene| counters(scene, 2, 1));
+    let about =
+        "a rank counts at two targets, both locked; the second looks at both under lock_all, the third locks one";
+    add("2-targets-two-level", about, 3, two_level, LATE, targets);
+    add("2-targets-per-target", about, 3, per_target, LATE, targets);
+    add("2-targets-mcs-rw-rp", about, 3, global, LATE, targets);
 
     let about = "put, flush, and a word to a third rank, which gets what was put";
     add("flush-shared", about, 3, two_level, LATE, |scene| notify(scene, false));
@@ -97,27 +103,30 @@ pub fn programs() -> Vec<Program> {
     let about = "all ranks add to one u64 by fetch_and_op and by accumulate";
     add("sum-native", about, 3, native, ATOMICS, sums);
     add("sum-cas", about, 3, cas, ATOMICS, sums);
-    add("sum-locked", about, 2, locked, LATE, sums);
-    let about = "two ranks add to one u16 in the middle of a word, and each to its own u16 of it";
-    add("sum-u16-native", about, 2, native, ATOMICS, neighbours_in_a_word);
-    add("sum-u16-locked", about, 2, locked, LATE, neighbours_in_a_word);
+    add("sum-locked-2", about, 2, locked, LATE, sums);
+    add("sum-locked-3", about, 3, locked, &[Sc], sums);
+    let about = "all ranks add to one u16, and each to a u16 of its own in the same word";
+    add("sum-u16-native", about, 3, native, ATOMICS, parts_of_a_word);
+    add("sum-u16-locked", about, 2, locked, LATE, parts_of_a_word);
     let about = "one rank adds by a network atomic, the other one takes the bitwise or by CAS, of one u64";
     add("sum+bit_or-native", about, 2, native, ATOMICS, sum_and_bit_or);
     let about = "the greatest of the ranks' 16-byte pairs, which are fetched whole";
     add("maxloc-pair-2", about, 2, native, LATE, pairs);
     add("maxloc-pair-3", about, 3, native, LATE, pairs);
-    let about = "one rank replaces and then adds, twice; the other one never sees another order";
-    add("order-native", about, 2, native, ATOMICS, order);
-    add("order-cas", about, 2, cas, ATOMICS, order);
+    let about = "one rank replaces and then adds, twice; the others never see another order";
+    add("order-native", about, 3, native, ATOMICS, order);
+    add("order-cas", about, 3, cas, ATOMICS, order);
     add("order-locked", about, 2, locked, LATE, order);
 
     let about = "put, free right behind it, allocate again: all zero, and nobody's put is lost";
-    add("free", about, 2, two_level, WORDS, free);
+    // Whatever happens on the consistent network does on this one.
+    add("free", about, 2, two_level, &[LatePuts], free);
 
     let about = "a ring of one slot: three ranks expose to the fourth; twice";
     add("pscw-full-one", about, 4, &matching, LATE, pscw_one);
-    let about = "rings of one slot: each exposes to all others, and puts to all of them";
-    add("pscw-full-all", about, 3, &matching, &[Sc], |scene| pscw_all(scene, 1));
+    let about = "rings of one slot: each exposes to all others, and puts to all of them; twice (by shuttle)";
+    add("pscw-full-3", about, 3, &matching, &[], |scene| pscw_all(scene, 2));
+    add("pscw-full-4", about, 4, &matching, &[], |scene| pscw_all(scene, 2));
     for program in &mut all {
         program.slots = program.name.starts_with("pscw-full").then_some(1);
     }
@@ -197,7 +206,6 @@ fn pscw_rounds(mut scene: Scene<'_, '_>, origins: &[Rank], targets: &[Rank], rou
         accessed.complete()?;
         step(team, &());
         exposed.wait()?;
-        drop((access, exposure));
         for &origin in origins {
             let seen: u32 = window.local()?.load(of(origin))?;
             sees(Visibility, "what an origin put before it completed", seen, &[value(origin, round) as u32])?;
@@ -329,6 +337,46 @@ fn counters(mut scene: Scene<'_, '_>, writers: u32, rounds: u64) -> Result<()> {
     counted(window, u64::from(writers) * rounds)
 }
 
+/// Rank 0 counts at targets 0 and 1 while it has locked both, rank 1 looks at both, and rank 2 counts at target 1.
+fn targets(mut scene: Scene<'_, '_>) -> Result<()> {
+    let (me, team) = (scene.team.rank(), scene.team);
+    let window = &mut scene.windows[0];
+    let [first, second] = [Rank(0), Rank(1)];
+    match me {
+        Rank(0) => {
+            let one = window.lock(LockKind::Exclusive, first)?;
+            let two = window.lock(LockKind::Exclusive, second)?;
+            one.put_value(FIRST, 1_u64)?;
+            let seen: u64 = two.get_value(SECOND)?;
+            two.put_value(FIRST, 1_u64)?;
+            two.put_value(SECOND, seen + 1)?;
+            // The first one locked is the first one unlocked.
+            one.unlock()?;
+            two.unlock()?;
+        }
+        Rank(1) => {
+            let all = window.lock_all()?;
+            let mut seen = [0_u64; 2];
+            for target in [first, second] {
+                seen[target.index()] = all.at(target)?.get_value(FIRST)?;
+            }
+            sees(MutualExclusion, "what is put while both targets are locked", seen[1], &[seen[0]])?;
+            all.unlock_all()?;
+        }
+        _ => {
+            let lock = window.lock(LockKind::Exclusive, second)?;
+            let seen: u64 = lock.get_value(SECOND)?;
+            lock.put_value(SECOND, seen + 1)?;
+            lock.unlock()?;
+        }
+    }
+    step(team, &());
+    team.collectives().barrier()?;
+    let lock = window.lock(LockKind::Shared, second)?;
+    sees(NoLostUpdate, "the count in the end", lock.get_value(SECOND)?, &[2_u64])?;
+    Ok(lock.unlock()?)
+}
+
 /// Rank 0 puts to rank 1, flushes, and tells rank 2, which gets from rank 1.
 fn notify(mut scene: Scene<'_, '_>, by_lock_all: bool) -> Result<()> {
     let ra = scene.team.ra();
@@ -398,8 +446,12 @@ fn sums(scene: Scene<'_, '_>) -> Result<()> {
     )
 }
 
-fn neighbours_in_a_word(scene: Scene<'_, '_>) -> Result<()> {
-    const COMMON: WindowDisp = WindowDisp(4);
+fn parts_of_a_word(scene: Scene<'_, '_>) -> Result<()> {
+    const COMMON: WindowDisp = WindowDisp(6);
+    let size = size(&scene);
+    let mut sums = [0_u16; 4];
+    sums[..size as usize].fill(7);
+    sums[3] = (0..size).map(|rank| 16_u16.pow(rank)).sum();
     let own = |rank: Rank| WindowDisp(2 * i64::from(rank.0));
     under_lock_all(
         scene,
@@ -407,12 +459,12 @@ fn neighbours_in_a_word(scene: Scene<'_, '_>) -> Result<()> {
             let me = team.rank();
             target.accumulate(own(me), Op::Sum, &[7_u16])?;
             step(team, &());
-            Ok(target.accumulate(COMMON, Op::Sum, &[[1_u16, 16][me.index()]])?)
+            Ok(target.accumulate(COMMON, Op::Sum, &[16_u16.pow(me.0)])?)
         },
         |target| {
             let mut seen = [0_u16; 4];
             target.get(FIRST, &mut seen)?;
-            sees(NoLostUpdate, "the word's four parts", seen, &[[7, 7, 17, 0]])
+            sees(NoLostUpdate, "the word's four parts", seen, &[sums])
         },
     )
 }

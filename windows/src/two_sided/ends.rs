@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use rmalab_atomics::{Rank, RemoteAtomics};
+use rmalab_locks::LockKind;
 
 use super::serve::Server;
 use super::{ACK, ANSWER, GRANT, PORTS, POST, SUM};
@@ -23,9 +24,30 @@ pub(crate) struct State {
     pub(super) sums: HashMap<u32, Vec<u64>>,
     /// Sums and barriers so far, 64 steps each.
     pub(super) steps: u32,
-    pub(super) next_ticket: u32,
+    /// Locks of this rank's epochs that are not acquired yet, in the order of the calls.
+    pub(super) wanted: Vec<Wanted>,
+    next_ticket: u32,
     pub(super) next_window: u32,
     pub(super) agent_made: bool,
+}
+
+/// A lock that is to be acquired.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub(super) window: u32,
+    /// Who serves it.
+    pub(super) target: Endpoint,
+    pub(super) kind: LockKind,
+    /// Fences of the window that this rank has left.
+    pub(super) fences: u32,
+}
+
+impl State {
+    /// What the next request's answer is known by.
+    pub(super) fn ticket(&mut self) -> u32 {
+        self.next_ticket = self.next_ticket.wrapping_add(1);
+        self.next_ticket
+    }
 }
 
 /// The end-points of a team, without its type: so that windows and teams stay covariant in their lifetimes.

@@ -239,6 +239,9 @@ pub(crate) fn differ(expected: &Expected, found: &[u8]) -> Option<usize> {
     expected.iter().zip(found).position(|(expected, found)| expected.is_some_and(|expected| expected != *found))
 }
 
+/// An act, the number of its element, and what it has fetched there.
+type Update<'a> = (&'a Act, usize, Option<&'a Vec<u8>>);
+
 /// Looks for an order of the updates of one element, each rank's in the order of its calls, that leads from `first` to
 /// `left` by way of all values that were fetched.
 fn explain_one(
@@ -250,7 +253,7 @@ fn explain_one(
 ) -> Result<(), String> {
     let kind = element.kind;
     let ranks = element.updates.iter().map(|update| update.0 as usize + 1).max().unwrap_or(0);
-    let mut queues: Vec<Vec<(&Act, usize, Option<&Vec<u8>>)>> = vec![Vec::new(); ranks];
+    let mut queues: Vec<Vec<Update<'_>>> = vec![Vec::new(); ranks];
     for update in &element.updates {
         let act = acts[&(update.0, update.1)];
         queues[update.0 as usize].push((act, update.2, fetched.get(update)));
@@ -277,9 +280,7 @@ fn explain_one(
             open.push((done, updated(act, i, &value)));
         }
     }
-    let show = |(act, i, old): &(&Act, usize, Option<&Vec<u8>>)| {
-        format!("{:?} {} of {:?} found {old:?}", act.call, act.op, act.value(*i))
-    };
+    let show = |(act, i, old): &Update<'_>| format!("{:?} {} of {:?} found {old:?}", act.call, act.op, act.value(*i));
     let histories: Vec<Vec<String>> = queues.iter().map(|queue| queue.iter().map(show).collect()).collect();
     Err(format!(
         "no order of the updates explains byte {} of window {} of rank {} ({kind}): from {first:?} to {left:?} by \

@@ -222,7 +222,8 @@ enum Use {
 }
 
 impl Call {
-    const OFTEN: [Call; 32] = [
+    /// All calls, those more than once that are drawn more often.
+    pub(crate) const OFTEN: [Call; 32] = [
         Call::Put,
         Call::Get,
         Call::Put,
@@ -285,7 +286,7 @@ impl Call {
         matches!(self.usage(), Use::Update | Use::Rmw)
     }
 
-    fn is_passive(self) -> bool {
+    pub(crate) fn is_passive(self) -> bool {
         matches!(
             self,
             Call::Rput
@@ -989,7 +990,7 @@ impl Planner {
         let mut locks = vec![Locks::None; syncs.len()];
         // Some by lock_all, some by a lock; the lock of each step of read-modify-write is its own.
         if syncs[window] == Sync::Passive && way != StormWay::ReadModifyWrite {
-            locks[window] = if (rank + target) % 2 == 0 {
+            locks[window] = if (rank + target).is_multiple_of(2) {
                 Locks::All { nocheck }
             } else {
                 Locks::Some(vec![(target, LockKind::Shared, nocheck)])
@@ -1151,7 +1152,7 @@ impl Planner {
         // Often one of the first elements, so that ranks meet.
         let mut disp = i64::from(raw.at >> 3) % (size / unit + 1);
         if raw.at & 7 < 5 {
-            disp = (i64::from(raw.at >> 3) % 3 * bytes).next_multiple_of_unit(unit) / unit;
+            disp = (i64::from(raw.at >> 3) % 3 * bytes + unit - 1) / unit;
         }
         let base = disp * unit;
         let most = if size > 4096 && raw.n > 200 { 700 } else { 1 + i64::from(raw.n) % 9 };
@@ -1287,15 +1288,5 @@ impl Planner {
         act.base = act.disp * unit;
         act.refused = true;
         true
-    }
-}
-
-trait NextMultiple {
-    fn next_multiple_of_unit(self, unit: i64) -> i64;
-}
-
-impl NextMultiple for i64 {
-    fn next_multiple_of_unit(self, unit: i64) -> i64 {
-        (self + unit - 1) / unit * unit
     }
 }

@@ -292,7 +292,7 @@ pub(crate) fn run(ra: &Mapped, team: &Team<'_, Mapped>, plan: &Plan) -> Result<(
         rank.phase(&mut made, phase)?;
         rank.check(&made, phase, &mut oracle).unwrap_or_else(|what| panic!("phase {number}, rank {me}: {what}"));
     }
-    for (number, (made, window)) in made.into_iter().zip(&plan.windows).enumerate() {
+    for (number, made) in made.into_iter().enumerate() {
         let Made { window: made, inner, bases } = made;
         if inner.is_some() && bases[me as usize] != 0 {
             made.detach_window(WindowDisp(bases[me as usize]))?;
@@ -305,7 +305,6 @@ pub(crate) fn run(ra: &Mapped, team: &Team<'_, Mapped>, plan: &Plan) -> Result<(
         if let Some(inner) = inner {
             inner.free()?;
         }
-        let _ = window;
     }
     assert_eq!(ra.heap().free_bytes(), free, "memory that the windows have not given back");
     Ok(())
