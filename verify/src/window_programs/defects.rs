@@ -124,6 +124,18 @@ const DEFECTS: &[Defect] = &[
         },
     ),
     defect("unlock-no-flush", "unlock releases before the puts are there", "1E1A-two-level", UnorderedBulk, no_flush),
+    defect(
+        "lock_all-uncounted",
+        "lock_all does not count itself, and looks for nobody",
+        "1E1A-two-level",
+        Sc,
+        |player, _, call| match call {
+            Call::FetchAdd { value, .. } if value == 1 << 32 || value == (1_u64 << 32).wrapping_neg() => {
+                Answer::Word(0)
+            }
+            call => player.call(call),
+        },
+    ),
     defect("flush-nothing", "flush does nothing", "flush-shared", UnorderedBulk, no_flush),
     defect(
         "accumulate-lock-not-taken",
@@ -190,11 +202,11 @@ const DEFECTS: &[Defect] = &[
         },
     ),
     defect("free-one-barrier", "free has no barrier behind the clearing", "free", Sc, |player, _, call| match call {
-        Call::WaitUntil { until: Until::Ge(number), .. } if number % 2 == 0 => Answer::Word(number),
+        Call::WaitUntil { until: Until::Ge(number), .. } if number == 2 => Answer::Word(number),
         call => player.call(call),
     }),
     defect("free-late", "free has no barrier before the clearing", "free", Sc, |player, _, call| match call {
-        Call::WaitUntil { until: Until::Ge(number), .. } if number % 2 == 1 => Answer::Word(number),
+        Call::WaitUntil { until: Until::Ge(number), .. } if number == 1 => Answer::Word(number),
         call => player.call(call),
     }),
     defect("free-not-cleared", "free leaves the memory as it is", "free", Sc, |player, _, call| match call {
