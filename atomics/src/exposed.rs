@@ -37,6 +37,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
@@ -76,6 +77,21 @@ impl UserMemory {
     /// They are valid for reads and writes, and nothing but this value accesses them, until `owner` is dropped.
     pub unsafe fn from_raw(start: NonNull<u8>, len: usize, owner: Box<dyn Any + Send>) -> UserMemory {
         UserMemory { start, len, owner }
+    }
+
+    /// The bytes `range` of it; the others stay untouched until the owner comes back.
+    ///
+    /// # Errors
+    ///
+    /// The memory itself, if it does not have them all.
+    pub fn part(self, range: Range<usize>) -> Result<UserMemory, UserMemory> {
+        let UserMemory { start, len, owner } = self;
+        if range.start > range.end || range.end > len {
+            return Err(UserMemory { start, len, owner });
+        }
+        // SAFETY: the offset was checked to lie in the memory, or at its end.
+        let start = unsafe { start.add(range.start) };
+        Ok(UserMemory { start, len: range.end - range.start, owner })
     }
 
     /// The vector that it was made from, with what peers have written.
@@ -131,6 +147,8 @@ pub struct LeasedWords<'a> {
     pub head: u64,
     /// The words; there may be none, and up to 7 bytes of the memory are behind them.
     pub words: &'a [AtomicU64],
+    /// Whether every rank has these words, so that atomics on them are atomic against those of all ranks.
+    pub everywhere: bool,
 }
 
 /// Access to memory that a rank has exposed, which cannot be withdrawn before the lease is dropped.

@@ -236,9 +236,12 @@ impl Drop for Mapped {
     }
 }
 
-/// From this many bytes of whole pages on, memory is zeroed by giving it back to the kernel: what was never touched
-/// costs nothing then, and what was is zeroed when it is touched again, as fresh memory is.
-const GIVEN_BACK: usize = 64 << 10;
+/// From this many bytes of whole pages on, a clear asks the kernel which of them are there, and touches no others.
+const ASKED_AFTER: usize = 64 << 10;
+
+/// Above this many bytes, a clear gives all pages back to the kernel, which zeroes them when they are touched again;
+/// below, those that are there are zeroed and kept, since a page fault costs some ten times as much.
+const KEPT: usize = 64 << 20;
 
 /// The request of every bulk operation: done before its call has returned.
 const DONE: Request = Request(0);
@@ -411,11 +414,19 @@ impl RemoteAtomics for Mapped {
         let pages = (bytes - head) / page * page;
         // SAFETY: the parts stay within the range that was checked; the second one consists of whole pages of it.
         unsafe {
-            if pages >= GIVEN_BACK && self.mapping.give_back(start.add(head), pages) {
+            if pages < ASKED_AFTER {
+                copy::zero_shared(start, bytes);
+            } else {
                 copy::zero_shared(start, head);
                 copy::zero_shared(start.add(head + pages), bytes - head - pages);
-            } else {
-                copy::zero_shared(start, bytes);
+                if pages <= KEPT || !self.mapping.give_back(start.add(head), pages) {
+                    self.mapping.resident(start.add(head), pages, |there, start, len| {
+                        // What is not there may still be swapped out: only giving it back makes it zero for sure.
+                        if there || !self.mapping.give_back(start, len) {
+                            copy::zero_shared(start, len);
+                        }
+                    });
+                }
             }
         }
         self.notify_any(control);

@@ -167,11 +167,6 @@ impl<W: WindowLock> WindowLocks<W> {
         self.all.is_some()
     }
 
-    /// The policy.
-    pub fn policy(&self) -> &W {
-        &self.policy
-    }
-
     /// Whether this rank holds no lock at all.
     #[inline]
     pub fn is_idle(&self) -> bool {

@@ -14,6 +14,9 @@
 //! | up to 8 bytes, aligned | get and CAS of its word | get and CAS of its word | lock |
 //! | others, and memory that has no network atomics | lock | lock | lock |
 //!
+//! Memory of the program has network atomics where every rank reaches its words, as between threads, and not where its owner
+//! alone does: what the owner did with the processor would not be atomic against the others' lock.
+//!
 //! The way depends on the strategy of the window and on the element's type and place alone, not on the call or the
 //! number of elements: so all updates that have to be atomic against each other go the same way. The one exception is a rank
 //! that holds the target exclusively: nobody else may update meanwhile, and it needs neither atomics nor the lock.
@@ -32,23 +35,25 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rmalab_atomics::{Address, Rank, RemoteAtomics, WORD};
-use rmalab_locks::RawMutex;
+use rmalab_atomics::exposed::{Lease, LeasedWords};
+use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
+use rmalab_locks::{LINE, Mcs, Place as LockPlace, RawMutex};
 
 use crate::target::Place;
-use crate::window::Core;
-
 use crate::{AccumulateStrategy, Element, Integer, Op, Result, combine_slice};
 
-/// Elements combined under the lock at a time: 4 KiB of 8-byte ones, which stay in the first cache.
-const CHUNK: usize = 512;
+/// Elements combined under the lock at a time, on the stack.
+const CHUNK: usize = 128;
 
 /// From this many elements on, an exclusive holder does without atomics.
 const ALONE: usize = 4;
 
 /// Updates of a place of one target.
 pub(crate) struct Updates<'u, A: RemoteAtomics + ?Sized> {
-    pub(crate) core: &'u Core<'u, A>,
+    pub(crate) ra: &'u A,
+    pub(crate) accumulate: AccumulateStrategy,
+    /// Where the lock of accumulates is, the same on every rank.
+    pub(crate) lock: Disp,
     pub(crate) rank: Rank,
     pub(crate) place: Place<'u>,
     /// Whether this rank holds the target exclusively.
@@ -166,7 +171,7 @@ fn update<T: Element>(word: &impl Word, bits: Bits, native: bool, op: Op, value:
 #[inline(always)]
 fn word_at(start: Address, offset: u64) -> (Address, u64) {
     let byte = start.disp.0 + offset;
-    (start.rank.at(rmalab_atomics::Disp(byte - byte % WORD)).unwatched(), byte)
+    (start.rank.at(Disp(byte - byte % WORD)).unwatched(), byte)
 }
 
 impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
@@ -174,12 +179,12 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
     #[inline(always)]
     fn in_word<T: Element>(&self, byte: u64) -> bool {
         let size = size_of::<T>() as u64;
-        self.core.accumulate != AccumulateStrategy::Locked && size <= WORD && byte.is_multiple_of(size)
+        self.accumulate != AccumulateStrategy::Locked && size <= WORD && byte.is_multiple_of(size)
     }
 
     #[inline(always)]
     fn native(&self) -> bool {
-        self.core.accumulate == AccumulateStrategy::Native
+        self.accumulate == AccumulateStrategy::Native
     }
 
     /// Combines `source` into the elements from `offset` on; with `result`, what they were before goes there.
@@ -193,13 +198,16 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
     ) -> Result<()> {
         let n = result.as_ref().map_or(source.len(), |result| result.len());
         let size = size_of::<T>() as u64;
+        if let Place::TwoSided(requests, rank) = self.place {
+            return requests.update(rank, vec![(offset, n as u64 * size)], op, source, result);
+        }
         if self.alone && n >= ALONE {
             return self.plain(offset, op, source, result);
         }
         let value = |i: usize| if op == Op::NoOp { T::zeroed() } else { source[i] };
         match self.place {
             Place::Segment(start) if self.in_word::<T>(start.disp.0 + offset) => {
-                let ra = self.core.ra;
+                let ra = self.ra;
                 let (first, byte) = word_at(start, offset);
                 let words = (byte % WORD + n as u64 * size).div_ceil(WORD);
                 let direct = ra.shared_words(first, words);
@@ -222,7 +230,9 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
                 }
                 Ok(())
             }
-            Place::Leased(lease) if lease.words().is_some() => {
+            Place::Leased(lease)
+                if words_of(lease).is_some_and(|leased| self.in_word::<T>(offset.wrapping_sub(leased.head))) =>
+            {
                 for i in 0..n {
                     let old = self.one(offset + i as u64 * size, op, value(i))?;
                     if let Some(result) = &mut result {
@@ -241,16 +251,21 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         match self.place {
             Place::Segment(start) if self.in_word::<T>(start.disp.0 + offset) => {
                 let (at, byte) = word_at(start, offset);
-                return update(&(self.core.ra, at), Bits::of::<T>(byte), self.native(), op, value);
+                return update(&(self.ra, at), Bits::of::<T>(byte), self.native(), op, value);
             }
             Place::Leased(lease) => {
-                if let Some(leased) = lease.words()
+                if let Some(leased) = words_of(lease)
                     && let Some(byte) = offset.checked_sub(leased.head)
                     && self.in_word::<T>(byte)
                     && let Some(word) = leased.words.get((byte / WORD) as usize)
                 {
                     return update(&word, Bits::of::<T>(byte), self.native(), op, value);
                 }
+            }
+            Place::TwoSided(requests, rank) => {
+                let mut old = [T::zeroed()];
+                requests.update(rank, vec![(offset, T::SIZE)], op, &[value], Some(&mut old))?;
+                return Ok(old[0]);
             }
             Place::Segment(_) => {}
         }
@@ -265,10 +280,10 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         match self.place {
             Place::Segment(start) if self.in_word::<T>(start.disp.0 + offset) => {
                 let (at, byte) = word_at(start, offset);
-                return swap_in_word(&(self.core.ra, at), Bits::of::<T>(byte), expected, desired);
+                return swap_in_word(&(self.ra, at), Bits::of::<T>(byte), expected, desired);
             }
             Place::Leased(lease) => {
-                if let Some(leased) = lease.words()
+                if let Some(leased) = words_of(lease)
                     && let Some(byte) = offset.checked_sub(leased.head)
                     && self.in_word::<T>(byte)
                     && let Some(word) = leased.words.get((byte / WORD) as usize)
@@ -276,9 +291,10 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
                     return swap_in_word(&word, Bits::of::<T>(byte), expected, desired);
                 }
             }
+            Place::TwoSided(requests, rank) => return requests.compare_and_swap(rank, offset, expected, desired),
             Place::Segment(_) => {}
         }
-        let ra = self.core.ra;
+        let ra = self.ra;
         self.locked(|| {
             let mut old = [T::zeroed()];
             self.place.read(ra, offset, bytemuck::cast_slice_mut(&mut old))?;
@@ -293,9 +309,9 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
     /// Reads, combines and writes; nobody else updates these elements meanwhile.
     #[inline(never)]
     fn plain<T: Element>(&self, offset: u64, op: Op, source: &[T], mut result: Option<&mut [T]>) -> Result<()> {
-        let ra = self.core.ra;
+        let ra = self.ra;
         let n = result.as_ref().map_or(source.len(), |result| result.len());
-        let mut chunk = vec![T::zeroed(); n.min(CHUNK)];
+        let mut chunk = [T::zeroed(); CHUNK];
         for start in (0..n).step_by(CHUNK) {
             let end = n.min(start + CHUNK);
             let elements = &mut chunk[..end - start];
@@ -315,13 +331,19 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
     /// Runs `body` while this rank holds the target's lock of accumulates.
     #[inline(never)]
     fn locked<R>(&self, body: impl FnOnce() -> Result<R>) -> Result<R> {
-        let ra = self.core.ra;
-        let mut lock = self.core.accumulate_lock(self.rank)?;
+        let ra = self.ra;
+        let place = LockPlace { home: self.rank, words: self.lock, node: self.lock.plus(LINE) };
+        let mut lock = Mcs::bind(ra, place, ())?;
         lock.acquire(ra)?;
         let done = body();
         lock.release(ra)?;
         done
     }
+}
+
+/// The words of leased memory, if every rank has them. An owner that alone has them takes the lock, as its peers do.
+fn words_of(lease: &dyn Lease) -> Option<LeasedWords<'_>> {
+    lease.words().filter(|leased| leased.everywhere)
 }
 
 #[inline(always)]

@@ -35,7 +35,6 @@ use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
 use rmalab_locks::{LINE, WindowLock};
 
 use crate::target::{Part, Place};
-use crate::window::Core;
 use crate::{Call, Error, Result, Window, WindowDisp};
 
 /// Regions that a rank may have attached at once.
@@ -101,7 +100,12 @@ impl Region {
 impl Dynamic {
     pub(crate) fn new<A: RemoteAtomics + ?Sized>(ra: &A) -> Result<Dynamic> {
         let version = ra.heap().alloc(LINE + (REGIONS * ENTRY) as u64 * WORD, LINE)?;
-        Ok(Dynamic { version, own: RefCell::default(), known: RefCell::default() })
+        Ok(Dynamic::reader(version))
+    }
+
+    /// Another reader of the list that starts at `version`.
+    pub(crate) fn reader(version: Disp) -> Dynamic {
+        Dynamic { version, own: RefCell::default(), known: RefCell::default() }
     }
 
     pub(crate) fn allocation(&self) -> Disp {
@@ -203,14 +207,13 @@ impl Dynamic {
     /// Calls `then` with the place of `len` bytes at the address `disp` of `rank`, and their offset there.
     pub(crate) fn with_region<A: RemoteAtomics + ?Sized, R>(
         &self,
-        core: &Core<'_, A>,
+        ra: &A,
         call: Call,
         rank: Rank,
         disp: WindowDisp,
         len: u64,
         then: impl FnOnce(Place<'_>, u64) -> Result<R>,
     ) -> Result<R> {
-        let ra = core.ra;
         let address = disp.0 as u64;
         loop {
             self.refresh(ra, rank)?;
@@ -261,18 +264,26 @@ impl Dynamic {
 impl<A: RemoteAtomics + ?Sized, W: WindowLock> Window<'_, A, W> {
     /// Attaches this rank's part of `other` to a dynamic window, and returns its address for the others.
     ///
-    /// So one dynamic window reaches memory that other windows have, as DART nests shared windows in one. What is attached
-    /// has to be detached before `other` is freed: behind that, operations would meet whoever gets the memory next.
+    /// So one dynamic window reaches memory that other windows have, as DART nests shared windows in one. The other one may
+    /// be over another team of the same world, such as this rank's node. What is attached has to be detached before `other`
+    /// is freed: behind that, operations would meet whoever gets the memory next.
     ///
     /// # Errors
     ///
-    /// [`Error::Flavor`] when `other` is neither allocated nor shared, or when this window is not dynamic, and as
+    /// [`Error::Flavor`] when `other` is neither allocated nor shared, or when this window is not dynamic,
+    /// [`Error::NoSuchTarget`] when its memory belongs to a rank that is not in this window's team, and as
     /// [`attach`](Self::attach).
-    pub fn attach_window<V: WindowLock>(&self, other: &Window<'_, A, V>) -> Result<WindowDisp> {
+    pub fn attach_window<B: RemoteAtomics + ?Sized, V: WindowLock>(
+        &self,
+        other: &Window<'_, B, V>,
+    ) -> Result<WindowDisp> {
         let dynamic = self.core.dynamic(Call::Attach)?;
         let refuse = || Error::Flavor { call: Call::Attach, flavor: other.flavor() };
         let local = other.local()?;
         let Part::Fixed(Place::Segment(at)) = local.part() else { return Err(refuse()) };
+        let (owner, team) = (at.rank, self.core.team);
+        let unknown = || Error::NoSuchTarget { call: Call::Attach, target: owner, size: team.size() };
+        let at = other.team().translate(owner, team).ok_or_else(unknown)?.at(at.disp);
         // The address by which the program knows the memory; where it has none, the displacement is as good.
         let address = local.words().filter(|words| !words.is_empty()).map_or(at.disp.0, |words| words.as_ptr() as u64);
         dynamic.attach_segment(self.core.ra, address, at, local.bytes())

@@ -2,7 +2,7 @@
 
 use rmalab_atomics::Rank;
 
-use crate::{Flavor, Kind, LayoutError, Op, WindowDisp};
+use crate::{Flavor, GlobalPtr, Kind, LayoutError, Op, WindowDisp};
 
 /// The result of a window's operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -57,6 +57,10 @@ pub enum Call {
     UnlockAll,
     /// `MPI_Win_flush`, `MPI_Win_flush_local` and their forms for all targets
     Flush,
+    /// An allocation of global memory.
+    Memalloc,
+    /// A free of global memory.
+    Memfree,
 }
 
 impl Call {
@@ -86,6 +90,8 @@ impl Call {
             Call::Unlock => "unlock",
             Call::UnlockAll => "unlock_all",
             Call::Flush => "flush",
+            Call::Memalloc => "memalloc",
+            Call::Memfree => "memfree",
         }
     }
 }
@@ -343,9 +349,58 @@ pub enum Error {
         /// The first rank that could not.
         rank: Rank,
     },
+    /// A global pointer that points to nothing, or not to what the call needs.
+    #[error("{rank}: {call} at {pointer}: {why}")]
+    BadPointer {
+        /// Who called.
+        rank: Rank,
+        /// The call that was refused.
+        call: Call,
+        /// The pointer.
+        pointer: GlobalPtr,
+        /// Why not.
+        why: &'static str,
+    },
+    /// An operation on global memory that would reach outside of its segment.
+    #[error("{rank}: {call} of {len} bytes at {pointer}, which has {bytes} bytes of each unit")]
+    OutOfSegment {
+        /// Who called.
+        rank: Rank,
+        /// The call that was refused.
+        call: Call,
+        /// The pointer.
+        pointer: GlobalPtr,
+        /// How many bytes it would have touched.
+        len: u64,
+        /// How many bytes the segment has of each unit.
+        bytes: u64,
+    },
+    /// A collective allocation of global memory for which the units ask for different sizes.
+    #[error("{rank}: memalloc of {bytes} bytes, while {other} asks for {there}; all units have to ask for the same")]
+    Uneven {
+        /// Who called.
+        rank: Rank,
+        /// What it asked for.
+        bytes: u64,
+        /// The first unit that asks for something else.
+        other: Rank,
+        /// What that asks for.
+        there: u64,
+    },
     /// A layout that cannot be, or that does not fit its buffer.
     #[error(transparent)]
     Layout(#[from] LayoutError),
+    /// An agent that cannot be had.
+    #[error("{rank}: agent: {why}")]
+    Agent {
+        /// Who called.
+        rank: Rank,
+        /// Why not.
+        why: &'static str,
+    },
+    /// The messages of a two-sided window failed.
+    #[error(transparent)]
+    Messages(crate::messages::Error),
     /// The window's locks failed, or were used against MPI's rules.
     #[error(transparent)]
     Locks(#[from] rmalab_locks::Error),
@@ -354,12 +409,25 @@ pub enum Error {
     Atomics(#[from] rmalab_atomics::Error),
 }
 
+impl From<crate::messages::Error> for Error {
+    /// What failed below messages is told as what failed below windows is.
+    fn from(error: crate::messages::Error) -> Error {
+        match error {
+            crate::messages::Error::Atomics(error) => Error::Atomics(error),
+            error => Error::Messages(error),
+        }
+    }
+}
+
 impl Error {
     /// The MPI error class that stands for this error.
     pub fn class(&self) -> Class {
         use rmalab_locks::Error as Lock;
         match self {
-            Error::OutOfWindow { .. } | Error::NotAttached { .. } => Class::RmaRange,
+            Error::OutOfWindow { .. }
+            | Error::NotAttached { .. }
+            | Error::BadPointer { .. }
+            | Error::OutOfSegment { .. } => Class::RmaRange,
             Error::NoSuchTarget { .. } | Error::Locks(Lock::NoSuchTarget { .. }) => Class::Rank,
             Error::NotInGroup { .. } | Error::Conflict { .. } | Error::LeftOpen { .. } | Error::NoLocks { .. } => {
                 Class::RmaSync
@@ -379,8 +447,12 @@ impl Error {
             Error::Type { .. } | Error::Layout(_) => Class::Type,
             Error::Mismatch { .. } => Class::Count,
             Error::DispUnit => Class::Disp,
-            Error::Hint { .. } | Error::Atomics(rmalab_atomics::Error::OutOfMemory { .. }) => Class::Size,
-            Error::NotMade { .. } | Error::Locks(_) | Error::Atomics(_) => Class::Other,
+            Error::Hint { .. } | Error::Uneven { .. } | Error::Atomics(rmalab_atomics::Error::OutOfMemory { .. }) => {
+                Class::Size
+            }
+            Error::NotMade { .. } | Error::Agent { .. } | Error::Messages(_) | Error::Locks(_) | Error::Atomics(_) => {
+                Class::Other
+            }
         }
     }
 }

@@ -8,6 +8,7 @@
 //!   communication, EuroPVM/MPI 2005).
 //! * [`FenceStrategy::Dissemination`]: flush, then a dissemination barrier (foMPI: R. Gerstenberger, M. Besta, T. Hoefler,
 //!   SC'13, section 2.3).
+//! * [`FenceStrategy::Deferred`]: see [`two_sided`](crate::two_sided).
 //!
 //! # Why one barrier is enough
 //!
@@ -74,9 +75,12 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     }
 
     fn synchronize(&self, assert: FenceAssert) -> Result<()> {
-        self.core.state.fence.set(!assert.nosucceed);
+        let open = self.core.state.fence.replace(!assert.nosucceed);
         if assert.noprecede && assert.nosucceed {
             return Ok(());
+        }
+        if let Some(requests) = &self.core.two_sided {
+            return requests.fence(open && !assert.noprecede);
         }
         let barrier = || self.core.team.collectives().barrier();
         if self.core.fence == FenceStrategy::Naive {
@@ -108,6 +112,15 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Fence<'_, '_, A, W> {
     #[inline]
     pub fn at(&self, target: impl Into<Option<Rank>>) -> Result<Target<'_, A, Active>> {
         self.window.core.target(Call::Fence, target.into(), false)
+    }
+
+    /// As [`Window::progress`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn progress(&self) -> Result<()> {
+        self.window.progress()
     }
 
     /// Closes this epoch and opens the next one: one fence. Collective.

@@ -7,7 +7,9 @@
 //! | epochs | [`Lock`], [`LockAll`], [`Fence`], [`Access`], [`Exposure`] |
 //! | communication | [`Target`], [`Request`], [`Batch`], [`Local`] |
 //! | element types, operations, layouts of data | [`Element`], [`Op`], [`Layout`], [`Items`] |
+//! | global pointers, without epochs | [`GlobalMemory`], [`GlobalPtr`] |
 //! | strategies and hints | [`Config`], [`Info`] |
+//! | windows by messages that their targets serve | [`two_sided`], [`Agent`] |
 //!
 //! An epoch is a value, and communication is its methods: an operation outside an epoch does not compile, nor does a second
 //! epoch that may not be open beside the first. What types cannot see is an [`Error`].
@@ -39,6 +41,7 @@ mod dynamic;
 mod element;
 mod error;
 mod fence;
+mod global;
 mod info;
 mod items;
 pub mod layout;
@@ -48,6 +51,7 @@ mod pscw;
 mod request;
 mod target;
 mod team;
+pub mod two_sided;
 mod window;
 
 pub use attributes::{Attributes, ErrorHandler, Handler, Keyval};
@@ -58,6 +62,7 @@ pub use dynamic::REGIONS;
 pub use element::{Element, Integer, Kind, Op, Pair, combine_slice};
 pub use error::{Call, Class, Error, Open, Result};
 pub use fence::{Fence, FenceAssert};
+pub use global::{GlobalMemory, GlobalPtr, Handle, Reserve};
 pub use info::{Info, InfoError, MAX_INFO_KEY, MAX_INFO_VAL};
 pub use items::Items;
 pub use layout::{Layout, LayoutError};
@@ -68,4 +73,10 @@ pub use rmalab_atomics::exposed::UserMemory;
 pub use rmalab_locks::{Assert, LockKind, Policy, PolicyKind};
 pub use target::{Active, Passive, Target};
 pub use team::Team;
+pub use two_sided::Agent;
 pub use window::{Builder, Flavor, Local, Model, Window, WindowDisp};
+
+/// The examples of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -34,17 +34,18 @@
 //!
 //! # Progress
 //!
-//! An end-point serves packets while its owner is in one of its calls, and at no other time. A rank that has to answer
+//! An end-point serves packets while its owner is in one of its calls, and at no other time; packets of the layers above
+//! go to the [handler](Messages::set_handler), if there is one, and into a queue otherwise. A rank that has to answer
 //! while it computes gives a second end-point of its own ([`Messages::endpoints`]) to an *agent*, a thread that shares
 //! the rank and runs [`Messages::serve_until_stopped`]:
 //!
 //! ```
 //! use rmalab_atomics::{Rank, RemoteAtomics, World};
-//! use rmalab_windows::messages::{Endpoint, Kind, Messages, Options};
+//! use rmalab_windows::messages::{Endpoint, Kind, Messages, Options, Tag};
 //!
 //! const ASK: Kind = Kind(1);
 //! const ANSWER: Kind = Kind(2);
-//! let sums = World::threads(2).run(|ra| {
+//! let answers = World::threads(2).run(|ra| {
 //!     let mut ends = Messages::endpoints(ra, 2, Options::default())?;
 //!     let (agent, main) = (ends.pop().expect("two ends"), ends.pop().expect("two ends"));
 //!     let agent_of = |rank| Endpoint { rank, port: 1 };
@@ -58,15 +59,15 @@
 //!         let answer = main.wait_packet()?.word;
 //!         // The peer may still ask this rank's agent; a message says that it does not.
 //!         let peer = Rank(1 - ra.rank().0);
-//!         main.send(peer, Default::default(), &[])?;
-//!         main.recv_vec(peer, Default::default())?;
+//!         main.send(peer, Tag(0), &[])?;
+//!         main.recv_vec(peer, Tag(0))?;
 //!         main.stop(agent_of(ra.rank()))?;
 //!         served.join().expect("the agent does not panic")?;
 //!         Ok::<u64, rmalab_windows::messages::Error>(answer)
 //!     })
 //! })?;
-//! for sum in sums {
-//!     assert_eq!(sum?, 42);
+//! for answer in answers {
+//!     assert_eq!(answer?, 42);
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -80,7 +81,7 @@ mod matching;
 mod packets;
 
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use matching::{Arrival, Body, Matching};
 use packets::Packets;
@@ -250,13 +251,31 @@ pub enum Error {
 /// assert_eq!(seen.into_iter().collect::<Result<Vec<u8>, _>>()?, [3, 0, 0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
 pub struct Messages<'a, A: RemoteAtomics + ?Sized> {
     ra: &'a A,
     eager_limit: usize,
     /// Packets taken from the ring by one call of `progress`, at the most.
     batch: u32,
     state: RefCell<State<'a, A>>,
+    /// Not there while it runs, either.
+    handler: RefCell<Option<Handler<'a, A>>>,
+}
+
+/// What serves the packets of the layers above.
+type Handler<'a, A> = Box<dyn FnMut(&Messages<'a, A>, Packet) -> Result<()> + Send + 'a>;
+
+impl<A: RemoteAtomics + ?Sized> std::fmt::Debug for Messages<'_, A> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Messages").field("endpoint", &self.endpoint()).finish_non_exhaustive()
+    }
+}
+
+/// What a set of end-points has in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Blueprint {
+    layout: packets::Layout,
+    eager_limit: usize,
+    batch: u32,
 }
 
 #[derive(Debug)]
@@ -265,10 +284,12 @@ struct State<'a, A: RemoteAtomics + ?Sized> {
     matching: Matching,
     /// Packets of the layers above, in the order of their arrival.
     arrived: VecDeque<Packet>,
+    /// Whether the agent is to end.
+    stopped: bool,
     /// Sends that somebody will wait for; with their buffers, once they are complete.
-    sends: HashMap<u64, Option<Vec<u8>>>,
+    sends: BTreeMap<u64, Option<Vec<u8>>>,
     /// Long messages that wait for their receivers, by the number of their send.
-    announced: HashMap<u64, Vec<u8>>,
+    announced: BTreeMap<u64, Vec<u8>>,
     /// The number of the next send.
     next_send: u64,
 }
@@ -315,21 +336,34 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
                 packets::LARGEST_SLOT
             ));
         }
-        let layout = packets::Layout::alloc(ra, ports, &options)?;
-        let endpoints = (0..ports).map(|port| Messages {
-            ra,
-            eager_limit,
-            batch: slots,
-            state: RefCell::new(State {
-                packets: Packets::new(ra, layout.clone(), port),
-                matching: Matching::default(),
-                arrived: VecDeque::new(),
-                sends: HashMap::new(),
-                announced: HashMap::new(),
-                next_send: 0,
-            }),
-        });
-        Ok(endpoints.collect())
+        let blueprint = Blueprint { layout: packets::Layout::alloc(ra, ports, &options)?, eager_limit, batch: slots };
+        Ok((0..ports).map(|port| Messages::from_blueprint(ra, blueprint.clone(), port)).collect())
+    }
+
+    /// What other end-points of the same set are made from.
+    pub(crate) fn blueprint(&self) -> Blueprint {
+        let layout = self.state.borrow().packets.layout().clone();
+        Blueprint { layout, eager_limit: self.eager_limit, batch: self.batch }
+    }
+
+    /// The end-point with this port of a set that was allocated; at most one for each port.
+    pub(crate) fn from_blueprint(ra: &'a A, blueprint: Blueprint, port: u8) -> Self {
+        let Blueprint { layout, eager_limit, batch } = blueprint;
+        let state = State {
+            packets: Packets::new(ra, layout, port),
+            matching: Matching::default(),
+            arrived: VecDeque::new(),
+            stopped: false,
+            sends: BTreeMap::new(),
+            announced: BTreeMap::new(),
+            next_send: 0,
+        };
+        Messages { ra, eager_limit, batch, state: RefCell::new(state), handler: RefCell::new(None) }
+    }
+
+    /// The rank that this is an end-point of.
+    pub fn ra(&self) -> &'a A {
+        self.ra
     }
 
     /// This end-point.
@@ -424,7 +458,22 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
     ///
     /// [`Error::NoSuchEndpoint`] and [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
     pub fn recv_vec(&self, from: impl Into<Option<Rank>>, tag: impl Into<Option<Tag>>) -> Result<(Vec<u8>, Status)> {
-        self.irecv(from, tag)?.wait()
+        let (from, tag) = (from.into(), tag.into());
+        self.check_source(from)?;
+        // Whatever arrives goes to earlier receives first, if they match.
+        let Arrival { status, body } = self.wait_for(|state| state.matching.claim(from, tag))?;
+        match body {
+            Body::Whole(data) => Ok((data, status)),
+            Body::Announced { from, send } => {
+                let number = {
+                    let mut state = self.state.borrow_mut();
+                    let number = state.matching.expect(status);
+                    state.clear_to_send(from, send, number)?;
+                    number
+                };
+                RecvRequest { messages: self, number }.wait()
+            }
+        }
     }
 
     /// Begins to receive a message (`MPI_Irecv`); the request hands it over.
@@ -436,9 +485,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
     /// [`Error::NoSuchEndpoint`] and [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
     pub fn irecv(&self, from: impl Into<Option<Rank>>, tag: impl Into<Option<Tag>>) -> Result<RecvRequest<'_, 'a, A>> {
         let from = from.into();
-        if let Some(from) = from {
-            self.same_port(from)?;
-        }
+        self.check_source(from)?;
         let mut state = self.state.borrow_mut();
         let (number, clear) = state.matching.post(from, tag.into());
         if let Some((to, send)) = clear {
@@ -454,9 +501,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
     /// [`Error::NoSuchEndpoint`] and [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
     pub fn probe(&self, from: impl Into<Option<Rank>>, tag: impl Into<Option<Tag>>) -> Result<Status> {
         let (from, tag) = (from.into(), tag.into());
-        if let Some(from) = from {
-            self.same_port(from)?;
-        }
+        self.check_source(from)?;
         self.wait_for(|state| state.matching.find(from, tag))
     }
 
@@ -467,9 +512,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
     /// As [`probe`](Self::probe), since a program may call this until a message comes.
     pub fn try_probe(&self, from: impl Into<Option<Rank>>, tag: impl Into<Option<Tag>>) -> Result<Option<Status>> {
         let (from, tag) = (from.into(), tag.into());
-        if let Some(from) = from {
-            self.same_port(from)?;
-        }
+        self.check_source(from)?;
         self.look_for(|state| state.matching.find(from, tag))
     }
 
@@ -477,9 +520,42 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
     ///
     /// # Errors
     ///
-    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed), and those of the [handler](Self::set_handler).
     pub fn progress(&self) -> Result<()> {
-        self.state.borrow_mut().progress(self.batch)
+        self.state.borrow_mut().progress(self.batch)?;
+        let Some(mut handler) = self.handler.take() else { return Ok(()) };
+        let mut result = Ok(());
+        while let (Ok(()), Some(packet)) = (&result, self.pop_packet()) {
+            result = handler(self, packet);
+        }
+        self.handler.replace(Some(handler));
+        result
+    }
+
+    /// From now on, packets of the layers above are handed to `handler` whenever this end-point makes progress.
+    ///
+    /// It may send and receive; packets that arrive in a call of its own wait until it is back. Its errors are those of
+    /// the call that made progress.
+    pub fn set_handler(&self, handler: impl FnMut(&Self, Packet) -> Result<()> + Send + 'a) {
+        self.handler.replace(Some(Box::new(handler)));
+    }
+
+    /// Makes progress until `ready` returns something; what it looks at is changed by packets that are served, only.
+    ///
+    /// # Errors
+    ///
+    /// Those of `ready` and of [`progress`](Self::progress).
+    pub fn wait_until<T>(&self, mut ready: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+        loop {
+            if let Some(found) = ready()? {
+                return Ok(found);
+            }
+            self.progress()?;
+            if let Some(found) = ready()? {
+                return Ok(found);
+            }
+            self.state.borrow_mut().packets.sleep()?;
+        }
     }
 
     /// Sends a packet of a layer above; what finds no room is kept, and follows when this end-point makes progress.
@@ -495,7 +571,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
         self.state.borrow_mut().packets.send(to, kind, word, data, None)
     }
 
-    /// The next packet of a layer above, if one has arrived.
+    /// The next packet of a layer above, if one has arrived that no [handler](Self::set_handler) takes.
     ///
     /// # Errors
     ///
@@ -533,13 +609,15 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
         &self,
         mut handler: impl FnMut(&Self, Packet) -> Result<(), E>,
     ) -> Result<(), E> {
-        loop {
-            let packet = self.wait_packet()?;
-            if packet.kind == Kind::STOP {
-                return Ok(self.finish_sends()?);
-            }
+        // The stop is behind the packets that its sender has sent before.
+        let next = |state: &mut State<'a, A>| match state.arrived.pop_front() {
+            None => std::mem::take(&mut state.stopped).then_some(None),
+            packet => Some(packet),
+        };
+        while let Some(packet) = self.wait_for(next)? {
             handler(self, packet)?;
         }
+        Ok(self.finish_sends()?)
     }
 
     /// Ends [`serve_until_stopped`](Self::serve_until_stopped) of another end-point, once it has served what this one
@@ -566,6 +644,10 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
         self.state.borrow().packets.slots_filled()
     }
 
+    fn check_source(&self, from: Option<Rank>) -> Result<()> {
+        from.map_or(Ok(()), |from| self.same_port(from).map(drop))
+    }
+
     fn same_port(&self, rank: Rank) -> Result<Endpoint> {
         let to = Endpoint { rank, port: self.endpoint().port };
         self.check(to)?;
@@ -580,29 +662,23 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
         Ok(())
     }
 
-    /// Makes progress until `ready` finds what it looks for (M3).
+    fn pop_packet(&self) -> Option<Packet> {
+        self.state.borrow_mut().arrived.pop_front()
+    }
+
+    /// As [`wait_until`](Self::wait_until), for what the state of this end-point shows (M3).
     fn wait_for<T>(&self, mut ready: impl FnMut(&mut State<'a, A>) -> Option<T>) -> Result<T> {
-        let mut state = self.state.borrow_mut();
-        loop {
-            if let Some(found) = ready(&mut state) {
-                return Ok(found);
-            }
-            state.progress(self.batch)?;
-            if let Some(found) = ready(&mut state) {
-                return Ok(found);
-            }
-            state.packets.sleep()?;
-        }
+        self.wait_until(|| Ok(ready(&mut self.state.borrow_mut())))
     }
 
     /// Makes progress once, if `ready` does not find what it looks for without that.
     fn look_for<T>(&self, mut ready: impl FnMut(&mut State<'a, A>) -> Option<T>) -> Result<Option<T>> {
-        let mut state = self.state.borrow_mut();
-        if let Some(found) = ready(&mut state) {
+        let mut ready = || ready(&mut self.state.borrow_mut());
+        if let Some(found) = ready() {
             return Ok(Some(found));
         }
-        state.progress(self.batch)?;
-        let found = ready(&mut state);
+        self.progress()?;
+        let found = ready();
         if found.is_none() {
             // Whoever asks again and again is told of failed peers, and lets others run.
             self.ra.pause(1)?;
@@ -644,6 +720,7 @@ impl<A: RemoteAtomics + ?Sized> State<'_, A> {
                 self.packets.send(from, Kind::DATA, receive, message, Some(word))?;
             }
             Kind::DATA => self.matching.complete(word, data),
+            Kind::STOP => self.stopped = true,
             _ => self.arrived.push_back(Packet { from, kind, word, data }),
         }
         Ok(())

@@ -30,7 +30,16 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     #[inline]
     pub fn lock_assert(&self, kind: LockKind, target: Rank, assert: Assert) -> Result<Lock<'_, 't, A, W>> {
         self.check_passive(Call::Lock)?;
-        self.locks.borrow_mut().lock(self.core.ra, kind, target, assert)?;
+        if let Some(requests) = &self.core.two_sided {
+            // The rules are checked as ever, and requests take the place of the policy.
+            self.locks.borrow_mut().lock(self.core.ra, kind, target, Assert::NoCheck)?;
+            if let Err(error) = requests.lock(kind, target, assert) {
+                self.locks.borrow_mut().unlock(self.core.ra, target)?;
+                return Err(error);
+            }
+        } else {
+            self.locks.borrow_mut().lock(self.core.ra, kind, target, assert)?;
+        }
         let alone = kind == LockKind::Exclusive && assert == Assert::None;
         Ok(Lock { window: self, target: self.core.target(Call::Lock, Some(target), alone)? })
     }
@@ -53,7 +62,15 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     #[inline]
     pub fn lock_all_assert(&mut self, assert: Assert) -> Result<LockAll<'_, 't, A, W>> {
         self.check_passive(Call::LockAll)?;
-        self.locks.borrow_mut().lock_all(self.core.ra, assert)?;
+        if let Some(requests) = &self.core.two_sided {
+            self.locks.borrow_mut().lock_all(self.core.ra, Assert::NoCheck)?;
+            if let Err(error) = requests.lock_all(assert) {
+                self.locks.borrow_mut().unlock_all(self.core.ra)?;
+                return Err(error);
+            }
+        } else {
+            self.locks.borrow_mut().lock_all(self.core.ra, assert)?;
+        }
         Ok(LockAll { window: self })
     }
 
@@ -113,7 +130,10 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
     /// Those of the network.
     #[inline]
     pub fn flush(&self) -> Result<()> {
-        Ok(self.window.core.ra.flush(self.target.rank)?)
+        match &self.window.core.two_sided {
+            None => Ok(self.window.core.ra.flush(self.target.rank)?),
+            Some(requests) => requests.flush(self.target.rank),
+        }
     }
 
     /// Completes everything that this rank has issued to the target, here (`MPI_Win_flush_local`).
@@ -135,7 +155,11 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
     ///
     /// Those of `body`, and those of the network.
     pub fn batch<'env, R>(&self, body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>) -> Result<R> {
-        request::batch(self.window.core.ra, body)
+        let done = request::batch(self.window.core.ra, body)?;
+        if self.window.core.two_sided.is_some() {
+            self.flush()?;
+        }
+        Ok(done)
     }
 
     /// Completes everything, then unlocks the target (`MPI_Win_unlock`).
@@ -150,7 +174,10 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
 
     #[inline]
     fn end(&mut self) -> Result<()> {
-        let flushed = self.flush();
+        let flushed = match &self.window.core.two_sided {
+            None => self.flush(),
+            Some(requests) => requests.unlock(self.target.rank),
+        };
         // Even after a flush that failed, since others may wait for the lock; the error tells that data may be missing.
         self.window.locks.borrow_mut().unlock(self.window.core.ra, self.target.rank)?;
         flushed
@@ -193,7 +220,10 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     /// Those of the network, and [`RankOutOfRange`](rmalab_atomics::Error::RankOutOfRange).
     #[inline]
     pub fn flush(&self, target: Rank) -> Result<()> {
-        Ok(self.window.core.ra.flush(target)?)
+        match &self.window.core.two_sided {
+            None => Ok(self.window.core.ra.flush(target)?),
+            Some(requests) => requests.flush(target),
+        }
     }
 
     /// Completes everything that this rank has issued, here and at all targets (`MPI_Win_flush_all`).
@@ -203,7 +233,10 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     /// Those of the network.
     #[inline]
     pub fn flush_all(&self) -> Result<()> {
-        Ok(self.window.core.ra.flush_all()?)
+        match &self.window.core.two_sided {
+            None => Ok(self.window.core.ra.flush_all()?),
+            Some(requests) => requests.flush_all(),
+        }
     }
 
     /// As [`Lock::flush_local`] (`MPI_Win_flush_local`).
@@ -246,7 +279,11 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     ///
     /// Those of `body`, and those of the network.
     pub fn batch<'env, R>(&self, body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>) -> Result<R> {
-        request::batch(self.window.core.ra, body)
+        let done = request::batch(self.window.core.ra, body)?;
+        if self.window.core.two_sided.is_some() {
+            self.flush_all()?;
+        }
+        Ok(done)
     }
 
     /// Completes everything, then unlocks all targets (`MPI_Win_unlock_all`).
@@ -261,7 +298,10 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
 
     #[inline]
     fn end(&mut self) -> Result<()> {
-        let flushed = self.flush_all();
+        let flushed = match &self.window.core.two_sided {
+            None => self.flush_all(),
+            Some(requests) => requests.unlock_all(),
+        };
         // As in `Lock::end`.
         self.window.locks.borrow_mut().unlock_all(self.window.core.ra)?;
         flushed

@@ -8,20 +8,25 @@
 //!   and of active synchronization over InfiniBand, 2004.
 //! * [`PscwStrategy::Matching`]: lists of announcements, as foMPI's (R. Gerstenberger, M. Besta, T. Hoefler, SC'13, section
 //!   2.3), here a ring of slots with a ticket counter instead of a list with a free list.
+//! * [`PscwStrategy::Deferred`]: see [`two_sided`](crate::two_sided).
 //!
 //! # State
 //!
 //! | word, of each rank | written by | value |
 //! | --- | --- | --- |
 //! | completions | origins: + 1 each, when they complete | how many completes have come, since ever |
-//! | bits (p of them) | target t sets bit t, this rank clears it | t has posted, and no start of this rank has taken it |
+//! | bits (p of them) | target t turns bit t over | whether the number of t's posts to this rank is odd |
 //! | tail | targets: + 1 each, for a ticket | how many posts have come, since ever |
 //! | slots (S = min(p, 64)) | targets, from 0 to the rank + 1; this rank, back to 0 | posts that are not taken |
+//!
+//! With bits each rank also remembers, for itself, which of its own bits at others are set, and which bits of its own
+//! words it last found set: nobody writes a bit back, so that its cache line moves once for a post.
 //!
 //! # Invariants
 //!
 //! * I1. A target has at most one post to an origin that is not taken: it posts again only after its wait, which takes
-//!   the origin's complete, which comes after the start that took the post. So a bit is set only when it is clear.
+//!   the origin's complete, which comes after the start that took the post. So a bit that differs from what this rank
+//!   last found is one post, not three.
 //! * I2. Completions that have come belong to this exposure epoch or to earlier ones: an origin's next complete needs this
 //!   rank's next post. So an epoch is over as soon as their number has reached the sum of the groups' sizes so far.
 //! * I3. As many posts are in slots, or about to be, as the tail is ahead of what this rank has taken. A poster that
@@ -45,12 +50,11 @@ use rmalab_locks::{LINE, Policy, WindowLock};
 
 use crate::{Active, Call, Error, Open, PscwStrategy, Result, Target, Window};
 
-/// Ranks up to which [`PscwStrategy::Auto`] takes bits: those of four cache lines' worth of bits would be no harm either,
-/// but one line is read at once.
-const BITS_UP_TO: u32 = 512;
-
 /// Most slots of a ring.
 pub(crate) const SLOTS: u32 = 64;
+
+/// Ranks up to which a group is searched for each of its members, without memory of its own.
+const SHORT: usize = 16;
 
 /// Word operations' worth of pause between two looks at a full ring.
 const FULL: u32 = 16;
@@ -68,6 +72,14 @@ pub(crate) struct Matching {
     head: Cell<u64>,
     /// Posts that were taken out of slots, and not matched by a start.
     taken: RefCell<Vec<Rank>>,
+    /// This rank's bits at the others, and the others' bits here, as they were last.
+    parity: RefCell<Parity>,
+}
+
+#[derive(Debug)]
+struct Parity {
+    posted: Vec<u64>,
+    found: Vec<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,16 +91,11 @@ enum Way {
 impl Matching {
     pub(crate) fn new<A: RemoteAtomics + ?Sized>(ra: &A, strategy: PscwStrategy, slots: u32) -> Result<Matching> {
         let size = ra.size();
-        let bits = match strategy {
-            PscwStrategy::Bits => true,
-            PscwStrategy::Matching => false,
-            PscwStrategy::Auto | PscwStrategy::Deferred => size <= BITS_UP_TO,
-        };
-        let (way, words) = if bits {
-            (Way::Bits, u64::from(size).div_ceil(64))
-        } else {
+        let (way, words) = if strategy.for_ranks(size) == PscwStrategy::Matching {
             let slots = u64::from(size.min(slots));
             (Way::Ring { slots }, 1 + slots)
+        } else {
+            (Way::Bits, u64::from(size).div_ceil(64))
         };
         let completions = ra.heap().alloc(LINE + words * WORD, LINE)?;
         Ok(Matching {
@@ -98,6 +105,10 @@ impl Matching {
             expected: Cell::new(0),
             head: Cell::new(0),
             taken: RefCell::default(),
+            parity: RefCell::new(match way {
+                Way::Bits => Parity { posted: vec![0; words as usize], found: vec![0; words as usize] },
+                Way::Ring { .. } => Parity { posted: Vec::new(), found: Vec::new() },
+            }),
         })
     }
 
@@ -110,7 +121,12 @@ impl Matching {
         let me = u64::from(ra.rank().0);
         match self.way {
             Way::Bits => {
-                ra.fetch_add(origin.at(self.posts.word(me / 64)), 1 << (me % 64))?; // I1
+                let (word, mask) = bit(origin);
+                let posted = &mut self.parity.borrow_mut().posted[word];
+                let (own, up) = (1u64 << (me % 64), *posted & mask == 0);
+                *posted ^= mask;
+                // An addition turns over just this bit, since it was clear (set) before.
+                ra.fetch_add(origin.at(self.posts.word(me / 64)), if up { own } else { own.wrapping_neg() })?;
             }
             Way::Ring { slots } => {
                 let ticket = ra.fetch_add(origin.at(self.posts), 1)?;
@@ -128,9 +144,11 @@ impl Matching {
     fn take<A: RemoteAtomics + ?Sized>(&self, ra: &A, target: Rank) -> Result<()> {
         match self.way {
             Way::Bits => {
-                let (word, bit) = (self.posts.word(u64::from(target.0 / 64)), 1u64 << (target.0 % 64));
-                ra.wait_until(word, Until::AnySet(bit))?;
-                ra.fetch_add(ra.rank().at(word).unwatched(), bit.wrapping_neg())?;
+                let (word, mask) = bit(target);
+                let found = &mut self.parity.borrow_mut().found[word];
+                let turned = if *found & mask == 0 { Until::AnySet(mask) } else { Until::NoneSet(mask) };
+                ra.wait_until(self.posts.word(word as u64), turned)?; // I1
+                *found ^= mask;
             }
             Way::Ring { slots } => loop {
                 self.empty(ra, slots, true)?;
@@ -161,6 +179,11 @@ impl Matching {
         }
         Ok(())
     }
+}
+
+/// The word and the mask of a rank's bit.
+fn bit(rank: Rank) -> (usize, u64) {
+    (rank.index() / 64, 1 << (rank.0 % 64))
 }
 
 /// What the caller of start asserts.
@@ -201,12 +224,14 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         if let Some(&target) = group.iter().find(|target| target.0 >= size) {
             return Err(Error::NoSuchTarget { call, target, size });
         }
-        let mut sorted = group.to_vec();
-        sorted.sort_unstable();
-        match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(Error::Group { rank, call, twice: pair[0] }),
-            None => Ok(()),
-        }
+        let twice = if group.len() <= SHORT {
+            (1..group.len()).find(|&i| group[..i].contains(&group[i])).map(|i| group[i])
+        } else {
+            let mut sorted = group.to_vec();
+            sorted.sort_unstable();
+            sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
+        };
+        twice.map_or(Ok(()), |twice| Err(Error::Group { rank, call, twice }))
     }
 }
 
@@ -240,13 +265,18 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> AccessSide<'_, 't, A, W> {
             return Err(core.refuse(Call::Start, Open::Access));
         }
         window.check_group(Call::Start, group)?;
-        if !assert.nocheck {
+        if let Some(requests) = &core.two_sided {
+            requests.start(group, assert.nocheck);
+        } else if !assert.nocheck {
             for &target in group {
                 core.matching.take(core.ra, target)?;
             }
         }
         core.state.access.set(true);
-        Ok(Access { window, group: group.to_vec(), over: false })
+        let mut members = core.state.group.take();
+        members.clear();
+        members.extend_from_slice(group);
+        Ok(Access { window, group: members, over: false })
     }
 }
 
@@ -293,12 +323,16 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Access<'_, '_, A, W> {
         self.over = true;
         let core = &self.window.core;
         core.state.access.set(false);
+        if let Some(requests) = &core.two_sided {
+            return requests.complete();
+        }
         for &target in &self.group {
             core.ra.flush(target)?;
         }
         for &target in &self.group {
             core.ra.fetch_add(target.at(core.matching.completions), 1)?;
         }
+        core.state.group.replace(std::mem::take(&mut self.group));
         Ok(())
     }
 }
@@ -344,6 +378,10 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> ExposureSide<'_, 't, A, W> {
         }
         window.check_group(Call::Post, group)?;
         core.state.exposure.set(true);
+        if let Some(requests) = &core.two_sided {
+            requests.post(group, assert.nocheck)?;
+            return Ok(Exposure { window, over: false });
+        }
         let matching = &core.matching;
         matching.expected.set(matching.expected.get() + group.len() as u64);
         if !assert.nocheck {
@@ -383,7 +421,17 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Exposure<'_, '_, A, W> {
     /// Those of the network.
     pub fn test(&mut self) -> Result<bool> {
         let core = &self.window.core;
-        if !self.over && core.ra.get(core.ra.rank().at(core.matching.completions))? >= core.matching.expected.get() {
+        if self.over {
+            return Ok(true);
+        }
+        let over = match &core.two_sided {
+            None => core.ra.get(core.ra.rank().at(core.matching.completions))? >= core.matching.expected.get(),
+            Some(requests) => {
+                requests.progress()?;
+                requests.exposure_is_over()
+            }
+        };
+        if over {
             self.over = true;
             core.state.exposure.set(false);
         }
@@ -395,6 +443,9 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Exposure<'_, '_, A, W> {
             self.over = true;
             let core = &self.window.core;
             core.state.exposure.set(false);
+            if let Some(requests) = &core.two_sided {
+                return requests.wait_exposure();
+            }
             core.ra.wait_until(core.matching.completions, Until::Ge(core.matching.expected.get()))?; // I2
         }
         Ok(())

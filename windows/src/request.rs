@@ -73,7 +73,7 @@ impl<'env, A: RemoteAtomics + ?Sized> Batch<'_, 'env, A> {
         let source: &[u8] = bytemuck::cast_slice(source);
         target.reach(Call::Put, disp, 0, source.len() as u64, |place, offset| match place {
             Place::Segment(at) => Ok(self.bulk.put(at.rank.at(at.disp.plus(offset)).unwatched(), source)?),
-            Place::Leased(_) => place.write(self.ra, offset, source),
+            Place::Leased(_) | Place::TwoSided(..) => place.write(self.ra, offset, source),
         })
     }
 
@@ -86,7 +86,7 @@ impl<'env, A: RemoteAtomics + ?Sized> Batch<'_, 'env, A> {
         let dest: &mut [u8] = bytemuck::cast_slice_mut(dest);
         target.reach(Call::Get, disp, 0, dest.len() as u64, |place, offset| match place {
             Place::Segment(at) => Ok(self.bulk.get(at.rank.at(at.disp.plus(offset)).unwatched(), dest)?),
-            Place::Leased(_) => place.read(self.ra, offset, dest),
+            Place::Leased(_) | Place::TwoSided(..) => place.read(self.ra, offset, dest),
         })
     }
 }

@@ -5,11 +5,12 @@ use std::marker::PhantomData;
 use bytemuck::Pod;
 use rmalab_atomics::bulk::{Owned, Piece};
 use rmalab_atomics::exposed::Lease;
-use rmalab_atomics::{Address, Rank, RemoteAtomics};
+use rmalab_atomics::{Address, Rank, RemoteAtomics, WORD};
 
 use crate::accumulate::Updates;
+use crate::two_sided::Requests;
 use crate::window::Core;
-use crate::{Call, Element, Error, Integer, Items, Op, Request, Result, WindowDisp};
+use crate::{AccumulateStrategy, Call, Element, Error, Integer, Items, Op, Request, Result, WindowDisp};
 
 /// An epoch by locks: its targets take part in nothing.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +27,8 @@ pub(crate) enum Place<'e> {
     Segment(Address),
     /// In memory of its owner's program.
     Leased(&'e dyn Lease),
+    /// Behind requests that a rank serves.
+    TwoSided(&'e Requests<'e>, Rank),
 }
 
 impl Place<'_> {
@@ -37,6 +40,9 @@ impl Place<'_> {
                 ra.post_bytes(rank.at(disp.plus(offset)).unwatched(), source)?;
             }
             Place::Leased(lease) => lease.put(offset, source)?,
+            Place::TwoSided(requests, rank) => {
+                requests.put(rank, vec![(offset, source.len() as u64)], source.to_vec());
+            }
         }
         Ok(())
     }
@@ -49,6 +55,9 @@ impl Place<'_> {
                 ra.get_bytes(rank.at(disp.plus(offset)).unwatched(), dest)?;
             }
             Place::Leased(lease) => lease.get(offset, dest)?,
+            Place::TwoSided(requests, rank) => {
+                dest.copy_from_slice(&requests.get(rank, vec![(offset, dest.len() as u64)])?);
+            }
         }
         Ok(())
     }
@@ -61,8 +70,8 @@ pub(crate) enum Part<'e> {
     Null,
     /// Memory that was there when the window was made.
     Fixed(Place<'e>),
-    /// Whatever its owner has attached.
-    Dynamic,
+    /// Whatever its owner has attached, reached by requests if there are any.
+    Dynamic(Option<&'e Requests<'e>>),
 }
 
 /// One target in an epoch: communication is its methods.
@@ -80,6 +89,7 @@ pub(crate) enum Part<'e> {
 /// does not have, and then nothing was done; and those of the network, as a peer that has failed.
 #[derive(Debug)]
 pub struct Target<'e, A: RemoteAtomics + ?Sized, P = Passive> {
+    pub(crate) ra: &'e A,
     pub(crate) core: &'e Core<'e, A>,
     pub(crate) rank: Rank,
     pub(crate) part: Part<'e>,
@@ -127,16 +137,38 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
                 }
             }
             Part::Null => Ok(R::default()),
-            Part::Dynamic if len == 0 => Ok(R::default()),
-            Part::Dynamic => self.core.dynamic(call)?.with_region(
-                self.core,
-                call,
-                self.rank,
-                WindowDisp(disp.0.wrapping_add(first)),
-                len,
-                then,
-            ),
+            Part::Dynamic(_) if len == 0 => Ok(R::default()),
+            Part::Dynamic(requests) => {
+                let disp = WindowDisp(disp.0.wrapping_add(first));
+                self.core.dynamic(call)?.with_region(self.core.ra, call, self.rank, disp, len, |place, offset| {
+                    match requests {
+                        None => then(place, offset),
+                        // The target looks the address up again.
+                        Some(requests) => then(Place::TwoSided(requests, self.rank), disp.0 as u64),
+                    }
+                })
+            }
         }
+    }
+
+    /// Where `len` bytes at `disp` are, if they are in a segment and within the window: what most operations meet.
+    #[inline(always)]
+    fn in_segment(&self, disp: WindowDisp, len: u64) -> Option<Address> {
+        if let Part::Fixed(Place::Segment(start)) = self.part
+            && let Some(offset) = disp.0.checked_mul(i64::from(self.unit))
+            // A negative one is larger than any window.
+            && len <= self.bytes
+            && offset as u64 <= self.bytes - len
+        {
+            return Some(start.rank.at(start.disp.plus(offset as u64)).unwatched());
+        }
+        None
+    }
+
+    /// As [`in_segment`](Self::in_segment), for a word that network atomics may be used on.
+    #[inline(always)]
+    fn word_in_segment(&self, disp: WindowDisp) -> Option<Address> {
+        self.in_segment(disp, WORD).filter(|at| at.disp.0.is_multiple_of(WORD))
     }
 
     #[cold]
@@ -149,10 +181,18 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     /// # Errors
     ///
     /// As of all operations, see [`Target`].
-    #[inline]
+    #[inline(always)]
     pub fn put<T: Pod>(&self, disp: WindowDisp, source: &[T]) -> Result<()> {
         let source: &[u8] = bytemuck::cast_slice(source);
-        self.reach(Call::Put, disp, 0, source.len() as u64, |place, offset| place.write(self.core.ra, offset, source))
+        match self.in_segment(disp, source.len() as u64) {
+            Some(at) => Ok(self.ra.post_bytes(at, source)?),
+            None => self.put_elsewhere(disp, source),
+        }
+    }
+
+    #[inline(never)]
+    fn put_elsewhere(&self, disp: WindowDisp, source: &[u8]) -> Result<()> {
+        self.reach(Call::Put, disp, 0, source.len() as u64, |place, offset| place.write(self.ra, offset, source))
     }
 
     /// Reads `dest` from `disp` (`MPI_Get`).
@@ -160,10 +200,18 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     /// # Errors
     ///
     /// As of all operations, see [`Target`].
-    #[inline]
+    #[inline(always)]
     pub fn get<T: Pod>(&self, disp: WindowDisp, dest: &mut [T]) -> Result<()> {
         let dest: &mut [u8] = bytemuck::cast_slice_mut(dest);
-        self.reach(Call::Get, disp, 0, dest.len() as u64, |place, offset| place.read(self.core.ra, offset, dest))
+        match self.in_segment(disp, dest.len() as u64) {
+            Some(at) => Ok(self.ra.get_bytes(at, dest)?),
+            None => self.get_elsewhere(disp, dest),
+        }
+    }
+
+    #[inline(never)]
+    fn get_elsewhere(&self, disp: WindowDisp, dest: &mut [u8]) -> Result<()> {
+        self.reach(Call::Get, disp, 0, dest.len() as u64, |place, offset| place.read(self.ra, offset, dest))
     }
 
     /// Writes one value at `disp` (`MPI_Put` with a count of 1).
@@ -202,8 +250,19 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         origin: Items<'_>,
     ) -> Result<()> {
         let source: &[u8] = bytemuck::cast_slice(source);
+        if let Some(requests) = self.requests() {
+            // One request, whatever the layouts.
+            let (mut runs, mut data) = (Vec::new(), Vec::new());
+            self.pieces(Call::Put, disp, target, source.len(), origin, |_, offset, piece| {
+                runs.push((offset, piece.len() as u64));
+                data.extend_from_slice(&source[piece]);
+                Ok(())
+            })?;
+            requests.put(self.rank, runs, data);
+            return Ok(());
+        }
         self.pieces(Call::Put, disp, target, source.len(), origin, |place, offset, piece| {
-            place.write(self.core.ra, offset, &source[piece])
+            place.write(self.ra, offset, &source[piece])
         })
     }
 
@@ -220,9 +279,33 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         origin: Items<'_>,
     ) -> Result<()> {
         let dest: &mut [u8] = bytemuck::cast_slice_mut(dest);
+        if let Some(requests) = self.requests() {
+            let (mut runs, mut pieces) = (Vec::new(), Vec::new());
+            self.pieces(Call::Get, disp, target, dest.len(), origin, |_, offset, piece| {
+                runs.push((offset, piece.len() as u64));
+                pieces.push(piece);
+                Ok(())
+            })?;
+            let mut answer = &requests.get(self.rank, runs)?[..];
+            for piece in pieces {
+                let (data, rest) = answer.split_at(piece.len());
+                dest[piece].copy_from_slice(data);
+                answer = rest;
+            }
+            return Ok(());
+        }
         self.pieces(Call::Get, disp, target, dest.len(), origin, |place, offset, piece| {
-            place.read(self.core.ra, offset, &mut dest[piece])
+            place.read(self.ra, offset, &mut dest[piece])
         })
+    }
+
+    /// What operations on this target become, if they are not done from here.
+    #[inline]
+    fn requests(&self) -> Option<&'e Requests<'e>> {
+        match self.part {
+            Part::Fixed(Place::TwoSided(requests, _)) | Part::Dynamic(Some(requests)) => Some(requests),
+            _ => None,
+        }
     }
 
     /// Walks through both ends of an operation, piece by piece.
@@ -366,6 +449,11 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         // In whole elements, also where the target's runs touch at odd places.
         let pieces = target.pair_elements::<T>(target)?;
         self.reach(call, disp, first, len, |place, offset| {
+            if let Place::TwoSided(requests, rank) = place {
+                let start = |at: i64| offset.wrapping_add_signed(at.wrapping_sub(first));
+                let runs = pieces.map(|piece| (start(piece.left), piece.bytes)).collect();
+                return requests.update(rank, runs, op, &packed, fetches.then_some(&mut results[..]));
+            }
             let updates = self.updates(place);
             let mut done = 0;
             for piece in pieces {
@@ -391,8 +479,23 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     /// # Errors
     ///
     /// As [`accumulate`](Self::accumulate).
-    #[inline]
+    #[inline(always)]
     pub fn fetch_and_op<T: Element>(&self, disp: WindowDisp, op: Op, value: T) -> Result<T> {
+        let atomic = matches!(op, Op::Replace) || matches!(op, Op::Sum) && T::KIND.is_integer();
+        if T::SIZE == WORD
+            && atomic
+            && self.core.accumulate == AccumulateStrategy::Native
+            && let Some(at) = self.word_in_segment(disp)
+        {
+            let value = value.to_word();
+            let old = if op == Op::Sum { self.ra.fetch_add(at, value) } else { self.ra.fetch_store(at, value) };
+            return Ok(T::from_word(old?));
+        }
+        self.fetch_and_op_elsewise(disp, op, value)
+    }
+
+    #[inline(never)]
+    fn fetch_and_op_elsewise<T: Element>(&self, disp: WindowDisp, op: Op, value: T) -> Result<T> {
         self.defined::<T>(Call::FetchAndOp, op)?;
         let old = self.reach(Call::FetchAndOp, disp, 0, size_of::<T>() as u64, |place, offset| {
             self.updates(place).one(offset, op, value).map(Some)
@@ -408,8 +511,19 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     /// # Errors
     ///
     /// As of all operations, see [`Target`].
-    #[inline]
+    #[inline(always)]
     pub fn compare_and_swap<T: Integer>(&self, disp: WindowDisp, expected: T, desired: T) -> Result<T> {
+        if T::SIZE == WORD
+            && self.core.accumulate != AccumulateStrategy::Locked
+            && let Some(at) = self.word_in_segment(disp)
+        {
+            return Ok(T::from_word(self.ra.compare_and_swap(at, expected.to_word(), desired.to_word())?));
+        }
+        self.compare_and_swap_elsewise(disp, expected, desired)
+    }
+
+    #[inline(never)]
+    fn compare_and_swap_elsewise<T: Integer>(&self, disp: WindowDisp, expected: T, desired: T) -> Result<T> {
         let old = self.reach(Call::CompareAndSwap, disp, 0, size_of::<T>() as u64, |place, offset| {
             self.updates(place).compare_and_swap(offset, expected, desired).map(Some)
         })?;
@@ -426,7 +540,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     where
         'e: 'p,
     {
-        Updates { core: self.core, rank: self.rank, place, alone: self.alone }
+        let Core { ra, accumulate, accumulate_lock: lock, .. } = *self.core;
+        Updates { ra, accumulate, lock, rank: self.rank, place, alone: self.alone }
     }
 }
 
@@ -466,6 +581,10 @@ impl<'e, A: RemoteAtomics + ?Sized> Target<'e, A, Passive> {
         source: Vec<T>,
         origin: Items<'_>,
     ) -> Result<Request<'e, A, T>> {
+        if self.requests().is_some() {
+            self.put_layout(disp, target, &source, origin)?;
+            return Ok(Request::done(source));
+        }
         let (first, len) = self.span(Call::Put, target, origin)?;
         origin.check(size_of_val(source.as_slice()))?;
         let pieces = pieces(first, target, origin)?;
@@ -489,8 +608,8 @@ impl<'e, A: RemoteAtomics + ?Sized> Target<'e, A, Passive> {
         let pieces = pieces(first, target, origin)?;
         let mut behind = 0;
         let in_order = pieces.iter().all(|&(here, _, n)| here >= std::mem::replace(&mut behind, here + n));
-        if !in_order {
-            // Pieces that overlap each other may not be under way together.
+        if !in_order || self.requests().is_some() {
+            // Pieces that overlap each other may not be under way together, and a two-sided window asks once for all.
             self.get_layout(disp, target, &mut dest, origin)?;
             return Ok(Request::done(dest));
         }
@@ -504,21 +623,21 @@ impl<'e, A: RemoteAtomics + ?Sized> Target<'e, A, Passive> {
         disp: WindowDisp,
         first: i64,
         len: u64,
-        mut buffer: Vec<T>,
+        buffer: Vec<T>,
         pieces: &[(usize, u64, usize)],
         put: bool,
     ) -> Result<Request<'e, A, T>> {
-        let ra = self.core.ra;
-        let in_segment = matches!(self.part, Part::Fixed(Place::Segment(_)));
-        let mut taken = in_segment.then(|| std::mem::take(&mut buffer));
-        let owned = self.reach(call, disp, first, len, |place, offset| {
-            if let (Place::Segment(start), Some(buffer)) = (place, taken.take()) {
+        let ra = self.ra;
+        let mut taken = Some(buffer);
+        let started = self.reach(call, disp, first, len, |place, offset| {
+            let mut buffer = taken.take().unwrap_or_default();
+            if let Place::Segment(start) = place {
                 let pieces = pieces.iter().map(|&(here, there, len)| {
                     let at = start.rank.at(start.disp.plus(offset + there)).unwatched();
                     Piece { offset: here, at, len }
                 });
                 let owned = if put { Owned::put(ra, buffer, pieces) } else { Owned::get(ra, buffer, pieces) };
-                return Ok(Some(owned?));
+                return Ok(Some(Request::under_way(owned?)));
             }
             for &(here, there, len) in pieces {
                 let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut buffer);
@@ -528,12 +647,10 @@ impl<'e, A: RemoteAtomics + ?Sized> Target<'e, A, Passive> {
                     place.read(ra, offset + there, &mut bytes[here..here + len])?;
                 }
             }
-            Ok(None)
+            Ok(Some(Request::done(buffer)))
         })?;
-        Ok(match owned {
-            Some(owned) => Request::under_way(owned),
-            None => Request::done(taken.unwrap_or(buffer)),
-        })
+        // Nothing was started where there is nothing to reach.
+        Ok(started.unwrap_or_else(|| Request::done(taken.unwrap_or_default())))
     }
 
     /// As [`accumulate`](Self::accumulate), with a request (`MPI_Raccumulate`).

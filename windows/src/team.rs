@@ -30,32 +30,30 @@ use std::ops::Deref;
 use rmalab_atomics::{Collectives, Rank, RemoteAtomics, Subset};
 
 use crate::Result;
+use crate::two_sided::{Ends, LazyEnds};
 
 /// One rank's handle of a group of ranks: all of a world, or of a [`Subset`] of one.
 ///
-/// The collective operations (barrier, broadcast, allgather, alltoall, reduce_scatter, allreduce) are those of
+/// The other collective operations (broadcast, allgather, alltoall, reduce_scatter, allreduce) are those of
 /// [`Collectives`], which a team dereferences to.
 ///
 /// ```
 /// use rmalab_atomics::{RemoteAtomics, Subset, World};
-/// use rmalab_locks::TwoLevel;
-/// use rmalab_windows::{Team, Window, WindowDisp};
+/// use rmalab_windows::{Op, Team, Window, WindowDisp};
 ///
 /// World::threads(4).run(|ra| {
 ///     let world = Team::new(ra)?;
 ///     let half = world.split(Some(ra.rank().0 / 2), 0)?.expect("every rank has a colour");
 ///     let team = Team::new(&half)?;
-///     let window = Window::<_, TwoLevel>::allocate(team.ra(), 8, Default::default())?;
+///     let mut window = Window::allocate(&team, 8)?;
 ///     let all = window.lock_all()?;
 ///     for target in (0..team.size()).map(rmalab_atomics::Rank) {
-///         all.fetch_add(target, WindowDisp(0), 1)?;
+///         all.at(target)?.fetch_and_op(WindowDisp(0), Op::Sum, 1_u64)?;
 ///     }
 ///     all.unlock_all()?;
 ///     team.barrier()?;
-///     let all = window.lock_all()?;
-///     assert_eq!(all.get_word(team.rank(), WindowDisp(0))?, 2, "from the two ranks of this half");
-///     all.unlock_all()?;
-///     window.free(&team)?;
+///     assert_eq!(window.local()?.load::<u64>(WindowDisp(0))?, 2, "from the two ranks of this half");
+///     window.free()?;
 ///     // With the half go its team's words.
 ///     drop(team);
 ///     Subset::free(Some(half), &world)?;
@@ -66,6 +64,8 @@ use crate::Result;
 #[derive(Debug)]
 pub struct Team<'a, A: RemoteAtomics + ?Sized> {
     collectives: Collectives<'a, A>,
+    /// What its two-sided windows share; without its type, so that a team stays covariant.
+    ends: Box<dyn Ends + 'a>,
     name: String,
 }
 
@@ -80,7 +80,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
     ///
     /// [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory) on all ranks alike.
     pub fn new(ra: &'a A) -> Result<Team<'a, A>> {
-        Ok(Team { collectives: Collectives::new(ra)?, name: String::new() })
+        Ok(Team { collectives: Collectives::new(ra)?, ends: Box::new(LazyEnds::new(ra)), name: String::new() })
     }
 
     /// What the team is over.
@@ -101,6 +101,36 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
     /// The team's collective operations.
     pub fn collectives(&self) -> &Collectives<'a, A> {
         &self.collectives
+    }
+
+    /// Returns once all ranks have called it; see [`Collectives::barrier`].
+    ///
+    /// Once the team has a [two-sided](crate::two_sided) window, the ranks serve requests while they wait, and what others
+    /// sent before their calls is done here behind it.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    pub fn barrier(&self) -> Result<()> {
+        if self.ends.is_open() { self.ends.barrier() } else { Ok(self.collectives.barrier()?) }
+    }
+
+    /// Serves requests of others that have come, on all two-sided windows of the team; waits for nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    pub fn progress(&self) -> Result<()> {
+        if self.ends.is_open() { self.ends.progress() } else { Ok(()) }
+    }
+
+    /// Before collectives in which the ranks do not serve: all ranks are there.
+    pub(crate) fn meet(&self) -> Result<()> {
+        if self.ends.is_open() { self.ends.barrier() } else { Ok(()) }
+    }
+
+    pub(crate) fn ends(&self) -> &(dyn Ends + 'a) {
+        &*self.ends
     }
 
     /// The ranks that give the same `colour`, ordered by `key` and then by their numbers in this team (`MPI_Comm_split`).

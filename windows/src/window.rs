@@ -8,14 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use bytemuck::Pod;
 use rmalab_atomics::exposed::{ExposedKey, Lease, UserMemory};
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
-use rmalab_locks::{LINE, Mcs, Place as LockPlace, Policy, RawMutex, WindowLock, WindowLocks};
+use rmalab_locks::{LINE, Mcs, Policy, RawMutex, WindowLock, WindowLocks};
 
 use crate::dynamic::Dynamic;
 use crate::pscw::{self, Matching};
 use crate::target::{Part, Place};
+use crate::two_sided::{OwnPart, OwnPlace, Requests};
 use crate::{
     AccumulateStrategy, Attributes, Call, Config, Error, ErrorHandler, FenceStrategy, Ignored, Info, Open, Result,
-    Target, Team,
+    Target, Team, Transport,
 };
 
 /// A displacement from the start of a target's part of a window, in units that the target has chosen; on a dynamic
@@ -105,6 +106,8 @@ pub(crate) struct State {
     pub(crate) fence: Cell<bool>,
     pub(crate) access: Cell<bool>,
     pub(crate) exposure: Cell<bool>,
+    /// Room for the group of the next access epoch, so that none has to be allocated.
+    pub(crate) group: RefCell<Vec<Rank>>,
     /// An epoch of any kind was forgotten, so that a later call finds it open; see [`Core::check`].
     pub(crate) failed: RefCell<Option<Error>>,
 }
@@ -121,8 +124,10 @@ pub(crate) struct Core<'t, A: RemoteAtomics + ?Sized> {
     pub(crate) config: RefCell<Config>,
     pub(crate) state: State,
     pub(crate) matching: Matching,
+    /// What a two-sided window does instead.
+    pub(crate) two_sided: Option<Box<Requests<'t>>>,
     /// Where the lock of accumulates is, the same on every rank.
-    accumulate_lock: Disp,
+    pub(crate) accumulate_lock: Disp,
     /// What the symmetric heap gets back when the window is freed.
     allocations: Vec<Disp>,
     name: RefCell<String>,
@@ -145,6 +150,29 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
     /// The target `rank`, or the null target.
     #[inline]
     pub(crate) fn target<P>(&self, call: Call, rank: Option<Rank>, alone: bool) -> Result<Target<'_, A, P>> {
+        let target = self.direct(call, rank, alone)?;
+        match &self.two_sided {
+            None => Ok(target),
+            Some(requests) => Ok(Target { part: self.by_requests(call, requests, &target), alone: false, ..target }),
+        }
+    }
+
+    /// The part of a target of a two-sided window.
+    #[cold]
+    fn by_requests<'c, P>(&self, call: Call, requests: &'c Requests<'c>, target: &Target<'c, A, P>) -> Part<'c> {
+        let active = matches!(call, Call::Fence | Call::Start);
+        match target.part {
+            // In an active epoch nobody else's progress is needed for oneself.
+            part if active && target.rank == self.ra.rank() => part,
+            Part::Null => Part::Null,
+            Part::Fixed(_) => Part::Fixed(Place::TwoSided(requests, target.rank)),
+            Part::Dynamic(_) => Part::Dynamic(Some(requests)),
+        }
+    }
+
+    /// The target `rank`, or the null target, as this rank reaches its memory itself.
+    #[inline]
+    fn direct<P>(&self, call: Call, rank: Option<Rank>, alone: bool) -> Result<Target<'_, A, P>> {
         let (rank, part, bytes, unit) = match rank {
             None => (Rank(0), Part::Null, 0, 1),
             Some(rank) if rank.0 >= self.ra.size() => {
@@ -155,7 +183,7 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
                 (rank, part, bytes, unit)
             }
         };
-        Ok(Target { core: self, rank, part, bytes, unit, alone, epoch: PhantomData })
+        Ok(Target { ra: self.ra, core: self, rank, part, bytes, unit, alone, epoch: PhantomData })
     }
 
     /// The part of a rank of the team, its bytes and its displacement unit.
@@ -171,7 +199,7 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
                 let Fixed { place, bytes, unit } = &parts[rank.index()];
                 (Part::Fixed(Place::Leased(&**place)), *bytes, *unit)
             }
-            Memory::Dynamic(_) => (Part::Dynamic, 0, 1),
+            Memory::Dynamic(_) => (Part::Dynamic(None), 0, 1),
         }
     }
 
@@ -180,12 +208,6 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
             Memory::Dynamic(dynamic) => Ok(dynamic),
             _ => Err(Error::Flavor { call, flavor: self.flavor }),
         }
-    }
-
-    pub(crate) fn accumulate_lock(&self, target: Rank) -> Result<Mcs> {
-        let words = self.accumulate_lock;
-        let place = LockPlace { home: target, words, node: words.plus(LINE) };
-        Ok(Mcs::bind(self.ra, place, ())?)
     }
 
     /// What stands open beside locks.
@@ -234,9 +256,8 @@ pub struct Builder<'t, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
 
 impl<'t, A: RemoteAtomics + ?Sized> Builder<'t, A> {
     fn new(team: &'t Team<'t, A>) -> Self {
-        let config = Config::default();
-        let (params, slots) = (config.policy, pscw::SLOTS);
-        Builder { team, params, config, ignored: Vec::new(), disp_unit: 1, name: String::new(), slots }
+        let (config, ignored) = Config::from_info(&Info::new());
+        Builder { team, params: config.policy, config, ignored, disp_unit: 1, name: String::new(), slots: pscw::SLOTS }
     }
 
     /// Takes strategies and hints from `info`; what it ignores, [`Window::ignored`] reports.
@@ -246,10 +267,10 @@ impl<'t, A: RemoteAtomics + ?Sized> Builder<'t, A> {
         self
     }
 
-    /// Sets all strategies and hints at once.
+    /// Sets all strategies and hints at once; what does not go together, [`Window::ignored`] reports.
     pub fn config(mut self, config: Config) -> Self {
-        self.params = config.policy;
-        self.config = config;
+        (self.config, self.ignored) = config.normalized();
+        self.params = self.config.policy;
         self
     }
 
@@ -306,11 +327,17 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotShared`] when the team spans nodes, and as [`allocate`](Self::allocate).
+    /// [`Error::NotShared`] when the team spans nodes, [`Error::NotMade`] when another rank's unit is 0,
+    /// [`Error::Hint`], and as [`allocate`](Self::allocate).
     pub fn allocate_shared(self, bytes: u64) -> Result<Window<'t, A, W>> {
-        self.check_unit()?;
         let (team, ra) = (self.team, self.team.ra());
+        team.meet()?;
+        // Also with a wrong unit, so that nobody is left waiting.
         let all = team.collectives().allgather(&[bytes, u64::from(self.disp_unit)])?;
+        self.check_unit()?;
+        if let Some((rank, _)) = (0..).zip(all.chunks_exact(2)).find(|(_, part)| part[1] == 0) {
+            return Err(Error::NotMade { rank: Rank(rank) });
+        }
         self.check_hints(&all)?;
         let sizes: Vec<(u64, u32)> = all.chunks_exact(2).map(|part| (part[0], part[1] as u32)).collect();
         let align = self.alignment();
@@ -354,6 +381,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     /// of another one's program; then [`Error::NotMade`] on the others. The memory is dropped then.
     pub fn create(self, memory: UserMemory) -> Result<Window<'t, A, W>> {
         let (team, ra) = (self.team, self.team.ra());
+        team.meet()?;
         let bytes = memory.len() as u64;
         let exposed = self.check_unit().and_then(|()| Ok(ra.expose(memory).map_err(|refused| refused.error)?));
         let key = exposed.as_ref().map_or(0, |key| key.0);
@@ -406,13 +434,35 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         self.make(Flavor::Dynamic, Memory::Dynamic(dynamic), allocations)
     }
 
-    fn make(self, flavor: Flavor, memory: Memory<'t>, mut allocations: Vec<Disp>) -> Result<Window<'t, A, W>> {
+    /// Makes the words of a window's own beside its memory, or gives `allocations` back.
+    fn make(mut self, flavor: Flavor, memory: Memory<'t>, mut allocations: Vec<Disp>) -> Result<Window<'t, A, W>> {
         let ra = self.team.ra();
-        let matching = Matching::new(ra, self.config.pscw, self.slots)?;
-        let accumulate_lock = ra.heap().alloc(LINE + Mcs::NODE, LINE)?;
-        let locks = WindowLocks::<W>::new(ra, self.params)?;
-        allocations.extend([matching.allocation(), accumulate_lock]);
-        allocations.extend(locks.policy().allocations());
+        self.config.pscw = self.config.pscw.for_ranks(ra.size());
+        if self.config.mpi_accumulate_granularity > WORD && self.config.accumulate == AccumulateStrategy::Native {
+            // Who wants many elements to be synchronized at once wants a lock.
+            self.config.accumulate = AccumulateStrategy::Locked;
+        }
+        let made = self.own_words(&mut allocations);
+        if made.is_err() {
+            // On all ranks alike, and nobody has used them: they are zero.
+            allocations.iter().try_for_each(|&disp| ra.heap().release(disp))?;
+        }
+        let (matching, accumulate_lock, locks) = made?;
+        allocations.extend(locks.allocations());
+        let two_sided = match self.config.transport {
+            Transport::OneSided => None,
+            transport => {
+                let place = match &memory {
+                    &Memory::Symmetric { base, .. } => OwnPlace::Segment(ra.rank().at(base)),
+                    Memory::Table(parts) => OwnPlace::Segment(parts[ra.rank().index()].place),
+                    &Memory::Leased { own, .. } => OwnPlace::Exposed(own),
+                    Memory::Dynamic(dynamic) => OwnPlace::Dynamic(dynamic.allocation()),
+                };
+                let part = OwnPart { place, accumulate: self.config.accumulate, lock: accumulate_lock };
+                let agent = transport == Transport::TwoSidedAgent;
+                Some(Box::new(Requests::new(self.team.ends(), agent, flavor == Flavor::Shared, part)?))
+            }
+        };
         let core = Core {
             ra,
             team: self.team,
@@ -424,6 +474,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
             config: RefCell::new(self.config),
             state: State::default(),
             matching,
+            two_sided,
             accumulate_lock,
             allocations,
             name: RefCell::new(self.name),
@@ -431,6 +482,16 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
             handler: ErrorHandler::new(),
         };
         Ok(Window { core, locks: RefCell::new(locks), ignored: self.ignored })
+    }
+
+    /// Allocates the matching's words, those of the accumulates' lock, and the locks; notes the first two.
+    fn own_words(&self, allocations: &mut Vec<Disp>) -> Result<(Matching, Disp, WindowLocks<W>)> {
+        let ra = self.team.ra();
+        let matching = Matching::new(ra, self.config.pscw, self.slots)?;
+        allocations.push(matching.allocation());
+        let accumulate_lock = ra.heap().alloc(LINE + Mcs::NODE, LINE)?;
+        allocations.push(accumulate_lock);
+        Ok((matching, accumulate_lock, WindowLocks::<W>::new(ra, self.params)?))
     }
 
     fn alignment(&self) -> u64 {
@@ -443,14 +504,12 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
 
     /// Holds the promises of `same_size` and `same_disp_unit` against the sizes and units of all ranks.
     fn check_hints(&self, table: &[u64]) -> Result<()> {
-        let own = 2 * self.team.ra().rank().index();
         let promises = [
             (self.config.same_size, 0, "the size", "same_size"),
             (self.config.same_disp_unit, 1, "the displacement unit", "same_disp_unit"),
         ];
         for (promised, column, what, hint) in promises {
             if promised && table.chunks_exact(2).any(|part| part[column] != table[column]) {
-                debug_assert!(own + column < table.len());
                 return Err(Error::Hint { rank: self.team.ra().rank(), what, hint });
             }
         }
@@ -535,9 +594,9 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         self.core.flavor
     }
 
-    /// What a rank sees of its own memory: always one copy, on every backend there is.
+    /// What a rank sees of its own memory: one copy, but for two-sided windows, see [`two_sided`](crate::two_sided).
     pub fn model(&self) -> Model {
-        Model::Unified
+        if self.core.two_sided.is_some() { Model::Separate } else { Model::Unified }
     }
 
     /// Bytes of this rank's part (the attribute `MPI_WIN_SIZE`); 0 for a dynamic window.
@@ -559,7 +618,12 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
 
     /// The strategies and hints in use, defaults included (`MPI_Win_get_info`).
     pub fn info(&self) -> Info {
-        self.core.config.borrow().to_info()
+        let mut info = self.core.config.borrow().to_info();
+        if W::NAME != Policy::NAME {
+            // A policy that was fixed at compile time, perhaps one from elsewhere, is in no configuration.
+            let _ = info.set("rmalab_lock_policy", W::NAME);
+        }
+        info
     }
 
     /// Changes hints (`MPI_Win_set_info`); those that are not mentioned stay. Returns what was ignored, and why.
@@ -625,10 +689,10 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     }
 
     fn reach(&self, call: Call, rank: Rank) -> Result<Local<'_, A>> {
-        let target: Target<'_, A> = self.core.target(call, Some(rank), false)?;
+        let target: Target<'_, A> = self.core.direct(call, Some(rank), false)?;
         match target.part {
             Part::Fixed(place) => Ok(Local { target, place }),
-            Part::Null | Part::Dynamic => Err(Error::Flavor { call, flavor: self.core.flavor }),
+            Part::Null | Part::Dynamic(_) => Err(Error::Flavor { call, flavor: self.core.flavor }),
         }
     }
 
@@ -666,11 +730,11 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     ///
     /// As [`free`](Self::free).
     pub fn reclaim(self) -> Result<Vec<UserMemory>> {
-        let Window { core, locks, .. } = self;
+        let open = self.open();
+        let core = self.core;
         let (ra, team) = (core.ra, core.team);
-        let open = core.open().or_else(|| (!locks.borrow().is_idle()).then_some(Open::Lock));
         let earlier = core.check();
-        let Core { memory, allocations, attributes, .. } = core;
+        let Core { memory, allocations, attributes, two_sided, .. } = core;
         drop(attributes);
         ra.flush_all()?;
         let own = match memory {
@@ -682,7 +746,10 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
             Memory::Symmetric { .. } | Memory::Table(_) => Vec::new(),
         };
         // Behind this barrier nobody uses the window any more, and nobody has a lease.
-        team.collectives().barrier()?;
+        team.barrier()?;
+        if let Some(requests) = two_sided {
+            requests.leave()?;
+        }
         for &disp in &allocations {
             ra.clear(disp, ra.heap().len_of(disp)?)?;
             ra.heap().release(disp)?;
@@ -785,6 +852,7 @@ impl<'w, A: RemoteAtomics + ?Sized> Local<'w, A> {
                 Some((head, words))
             }
             Place::Leased(lease) => lease.words().map(|leased| (leased.head, leased.words)),
+            Place::TwoSided(..) => None,
         }
     }
 }

@@ -5,6 +5,8 @@
 #[allow(dead_code, reason = "another crate's test engine, of which not everything is looked at here")]
 mod world;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -430,7 +432,9 @@ fn random_schedules_lose_no_packet_and_no_wake_up() {
         let puts = [Puts::AtOnce, Puts::Late][seed as usize % 2];
         let ranks = 2 + seed as u32 / 2 % 3;
         let slots = 1 + seed as u32 / 7 % 3;
-        let options = Options { slots, slot_bytes: 64, eager_limit: 100 };
+        // In the larger slots some of the data is put in bulk.
+        let slot_bytes = 64 << (seed / 3 % 2);
+        let options = Options { slots, slot_bytes, eager_limit: 100 };
         let run = run_engine(ranks, 64 << 10, puts, seed, move |ra: &Ra<'_>| {
             flood(ra, options, 4);
             exchange(ra, options, 3);
@@ -498,6 +502,69 @@ fn an_agent_serves_while_its_rank_computes() {
     for options in [Options::default(), TIGHT] {
         World::threads(4).run(|ra| agents(ra, options)).unwrap();
     }
+}
+
+/// Requests are served while their target waits for something else.
+#[test]
+fn a_handler_serves_in_every_wait() {
+    World::threads(3)
+        .run(|ra| {
+            let messages = Messages::with_options(ra, TIGHT).unwrap();
+            let (total, got) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+            let (adds, gets) = (Arc::clone(&total), Arc::clone(&got));
+            messages.set_handler(move |messages, packet| {
+                match packet.kind {
+                    ADD => drop(adds.fetch_add(packet.word, Ordering::Relaxed)),
+                    GET => {
+                        // A request of its own, which is served here, by the handlers of the others.
+                        messages.send(packet.from.rank, Tag(5), &[1; 30])?;
+                        messages.send_packet(packet.from, GOT, adds.load(Ordering::Relaxed), vec![0; 500])?;
+                    }
+                    _ => drop(gets.fetch_add(packet.word, Ordering::Relaxed)),
+                }
+                Ok(())
+            });
+            if ra.rank() == Rank(0) {
+                // Serves the others from inside of a receive, and of a send that waits for its receiver.
+                messages.recv_vec(Rank(1), Tag(0)).unwrap();
+                messages.send(Rank(2), Tag(0), &[0; 5_000]).unwrap();
+                messages.probe(Rank(2), Tag(1)).unwrap();
+                messages.recv_vec(Rank(2), Tag(1)).unwrap();
+                assert_eq!(total.load(Ordering::Relaxed), 2 * 210);
+                return;
+            }
+            for number in 1..=20 {
+                messages.send_packet(main_of(Rank(0)), ADD, number, vec![0; 60]).unwrap();
+            }
+            messages.send_packet(main_of(Rank(0)), GET, 0, Vec::new()).unwrap();
+            let reply =
+                messages.wait_until(|| Ok(Some(got.load(Ordering::Relaxed)).filter(|&reply| reply > 0))).unwrap();
+            assert!((210..=420).contains(&reply));
+            assert_eq!(messages.recv_vec(Rank(0), Tag(5)).unwrap().0, [1; 30]);
+            assert_eq!(messages.take_packet().unwrap(), None);
+            if ra.rank() == Rank(1) {
+                messages.send(Rank(0), Tag(0), &[]).unwrap();
+            } else {
+                messages.recv_vec(Rank(0), Tag(0)).unwrap();
+                messages.send(Rank(0), Tag(1), &[]).unwrap();
+            }
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_handlers_error_is_that_of_the_call() {
+    World::threads(1)
+        .run(|ra| {
+            let messages = Messages::new(ra).unwrap();
+            messages.set_handler(|_, packet| Err(Error::ReservedKind { kind: packet.kind.0 }));
+            messages.send_packet(main_of(Rank(0)), Kind(9), 0, Vec::new()).unwrap();
+            let error = messages.recv_vec(ANY_SOURCE, ANY_TAG).unwrap_err();
+            assert!(matches!(error, Error::ReservedKind { kind: 9 }), "{error}");
+            messages.send(Rank(0), Tag(0), &[1]).unwrap();
+            assert_eq!(messages.recv_vec(ANY_SOURCE, ANY_TAG).unwrap().0, [1]);
+        })
+        .unwrap();
 }
 
 #[test]

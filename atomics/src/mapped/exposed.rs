@@ -314,7 +314,8 @@ impl Mapped {
                 Way::Kernel { process, start, checked: Cell::new(coarse_time()) }
             }
         };
-        Ok(Box::new(MappedLease { _pin: pin, owner, bytes, way }))
+        let everywhere = self.mapping.is_private() || self.size == 1;
+        Ok(Box::new(MappedLease { _pin: pin, owner, bytes, way, everywhere }))
     }
 }
 
@@ -350,11 +351,13 @@ struct MappedLease<'a> {
     owner: Rank,
     bytes: u64,
     way: Way,
+    /// Whether every rank reaches the memory directly.
+    everywhere: bool,
 }
 
 impl std::fmt::Debug for MappedLease<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let MappedLease { owner, bytes, way, _pin: _ } = self;
+        let MappedLease { owner, bytes, way, everywhere: _, _pin: _ } = self;
         write!(f, "Lease({bytes} bytes of {owner}, {way:?})")
     }
 }
@@ -441,7 +444,7 @@ impl Lease for MappedLease<'_> {
                 std::slice::from_raw_parts(start.as_ptr().add(head).cast::<AtomicU64>().cast_const(), words)
             },
         };
-        Some(LeasedWords { head: head as u64, words })
+        Some(LeasedWords { head: head as u64, words, everywhere: self.everywhere })
     }
 }
 

@@ -39,8 +39,9 @@ const ABSENT: u32 = 0;
 const ATTACHED: u32 = 1;
 const DEPARTED: u32 = 2;
 
-/// Bytes before a rank's segment.
-pub(super) const CONTROL: usize = size_of::<Control>();
+/// Bytes before a rank's segment: a page, so that what is aligned in a segment is aligned in memory, up to a page.
+pub(super) const CONTROL: usize = PAGE as usize;
+const _: () = assert!(size_of::<Control>() <= CONTROL);
 
 /// Bytes of a rank's registry of exposed memory, a multiple of the page.
 const REGISTRY: u64 = size_of::<Registry>().next_multiple_of(PAGE as usize) as u64;
@@ -235,6 +236,33 @@ impl Mapping {
         unsafe { rustix::mm::madvise(start.cast(), len, advice).is_ok() }
     }
 
+    /// Calls `each` for runs of pages that are in memory (`true`), and of those that are not, from `start` on.
+    ///
+    /// A page that the kernel does not tell of counts as one that is there.
+    ///
+    /// # Safety
+    ///
+    /// As [`give_back`](Self::give_back).
+    pub(super) unsafe fn resident(&self, start: *mut u8, len: usize, mut each: impl FnMut(bool, *mut u8, usize)) {
+        let page = rustix::param::page_size();
+        let mut pages = [1_u8; 1024];
+        for first in (0..len).step_by(pages.len() * page) {
+            let bytes = (len - first).min(pages.len() * page);
+            let pages = &mut pages[..bytes / page];
+            // SAFETY: the pages are this mapping's (the caller's promise), and there is a byte for each of them.
+            let told = unsafe { libc::mincore(start.add(first).cast(), bytes, pages.as_mut_ptr()) };
+            if told != 0 {
+                pages.fill(1);
+            }
+            let mut at = first;
+            for run in pages.chunk_by(|a, b| a & 1 == b & 1) {
+                // SAFETY: within the range.
+                each(run[0] & 1 == 1, unsafe { start.add(at) }, run.len() * page);
+                at += run.len() * page;
+            }
+        }
+    }
+
     /// What `rank` has exposed of the program's own memory; it lies in no segment.
     pub(super) fn registry(&self, rank: Rank) -> &Registry {
         assert!(rank.0 < self.layout.size, "{rank} has no registry in a mapping of {} ranks", self.layout.size);
@@ -342,7 +370,7 @@ mod tests {
             assert!(matches!(Layout::new(size, segment), Err(Error::World(_))), "{size} × {segment}");
         }
         let layout = Layout::new(3, 1).unwrap();
-        assert_eq!((layout.size(), layout.segment_bytes(), layout.total_bytes()), (3, 8, 4 * 4096 + 3 * REGISTRY));
+        assert_eq!((layout.size(), layout.segment_bytes(), layout.total_bytes()), (3, 8, 7 * 4096 + 3 * REGISTRY));
     }
 
     #[test]

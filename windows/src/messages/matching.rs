@@ -1,6 +1,6 @@
 //! Which message goes to which receive (MPI 4.1, section 3.5): no communication, only queues.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use rmalab_atomics::Rank;
 
@@ -40,8 +40,8 @@ pub(super) struct Matching {
     unexpected: VecDeque<Arrival>,
     posted: VecDeque<Posted>,
     /// Receives that a message has matched; with its data, once that has come.
-    matched: HashMap<u64, (Status, Option<Vec<u8>>)>,
-    /// The number of the next receive.
+    matched: BTreeMap<u64, (Status, Option<Vec<u8>>)>,
+    /// The number of the last receive.
     next: u64,
 }
 
@@ -52,14 +52,30 @@ fn matches(status: &Status, from: Option<Rank>, tag: Option<Tag>) -> bool {
 impl Matching {
     /// A new receive, by its number; and the sender and number of the send that is to be cleared, if there is one.
     pub(super) fn post(&mut self, from: Option<Rank>, tag: Option<Tag>) -> (u64, Option<(Endpoint, u64)>) {
-        let number = self.next;
-        self.next += 1;
-        let found = self.unexpected.iter().position(|arrival| matches(&arrival.status, from, tag));
-        let Some(arrival) = found.and_then(|at| self.unexpected.remove(at)) else {
+        let number = self.number();
+        let Some(arrival) = self.claim(from, tag) else {
             self.posted.push_back(Posted { number, from, tag });
             return (number, None);
         };
         (number, self.pair(number, arrival))
+    }
+
+    /// The message that a receive gets now, which it takes off the queue.
+    pub(super) fn claim(&mut self, from: Option<Rank>, tag: Option<Tag>) -> Option<Arrival> {
+        let found = self.unexpected.iter().position(|arrival| matches(&arrival.status, from, tag))?;
+        self.unexpected.remove(found)
+    }
+
+    /// A new receive, by its number, of a message that has been claimed.
+    pub(super) fn expect(&mut self, status: Status) -> u64 {
+        let number = self.number();
+        self.matched.insert(number, (status, None));
+        number
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
     }
 
     /// A message has arrived; returns the number of its receive, if one was posted.

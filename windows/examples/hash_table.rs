@@ -1,0 +1,99 @@
+//! A distributed hash table: a set of keys that every rank inserts into and looks into, and no rank serves.
+//!
+//! After R. Gerstenberger, M. Besta, T. Hoefler, Enabling highly-scalable remote memory access programming with MPI-3 one
+//! sided, SC'13, section 4.1. Each rank has a part: a table of slots, and a heap of cells for keys whose slot is taken.
+//! A key goes into its slot by compare_and_swap; one that comes too late gets a cell by fetch_and_op, and another
+//! compare_and_swap links the cell to the slot's list.
+//!
+//! `cargo run -p rmalab-windows --example hash_table -- --backend shm --ranks 4`
+
+mod world;
+
+use rmalab_atomics::{Mapped, Rank};
+use rmalab_windows::{LockAll, Op, Result, Team, Window, WindowDisp};
+
+/// Keys that each rank inserts.
+const KEYS: u64 = 500;
+/// Slots of each rank.
+const SLOTS: u64 = 50;
+
+// Each rank's part, in words: how many cells are taken, then the slots, then the cells. Slots and cells are a key, 0 for
+// none, and the place of the next cell, 0 for none.
+const TAKEN: WindowDisp = WindowDisp(0);
+const FIRST_CELL: u64 = 1 + 2 * SLOTS;
+
+fn key_at(place: u64) -> WindowDisp {
+    WindowDisp(place as i64)
+}
+
+fn next_at(place: u64) -> WindowDisp {
+    WindowDisp(place as i64 + 1)
+}
+
+/// The rank and the place of a key's slot.
+fn slot_of(key: u64, ranks: u32) -> (Rank, u64) {
+    let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    (Rank((hash % u64::from(ranks)) as u32), 1 + 2 * (hash / u64::from(ranks) % SLOTS))
+}
+
+/// Inserts a key that is not there yet. Returns whether it went into a cell.
+fn insert(table: &LockAll<'_, '_, Mapped>, key: u64, ranks: u32) -> Result<bool> {
+    let (rank, slot) = slot_of(key, ranks);
+    let part = table.at(rank)?;
+    if part.compare_and_swap(key_at(slot), 0, key)? == 0 {
+        return Ok(false);
+    }
+    let cell = FIRST_CELL + 2 * part.fetch_and_op(TAKEN, Op::Sum, 1)?;
+    let mut head: u64 = part.get_value(next_at(slot))?;
+    loop {
+        part.put(key_at(cell), &[key, head])?;
+        table.flush(rank)?; // nobody may find the cell before its words are there
+        match part.compare_and_swap(next_at(slot), head, cell)? {
+            seen if seen == head => return Ok(true),
+            seen => head = seen,
+        }
+    }
+}
+
+fn contains(table: &LockAll<'_, '_, Mapped>, key: u64, ranks: u32) -> Result<bool> {
+    let (rank, mut place) = slot_of(key, ranks);
+    let part = table.at(rank)?;
+    loop {
+        match part.get_value::<[u64; 2]>(key_at(place))? {
+            [found, _] if found == key => return Ok(true),
+            [_, 0] => return Ok(false),
+            [_, next] => place = next,
+        }
+    }
+}
+
+fn fill_and_search(ra: &Mapped) -> world::Result<u64> {
+    let team = Team::new(ra)?;
+    let (me, size) = (u64::from(team.rank().0), team.size());
+    let inserted = u64::from(size) * KEYS;
+    // Cells for all keys, wherever they hash to.
+    let mut window = Window::builder(&team).disp_unit(8).allocate(8 * (FIRST_CELL + 2 * inserted))?;
+    let table = window.lock_all()?;
+
+    let mut in_cells = 0;
+    for key in me * KEYS + 1..=(me + 1) * KEYS {
+        in_cells += u64::from(insert(&table, key, size)?);
+    }
+    team.barrier()?;
+
+    // Everybody looks for everybody's keys, and for as many that nobody has inserted.
+    for key in 1..=2 * inserted {
+        if contains(&table, key, size)? != (key <= inserted) {
+            return Err(format!("{}: a wrong answer for key {key} of {inserted}", team.rank()).into());
+        }
+    }
+    table.unlock_all()?;
+    window.free()?;
+    Ok(in_cells)
+}
+
+fn main() -> world::Result<()> {
+    let in_cells = world::run(fill_and_search)?;
+    println!("every inserted key is found, and no other one; {in_cells} are in overflow cells");
+    Ok(())
+}

@@ -1,0 +1,46 @@
+//! What the examples have in common: a world of ranks, as the command line asks for it.
+
+use std::error::Error;
+use std::process::exit;
+use std::time::Duration;
+
+use rmalab_atomics::{Mapped, World};
+
+pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+/// Runs `body` on `--ranks N` ranks (4 by default): threads with `--backend local`, the default, processes with
+/// `--backend shm`. Returns the sum of what they return.
+pub(crate) fn run(body: impl Fn(&Mapped) -> Result<u64> + Sync) -> Result<u64> {
+    let (backend, ranks) = arguments(std::env::args().skip(1)).unwrap_or_else(|wrong| {
+        eprintln!("{wrong}; the options are --backend local|shm and --ranks N");
+        exit(2)
+    });
+    let results = match backend {
+        Backend::Local => World::threads(ranks).run(body)?.into_iter().collect::<Result<Vec<u64>>>()?,
+        // Each process runs this program from its start, and in it this call does not return.
+        Backend::Shm => World::processes(ranks).time_limit(Duration::from_secs(60)).try_run(body)?,
+    };
+    Ok(results.iter().sum())
+}
+
+enum Backend {
+    Local,
+    Shm,
+}
+
+fn arguments(mut args: impl Iterator<Item = String>) -> std::result::Result<(Backend, u32), String> {
+    let (mut backend, mut ranks) = (Backend::Local, 4);
+    while let Some(option) = args.next() {
+        match (option.as_str(), args.next().as_deref()) {
+            ("--backend", Some("local")) => backend = Backend::Local,
+            ("--backend", Some("shm")) => backend = Backend::Shm,
+            ("--ranks", Some(n)) => match n.parse() {
+                Ok(n @ 1..=64) => ranks = n,
+                _ => return Err(format!("--ranks {n}: not a number from 1 to 64")),
+            },
+            (_, Some(value)) => return Err(format!("{option} {value}: unknown")),
+            (_, None) => return Err(format!("{option}: unknown, or without its value")),
+        }
+    }
+    Ok((backend, ranks))
+}

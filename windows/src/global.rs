@@ -1,0 +1,612 @@
+//! Global memory: a partitioned global address space over windows, without epochs.
+//!
+//! # Sources
+//!
+//! H. Zhou, K. Idrees, J. Gracia, Leveraging MPI-3 shared-memory extensions for efficient PGAS runtime systems, Euro-Par
+//! 2015: shared windows nested in a dynamic one (section 3.1), global pointers and their translation table (section 3.2).
+//! The one epoch, the pointers' format and the calls' names: H. Zhou, Y. Mhedheb, K. Idrees, C. W. Glass, J. Gracia,
+//! K. Fürlinger, J. Tao, DART-MPI: an MPI-based implementation of a PGAS runtime system, PGAS 2014.
+//!
+//! | DART | here |
+//! | --- | --- |
+//! | `dart_team_memalloc_aligned`, `dart_team_memfree` | [`GlobalMemory::team_memalloc_aligned`], [`GlobalMemory::team_memfree`] |
+//! | `dart_memalloc`, `dart_memfree` | [`GlobalMemory::memalloc`], [`GlobalMemory::memfree`] |
+//! | `dart_put_blocking`, `dart_get_blocking` | [`GlobalMemory::put`], [`GlobalMemory::get`] |
+//! | `dart_put_handle`, `dart_get_handle` | [`GlobalMemory::put_handle`], [`GlobalMemory::get_handle`] |
+//! | `dart_wait`, `dart_wait_local`, `dart_test`, `dart_waitall` | [`Handle::wait`], [`Handle::wait_local`], [`Handle::test`], [`Handle::wait_all`] |
+//! | `dart_fetch_and_op`, `dart_compare_and_swap` | [`GlobalMemory::fetch_and_op`], [`GlobalMemory::compare_and_swap`] |
+//! | `dart_flush`, `dart_flush_all` | [`GlobalMemory::flush`], [`GlobalMemory::flush_all`] |
+//! | `dart_gptr_getaddr` | [`GlobalMemory::local`], for all units of the node |
+//!
+//! # Structure
+//!
+//! ```text
+//!   dynamic window over the team, one lock_all epoch from beginning to end
+//!   ┌──────────────────────────────────────┐
+//!   │  unit 0    unit 1 │ unit 2    unit 3 │
+//!   │ ┌────────────────┐│┌────────────────┐│
+//!   │ │ pool      pool │││ pool      pool ││  a shared window on each node, made at the beginning
+//!   │ └────────────────┘│└────────────────┘│
+//!   │ ┌────────────────┐│┌────────────────┐│
+//!   │ │ part      part │││ part      part ││  another one for each collective allocation
+//!   │ └────────────────┘│└────────────────┘│
+//!   └──────────────────────────────────────┘
+//! ```
+//!
+//! Each unit attaches its parts to the dynamic window. Blocking puts and gets on units of the own node are loads and
+//! stores, or copies of memory if they are long. All else goes through the dynamic window: what does not block, since a
+//! copy by the processor would, and atomics, since they have to be atomic with those of other nodes.
+//!
+//! # State
+//!
+//! * The translation table: for each segment its key, where each unit's part is in the dynamic window, and the words of
+//!   the parts on the own node. The pools are the first segment. As in the paper it is sorted by key, and searched by
+//!   halves: keys only grow, so a new segment is the last one and sorting costs nothing, and as a rank attaches at most
+//!   [`REGIONS`](crate::REGIONS) regions, eight comparisons find one.
+//! * For each unit's pool an allocator, which the unit alone uses: first fit, neighbours merged.
+//!
+//! # Invariants
+//!
+//! * I1. All units make the collective calls in the same order, so their tables agree, and so do their keys. A key is
+//!   never used again: a pointer to freed memory is an error, and not a pointer to something else.
+//! * I2. A segment leaves the table behind a barrier of all units, before its memory is given back.
+//!
+//! # Differences from the paper
+//!
+//! * Memory that was allocated by one unit is in a segment like any other, the pools', not in two windows of its own.
+//! * A segment's number has 31 bits instead of 16, as numbers are not used again.
+//!
+//! # Cost
+//!
+//! On the own node: the search, and the loads and stores, or one bulk operation from 512 bytes on. On others: one remote
+//! get, by which the dynamic window sees that nothing was detached, then the operation, and a flush if it is a blocking
+//! put. A collective allocation takes 8 bytes for each unit at every unit.
+
+mod copy;
+mod pointer;
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use bytemuck::Pod;
+use rmalab_atomics::{Address, CHUNK_BYTES, Disp, Rank, RemoteAtomics, Subset, SymmetricHeap, WORD};
+use rmalab_locks::{Assert, LINE};
+
+pub use pointer::GlobalPtr;
+
+use crate::target::{Part, Place};
+use crate::{Call, Config, Element, Error, Integer, LockAll, Op, Request, Result, Target, Team, Window, WindowDisp};
+
+/// How much of each unit's memory a [`GlobalMemory`] takes from the team's heap when it begins.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Reserve {
+    /// Bytes for collective allocations. Each takes its bytes, and about 1 KiB for its window.
+    pub collective: u64,
+    /// Bytes for allocations of single units, the pool.
+    pub pool: u64,
+}
+
+impl Reserve {
+    /// Bytes that the pools' window takes beside the pool.
+    const WINDOW: u64 = 8 << 10;
+
+    /// Bytes of a node's arena: what was asked for, the pools' window, and the collectives of the node's team.
+    fn arena(self, ranks_per_node: u32) -> u64 {
+        let links = u64::from(ranks_per_node.next_power_of_two().trailing_zeros());
+        let team = links.saturating_mul(2 * CHUNK_BYTES + LINE);
+        [self.pool, Self::WINDOW, team].into_iter().fold(self.collective, u64::saturating_add)
+    }
+}
+
+/// The memory of all units of a team under global pointers, for as long as [`run`](Self::run) runs.
+///
+/// Units are the ranks of the team. There are no epochs: blocking operations are complete when they return, here and at
+/// the target, and others when their handles, or a flush, say so. What other units have written is to be read behind a
+/// synchronization with them, such as the team's [barrier](rmalab_atomics::Collectives::barrier) or an atomic.
+///
+/// ```
+/// use rmalab_atomics::{Rank, RemoteAtomics, Topology, World};
+/// use rmalab_windows::{GlobalMemory, Reserve, Team};
+///
+/// // Four units on two nodes.
+/// let world = World::threads(4).topology(Topology::blocks(4, 2, 1)?);
+/// let seen = world.run(|ra| {
+///     let team = Team::new(ra)?;
+///     GlobalMemory::run(&team, Reserve { collective: 1 << 16, pool: 1 << 12 }, |memory| {
+///         let array = memory.team_memalloc_aligned(8)?;
+///         let right = Rank((memory.rank().0 + 1) % 4);
+///         memory.put(array.at_unit(right), &[u64::from(memory.rank().0)])?;
+///         memory.team().barrier()?;
+///         memory.get_value::<u64>(array.at_unit(memory.rank()))
+///     })
+/// })?;
+/// let seen = seen.into_iter().collect::<rmalab_windows::Result<Vec<u64>>>()?;
+/// assert_eq!(seen, [3, 0, 1, 2]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// [`Error::BadPointer`] and [`Error::OutOfSegment`] for pointers to what is not there, and then nothing was done; and
+/// those of the network. Of a pool each unit knows its own allocations only: a pointer that leaves its allocation, but
+/// not the pool, is not found out.
+pub struct GlobalMemory<'m, A: RemoteAtomics + ?Sized> {
+    team: &'m Team<'m, A>,
+    node: &'m Team<'m, Subset<'m, A>>,
+    /// The epoch on the dynamic window.
+    epoch: &'m LockAll<'m, 'm, A>,
+    /// The translation table, sorted by key. Keys are by themselves, so that a search meets few cache lines.
+    table: RefCell<Vec<(u32, Box<Segment<'m, A>>)>>,
+    /// How many collective segments there have been.
+    segments: Cell<u32>,
+    /// This unit's pool; offset 0 is left out, since it would make a null pointer.
+    pool: SymmetricHeap,
+}
+
+/// A segment of the global memory: a part of every unit.
+#[derive(Debug)]
+struct Segment<'m, A: RemoteAtomics + ?Sized> {
+    /// Bytes of each unit's part.
+    bytes: u64,
+    /// The shared window of this unit's node.
+    window: Window<'m, Subset<'m, A>>,
+    /// The parts of the node's units, by their numbers there.
+    words: Vec<&'m [AtomicU64]>,
+    /// Where they are in those units' memory.
+    base: Disp,
+    /// Where this unit's part is in the dynamic window.
+    own: WindowDisp,
+    /// Where each unit's part is there: the paper's disp-set.
+    starts: Vec<u64>,
+}
+
+/// From this many bytes on, the own node is reached by the backend's copies, which are faster than a loop over words.
+const COPIED: usize = 512;
+
+/// Where a pointer leads.
+struct Found<'m> {
+    /// The words of the part, if it is on the own node, and the offset there.
+    words: Option<&'m [AtomicU64]>,
+    offset: usize,
+    /// The same place, if it is on the own node, as the ranks' memory.
+    at: Address,
+    /// Where it is in the dynamic window.
+    disp: WindowDisp,
+}
+
+impl<A: RemoteAtomics + ?Sized> fmt::Debug for GlobalMemory<'_, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys: Vec<u32> = self.table.borrow().iter().map(|&(key, _)| GlobalPtr::of_key(key).segment()).collect();
+        f.debug_struct("GlobalMemory").field("segments", &keys).field("pool", &self.pool).finish_non_exhaustive()
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized> GlobalMemory<'_, A> {
+    /// Runs `body` with a global memory over `team`; collective.
+    ///
+    /// What `body` has not freed is freed at the end, collectively.
+    ///
+    /// # Errors
+    ///
+    /// Those of `body`, upon which nothing is freed and nobody is waited for; [`Error::NotShared`] where the ranks of a
+    /// node do not reach each other's memory by loads and stores;
+    /// [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory); and those of the network.
+    pub fn run<R, E: From<Error>>(
+        team: &Team<'_, A>,
+        reserve: Reserve,
+        body: impl FnOnce(&GlobalMemory<'_, A>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let arena = reserve.arena(team.ra().topology().ranks_per_node());
+        let subset = Subset::by_node_with_arena(team.ra(), arena).map_err(Error::from)?;
+        let node = Team::new(&subset)?;
+        let mut window = Window::create_dynamic(team)?;
+        // Nobody locks this window exclusively, so there is nothing to check.
+        let epoch = window.lock_all_assert(Assert::NoCheck)?;
+        let pool = SymmetricHeap::over(Disp(WORD), reserve.pool);
+        let (table, segments) = Default::default();
+        let memory = GlobalMemory { team, node: &node, epoch: &epoch, table, segments, pool };
+        memory.add_segment(pointer::POOL, reserve.pool.saturating_add(WORD))?;
+        let result = body(&memory)?;
+        // What is left in the nodes' arenas goes with them, behind the barriers of these two frees.
+        drop(memory);
+        epoch.unlock_all()?;
+        window.free()?;
+        drop(node);
+        Subset::free(Some(subset), team).map_err(Error::from)?;
+        Ok(result)
+    }
+}
+
+impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
+    /// The team whose ranks are the units.
+    pub fn team(&self) -> &'m Team<'m, A> {
+        self.team
+    }
+
+    /// This unit.
+    pub fn rank(&self) -> Rank {
+        self.team.rank()
+    }
+
+    /// Allocates `bytes` bytes, zeroed, of every unit, and returns the pointer to the first unit's.
+    ///
+    /// Collective: all units pass the same number of bytes, and get the same pointer. Those to the other units' parts are
+    /// made of it by [`GlobalPtr::at_unit`].
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory), and [`Error::Attach`] when
+    /// [`REGIONS`](crate::REGIONS) segments are there already; [`Error::NotMade`] if only another unit has such an error;
+    /// [`Error::Uneven`].
+    pub fn team_memalloc_aligned(&self, bytes: u64) -> Result<GlobalPtr> {
+        let number = self.segments.get().saturating_add(1);
+        let key = pointer::collective_key(number).ok_or(Error::Attach {
+            rank: self.rank(),
+            disp: WindowDisp(0),
+            len: bytes,
+            why: "there are no more numbers of segments; begin a new global memory",
+        })?;
+        self.segments.set(number);
+        self.add_segment(key, bytes)?;
+        Ok(GlobalPtr::of_key(key))
+    }
+
+    /// Makes a segment and puts it last into the table, on all units or on none.
+    fn add_segment(&self, key: u32, bytes: u64) -> Result<()> {
+        let made = self.make_segment(bytes);
+        let [ok, own] = made.as_ref().map_or([0, 0], |segment| [1, segment.own.0 as u64]);
+        let all = self.team.allgather(&[ok, own, bytes])?;
+        let units = || (0..).map(Rank).zip(all.as_chunks::<3>().0);
+        // Ranks of one node fail together, so that those which have to take something back find each other.
+        let failed = units().find(|(_, [made, ..])| *made == 0).map(|(rank, _)| Error::NotMade { rank });
+        let uneven = units().find(|(_, [.., there])| *there != bytes);
+        let uneven = uneven.map(|(other, &[.., there])| Error::Uneven { rank: self.rank(), bytes, other, there });
+        let mut segment = made?;
+        if let Some(error) = failed.or(uneven) {
+            self.release(segment)?;
+            return Err(error);
+        }
+        segment.starts = units().map(|(_, &[_, start, _])| start).collect();
+        self.table.borrow_mut().push((key, Box::new(segment)));
+        Ok(())
+    }
+
+    /// This node's part of [`add_segment`](Self::add_segment): a shared window, which is attached to the dynamic one.
+    fn make_segment(&self, bytes: u64) -> Result<Segment<'m, A>> {
+        let whole = bytes.max(1).checked_next_multiple_of(WORD).unwrap_or(u64::MAX);
+        // Each part in its own rank's memory, and so at a cache line.
+        let config = Config { alloc_shared_noncontig: true, ..Config::default() };
+        let window = Window::builder(self.node).config(config).allocate_shared(whole)?;
+        let unreached = |target| Error::NotShared { call: Call::Memalloc, rank: self.rank(), target };
+        let Part::Fixed(Place::Segment(Address { disp: base, .. })) = window.local()?.part() else {
+            return Err(unreached(self.rank()));
+        };
+        let words = (0..self.node.size())
+            .map(Rank)
+            .map(|rank| self.node.ra().shared_words(rank.at(base), whole / WORD).ok_or_else(|| unreached(rank)));
+        let words = words.collect::<Result<_>>()?;
+        match self.epoch.window().attach_window(&window) {
+            Ok(own) => Ok(Segment { bytes, window, words, base, own, starts: Vec::new() }),
+            Err(error) => {
+                window.free()?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Frees a collective allocation; `pointer` is the one that [`team_memalloc_aligned`](Self::team_memalloc_aligned)
+    /// gave, at any unit. Collective.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BadPointer`], on all units alike, for one that is not such a pointer, or is so no more; and those of the
+    /// network.
+    pub fn team_memfree(&self, pointer: GlobalPtr) -> Result<()> {
+        let refuse = |why| Err(self.bad(Call::Memfree, pointer, why));
+        if !pointer.is_collective() {
+            return refuse("it was not allocated collectively; memfree frees such memory");
+        }
+        self.find(Call::Memfree, pointer, 0)?;
+        if pointer.offset() != 0 {
+            return refuse("it points into an allocation; free it by the pointer to its start");
+        }
+        self.flush_all()?;
+        self.team.barrier()?;
+        // I2
+        let at = self.table.borrow().binary_search_by_key(&pointer.key, |&(key, _)| key);
+        match at {
+            Ok(at) => {
+                let (_, segment) = self.table.borrow_mut().remove(at);
+                self.release(*segment)
+            }
+            Err(_) => refuse(UNKNOWN),
+        }
+    }
+
+    /// Gives a segment's memory back, which no unit uses any more.
+    fn release(&self, segment: Segment<'m, A>) -> Result<()> {
+        self.epoch.window().detach_window(segment.own)?;
+        segment.window.free()
+    }
+
+    /// Allocates `bytes` bytes, zeroed, of this unit, at a multiple of 8. Not collective; all units may use the pointer.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory) when the pool has no such range.
+    pub fn memalloc(&self, bytes: u64) -> Result<GlobalPtr> {
+        // In whole words, so that no two allocations share one.
+        let start = self.pool.alloc(bytes.max(1).checked_next_multiple_of(WORD).unwrap_or(bytes), WORD)?;
+        Ok(GlobalPtr::in_pool(self.rank(), start.0))
+    }
+
+    /// Frees what this unit has got from [`memalloc`](Self::memalloc).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BadPointer`] for anything else, and for what was freed before.
+    pub fn memfree(&self, pointer: GlobalPtr) -> Result<()> {
+        let refuse = |why| self.bad(Call::Memfree, pointer, why);
+        if pointer.is_collective() {
+            return Err(refuse("it was allocated collectively; team_memfree frees such memory"));
+        }
+        let found = self.find(Call::Memfree, pointer, 0)?;
+        if pointer.unit() != self.rank() {
+            return Err(refuse("it is another unit's, which alone can free it"));
+        }
+        let start = Disp(pointer.offset());
+        let unknown = |_| refuse("no allocation starts there: it was freed before, or the pointer is into one");
+        let bytes = self.pool.len_of(start).map_err(unknown)?;
+        // Its own part is on the own node, and the pool within it.
+        let words = found.words.and_then(|words| words.get(found.offset / 8..(found.offset + bytes as usize) / 8));
+        for word in words.unwrap_or_default() {
+            word.store(0, Ordering::Relaxed);
+        }
+        Ok(self.pool.release(start)?)
+    }
+
+    /// Bytes of this unit's pool that are free.
+    pub fn pool_free_bytes(&self) -> u64 {
+        self.pool.free_bytes()
+    }
+
+    /// Writes `source` at `pointer`, complete there when it returns.
+    ///
+    /// To a unit of the own node by stores, in which case it is ordered by release, as the others' loads by acquire; a
+    /// total order of such puts and gets takes a [`flush`](Self::flush) between them.
+    ///
+    /// # Errors
+    ///
+    /// As of all operations, see [`GlobalMemory`].
+    #[inline]
+    pub fn put<T: Pod>(&self, pointer: GlobalPtr, source: &[T]) -> Result<()> {
+        let found = self.find(Call::Put, pointer, size_of_val(source))?;
+        match found.words {
+            Some(words) if size_of_val(source) < COPIED => {
+                copy::store(words, found.offset, bytemuck::cast_slice(source));
+            }
+            Some(_) => self.team.ra().put_bytes(found.at, bytemuck::cast_slice(source))?,
+            None => {
+                self.epoch.at(pointer.unit())?.put(found.disp, source)?;
+                self.epoch.flush(pointer.unit())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads `dest` from `pointer`.
+    ///
+    /// # Errors
+    ///
+    /// As of all operations, see [`GlobalMemory`].
+    #[inline]
+    pub fn get<T: Pod>(&self, pointer: GlobalPtr, dest: &mut [T]) -> Result<()> {
+        let found = self.find(Call::Get, pointer, size_of_val(dest))?;
+        match found.words {
+            Some(words) if size_of_val(dest) < COPIED => {
+                copy::load(words, found.offset, bytemuck::cast_slice_mut(dest));
+            }
+            Some(_) => self.team.ra().get_bytes(found.at, bytemuck::cast_slice_mut(dest))?,
+            None => self.epoch.at(pointer.unit())?.get(found.disp, dest)?,
+        }
+        Ok(())
+    }
+
+    /// As [`put`](Self::put), of one value.
+    ///
+    /// # Errors
+    ///
+    /// As of all operations, see [`GlobalMemory`].
+    #[inline]
+    pub fn put_value<T: Pod>(&self, pointer: GlobalPtr, value: T) -> Result<()> {
+        self.put(pointer, &[value])
+    }
+
+    /// As [`get`](Self::get), of one value.
+    ///
+    /// # Errors
+    ///
+    /// As of all operations, see [`GlobalMemory`].
+    #[inline]
+    pub fn get_value<T: Pod>(&self, pointer: GlobalPtr) -> Result<T> {
+        let mut value = [T::zeroed()];
+        self.get(pointer, &mut value)?;
+        Ok(value[0])
+    }
+
+    /// Starts to write `source` at `pointer`.
+    ///
+    /// # Errors
+    ///
+    /// As of all operations, see [`GlobalMemory`]; the buffer is dropped then.
+    pub fn put_handle<T: Pod>(&self, pointer: GlobalPtr, source: Vec<T>) -> Result<Handle<'m, A, T>> {
+        let (target, disp) = self.target(Call::Put, pointer, size_of_val(source.as_slice()))?;
+        let request = target.rput(disp, source)?;
+        Ok(Handle { request, flush: Some((self.epoch, pointer.unit())) })
+    }
+
+    /// Starts to read into `dest` from `pointer`.
+    ///
+    /// # Errors
+    ///
+    /// As [`put_handle`](Self::put_handle).
+    pub fn get_handle<T: Pod>(&self, pointer: GlobalPtr, dest: Vec<T>) -> Result<Handle<'m, A, T>> {
+        let (target, disp) = self.target(Call::Get, pointer, size_of_val(dest.as_slice()))?;
+        Ok(Handle { request: target.rget(disp, dest)?, flush: None })
+    }
+
+    /// Combines `value` into the element at `pointer`, and returns what it was before.
+    ///
+    /// Atomic against the other atomics on elements of this type, by whichever unit.
+    ///
+    /// # Errors
+    ///
+    /// As [`Target::fetch_and_op`], and as of all operations.
+    #[inline]
+    pub fn fetch_and_op<T: Element>(&self, pointer: GlobalPtr, op: Op, value: T) -> Result<T> {
+        let (target, disp) = self.target(Call::FetchAndOp, pointer, size_of::<T>())?;
+        target.fetch_and_op(disp, op, value)
+    }
+
+    /// Stores `desired` in the element at `pointer` if it is `expected`; returns what it was before.
+    ///
+    /// Atomic as [`fetch_and_op`](Self::fetch_and_op).
+    ///
+    /// # Errors
+    ///
+    /// As of all operations, see [`GlobalMemory`].
+    #[inline]
+    pub fn compare_and_swap<T: Integer>(&self, pointer: GlobalPtr, expected: T, desired: T) -> Result<T> {
+        let (target, disp) = self.target(Call::CompareAndSwap, pointer, size_of::<T>())?;
+        target.compare_and_swap(disp, expected, desired)
+    }
+
+    /// Completes everything that this unit has issued to `unit`, there and here.
+    ///
+    /// # Errors
+    ///
+    /// Those of the network, and [`RankOutOfRange`](rmalab_atomics::Error::RankOutOfRange).
+    #[inline]
+    pub fn flush(&self, unit: Rank) -> Result<()> {
+        fence(Ordering::SeqCst); // the stores to the own node
+        self.epoch.flush(unit)
+    }
+
+    /// Completes everything that this unit has issued.
+    ///
+    /// # Errors
+    ///
+    /// Those of the network.
+    #[inline]
+    pub fn flush_all(&self) -> Result<()> {
+        fence(Ordering::SeqCst);
+        self.epoch.flush_all()
+    }
+
+    /// The words of `bytes` bytes at `pointer`, if they belong to a unit of the own node and are whole words.
+    ///
+    /// They are memory that others access at the same time. Behind a free they may be part of another allocation.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BadPointer`], [`Error::OutOfSegment`].
+    pub fn local(&self, pointer: GlobalPtr, bytes: u64) -> Result<Option<&'m [AtomicU64]>> {
+        let len = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let Found { words, offset, .. } = self.find(Call::Local, pointer, len)?;
+        let whole = offset.is_multiple_of(WORD as usize) && len.is_multiple_of(WORD as usize);
+        Ok(words.filter(|_| whole).and_then(|words| words.get(offset / WORD as usize..(offset + len) / WORD as usize)))
+    }
+
+    /// Where `len` bytes at `pointer` are.
+    #[inline]
+    fn find(&self, call: Call, pointer: GlobalPtr, len: usize) -> Result<Found<'m>> {
+        let table = self.table.borrow();
+        let Ok(at) = table.binary_search_by_key(&pointer.key, |&(key, _)| key) else {
+            return Err(self.bad(call, pointer, UNKNOWN));
+        };
+        let (segment, unit) = (&table[at].1, pointer.unit());
+        let Some(&start) = segment.starts.get(unit.index()) else {
+            return Err(self.bad(call, pointer, "the team has no such unit"));
+        };
+        let (offset, bytes, len) = (pointer.offset(), segment.bytes, len as u64);
+        if len > bytes || offset > bytes - len {
+            return Err(Error::OutOfSegment { rank: self.rank(), call, pointer, len, bytes });
+        }
+        if pointer.is_null() {
+            return Err(self.bad(call, pointer, "nothing is there"));
+        }
+        let words = self.node.ra().inner(unit).map(|rank| segment.words[rank.index()]);
+        let at = unit.at(segment.base.plus(offset)).unwatched();
+        Ok(Found { words, offset: offset as usize, at, disp: WindowDisp(start.wrapping_add(offset) as i64) })
+    }
+
+    /// The unit's part of the dynamic window, and where `len` bytes at `pointer` are there.
+    #[inline]
+    fn target(&self, call: Call, pointer: GlobalPtr, len: usize) -> Result<(Target<'m, A>, WindowDisp)> {
+        let found = self.find(call, pointer, len)?;
+        Ok((self.epoch.at(pointer.unit())?, found.disp))
+    }
+
+    #[cold]
+    fn bad(&self, call: Call, pointer: GlobalPtr, why: &'static str) -> Error {
+        Error::BadPointer { rank: self.rank(), call, pointer, why }
+    }
+}
+
+/// Why a pointer is refused that the table does not have.
+const UNKNOWN: &str = "its segment was freed, or never allocated";
+
+/// A put or get that is under way, which owns its buffer.
+///
+/// Dropping it waits until the buffer is not in use any more; forgetting it leaks the buffer, and nothing worse.
+#[derive(Debug)]
+#[must_use = "the buffer comes back by `wait`"]
+pub struct Handle<'m, A: RemoteAtomics + ?Sized, T: Pod> {
+    request: Request<'m, A, T>,
+    /// What completes it at its target, if it is a put.
+    flush: Option<(&'m LockAll<'m, 'm, A>, Rank)>,
+}
+
+impl<A: RemoteAtomics + ?Sized, T: Pod> Handle<'_, A, T> {
+    /// Waits until the operation is complete, here and at its target, and gives the buffer back.
+    ///
+    /// # Errors
+    ///
+    /// Those of the network; the buffer is dropped then.
+    pub fn wait(self) -> Result<Vec<T>> {
+        let flush = self.flush;
+        let buffer = self.request.wait()?;
+        if let Some((epoch, unit)) = flush {
+            epoch.flush(unit)?;
+        }
+        Ok(buffer)
+    }
+
+    /// Waits until the operation is complete here: a get has its data, and a put its buffer back.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait`](Self::wait).
+    pub fn wait_local(self) -> Result<Vec<T>> {
+        self.request.wait()
+    }
+
+    /// Whether [`wait_local`](Self::wait_local) would return at once.
+    ///
+    /// # Errors
+    ///
+    /// Those of the network.
+    pub fn test(&mut self) -> Result<bool> {
+        self.request.test()
+    }
+
+    /// As [`wait`](Self::wait), of several; the buffers come in the order of the handles.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait`](Self::wait); the first error, after which the others were waited for here.
+    pub fn wait_all(handles: impl IntoIterator<Item = Self>) -> Result<Vec<Vec<T>>> {
+        handles.into_iter().map(Handle::wait).collect()
+    }
+}

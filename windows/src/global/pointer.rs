@@ -1,0 +1,135 @@
+//! Global pointers.
+
+use std::fmt;
+
+use bytemuck::{Pod, Zeroable};
+use rmalab_atomics::Rank;
+
+/// The flag of collective memory, in the word of the segment.
+const COLLECTIVE: u32 = 1 << 31;
+
+/// The address of a byte in some unit's part of a [`GlobalMemory`](super::GlobalMemory): DART's global pointer.
+///
+/// | bits | field | value |
+/// | --- | --- | --- |
+/// | 0–31 | unit | number of the unit in the team |
+/// | 32–62 | segment | number of the collective allocation, never used again; 0 for the units' pools |
+/// | 63 | flag | set for collective memory |
+/// | 64–127 | offset | in bytes, from the start of the unit's part of the segment |
+///
+/// It means the same on every unit of the team, and is plain data, so it can be put into windows and got from them: as
+/// two words, which are not one atomic element. All zeros is the null pointer, which no allocation has.
+///
+/// Arithmetic is within the unit's part, and is checked when the pointer is used, not before.
+///
+/// ```
+/// use rmalab_atomics::Rank;
+/// use rmalab_windows::GlobalPtr;
+///
+/// assert!(GlobalPtr::NULL.is_null() && GlobalPtr::NULL.to_words() == [0, 0]);
+/// let third = GlobalPtr::NULL.at_unit(Rank(2)).plus(24);
+/// assert_eq!((third.unit(), third.offset()), (Rank(2), 24));
+/// assert_eq!(third.offset_from(GlobalPtr::NULL.at_unit(Rank(2))), Some(24));
+/// assert_eq!(GlobalPtr::from_words(third.to_words()), third);
+/// ```
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Pod, Zeroable)]
+pub struct GlobalPtr {
+    unit: u32,
+    /// The segment's number and flag: the key of the translation table.
+    pub(super) key: u32,
+    offset: u64,
+}
+
+impl GlobalPtr {
+    /// The pointer to nothing.
+    pub const NULL: GlobalPtr = GlobalPtr { unit: 0, key: POOL, offset: 0 };
+
+    /// The pointer to `offset` of `unit`'s pool.
+    pub(super) const fn in_pool(unit: Rank, offset: u64) -> GlobalPtr {
+        GlobalPtr { unit: unit.0, key: POOL, offset }
+    }
+
+    /// The pointer to the first unit's part of the segment of a key.
+    pub(super) const fn of_key(key: u32) -> GlobalPtr {
+        GlobalPtr { unit: 0, key, offset: 0 }
+    }
+
+    /// Whether it is the null pointer.
+    pub const fn is_null(self) -> bool {
+        self.unit == 0 && self.key == POOL && self.offset == 0
+    }
+
+    /// Whose memory it points to.
+    pub const fn unit(self) -> Rank {
+        Rank(self.unit)
+    }
+
+    /// The number of the segment; 0 for the units' pools.
+    pub const fn segment(self) -> u32 {
+        self.key & !COLLECTIVE
+    }
+
+    /// Whether it points to memory that was allocated collectively.
+    pub const fn is_collective(self) -> bool {
+        self.key & COLLECTIVE != 0
+    }
+
+    /// The byte's offset in the unit's part of the segment.
+    pub const fn offset(self) -> u64 {
+        self.offset
+    }
+
+    /// The same place of another unit (`dart_gptr_setunit`); of use for collective memory, which is symmetric.
+    pub const fn at_unit(self, unit: Rank) -> GlobalPtr {
+        GlobalPtr { unit: unit.0, ..self }
+    }
+
+    /// The pointer `bytes` further on (`dart_gptr_incaddr`), or back if negative.
+    ///
+    /// Offsets wrap around at 2^64, so that a way back undoes a way forth.
+    pub const fn plus(self, bytes: i64) -> GlobalPtr {
+        GlobalPtr { offset: self.offset.wrapping_add_signed(bytes), ..self }
+    }
+
+    /// How many bytes this pointer is behind `other`; `None` if they point into different parts.
+    pub fn offset_from(self, other: GlobalPtr) -> Option<i64> {
+        let same = (self.unit, self.key) == (other.unit, other.key);
+        same.then(|| self.offset.wrapping_sub(other.offset).cast_signed())
+    }
+
+    /// The pointer as two words.
+    pub fn to_words(self) -> [u64; 2] {
+        bytemuck::cast(self)
+    }
+
+    /// The pointer that [`to_words`](Self::to_words) has given. Any two words are a pointer, though perhaps to nothing.
+    pub fn from_words(words: [u64; 2]) -> GlobalPtr {
+        bytemuck::cast(words)
+    }
+}
+
+/// The key of the units' pools.
+pub(super) const POOL: u32 = 0;
+
+/// The key of a collective segment; `None` if the number is too large.
+pub(super) fn collective_key(segment: u32) -> Option<u32> {
+    (segment < COLLECTIVE).then_some(segment | COLLECTIVE)
+}
+
+impl fmt::Display for GlobalPtr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let GlobalPtr { unit, offset, .. } = *self;
+        match (self.is_collective(), self.segment()) {
+            _ if self.is_null() => f.write_str("the null pointer"),
+            (false, 0) => write!(f, "offset {offset} of the pool of unit {unit}"),
+            (_, segment) => write!(f, "offset {offset} of segment {segment} of unit {unit}"),
+        }
+    }
+}
+
+impl fmt::Debug for GlobalPtr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GlobalPtr({self})")
+    }
+}

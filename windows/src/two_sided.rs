@@ -1,0 +1,716 @@
+//! Two-sided windows: operations are requests that travel as messages and that the target serves.
+//!
+//! # Sources
+//!
+//! * R. Thakur, W. Gropp, B. Toonen, Minimizing Synchronization Overhead in the Implementation of MPI One-Sided
+//!   Communication, EuroPVM/MPI 2004, section 4: operations are queued at the origin and sent by the call that ends the
+//!   epoch; what each synchronization then needs.
+//! * W. Jiang and others, High Performance MPI-2 One-Sided Communication over InfiniBand, CCGrid 2004, compares one-sided
+//!   windows with these.
+//!
+//! # Messages
+//!
+//! For an epoch with k puts or accumulates to each of m targets, p ranks, packets as [`Window::messages_sent`] counts them:
+//!
+//! | epoch | packets of an origin | packets of a target |
+//! | --- | --- | --- |
+//! | opening fence, or with NOPRECEDE | none | none |
+//! | closing fence | ⌈log₂ p⌉ [`SUM`], k m operations | none |
+//! | post, start, complete, wait | k operations a target, or one [`COMPLETE`] if k = 0 | one [`POST`] for each origin, none with NOCHECK |
+//! | lock, unlock, k = 0 | none | none |
+//! | lock, unlock, k = 1 and short | the operation | one [`ACK`] |
+//! | lock, unlock, exclusive | one [`LOCK`], k operations | one [`GRANT`] |
+//! | lock, unlock, shared | one [`LOCK`], k operations | one [`GRANT`], one [`ACK`] |
+//! | lock, one get, unlock | the [`GET`], one [`UNLOCK`] | one [`ANSWER`] |
+//! | lock_all | as shared locks of the targets that are used | as these |
+//! | flush | what was recorded, by the lines above but for the release | one [`ACK`], none if nothing was recorded |
+//!
+//! *Carried*: a short operation (up to 4,000 bytes, in one piece) travels with its lock request, waits with it in the
+//! target's queue, and releases the lock. *Released*: the last of several operations releases the lock. An exclusive lock
+//! needs no acknowledgement then: nobody sees the memory before the operations are done. With an agent there is one, since the
+//! active epochs that follow are not served by the agent, and on shared windows, since loads see the memory.
+//!
+//! # When
+//!
+//! * `put` and `accumulate` are *recorded*, with a copy of their data, as are their forms with requests and layouts (one
+//!   operation, whatever the layout). They are sent by the call that ends the epoch, by a flush, and before an operation
+//!   of the next point to the same target.
+//! * `get`, `get_accumulate`, `fetch_and_op` and `compare_and_swap` return values, so their calls send what was recorded for
+//!   the target, then the request, which carries the lock request if the lock is not held yet, and wait for the answer. A batch
+//!   does the same, one after the other, and flushes at its end.
+//! * In active epochs a rank's operations on itself are done at once. In passive ones they are messages, too; a lock of
+//!   oneself is acquired by its call, as all locks of shared windows, whose memory may be reached without operations.
+//! * `lock_all` locks nothing before a target is used (but for shared windows).
+//!
+//! # Progress
+//!
+//! A rank serves requests on all windows of a team while one of its calls on any of them waits (an end of an epoch, a
+//! fetching operation, the making and the freeing of windows), in [`Team::barrier`] and in [`Team::progress`], and at no other
+//! time: other collectives do not serve, nor does computing. So before a collective, or before it computes for long, a
+//! program waits in [`Team::barrier`] for those who still have to be served. With an [`Agent`] the requests of passive epochs are served by that, at any time, and
+//! by nothing else; those of active epochs as before.
+//!
+//! # The target's side
+//!
+//! Requests are served one at a time, by the one-sided operations on this rank's own memory. A lock is a queue in the order
+//! of the arrivals; shared locks at its head are granted together. Ranks see their own memory by `local` as one that is
+//! separate ([`Model::Separate`](crate::Model::Separate)): what others have completed in an epoch is there once this rank has
+//! called fence, wait, [`Team::barrier`], or locked itself.
+//!
+//! # Invariants
+//!
+//! * I1. Packets of one rank to another arrive in order, so operations are served in the order of the calls.
+//! * I2. A request says how many fences its origin has left; the target keeps it until it has left as many. So nothing that
+//!   belongs behind a fence touches memory that is still in front of it, although the opening fence does nothing.
+//! * I3. In a closing fence a rank sends what is still recorded only once it has the sum, to which all ranks have
+//!   contributed: they all have come to the fence, and stored what they store before it.
+//! * I4. Whatever was sent is acknowledged before the call that sent it returns, or an answer that was requested behind it
+//!   is awaited; but for the last operations under an exclusive lock, and those that fence and wait count.
+//! * I5. The barrier sends behind everything else, so who leaves it has served what others sent before it.
+//! * I6. A lock that stays held behind the call that acquires it is acquired behind all locks, of whatever window, that this
+//!   rank has opened before it. So programs that order their locks, lest they
+//!   wait in a circle, can do so although locks wait for their first operations. The locks of a lock_all count as opened when
+//!   their targets are first used: where others hold exclusive locks of several targets at once, use them in the same order.
+//!
+//! # Deviations from the paper
+//!
+//! * The sum is that of the numbers of operations, not of their origins, so that no operation needs to be the last one. It is
+//!   done by packets, not by the team's collectives, since a rank has to serve others' gets while it waits for it.
+//! * A get is not reordered to the end of the epoch, since its value is returned; so the lock needs an [`UNLOCK`] behind it.
+//! * The agent is one thread that waits for requests, instead of one that looks now and then.
+//!
+//! # Memory
+//!
+//! Two end-points for each team with such windows, whatever the number of ranks and windows: 130 KiB of a segment, as long as
+//! the world lives. Recorded data, at the origin; p words at each rank during a closing fence.
+//!
+//! [`Team::barrier`]: crate::Team::barrier
+//! [`Team::progress`]: crate::Team::progress
+
+mod agent;
+mod ends;
+mod serve;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use bytemuck::Pod;
+use rmalab_atomics::{Rank, RemoteAtomics};
+use rmalab_locks::{Assert, LockKind, WindowLock};
+
+pub use agent::Agent;
+use ends::Wanted;
+pub(crate) use ends::{Ends, LazyEnds, State};
+use serve::Header;
+pub(crate) use serve::{OwnPart, OwnPlace};
+
+use crate::element::{Element, Kind as ElementKind, Op};
+use crate::messages::{Endpoint, Kind};
+use crate::{Result, Window};
+
+/// A put.
+pub const PUT: Kind = Kind(1);
+/// An accumulate.
+pub const ACCUMULATE: Kind = Kind(2);
+/// A get.
+pub const GET: Kind = Kind(3);
+/// A get_accumulate or fetch_and_op.
+pub const FETCH: Kind = Kind(4);
+/// A compare_and_swap.
+pub const CAS: Kind = Kind(5);
+/// A lock request that carries no operation.
+pub const LOCK: Kind = Kind(6);
+/// A release that no operation carries.
+pub const UNLOCK: Kind = Kind(7);
+/// A complete that no operation carries.
+pub const COMPLETE: Kind = Kind(8);
+/// A lock was granted, whose request carried no operation.
+pub const GRANT: Kind = Kind(9);
+/// Puts or accumulates are done.
+pub const ACK: Kind = Kind(10);
+/// What an operation has fetched.
+pub const ANSWER: Kind = Kind(11);
+/// The window was posted.
+pub const POST: Kind = Kind(12);
+/// A part of a fence's sum, or of a barrier.
+pub const SUM: Kind = Kind(13);
+/// A window was made or freed; to this rank's own agent only.
+pub const REGISTER: Kind = Kind(14);
+
+/// End-points of a rank: its own and its agent's.
+const PORTS: u8 = 2;
+
+/// The agent's.
+const AGENT: u8 = 1;
+
+/// Bytes of data that a lock request carries at the most: with its header it fills a slot of the default size.
+const CARRIED: usize = 4000;
+
+/// What a request asks for besides its operation; bits.
+mod flags {
+    use rmalab_locks::LockKind;
+
+    pub(super) const SHARED: u32 = 1;
+    pub(super) const EXCLUSIVE: u32 = 2;
+    /// Release the lock behind it.
+    pub(super) const RELEASE: u32 = 4;
+    /// Answer it.
+    pub(super) const ANSWER: u32 = 8;
+    /// It is one of those that the target's fence waits for.
+    pub(super) const COUNTED: u32 = 16;
+    /// It is the last one of an access epoch.
+    pub(super) const LAST: u32 = 32;
+
+    /// The lock that is to be acquired before it.
+    pub(super) fn lock(flags: u32) -> Option<LockKind> {
+        match flags & (SHARED | EXCLUSIVE) {
+            0 => None,
+            SHARED => Some(LockKind::Shared),
+            _ => Some(LockKind::Exclusive),
+        }
+    }
+
+    pub(super) fn of(kind: LockKind) -> u32 {
+        match kind {
+            LockKind::Shared => SHARED,
+            LockKind::Exclusive => EXCLUSIVE,
+        }
+    }
+}
+
+/// An operation that is to be sent.
+#[derive(Debug)]
+struct Record {
+    kind: Kind,
+    element: ElementKind,
+    op: Op,
+    /// Offsets and lengths at the target.
+    runs: Vec<(u64, u64)>,
+    data: Vec<u8>,
+}
+
+/// What this rank has to do with a target in the epoch that is open.
+#[derive(Debug, Default)]
+struct Pending {
+    /// The lock of the epoch, if it needs one.
+    lock: Option<LockKind>,
+    /// Whether the target still has to post.
+    unposted: bool,
+    records: Vec<Record>,
+    /// Operations that a fence counts, and that were sent before it.
+    counted: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Epoch {
+    Passive,
+    Fence,
+    Access,
+}
+
+/// The origin's side of one window.
+#[derive(Debug)]
+struct Origin {
+    epoch: Epoch,
+    /// The lock that lock_all takes of a target when it is used.
+    all: Option<LockKind>,
+    targets: BTreeMap<Rank, Pending>,
+    fences: u32,
+    /// Operations of fence epochs that this rank has been told of, since ever.
+    expected: u64,
+    /// The sum of the sizes of the groups of posts, since ever.
+    exposed: u64,
+}
+
+/// One window's requests, at their origin.
+#[derive(Debug)]
+pub(crate) struct Requests<'t> {
+    ends: &'t (dyn Ends + 't),
+    window: u32,
+    /// Whether an agent serves passive epochs.
+    agent: bool,
+    /// Whether locks are acquired by their calls.
+    eager: bool,
+    origin: RefCell<Origin>,
+}
+
+impl<'t> Requests<'t> {
+    /// A new window's; collective, in the order in which the team makes them.
+    pub(crate) fn new(ends: &'t (dyn Ends + 't), agent: bool, eager: bool, part: OwnPart) -> Result<Requests<'t>> {
+        ends.open()?;
+        let mut state = ends.state().borrow_mut();
+        let window = state.next_window;
+        state.next_window += 1;
+        state.server.register(window, part);
+        drop(state);
+        let origin =
+            Origin { epoch: Epoch::Passive, all: None, targets: BTreeMap::new(), fences: 0, expected: 0, exposed: 0 };
+        let requests = Requests { ends, window, agent, eager, origin: RefCell::new(origin) };
+        if agent {
+            let own = requests.endpoint(ends.rank(), true);
+            ends.send(own, REGISTER, window.into(), part.encode())?;
+        }
+        ends.replay(window)?;
+        Ok(requests)
+    }
+
+    /// Forgets the window; behind a barrier.
+    pub(crate) fn leave(&self) -> Result<()> {
+        let state = &mut *self.ends.state().borrow_mut();
+        state.server.forget(self.window);
+        state.posts.retain(|&(window, _), _| window != self.window);
+        if self.agent {
+            self.ends.send(self.endpoint(self.ends.rank(), true), REGISTER, self.window.into(), Vec::new())?;
+        }
+        Ok(())
+    }
+
+    fn endpoint(&self, rank: Rank, passive: bool) -> Endpoint {
+        Endpoint { rank, port: if passive && self.agent { AGENT } else { 0 } }
+    }
+
+    fn answer(&self, ticket: u32) -> Result<Vec<u8>> {
+        self.ends.wait(|state| state.answers.remove(&ticket))
+    }
+
+    /// Serves what has come.
+    pub(crate) fn progress(&self) -> Result<()> {
+        self.ends.progress()
+    }
+
+    /// Sends a request, and returns the ticket of its answer.
+    fn send(&self, target: Rank, record: &Record, flags: u32) -> Result<u32> {
+        let ticket = self.ends.state().borrow_mut().ticket();
+        let Origin { epoch, fences, .. } = *self.origin.borrow();
+        let header = Header { fences, ticket, element: record.element, op: record.op };
+        let data = header.encode(&record.runs, &record.data);
+        let word = u64::from(self.window) | u64::from(flags) << 32;
+        self.ends.send(self.endpoint(target, epoch == Epoch::Passive), record.kind, word, data)?;
+        Ok(ticket)
+    }
+
+    /// A request without an operation.
+    fn signal(&self, target: Rank, kind: Kind, flags: u32) -> Result<u32> {
+        let (element, op) = (ElementKind::U8, Op::NoOp);
+        self.send(target, &Record { kind, element, op, runs: Vec::new(), data: Vec::new() }, flags)
+    }
+
+    /// Calls `body` with what this rank has to do with a target.
+    fn with<R>(&self, target: Rank, body: impl FnOnce(&mut Pending) -> R) -> R {
+        let origin = &mut *self.origin.borrow_mut();
+        let (all, fences) = (origin.all, origin.fences);
+        body(origin.targets.entry(target).or_insert_with(|| {
+            all.into_iter().for_each(|kind| self.want(target, kind, fences));
+            Pending { lock: all, ..Pending::default() }
+        }))
+    }
+
+    /// Notes a lock that is to be acquired.
+    fn want(&self, target: Rank, kind: LockKind, fences: u32) {
+        let wanted = Wanted { window: self.window, target: self.endpoint(target, true), kind, fences };
+        self.ends.state().borrow_mut().wanted.push(wanted);
+    }
+
+    /// The lock of `target`, if it is still to be acquired.
+    fn wanted(&self, target: Rank) -> Option<LockKind> {
+        let state = self.ends.state().borrow();
+        let mut wanted = state.wanted.iter().filter(|wanted| wanted.window == self.window);
+        wanted.find(|wanted| wanted.target.rank == target).map(|wanted| wanted.kind)
+    }
+
+    /// The lock of `target` need not be acquired any more.
+    fn settle(&self, target: Rank) {
+        let gone = |wanted: &Wanted| wanted.window == self.window && wanted.target.rank == target;
+        self.ends.state().borrow_mut().wanted.retain(|wanted| !gone(wanted));
+    }
+
+    fn record(&self, target: Rank, record: Record) {
+        self.with(target, |pending| pending.records.push(record));
+    }
+
+    /// Writes `data` to the pieces `runs` of the target's part.
+    pub(crate) fn put(&self, target: Rank, runs: Vec<(u64, u64)>, data: Vec<u8>) {
+        if !data.is_empty() {
+            self.record(target, Record { kind: PUT, element: ElementKind::U8, op: Op::Replace, runs, data });
+        }
+    }
+
+    /// Reads the pieces `runs` of the target's part.
+    pub(crate) fn get(&self, target: Rank, runs: Vec<(u64, u64)>) -> Result<Vec<u8>> {
+        if runs.iter().all(|&(_, len)| len == 0) {
+            return Ok(Vec::new());
+        }
+        self.fetch(target, &Record { kind: GET, element: ElementKind::U8, op: Op::NoOp, runs, data: Vec::new() })
+    }
+
+    /// Combines `source` into the elements in `runs`; with `result`, what they were before goes there.
+    pub(crate) fn update<T: Element>(
+        &self,
+        target: Rank,
+        runs: Vec<(u64, u64)>,
+        op: Op,
+        source: &[T],
+        result: Option<&mut [T]>,
+    ) -> Result<()> {
+        if runs.iter().all(|&(_, len)| len == 0) {
+            return Ok(());
+        }
+        // With no_op the source is ignored.
+        let data = if op == Op::NoOp { Vec::new() } else { bytemuck::cast_slice(source).to_vec() };
+        let record = |kind| Record { kind, element: T::KIND, op, runs, data };
+        match result {
+            None => self.record(target, record(ACCUMULATE)),
+            Some(result) => copy(&self.fetch(target, &record(FETCH))?, result),
+        }
+        Ok(())
+    }
+
+    /// Stores `desired` at `offset` if the element there is `expected`; returns what it was before.
+    pub(crate) fn compare_and_swap<T: Element>(&self, target: Rank, offset: u64, expected: T, desired: T) -> Result<T> {
+        let data = bytemuck::cast_slice(&[expected, desired]).to_vec();
+        let runs = vec![(offset, T::SIZE)];
+        let record = Record { kind: CAS, element: T::KIND, op: Op::Replace, runs, data };
+        let mut old = [T::zeroed()];
+        copy(&self.fetch(target, &record)?, &mut old);
+        Ok(old[0])
+    }
+
+    fn fetch(&self, target: Rank, record: &Record) -> Result<Vec<u8>> {
+        self.force(target, 0)?;
+        self.acquire_earlier(target)?;
+        let ticket = self.send(target, record, flags::ANSWER | self.wanted(target).map_or(0, flags::of))?;
+        let answer = self.answer(ticket)?;
+        self.settle(target);
+        Ok(answer)
+    }
+
+    /// Acquires the lock of `target`, unless it is held or not needed.
+    fn acquire(&self, target: Rank) -> Result<()> {
+        self.acquire_earlier(target)?;
+        self.acquire_this(target)
+    }
+
+    fn acquire_this(&self, target: Rank) -> Result<()> {
+        if let Some(kind) = self.wanted(target) {
+            let ticket = self.signal(target, LOCK, flags::of(kind))?;
+            self.answer(ticket)?;
+            self.settle(target);
+        }
+        Ok(())
+    }
+
+    /// Acquires the locks, of all windows, that were to be acquired before that of `target` is, unless it is held (I6).
+    fn acquire_earlier(&self, target: Rank) -> Result<()> {
+        while self.wanted(target).is_some() {
+            let (first, ticket) = {
+                let state = &mut *self.ends.state().borrow_mut();
+                (state.wanted[0], state.ticket())
+            };
+            let Wanted { window, target: at, kind, fences } = first;
+            if (window, at.rank) == (self.window, target) {
+                break;
+            }
+            let data = Header { fences, ticket, element: ElementKind::U8, op: Op::NoOp }.encode(&[], &[]);
+            self.ends.send(at, LOCK, u64::from(window) | u64::from(flags::of(kind)) << 32, data)?;
+            self.answer(ticket)?;
+            self.ends.state().borrow_mut().wanted.remove(0);
+        }
+        Ok(())
+    }
+
+    /// Sends what was recorded for `target`; returns the ticket of an acknowledgement that the caller has to wait for.
+    ///
+    /// `last` is what the last operation asks for: nothing, or its answer, a release, or to be the last one of all.
+    fn force(&self, target: Rank, last: u32) -> Result<Option<u32>> {
+        let epoch = self.origin.borrow().epoch;
+        self.take_post(target)?;
+        let (records, lock) = self.with(target, |pending| (std::mem::take(&mut pending.records), pending.lock));
+        let counted = if epoch == Epoch::Fence { flags::COUNTED } else { 0 };
+        if counted != 0 {
+            self.with(target, |pending| pending.counted += records.len() as u64);
+        }
+        let releases = last & flags::RELEASE != 0;
+        if let Some(kind) = self.wanted(target) {
+            match &records[..] {
+                [] => return Ok(None),
+                [record] if record.runs.len() == 1 && record.data.len() <= CARRIED => {
+                    let all = flags::of(kind) | flags::ANSWER | last;
+                    if releases {
+                        self.settle(target);
+                        return self.send(target, record, all).map(Some);
+                    }
+                    self.acquire_earlier(target)?;
+                    let ticket = self.send(target, record, all)?;
+                    self.answer(ticket)?;
+                    self.settle(target);
+                    return Ok(None);
+                }
+                _ if releases => self.acquire_this(target)?,
+                _ => self.acquire(target)?,
+            }
+        }
+        let Some((record, others)) = records.split_last() else {
+            match (last & flags::LAST != 0, releases && lock.is_some()) {
+                (true, _) => self.signal(target, COMPLETE, flags::LAST)?,
+                (_, true) => self.signal(target, UNLOCK, flags::RELEASE)?,
+                _ => 0,
+            };
+            return Ok(None);
+        };
+        for record in others {
+            self.send(target, record, counted)?;
+        }
+        let unseen = lock == Some(LockKind::Exclusive) && !self.agent && !self.eager;
+        let mut flags = counted | last;
+        if releases && lock.is_none() {
+            flags &= !flags::RELEASE;
+        }
+        if releases && !unseen {
+            flags |= flags::ANSWER;
+        }
+        let ticket = self.send(target, record, flags)?;
+        Ok((flags & flags::ANSWER != 0).then_some(ticket))
+    }
+
+    /// Forces all targets, then waits for all of them.
+    fn force_all(&self, last: u32) -> Result<()> {
+        let targets: Vec<Rank> = self.origin.borrow().targets.keys().copied().collect();
+        let mut tickets = Vec::new();
+        for target in targets {
+            tickets.extend(self.force(target, last)?);
+        }
+        tickets.into_iter().try_for_each(|ticket| self.answer(ticket).map(drop))?;
+        self.ends.finish_sends()
+    }
+
+    /// Opens an epoch to `target`; acquires the lock only if that cannot wait.
+    pub(crate) fn lock(&self, kind: LockKind, target: Rank, assert: Assert) -> Result<()> {
+        self.origin.borrow_mut().epoch = Epoch::Passive;
+        let lock = (assert == Assert::None).then_some(kind);
+        let fences = self.origin.borrow().fences;
+        self.with(target, |pending| *pending = Pending { lock, ..Pending::default() });
+        lock.into_iter().for_each(|kind| self.want(target, kind, fences));
+        let at_once = self.eager || target == self.ends.rank();
+        let done = if at_once { self.acquire(target) } else { Ok(()) };
+        done.inspect_err(|_| self.end(target))
+    }
+
+    /// Sends what was recorded for `target`, and releases its lock.
+    pub(crate) fn unlock(&self, target: Rank) -> Result<()> {
+        let done = self.force(target, flags::RELEASE).and_then(|ticket| match ticket {
+            Some(ticket) => self.answer(ticket).map(drop),
+            None => self.ends.finish_sends(),
+        });
+        self.end(target);
+        done
+    }
+
+    fn end(&self, target: Rank) {
+        self.settle(target);
+        self.origin.borrow_mut().targets.remove(&target);
+    }
+
+    pub(crate) fn lock_all(&self, assert: Assert) -> Result<()> {
+        let mut origin = self.origin.borrow_mut();
+        origin.epoch = Epoch::Passive;
+        origin.all = (assert == Assert::None).then_some(LockKind::Shared);
+        drop(origin);
+        let targets = if self.eager { self.ends.size() } else { 0 };
+        let done = (0..targets).try_for_each(|target| {
+            self.with(Rank(target), |_| ());
+            self.acquire(Rank(target))
+        });
+        done.inspect_err(|_| self.end_all())
+    }
+
+    pub(crate) fn unlock_all(&self) -> Result<()> {
+        let done = self.force_all(flags::RELEASE);
+        self.end_all();
+        done
+    }
+
+    fn end_all(&self) {
+        self.ends.state().borrow_mut().wanted.retain(|wanted| wanted.window != self.window);
+        let mut origin = self.origin.borrow_mut();
+        origin.targets.clear();
+        origin.all = None;
+    }
+
+    /// Completes what was recorded for `target`, here and there.
+    pub(crate) fn flush(&self, target: Rank) -> Result<()> {
+        if !self.origin.borrow().targets.contains_key(&target) {
+            return Ok(());
+        }
+        self.force(target, flags::ANSWER)?.map_or(Ok(()), |ticket| self.answer(ticket).map(drop))
+    }
+
+    pub(crate) fn flush_all(&self) -> Result<()> {
+        self.force_all(flags::ANSWER)
+    }
+
+    /// A fence; `closes` says whether an epoch with operations comes to its end.
+    pub(crate) fn fence(&self, closes: bool) -> Result<()> {
+        if closes {
+            let (me, size) = (self.ends.rank().0, self.ends.size());
+            let mut counts = vec![0; size as usize];
+            for (target, pending) in &self.origin.borrow().targets {
+                counts[((target.0 + size - me) % size) as usize] = pending.counted + pending.records.len() as u64;
+            }
+            let more = self.sum(counts)?;
+            self.force_all(0)?; // I3
+            let mut origin = self.origin.borrow_mut();
+            origin.targets.clear();
+            origin.expected += more;
+            let expected = origin.expected;
+            drop(origin);
+            self.ends.wait(|state| (state.server.window(self.window).served >= expected).then_some(()))?;
+        }
+        let mut origin = self.origin.borrow_mut();
+        origin.epoch = Epoch::Fence;
+        origin.fences += 1;
+        self.ends.state().borrow_mut().server.window(self.window).fences = origin.fences;
+        drop(origin);
+        self.ends.replay(self.window)?; // I2
+        self.progress()
+    }
+
+    /// Adds up `counts` of all ranks: each rank gets the sum of those that are meant for it. Block k is for the rank k
+    /// behind this one.
+    ///
+    /// An allgather by Bruck's algorithm run backwards, with additions instead of copies.
+    fn sum(&self, mut counts: Vec<u64>) -> Result<u64> {
+        let step = self.ends.next_step();
+        for round in (0..rounds(self.ends.size())).rev() {
+            let have = 1 << round;
+            let more = have.min(counts.len() - have);
+            let blocks = counts[have..have + more].iter().flat_map(|count| count.to_ne_bytes()).collect();
+            for (count, other) in counts.iter_mut().zip(self.ends.exchange(step, round, blocks)?) {
+                *count += other;
+            }
+        }
+        Ok(counts[0])
+    }
+
+    /// Opens an exposure epoch, and tells the origins unless `nocheck`.
+    pub(crate) fn post(&self, group: &[Rank], nocheck: bool) -> Result<()> {
+        self.origin.borrow_mut().exposed += group.len() as u64;
+        if !nocheck {
+            for &rank in group {
+                self.ends.send(Endpoint { rank, port: 0 }, POST, self.window.into(), Vec::new())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens an access epoch; waits for nothing.
+    pub(crate) fn start(&self, group: &[Rank], nocheck: bool) {
+        let mut origin = self.origin.borrow_mut();
+        origin.epoch = Epoch::Access;
+        origin.targets =
+            group.iter().map(|&rank| (rank, Pending { unposted: !nocheck, ..Pending::default() })).collect();
+    }
+
+    /// Waits until `target` has posted, if that is still to be waited for.
+    fn take_post(&self, target: Rank) -> Result<()> {
+        if self.with(target, |pending| std::mem::take(&mut pending.unposted)) {
+            self.ends.wait(|state| {
+                let posts = state.posts.get_mut(&(self.window, target)).filter(|posts| **posts > 0)?;
+                *posts -= 1;
+                Some(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Sends what was recorded in the access epoch, once its targets have posted.
+    pub(crate) fn complete(&self) -> Result<()> {
+        let done = self.force_all(flags::LAST);
+        self.origin.borrow_mut().targets.clear();
+        done
+    }
+
+    /// Whether the origins of all exposure epochs so far have completed.
+    pub(crate) fn exposure_is_over(&self) -> bool {
+        let exposed = self.origin.borrow().exposed;
+        self.ends.state().borrow_mut().server.window(self.window).completed >= exposed
+    }
+
+    /// Waits until they have.
+    pub(crate) fn wait_exposure(&self) -> Result<()> {
+        let exposed = self.origin.borrow().exposed;
+        self.ends.wait(|state| (state.server.window(self.window).completed >= exposed).then_some(()))
+    }
+}
+
+/// What all end-points of a team do alike.
+impl dyn Ends + '_ {
+    /// Serves until `ready` finds what it looks for.
+    fn wait<T>(&self, mut ready: impl FnMut(&mut State) -> Option<T>) -> Result<T> {
+        loop {
+            let found = ready(&mut self.state().borrow_mut());
+            match found {
+                Some(found) => return Ok(found),
+                None => self.serve(true)?,
+            };
+        }
+    }
+
+    /// Serves what has come.
+    pub(crate) fn progress(&self) -> Result<()> {
+        while self.serve(false)? {}
+        Ok(())
+    }
+
+    /// A barrier by dissemination, during which this rank serves.
+    pub(crate) fn barrier(&self) -> Result<()> {
+        let step = self.next_step();
+        for round in 0..rounds(self.size()) {
+            self.exchange(step, round, Vec::new())?;
+        }
+        self.finish_sends()?;
+        self.progress()
+    }
+
+    /// The number of the next sum or barrier, with room for its rounds.
+    fn next_step(&self) -> u32 {
+        let mut state = self.state().borrow_mut();
+        state.steps = state.steps.wrapping_add(64);
+        state.steps
+    }
+
+    /// Sends `data` to the rank 2^`round` further on, and takes what that far before has sent.
+    fn exchange(&self, step: u32, round: u32, data: Vec<u8>) -> Result<Vec<u64>> {
+        let to = (u64::from(self.rank().0) + (1 << round)) % u64::from(self.size());
+        let step = step | round;
+        self.send(Endpoint { rank: Rank(to as u32), port: 0 }, SUM, step.into(), data)?;
+        self.wait(|state| state.sums.remove(&step))
+    }
+}
+
+/// ⌈log₂ `size`⌉.
+fn rounds(size: u32) -> u32 {
+    size.next_power_of_two().trailing_zeros()
+}
+
+/// Copies what was fetched.
+fn copy<T: Pod>(answer: &[u8], result: &mut [T]) {
+    let result: &mut [u8] = bytemuck::cast_slice_mut(result);
+    let len = answer.len().min(result.len());
+    result[..len].copy_from_slice(&answer[..len]);
+}
+
+impl<A: RemoteAtomics + ?Sized, W: WindowLock> Window<'_, A, W> {
+    /// As [`Team::progress`](crate::Team::progress).
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn progress(&self) -> Result<()> {
+        self.core.team.progress()
+    }
+
+    /// How many packets of a kind this rank has sent for two-sided windows of the team, its agent's not counted.
+    pub fn messages_sent(&self, kind: Kind) -> u64 {
+        self.core.two_sided.as_ref().map_or(0, |requests| requests.ends.sent(kind))
+    }
+}

@@ -1,0 +1,61 @@
+//! The examples run, on threads and on processes, and find their own results right.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// An example as cargo has built it beside the tests: `target/PROFILE/examples/NAME`.
+fn example(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("a test has a path");
+    let profile = test.parent().and_then(|deps| deps.parent()).expect("a test is in PROFILE/deps");
+    let program = profile.join("examples").join(name);
+    assert!(
+        program.exists(),
+        "{} is missing: `cargo test` builds it, and after --test so does `cargo build --profile test --examples`",
+        program.display()
+    );
+    program
+}
+
+fn run(name: &str, args: &[&str]) -> Output {
+    // The program itself ends after a minute on processes; `timeout` ends it on threads.
+    let program = example(name);
+    Command::new("timeout").arg("90").arg(program).args(args).output().expect("coreutils' timeout runs it")
+}
+
+fn runs_everywhere(name: &str, outcome: &str) {
+    for backend in ["local", "shm"] {
+        for ranks in ["1", "2", "5"] {
+            let output = run(name, &["--backend", backend, "--ranks", ranks]);
+            let stdout = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && stdout.contains(outcome), "{ranks} ranks on {backend}: {output:?}");
+        }
+    }
+}
+
+#[test]
+fn halo() {
+    runs_everywhere("halo", "each as the sequential computation has it");
+}
+
+#[test]
+fn hash_table() {
+    runs_everywhere("hash_table", "every inserted key is found");
+}
+
+#[test]
+fn work_stealing() {
+    runs_everywhere("work_stealing", "every task was done exactly once");
+}
+
+#[test]
+fn a_bad_argument_is_one_line_and_exit_code_2() {
+    let bad: [&[&str]; 5] =
+        [&["--ranks", "0"], &["--ranks", "many"], &["--ranks"], &["--backend", "verbs"], &["--colour", "red"]];
+    for args in bad {
+        let output = run("halo", args);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {output:?}");
+        assert!(stderr.lines().count() == 1 && stderr.contains(&args.join(" ")), "{args:?}: {stderr}");
+        assert!(output.stdout.is_empty());
+    }
+}

@@ -1,0 +1,278 @@
+//! Random programs on the window layer, on threads and on processes, against a sequential model.
+//!
+//! A program has 1 to 4 ranks, several windows of all flavors, sizes, units, policies and strategies, and phases of fence,
+//! PSCW and lock epochs on them side by side, with all operations; in some phases all ranks add to one integer many times.
+//! See `model/program.rs` for what is determined. After each phase every rank compares its memory and all that it has
+//! fetched with the model (`model/oracle.rs`).
+//!
+//! A program follows from its seed. What the tests run can be set in the environment:
+//!
+//! | variable | meaning | default |
+//! | --- | --- | --- |
+//! | `RMALAB_MODEL_PROGRAMS` | programs, half of them on threads and half on processes | 2000 |
+//! | `RMALAB_MODEL_SEED` | seed of the first program; the others follow it | 0 |
+//!
+//! A long run is
+//! `RMALAB_MODEL_PROGRAMS=100000 cargo test -p rmalab-windows --test model -- --nocapture`. One program that has failed runs
+//! again with its number as the seed and 2 programs: the same one on both backends. On threads a program that fails is shrunk.
+//! A program that hangs is aborted and printed.
+
+#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
+
+#[path = "model/oracle.rs"]
+mod oracle;
+#[path = "model/program.rs"]
+mod program;
+#[path = "model/run.rs"]
+mod run;
+
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Once};
+use std::time::Duration;
+
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use rmalab_atomics::{Mapped, Output, World, shm};
+use rmalab_windows::{Flavor, Kind, Op, PolicyKind, Team};
+
+use program::{Call, Plan, Raw, Step, Sync, plan, raw};
+
+/// How long one program may take before it counts as hung.
+const HUNG: Duration = Duration::from_secs(60);
+
+/// Programs that one world runs, one after the other.
+const BATCH: u64 = 500;
+
+/// What a process of a world is to run: first seed and number.
+const RUN: &str = "RMALAB_MODEL_BATCH";
+
+/// Programs begun by this process, and the last one's seed and ranks.
+static BEGUN: AtomicU64 = AtomicU64::new(0);
+static LAST: Mutex<(u64, u32)> = Mutex::new((0, 0));
+/// The first program that has failed in this process.
+static FAILED: Mutex<Option<u64>> = Mutex::new(None);
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).map_or(default, |value| value.parse().expect("a number of programs or a seed"))
+}
+
+/// The programs of one of the two tests: the first seed, and how many.
+fn programs() -> (u64, u64) {
+    (number("RMALAB_MODEL_SEED", 0), number("RMALAB_MODEL_PROGRAMS", 2000).div_ceil(2))
+}
+
+/// The seeds of `first..first + count` whose programs are for `ranks` ranks.
+fn seeds(first: u64, count: u64, ranks: u32) -> impl Iterator<Item = u64> {
+    const RANKS: [u32; 10] = [1, 2, 2, 2, 3, 3, 3, 4, 4, 4];
+    (first..first + count).filter(move |seed| RANKS[(seed % 10) as usize] == ranks)
+}
+
+fn tree(seed: u64) -> impl ValueTree<Value = Raw> {
+    let mut bytes = [0x5a; 16];
+    bytes[..8].copy_from_slice(&seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    bytes[8..].copy_from_slice(&seed.to_le_bytes());
+    let rng = TestRng::from_seed(RngAlgorithm::XorShift, &bytes);
+    raw().new_tree(&mut TestRunner::new_with_rng(Config::default(), rng)).unwrap()
+}
+
+fn program(seed: u64, ranks: u32) -> Plan {
+    plan(&tree(seed).current(), ranks)
+}
+
+/// Aborts the process, with the program printed, when none is begun for a long time.
+fn watch() {
+    static START: Once = Once::new();
+    START.call_once(|| {
+        std::thread::spawn(|| {
+            let mut before = 0;
+            loop {
+                std::thread::sleep(HUNG);
+                let begun = BEGUN.load(Ordering::Relaxed);
+                if begun == before {
+                    let (seed, ranks) = *LAST.lock().unwrap();
+                    eprintln!("the program of seed {seed} for {ranks} ranks hangs: {:#?}", program(seed, ranks));
+                    std::process::abort();
+                }
+                before = begun;
+            }
+        });
+    });
+}
+
+/// Tells that a long run goes on.
+fn progress(backend: &str, start: u64, first: u64, count: u64) {
+    if count > 10_000 && (start - first).is_multiple_of(20 * BATCH) {
+        eprintln!("{backend}: {} of {count} programs", start - first);
+    }
+}
+
+/// Remembers the program that was under way at a panic.
+struct UnderWay {
+    seed: u64,
+    ranks: u32,
+    show: bool,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            FAILED.lock().unwrap().get_or_insert(self.seed);
+            if self.show {
+                let UnderWay { seed, ranks, .. } = *self;
+                eprintln!("the program of seed {seed} for {ranks} ranks fails: {:#?}", program(seed, ranks));
+            }
+        }
+    }
+}
+
+/// One rank's run of several programs in one world.
+fn run_all<'p>(ra: &Mapped, show: bool, ranks: u32, plans: impl Iterator<Item = (u64, &'p Plan)>) {
+    let team = Team::new(ra).unwrap();
+    for (seed, plan) in plans {
+        BEGUN.fetch_add(1, Ordering::Relaxed);
+        *LAST.lock().unwrap() = (seed, ranks);
+        let under_way = UnderWay { seed, ranks, show };
+        run::run(ra, &team, plan).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        drop(under_way);
+    }
+}
+
+/// That the programs are not empty: every call in every kind of epoch that may have it, every kind of element, and enough
+/// of what is hard.
+#[test]
+fn programs_meet_everything() {
+    let mut met = HashSet::new();
+    let (mut acts, mut contended, mut racy, mut storms, mut settled) = (0, 0, 0, 0, 0);
+    for seed in 0..1000 {
+        let plan = program(seed, 1 + (seed % 4) as u32);
+        for window in &plan.windows {
+            met.insert(window.flavor.to_string());
+            met.insert(window.config.policy.to_string());
+        }
+        for phase in &plan.phases {
+            contended += phase.contended.len();
+            racy += phase.racy.len();
+            storms += usize::from(phase.storm.is_some());
+            for section in phase.rounds.iter().flat_map(|round| &round.sections).flatten() {
+                for step in &section.steps {
+                    match step {
+                        Step::Act(act) => {
+                            acts += 1;
+                            met.insert(format!("{:?} {:?}", act.call, phase.syncs[act.window]));
+                            met.insert(format!("{} {}", act.op, act.kind));
+                            met.insert(format!("null {}", act.target.is_none()));
+                            met.insert(format!("refused {}", act.refused));
+                        }
+                        Step::Settle { .. } => settled += 1,
+                        Step::Storm(_) | Step::Other { .. } => {}
+                    }
+                }
+            }
+        }
+    }
+    println!(
+        "{acts} operations, {contended} contended elements, {racy} racy bytes, {storms} storms, {settled} flushes"
+    );
+    let mut all: Vec<String> = ["null true", "refused true"].map(str::to_owned).into();
+    for call in Call::OFTEN {
+        all.extend(
+            [Sync::Fence, Sync::Pscw].iter().filter(|_| !call.is_passive()).map(|sync| format!("{call:?} {sync:?}")),
+        );
+        all.push(format!("{call:?} {:?}", Sync::Passive));
+    }
+    for kind in Kind::ALL {
+        all.extend(Op::ALL.iter().filter(|op| op.is_defined_for(kind)).map(|op| format!("{op} {kind}")));
+    }
+    all.extend([Flavor::Allocate, Flavor::Shared, Flavor::Create, Flavor::Dynamic].map(|flavor| flavor.to_string()));
+    all.extend(PolicyKind::ALL.iter().map(PolicyKind::to_string));
+    all.retain(|one| !met.contains(one));
+    assert_eq!(all, Vec::<String>::new(), "what no program has met");
+    assert!(acts > 10_000 && contended > 500 && racy > 500 && storms > 100 && settled > 500);
+}
+
+#[test]
+fn programs_on_threads() {
+    watch();
+    let (first, count) = programs();
+    for start in (first..first + count).step_by(BATCH as usize) {
+        progress("threads", start, first, count);
+        for ranks in 1..=4 {
+            let of_batch = seeds(start, BATCH.min(first + count - start), ranks);
+            let plans: Vec<(u64, Plan)> = of_batch.map(|seed| (seed, program(seed, ranks))).collect();
+            let all = |ra: &Mapped| run_all(ra, false, ranks, plans.iter().map(|(seed, plan)| (*seed, plan)));
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| World::threads(ranks).run(all).unwrap())) {
+                if let Some(seed) = *FAILED.lock().unwrap() {
+                    shrink(seed, ranks);
+                }
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+}
+
+/// Prints the smallest program that fails, of those that shrinking comes to.
+fn shrink(seed: u64, ranks: u32) {
+    const STEPS: u32 = 2_000;
+    // A race may not be lost every time.
+    const TRIES: u32 = 20;
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let fails = |raw: &Raw| {
+        let plan = plan(raw, ranks);
+        let once = || World::threads(ranks).run(|ra| run_all(ra, false, ranks, std::iter::once((seed, &plan))));
+        (0..TRIES).any(|_| catch_unwind(AssertUnwindSafe(once)).is_err())
+    };
+    let mut tree = tree(seed);
+    let mut least = tree.current();
+    for _ in 0..STEPS {
+        let smaller = tree.current();
+        let goes_on = if fails(&smaller) {
+            least = smaller;
+            tree.simplify()
+        } else {
+            tree.complicate()
+        };
+        if !goes_on {
+            break;
+        }
+    }
+    std::panic::set_hook(hook);
+    eprintln!("the program of seed {seed} for {ranks} ranks fails; shrunk: {:#?}", plan(&least, ranks));
+}
+
+#[test]
+fn programs_on_processes() {
+    let plans = |first, count, ranks| seeds(first, count, ranks).map(move |seed| (seed, program(seed, ranks)));
+    if let Some(ranks) = shm::launched_size().unwrap() {
+        watch();
+        let batch = std::env::var(RUN).unwrap();
+        let (first, count) = batch.split_once(' ').unwrap();
+        let plans: Vec<_> = plans(first.parse().unwrap(), count.parse().unwrap(), ranks).collect();
+        World::processes(ranks)
+            .run(|ra| run_all(ra, true, ranks, plans.iter().map(|(seed, plan)| (*seed, plan))))
+            .unwrap();
+        unreachable!("a launched rank ends in the call");
+    }
+    let (first, count) = programs();
+    let only = ["programs_on_processes", "--exact", "--nocapture", "--test-threads=1"];
+    for start in (first..first + count).step_by(BATCH as usize) {
+        progress("processes", start, first, count);
+        let count = BATCH.min(first + count - start);
+        for ranks in (1..=4).filter(|&ranks| seeds(start, count, ranks).next().is_some()) {
+            let lines = Arc::new(Mutex::new(Vec::new()));
+            let to = Arc::clone(&lines);
+            let keep = Output::Lines(Box::new(move |line| {
+                to.lock().unwrap().push(format!("[{}] {}", line.rank.0, String::from_utf8_lossy(line.bytes)));
+            }));
+            let world = World::processes(ranks)
+                .command(std::env::current_exe().unwrap(), only)
+                .env(RUN, format!("{start} {count}"))
+                .output(keep);
+            if let Err(error) = world.run(|_| ()) {
+                panic!("{}\n{error}", lines.lock().unwrap().join("\n"));
+            }
+        }
+    }
+}

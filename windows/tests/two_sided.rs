@@ -1,0 +1,825 @@
+//! Windows whose operations travel as messages: the epochs of one-sided windows, the messages that they need, and progress.
+#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
+
+use std::time::Duration;
+
+use rmalab_atomics::{Disp, Error as AtomicsError, Mapped, Output, Rank, RemoteAtomics, Until, World};
+use rmalab_locks::{Error as LockError, McsRwRp, PerTarget};
+use rmalab_windows::messages::Kind;
+use rmalab_windows::two_sided::{
+    ACCUMULATE, ACK, ANSWER, CAS, COMPLETE, FETCH, GET, GRANT, LOCK, POST, PUT, REGISTER, SUM, UNLOCK,
+};
+use rmalab_windows::{
+    Assert, Call, Class, Config, Error, FenceAssert, FenceStrategy, Layout, LockKind, Model, Op, Open, Pair,
+    PostAssert, PscwStrategy, StartAssert, Team, Transport, Window, WindowDisp,
+};
+
+const COUNTER: WindowDisp = WindowDisp(0);
+
+/// How long a world of processes may take before it counts as hung.
+const HUNG: Duration = Duration::from_secs(120);
+
+fn config(transport: Transport) -> Config {
+    Config { transport, ..Config::default() }
+}
+
+/// A window without an agent.
+fn window<'t, A: RemoteAtomics>(team: &'t Team<'t, A>, bytes: u64) -> Window<'t, A> {
+    Window::builder(team).config(config(Transport::TwoSided)).allocate(bytes).unwrap()
+}
+
+/// Runs `body` on threads, each with its team.
+fn on<T: Send>(size: u32, body: impl Fn(&Mapped, &Team<'_, Mapped>) -> T + Sync) -> Vec<T> {
+    World::threads(size).run(|ra| body(ra, &Team::new(ra).unwrap())).unwrap()
+}
+
+#[test]
+fn strategies_are_those_of_messages() {
+    on(1, |_, team| {
+        let window = window(team, 8);
+        let info = window.info();
+        assert_eq!(info.get("rmalab_transport"), Some("two-sided"));
+        assert_eq!(info.get("rmalab_fence"), Some(FenceStrategy::Deferred.to_string().as_str()));
+        assert_eq!(info.get("rmalab_pscw"), Some(PscwStrategy::Deferred.to_string().as_str()));
+        assert_eq!(window.model(), Model::Separate);
+        assert!(matches!(window.agent(), Err(Error::Agent { .. })));
+        assert!(matches!(window.stop_agent(), Err(Error::Agent { .. })));
+        let one_sided = Window::allocate(team, 8).unwrap();
+        assert_eq!(one_sided.model(), Model::Unified);
+        one_sided.progress().unwrap();
+        team.barrier().unwrap();
+        one_sided.free().unwrap();
+        window.free().unwrap();
+    });
+}
+
+/// Each holder finds every word of the block as one earlier holder left it, and leaves its own.
+fn exclusive_sections<A: RemoteAtomics>(ra: &A, rounds: u64) {
+    const WORDS: usize = 64;
+    let team = Team::new(ra).unwrap();
+    let target = Rank(ra.size() - 1);
+    let window = window(&team, 8 * WORDS as u64);
+    for round in 0..rounds {
+        let epoch = window.lock(LockKind::Exclusive, target).unwrap();
+        let mut block = [0_u64; WORDS];
+        epoch.get(WindowDisp(0), &mut block).unwrap();
+        let first = block[0];
+        assert!(block.iter().all(|&word| word == first), "{}: a torn block in round {round}", ra.rank());
+        for word in (0..WORDS as i64).rev() {
+            epoch.put_value(WindowDisp(8 * word), first + 1).unwrap();
+        }
+        // Both ways to end an epoch.
+        if round % 2 == 0 {
+            epoch.unlock().unwrap();
+        }
+    }
+    window.team().barrier().unwrap();
+    let epoch = window.lock(LockKind::Shared, target).unwrap();
+    assert_eq!(epoch.get_value::<u64>(COUNTER).unwrap(), rounds * u64::from(ra.size()));
+    epoch.unlock().unwrap();
+    window.free().unwrap();
+}
+
+#[test]
+fn the_next_holder_sees_all_of_it() {
+    World::threads(4).run(|ra| exclusive_sections(ra, 100)).unwrap();
+}
+
+#[test]
+fn exclusive_locks_make_increments_of_four_ranks_whole() {
+    const ROUNDS: u64 = 300;
+    on(4, |ra, team| {
+        let window = window(team, 8);
+        for _ in 0..ROUNDS {
+            let epoch = window.lock(LockKind::Exclusive, Rank(1)).unwrap();
+            let value = epoch.get_value::<u64>(COUNTER).unwrap();
+            epoch.put_value(COUNTER, value + 1).unwrap();
+            epoch.unlock().unwrap();
+        }
+        window.team().barrier().unwrap();
+        if ra.rank() == Rank(1) {
+            assert_eq!(window.local().unwrap().load::<u64>(COUNTER).unwrap(), 4 * ROUNDS);
+        }
+        window.free().unwrap();
+    });
+}
+
+fn counters<A: RemoteAtomics>(ra: &A, rounds: u64) {
+    let team = Team::new(ra).unwrap();
+    let mut window = window(&team, 16);
+    let target = Rank(ra.size() - 1);
+    let epoch = window.lock_all().unwrap();
+    let at = epoch.at(target).unwrap();
+    let mut last = None;
+    for round in 0..rounds {
+        let old = at.fetch_and_op(COUNTER, Op::Sum, 1_u64).unwrap();
+        assert!(last < Some(old), "{} in round {round}", ra.rank());
+        last = Some(old);
+        at.accumulate(WindowDisp(8), Op::Sum, &[1_u32, 2]).unwrap();
+    }
+    let won = at.compare_and_swap(WindowDisp(8), 0_u8, 1).unwrap();
+    // Behind this rank's own accumulates, which were recorded before.
+    assert_ne!(won, 0);
+    epoch.flush(target).unwrap();
+    epoch.unlock_all().unwrap();
+    window.team().barrier().unwrap();
+    let epoch = window.lock_all().unwrap();
+    let at = epoch.at(target).unwrap();
+    let total = rounds * u64::from(ra.size());
+    assert_eq!(at.get_value::<u64>(COUNTER).unwrap(), total);
+    let mut pair = [0_u32; 2];
+    at.get_accumulate(WindowDisp(8), Op::NoOp, &[], &mut pair).unwrap();
+    assert_eq!(pair.map(u64::from), [total, 2 * total]);
+    epoch.unlock_all().unwrap();
+    window.free().unwrap();
+}
+
+#[test]
+fn fetch_and_op_counts_under_lock_all() {
+    World::threads(3).run(|ra| counters(ra, 200)).unwrap();
+}
+
+#[test]
+fn several_epochs_at_once_to_different_targets() {
+    on(3, |_, team| {
+        let mut window = window(team, 8);
+        for _ in 0..50 {
+            let low = window.lock(LockKind::Exclusive, Rank(0)).unwrap();
+            let value = low.get_value::<u64>(COUNTER).unwrap();
+            let middle = window.lock(LockKind::Exclusive, Rank(1)).unwrap();
+            let high = window.lock(LockKind::Shared, Rank(2)).unwrap();
+            assert_eq!(middle.get_value::<u64>(COUNTER).unwrap(), value);
+            low.put_value(COUNTER, value + 1).unwrap();
+            drop(high);
+            middle.put_value(COUNTER, value + 1).unwrap();
+            low.flush().unwrap();
+            middle.unlock().unwrap();
+            low.unlock().unwrap();
+        }
+        window.team().barrier().unwrap();
+        let epoch = window.lock_all().unwrap();
+        assert_eq!(epoch.at(Rank(1)).unwrap().get_value::<u64>(COUNTER).unwrap(), 150);
+        epoch.unlock_all().unwrap();
+        window.free().unwrap();
+    });
+}
+
+/// In every round each rank writes to all, finds behind the fence what all wrote, and gets another's.
+fn fences<A: RemoteAtomics>(ra: &A, rounds: u64) {
+    let (size, me) = (ra.size(), ra.rank().0);
+    let team = Team::new(ra).unwrap();
+    let builder = Window::builder(&team).config(config(Transport::TwoSided)).disp_unit(8);
+    let mut window = builder.allocate(8 * u64::from(size)).unwrap();
+    let mut epoch = window.fence_assert(FenceAssert { noprecede: true, ..Default::default() }).unwrap();
+    for round in 1..=rounds {
+        for target in 0..size {
+            epoch.at(Rank(target)).unwrap().put_value(WindowDisp(me.into()), round).unwrap();
+        }
+        epoch = epoch.next().unwrap();
+        for rank in [me, (me + 1) % size] {
+            let mut seen = vec![0_u64; size as usize];
+            epoch.at(Rank(rank)).unwrap().get(WindowDisp(0), &mut seen).unwrap();
+            assert!(seen.iter().all(|&word| word == round), "{seen:?} in round {round}");
+        }
+        epoch = epoch.next().unwrap();
+    }
+    epoch.close().unwrap();
+    window.free().unwrap();
+}
+
+#[test]
+fn fences_separate_rounds() {
+    for size in [1, 2, 3, 5] {
+        World::threads(size).run(|ra| fences(ra, 50)).unwrap();
+    }
+}
+
+/// A ring: each rank writes to its successor and reads what its predecessor wrote.
+fn tokens<A: RemoteAtomics>(ra: &A, rounds: u64) {
+    let (size, me) = (ra.size(), ra.rank().0);
+    let team = Team::new(ra).unwrap();
+    let mut window = window(&team, 8);
+    let (successor, predecessor) = (Rank((me + 1) % size), Rank((me + size - 1) % size));
+    for round in 1..=rounds {
+        let (mut access, mut exposure) = window.pscw().unwrap();
+        let mut exposure = exposure.post(&[predecessor]).unwrap();
+        let access = access.start(&[successor]).unwrap();
+        let at = access.at(successor).unwrap();
+        // Each other round with a value that comes back within the epoch.
+        if round % 2 == 0 {
+            assert_eq!(at.fetch_and_op(COUNTER, Op::Replace, round).unwrap(), round - 1);
+        } else {
+            at.put_value(COUNTER, round).unwrap();
+        }
+        access.complete().unwrap();
+        if round % 3 == 0 {
+            exposure.wait().unwrap();
+        } else {
+            while !exposure.test().unwrap() {
+                ra.pause(1).unwrap();
+            }
+            drop(exposure);
+        }
+        assert_eq!(window.local().unwrap().load::<u64>(COUNTER).unwrap(), round);
+    }
+    window.free().unwrap();
+}
+
+#[test]
+fn post_start_complete_wait_pass_a_token() {
+    for size in [1, 2, 3, 5] {
+        World::threads(size).run(|ra| tokens(ra, 60)).unwrap();
+    }
+}
+
+/// The ranks of a world of processes come to the test of this name.
+fn processes(test: &str, size: u32) -> rmalab_atomics::Processes {
+    let only = [test, "--exact", "--nocapture", "--test-threads=1"];
+    World::processes(size).command(std::env::current_exe().unwrap(), only).output(Output::Discard).time_limit(HUNG)
+}
+
+#[test]
+fn epochs_of_processes() {
+    let done = processes("epochs_of_processes", 3).run(|ra| {
+        fences(ra, 20);
+        tokens(ra, 20);
+        counters(ra, 50);
+        exclusive_sections(ra, 20);
+        ra.rank()
+    });
+    assert_eq!(done.unwrap(), [Rank(0), Rank(1), Rank(2)]);
+}
+
+/// All operations on one target of an epoch, with layouts, and what they fetch.
+fn everything<A: RemoteAtomics, P>(target: &rmalab_windows::Target<'_, A, P>, seed: u64) -> Vec<u64> {
+    let mut seen = Vec::new();
+    let column = Layout::vector(3, 1, 2, &Layout::of::<u32>()).unwrap();
+    let block = Layout::of::<u32>();
+    let numbers: Vec<u32> = (0..6).map(|i| (seed as u32).wrapping_mul(77) ^ i).collect();
+    target.put(WindowDisp(1), &[seed as u8; 5]).unwrap();
+    target.put::<u64>(WindowDisp(0), &[]).unwrap();
+    target.put_layout(WindowDisp(8), column.item(), &numbers, block.items(3)).unwrap();
+    target.accumulate(WindowDisp(32), Op::Sum, &[0.5_f64, seed as f64]).unwrap();
+    target.accumulate(WindowDisp(32), Op::Prod, &[3.0_f64]).unwrap();
+    target.accumulate_layout(WindowDisp(8), column.item(), Op::BitXor, &numbers[3..], block.items(3)).unwrap();
+    let mut results = [0_u32; 6];
+    target
+        .get_accumulate_layout(
+            WindowDisp(8),
+            block.items(3),
+            Op::Max,
+            &[7_u32, 8, 9],
+            block.items(3),
+            &mut results,
+            column.item(),
+        )
+        .unwrap();
+    seen.extend(results.map(u64::from));
+    let mut spread = [0_u32; 6];
+    target.get_layout(WindowDisp(8), block.items(3), &mut spread, column.item()).unwrap();
+    seen.extend(spread.map(u64::from));
+    let pair = target.fetch_and_op(WindowDisp(48), Op::MaxLoc, Pair::new(seed as i64, 5_i64)).unwrap();
+    seen.extend([pair.value() as u64, pair.index() as u64]);
+    seen.push(target.compare_and_swap(WindowDisp(64), 0_u16, seed as u16).unwrap().into());
+    seen.push(target.compare_and_swap(WindowDisp(66), 9_i8, 1).unwrap() as u64);
+    // Longer than a slot of a ring, and than what a lock request carries.
+    target.put(WindowDisp(80), &vec![seed as u16; 6000]).unwrap();
+    let mut long = vec![0_u16; 6000];
+    target.get(WindowDisp(80), &mut long).unwrap();
+    seen.push(long.iter().map(|&value| u64::from(value)).sum());
+    seen
+}
+
+/// The same program in each kind of epoch; what it fetches, and the memory that it leaves.
+fn program(ra: &Mapped, team: &Team<'_, Mapped>, transport: Transport) -> Vec<u64> {
+    const BYTES: usize = 12_200;
+    let mut window = Window::builder(team).config(config(transport)).allocate(BYTES as u64).unwrap();
+    let size = ra.size();
+    let me = ra.rank();
+    let other = Rank((me.0 + 1) % size);
+    let mut seen = Vec::new();
+    let all = |window: &Window<'_, Mapped>, seen: &mut Vec<u64>| {
+        let mut bytes = vec![0_u8; BYTES];
+        window.local().unwrap().read(WindowDisp(0), &mut bytes).unwrap();
+        seen.extend(bytes.iter().map(|&byte| u64::from(byte)));
+        window.team().barrier().unwrap();
+    };
+    for target in [other, me] {
+        let seed = u64::from(me.0 + target.0) + 2;
+        let epoch = window.fence().unwrap();
+        // Its values are there when the calls return; a fence between, as those before are in the same epoch.
+        seen.extend(everything(&epoch.at(target).unwrap(), seed));
+        epoch.close().unwrap();
+        all(&window, &mut seen);
+        let source = Rank((me.0 + size - (target.0 + size - me.0) % size) % size);
+        let (mut access, mut exposure) = window.pscw().unwrap();
+        let exposed = exposure.post(&[source]).unwrap();
+        let epoch = access.start(&[target]).unwrap();
+        seen.extend(everything(&epoch.at(target).unwrap(), seed + 1));
+        epoch.complete().unwrap();
+        exposed.wait().unwrap();
+        all(&window, &mut seen);
+        for kind in [LockKind::Exclusive, LockKind::Shared] {
+            let epoch = window.lock(kind, target).unwrap();
+            seen.extend(everything(&epoch, seed + 2));
+            let request = epoch.rput(WindowDisp(0), vec![seed; 2]).unwrap();
+            assert_eq!(request.wait().unwrap(), [seed; 2]);
+            epoch.raccumulate(WindowDisp(0), Op::Min, vec![7_i16; 3]).unwrap().wait().unwrap();
+            seen.extend(epoch.rget(WindowDisp(0), vec![0_u64; 3]).unwrap().wait().unwrap());
+            let layout = Layout::vector(2, 1, 3, &Layout::of::<u64>()).unwrap();
+            let request = epoch.rput_layout(WindowDisp(0), layout.item(), vec![5, seed], Layout::of::<u64>().items(2));
+            request.unwrap().wait().unwrap();
+            let dest = epoch.rget_layout(WindowDisp(0), Layout::of::<u64>().items(2), vec![0; 4], layout.item());
+            seen.extend(dest.unwrap().wait().unwrap());
+            let (put, mut got) = ([seed * 3; 4], [0_u64; 2]);
+            epoch
+                .batch(|batch| {
+                    batch.put(&epoch, WindowDisp(16), &put)?;
+                    batch.get(&epoch, WindowDisp(64), &mut got)
+                })
+                .unwrap();
+            seen.extend(got);
+            epoch.unlock().unwrap();
+            window.team().barrier().unwrap();
+            all(&window, &mut seen);
+        }
+        let epoch = window.lock_all().unwrap();
+        seen.extend(everything(&epoch.at(target).unwrap(), seed + 3));
+        epoch.unlock_all().unwrap();
+        window.team().barrier().unwrap();
+        all(&window, &mut seen);
+        // Nothing to be locked.
+        let epoch = window.lock_assert(LockKind::Shared, target, Assert::NoCheck).unwrap();
+        seen.extend(everything(&epoch, seed + 4));
+        epoch.unlock().unwrap();
+        window.team().barrier().unwrap();
+        all(&window, &mut seen);
+    }
+    window.free().unwrap();
+    seen
+}
+
+#[test]
+fn messages_do_what_one_sided_operations_do() {
+    for size in [1, 2, 3] {
+        let one_sided = on(size, |ra, team| program(ra, team, Transport::OneSided));
+        let two_sided = on(size, |ra, team| program(ra, team, Transport::TwoSided));
+        for (rank, (one, two)) in one_sided.iter().zip(&two_sided).enumerate() {
+            let differ = one.iter().zip(two).position(|(one, two)| one != two);
+            assert_eq!((one.len(), differ), (two.len(), None), "rank {rank} of {size}");
+        }
+    }
+}
+
+#[test]
+fn the_null_target_takes_everything() {
+    on(1, |_, team| {
+        let mut window = window(team, 0);
+        let epoch = window.lock_all().unwrap();
+        let nobody = epoch.at(None).unwrap();
+        nobody.put(WindowDisp(1 << 40), &[1_u64]).unwrap();
+        let mut dest = [7_u32];
+        nobody.get(WindowDisp(-1), &mut dest).unwrap();
+        assert_eq!(dest, [7]);
+        nobody.accumulate(WindowDisp(5), Op::Sum, &[1.0_f32]).unwrap();
+        assert_eq!(nobody.fetch_and_op(WindowDisp(5), Op::Replace, 5_u8).unwrap(), 0);
+        let item = Layout::of::<u32>();
+        nobody.put_layout(WindowDisp(3), item.item(), &[1_u32], item.item()).unwrap();
+        nobody.get_layout(WindowDisp(3), item.item(), &mut dest, item.item()).unwrap();
+        assert_eq!(dest, [7]);
+        epoch.unlock_all().unwrap();
+        window.free().unwrap();
+    });
+}
+
+#[test]
+fn misuse_is_an_error_as_ever() {
+    on(2, |ra, team| {
+        let builder = Window::builder(team).config(config(Transport::TwoSided));
+        let mut window = builder.policy::<PerTarget<McsRwRp>>(()).disp_unit(4).allocate(16).unwrap();
+        let me = ra.rank();
+        let epoch = window.lock(LockKind::Exclusive, me).unwrap();
+        let error = epoch.put(WindowDisp(3), &[0_u8; 5]).unwrap_err();
+        assert_eq!(error.class(), Class::RmaRange);
+        let error = window.lock(LockKind::Shared, me).unwrap_err();
+        assert!(matches!(error, Error::Locks(LockError::AlreadyLocked { held: "exclusive", .. })), "{error:?}");
+        epoch.unlock().unwrap();
+        let fence = window.fence().unwrap();
+        drop(fence);
+        let error = window.lock(LockKind::Shared, me).unwrap_err();
+        assert!(matches!(error, Error::Conflict { call: Call::Lock, open: Open::Fence, .. }), "{error:?}");
+        window.fence().unwrap().close().unwrap();
+        window.free().unwrap();
+    });
+}
+
+/// The packets of each kind that this rank has sent, but for barriers and sums.
+fn sent(window: &Window<'_, Mapped>) -> Vec<(Kind, u64)> {
+    let kinds = [PUT, ACCUMULATE, GET, FETCH, CAS, LOCK, UNLOCK, COMPLETE, GRANT, ACK, ANSWER, POST, REGISTER];
+    kinds.into_iter().map(|kind| (kind, window.messages_sent(kind))).collect()
+}
+
+/// Runs `body` on every rank of three between two barriers, and returns what each has sent meanwhile.
+fn packets(body: impl Fn(&mut Window<'_, Mapped>, Rank) + Sync) -> Vec<Vec<(Kind, u64)>> {
+    on(3, |ra, team| {
+        let mut window = window(team, 16_384);
+        // Before anybody can ask this rank for anything.
+        let before = sent(&window);
+        window.team().barrier().unwrap();
+        body(&mut window, ra.rank());
+        window.team().barrier().unwrap();
+        let after = sent(&window);
+        window.free().unwrap();
+        let more = after.into_iter().zip(before).map(|((kind, after), (_, before))| (kind, after - before));
+        more.filter(|&(_, count)| count > 0).collect()
+    })
+}
+
+#[test]
+fn a_fence_is_a_sum_and_its_operations() {
+    on(3, |ra, team| {
+        let mut window = window(team, 64);
+        let count = |window: &Window<'_, Mapped>| -> u64 {
+            sent(window).iter().map(|&(_, count)| count).sum::<u64>() + window.messages_sent(SUM)
+        };
+        window.team().barrier().unwrap();
+        let before = count(&window);
+        drop(window.fence().unwrap());
+        assert_eq!(count(&window), before, "the first fence does nothing");
+        drop(window.fence_assert(FenceAssert { noprecede: true, ..Default::default() }).unwrap());
+        assert_eq!(count(&window), before, "nor does one that nothing precedes");
+        let epoch = window.fence_assert(FenceAssert { noprecede: true, ..Default::default() }).unwrap();
+        if ra.rank() == Rank(0) {
+            for target in [1, 2, 0] {
+                let target = epoch.at(Rank(target)).unwrap();
+                for word in 0..5 {
+                    target.put_value(WindowDisp(8 * word), 1_u64).unwrap();
+                }
+            }
+        }
+        drop(epoch.next().unwrap());
+        // Two rounds for three ranks; 5 operations to 2 targets, and those to itself are no messages.
+        let operations = if ra.rank() == Rank(0) { 10 } else { 0 };
+        assert_eq!(window.messages_sent(PUT), operations);
+        assert_eq!(count(&window) - before, 2 + operations);
+        window.fence().unwrap().close().unwrap();
+        assert_eq!(count(&window) - before, 2 + operations + 4, "fences without operations are their sums");
+        window.free().unwrap();
+    });
+}
+
+#[test]
+fn each_pair_of_post_and_start_needs_one_message_besides_operations() {
+    let origin = Rank(0);
+    let run = |nocheck: bool| {
+        packets(move |window, me| {
+            let (mut access, mut exposure) = window.pscw().unwrap();
+            if me != origin {
+                let assert = PostAssert { nocheck, ..PostAssert::default() };
+                let exposed = exposure.post_assert(&[origin], assert).unwrap();
+                exposed.wait().unwrap();
+                return;
+            }
+            let epoch = access.start_assert(&[Rank(1), Rank(2)], StartAssert { nocheck }).unwrap();
+            for _ in 0..3 {
+                epoch.at(Rank(1)).unwrap().put_value(COUNTER, 1_u64).unwrap();
+            }
+            epoch.complete().unwrap();
+        })
+    };
+    assert_eq!(run(false), [vec![(PUT, 3), (COMPLETE, 1)], vec![(POST, 1)], vec![(POST, 1)]]);
+    // On the caller's word the operations alone; those that come before the post are kept in the count.
+    assert_eq!(run(true), [vec![(PUT, 3), (COMPLETE, 1)], vec![], vec![]]);
+}
+
+type Sent = Vec<(Kind, u64)>;
+
+/// The packets of one passive epoch of rank 0 to rank 1, and of rank 1.
+fn passive(body: impl Fn(&mut Window<'_, Mapped>) + Sync) -> (Sent, Sent) {
+    let mut all = packets(|window, me| {
+        if me == Rank(0) {
+            body(window);
+        }
+    });
+    assert_eq!(all.pop().unwrap(), [], "the third rank has nothing to do with it");
+    let target = all.pop().unwrap();
+    (all.pop().unwrap(), target)
+}
+
+#[test]
+fn the_messages_of_locks() {
+    let with = |kind: LockKind, body: fn(&rmalab_windows::Lock<'_, '_, Mapped>)| {
+        passive(|window| {
+            let epoch = window.lock(kind, Rank(1)).unwrap();
+            body(&epoch);
+            epoch.unlock().unwrap();
+        })
+    };
+    for kind in [LockKind::Exclusive, LockKind::Shared] {
+        assert_eq!(with(kind, |_| ()), (vec![], vec![]), "a lock that is not used");
+        // One short operation carries the lock request and the release.
+        let one = with(kind, |epoch| epoch.put_value(COUNTER, 1_u64).unwrap());
+        assert_eq!(one, (vec![(PUT, 1)], vec![(ACK, 1)]));
+        let one = with(kind, |epoch| epoch.accumulate(COUNTER, Op::Sum, &[1_u8; 4000]).unwrap());
+        assert_eq!(one, (vec![(ACCUMULATE, 1)], vec![(ACK, 1)]));
+        let long = with(kind, |epoch| epoch.put(COUNTER, &[1_u8; 4001]).unwrap());
+        let ack = if kind == LockKind::Shared { vec![(GRANT, 1), (ACK, 1)] } else { vec![(GRANT, 1)] };
+        assert_eq!(long, (vec![(PUT, 1), (LOCK, 1)], ack.clone()));
+        let several = with(kind, |epoch| (0..7).for_each(|_| epoch.put_value(COUNTER, 1_u64).unwrap()));
+        assert_eq!(several, (vec![(PUT, 7), (LOCK, 1)], ack));
+        // A value that comes back has to be waited for, and the lock is released behind it.
+        let get = with(kind, |epoch| assert!(epoch.get_value::<u64>(COUNTER).is_ok()));
+        assert_eq!(get, (vec![(GET, 1), (UNLOCK, 1)], vec![(ANSWER, 1)]));
+        let ops = with(kind, |epoch| {
+            epoch.fetch_and_op(COUNTER, Op::Sum, 1_u64).unwrap();
+            epoch.compare_and_swap(COUNTER, 1_u64, 2).unwrap();
+        });
+        assert_eq!(ops, (vec![(FETCH, 1), (CAS, 1), (UNLOCK, 1)], vec![(ANSWER, 2)]));
+        let read_and_write = with(kind, |epoch| {
+            let value = epoch.get_value::<u64>(COUNTER).unwrap();
+            epoch.put_value(COUNTER, value + 1).unwrap();
+        });
+        let ack = if kind == LockKind::Shared { vec![(ACK, 1), (ANSWER, 1)] } else { vec![(ANSWER, 1)] };
+        assert_eq!(read_and_write, (vec![(PUT, 1), (GET, 1)], ack));
+        let flushed = with(kind, |epoch| {
+            epoch.put_value(COUNTER, 1_u64).unwrap();
+            epoch.flush().unwrap();
+            epoch.flush().unwrap();
+        });
+        assert_eq!(flushed, (vec![(PUT, 1), (UNLOCK, 1)], vec![(ACK, 1)]));
+        let layout = with(kind, |epoch| {
+            let column = Layout::vector(9, 1, 2, &Layout::of::<u8>()).unwrap();
+            epoch.put_layout(COUNTER, column.item(), &[3_u8; 9], Layout::of::<u8>().items(9)).unwrap();
+            epoch.accumulate_layout(COUNTER, column.item(), Op::Sum, &[3_u8; 9], Layout::of::<u8>().items(9)).unwrap();
+        });
+        let ack = if kind == LockKind::Shared { vec![(GRANT, 1), (ACK, 1)] } else { vec![(GRANT, 1)] };
+        assert_eq!(layout, (vec![(PUT, 1), (ACCUMULATE, 1), (LOCK, 1)], ack), "an operation, whatever its layout");
+    }
+    let unchecked = passive(|window| {
+        let epoch = window.lock_assert(LockKind::Exclusive, Rank(1), Assert::NoCheck).unwrap();
+        epoch.put(COUNTER, &[1_u64; 2]).unwrap();
+        epoch.put(COUNTER, &[1_u64; 2]).unwrap();
+        epoch.unlock().unwrap();
+    });
+    assert_eq!(unchecked, (vec![(PUT, 2)], vec![(ACK, 1)]));
+    let all = passive(|window| {
+        let epoch = window.lock_all().unwrap();
+        epoch.at(Rank(1)).unwrap().put_value(COUNTER, 1_u64).unwrap();
+        epoch.unlock_all().unwrap();
+    });
+    assert_eq!(all, (vec![(PUT, 1)], vec![(ACK, 1)]), "lock_all asks the targets that it uses");
+}
+
+/// A word that a rank waits for without a call of the windows.
+struct Flag<'a, A>(&'a A, Disp);
+
+impl<'a, A: RemoteAtomics> Flag<'a, A> {
+    fn new(ra: &'a A) -> Self {
+        Flag(ra, ra.heap().alloc(8, 64).unwrap())
+    }
+
+    fn raise(&self, rank: Rank) {
+        self.0.fetch_add(rank.at(self.1), 1).unwrap();
+    }
+
+    fn is_up(&self, times: u64) -> bool {
+        self.0.get(self.0.rank().at(self.1)).unwrap() >= times
+    }
+
+    fn wait(&self, times: u64) {
+        self.0.wait_until(self.1, Until::Ge(times)).unwrap();
+    }
+}
+
+#[test]
+fn without_an_agent_nothing_is_served_before_the_targets_next_call() {
+    on(2, |ra, team| {
+        let flag = Flag::new(ra);
+        let window = window(team, 16);
+        if ra.rank() == Rank(0) {
+            let epoch = window.lock(LockKind::Exclusive, Rank(1)).unwrap();
+            epoch.get_value::<u64>(COUNTER).unwrap();
+            flag.raise(Rank(1));
+            flag.wait(1);
+            epoch.put_value(COUNTER, 1_u64).unwrap();
+            epoch.put_value(WindowDisp(8), 2_u64).unwrap();
+            // Under an exclusive lock nobody has to know that they are done.
+            epoch.unlock().unwrap();
+            flag.raise(Rank(1));
+        } else {
+            while !flag.is_up(1) {
+                window.progress().unwrap();
+            }
+            // Computes.
+            flag.raise(Rank(0));
+            flag.wait(2);
+            let values = || [0, 8].map(|disp| window.local().unwrap().load::<u64>(WindowDisp(disp)).unwrap());
+            assert_eq!(values(), [0, 0]);
+            window.progress().unwrap();
+            assert_eq!(values(), [1, 2]);
+        }
+        window.free().unwrap();
+    });
+}
+
+#[test]
+fn an_agent_serves_while_its_rank_computes() {
+    for kind in [LockKind::Exclusive, LockKind::Shared] {
+        on(3, |ra, team| {
+            let flag = Flag::new(ra);
+            let builder = || Window::builder(team).config(config(Transport::TwoSidedAgent));
+            let first = builder().allocate(16).unwrap();
+            let agent = first.agent().unwrap();
+            assert!(matches!(first.agent(), Err(Error::Agent { .. })), "one for all windows");
+            let agent = std::sync::Mutex::new(agent);
+            std::thread::scope(|scope| {
+                let serve = || scope.spawn(|| agent.lock().unwrap().serve().unwrap());
+                let mut serving = serve();
+                // A window that was made when the agent was there.
+                let mut window = builder().allocate(16).unwrap();
+                if ra.rank() == Rank(0) {
+                    flag.wait(2);
+                    assert_eq!(window.local().unwrap().load::<u64>(COUNTER).unwrap(), 200);
+                    assert_eq!(
+                        first.local().unwrap().load::<u64>(COUNTER).unwrap(),
+                        2 * u64::from(kind == LockKind::Exclusive)
+                    );
+                    let nothing = sent(&window).iter().all(|&(kind, count)| kind == REGISTER || count == 0);
+                    assert!(nothing, "its own end-point has answered nobody: {:?}", sent(&window));
+                } else {
+                    for _ in 0..100 {
+                        let epoch = window.lock(kind, Rank(0)).unwrap();
+                        epoch.accumulate(COUNTER, Op::Sum, &[1_u64]).unwrap();
+                        epoch.unlock().unwrap();
+                    }
+                    if kind == LockKind::Exclusive {
+                        let epoch = first.lock(kind, Rank(0)).unwrap();
+                        let value = epoch.get_value::<u64>(COUNTER).unwrap();
+                        epoch.put_value(COUNTER, value + 1).unwrap();
+                        epoch.put_value(WindowDisp(8), value).unwrap();
+                        epoch.unlock().unwrap();
+                    }
+                    flag.raise(Rank(0));
+                }
+                window.team().barrier().unwrap();
+                // The agent ends and begins again, and active epochs are the rank's own.
+                window.stop_agent().unwrap();
+                serving.join().unwrap();
+                let epoch = window.fence().unwrap();
+                epoch.at(Rank(1)).unwrap().accumulate(WindowDisp(8), Op::Sum, &[1_u32]).unwrap();
+                epoch.close().unwrap();
+                let expected = if ra.rank() == Rank(1) { 3 } else { 0 };
+                assert_eq!(window.local().unwrap().load::<u32>(WindowDisp(8)).unwrap(), expected);
+                serving = serve();
+                let all = window.lock_all().unwrap();
+                all.at(Rank(2)).unwrap().fetch_and_op(WindowDisp(8), Op::Sum, 1_i16).unwrap();
+                all.unlock_all().unwrap();
+                window.team().barrier().unwrap();
+                window.stop_agent().unwrap();
+                serving.join().unwrap();
+                let expected = if ra.rank() == Rank(0) { 0 } else { 3 };
+                assert_eq!(window.local().unwrap().load::<i16>(WindowDisp(8)).unwrap(), expected);
+                window.free().unwrap();
+            });
+            first.free().unwrap();
+        });
+    }
+}
+
+/// A rank that waits on one window serves the others: each holds a lock of its own part, and wants the other's window.
+#[test]
+fn who_waits_on_one_window_serves_all() {
+    on(2, |ra, team| {
+        let windows = [window(team, 8), window(team, 8)];
+        let (me, other) = (ra.rank(), Rank(1 - ra.rank().0));
+        for round in 0..100_u64 {
+            let epoch = windows[me.index()].lock(LockKind::Shared, other).unwrap();
+            assert_eq!(epoch.fetch_and_op(COUNTER, Op::Sum, 1_u64).unwrap(), round);
+            epoch.unlock().unwrap();
+        }
+        team.barrier().unwrap();
+        let [first, second] = windows;
+        first.free().unwrap();
+        second.free().unwrap();
+    });
+}
+
+/// Both lock in the same order, and use what they have locked in different ones.
+#[test]
+fn locks_are_acquired_in_the_order_of_their_calls() {
+    on(2, |ra, team| {
+        let windows = [window(team, 8), window(team, 8)];
+        for _ in 0..100 {
+            let [first, second] = windows
+                .each_ref()
+                .map(|window| [Rank(0), Rank(1)].map(|target| window.lock(LockKind::Exclusive, target).unwrap()));
+            let mut epochs: Vec<_> = first.into_iter().chain(second).collect();
+            if ra.rank() == Rank(1) {
+                epochs.reverse();
+            }
+            for epoch in &epochs {
+                let value = epoch.get_value::<u64>(COUNTER).unwrap();
+                epoch.put_value(COUNTER, value + 1).unwrap();
+            }
+            drop(epochs);
+        }
+        team.barrier().unwrap();
+        for window in windows {
+            assert_eq!(window.local().unwrap().load::<u64>(COUNTER).unwrap(), 200);
+            window.free().unwrap();
+        }
+    });
+}
+
+/// The opening fence does nothing, and yet nobody reads what is stored before it too early.
+#[test]
+fn operations_of_an_epoch_wait_for_the_targets_fence() {
+    on(2, |ra, team| {
+        let mut window = window(team, 8);
+        for round in 1..=20_u64 {
+            if ra.rank() == Rank(0) {
+                let epoch = window.fence().unwrap();
+                assert_eq!(epoch.at(Rank(1)).unwrap().get_value::<u64>(COUNTER).unwrap(), round);
+                epoch.close().unwrap();
+            } else {
+                // Long enough for the request to come.
+                for _ in 0..200 {
+                    window.progress().unwrap();
+                }
+                window.local().unwrap().store(COUNTER, round).unwrap();
+                let epoch = window.fence().unwrap();
+                epoch.close().unwrap();
+            }
+        }
+        window.free().unwrap();
+    });
+}
+
+/// Shared memory that is reached without operations is locked by the call.
+#[test]
+fn locks_of_shared_windows_exclude_loads_and_stores() {
+    on(3, |_, team| {
+        let builder = Window::builder(team).config(config(Transport::TwoSided));
+        let window = builder.allocate_shared(8).unwrap();
+        for _ in 0..100 {
+            let epoch = window.lock(LockKind::Exclusive, Rank(2)).unwrap();
+            let memory = window.shared_query(Rank(2)).unwrap();
+            let value = memory.load::<u64>(COUNTER).unwrap();
+            memory.store(COUNTER, value + 1).unwrap();
+            epoch.unlock().unwrap();
+        }
+        window.team().barrier().unwrap();
+        assert_eq!(window.shared_query(Rank(2)).unwrap().load::<u64>(COUNTER).unwrap(), 300);
+        window.free().unwrap();
+    });
+}
+
+#[test]
+fn dynamic_windows_reach_what_is_attached() {
+    on(3, |ra, team| {
+        let memory = Window::allocate(team, 64).unwrap();
+        let mut window = Window::builder(team).config(config(Transport::TwoSided)).create_dynamic().unwrap();
+        let own = window.attach_window(&memory).unwrap();
+        let addresses = team.collectives().allgather(&[own.0 as u64]).unwrap();
+        let address = WindowDisp(addresses[1] as i64 + 8);
+        let epoch = window.lock_all().unwrap();
+        let at = epoch.at(Rank(1)).unwrap();
+        at.put(address.plus(8 * i64::from(ra.rank().0)), &[7_u64]).unwrap();
+        at.accumulate(address.plus(24), Op::Sum, &[1_u32]).unwrap();
+        at.fetch_and_op(address.plus(28), Op::Sum, 1_u32).unwrap();
+        let error = at.put(address.plus(56), &[1_u8]).unwrap_err();
+        assert_eq!(error.class(), Class::RmaRange);
+        epoch.unlock_all().unwrap();
+        window.team().barrier().unwrap();
+        if ra.rank() == Rank(1) {
+            let mut words = [0_u64; 4];
+            memory.local().unwrap().read(WindowDisp(8), &mut words).unwrap();
+            assert_eq!(words, [7, 7, 7, 3 | 3 << 32]);
+        }
+        window.detach_window(own).unwrap();
+        window.free().unwrap();
+        memory.free().unwrap();
+    });
+}
+
+#[test]
+fn the_death_of_a_target_is_an_error_of_those_who_wait_for_it() {
+    let outcome = processes("the_death_of_a_target_is_an_error_of_those_who_wait_for_it", 3).run(|ra| {
+        let team = Team::new(ra).unwrap();
+        let mut window = window(&team, 8);
+        team.collectives().barrier().unwrap();
+        if ra.rank() == Rank(2) {
+            std::process::abort();
+        }
+        let error = if ra.rank() == Rank(0) {
+            let epoch = window.lock(LockKind::Shared, Rank(2)).unwrap();
+            epoch.get_value::<u64>(COUNTER).unwrap_err()
+        } else {
+            drop(window.fence().unwrap());
+            window.fence().unwrap_err()
+        };
+        assert!(matches!(error, Error::Atomics(AtomicsError::PeerFailed { rank: Rank(2) })), "{error}");
+    });
+    let error = outcome.unwrap_err();
+    assert!(matches!(error, AtomicsError::RankEnded { rank: Rank(2), .. }), "{error}");
+}
