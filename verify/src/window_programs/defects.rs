@@ -69,6 +69,7 @@ const DEFECTS: &[Defect] = &[
     ),
     defect("start-no-wait", "start takes posts that have not come", "pscw-bits-2", Sc, |player, _, call| match call {
         Call::WaitUntil { until: Until::AnySet(bit), .. } => Answer::Word(bit),
+        Call::WaitUntil { until: Until::NoneSet(_), .. } => Answer::Word(0),
         call => player.call(call),
     }),
     defect("wait-no-wait", "wait does not wait", "pscw-matching-2", Sc, |player, _, call| match call {
