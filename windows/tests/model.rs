@@ -203,7 +203,9 @@ fn programs_on_threads() {
             let plans: Vec<(u64, Plan)> = of_batch.map(|seed| (seed, program(seed, ranks))).collect();
             let all = |ra: &Mapped| run_all(ra, false, ranks, plans.iter().map(|(seed, plan)| (*seed, plan)));
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| World::threads(ranks).run(all).unwrap())) {
-                if let Some(seed) = *FAILED.lock().unwrap() {
+                // Not under the lock, which programs that fail take.
+                let failed = *FAILED.lock().unwrap();
+                if let Some(seed) = failed {
                     shrink(seed, ranks);
                 }
                 std::panic::resume_unwind(panic);
