@@ -228,10 +228,12 @@ fn shrink(seed: u64, ranks: u32) {
     };
     let mut tree = tree(seed);
     let mut least = tree.current();
+    let mut again = 0;
     for _ in 0..STEPS {
         let smaller = tree.current();
         let goes_on = if fails(&smaller) {
             least = smaller;
+            again += 1;
             tree.simplify()
         } else {
             tree.complicate()
@@ -241,7 +243,10 @@ fn shrink(seed: u64, ranks: u32) {
         }
     }
     std::panic::set_hook(hook);
-    eprintln!("the program of seed {seed} for {ranks} ranks fails; shrunk: {:#?}", plan(&least, ranks));
+    eprintln!(
+        "the program of seed {seed} for {ranks} ranks fails; shrunk, failing {again} times: {:#?}",
+        plan(&least, ranks)
+    );
 }
 
 #[test]
