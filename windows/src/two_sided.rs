@@ -27,8 +27,8 @@
 //!
 //! *Carried*: a short operation (up to 4,000 bytes, in one piece) travels with its lock request, waits with it in the
 //! target's queue, and releases the lock. *Released*: the last of several operations releases the lock. An exclusive lock
-//! needs no acknowledgement then: nobody sees the memory before the operations are done. With an agent there is one, since the
-//! active epochs that follow are not served by the agent, and on shared windows, since loads see the memory.
+//! needs no acknowledgement then: nobody sees the memory before the operations are done. There is one with an agent, since the
+//! active epochs that follow are not served by it; and on shared windows and of oneself, since loads see the memory.
 //!
 //! # When
 //!
@@ -464,7 +464,8 @@ impl<'t> Requests<'t> {
         for record in others {
             self.send(target, record, counted)?;
         }
-        let unseen = lock == Some(LockKind::Exclusive) && !self.agent && !self.eager;
+        let loads = self.eager || target == self.ends.rank();
+        let unseen = lock == Some(LockKind::Exclusive) && !self.agent && !loads;
         let mut flags = counted | last;
         if releases && lock.is_none() {
             flags &= !flags::RELEASE;
