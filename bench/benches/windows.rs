@@ -387,7 +387,9 @@ fn together(ra: &Mapped, team: &Team<'_, Mapped>, window: &mut Window<'_, Mapped
             },
             || each(ROUNDS, || exchange(0)),
         );
-        epoch.take().map(|epoch| epoch.close().expect("both live"));
+        if let Some(epoch) = epoch.take() {
+            epoch.close().expect("both live");
+        }
         measured
     };
     rows.push(("fence / one exchange of flags".to_owned(), fence, flag, Goal::Times(1.3)));
@@ -498,7 +500,9 @@ fn crowd(ra: &Mapped) -> Vec<Row> {
             })
         });
         row("fence", fence);
-        epoch.take().map(|epoch| epoch.close().expect("all live"));
+        if let Some(epoch) = epoch.take() {
+            epoch.close().expect("all live");
+        }
     }
     {
         let (mut access, mut exposure) = window.pscw().expect("no epoch is open");

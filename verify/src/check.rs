@@ -51,6 +51,7 @@ impl Check {
     fn targets(&self) -> u32 {
         match self.subject.kind() {
             Kind::Lock => 1,
+            Kind::Program => 0,
             Kind::Window => self.scenario.targets(),
         }
     }
@@ -65,7 +66,7 @@ impl Check {
     pub fn data(&self, access: Access) -> Range<u32> {
         let one = |rank: Rank| rank.0..rank.0 + 1;
         match (access, self.subject.kind()) {
-            (Access::Read | Access::Write, Kind::Lock) => one(self.home()),
+            (Access::Read | Access::Write, Kind::Lock | Kind::Program) => one(self.home()),
             (Access::Read | Access::All, _) => 0..self.targets(),
             (Access::Write, Kind::Window) => one(Rank(0)),
             (Access::Shared(target) | Access::Exclusive(target), _) => one(target),
@@ -86,7 +87,7 @@ impl Check {
     /// [`Error::Mutant`](crate::Error::Mutant) when the mutant is of another lock.
     pub fn validate(&self) -> Result<()> {
         let of_windows = self.scenario.groups().iter().find(|group| group.role.is_of_windows());
-        if let (Kind::Lock, Some(group)) = (self.subject.kind(), of_windows) {
+        if let (Kind::Lock | Kind::Program, Some(group)) = (self.subject.kind(), of_windows) {
             return Err(crate::Error::Scenario {
                 scenario: self.scenario.to_string(),
                 lock: self.subject.name(),
@@ -117,6 +118,9 @@ impl Check {
             }
             None => player,
         };
+        if let Some(body) = self.subject.body() {
+            return body(rank, player);
+        }
         let stage = Stage::new(player, &Shape::new(self.world()), rank);
         let data = stage.heap().alloc(LINE, LINE)?;
         assert_eq!(data, DATA, "an empty heap starts at 0");

@@ -283,15 +283,15 @@ impl Observer {
     }
 
     /// The code of `rank` has ended, with this text if it should not have.
-    pub(crate) fn ended(&self, rank: Rank, wrong: Option<String>) {
+    pub(crate) fn ended(&self, rank: Rank, wrong: Option<(Property, String)>) {
         let mut state = lock(&self.state);
         let watched = &mut state.ranks[rank.index()];
         watched.finished = true;
         watched.call = None;
         let acquisition = Some(watched.status.acquisition);
         match wrong {
-            Some(seen) => {
-                state.violation.get_or_insert(Violation { property: Property::Invariant, rank, acquisition, seen });
+            Some((property, seen)) => {
+                state.violation.get_or_insert(Violation { property, rank, acquisition, seen });
             }
             None => self.settle(&mut state),
         }

@@ -145,7 +145,7 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("mcs-rw-rp" | "mcs-rw-wp", _) => MCS_RW,
         ("mcs-rw-neutral", _) => MCS_RW_NEUTRAL,
         ("two-level" | "two-level-retract", _) => TWO_LEVEL,
-        ("nocheck", _) => &[],
+        ("nocheck", _) | (_, Kind::Program) => &[],
         ("global", _) => GLOBAL,
         (_, Kind::Window) => PER_TARGET,
         (_, Kind::Lock) => OTHER,

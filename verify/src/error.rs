@@ -2,6 +2,8 @@
 
 use rmalab_atomics::Rank;
 
+use crate::Property;
+
 /// The result of running a check.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -84,4 +86,25 @@ pub enum Error {
     /// The network operations of the check failed.
     #[error(transparent)]
     Atomics(#[from] rmalab_atomics::Error),
+    /// The window under test returned an error.
+    #[error(transparent)]
+    Windows(#[from] rmalab_windows::Error),
+    /// A program has seen what it must not see.
+    #[error("{property}: {seen}")]
+    Seen {
+        /// What is broken by that.
+        property: Property,
+        /// What it saw, values included.
+        seen: String,
+    },
+}
+
+impl Error {
+    /// What is broken when a rank's code ends with this error, and how a report says so.
+    pub(crate) fn breaks(&self) -> (Property, String) {
+        match self {
+            Error::Seen { property, seen } => (*property, seen.clone()),
+            error => (Property::Invariant, format!("a call failed: {error}")),
+        }
+    }
 }

@@ -63,6 +63,7 @@ pub fn scenarios(subject: &Subject) -> Vec<Scenario> {
             "1R1W", "2W", "1R+1Wx2", "1R1Wx2", "2Wx2", "2R1W", "1R2W", "2R+1Wx2", "1R+2Wx2", "2Rx2+1W", "2R1Wx2",
             "1R2Wx2", "3R1W", "3R+1Wx2",
         ],
+        (Kind::Program, _) => &[],
         (Kind::Window, _) => &[
             "1A1E@0",
             "1A1E@1",

@@ -49,6 +49,7 @@ pub mod shuttle_engine;
 mod standard;
 pub mod stress;
 pub mod subject;
+pub mod window_programs;
 
 pub use actor::{Actor, Move, Told};
 pub use check::{Check, DATA};

@@ -7,7 +7,7 @@ use rmalab_atomics::coroutine::Turn;
 use rmalab_atomics::{Address, Rank};
 
 use crate::actor::Actor;
-use crate::check::{Check, DATA};
+use crate::check::Check;
 use crate::counterexample::Choice;
 use crate::monitor::{Phase, Status};
 use crate::network::{Issued, Memory, Posted};
@@ -231,11 +231,11 @@ impl Live {
                 None
             }
             Turn::Finished(Ok(())) => None,
-            Turn::Finished(Err(error)) => Some(format!("a call failed: {error}")),
-            Turn::Panicked(text) => Some(format!("panicked: {text}")),
+            Turn::Finished(Err(error)) => Some(error.breaks()),
+            Turn::Panicked(text) => Some((Property::Invariant, format!("panicked: {text}"))),
         };
-        let broken = ended.map(|seen| Violation {
-            property: Property::Invariant,
+        let broken = ended.map(|(property, seen)| Violation {
+            property,
             rank,
             acquisition: Some(player.status.acquisition),
             seen,
@@ -288,7 +288,8 @@ impl Check {
         }
         let name_of = |at| self.subject.word_at(at, self.home()).map(|word| word.name);
         let left = |at| self.mutant.zip(name_of(at)).is_some_and(|(mutant, name)| mutant.leaves.contains(&name));
-        let (at, value) = words.into_iter().find(|&(at, value)| at.disp != DATA && value != 0 && !left(at))?;
+        let (at, value) =
+            words.into_iter().find(|&(at, value)| value != 0 && self.subject.rests(at.disp) && !left(at))?;
         let name = name_of(at).map_or(String::new(), |name| format!(" ({name})"));
         Some(Violation {
             property: Property::CleanRest,

@@ -223,13 +223,13 @@ impl World {
         let one = One { world: self, rank, access: Cell::new(None) };
         let wrong = match quietly(|| self.run.check.play(rank, &one)) {
             Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(format!("a call failed: {error}")),
+            Ok(Err(error)) => Some(error.breaks()),
             Err(panicked) if self.given_up.load(Ordering::Relaxed) || panicked.is_of("loom-") => {
                 // Those of the other ranks that loom now unwinds are no findings.
                 self.given_up.store(true, Ordering::Relaxed);
                 resume_unwind(panicked.payload)
             }
-            Err(panicked) => Some(format!("panicked: {}", panicked.text)),
+            Err(panicked) => Some((Property::Invariant, format!("panicked: {}", panicked.text))),
         };
         self.observer.ended(rank, wrong);
         self.go_on();

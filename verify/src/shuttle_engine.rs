@@ -30,7 +30,7 @@ use crate::check::Check;
 use crate::concurrent::{Limit, Observer, Outcome, Progress, Run, quietly};
 use crate::counterexample::Choice;
 use crate::play::{Event, Player};
-use crate::{Error, Result, Violation};
+use crate::{Error, Property, Result, Violation};
 
 /// How the order of the calls is chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -223,10 +223,10 @@ impl One {
     fn play(&self, check: &Check) {
         let wrong = match quietly(|| check.play(self.rank, self)) {
             Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(format!("a call failed: {error}")),
+            Ok(Err(error)) => Some(error.breaks()),
             // The execution is over, and the stack of a rank that was under way is unwound.
             Err(panicked) if panicked.is_of("shuttle-") => resume_unwind(panicked.payload),
-            Err(panicked) => Some(format!("panicked: {}", panicked.text)),
+            Err(panicked) => Some((Property::Invariant, format!("panicked: {}", panicked.text))),
         };
         self.execution.observer.ended(self.rank, wrong);
     }

@@ -1,13 +1,15 @@
 //! What is checked: one lock or window policy, with what has to be known of it besides its code.
 
 use std::fmt::{self, Debug};
+use std::ops::Range;
 use std::sync::Arc;
 
 use rmalab_atomics::{Address, Disp, Rank};
 use rmalab_locks::{LINE, LockKind, Place, RawRwLock, WindowLock};
 
-use crate::Access;
-use crate::play::{Handle, Stage};
+use crate::check::DATA;
+use crate::play::{Handle, Player, Stage};
+use crate::{Access, Result};
 
 /// Where a lock's words start on the symmetric heap, after the line of the data that it protects.
 pub const WORDS: Disp = Disp(LINE);
@@ -65,8 +67,11 @@ pub enum Kind {
     Lock,
     /// A window's policy.
     Window,
+    /// A program of its own, in which nobody is inside; see [`Subject::program`].
+    Program,
 }
 
+type Body = dyn Fn(Rank, &dyn Player) -> Result<()> + Send + Sync;
 type Bind = dyn Fn(&Stage<'_>, Rank) -> rmalab_locks::Result<Box<dyn Handle>> + Send + Sync;
 
 /// One lock or policy under test.
@@ -78,7 +83,18 @@ pub struct Subject {
     readers_share: bool,
     has_home: bool,
     words: Vec<Word>,
-    bind: Arc<Bind>,
+    code: Code,
+    /// The displacements of the words that are zero at rest; all but the data's if nothing is said.
+    rest: Option<Vec<Range<Disp>>>,
+}
+
+/// What ranks run.
+#[derive(Clone)]
+enum Code {
+    /// The scenario, on a lock that this binds.
+    Lock(Arc<Bind>),
+    /// This.
+    Program(Arc<Body>),
 }
 
 impl Subject {
@@ -90,7 +106,7 @@ impl Subject {
             let place = Place::alloc(stage, home, L::WORDS, L::NODE)?;
             Ok(Box::new(LockHandle(L::bind(stage, place, params)?)))
         };
-        Subject::new(L::NAME, Kind::Lock, Arc::new(bind))
+        Subject::new(L::NAME, Kind::Lock, Code::Lock(Arc::new(bind)))
     }
 
     /// The window policy `W`; `params` gets the rank where its global words are to be.
@@ -100,11 +116,37 @@ impl Subject {
         let bind = move |stage: &Stage<'_>, home| -> rmalab_locks::Result<Box<dyn Handle>> {
             Ok(Box::new(WindowHandle(W::new(stage, params(home))?)))
         };
-        Subject::new(W::NAME, Kind::Window, Arc::new(bind))
+        Subject::new(W::NAME, Kind::Window, Code::Lock(Arc::new(bind)))
     }
 
-    fn new(name: &'static str, kind: Kind, bind: Arc<Bind>) -> Subject {
-        Subject { name, kind, order: Order::None, readers_share: true, has_home: true, words: Vec::new(), bind }
+    /// The program whose rank `body` runs: of a scenario it takes nothing but the number of ranks.
+    ///
+    /// It says by [`Error::Seen`](crate::Error::Seen) what it has seen broken. With [`Event::Left`](crate::play::Event) it
+    /// may end a *step*, which counts as an acquisition: all that it remembers from then on is in the handle that it gives
+    /// with the event. Only the words that are named by [`rest`](Self::rest) have to be zero at the end.
+    pub fn program(
+        name: &'static str,
+        body: impl Fn(Rank, &dyn Player) -> Result<()> + Send + Sync + 'static,
+    ) -> Subject {
+        let subject = Subject::new(name, Kind::Program, Code::Program(Arc::new(body))).without_home();
+        Subject { rest: Some(Vec::new()), ..subject }
+    }
+
+    fn new(name: &'static str, kind: Kind, code: Code) -> Subject {
+        let order = Order::None;
+        Subject { name, kind, order, readers_share: true, has_home: true, words: Vec::new(), code, rest: None }
+    }
+
+    /// Says that the words of these displacements are zero at rest, and no others unless that is said as well.
+    #[must_use]
+    pub fn rest(mut self, words: Range<Disp>) -> Subject {
+        self.rest.get_or_insert_default().push(words);
+        self
+    }
+
+    /// Whether words at this displacement are zero at rest.
+    pub fn rests(&self, disp: Disp) -> bool {
+        self.rest.as_ref().map_or(disp != DATA, |rest| rest.iter().any(|words| words.contains(&disp)))
     }
 
     /// Gives it another name, to tell two sets of parameters apart.
@@ -167,6 +209,9 @@ impl Subject {
 
     /// Whether two ranks must not be inside in these ways at one time.
     pub fn excludes(&self, one: Access, two: Access) -> bool {
+        if self.kind == Kind::Program {
+            return false;
+        }
         let as_played = |access| match (self.kind, access) {
             (Kind::Window, Access::Read) => Access::All,
             (Kind::Window, Access::Write) => Access::Exclusive(Rank(0)),
@@ -204,8 +249,23 @@ impl Subject {
     /// # Errors
     ///
     /// Those of the lock.
+    ///
+    /// # Panics
+    ///
+    /// When it is a program.
     pub fn bind(&self, stage: &Stage<'_>, home: Rank) -> rmalab_locks::Result<Box<dyn Handle>> {
-        (self.bind)(stage, home)
+        match &self.code {
+            Code::Lock(bind) => bind(stage, home),
+            Code::Program(_) => panic!("{}: a program is no lock", self.name),
+        }
+    }
+
+    /// The code of each rank, if it is a program.
+    pub(crate) fn body(&self) -> Option<&Body> {
+        match &self.code {
+            Code::Lock(_) => None,
+            Code::Program(body) => Some(&**body),
+        }
     }
 }
 

@@ -14,6 +14,9 @@
 //! | up to 8 bytes, aligned | get and CAS of its word | get and CAS of its word | lock |
 //! | others, and memory that has no network atomics | lock | lock | lock |
 //!
+//! Memory of the program has network atomics where every rank reaches its words, as between threads, and not where its owner
+//! alone does: what the owner did with the processor would not be atomic against the others' lock.
+//!
 //! The way depends on the strategy of the window and on the element's type and place alone, not on the call or the
 //! number of elements: so all updates that have to be atomic against each other go the same way. The one exception is a rank
 //! that holds the target exclusively: nobody else may update meanwhile, and it needs neither atomics nor the lock.
@@ -227,7 +230,9 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
                 }
                 Ok(())
             }
-            Place::Leased(lease) if words_of(lease).is_some() => {
+            Place::Leased(lease)
+                if words_of(lease).is_some_and(|leased| self.in_word::<T>(offset.wrapping_sub(leased.head))) =>
+            {
                 for i in 0..n {
                     let old = self.one(offset + i as u64 * size, op, value(i))?;
                     if let Some(result) = &mut result {

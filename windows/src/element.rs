@@ -37,6 +37,11 @@ mod sealed {
 ///
 /// Sealed: the set is that of MPI's predefined types which Rust has. Structures are described by a
 /// [`Layout`](crate::Layout) of these.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no element type of windows",
+    label = "not an element type",
+    note = "accumulates combine integers and floats of 8 to 64 bits, and `Pair`s of them; a structure is described by a `Layout` of these, and `put` and `get` take any `Pod` type"
+)]
 pub trait Element: sealed::Sealed + Pod + PartialEq + Debug + Send + Sync + 'static {
     /// Which type this is, as a value.
     const KIND: Kind;
@@ -74,6 +79,11 @@ pub trait Element: sealed::Sealed + Pod + PartialEq + Debug + Send + Sync + 'sta
 }
 
 /// The elements that compare-and-swap takes: integers of 8 to 64 bits (MPI-4.1, section 12.3.6).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be compared and swapped",
+    label = "not an integer of 8 to 64 bits",
+    note = "`compare_and_swap` takes integers, as in MPI; swap the bits of a float: `f64::to_bits`, `f64::from_bits`"
+)]
 pub trait Integer: Element + Eq + Ord {}
 
 /// A value and the index where it was found, for minloc and maxloc: two fields of one size, without padding.

@@ -34,8 +34,8 @@
 //! ```
 //!
 //! Each unit attaches its parts to the dynamic window. Blocking puts and gets on units of the own node are loads and
-//! stores, all else goes through the dynamic window: what does not block, since a copy by the processor would, and atomics, since
-//! they have to be atomic with those of other nodes.
+//! stores, or copies of memory if they are long. All else goes through the dynamic window: what does not block, since a
+//! copy by the processor would, and atomics, since they have to be atomic with those of other nodes.
 //!
 //! # State
 //!
@@ -58,9 +58,9 @@
 //!
 //! # Cost
 //!
-//! On the own node: the search, and the loads and stores. On others: one remote get, by which the dynamic window sees that
-//! nothing was detached, then the operation, and a flush if it is a blocking put. A collective allocation takes 8 bytes
-//! for each unit at every unit.
+//! On the own node: the search, and the loads and stores, or one bulk operation from 512 bytes on. On others: one remote
+//! get, by which the dynamic window sees that nothing was detached, then the operation, and a flush if it is a blocking
+//! put. A collective allocation takes 8 bytes for each unit at every unit.
 
 mod copy;
 mod pointer;
@@ -70,7 +70,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use bytemuck::Pod;
-use rmalab_atomics::{CHUNK_BYTES, Disp, Rank, RemoteAtomics, Subset, SymmetricHeap, WORD};
+use rmalab_atomics::{Address, CHUNK_BYTES, Disp, Rank, RemoteAtomics, Subset, SymmetricHeap, WORD};
 use rmalab_locks::{Assert, LINE};
 
 pub use pointer::GlobalPtr;
@@ -129,15 +129,15 @@ impl Reserve {
 /// # Errors
 ///
 /// [`Error::BadPointer`] and [`Error::OutOfSegment`] for pointers to what is not there, and then nothing was done; and
-/// those of the network. Of a pool each unit knows its own allocations only: a pointer that leaves its allocation, but not the
-/// pool, is not found out.
+/// those of the network. Of a pool each unit knows its own allocations only: a pointer that leaves its allocation, but
+/// not the pool, is not found out.
 pub struct GlobalMemory<'m, A: RemoteAtomics + ?Sized> {
     team: &'m Team<'m, A>,
     node: &'m Team<'m, Subset<'m, A>>,
     /// The epoch on the dynamic window.
     epoch: &'m LockAll<'m, 'm, A>,
-    /// The translation table, sorted by key.
-    table: RefCell<Vec<Segment<'m, A>>>,
+    /// The translation table, sorted by key. Keys are by themselves, so that a search meets few cache lines.
+    table: RefCell<Vec<(u32, Box<Segment<'m, A>>)>>,
     /// How many collective segments there have been.
     segments: Cell<u32>,
     /// This unit's pool; offset 0 is left out, since it would make a null pointer.
@@ -147,30 +147,37 @@ pub struct GlobalMemory<'m, A: RemoteAtomics + ?Sized> {
 /// A segment of the global memory: a part of every unit.
 #[derive(Debug)]
 struct Segment<'m, A: RemoteAtomics + ?Sized> {
-    key: u32,
     /// Bytes of each unit's part.
     bytes: u64,
     /// The shared window of this unit's node.
     window: Window<'m, Subset<'m, A>>,
     /// The parts of the node's units, by their numbers there.
     words: Vec<&'m [AtomicU64]>,
-    /// Where each unit's part is in the dynamic window: the paper's disp-set.
+    /// Where they are in those units' memory.
+    base: Disp,
+    /// Where this unit's part is in the dynamic window.
+    own: WindowDisp,
+    /// Where each unit's part is there: the paper's disp-set.
     starts: Vec<u64>,
 }
+
+/// From this many bytes on, the own node is reached by the backend's copies, which are faster than a loop over words.
+const COPIED: usize = 512;
 
 /// Where a pointer leads.
 struct Found<'m> {
     /// The words of the part, if it is on the own node, and the offset there.
     words: Option<&'m [AtomicU64]>,
     offset: usize,
+    /// The same place, if it is on the own node, as the ranks' memory.
+    at: Address,
     /// Where it is in the dynamic window.
     disp: WindowDisp,
 }
 
 impl<A: RemoteAtomics + ?Sized> fmt::Debug for GlobalMemory<'_, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let keys: Vec<u32> =
-            self.table.borrow().iter().map(|segment| GlobalPtr::of_key(segment.key).segment()).collect();
+        let keys: Vec<u32> = self.table.borrow().iter().map(|&(key, _)| GlobalPtr::of_key(key).segment()).collect();
         f.debug_struct("GlobalMemory").field("segments", &keys).field("pool", &self.pool).finish_non_exhaustive()
     }
 }
@@ -201,7 +208,8 @@ impl<A: RemoteAtomics + ?Sized> GlobalMemory<'_, A> {
         let memory = GlobalMemory { team, node: &node, epoch: &epoch, table, segments, pool };
         memory.add_segment(pointer::POOL, reserve.pool.saturating_add(WORD))?;
         let result = body(&memory)?;
-        memory.close()?;
+        // What is left in the nodes' arenas goes with them, behind the barriers of these two frees.
+        drop(memory);
         epoch.unlock_all()?;
         window.free()?;
         drop(node);
@@ -246,9 +254,9 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
 
     /// Makes a segment and puts it last into the table, on all units or on none.
     fn add_segment(&self, key: u32, bytes: u64) -> Result<()> {
-        let made = self.make_segment(key, bytes);
-        let start = made.as_ref().map_or([0, 0], |segment| [1, segment.starts[0]]);
-        let all = self.team.allgather(&[start[0], start[1], bytes])?;
+        let made = self.make_segment(bytes);
+        let [ok, own] = made.as_ref().map_or([0, 0], |segment| [1, segment.own.0 as u64]);
+        let all = self.team.allgather(&[ok, own, bytes])?;
         let units = || (0..).map(Rank).zip(all.as_chunks::<3>().0);
         // Ranks of one node fail together, so that those which have to take something back find each other.
         let failed = units().find(|(_, [made, ..])| *made == 0).map(|(rank, _)| Error::NotMade { rank });
@@ -260,26 +268,26 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
             return Err(error);
         }
         segment.starts = units().map(|(_, &[_, start, _])| start).collect();
-        self.table.borrow_mut().push(segment);
+        self.table.borrow_mut().push((key, Box::new(segment)));
         Ok(())
     }
 
     /// This node's part of [`add_segment`](Self::add_segment): a shared window, which is attached to the dynamic one.
-    fn make_segment(&self, key: u32, bytes: u64) -> Result<Segment<'m, A>> {
+    fn make_segment(&self, bytes: u64) -> Result<Segment<'m, A>> {
         let whole = bytes.max(1).checked_next_multiple_of(WORD).unwrap_or(u64::MAX);
         // Each part in its own rank's memory, and so at a cache line.
         let config = Config { alloc_shared_noncontig: true, ..Config::default() };
         let window = Window::builder(self.node).config(config).allocate_shared(whole)?;
-        let words = (0..self.node.size()).map(|rank| {
-            let unreached = || Error::NotShared { call: Call::Memalloc, rank: self.rank(), target: Rank(rank) };
-            match window.shared_query(Rank(rank))?.part() {
-                Part::Fixed(Place::Segment(at)) => self.node.ra().shared_words(at, whole / WORD).ok_or_else(unreached),
-                _ => Err(unreached()),
-            }
-        });
+        let unreached = |target| Error::NotShared { call: Call::Memalloc, rank: self.rank(), target };
+        let Part::Fixed(Place::Segment(Address { disp: base, .. })) = window.local()?.part() else {
+            return Err(unreached(self.rank()));
+        };
+        let words = (0..self.node.size())
+            .map(Rank)
+            .map(|rank| self.node.ra().shared_words(rank.at(base), whole / WORD).ok_or_else(|| unreached(rank)));
         let words = words.collect::<Result<_>>()?;
         match self.epoch.window().attach_window(&window) {
-            Ok(start) => Ok(Segment { key, bytes, window, words, starts: vec![start.0 as u64] }),
+            Ok(own) => Ok(Segment { bytes, window, words, base, own, starts: Vec::new() }),
             Err(error) => {
                 window.free()?;
                 Err(error)
@@ -306,11 +314,11 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
         self.flush_all()?;
         self.team.barrier()?;
         // I2
-        let at = self.table.borrow().binary_search_by_key(&pointer.key, |segment| segment.key);
+        let at = self.table.borrow().binary_search_by_key(&pointer.key, |&(key, _)| key);
         match at {
             Ok(at) => {
-                let segment = self.table.borrow_mut().remove(at);
-                self.release(segment)
+                let (_, segment) = self.table.borrow_mut().remove(at);
+                self.release(*segment)
             }
             Err(_) => refuse(UNKNOWN),
         }
@@ -318,19 +326,8 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
 
     /// Gives a segment's memory back, which no unit uses any more.
     fn release(&self, segment: Segment<'m, A>) -> Result<()> {
-        // Until the table has all units' starts, it is the own one.
-        let own = if segment.starts.len() == 1 { 0 } else { self.rank().index() };
-        self.epoch.window().detach_window(WindowDisp(segment.starts[own] as i64))?;
+        self.epoch.window().detach_window(segment.own)?;
         segment.window.free()
-    }
-
-    fn close(self) -> Result<()> {
-        self.flush_all()?;
-        self.team.barrier()?;
-        for segment in self.table.take() {
-            self.release(segment)?;
-        }
-        Ok(())
     }
 
     /// Allocates `bytes` bytes, zeroed, of this unit, at a multiple of 8. Not collective; all units may use the pointer.
@@ -386,7 +383,10 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
     pub fn put<T: Pod>(&self, pointer: GlobalPtr, source: &[T]) -> Result<()> {
         let found = self.find(Call::Put, pointer, size_of_val(source))?;
         match found.words {
-            Some(words) => copy::store(words, found.offset, bytemuck::cast_slice(source)),
+            Some(words) if size_of_val(source) < COPIED => {
+                copy::store(words, found.offset, bytemuck::cast_slice(source));
+            }
+            Some(_) => self.team.ra().put_bytes(found.at, bytemuck::cast_slice(source))?,
             None => {
                 self.epoch.at(pointer.unit())?.put(found.disp, source)?;
                 self.epoch.flush(pointer.unit())?;
@@ -404,7 +404,10 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
     pub fn get<T: Pod>(&self, pointer: GlobalPtr, dest: &mut [T]) -> Result<()> {
         let found = self.find(Call::Get, pointer, size_of_val(dest))?;
         match found.words {
-            Some(words) => copy::load(words, found.offset, bytemuck::cast_slice_mut(dest)),
+            Some(words) if size_of_val(dest) < COPIED => {
+                copy::load(words, found.offset, bytemuck::cast_slice_mut(dest));
+            }
+            Some(_) => self.team.ra().get_bytes(found.at, bytemuck::cast_slice_mut(dest))?,
             None => self.epoch.at(pointer.unit())?.get(found.disp, dest)?,
         }
         Ok(())
@@ -519,10 +522,10 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
     #[inline]
     fn find(&self, call: Call, pointer: GlobalPtr, len: usize) -> Result<Found<'m>> {
         let table = self.table.borrow();
-        let Ok(at) = table.binary_search_by_key(&pointer.key, |segment| segment.key) else {
+        let Ok(at) = table.binary_search_by_key(&pointer.key, |&(key, _)| key) else {
             return Err(self.bad(call, pointer, UNKNOWN));
         };
-        let (segment, unit) = (&table[at], pointer.unit());
+        let (segment, unit) = (&table[at].1, pointer.unit());
         let Some(&start) = segment.starts.get(unit.index()) else {
             return Err(self.bad(call, pointer, "the team has no such unit"));
         };
@@ -534,7 +537,8 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
             return Err(self.bad(call, pointer, "nothing is there"));
         }
         let words = self.node.ra().inner(unit).map(|rank| segment.words[rank.index()]);
-        Ok(Found { words, offset: offset as usize, disp: WindowDisp(start.wrapping_add(offset) as i64) })
+        let at = unit.at(segment.base.plus(offset)).unwatched();
+        Ok(Found { words, offset: offset as usize, at, disp: WindowDisp(start.wrapping_add(offset) as i64) })
     }
 
     /// The unit's part of the dynamic window, and where `len` bytes at `pointer` are there.

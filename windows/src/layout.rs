@@ -159,7 +159,8 @@ pub struct Piece {
 /// next one starts when several follow each other. Immutable, and cheap to clone: lists are shared.
 ///
 /// ```
-/// use rmalab_windows::{Layout, Order, Run};
+/// use rmalab_windows::Layout;
+/// use rmalab_windows::layout::{Order, Run};
 ///
 /// // Column 2 of a matrix of 3 rows and 4 columns of f64.
 /// let column = Layout::subarray(&[3, 4], &[3, 1], &[0, 2], Order::C, &Layout::of::<f64>())?;

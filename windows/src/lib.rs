@@ -75,3 +75,8 @@ pub use target::{Active, Passive, Target};
 pub use team::Team;
 pub use two_sided::Agent;
 pub use window::{Builder, Flavor, Local, Model, Window, WindowDisp};
+
+/// The examples of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

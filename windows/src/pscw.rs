@@ -33,7 +33,9 @@
 //!   finds its slot full waits for it; another one with a later ticket may be first, and what is in slots is a set, so that
 //!   it does not matter in which order.
 //! * I4. Nobody waits for a full ring for ever: a rank that waits for somebody's slot empties its own ring meanwhile,
-//!   and so does one that waits in start; a rank that computes will come to start.
+//!   and so does one that waits in start; a rank that computes will come to start. The one that waits for a slot takes
+//!   what is there, and waits for nothing else: for a post whose slot is empty yet, its poster may wait for a slot that
+//!   has become empty only now, and so on in a circle.
 //!
 //! # Cost
 //!
@@ -49,7 +51,7 @@ use rmalab_locks::{LINE, Policy, WindowLock};
 use crate::{Active, Call, Error, Open, PscwStrategy, Result, Target, Window};
 
 /// Most slots of a ring.
-const SLOTS: u32 = 64;
+pub(crate) const SLOTS: u32 = 64;
 
 /// Ranks up to which a group is searched for each of its members, without memory of its own.
 const SHORT: usize = 16;
@@ -87,10 +89,10 @@ enum Way {
 }
 
 impl Matching {
-    pub(crate) fn new<A: RemoteAtomics + ?Sized>(ra: &A, strategy: PscwStrategy) -> Result<Matching> {
+    pub(crate) fn new<A: RemoteAtomics + ?Sized>(ra: &A, strategy: PscwStrategy, slots: u32) -> Result<Matching> {
         let size = ra.size();
         let (way, words) = if strategy.for_ranks(size) == PscwStrategy::Matching {
-            let slots = u64::from(size.min(SLOTS));
+            let slots = u64::from(size.min(slots));
             (Way::Ring { slots }, 1 + slots)
         } else {
             (Way::Bits, u64::from(size).div_ceil(64))
@@ -130,7 +132,7 @@ impl Matching {
                 let ticket = ra.fetch_add(origin.at(self.posts), 1)?;
                 let slot = origin.at(self.posts.word(1 + ticket % slots));
                 while ra.compare_and_swap(slot, 0, me + 1)? != 0 {
-                    self.empty(ra, slots)?; // I4
+                    self.empty(ra, slots, false)?; // I4
                     ra.pause(FULL)?;
                 }
             }
@@ -149,7 +151,7 @@ impl Matching {
                 *found ^= mask;
             }
             Way::Ring { slots } => loop {
-                self.empty(ra, slots)?;
+                self.empty(ra, slots, true)?;
                 let mut taken = self.taken.borrow_mut();
                 if let Some(at) = taken.iter().position(|&rank| rank == target) {
                     taken.swap_remove(at);
@@ -162,14 +164,17 @@ impl Matching {
         Ok(())
     }
 
-    /// Takes all posts out of this rank's slots.
-    fn empty<A: RemoteAtomics + ?Sized>(&self, ra: &A, slots: u64) -> Result<()> {
+    /// Takes the posts out of this rank's slots: all that have a ticket, or those up to the first that is not there.
+    fn empty<A: RemoteAtomics + ?Sized>(&self, ra: &A, slots: u64, all: bool) -> Result<()> {
         let tail = ra.get(ra.rank().at(self.posts))?;
         while self.head.get() < tail {
             let slot = self.posts.word(1 + self.head.get() % slots);
-            let rank = ra.wait_until(slot, Until::Ne(0))? - 1; // I3
+            let post = if all { ra.wait_until(slot, Until::Ne(0))? } else { ra.get(ra.rank().at(slot))? }; // I3
+            if post == 0 {
+                break;
+            }
             ra.fetch_store(ra.rank().at(slot).unwatched(), 0)?;
-            self.taken.borrow_mut().push(Rank(rank as u32));
+            self.taken.borrow_mut().push(Rank(post as u32 - 1));
             self.head.set(self.head.get() + 1);
         }
         Ok(())

@@ -39,24 +39,21 @@ use crate::two_sided::{Ends, LazyEnds};
 ///
 /// ```
 /// use rmalab_atomics::{RemoteAtomics, Subset, World};
-/// use rmalab_locks::TwoLevel;
-/// use rmalab_windows::{Team, Window, WindowDisp};
+/// use rmalab_windows::{Op, Team, Window, WindowDisp};
 ///
 /// World::threads(4).run(|ra| {
 ///     let world = Team::new(ra)?;
 ///     let half = world.split(Some(ra.rank().0 / 2), 0)?.expect("every rank has a colour");
 ///     let team = Team::new(&half)?;
-///     let window = Window::<_, TwoLevel>::allocate(team.ra(), 8, Default::default())?;
+///     let mut window = Window::allocate(&team, 8)?;
 ///     let all = window.lock_all()?;
 ///     for target in (0..team.size()).map(rmalab_atomics::Rank) {
-///         all.fetch_add(target, WindowDisp(0), 1)?;
+///         all.at(target)?.fetch_and_op(WindowDisp(0), Op::Sum, 1_u64)?;
 ///     }
 ///     all.unlock_all()?;
 ///     team.barrier()?;
-///     let all = window.lock_all()?;
-///     assert_eq!(all.get_word(team.rank(), WindowDisp(0))?, 2, "from the two ranks of this half");
-///     all.unlock_all()?;
-///     window.free(&team)?;
+///     assert_eq!(window.local()?.load::<u64>(WindowDisp(0))?, 2, "from the two ranks of this half");
+///     window.free()?;
 ///     // With the half go its team's words.
 ///     drop(team);
 ///     Subset::free(Some(half), &world)?;

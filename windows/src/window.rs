@@ -11,7 +11,7 @@ use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
 use rmalab_locks::{LINE, Mcs, Policy, RawMutex, WindowLock, WindowLocks};
 
 use crate::dynamic::Dynamic;
-use crate::pscw::Matching;
+use crate::pscw::{self, Matching};
 use crate::target::{Part, Place};
 use crate::two_sided::{OwnPart, OwnPlace, Requests};
 use crate::{
@@ -251,12 +251,13 @@ pub struct Builder<'t, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
     params: W::Params,
     disp_unit: u32,
     name: String,
+    slots: u32,
 }
 
 impl<'t, A: RemoteAtomics + ?Sized> Builder<'t, A> {
     fn new(team: &'t Team<'t, A>) -> Self {
         let (config, ignored) = Config::from_info(&Info::new());
-        Builder { team, params: config.policy, config, ignored, disp_unit: 1, name: String::new() }
+        Builder { team, params: config.policy, config, ignored, disp_unit: 1, name: String::new(), slots: pscw::SLOTS }
     }
 
     /// Takes strategies and hints from `info`; what it ignores, [`Window::ignored`] reports.
@@ -275,8 +276,8 @@ impl<'t, A: RemoteAtomics + ?Sized> Builder<'t, A> {
 
     /// Sets the lock policy, fixed at compile time, and its parameters.
     pub fn policy<W: WindowLock>(self, params: W::Params) -> Builder<'t, A, W> {
-        let Builder { team, config, ignored, disp_unit, name, .. } = self;
-        Builder { team, config, ignored, params, disp_unit, name }
+        let Builder { team, config, ignored, disp_unit, name, slots, .. } = self;
+        Builder { team, config, ignored, params, disp_unit, name, slots }
     }
 }
 
@@ -290,6 +291,13 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     /// Sets the window's name.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
+        self
+    }
+
+    /// Sets the most slots that a ring of posts has, for tests in which few ranks fill one; the same on all ranks.
+    #[doc(hidden)]
+    pub fn pscw_slots(mut self, slots: u32) -> Self {
+        self.slots = slots.max(1);
         self
     }
 
@@ -479,7 +487,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     /// Allocates the matching's words, those of the accumulates' lock, and the locks; notes the first two.
     fn own_words(&self, allocations: &mut Vec<Disp>) -> Result<(Matching, Disp, WindowLocks<W>)> {
         let ra = self.team.ra();
-        let matching = Matching::new(ra, self.config.pscw)?;
+        let matching = Matching::new(ra, self.config.pscw, self.slots)?;
         allocations.push(matching.allocation());
         let accumulate_lock = ra.heap().alloc(LINE + Mcs::NODE, LINE)?;
         allocations.push(accumulate_lock);

@@ -47,7 +47,7 @@ struct Block {
 
 /// A random program, which every unit runs as a whole on its model and its own part of it on the memory.
 ///
-/// In every phase the bytes of all blocks are dealt out to the units in short runs, which begin and end within words. Each
+/// In every phase the bytes of all blocks are dealt out to the units in runs, which begin and end within words. Each
 /// unit writes its own runs only, so the outcome is defined; behind a barrier all units compare all bytes.
 struct Program<'p, 'm> {
     memory: &'p GlobalMemory<'m, Mapped>,
@@ -62,7 +62,8 @@ impl<'m> Program<'_, 'm> {
     fn allocate(&mut self) -> Result<()> {
         let (memory, size) = (self.memory, self.memory.team().size());
         if self.random.below(3) > 0 {
-            let len = 1 + self.random.below(150);
+            let long = if self.random.below(4) == 0 { 1_500 } else { 150 };
+            let len = 1 + self.random.below(long);
             let first = memory.team_memalloc_aligned(len as u64)?;
             let blocks = (0..size).map(|unit| Block { start: first.at_unit(Rank(unit)), bytes: vec![0; len] });
             self.collective.push(blocks.collect());
@@ -153,7 +154,8 @@ impl<'m> Program<'_, 'm> {
         let units = memory.team().size();
         for _ in 0..12 {
             program.allocate()?;
-            let run = 1 + program.random.below(12);
+            let shortest = if program.random.below(4) == 0 { 505 } else { 1 };
+            let run = shortest + program.random.below(12);
             for actor in (0..units).map(Rank) {
                 program.act(actor, run)?;
             }
@@ -220,7 +222,7 @@ fn the_own_node_is_reached_by_loads_and_stores() {
         let ra = Counted::new(ra);
         let team = Team::new(&ra).unwrap();
         GlobalMemory::run(&team, RESERVE, |memory| {
-            let array = memory.team_memalloc_aligned(64)?;
+            let array = memory.team_memalloc_aligned(2048)?;
             let mut words = memory.memalloc(8)?.to_words();
             memory.team().broadcast(Rank(1), &mut words)?;
             let single = GlobalPtr::from_words(words);
@@ -249,6 +251,12 @@ fn the_own_node_is_reached_by_loads_and_stores() {
                     }
                     assert_eq!((puts, gets), expected, "{} on {at}", memory.rank());
                 }
+                // Long copies on the own node are bulk operations, and nothing else.
+                memory.put(array.at_unit(unit).plus(1), &[1_u8; 1000])?;
+                memory.get(array.at_unit(unit).plus(1), &mut [0_u8; 1000])?;
+                let counts = ra.take();
+                let seen = (counts.get.total(), counts.put_bytes.remote, counts.get_bytes.remote, counts.bytes.total());
+                assert_eq!(seen, if here(unit) { (0, 0, 0, 2000) } else { (2, 1, 1, 2000) }, "{unit}");
                 // What does not block, and atomics, take the window everywhere.
                 memory.put_handle(array.at_unit(unit), vec![1_u64])?.wait()?;
                 memory.fetch_and_op(array.at_unit(unit), Op::Sum, 1_u64)?;
@@ -280,7 +288,7 @@ fn neighbours_in_one_word_lose_nothing() {
                 assert_eq!(memory.fetch_and_op(mine, Op::Sum, 7_u16)?, round);
             }
         }
-        memory.team().barrier().map_err(Error::from)
+        memory.team().barrier()
     });
 }
 
@@ -489,6 +497,24 @@ fn bad_pointers_are_errors_and_change_nothing() {
         bad(memory.get_value::<u8>(array).map(drop), "was freed");
         let again = memory.team_memalloc_aligned(20)?;
         assert_ne!(again, array, "a pointer to what was freed does not come back to life");
+        Ok(())
+    });
+}
+
+/// While one unit is still at it, the others wait in the free.
+#[test]
+fn a_free_waits_for_all_units() {
+    on(4, 2, |memory| {
+        for round in 0..40 {
+            let array = memory.team_memalloc_aligned(8)?;
+            if memory.rank() == Rank(round % 4) {
+                for unit in (0..400).map(|i| Rank(i % 4)) {
+                    memory.put_value(array.at_unit(unit), u64::MAX)?;
+                    assert_eq!(memory.get_value::<u64>(array.at_unit(unit))?, u64::MAX);
+                }
+            }
+            memory.team_memfree(array)?;
+        }
         Ok(())
     });
 }

@@ -1,8 +1,9 @@
 //! Random programs on the window layer, on threads and on processes, against a sequential model.
 //!
 //! A program has 1 to 4 ranks, several windows of all flavors, sizes, units, policies and strategies, and phases of fence,
-//! PSCW and lock epochs on them side by side, with all operations; see `model/program.rs` for what is determined. After
-//! each phase every rank compares its memory and all that it has fetched with the model (`model/oracle.rs`).
+//! PSCW and lock epochs on them side by side, with all operations; in some phases all ranks add to one integer many times.
+//! See `model/program.rs` for what is determined. After each phase every rank compares its memory and all that it has
+//! fetched with the model (`model/oracle.rs`).
 //!
 //! A program follows from its seed. What the tests run can be set in the environment:
 //!
@@ -25,6 +26,7 @@ mod program;
 #[path = "model/run.rs"]
 mod run;
 
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Once};
@@ -33,9 +35,9 @@ use std::time::Duration;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rmalab_atomics::{Mapped, Output, World, shm};
-use rmalab_windows::Team;
+use rmalab_windows::{Flavor, Kind, Op, PolicyKind, Team};
 
-use program::{Plan, Raw, plan, raw};
+use program::{Call, Plan, Raw, Step, Sync, plan, raw};
 
 /// How long one program may take before it counts as hung.
 const HUNG: Duration = Duration::from_secs(60);
@@ -99,6 +101,13 @@ fn watch() {
     });
 }
 
+/// Tells that a long run goes on.
+fn progress(backend: &str, start: u64, first: u64, count: u64) {
+    if count > 10_000 && (start - first).is_multiple_of(20 * BATCH) {
+        eprintln!("{backend}: {} of {count} programs", start - first);
+    }
+}
+
 /// Remembers the program that was under way at a panic.
 struct UnderWay {
     seed: u64,
@@ -130,11 +139,65 @@ fn run_all<'p>(ra: &Mapped, show: bool, ranks: u32, plans: impl Iterator<Item = 
     }
 }
 
+/// That the programs are not empty: every call in every kind of epoch that may have it, every kind of element, and enough
+/// of what is hard.
+#[test]
+fn programs_meet_everything() {
+    let mut met = HashSet::new();
+    let (mut acts, mut contended, mut racy, mut storms, mut settled) = (0, 0, 0, 0, 0);
+    for seed in 0..1000 {
+        let plan = program(seed, 1 + (seed % 4) as u32);
+        for window in &plan.windows {
+            met.insert(window.flavor.to_string());
+            met.insert(window.config.policy.to_string());
+        }
+        for phase in &plan.phases {
+            contended += phase.contended.len();
+            racy += phase.racy.len();
+            storms += usize::from(phase.storm.is_some());
+            for section in phase.rounds.iter().flat_map(|round| &round.sections).flatten() {
+                for step in &section.steps {
+                    match step {
+                        Step::Act(act) => {
+                            acts += 1;
+                            met.insert(format!("{:?} {:?}", act.call, phase.syncs[act.window]));
+                            met.insert(format!("{} {}", act.op, act.kind));
+                            met.insert(format!("null {}", act.target.is_none()));
+                            met.insert(format!("refused {}", act.refused));
+                        }
+                        Step::Settle { .. } => settled += 1,
+                        Step::Storm(_) | Step::Other { .. } => {}
+                    }
+                }
+            }
+        }
+    }
+    println!(
+        "{acts} operations, {contended} contended elements, {racy} racy bytes, {storms} storms, {settled} flushes"
+    );
+    let mut all: Vec<String> = ["null true", "refused true"].map(str::to_owned).into();
+    for call in Call::OFTEN {
+        all.extend(
+            [Sync::Fence, Sync::Pscw].iter().filter(|_| !call.is_passive()).map(|sync| format!("{call:?} {sync:?}")),
+        );
+        all.push(format!("{call:?} {:?}", Sync::Passive));
+    }
+    for kind in Kind::ALL {
+        all.extend(Op::ALL.iter().filter(|op| op.is_defined_for(kind)).map(|op| format!("{op} {kind}")));
+    }
+    all.extend([Flavor::Allocate, Flavor::Shared, Flavor::Create, Flavor::Dynamic].map(|flavor| flavor.to_string()));
+    all.extend(PolicyKind::ALL.iter().map(PolicyKind::to_string));
+    all.retain(|one| !met.contains(one));
+    assert_eq!(all, Vec::<String>::new(), "what no program has met");
+    assert!(acts > 10_000 && contended > 500 && racy > 500 && storms > 100 && settled > 500);
+}
+
 #[test]
 fn programs_on_threads() {
     watch();
     let (first, count) = programs();
     for start in (first..first + count).step_by(BATCH as usize) {
+        progress("threads", start, first, count);
         for ranks in 1..=4 {
             let of_batch = seeds(start, BATCH.min(first + count - start), ranks);
             let plans: Vec<(u64, Plan)> = of_batch.map(|seed| (seed, program(seed, ranks))).collect();
@@ -195,6 +258,7 @@ fn programs_on_processes() {
     let (first, count) = programs();
     let only = ["programs_on_processes", "--exact", "--nocapture", "--test-threads=1"];
     for start in (first..first + count).step_by(BATCH as usize) {
+        progress("processes", start, first, count);
         let count = BATCH.min(first + count - start);
         for ranks in (1..=4).filter(|&ranks| seeds(start, count, ranks).next().is_some()) {
             let lines = Arc::new(Mutex::new(Vec::new()));

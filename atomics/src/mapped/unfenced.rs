@@ -84,8 +84,12 @@ impl Unfenced {
             if !self.dirty.load(Ordering::Relaxed) {
                 return false;
             }
+            fence(Ordering::SeqCst);
+            // Behind the fence, which so has one store less to wait for; nobody else looks.
             self.dirty.store(false, Ordering::Relaxed);
-        } else if thread == NONE {
+            return true;
+        }
+        if thread == NONE {
             return false;
         }
         fence(Ordering::SeqCst);

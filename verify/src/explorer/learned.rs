@@ -41,7 +41,7 @@ use crate::monitor::{Phase, Status};
 use crate::network::{Issued, Network};
 use crate::play::Event;
 use crate::subject::Holds;
-use crate::{Error, Result};
+use crate::{Error, Property, Result};
 
 /// How many histories of one node are kept to test that they are one state.
 pub(super) const WITNESSES: usize = 16;
@@ -95,7 +95,7 @@ pub(super) struct Node {
     /// A number for its kind, which is the same for all ranks that come to it in the same way.
     pub(super) class: u64,
     /// Why the code ended too early.
-    pub(super) broken: Option<String>,
+    pub(super) broken: Option<(Property, String)>,
 }
 
 impl Node {
@@ -181,7 +181,7 @@ struct Stop {
     told: Vec<(Event, String)>,
     paused: bool,
     call: Option<Call>,
-    broken: Option<String>,
+    broken: Option<(Property, String)>,
 }
 
 impl Stop {
@@ -245,16 +245,17 @@ impl Learner {
                 },
                 Turn::Finished(Ok(())) => return Ok(stop),
                 Turn::Finished(Err(error)) => {
-                    stop.broken = Some(format!("a call failed: {error}"));
+                    stop.broken = Some(error.breaks());
                     return Ok(stop);
                 }
                 Turn::Panicked(text) => {
-                    stop.broken = Some(format!("panicked: {text}"));
+                    stop.broken = Some((Property::Invariant, format!("panicked: {text}")));
                     return Ok(stop);
                 }
             }
         }
-        stop.broken = Some(format!("made {SILENT} pauses and flushes in a row, and no other call"));
+        let seen = format!("made {SILENT} pauses and flushes in a row, and no other call");
+        stop.broken = Some((Property::Invariant, seen));
         Ok(stop)
     }
 

@@ -22,7 +22,7 @@ use super::learned::{Edge, Failure, Learner, NodeId};
 use super::state::State;
 use crate::check::{Check, DATA};
 use crate::network::Issued;
-use crate::subject::Holds;
+use crate::subject::{Holds, Kind};
 
 /// The most ranks that are permuted.
 pub(super) const RANKS: usize = 8;
@@ -97,7 +97,8 @@ pub(super) fn holds(check: &Check, at: Address) -> Option<Holds> {
 /// The groups of ranks that are interchangeable, those of one rank left out.
 pub(super) fn groups(check: &Check) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
-    if check.world() as usize > RANKS {
+    // The ranks of a program tell each other apart by their numbers.
+    if check.world() as usize > RANKS || check.subject.kind() == Kind::Program {
         return groups;
     }
     for rank in (0..check.active()).map(Rank) {

@@ -347,6 +347,7 @@ fn of_two(subject: &Subject) -> &'static [&'static str] {
     match subject.kind() {
         Kind::Lock => &["1R1Wx1", "2Wx1", "2Rx1"],
         Kind::Window => &["1A1E@0x1", "1E@0 1S@0x1", "2E@0x1", "1E@0 1E@1x1"],
+        Kind::Program => &[],
     }
 }
 

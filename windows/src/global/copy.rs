@@ -83,12 +83,14 @@ mod tests {
     #[test]
     fn writers_of_one_word_lose_nothing() {
         let words = [AtomicU64::new(0), AtomicU64::new(0)];
+        let start = std::sync::Barrier::new(4);
         // Three bytes each, at 0, 3, 6, ...: the third thread's are in both words.
         std::thread::scope(|scope| {
             for writer in 0..4_usize {
-                let words = &words;
+                let (words, start) = (&words, &start);
                 scope.spawn(move || {
-                    for round in 0..20_000_u32 {
+                    start.wait();
+                    for round in 0..600_000_u32 {
                         let mine = [round as u8, (round >> 8) as u8, writer as u8];
                         store(words, 3 * writer, &mine);
                         let mut seen = [0; 3];

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use rmalab_windows::{Kind, Op};
 
-use crate::program::{Act, Call, Contended, Phase, Plan, Step, element};
+use crate::program::{Act, Call, Contended, Phase, Plan, Step, Storm, StormWay, element};
 
 /// One rank's part of a window.
 #[derive(Clone, Debug)]
@@ -31,6 +31,8 @@ pub(crate) type Expected = Vec<Option<u8>>;
 pub(crate) struct Seen {
     pub(crate) fetched: HashMap<(u32, usize, usize), Vec<u8>>,
     pub(crate) left: Vec<Vec<u8>>,
+    /// Of each rank: the sum of what it found while all counted up, and what it has at that place afterwards.
+    pub(crate) storm: Vec<(u64, u64)>,
 }
 
 /// The first contents of windows over memory of the program.
@@ -154,6 +156,9 @@ impl Oracle {
 
     /// Explains what the ranks have seen of contended elements, and takes over what is left.
     pub(crate) fn explain(&mut self, phase: &Phase, seen: &Seen) -> Result<(), String> {
+        if let Some(storm) = &phase.storm {
+            self.count(storm, &seen.storm)?;
+        }
         let mut acts = HashMap::new();
         for round in &phase.rounds {
             for (rank, sections) in (0u32..).zip(&round.sections) {
@@ -177,6 +182,36 @@ impl Oracle {
         for &(window, rank, byte) in &phase.racy {
             self.parts[window][rank as usize].defined[byte] = false;
         }
+        Ok(())
+    }
+
+    /// All ranks have added 1 to an integer many times: the values that they have found are determined, by whom they
+    /// were found is not.
+    fn count(&mut self, storm: &Storm, seen: &[(u64, u64)]) -> Result<(), String> {
+        let size = storm.kind.size() as usize;
+        let part = &self.parts[storm.window][storm.target as usize];
+        let range = storm.start..storm.start + size;
+        let known = part.defined[range.clone()].iter().all(|&known| known);
+        let word = |bytes: &[u8]| {
+            let mut word = [0; 8];
+            word[..size].copy_from_slice(bytes);
+            u64::from_le_bytes(word)
+        };
+        let first = word(&part.bytes[range.clone()]);
+        let total = storm.times * seen.len() as u64;
+        let mask = u64::MAX >> (64 - 8 * size);
+        let found = seen.iter().fold(0u64, |sum, seen| sum.wrapping_add(seen.0));
+        let expected = (0..total).fold(0u64, |sum, i| sum.wrapping_add(first.wrapping_add(i) & mask));
+        if known && storm.way != StormWay::Accumulate && found != expected {
+            return Err(format!(
+                "what the ranks have found differs in its sum by {}: {storm:?}",
+                found.wrapping_sub(expected)
+            ));
+        }
+        // Not known before, known now: what its owner has found.
+        let last = if known { first.wrapping_add(total) & mask } else { seen[storm.target as usize].1 };
+        let bytes = last.to_le_bytes();
+        self.write(storm.window, storm.target, storm.start, &bytes[..size]);
         Ok(())
     }
 
@@ -204,6 +239,9 @@ pub(crate) fn differ(expected: &Expected, found: &[u8]) -> Option<usize> {
     expected.iter().zip(found).position(|(expected, found)| expected.is_some_and(|expected| expected != *found))
 }
 
+/// An act, the number of its element, and what it has fetched there.
+type Update<'a> = (&'a Act, usize, Option<&'a Vec<u8>>);
+
 /// Looks for an order of the updates of one element, each rank's in the order of its calls, that leads from `first` to
 /// `left` by way of all values that were fetched.
 fn explain_one(
@@ -215,7 +253,7 @@ fn explain_one(
 ) -> Result<(), String> {
     let kind = element.kind;
     let ranks = element.updates.iter().map(|update| update.0 as usize + 1).max().unwrap_or(0);
-    let mut queues: Vec<Vec<(&Act, usize, Option<&Vec<u8>>)>> = vec![Vec::new(); ranks];
+    let mut queues: Vec<Vec<Update<'_>>> = vec![Vec::new(); ranks];
     for update in &element.updates {
         let act = acts[&(update.0, update.1)];
         queues[update.0 as usize].push((act, update.2, fetched.get(update)));
@@ -242,9 +280,7 @@ fn explain_one(
             open.push((done, updated(act, i, &value)));
         }
     }
-    let show = |(act, i, old): &(&Act, usize, Option<&Vec<u8>>)| {
-        format!("{:?} {} of {:?} found {old:?}", act.call, act.op, act.value(*i))
-    };
+    let show = |(act, i, old): &Update<'_>| format!("{:?} {} of {:?} found {old:?}", act.call, act.op, act.value(*i));
     let histories: Vec<Vec<String>> = queues.iter().map(|queue| queue.iter().map(show).collect()).collect();
     Err(format!(
         "no order of the updates explains byte {} of window {} of rank {} ({kind}): from {first:?} to {left:?} by \

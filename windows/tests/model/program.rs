@@ -32,6 +32,7 @@ struct RawPhase {
     flags: u16,
     stores: Vec<(u8, u8, u16, u8, u32)>,
     rounds: Vec<Vec<RawSection>>,
+    storm: (u8, u8, u8, u16, u8, u8),
 }
 
 #[derive(Clone, Debug)]
@@ -76,9 +77,20 @@ pub(crate) fn raw() -> impl Strategy<Value = Raw> {
     );
     let section = (any::<(u8, [u8; WINDOWS], u16, u8)>(), vec(op, 1..7))
         .prop_map(|((rank, modes, sets, end), ops)| RawSection { rank, modes, sets, end, ops });
-    let phase =
-        (any::<([u8; WINDOWS], u64, u16)>(), vec(any::<(u8, u8, u16, u8, u32)>(), 0..3), vec(vec(section, 0..8), 1..4))
-            .prop_map(|((syncs, groups, flags), stores, rounds)| RawPhase { syncs, groups, flags, stores, rounds });
+    let phase = (
+        any::<([u8; WINDOWS], u64, u16)>(),
+        vec(any::<(u8, u8, u16, u8, u32)>(), 0..3),
+        vec(vec(section, 0..8), 1..4),
+        any::<(u8, u8, u8, u16, u8, u8)>(),
+    )
+        .prop_map(|((syncs, groups, flags), stores, rounds, storm)| RawPhase {
+            syncs,
+            groups,
+            flags,
+            stores,
+            rounds,
+            storm,
+        });
     (vec(any::<(u8, [u8; 4], u8, u8, u16, u8)>(), 1..=WINDOWS), vec(phase, 1..4))
         .prop_map(|(windows, phases)| Raw { windows, phases })
 }
@@ -127,6 +139,8 @@ pub(crate) struct Phase {
     pub(crate) rounds: Vec<Round>,
     /// Elements that several ranks update.
     pub(crate) contended: Vec<Contended>,
+    /// What all ranks count up at the start of the first round.
+    pub(crate) storm: Option<Storm>,
     /// Bytes of which nothing is known behind the phase.
     pub(crate) racy: Vec<(usize, u32, usize)>,
 }
@@ -163,6 +177,7 @@ pub(crate) enum Step {
         window: usize,
         target: u32,
     },
+    Storm(Storm),
     /// A call that changes nothing: flush, flush_local, sync, by number.
     Other {
         window: usize,
@@ -207,7 +222,8 @@ enum Use {
 }
 
 impl Call {
-    const OFTEN: [Call; 32] = [
+    /// All calls, those more than once that are drawn more often.
+    pub(crate) const OFTEN: [Call; 32] = [
         Call::Put,
         Call::Get,
         Call::Put,
@@ -270,7 +286,7 @@ impl Call {
         matches!(self.usage(), Use::Update | Use::Rmw)
     }
 
-    fn is_passive(self) -> bool {
+    pub(crate) fn is_passive(self) -> bool {
         matches!(
             self,
             Call::Rput
@@ -562,6 +578,30 @@ impl Shape {
     }
 }
 
+/// An integer that all ranks add 1 to, many times and at the same time, so that they really meet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Storm {
+    pub(crate) window: usize,
+    pub(crate) target: u32,
+    pub(crate) disp: i64,
+    pub(crate) start: usize,
+    pub(crate) kind: Kind,
+    pub(crate) way: StormWay,
+    /// How often each rank adds.
+    pub(crate) times: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum StormWay {
+    FetchAndOp,
+    Accumulate,
+    GetAccumulate,
+    /// Compare-and-swap until it succeeds.
+    CompareAndSwap,
+    /// Get and put under an exclusive lock each time.
+    ReadModifyWrite,
+}
+
 /// An element that several ranks update in a phase.
 #[derive(Clone, Debug)]
 pub(crate) struct Contended {
@@ -847,6 +887,7 @@ impl Planner {
             .collect();
         let barrier = stores.iter().any(|&(_, window, ..)| syncs[window] == Sync::Passive);
         let nocheck = raw.flags & 7 == 0;
+        let storm = self.storm(raw, &syncs);
         let mut rounds = Vec::new();
         for (number, sections) in raw.rounds.iter().enumerate() {
             let starts = (0..windows).map(|window| match syncs[window] {
@@ -859,12 +900,20 @@ impl Planner {
             });
             let starts: Vec<Vec<Vec<u32>>> = starts.collect();
             let mut by_rank: Vec<Vec<Section>> = (0..ranks).map(|_| Vec::new()).collect();
+            if let Some(storm) = storm.filter(|_| number == 0) {
+                for (rank, sections) in (0..).zip(&mut by_rank) {
+                    sections.push(self.storm_section(rank, storm, &syncs, raw.flags));
+                }
+            }
             for section in sections {
                 let rank = u32::from(section.rank) % ranks;
                 let section = self.section(rank, section, raw.flags, &syncs, &starts);
                 by_rank[rank as usize].push(section);
             }
             let mut written = vec![vec![false; ranks as usize]; windows];
+            if let Some(storm) = storm {
+                written[storm.window][storm.target as usize] |= number == 0;
+            }
             for step in by_rank.iter().flatten().flat_map(|section| &section.steps) {
                 if let Step::Act(Act { window, target: Some(target), call, n, refused: false, .. }) = step {
                     written[*window][*target as usize] |= *n > 0 && call.writes();
@@ -892,8 +941,62 @@ impl Planner {
             test: raw.flags & 0x80 != 0,
             rounds,
             contended: contended.map(|element| element.contended).collect(),
+            storm,
             racy,
         });
+    }
+
+    /// Chooses what all ranks count up, and closes it for everything else.
+    fn storm(&mut self, raw: &RawPhase, syncs: &[Sync]) -> Option<Storm> {
+        let (often, window, target, at, kind, way) = raw.storm;
+        let (ranks, window) = (self.plan.ranks, usize::from(window) % syncs.len());
+        let here = &self.plan.windows[window];
+        let target = u32::from(target) % ranks;
+        let (size, unit) = (here.sizes[target as usize], here.units[target as usize] as usize);
+        // The integers come first.
+        let kind = Kind::ALL[usize::from(kind) % 8];
+        let bytes = kind.size() as usize;
+        // Mostly aligned, so that all ways are met.
+        let start = (usize::from(at >> 1) % 4 * bytes * if at & 1 == 0 { unit } else { 1 }).next_multiple_of(unit);
+        if often % 3 != 0 || ranks == 1 || syncs[window] == Sync::Pscw || start + bytes > size {
+            return None;
+        }
+        let trusted = here.config.policy == PolicyKind::NoCheck || raw.flags >> (8 + 2 * window) & 3 == 0;
+        let way = match way % 5 {
+            0 => StormWay::FetchAndOp,
+            1 => StormWay::Accumulate,
+            2 => StormWay::GetAccumulate,
+            3 => StormWay::CompareAndSwap,
+            _ if syncs[window] == Sync::Fence || trusted => StormWay::FetchAndOp,
+            _ => StormWay::ReadModifyWrite,
+        };
+        let is_slow = way == StormWay::ReadModifyWrite
+            || here.config.accumulate == AccumulateStrategy::Locked
+            || here.flavor == Flavor::Create
+            || here.flavor == Flavor::Dynamic
+            || !start.is_multiple_of(bytes);
+        let times = if is_slow { 40 } else { 1_000 };
+        let contended = Contended { window, target, start, kind, updates: Vec::new() };
+        self.ledger.elements.push(Element { contended, ranks: 0, locked: false, rmw: false, closed: true });
+        let closed = Touch::Update(self.ledger.elements.len() - 1);
+        self.ledger.touches[window][target as usize][start..start + bytes].fill(closed);
+        Some(Storm { window, target, disp: (start / unit) as i64, start, kind, way, times })
+    }
+
+    fn storm_section(&self, rank: u32, storm: Storm, syncs: &[Sync], flags: u16) -> Section {
+        let Storm { window, target, way, .. } = storm;
+        let trusted = self.plan.windows[window].config.policy == PolicyKind::NoCheck;
+        let nocheck = trusted || flags >> (8 + 2 * window) & 3 == 0;
+        let mut locks = vec![Locks::None; syncs.len()];
+        // Some by lock_all, some by a lock; the lock of each step of read-modify-write is its own.
+        if syncs[window] == Sync::Passive && way != StormWay::ReadModifyWrite {
+            locks[window] = if (rank + target).is_multiple_of(2) {
+                Locks::All { nocheck }
+            } else {
+                Locks::Some(vec![(target, LockKind::Shared, nocheck)])
+            };
+        }
+        Section { locks, steps: vec![Step::Storm(storm)], end: 0 }
     }
 
     /// Behind a fence, or a wait, everything is settled.
@@ -1049,7 +1152,7 @@ impl Planner {
         // Often one of the first elements, so that ranks meet.
         let mut disp = i64::from(raw.at >> 3) % (size / unit + 1);
         if raw.at & 7 < 5 {
-            disp = (i64::from(raw.at >> 3) % 3 * bytes).next_multiple_of_unit(unit) / unit;
+            disp = (i64::from(raw.at >> 3) % 3 * bytes + unit - 1) / unit;
         }
         let base = disp * unit;
         let most = if size > 4096 && raw.n > 200 { 700 } else { 1 + i64::from(raw.n) % 9 };
@@ -1185,15 +1288,5 @@ impl Planner {
         act.base = act.disp * unit;
         act.refused = true;
         true
-    }
-}
-
-trait NextMultiple {
-    fn next_multiple_of_unit(self, unit: i64) -> i64;
-}
-
-impl NextMultiple for i64 {
-    fn next_multiple_of_unit(self, unit: i64) -> i64 {
-        (self + unit - 1) / unit * unit
     }
 }

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use bytemuck::allocation::pod_collect_to_vec;
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics};
 use rmalab_windows::{
-    Access, Assert, Element, Error, Exposure, Fence, FenceAssert, Flavor, Integer, Kind, Lock, LockAll, LockKind, Pair,
-    Passive, PostAssert, Request, StartAssert, Target, Team, UserMemory, Window, WindowDisp,
+    Access, Assert, Element, Error, Exposure, Fence, FenceAssert, Flavor, Integer, Kind, Lock, LockAll, LockKind, Op,
+    Pair, Passive, PostAssert, Request, StartAssert, Target, Team, UserMemory, Window, WindowDisp,
 };
 
 use crate::oracle::{Oracle, Seen, differ, pattern, stored};
-use crate::program::{Act, Call, Locks, Phase, Plan, Round, Section, Step, Sync, WindowPlan};
+use crate::program::{Act, Call, Locks, Phase, Plan, Round, Section, Step, Storm, StormWay, Sync, WindowPlan};
 
 type Win<'t> = Window<'t, Mapped>;
 
@@ -25,6 +25,19 @@ macro_rules! with_kind {
     (@ $kind:expr, $T:ident => $body:expr, $($variant:ident $type:ty),*) => {
         match $kind {
             $(Kind::$variant => { type $T = $type; $body })*
+        }
+    };
+}
+
+/// As `with_kind`, of integers.
+macro_rules! with_integer {
+    ($kind:expr, $T:ident => $body:expr) => {
+        with_integer!(@ $kind, $T => $body, I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64)
+    };
+    (@ $kind:expr, $T:ident => $body:expr, $($variant:ident $type:ty),*) => {
+        match $kind {
+            $(Kind::$variant => { type $T = $type; $body })*
+            kind => panic!("{kind} is no integer"),
         }
     };
 }
@@ -69,17 +82,50 @@ fn swap<P>(target: &Target<'_, Mapped, P>, disp: WindowDisp, act: &Act) -> Resul
         let old = target.compare_and_swap(disp, element(act.expected()), element(act.value(0)))?;
         Ok(bytes_of(&[old]))
     }
-    match act.kind {
-        Kind::I8 => swap::<i8, P>(target, disp, act),
-        Kind::I16 => swap::<i16, P>(target, disp, act),
-        Kind::I32 => swap::<i32, P>(target, disp, act),
-        Kind::I64 => swap::<i64, P>(target, disp, act),
-        Kind::U8 => swap::<u8, P>(target, disp, act),
-        Kind::U16 => swap::<u16, P>(target, disp, act),
-        Kind::U32 => swap::<u32, P>(target, disp, act),
-        Kind::U64 => swap::<u64, P>(target, disp, act),
-        kind => panic!("compare-and-swap of {kind}"),
+    with_integer!(act.kind, T => swap::<T, P>(target, disp, act))
+}
+
+/// Adds 1 many times, while the others do; returns the sum of the values that were found.
+fn count<P>(target: &Target<'_, Mapped, P>, disp: WindowDisp, storm: &Storm) -> Result<u64, Error> {
+    fn count<T: Integer, P>(target: &Target<'_, Mapped, P>, disp: WindowDisp, storm: &Storm) -> Result<u64, Error> {
+        let one = T::from_word(1);
+        let mut sum = 0u64;
+        for _ in 0..storm.times {
+            let mut old = [T::zeroed()];
+            match storm.way {
+                StormWay::FetchAndOp => old[0] = target.fetch_and_op(disp, Op::Sum, one)?,
+                StormWay::Accumulate => target.accumulate(disp, Op::Sum, &[one])?,
+                StormWay::GetAccumulate => target.get_accumulate(disp, Op::Sum, &[one], &mut old)?,
+                StormWay::CompareAndSwap | StormWay::ReadModifyWrite => {
+                    // The first guess may be right.
+                    loop {
+                        let next = T::combine(Op::Sum, old[0], one);
+                        let seen = target.compare_and_swap(disp, old[0], next)?;
+                        if seen == old[0] {
+                            break;
+                        }
+                        old[0] = seen;
+                    }
+                }
+            }
+            sum = sum.wrapping_add(old[0].to_word());
+        }
+        Ok(sum)
     }
+    with_integer!(storm.kind, T => count::<T, P>(target, disp, storm))
+}
+
+/// As [`count`], by a get and a put under an exclusive lock.
+fn count_locked<T: Integer>(window: &Win<'_>, disp: WindowDisp, storm: &Storm) -> Result<u64, Error> {
+    let mut sum = 0u64;
+    for _ in 0..storm.times {
+        let lock = window.lock(LockKind::Exclusive, Rank(storm.target))?;
+        let old: T = lock.get_value(disp)?;
+        lock.put_value(disp, T::combine(Op::Sum, old, T::from_word(1)))?;
+        lock.unlock()?;
+        sum = sum.wrapping_add(old.to_word());
+    }
+    Ok(sum)
 }
 
 /// What a call with a request has come to.
@@ -224,6 +270,8 @@ struct Rankwise<'a> {
     me: u32,
     /// What the acts of this phase have fetched.
     log: Vec<Vec<u8>>,
+    /// The sum of the values that it has found while all counted up.
+    found: u64,
 }
 
 /// Runs a program as one rank; panics where the layer and the model differ.
@@ -237,14 +285,14 @@ pub(crate) fn run(ra: &Mapped, team: &Team<'_, Mapped>, plan: &Plan) -> Result<(
         (0..).zip(&window.sizes).map(part).collect()
     });
     let mut oracle = Oracle::new(contents.collect());
-    let mut rank = Rankwise { ra, team, plan, me, log: Vec::new() };
+    let mut rank = Rankwise { ra, team, plan, me, log: Vec::new(), found: 0 };
     // What a window's making does not synchronize: memory that is attached or first stored to.
     team.barrier()?;
     for (number, phase) in plan.phases.iter().enumerate() {
         rank.phase(&mut made, phase)?;
         rank.check(&made, phase, &mut oracle).unwrap_or_else(|what| panic!("phase {number}, rank {me}: {what}"));
     }
-    for (number, (made, window)) in made.into_iter().zip(&plan.windows).enumerate() {
+    for (number, made) in made.into_iter().enumerate() {
         let Made { window: made, inner, bases } = made;
         if inner.is_some() && bases[me as usize] != 0 {
             made.detach_window(WindowDisp(bases[me as usize]))?;
@@ -257,7 +305,6 @@ pub(crate) fn run(ra: &Mapped, team: &Team<'_, Mapped>, plan: &Plan) -> Result<(
         if let Some(inner) = inner {
             inner.free()?;
         }
-        let _ = window;
     }
     assert_eq!(ra.heap().free_bytes(), free, "memory that the windows have not given back");
     Ok(())
@@ -364,6 +411,12 @@ impl Rankwise<'_> {
     }
 
     fn section(&mut self, opens: &mut [Open<'_, '_>], bases: &[Vec<i64>], section: &Section) -> Result<(), Error> {
+        if let [Step::Storm(storm @ Storm { way: StormWay::ReadModifyWrite, .. })] = section.steps[..] {
+            let Open::Passive(window) = &opens[storm.window] else { unreachable!("locks in an active epoch") };
+            let disp = WindowDisp(storm.disp + bases[storm.window][storm.target as usize]);
+            self.found = with_integer!(storm.kind, T => count_locked::<T>(window, disp, &storm))?;
+            return Ok(());
+        }
         let mut held = Vec::new();
         for (open, locks) in opens.iter_mut().zip(&section.locks) {
             let assert = |nocheck| if nocheck { Assert::NoCheck } else { Assert::None };
@@ -385,6 +438,17 @@ impl Rankwise<'_> {
             let mut requests = Vec::new();
             for step in &section.steps {
                 match step {
+                    Step::Storm(storm) => {
+                        let disp = WindowDisp(storm.disp + bases[storm.window][storm.target as usize]);
+                        let to = Rank(storm.target);
+                        self.found = match &held[storm.window] {
+                            Held::None => unreachable!("read-modify-write has a loop of its own"),
+                            Held::All(all) => count(&all.at(to)?, disp, storm)?,
+                            Held::Some(locks) => count(lock_of(locks, storm.target), disp, storm)?,
+                            Held::Fence(fence) => count(&fence.at(to)?, disp, storm)?,
+                            Held::Pscw(access) => count(&access.at(to)?, disp, storm)?,
+                        };
+                    }
                     Step::Act(act) => self.act(&held, bases, act, &mut requests)?,
                     Step::Settle { window, target } => {
                         self.wait(&mut requests)?;
@@ -564,6 +628,15 @@ impl Rankwise<'_> {
             })
             .collect();
         let mut own = Vec::new();
+        if let Some(Storm { window, target, start, kind, .. }) = phase.storm {
+            let mut left = [0; 8];
+            if target == self.me {
+                let size = kind.size() as usize;
+                left[..size].copy_from_slice(&found[window][start..start + size]);
+            }
+            own.extend_from_slice(&self.found.to_le_bytes());
+            own.extend_from_slice(&left);
+        }
         let mut push = |bytes: &[u8]| {
             own.extend_from_slice(bytes);
             own.resize(own.len() + WIDTH - bytes.len(), 0);
@@ -583,7 +656,13 @@ impl Rankwise<'_> {
         }
         let all = self.team.allgather_bytes(&own)?;
         let mut next: Vec<_> = all.iter().map(|bytes| bytes.chunks_exact(WIDTH)).collect();
-        let mut seen = Seen { fetched: HashMap::new(), left: Vec::new() };
+        let mut seen = Seen { fetched: HashMap::new(), left: Vec::new(), storm: Vec::new() };
+        if phase.storm.is_some() {
+            for bytes in next.iter_mut().map(|next| next.next().expect("what every rank sends")) {
+                let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+                seen.storm.push((word(0), word(8)));
+            }
+        }
         let fetches: HashMap<(u32, usize), bool> = phase
             .rounds
             .iter()

@@ -1,0 +1,212 @@
+//! What synchronization and communication cost in operations: the figures of the modules' texts, counted.
+#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
+
+use rmalab_atomics::controlled::{Answer, Call, Controlled, Executor, Shape};
+use rmalab_atomics::{Counted, Counts, Mapped, Rank, RemoteAtomics, World};
+use rmalab_windows::{
+    AccumulateStrategy, Config, FenceAssert, FenceStrategy, LockKind, Op, PscwStrategy, Team, Window, WindowDisp,
+};
+
+const FIRST: WindowDisp = WindowDisp(0);
+const SIZES: [u32; 6] = [1, 2, 3, 4, 5, 8];
+
+type Ranks<'a> = Counted<'a, Mapped>;
+
+/// Runs `body` on threads with a window of 16 bytes at each rank, with all counters at zero.
+fn on(size: u32, config: &Config, body: impl Fn(&Ranks<'_>, &mut Window<'_, Ranks<'_>>) + Sync) {
+    World::threads(size)
+        .run(|ra| {
+            let ra = Counted::new(ra);
+            let team = Team::new(&ra).unwrap();
+            let mut window = Window::builder(&team).config(*config).allocate(16).unwrap();
+            assert_eq!(ra.take(), Counts::default(), "making a window communicates nothing");
+            body(&ra, &mut window);
+        })
+        .unwrap();
+}
+
+/// ⌈log₂ size⌉.
+fn rounds(size: u32) -> u64 {
+    u64::from(size.next_power_of_two().ilog2())
+}
+
+/// The ranks behind this one, without it.
+fn others(ra: &Ranks<'_>) -> Vec<Rank> {
+    (1..ra.size()).map(|by| Rank((ra.rank().0 + by) % ra.size())).collect()
+}
+
+#[test]
+fn a_fence_is_a_flush_and_a_barrier() {
+    for (fence, barriers) in [(FenceStrategy::Dissemination, 1), (FenceStrategy::Naive, 2)] {
+        for size in SIZES {
+            let config = Config { fence, ..Config::default() };
+            on(size, &config, |ra, window| {
+                let epoch = window.fence().unwrap();
+                ra.reset();
+                let epoch = epoch.next().unwrap();
+                let counts = ra.take();
+                let steps = barriers * rounds(size);
+                assert_eq!((counts.put.total(), counts.wait, counts.flush_all), (steps, steps, 1), "{fence} {size}");
+                assert_eq!((counts.remote_operations(), counts.own_operations()), (steps, 0), "{fence} {size}");
+                assert_eq!(counts.flush.total(), 0, "{fence} {size}");
+                epoch.close().unwrap();
+                ra.reset();
+                // Nothing before it, nothing behind it: no fence at all.
+                let none = FenceAssert { noprecede: true, nosucceed: true, ..Default::default() };
+                let _ = window.fence_assert(none).unwrap();
+                assert_eq!(ra.take(), Counts::default(), "{fence} {size}");
+            });
+        }
+    }
+}
+
+#[test]
+fn post_and_complete_cost_a_pair_of_ranks_one_message_each() {
+    // The remote operations of a post, by each strategy.
+    for (pscw, post) in [(PscwStrategy::Bits, 1), (PscwStrategy::Matching, 2)] {
+        for size in SIZES {
+            let config = Config { pscw, ..Config::default() };
+            on(size, &config, |ra, window| {
+                let group = others(ra);
+                let pairs = group.len() as u64;
+                for _ in 0..3 {
+                    let (mut access, mut exposure) = window.pscw().unwrap();
+                    let exposed = exposure.post(&group).unwrap();
+                    let posted = ra.take();
+                    assert_eq!(posted.fetch_add.others(), pairs, "{pscw} {size}");
+                    assert_eq!(posted.remote_operations(), post * pairs, "{pscw} {size}");
+                    assert_eq!((posted.wait, posted.pause), (0, 0), "{pscw} {size}");
+                    let accessed = access.start(&group).unwrap();
+                    assert_eq!(ra.take().remote_operations(), 0, "{pscw} {size}: start is local");
+                    accessed.complete().unwrap();
+                    let completed = ra.take();
+                    assert_eq!(completed.fetch_add.others(), pairs, "{pscw} {size}");
+                    assert_eq!(completed.remote_operations(), pairs, "{pscw} {size}");
+                    assert_eq!((completed.flush.total(), completed.wait), (pairs, 0), "{pscw} {size}");
+                    exposed.wait().unwrap();
+                    let waited = ra.take();
+                    assert_eq!((waited.wait, waited.remote_operations()), (1, 0), "{pscw} {size}");
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn lock_all_is_one_operation_at_any_number_of_ranks() {
+    for size in SIZES {
+        on(size, &Config::default(), |ra, window| {
+            let all = window.lock_all().unwrap();
+            let locked = ra.take();
+            assert_eq!((locked.fetch_add.total(), locked.remote_operations() + locked.own_operations()), (1, 1));
+            all.unlock_all().unwrap();
+            let unlocked = ra.take();
+            assert_eq!((unlocked.fetch_add.total(), unlocked.flush_all), (1, 1));
+            assert_eq!(unlocked.remote_operations() + unlocked.own_operations(), 1);
+        });
+    }
+}
+
+/// Everything that one rank does to another, while the others do nothing.
+#[test]
+fn an_operation_is_one_operation() {
+    for accumulate in [AccumulateStrategy::Native, AccumulateStrategy::Cas, AccumulateStrategy::Locked] {
+        let config = Config { accumulate, ..Config::default() };
+        on(3, &config, |ra, window| {
+            if ra.rank() != Rank(0) {
+                return;
+            }
+            let what = |counts: &Counts| (counts.remote_operations(), counts.flush.others() + counts.flush_all);
+            let lock = window.lock(LockKind::Exclusive, Rank(1)).unwrap();
+            let locked = ra.take();
+            // The master, which is this rank's own, and the target.
+            assert_eq!((locked.own_operations(), what(&locked)), (1, (1, 0)));
+            lock.put_value(FIRST, 5_u64).unwrap();
+            let put = ra.take();
+            assert_eq!((put.put_bytes.others(), put.bytes.others(), what(&put)), (1, 8, (1, 0)));
+            lock.flush().unwrap();
+            assert_eq!(what(&ra.take()), (0, 1));
+            assert_eq!(lock.get_value::<u64>(FIRST).unwrap(), 5);
+            let got = ra.take();
+            assert_eq!((got.get_bytes.others(), got.bytes.others(), what(&got)), (1, 8, (1, 0)));
+            lock.unlock().unwrap();
+            let unlocked = ra.take();
+            assert_eq!((unlocked.own_operations(), what(&unlocked)), (1, (1, 1)));
+
+            let lock = window.lock(LockKind::Shared, Rank(1)).unwrap();
+            assert_eq!(what(&ra.take()), (1, 0));
+            lock.fetch_and_op(FIRST, Op::Sum, 1_u64).unwrap();
+            let fetched = ra.take();
+            match accumulate {
+                AccumulateStrategy::Native => assert_eq!((fetched.fetch_add.others(), what(&fetched)), (1, (1, 0))),
+                AccumulateStrategy::Cas => {
+                    assert_eq!((fetched.get.others(), fetched.compare_and_swap.others()), (1, 1));
+                    assert_eq!(what(&fetched), (2, 0));
+                }
+                AccumulateStrategy::Locked => {
+                    let bulk = (fetched.get_bytes.others(), fetched.put_bytes.others());
+                    let lock = (fetched.fetch_store.others(), fetched.compare_and_swap.others());
+                    assert_eq!((bulk, lock, what(&fetched)), ((1, 1), (1, 1), (4, 1)));
+                }
+            }
+            lock.compare_and_swap(FIRST, 6_u64, 7).unwrap();
+            if accumulate != AccumulateStrategy::Locked {
+                let swapped = ra.take();
+                assert_eq!((swapped.compare_and_swap.others(), what(&swapped)), (1, (1, 0)));
+            }
+            ra.reset();
+            lock.unlock().unwrap();
+            assert_eq!(what(&ra.take()), (1, 1));
+        });
+    }
+}
+
+#[test]
+fn free_is_two_barriers() {
+    for size in SIZES {
+        World::threads(size)
+            .run(|ra| {
+                let ra = Counted::new(ra);
+                let team = Team::new(&ra).unwrap();
+                Window::allocate(&team, 16).unwrap().free().unwrap();
+                let counts = ra.take();
+                assert_eq!((counts.put.total(), counts.wait), (2 * rounds(size), 2 * rounds(size)), "{size}");
+                assert_eq!(counts.remote_operations(), 2 * rounds(size), "{size}");
+            })
+            .unwrap();
+    }
+}
+
+/// Carries nothing out.
+struct Silent;
+
+impl Executor for Silent {
+    fn call(&self, call: Call) -> Answer {
+        panic!("making a window communicates nothing, and calls {call}")
+    }
+}
+
+/// Bytes of the symmetric heap that a window of `bytes` bytes takes at each rank.
+fn memory(size: u32, bytes: u64, pscw: PscwStrategy) -> u64 {
+    let ra = Controlled::new(Silent, &Shape::new(size), Rank(size / 2));
+    let team = Team::new(&ra).unwrap();
+    let before = ra.heap().free_bytes();
+    let config = Config { pscw, ..Config::default() };
+    let window = Window::builder(&team).config(config).allocate(bytes).unwrap();
+    let after = ra.heap().free_bytes();
+    drop(window);
+    before - after
+}
+
+#[test]
+fn memory_of_an_allocated_window_does_not_grow_with_the_number_of_ranks() {
+    let auto = |size| memory(size, 4096, PscwStrategy::Auto);
+    assert_eq!(auto(2), auto(64));
+    // Beyond 512 ranks posts go to a ring, of 64 slots at any number of ranks.
+    assert_eq!(auto(1024), auto(1 << 20));
+    assert!(auto(1 << 20) <= 4096 + 2048, "{}", auto(1 << 20));
+    let matching = |size| memory(size, 4096, PscwStrategy::Matching);
+    assert_eq!(matching(64), matching(1 << 20));
+    // What bits take, whoever asks for them: a bit for each rank.
+    assert_eq!(memory(1 << 20, 8, PscwStrategy::Bits) - memory(64, 8, PscwStrategy::Bits), (1 << 17) - 8);
+}

@@ -1,0 +1,845 @@
+//! What operations do, against models: every element type, operation, strategy, flavor and place.
+#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
+
+mod support;
+
+use rmalab_atomics::{Mapped, Rank, World};
+use rmalab_windows::layout::Order;
+use rmalab_windows::{
+    AccumulateStrategy, Assert, Call, Class, Config, Element, Error, FenceAssert, Integer, Layout, LayoutError,
+    LockKind, Op, Pair, PostAssert, PscwStrategy, StartAssert, Target, Team, Window, WindowDisp,
+};
+use support::{Made, accumulating, everywhere, threads};
+
+/// Elements to try: zeros, equal ones, small ones of which sums are exact.
+trait Sample: Element {
+    fn sample(seed: u64) -> Self;
+}
+
+macro_rules! samples {
+    ($($type:ty = $sample:expr;)*) => {$(
+        impl Sample for $type {
+            fn sample(seed: u64) -> $type {
+                let sample: fn(u64) -> $type = $sample;
+                sample(seed)
+            }
+        }
+    )*};
+}
+
+fn bits(seed: u64) -> u64 {
+    if seed.is_multiple_of(5) { 0 } else { seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_right(29) }
+}
+
+fn quarters(seed: u64) -> f32 {
+    (bits(seed) % 64) as f32 / 4.0 - 8.0
+}
+
+samples! {
+    i8 = |seed| bits(seed) as i8;
+    i16 = |seed| bits(seed) as i16;
+    i32 = |seed| bits(seed) as i32;
+    i64 = |seed| bits(seed) as i64;
+    u8 = |seed| bits(seed) as u8;
+    u16 = |seed| bits(seed) as u16;
+    u32 = |seed| bits(seed) as u32;
+    u64 = bits;
+    f32 = quarters;
+    f64 = |seed| quarters(seed).into();
+    Pair<i16, i16> = |seed| Pair::new((seed % 3) as i16, bits(seed) as i16);
+    Pair<i32, i32> = |seed| Pair::new((seed % 3) as i32, bits(seed) as i32);
+    Pair<i64, i64> = |seed| Pair::new((seed % 3) as i64, bits(seed) as i64);
+    Pair<u32, u32> = |seed| Pair::new((seed % 3) as u32, bits(seed) as u32);
+    Pair<u64, u64> = |seed| Pair::new(seed % 3, bits(seed));
+    Pair<f32, i32> = |seed| Pair::new(quarters(seed % 7), bits(seed) as i32);
+    Pair<f64, i64> = |seed| Pair::new(quarters(seed % 7).into(), bits(seed) as i64);
+}
+
+/// Calls a function for every element type.
+macro_rules! every_type {
+    ($function:ident($($argument:expr),*)) => {
+        every_type!($function($($argument),*) i8 i16 i32 i64 u8 u16 u32 u64 f32 f64);
+        every_type!($function($($argument),*) Pair<i16, i16>, Pair<i32, i32>, Pair<i64, i64>, Pair<u32, u32>,
+            Pair<u64, u64>, Pair<f32, i32>, Pair<f64, i64>);
+    };
+    ($function:ident $arguments:tt $($type:ident)*) => { $($function::<$type> $arguments;)* };
+    ($function:ident $arguments:tt $($type:ty),*) => { $($function::<$type> $arguments;)* };
+}
+
+fn right(team: &Team<'_, Mapped>) -> Rank {
+    Rank((team.rank().0 + 1) % team.size())
+}
+
+const BYTES: usize = 160;
+
+/// Every operation on elements of `T`, in all forms, changes what it should and nothing beside it.
+fn updates<T: Sample>(target: &Target<'_, Mapped>, start: i64) {
+    for op in Op::ALL {
+        if !op.is_defined_for(T::KIND) {
+            let errors = [
+                target.accumulate::<T>(WindowDisp(start), op, &[T::sample(0)]).unwrap_err(),
+                target.get_accumulate::<T>(WindowDisp(start), op, &[], &mut []).unwrap_err(),
+                target.fetch_and_op::<T>(WindowDisp(start), op, T::sample(0)).unwrap_err(),
+            ];
+            for error in errors {
+                assert!(matches!(error, Error::Op { kind, .. } if kind == T::KIND), "{error}");
+                assert_eq!(error.class(), Class::Op);
+            }
+            continue;
+        }
+        for (offset, len, form) in [0, 1, 4, 6, 8, 13, 16]
+            .into_iter()
+            .flat_map(|at| [1, 5].into_iter().flat_map(move |n| (0..5).map(move |form| (at, n, form))))
+        {
+            let disp = WindowDisp(start + offset as i64);
+            let seed = offset as u64 + 11 * form;
+            let old: Vec<T> = (0..len).map(|i| T::sample(seed + i)).collect();
+            let source: Vec<T> = (0..len).map(|i| T::sample(seed + 3 + 7 * i)).collect();
+            let new: Vec<T> = old.iter().zip(&source).map(|(&old, &value)| T::combine(op, old, value)).collect();
+            target.put(WindowDisp(start), &[0xA5_u8; BYTES]).unwrap();
+            target.put(disp, &old).unwrap();
+            let mut before = vec![T::sample(1); len as usize];
+            let ignored: &[T] = if op == Op::NoOp { &[] } else { &source };
+            match form {
+                0 => {
+                    target.accumulate(disp, op, &source).unwrap();
+                    before.clone_from(&old);
+                }
+                1 => target.get_accumulate(disp, op, ignored, &mut before).unwrap(),
+                2 => {
+                    for (at, (before, value)) in before.iter_mut().zip(&source).enumerate() {
+                        *before = target.fetch_and_op(disp.plus((at * size_of::<T>()) as i64), op, *value).unwrap();
+                    }
+                }
+                3 => {
+                    let mut request = target.raccumulate(disp, op, source.clone()).unwrap();
+                    while !request.test().unwrap() {}
+                    assert_eq!(request.wait().unwrap(), source);
+                    before.clone_from(&old);
+                }
+                _ => before = target.rget_accumulate(disp, op, ignored, before).unwrap().wait().unwrap(),
+            }
+            assert_eq!(before, old, "{} of {} at {offset}: what was there", op, T::KIND);
+            let mut expected = [0xA5_u8; BYTES];
+            let new: &[u8] = bytemuck::cast_slice(&new);
+            expected[offset..][..new.len()].copy_from_slice(new);
+            let mut all = [0; BYTES];
+            target.get(WindowDisp(start), &mut all).unwrap();
+            assert_eq!(all, expected, "{op} of {len} {} at {offset}, form {form}", T::KIND);
+        }
+    }
+}
+
+/// Alone with every target, in shared and exclusive mode.
+fn every_update(team: &Team<'_, Mapped>) {
+    for made in Made::ALL {
+        for &strategy in AccumulateStrategy::ALL {
+            let (window, starts) = made.make(team, accumulating(strategy), BYTES);
+            team.barrier().unwrap();
+            for kind in [LockKind::Shared, LockKind::Exclusive] {
+                let epoch = window.lock(kind, right(team)).unwrap();
+                every_type!(updates(&epoch, starts[right(team).index()]));
+                epoch.unlock().unwrap();
+            }
+            window.free().unwrap();
+        }
+    }
+}
+
+#[test]
+fn every_operation_on_every_type_by_every_strategy() {
+    everywhere("every_operation_on_every_type_by_every_strategy", 2, every_update);
+}
+
+/// All ranks combine into the same elements at once; in which order does not matter for the result.
+fn together<T: Sample>(team: &Team<'_, Mapped>, window: &Window<'_, Mapped>, start: i64, rounds: u64) {
+    const LEN: usize = 3;
+    let last = Rank(team.size() - 1);
+    let value = |rank: u32, round: u64, at: usize| T::sample(1000 * u64::from(rank) + 3 * round + at as u64);
+    let ops = [Op::Sum, Op::Min, Op::Max, Op::BitXor, Op::MinLoc, Op::MaxLoc];
+    for op in ops.into_iter().filter(|op| op.is_defined_for(T::KIND)) {
+        // At a word, and one byte behind it.
+        for (disp, expected) in [0, 65].map(|at| (WindowDisp(start + at), at)) {
+            let first: [T; LEN] = std::array::from_fn(|at| T::sample(expected as u64 + at as u64));
+            if team.rank() == last {
+                let epoch = window.lock(LockKind::Exclusive, last).unwrap();
+                epoch.put(disp, &first).unwrap();
+                epoch.unlock().unwrap();
+            }
+            team.barrier().unwrap();
+            let epoch = window.lock(LockKind::Shared, last).unwrap();
+            for round in 0..rounds {
+                let values: [T; LEN] = std::array::from_fn(|at| value(team.rank().0, round, at));
+                match round % 3 {
+                    0 => epoch.accumulate(disp, op, &values).unwrap(),
+                    1 => epoch.get_accumulate(disp, op, &values, &mut [T::zeroed(); LEN]).unwrap(),
+                    _ => {
+                        for (at, value) in values.into_iter().enumerate() {
+                            epoch.fetch_and_op(disp.plus((at * size_of::<T>()) as i64), op, value).unwrap();
+                        }
+                    }
+                }
+            }
+            epoch.unlock().unwrap();
+            team.barrier().unwrap();
+            let mut expected = first;
+            for (rank, round) in (0..team.size()).flat_map(|rank| (0..rounds).map(move |round| (rank, round))) {
+                for (at, element) in expected.iter_mut().enumerate() {
+                    *element = T::combine(op, *element, value(rank, round, at));
+                }
+            }
+            let epoch = window.lock(LockKind::Shared, last).unwrap();
+            let mut seen = [T::zeroed(); LEN];
+            epoch.get(disp, &mut seen).unwrap();
+            epoch.unlock().unwrap();
+            assert_eq!(seen, expected, "{op} of {}", T::KIND);
+            team.barrier().unwrap();
+        }
+    }
+}
+
+fn all_together(team: &Team<'_, Mapped>) {
+    for made in Made::ALL {
+        for &strategy in AccumulateStrategy::ALL {
+            let (window, starts) = made.make(team, accumulating(strategy), BYTES);
+            let start = starts[team.size() as usize - 1];
+            every_type!(together(team, &window, start, 6));
+            window.free().unwrap();
+        }
+    }
+}
+
+#[test]
+fn accumulates_of_all_ranks_at_once_lose_nothing() {
+    everywhere("accumulates_of_all_ranks_at_once_lose_nothing", 4, all_together);
+}
+
+/// All ranks count by compare and swap, each in its way through the others.
+fn count<T: Integer>(team: &Team<'_, Mapped>, window: &Window<'_, Mapped>, start: i64) {
+    const ROUNDS: u64 = 40;
+    let all_ones = T::from_word(u64::MAX);
+    let next = |value: T| T::combine(Op::Sum, value, all_ones);
+    for at in [0, 32 + 1] {
+        let disp = WindowDisp(start + at);
+        team.barrier().unwrap();
+        let epoch = window.lock(LockKind::Shared, Rank(0)).unwrap();
+        for _ in 0..ROUNDS {
+            let mut seen = T::zeroed();
+            loop {
+                let before = epoch.compare_and_swap(disp, seen, next(seen)).unwrap();
+                if before == seen {
+                    break;
+                }
+                seen = before;
+            }
+        }
+        epoch.unlock().unwrap();
+        team.barrier().unwrap();
+        let expected = (0..ROUNDS * u64::from(team.size())).fold(T::zeroed(), |sum, _| next(sum));
+        let epoch = window.lock(LockKind::Exclusive, Rank(0)).unwrap();
+        assert_eq!(epoch.get_value::<T>(disp).unwrap(), expected, "{} at {at}", T::KIND);
+        epoch.unlock().unwrap();
+        team.barrier().unwrap();
+        if team.rank() == Rank(0) {
+            let epoch = window.lock(LockKind::Exclusive, Rank(0)).unwrap();
+            epoch.put_value(disp, T::zeroed()).unwrap();
+            epoch.unlock().unwrap();
+        }
+    }
+}
+
+fn count_all(team: &Team<'_, Mapped>) {
+    for made in Made::ALL {
+        for &strategy in AccumulateStrategy::ALL {
+            let (window, starts) = made.make(team, accumulating(strategy), BYTES);
+            every_type!(count(team, &window, starts[0]) i8 i16 i32 i64 u8 u16 u32 u64);
+            window.free().unwrap();
+        }
+    }
+}
+
+#[test]
+fn compare_and_swap_of_every_width_counts_exactly() {
+    everywhere("compare_and_swap_of_every_width_counts_exactly", 4, count_all);
+}
+
+/// What one rank accumulates to one place takes effect in the order of its calls.
+fn ordered(team: &Team<'_, Mapped>) {
+    for made in Made::ALL {
+        let (window, starts) = made.make(team, Config::default(), BYTES);
+        team.barrier().unwrap();
+        let (target, disp) = (right(team), WindowDisp(starts[right(team).index()]));
+        let epoch = window.lock(LockKind::Shared, target).unwrap();
+        for round in 1..=200_u64 {
+            let back = epoch.raccumulate(disp, Op::Replace, vec![round]).unwrap();
+            let seen = epoch.rget_accumulate(disp, Op::Sum, &[1000], vec![0_u64]).unwrap();
+            epoch.accumulate(disp, Op::Prod, &[2_u64]).unwrap();
+            assert_eq!(epoch.fetch_and_op(disp, Op::NoOp, 0_u64).unwrap(), 2 * (round + 1000));
+            assert_eq!((seen.wait().unwrap(), back.wait().unwrap()), (vec![round], vec![round]));
+        }
+        epoch.unlock().unwrap();
+        window.free().unwrap();
+    }
+}
+
+#[test]
+fn accumulates_of_one_rank_are_ordered() {
+    everywhere("accumulates_of_one_rank_are_ordered", 2, ordered);
+}
+
+/// Numbers that tell where they are.
+fn numbers<const N: usize>() -> [u16; N] {
+    std::array::from_fn(|at| at as u16 + 1)
+}
+
+/// Layouts at both ends, by put, get and their forms with requests, against copies one by one.
+fn layouts(team: &Team<'_, Mapped>) {
+    let number = Layout::of::<u16>();
+    let column = Layout::vector(4, 1, 5, &number).unwrap();
+    let scattered = Layout::indexed(&[(1, 9), (2, 0), (1, 5)], &number).unwrap();
+    let block = Layout::subarray(&[4, 5], &[2, 2], &[1, 2], Order::C, &number).unwrap();
+    let pair = Layout::structure(&[(1, 2, &number), (3, 8, &Layout::of::<i16>())]).unwrap();
+    let places: [(&Layout, [usize; 4]); 5] = [
+        (&Layout::contiguous(4, &number).unwrap(), [0, 1, 2, 3]),
+        (&column, [0, 5, 10, 15]),
+        (&scattered, [9, 0, 1, 5]),
+        (&block, [7, 8, 12, 13]),
+        (&pair, [1, 4, 5, 6]),
+    ];
+    for made in Made::ALL {
+        let (window, starts) = made.make(team, Config::default(), 48);
+        team.barrier().unwrap();
+        let disp = WindowDisp(starts[right(team).index()]).plus(2);
+        let epoch = window.lock(LockKind::Shared, right(team)).unwrap();
+        for (here, from) in places {
+            for (there, to) in places {
+                for request in [false, true] {
+                    let source = numbers::<20>();
+                    let mut expected = [0_u16; 24];
+                    from.iter().zip(to).for_each(|(&from, to)| expected[to + 1] = source[from]);
+                    epoch.put(disp.plus(-2), &[0_u16; 24]).unwrap();
+                    if request {
+                        let sent = epoch.rput_layout(disp, there.item(), source.to_vec(), here.item()).unwrap();
+                        assert_eq!(sent.wait().unwrap(), source);
+                    } else {
+                        epoch.put_layout(disp, there.item(), &source, here.item()).unwrap();
+                    }
+                    epoch.flush().unwrap();
+                    let mut all = [0_u16; 24];
+                    epoch.get(disp.plus(-2), &mut all).unwrap();
+                    assert_eq!(all, expected, "{made:?}: {from:?} to {to:?}");
+
+                    epoch.put(disp, &source).unwrap();
+                    let mut dest = [0_u16; 20];
+                    let mut expected = dest;
+                    from.iter().zip(to).for_each(|(&from, to)| expected[from] = source[to]);
+                    if request {
+                        let got = epoch.rget_layout(disp, there.item(), dest.to_vec(), here.item()).unwrap();
+                        dest.copy_from_slice(&got.wait().unwrap());
+                    } else {
+                        epoch.get_layout(disp, there.item(), &mut dest, here.item()).unwrap();
+                    }
+                    assert_eq!(dest, expected, "{made:?}: {to:?} to {from:?}");
+                }
+            }
+        }
+        epoch.unlock().unwrap();
+        window.free().unwrap();
+    }
+}
+
+#[test]
+fn layouts_at_both_ends() {
+    everywhere("layouts_at_both_ends", 2, layouts);
+}
+
+/// A get into bytes that overlap each other: the last item counts. A put, likewise.
+#[test]
+fn overlapping_layouts_are_written_in_order() {
+    threads(2, |team| {
+        for made in Made::ALL {
+            let (window, starts) = made.make(team, Config::default(), 48);
+            team.barrier().unwrap();
+            let disp = WindowDisp(starts[right(team).index()]);
+            let epoch = window.lock(LockKind::Shared, right(team)).unwrap();
+            epoch.put(disp, &numbers::<4>()).unwrap();
+            let number = Layout::of::<u16>();
+            let (plain, twice) = (Layout::contiguous(4, &number).unwrap(), Layout::hvector(2, 2, 2, &number).unwrap());
+            let mut dest = [0_u16; 3];
+            epoch.get_layout(disp, plain.item(), &mut dest, twice.item()).unwrap();
+            assert_eq!(dest, [1, 3, 4]);
+            let dest = epoch.rget_layout(disp, plain.item(), vec![0_u16; 3], twice.item()).unwrap().wait().unwrap();
+            assert_eq!(dest, [1, 3, 4]);
+            // The same bytes of the target, over and over.
+            let again = Layout::vector(4, 1, 0, &number).unwrap();
+            let mut dest = [0_u16; 4];
+            epoch.get_layout(disp.plus(2), again.item(), &mut dest, plain.item()).unwrap();
+            assert_eq!(dest, [2; 4]);
+            epoch.put_layout(disp.plus(16), twice.item(), &numbers::<4>(), plain.item()).unwrap();
+            epoch.flush().unwrap();
+            assert_eq!(epoch.get_value::<[u16; 3]>(disp.plus(16)).unwrap(), [1, 3, 4]);
+            // Each accumulate of an element that is named twice counts.
+            epoch.accumulate_layout(disp, again.item(), Op::Sum, &[10_u16, 20, 30, 40], plain.item()).unwrap();
+            assert_eq!(epoch.get_value::<[u16; 4]>(disp).unwrap(), [101, 2, 3, 4]);
+            epoch.unlock().unwrap();
+            window.free().unwrap();
+        }
+    });
+}
+
+#[test]
+fn accumulates_take_layouts_at_all_three_ends() {
+    threads(2, |team| {
+        for made in Made::ALL {
+            for &strategy in AccumulateStrategy::ALL {
+                let (window, starts) = made.make(team, accumulating(strategy), 64);
+                team.barrier().unwrap();
+                let disp = WindowDisp(starts[right(team).index()]).plus(1);
+                let epoch = window.lock(LockKind::Exclusive, right(team)).unwrap();
+                epoch.put(disp, &[1_i32, 2, 3, 4, 5, 6]).unwrap();
+                let number = Layout::of::<i32>();
+                let every_other = Layout::vector(3, 1, 2, &number).unwrap();
+                let backwards = Layout::indexed(&[(1, 2), (1, 1), (1, 0)], &number).unwrap();
+                let plain = Layout::contiguous(3, &number).unwrap();
+                let mut results = [0; 6];
+                epoch
+                    .get_accumulate_layout(
+                        disp,
+                        every_other.item(),
+                        Op::Sum,
+                        &[10, 20, 30],
+                        backwards.item(),
+                        &mut results,
+                        every_other.item(),
+                    )
+                    .unwrap();
+                assert_eq!(results, [1, 0, 3, 0, 5, 0]);
+                assert_eq!(epoch.get_value::<[i32; 6]>(disp).unwrap(), [31, 2, 23, 4, 15, 6]);
+                // No_op ignores the origin, whatever it is.
+                epoch
+                    .get_accumulate_layout(
+                        disp,
+                        plain.item(),
+                        Op::NoOp,
+                        &[],
+                        plain.item(),
+                        &mut results,
+                        backwards.item(),
+                    )
+                    .unwrap();
+                assert_eq!(results, [23, 2, 31, 0, 5, 0]);
+                epoch.accumulate_layout(disp, plain.item(), Op::Replace, &[7, 8, 9], backwards.item()).unwrap();
+                assert_eq!(epoch.get_value::<[i32; 6]>(disp).unwrap(), [9, 8, 7, 4, 15, 6]);
+                let error =
+                    epoch.accumulate_layout(disp, number.items(3), Op::Sum, &[0_u32; 3], plain.item()).unwrap_err();
+                assert!(matches!(error, Error::Type { call: Call::Accumulate, .. }), "{error}");
+                assert_eq!(error.class(), Class::Type);
+                epoch.unlock().unwrap();
+                window.free().unwrap();
+            }
+        }
+    });
+}
+
+#[test]
+fn ends_that_do_not_fit_are_errors_and_nothing_is_done() {
+    threads(1, |team| {
+        let window = Window::allocate(team, 16).unwrap();
+        let epoch = window.lock(LockKind::Exclusive, Rank(0)).unwrap();
+        let disp = WindowDisp(0);
+        let number = Layout::of::<u32>();
+        let mut dest = [1_u32; 4];
+        let class = |result: rmalab_windows::Result<()>| result.unwrap_err().class();
+        assert_eq!(class(epoch.put_layout(disp, number.items(2), &dest, number.items(3))), Class::Count);
+        assert_eq!(class(epoch.get_layout(disp, number.items(3), &mut dest, number.items(2))), Class::Count);
+        assert_eq!(class(epoch.get_accumulate(disp, Op::Sum, &[1_u32], &mut dest)), Class::Count);
+        let error = epoch.put_layout(disp, number.items(5), &dest, number.items(5)).unwrap_err();
+        assert!(matches!(error, Error::Layout(LayoutError::OutOfBuffer { end: 20, buffer: 16, .. })), "{error}");
+        assert_eq!(error.class(), Class::Type);
+        let error = epoch.put_layout(WindowDisp(4), number.items(4), &dest, number.items(4)).unwrap_err();
+        assert!(matches!(error, Error::OutOfWindow { len: 16, bytes: 16, .. }), "{error}");
+        let error = epoch.rput_layout(WindowDisp(4), number.items(4), dest.to_vec(), number.items(4)).unwrap_err();
+        assert_eq!(error.class(), Class::RmaRange);
+        let error = epoch.rget(WindowDisp(1), vec![0_u64; 2]).unwrap_err();
+        assert_eq!(error.class(), Class::RmaRange);
+        let before = Layout::hindexed(&[(1, -4)], &number).unwrap();
+        let error = epoch.put_layout(disp, before.item(), &dest, number.item()).unwrap_err();
+        assert!(matches!(error, Error::OutOfWindow { len: 4, .. }), "{error}");
+        assert_eq!(epoch.get_value::<[u32; 4]>(disp).unwrap(), [0; 4]);
+        epoch.unlock().unwrap();
+    });
+}
+
+/// Puts and gets that overlap each other, to every target.
+fn batches(team: &Team<'_, Mapped>) {
+    const LEN: usize = 8;
+    let (me, size) = (team.rank().index(), team.size());
+    for made in Made::ALL {
+        let (mut window, starts) = made.make(team, Config::default(), 8 * LEN * size as usize);
+        team.barrier().unwrap();
+        let mine: Vec<u64> = (0..LEN as u64).map(|at| 100 * me as u64 + at).collect();
+        let place = |target: Rank, at: usize| WindowDisp(starts[target.index()] + (8 * LEN * at) as i64);
+        let epoch = window.lock_all().unwrap();
+        epoch
+            .batch(|batch| {
+                for target in (0..size).map(Rank) {
+                    let part = epoch.at(target)?;
+                    let (low, high) = mine.split_at(3);
+                    batch.put(&part, place(target, me), low)?;
+                    batch.put(&part, place(target, me).plus(24), high)?;
+                    batch.put::<u8, _>(&part, place(target, me), &[])?;
+                    let error = batch.put(&part, place(target, size as usize), &mine).unwrap_err();
+                    assert_eq!(error.class(), Class::RmaRange);
+                }
+                batch.put(&epoch.at(None)?, WindowDisp(-1), &mine)
+            })
+            .unwrap();
+        // Complete here and there: no flush.
+        team.barrier().unwrap();
+        let mut all = vec![[0_u64; LEN]; (size * size) as usize];
+        epoch
+            .batch(|batch| {
+                for (at, piece) in all.iter_mut().enumerate() {
+                    let (target, from) = (Rank(at as u32 / size), at % size as usize);
+                    batch.get(&epoch.at(target)?, place(target, from), piece)?;
+                }
+                Ok(())
+            })
+            .unwrap();
+        for (at, piece) in all.iter().enumerate() {
+            let from = at as u64 % u64::from(size);
+            assert!(piece.iter().zip(0..).all(|(&seen, i)| seen == 100 * from + i), "{made:?}: {piece:?} of {from}");
+        }
+        epoch.unlock_all().unwrap();
+        // The same in an epoch to one target.
+        let epoch = window.lock(LockKind::Shared, right(team)).unwrap();
+        let mut back = [0_u64; LEN];
+        epoch.batch(|batch| batch.get(&epoch, place(right(team), me), &mut back)).unwrap();
+        assert_eq!(back[..], mine);
+        epoch.unlock().unwrap();
+        window.free().unwrap();
+    }
+}
+
+#[test]
+fn batches_are_complete_when_they_return() {
+    everywhere("batches_are_complete_when_they_return", 3, batches);
+}
+
+/// Requests that are tested, waited for in another order, and dropped.
+fn requests(team: &Team<'_, Mapped>) {
+    for made in Made::ALL {
+        let (window, starts) = made.make(team, Config::default(), 4096);
+        team.barrier().unwrap();
+        let disp = WindowDisp(starts[right(team).index()]);
+        let epoch = window.lock(LockKind::Exclusive, right(team)).unwrap();
+        let first = epoch.rput(disp, vec![1_u8; 1000]).unwrap();
+        let mut second = epoch.rput(disp.plus(1000), vec![2_u8; 1000]).unwrap();
+        drop(epoch.rput(disp.plus(2000), vec![3_u8; 1000]).unwrap());
+        while !second.test().unwrap() {}
+        assert!(second.test().unwrap());
+        assert_eq!(second.wait().unwrap(), [2; 1000]);
+        assert_eq!(first.wait().unwrap(), [1; 1000]);
+        epoch.flush().unwrap();
+        let mut got = epoch.rget(disp, vec![0_u8; 3000]).unwrap();
+        while !got.test().unwrap() {}
+        let got = got.wait().unwrap();
+        assert!(got.chunks(1000).zip(1..).all(|(chunk, value)| chunk.iter().all(|&byte| byte == value)));
+        drop(epoch.rget(disp, vec![0_u8; 100]).unwrap());
+        assert!(epoch.rput(disp, Vec::<u64>::new()).unwrap().wait().unwrap().is_empty());
+        // The layouts are needed for the call only.
+        let spread = {
+            let every_other = Layout::vector(2, 1, 2, &Layout::of::<u16>()).unwrap();
+            epoch.rput_layout(disp.plus(3100), every_other.item(), vec![6_u16, 7, 8], every_other.item()).unwrap()
+        };
+        assert_eq!(spread.wait().unwrap(), [6, 7, 8]);
+        epoch.flush().unwrap();
+        assert_eq!(epoch.get_value::<[u16; 3]>(disp.plus(3100)).unwrap(), [6, 0, 8]);
+        // One that outlives its epoch is complete by then.
+        let late = epoch.rput(disp.plus(3001), vec![5_u16]).unwrap();
+        epoch.unlock().unwrap();
+        assert_eq!(late.wait().unwrap(), [5]);
+        let epoch = window.lock(LockKind::Exclusive, right(team)).unwrap();
+        assert_eq!(epoch.get_value::<u16>(disp.plus(3001)).unwrap(), 5);
+        epoch.unlock().unwrap();
+        window.free().unwrap();
+    }
+}
+
+#[test]
+fn requests_give_their_buffers_back() {
+    everywhere("requests_give_their_buffers_back", 2, requests);
+}
+
+#[test]
+fn the_null_target_takes_every_form() {
+    threads(1, |team| {
+        let mut window = Window::allocate(team, 0).unwrap();
+        let epoch = window.lock_all().unwrap();
+        let nobody = epoch.at(None).unwrap();
+        let (disp, plain) = (WindowDisp(i64::MIN), Layout::of::<u32>());
+        assert_eq!(nobody.rput(disp, vec![1_u8; 3]).unwrap().wait().unwrap(), [1; 3]);
+        assert_eq!(nobody.rget(disp, vec![1_u8; 3]).unwrap().wait().unwrap(), [1; 3]);
+        assert_eq!(nobody.raccumulate(disp, Op::Max, vec![1_u8]).unwrap().wait().unwrap(), [1]);
+        assert_eq!(nobody.rget_accumulate(disp, Op::Max, &[1], vec![9_u8]).unwrap().wait().unwrap(), [9]);
+        let mut dest = [7_u32];
+        nobody.put_layout(disp, plain.item(), &dest, plain.item()).unwrap();
+        nobody.get_layout(disp, plain.item(), &mut dest, plain.item()).unwrap();
+        let mut results = [8_u32];
+        nobody
+            .get_accumulate_layout(disp, plain.item(), Op::Sum, &dest, plain.item(), &mut results, plain.item())
+            .unwrap();
+        assert_eq!((dest, results), ([7], [8]));
+        // What is wrong whoever the target is stays an error.
+        assert_eq!(nobody.accumulate(disp, Op::BitXor, &[1.0_f64]).unwrap_err().class(), Class::Op);
+        assert_eq!(nobody.put_layout(disp, plain.items(2), &dest, plain.item()).unwrap_err().class(), Class::Count);
+        epoch.unlock_all().unwrap();
+    });
+}
+
+/// Counts and displacements beyond 32 bits.
+#[test]
+fn counts_and_displacements_have_64_bits() {
+    const HUGE: u64 = 1 << 40;
+    let world = World::threads(1).segment_bytes((4 << 30) + (1 << 20)).run(|ra| {
+        let team = Team::new(ra).unwrap();
+        let bytes = (4 << 30) + 4096;
+        let window = Window::allocate(&team, bytes).unwrap();
+        let epoch = window.lock(LockKind::Exclusive, Rank(0)).unwrap();
+        let last = WindowDisp(bytes as i64 - 8);
+        epoch.put_value(last, 7_u64).unwrap();
+        assert_eq!(epoch.fetch_and_op(last, Op::Sum, 1_u64).unwrap(), 7);
+        // Its first and its last byte by one layout.
+        let ends = Layout::hvector(2, 1, bytes as i64 - 1, &Layout::of::<u8>()).unwrap();
+        epoch.put_layout(WindowDisp(0), ends.item(), &[1_u8, 2], Layout::of::<u8>().items(2)).unwrap();
+        assert_eq!(epoch.get_value::<u8>(WindowDisp(bytes as i64 - 1)).unwrap(), 2);
+        // More items than there are bytes of memory: described, counted, and refused.
+        let same = Layout::hvector(HUGE, 1, 0, &Layout::of::<u8>()).unwrap();
+        let error = epoch.put_layout(WindowDisp(0), Layout::of::<u8>().items(HUGE), &[1_u8], same.item()).unwrap_err();
+        assert!(matches!(error, Error::OutOfWindow { len: HUGE, .. }), "{error}");
+        let none = Layout::contiguous(0, &Layout::of::<u8>()).unwrap();
+        epoch.put_layout::<u8>(WindowDisp(0), none.items(HUGE), &[], none.items(HUGE)).unwrap();
+        epoch.unlock().unwrap();
+        window.free().unwrap();
+    });
+    world.unwrap();
+}
+
+/// An epoch asserted free of conflicts locks nothing, and its operations work all the same.
+fn nocheck(team: &Team<'_, Mapped>) {
+    for made in Made::ALL {
+        let (mut window, starts) = made.make(team, Config::default(), 64);
+        team.barrier().unwrap();
+        let disp = |target: Rank| WindowDisp(starts[target.index()]);
+        let last = Rank(team.size() - 1);
+        // All at once, in exclusive mode, since nothing is locked: atomic all the same.
+        let epoch = window.lock_assert(LockKind::Exclusive, last, Assert::NoCheck).unwrap();
+        team.barrier().unwrap();
+        for _ in 0..100 {
+            epoch.accumulate(disp(last), Op::Sum, &[1_u64; 6]).unwrap();
+        }
+        epoch.flush_local().unwrap();
+        epoch.flush().unwrap();
+        epoch.unlock().unwrap();
+        let epoch = window.lock_all_assert(Assert::NoCheck).unwrap();
+        for target in (0..team.size()).map(Rank) {
+            epoch.at(target).unwrap().accumulate(disp(target).plus(48), Op::Sum, &[1_u16]).unwrap();
+            epoch.flush_local(target).unwrap();
+            epoch.flush(target).unwrap();
+        }
+        epoch.flush_local_all().unwrap();
+        epoch.flush_all().unwrap();
+        epoch.sync();
+        team.barrier().unwrap();
+        let sums = epoch.at(last).unwrap().get_value::<[u64; 6]>(disp(last)).unwrap();
+        assert_eq!(sums, [100 * u64::from(team.size()); 6], "{made:?}");
+        for target in (0..team.size()).map(Rank) {
+            let count = epoch.at(target).unwrap().get_value::<u16>(disp(target).plus(48)).unwrap();
+            assert_eq!(u32::from(count), team.size());
+        }
+        epoch.unlock_all().unwrap();
+        window.free().unwrap();
+    }
+}
+
+#[test]
+fn nocheck_skips_the_acquisition_and_nothing_else() {
+    everywhere("nocheck_skips_the_acquisition_and_nothing_else", 3, nocheck);
+}
+
+/// Asserts that hold change nothing but the cost.
+fn fences_with_asserts(team: &Team<'_, Mapped>) {
+    let me = u64::from(team.rank().0);
+    for made in Made::ALL {
+        let (mut window, starts) = made.make(team, Config::default(), 64);
+        let (to, from) = (right(team), (me + u64::from(team.size()) - 1) % u64::from(team.size()));
+        let read = |epoch: &rmalab_windows::Fence<'_, '_, Mapped>, rank: Rank| {
+            epoch.at(rank).unwrap().get_value::<u64>(WindowDisp(starts[rank.index()])).unwrap()
+        };
+        // Nothing before, and nobody puts.
+        let first = FenceAssert { noprecede: true, noput: true, ..FenceAssert::default() };
+        let mut epoch = window.fence_assert(first).unwrap();
+        for round in 1..=50 {
+            epoch.at(to).unwrap().put_value(WindowDisp(starts[to.index()]), 100 * round + me).unwrap();
+            // Nobody has stored locally, and nobody puts until the next one.
+            epoch = epoch.next_assert(FenceAssert { nostore: true, noput: true, ..FenceAssert::default() }).unwrap();
+            assert_eq!(read(&epoch, team.rank()), 100 * round + from, "{made:?}");
+            assert_eq!(read(&epoch, to), 100 * round + me);
+            epoch = epoch.next_assert(FenceAssert { nostore: true, ..FenceAssert::default() }).unwrap();
+        }
+        drop(epoch.next_assert(FenceAssert { nosucceed: true, ..FenceAssert::default() }).unwrap());
+        // Nothing succeeds: other epochs are free to come.
+        window.lock(LockKind::Shared, to).unwrap().unlock().unwrap();
+        // No fence at all, as both asserts say.
+        let none = FenceAssert { noprecede: true, nosucceed: true, ..FenceAssert::default() };
+        drop(window.fence_assert(none).unwrap());
+        window.lock_all().unwrap().unlock_all().unwrap();
+        window.free().unwrap();
+    }
+}
+
+#[test]
+fn asserts_of_fences_change_no_result() {
+    everywhere("asserts_of_fences_change_no_result", 3, fences_with_asserts);
+}
+
+fn pscw_with_asserts(team: &Team<'_, Mapped>) {
+    let me = u64::from(team.rank().0);
+    for &pscw in PscwStrategy::ALL {
+        let config = Config { pscw, ..Config::default() };
+        let mut window = Window::builder(team).config(config).allocate(64).unwrap();
+        let (to, from) = (right(team), Rank((team.rank().0 + team.size() - 1) % team.size()));
+        for round in 1..=50 {
+            // With nocheck the post comes first by other means, and neither side tells the other.
+            let nocheck = round % 2 == 0;
+            let post = PostAssert { nocheck, nostore: round % 3 == 0, ..PostAssert::default() };
+            let (mut access, mut exposure) = window.pscw().unwrap();
+            let exposed = exposure.post_assert(&[from], post).unwrap();
+            if nocheck {
+                team.barrier().unwrap();
+            }
+            let epoch = access.start_assert(&[to], StartAssert { nocheck }).unwrap();
+            epoch.at(to).unwrap().put_value(WindowDisp(0), 100 * round + me).unwrap();
+            epoch.complete().unwrap();
+            exposed.wait().unwrap();
+            let seen = window.local().unwrap().load::<u64>(WindowDisp(0)).unwrap();
+            assert_eq!(seen, 100 * round + u64::from(from.0));
+            // Only gets.
+            let (mut access, mut exposure) = window.pscw().unwrap();
+            let exposed = exposure.post_assert(&[from], PostAssert { noput: true, ..PostAssert::default() }).unwrap();
+            let epoch = access.start(&[to]).unwrap();
+            assert_eq!(epoch.at(to).unwrap().get_value::<u64>(WindowDisp(0)).unwrap(), 100 * round + me);
+            epoch.complete().unwrap();
+            exposed.wait().unwrap();
+        }
+        window.free().unwrap();
+    }
+}
+
+#[test]
+fn asserts_of_post_and_start_change_no_result() {
+    everywhere("asserts_of_post_and_start_change_no_result", 3, pscw_with_asserts);
+}
+
+/// Exclusive holders leave two numbers equal, and unequal meanwhile; nobody else sees that.
+fn exclusion(team: &Team<'_, Mapped>) {
+    for made in Made::ALL {
+        let (mut window, starts) = made.make(team, Config::default(), 64);
+        team.barrier().unwrap();
+        let (low, high) = (WindowDisp(starts[0]), WindowDisp(starts[0] + 40));
+        let equal = |target: &Target<'_, Mapped>| {
+            let seen = [low, high].map(|disp| target.get_value::<u64>(disp).unwrap());
+            assert_eq!(seen[0], seen[1], "{made:?}");
+        };
+        for round in 0..200 {
+            match (team.rank().0 + round) % 4 {
+                0 => equal(&window.lock(LockKind::Shared, Rank(0)).unwrap()),
+                1 => equal(&window.lock_all().unwrap().at(Rank(0)).unwrap()),
+                _ => {
+                    let epoch = window.lock(LockKind::Exclusive, Rank(0)).unwrap();
+                    equal(&epoch);
+                    let value = epoch.get_value::<u64>(low).unwrap() + 1;
+                    epoch.put_value(low, value).unwrap();
+                    epoch.flush().unwrap();
+                    epoch.put_value(high, value).unwrap();
+                    epoch.unlock().unwrap();
+                }
+            }
+        }
+        team.barrier().unwrap();
+        let epoch = window.lock(LockKind::Exclusive, Rank(0)).unwrap();
+        assert_eq!(epoch.get_value::<u64>(high).unwrap(), 100 * u64::from(team.size()));
+        epoch.unlock().unwrap();
+        window.free().unwrap();
+    }
+}
+
+#[test]
+fn exclusive_locks_exclude_shared_ones_and_lock_all() {
+    everywhere("exclusive_locks_exclude_shared_ones_and_lock_all", 4, exclusion);
+}
+
+/// One epoch of every kind, each on a window of its own, all open at once.
+fn overlapping_epochs(team: &Team<'_, Mapped>) {
+    let (me, to) = (team.rank(), right(team));
+    let make = || Window::allocate(team, 8).unwrap();
+    let (mut fenced, locked, mut all, mut posted) = (make(), make(), make(), make());
+    for round in 1..=50_u64 {
+        let fence = fenced.fence().unwrap();
+        let (mut access, mut exposure) = posted.pscw().unwrap();
+        let others: Vec<Rank> = (0..team.size()).map(Rank).collect();
+        let exposed = exposure.post(&others).unwrap();
+        let lock_all = all.lock_all().unwrap();
+        let started = access.start(&others).unwrap();
+        let lock = locked.lock(LockKind::Exclusive, to).unwrap();
+        fence.at(to).unwrap().put_value(WindowDisp(0), round).unwrap();
+        started.at(to).unwrap().put_value(WindowDisp(0), round).unwrap();
+        lock_all.at(to).unwrap().put_value(WindowDisp(0), round).unwrap();
+        lock.put_value(WindowDisp(0), round).unwrap();
+        // None of them ends in the order in which they have begun.
+        lock_all.unlock_all().unwrap();
+        lock.unlock().unwrap();
+        started.complete().unwrap();
+        fence.close().unwrap();
+        exposed.wait().unwrap();
+        team.barrier().unwrap();
+        for window in [&fenced, &locked, &all, &posted] {
+            assert_eq!(window.local().unwrap().load::<u64>(WindowDisp(0)).unwrap(), round, "{me}");
+        }
+        team.barrier().unwrap();
+    }
+    for window in [fenced, locked, all, posted] {
+        window.free().unwrap();
+    }
+}
+
+#[test]
+fn epochs_of_different_windows_overlap() {
+    everywhere("epochs_of_different_windows_overlap", 3, overlapping_epochs);
+}
+
+/// A lock of oneself is held when the call returns: own loads and stores are safe then.
+#[test]
+fn a_rank_locks_and_reaches_itself() {
+    threads(3, |team| {
+        for made in [Made::Allocated, Made::Created, Made::Shared] {
+            let (window, _) = made.make(team, Config::default(), 8);
+            team.barrier().unwrap();
+            for _ in 0..300 {
+                let mine = window.lock(LockKind::Exclusive, team.rank()).unwrap();
+                let local = window.local().unwrap();
+                let value: u64 = local.load(WindowDisp(0)).unwrap();
+                local.store(WindowDisp(0), value + 1).unwrap();
+                window.sync();
+                mine.unlock().unwrap();
+                let other = window.lock(LockKind::Exclusive, right(team)).unwrap();
+                let value: u64 = other.get_value(WindowDisp(0)).unwrap();
+                other.put_value(WindowDisp(0), value + 1).unwrap();
+                other.unlock().unwrap();
+            }
+            team.barrier().unwrap();
+            assert_eq!(window.local().unwrap().load::<u64>(WindowDisp(0)).unwrap(), 600, "{made:?}");
+            window.free().unwrap();
+        }
+    });
+}

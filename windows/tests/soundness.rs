@@ -1,0 +1,395 @@
+//! What safe code may do to a window: forget, panic, drop and race. Nothing is undefined, and nobody hangs who need not.
+#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
+
+mod support;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rmalab_atomics::exposed::UserMemory;
+use rmalab_atomics::{Error as AtomicsError, Mapped, Rank, RemoteAtomics, World};
+use rmalab_windows::{Call, Config, Error, LockKind, Op, Open, Result, Team, Window, WindowDisp};
+use support::{Made, everywhere, processes, threads};
+
+/// Does not compile if the type has the trait: there would be two ways to choose from.
+macro_rules! assert_is_not {
+    ($type:ty: $trait:path) => {
+        const _: fn() = || {
+            trait Choice<A> {
+                fn of() {}
+            }
+            impl<T: ?Sized> Choice<()> for T {}
+            #[allow(dead_code, reason = "a type of which nothing but its name is needed")]
+            struct Has;
+            impl<T: ?Sized + $trait> Choice<Has> for T {}
+            let _ = <$type as Choice<_>>::of;
+        };
+    };
+}
+
+assert_is_not!(Window<'static, Mapped>: Sync);
+assert_is_not!(Window<'static, Mapped>: Send);
+assert_is_not!(rmalab_windows::Lock<'static, 'static, Mapped>: Send);
+assert_is_not!(rmalab_windows::Lock<'static, 'static, Mapped>: Sync);
+assert_is_not!(rmalab_windows::Target<'static, Mapped>: Sync);
+
+/// What a rank does that does not end well.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Way {
+    Exclusive,
+    Shared,
+    LockAll,
+    Fence,
+    Access,
+    Exposure,
+    Batch,
+    Request,
+}
+
+impl Way {
+    const ALL: [Way; 8] =
+        [Way::Exclusive, Way::Shared, Way::LockAll, Way::Fence, Way::Access, Way::Exposure, Way::Batch, Way::Request];
+}
+
+/// Rank 1 opens an epoch of this kind and calls `end` in it; the others do what would wait for it.
+fn end_within(team: &Team<'_, Mapped>, way: Way, end: impl Fn()) -> Result<()> {
+    let mut window = Window::allocate(team, 4096)?;
+    let (me, data) = (team.rank(), vec![me_byte(team.rank()); 4096]);
+    let others: Vec<Rank> = (0..team.size()).map(Rank).filter(|&rank| rank != Rank(1)).collect();
+    team.barrier()?;
+    if me == Rank(1) {
+        match way {
+            Way::Exclusive | Way::Shared => {
+                let kind = if way == Way::Exclusive { LockKind::Exclusive } else { LockKind::Shared };
+                let epoch = window.lock(kind, Rank(0))?;
+                epoch.put(WindowDisp(0), &data)?;
+                team.barrier()?;
+                end();
+            }
+            Way::LockAll => {
+                let epoch = window.lock_all()?;
+                epoch.at(Rank(0))?.put(WindowDisp(0), &data)?;
+                team.barrier()?;
+                end();
+            }
+            Way::Fence => {
+                let epoch = window.fence()?;
+                epoch.at(Rank(0))?.put(WindowDisp(0), &data)?;
+                end();
+            }
+            Way::Access => {
+                let (mut access, _) = window.pscw()?;
+                let epoch = access.start(&others)?;
+                epoch.at(Rank(0))?.put(WindowDisp(0), &data)?;
+                end();
+            }
+            Way::Exposure => {
+                let (_, mut exposure) = window.pscw()?;
+                let _epoch = exposure.post(&others)?;
+                end();
+            }
+            Way::Batch => {
+                let epoch = window.lock(LockKind::Exclusive, Rank(0))?;
+                team.barrier()?;
+                epoch.batch(|batch| {
+                    batch.put(&epoch, WindowDisp(0), &data)?;
+                    end();
+                    Ok(())
+                })?;
+            }
+            Way::Request => {
+                let epoch = window.lock(LockKind::Exclusive, Rank(0))?;
+                let _request = epoch.rput(WindowDisp(0), data)?;
+                team.barrier()?;
+                end();
+            }
+        }
+        unreachable!("rank 1 ended before");
+    }
+    match way {
+        Way::Fence => window.fence()?.close()?,
+        // Nobody completes.
+        Way::Access => window.pscw()?.1.post(&[Rank(1)])?.wait()?,
+        // What was posted can be accessed.
+        Way::Exposure => {
+            let (mut access, _) = window.pscw()?;
+            let epoch = access.start(&[Rank(1)])?;
+            epoch.at(Rank(1))?.put(WindowDisp(0), &data)?;
+            epoch.complete()?;
+        }
+        Way::Exclusive | Way::Shared | Way::LockAll | Way::Batch | Way::Request => {
+            team.barrier()?;
+            // Rank 1 has let go in its panic, or it has not, and this waits no longer than it lives.
+            window.lock(LockKind::Exclusive, Rank(0))?.unlock()?;
+        }
+    }
+    window.free()
+}
+
+fn me_byte(rank: Rank) -> u8 {
+    rank.0 as u8 + 1
+}
+
+/// What the others may find: that rank 1 has failed.
+fn is_failure(result: &Result<()>) -> bool {
+    use rmalab_locks::Error as LockError;
+    matches!(
+        result,
+        Err(Error::Atomics(AtomicsError::PeerFailed { rank: Rank(1) })
+            | Error::Locks(LockError::Atomics(AtomicsError::PeerFailed { rank: Rank(1) })))
+    )
+}
+
+#[test]
+fn a_panic_in_an_epoch_is_an_error_of_the_others() {
+    for way in Way::ALL {
+        let failures = AtomicU64::new(0);
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            World::threads(3).run(|ra| {
+                let result = end_within(&Team::new(ra).unwrap(), way, || panic!("within an epoch"));
+                assert!(is_failure(&result), "{way:?}: {result:?}");
+                failures.fetch_add(1, Ordering::Relaxed);
+            })
+        }));
+        assert_eq!(outcome.unwrap_err().downcast_ref(), Some(&"within an epoch"), "{way:?}");
+        assert_eq!(failures.into_inner(), 2, "{way:?}");
+    }
+}
+
+#[test]
+fn a_process_that_dies_in_an_epoch_is_an_error_of_the_others() {
+    const WAY: &str = "RMALAB_TEST_WAY";
+    for (number, way) in Way::ALL.into_iter().enumerate() {
+        // A rank comes to the call of its own world only.
+        if std::env::var(WAY).is_ok_and(|wanted| wanted != number.to_string()) {
+            continue;
+        }
+        let world = processes("a_process_that_dies_in_an_epoch_is_an_error_of_the_others", 3);
+        let outcome = world.env(WAY, number.to_string()).run(|ra| {
+            let result = end_within(&Team::new(ra).unwrap(), way, || std::process::abort());
+            assert!(is_failure(&result), "{way:?}: {result:?}");
+        });
+        // An assertion that failed at another rank would be named instead.
+        match outcome {
+            Err(AtomicsError::RankEnded { rank: Rank(1), .. }) => {}
+            outcome => panic!("{way:?}: {outcome:?}"),
+        }
+    }
+}
+
+/// A panic that the rank itself catches leaves the epoch closed and the window in order.
+#[test]
+fn a_panic_that_is_caught_closes_its_epochs() {
+    threads(2, |team| {
+        let mut window = Window::allocate(team, 4096).unwrap();
+        let right = Rank(1 - team.rank().0);
+        for round in 0..80_u8 {
+            let data = vec![round; 4096];
+            let caught = catch_unwind(AssertUnwindSafe(|| {
+                if round % 4 == 0 {
+                    let epoch = window.lock_all().unwrap();
+                    epoch.at(right).unwrap().put(WindowDisp(0), &data).unwrap();
+                    panic!("caught");
+                }
+                let epoch = window.lock(LockKind::Exclusive, right).unwrap();
+                if round % 4 == 1 {
+                    let _request = epoch.rput(WindowDisp(0), data.clone()).unwrap();
+                    panic!("caught");
+                }
+                let batch: Result<()> = epoch.batch(|batch| {
+                    batch.put(&epoch, WindowDisp(0), &data)?;
+                    if round % 4 == 2 {
+                        panic!("caught");
+                    }
+                    Ok(())
+                });
+                batch.unwrap();
+                panic!("caught");
+            }));
+            assert_eq!(caught.unwrap_err().downcast_ref(), Some(&"caught"));
+            let epoch = window.lock(LockKind::Exclusive, right).unwrap();
+            assert_eq!(epoch.get_value::<[u8; 4096]>(WindowDisp(0)).unwrap()[..], data);
+            epoch.unlock().unwrap();
+        }
+        window.free().unwrap();
+    });
+}
+
+/// Requests and epochs that are forgotten cost their memory and their locks, and nothing else.
+fn forget(team: &Team<'_, Mapped>) {
+    for made in Made::ALL {
+        let (mut window, starts) = made.make(team, Config::default(), 4096);
+        team.barrier().unwrap();
+        let (me, disp) = (team.rank(), |rank: Rank| WindowDisp(starts[rank.index()]));
+        let right = Rank((me.0 + 1) % team.size());
+        // Buffers of requests that nobody waits for: their memory is never used for anything else.
+        let epoch = window.lock(LockKind::Shared, right).unwrap();
+        for round in 0..100_u8 {
+            std::mem::forget(epoch.rput(disp(right), vec![round; 2000]).unwrap());
+            std::mem::forget(epoch.rget(disp(right), vec![round; 2000]).unwrap());
+        }
+        epoch.flush().unwrap();
+        assert_eq!(epoch.get_value::<u8>(disp(right).plus(1999)).unwrap(), 99);
+        epoch.unlock().unwrap();
+        team.barrier().unwrap();
+        // An epoch, with memory on the stack that a batch has used.
+        let epoch = window.lock(LockKind::Shared, right).unwrap();
+        {
+            let source = [7_u8; 64];
+            epoch.batch(|batch| batch.put(&epoch, disp(right), &source)).unwrap();
+        }
+        std::mem::forget(epoch);
+        let error = window.lock_all().map(drop).unwrap_err();
+        assert!(matches!(error, Error::Locks(_)), "{error}");
+        // Others go on: the lock is shared.
+        let epoch = window.lock(LockKind::Shared, me).unwrap();
+        assert_eq!(epoch.get_value::<[u8; 64]>(disp(me)).map(|bytes| bytes.len()).unwrap(), 64);
+        epoch.unlock().unwrap();
+        let error = window.free().unwrap_err();
+        assert!(matches!(error, Error::LeftOpen { call: Call::Free, open: Open::Lock, .. }), "{error}");
+    }
+}
+
+#[test]
+fn what_is_forgotten_costs_its_memory_only() {
+    everywhere("what_is_forgotten_costs_its_memory_only", 3, forget);
+}
+
+/// Windows that nobody frees: forgotten or dropped, while others still put.
+fn abandon(team: &Team<'_, Mapped>, forget: bool) {
+    let me = team.rank();
+    for made in Made::ALL {
+        let (window, starts) = made.make(team, Config::default(), 64);
+        team.barrier().unwrap();
+        let kept = if me != Rank(1) {
+            Some(window)
+        } else if forget {
+            std::mem::forget(window);
+            None
+        } else {
+            drop(window);
+            None
+        };
+        team.barrier().unwrap();
+        // What comes next is somewhere else.
+        let next = Window::allocate(team, 64).unwrap();
+        let memory = (0..50).map(|_| vec![0x11_u8; 64]).collect::<Vec<_>>();
+        if let Some(window) = &kept {
+            let epoch = window.lock(LockKind::Exclusive, Rank(1)).unwrap();
+            let disp = WindowDisp(starts[1]);
+            epoch.put(disp, &[me_byte(me); 64]).unwrap();
+            epoch.accumulate(disp, Op::Sum, &[1_u8; 64]).unwrap();
+            assert_eq!(epoch.get_value::<[u8; 64]>(disp).unwrap(), [me_byte(me) + 1; 64], "{made:?}");
+            epoch.unlock().unwrap();
+        }
+        team.barrier().unwrap();
+        assert!(memory.iter().flatten().all(|&byte| byte == 0x11));
+        assert_eq!(next.local().unwrap().load::<[u8; 64]>(WindowDisp(0)).unwrap(), [0; 64]);
+        next.free().unwrap();
+        drop(kept);
+    }
+}
+
+#[test]
+fn windows_that_are_dropped_stay_in_place() {
+    everywhere("windows_that_are_dropped_stay_in_place", 3, |team| abandon(team, false));
+}
+
+#[test]
+fn windows_that_are_forgotten_stay_in_place() {
+    everywhere("windows_that_are_forgotten_stay_in_place", 3, |team| abandon(team, true));
+}
+
+/// A rank leaves the world with a created window that others still put to: they find memory, or that it has left.
+fn leave(team: &Team<'_, Mapped>) {
+    let window = Window::create(team, vec![0_u64; 512]).unwrap();
+    team.barrier().unwrap();
+    if team.rank() == Rank(1) {
+        return;
+    }
+    let epoch = window.lock(LockKind::Shared, Rank(1)).unwrap();
+    for round in 0..2_000_u64 {
+        if let Err(error) = epoch.put(WindowDisp(0), &[round; 512]) {
+            assert!(matches!(error, Error::Atomics(_)), "{error}");
+        }
+        team.ra().pause(10).unwrap();
+    }
+    // The unlock of the drop may fail; it says so to nobody, and does not hang.
+}
+
+#[test]
+fn a_rank_that_leaves_with_its_window_harms_nobody() {
+    everywhere("a_rank_that_leaves_with_its_window_harms_nobody", 2, leave);
+}
+
+/// Everybody at the same bytes at once, by every way there is: what is there is undefined, and that is all.
+fn race(team: &Team<'_, Mapped>) {
+    for made in [Made::Allocated, Made::CreatedOdd, Made::Shared, Made::Dynamic] {
+        let (mut window, starts) = made.make(team, Config::default(), 256);
+        team.barrier().unwrap();
+        let disp = WindowDisp(starts[0]);
+        for round in 0..300_u64 {
+            if team.rank() == Rank(0) && made != Made::Dynamic {
+                let local = window.local().unwrap();
+                local.write(WindowDisp(3), &[round; 30]).unwrap();
+                let mut bytes = [0_u8; 256];
+                local.read(WindowDisp(0), &mut bytes).unwrap();
+                if let Some(words) = local.words() {
+                    words[2].store(round, Ordering::Relaxed);
+                }
+            }
+            let epoch = window.lock_all().unwrap();
+            let target = epoch.at(Rank(0)).unwrap();
+            target.put(disp.plus((round % 7) as i64), &[round as u8; 200]).unwrap();
+            target.accumulate(disp.plus(8), Op::Sum, &[1_u32; 40]).unwrap();
+            target.accumulate(disp.plus(9), Op::Max, &[1.5_f64; 20]).unwrap();
+            target.compare_and_swap(disp.plus(16), round, round + 1).unwrap();
+            target.get_value::<[u64; 32]>(disp).unwrap();
+            epoch.unlock_all().unwrap();
+        }
+        window.free().unwrap();
+    }
+}
+
+#[test]
+fn racing_ranks_find_bytes() {
+    everywhere("racing_ranks_find_bytes", 4, race);
+}
+
+/// Memory that its owner takes away while others write to it comes back whole, and is never written to again.
+#[test]
+fn detached_memory_belongs_to_its_owner() {
+    const ROUNDS: usize = 200;
+    threads(3, |team| {
+        let ra = team.ra();
+        let place = ra.heap().alloc(8, 8).unwrap();
+        let window = Window::create_dynamic(team).unwrap();
+        team.barrier().unwrap();
+        if team.rank() == Rank(0) {
+            for _ in 0..ROUNDS {
+                let at = window.attach(UserMemory::from_vec(vec![0_u64; 64])).unwrap();
+                ra.fetch_store(Rank(0).at(place), at.0 as u64).unwrap();
+                ra.pause(50).unwrap();
+                let memory = window.detach(at).unwrap().into_vec::<u64>().unwrap();
+                let before = memory.clone();
+                ra.pause(10).unwrap();
+                assert_eq!(memory, before);
+            }
+            ra.fetch_store(Rank(0).at(place), 1).unwrap();
+        } else {
+            let epoch = window.lock(LockKind::Shared, Rank(0)).unwrap();
+            loop {
+                match ra.get(Rank(0).at(place)).unwrap() {
+                    0 => ra.pause(1).unwrap(),
+                    1 => break,
+                    at => match epoch.put(WindowDisp(at as i64), &[u64::from(team.rank().0); 64]) {
+                        Ok(()) | Err(Error::NotAttached { .. }) => {}
+                        Err(error) => panic!("{error}"),
+                    },
+                }
+            }
+            epoch.unlock().unwrap();
+        }
+        window.free().unwrap();
+    });
+}
