@@ -6,9 +6,9 @@
 //! * a rank sees what it must not see: the code says so by [`Error::Seen`], with the property that is broken;
 //! * ranks wait for ever, or go round in circles;
 //! * a call of the window layer fails or panics;
-//! * in the end the words of the windows' synchronization are not at rest: bits or slots of posts, locks of accumulates,
-//!   words of the lock policy. Counters that only grow (barriers, completions, tickets) and the windows' data need not be
-//!   zero.
+//! * in the end the words of the windows' synchronization are not at rest: slots of posts, locks of accumulates, words of
+//!   the lock policy. Numbers that only grow (barriers, completions, tickets), the parities of posts by bits, and the
+//!   windows' data need not be zero.
 //!
 //! # State
 //!
@@ -156,7 +156,8 @@ impl Program {
             layout.push((data.clone(), names[0], false));
             layout.push((matching.start..matching.start.word(1), names[1], false));
             layout.push((posts..first, names[2], false));
-            layout.push((first..matching.end, names[3], true));
+            // A bit tells whether the number of posts is odd.
+            layout.push((first..matching.end, names[3], ring));
             layout.push((accumulate.clone(), names[4], true));
             layout.extend(policy.iter().map(|block| (block.clone(), names[5], true)));
             drop(window);

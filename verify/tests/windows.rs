@@ -9,7 +9,7 @@ use rmalab_verify::concurrent::{self, Limit, WAITED};
 use rmalab_verify::explorer::{Finding, Livelocks, Options, explore};
 use rmalab_verify::shuttle_engine::{self, Method};
 use rmalab_verify::window_programs::{Defect, Program, defects, programs};
-use rmalab_verify::{Network, Property, replay};
+use rmalab_verify::{Network, Property, diagram, replay};
 
 /// By one thread, so that the figures are the same each time.
 fn options() -> Options {
@@ -49,6 +49,8 @@ fn breaks(defect: &'static Defect) -> String {
     assert!(!matches!(property, Property::Order | Property::NoLivelock) || found.cycle.is_none(), "{}", defect.name);
     let (steps, seen) = replay(&check, &found.schedule).unwrap();
     assert_eq!(seen.map(|seen| seen.property), Some(property), "{}", defect.name);
+    let drawn = diagram::text(&check, &found).unwrap();
+    assert!(drawn.contains("A."), "{}: no word of the window has its name in\n{drawn}", defect.name);
     let (program, network, steps) = (defect.program, defect.network, steps.len());
     format!("| `{}` | {} | `{program}` | {network} | {property} | {steps} |", defect.name, defect.about)
 }

@@ -27,8 +27,8 @@
 //!
 //! *Carried*: a short operation (up to 4,000 bytes, in one piece) travels with its lock request, waits with it in the
 //! target's queue, and releases the lock. *Released*: the last of several operations releases the lock. An exclusive lock
-//! needs no acknowledgement then: nobody sees the memory before the operations are done. With an agent there is one, since the
-//! active epochs that follow are not served by the agent, and on shared windows, since loads see the memory.
+//! needs no acknowledgement then: nobody sees the memory before the operations are done. There is one with an agent, since the
+//! active epochs that follow are not served by it; and on shared windows and of oneself, since loads see the memory.
 //!
 //! # When
 //!
@@ -67,9 +67,9 @@
 //! * I4. Whatever was sent is acknowledged before the call that sent it returns, or an answer that was requested behind it
 //!   is awaited; but for the last operations under an exclusive lock, and those that fence and wait count.
 //! * I5. The barrier sends behind everything else, so who leaves it has served what others sent before it.
-//! * I6. A lock that stays held behind the call that acquires it is acquired behind all locks, of whatever window, that this
-//!   rank has opened before it. So programs that order their locks, lest they
-//!   wait in a circle, can do so although locks wait for their first operations. The locks of a lock_all count as opened when
+//! * I6. A lock that stays held behind the call that acquires it is acquired behind all locks and posts, of whatever window,
+//!   that this rank has locked and started for before it. So programs that order their calls, lest ranks wait in a circle, can
+//!   do so although locks and posts are waited for when there are operations. The locks of a lock_all count as locked when
 //!   their targets are first used: where others hold exclusive locks of several targets at once, use them in the same order.
 //!
 //! # Deviations from the paper
@@ -194,8 +194,6 @@ struct Record {
 struct Pending {
     /// The lock of the epoch, if it needs one.
     lock: Option<LockKind>,
-    /// Whether the target still has to post.
-    unposted: bool,
     records: Vec<Record>,
     /// Operations that a fence counts, and that were sent before it.
     counted: u64,
@@ -300,14 +298,14 @@ impl<'t> Requests<'t> {
         let origin = &mut *self.origin.borrow_mut();
         let (all, fences) = (origin.all, origin.fences);
         body(origin.targets.entry(target).or_insert_with(|| {
-            all.into_iter().for_each(|kind| self.want(target, kind, fences));
+            all.into_iter().for_each(|kind| self.want(target, Some(kind), fences));
             Pending { lock: all, ..Pending::default() }
         }))
     }
 
-    /// Notes a lock that is to be acquired.
-    fn want(&self, target: Rank, kind: LockKind, fences: u32) {
-        let wanted = Wanted { window: self.window, target: self.endpoint(target, true), kind, fences };
+    /// Notes a lock that is to be acquired, or a post that is to be waited for.
+    fn want(&self, target: Rank, lock: Option<LockKind>, fences: u32) {
+        let wanted = Wanted { window: self.window, target: self.endpoint(target, true), lock, fences };
         self.ends.state().borrow_mut().wanted.push(wanted);
     }
 
@@ -315,10 +313,10 @@ impl<'t> Requests<'t> {
     fn wanted(&self, target: Rank) -> Option<LockKind> {
         let state = self.ends.state().borrow();
         let mut wanted = state.wanted.iter().filter(|wanted| wanted.window == self.window);
-        wanted.find(|wanted| wanted.target.rank == target).map(|wanted| wanted.kind)
+        wanted.find(|wanted| wanted.target.rank == target)?.lock
     }
 
-    /// The lock of `target` need not be acquired any more.
+    /// Nothing of `target` is to be waited for any more.
     fn settle(&self, target: Rank) {
         let gone = |wanted: &Wanted| wanted.window == self.window && wanted.target.rank == target;
         self.ends.state().borrow_mut().wanted.retain(|wanted| !gone(wanted));
@@ -399,17 +397,21 @@ impl<'t> Requests<'t> {
         Ok(())
     }
 
-    /// Acquires the locks, of all windows, that were to be acquired before that of `target` is, unless it is held (I6).
+    /// Waits for the locks and posts, of all windows, that come before the lock of `target`, unless that is held (I6).
     fn acquire_earlier(&self, target: Rank) -> Result<()> {
         while self.wanted(target).is_some() {
             let (first, ticket) = {
                 let state = &mut *self.ends.state().borrow_mut();
                 (state.wanted[0], state.ticket())
             };
-            let Wanted { window, target: at, kind, fences } = first;
+            let Wanted { window, target: at, lock, fences } = first;
             if (window, at.rank) == (self.window, target) {
                 break;
             }
+            let Some(kind) = lock else {
+                self.ends.take_post(window, at.rank)?;
+                continue;
+            };
             let data = Header { fences, ticket, element: ElementKind::U8, op: Op::NoOp }.encode(&[], &[]);
             self.ends.send(at, LOCK, u64::from(window) | u64::from(flags::of(kind)) << 32, data)?;
             self.answer(ticket)?;
@@ -423,7 +425,9 @@ impl<'t> Requests<'t> {
     /// `last` is what the last operation asks for: nothing, or its answer, a release, or to be the last one of all.
     fn force(&self, target: Rank, last: u32) -> Result<Option<u32>> {
         let epoch = self.origin.borrow().epoch;
-        self.take_post(target)?;
+        if epoch == Epoch::Access {
+            self.ends.take_post(self.window, target)?;
+        }
         let (records, lock) = self.with(target, |pending| (std::mem::take(&mut pending.records), pending.lock));
         let counted = if epoch == Epoch::Fence { flags::COUNTED } else { 0 };
         if counted != 0 {
@@ -460,7 +464,8 @@ impl<'t> Requests<'t> {
         for record in others {
             self.send(target, record, counted)?;
         }
-        let unseen = lock == Some(LockKind::Exclusive) && !self.agent && !self.eager;
+        let loads = self.eager || target == self.ends.rank();
+        let unseen = lock == Some(LockKind::Exclusive) && !self.agent && !loads;
         let mut flags = counted | last;
         if releases && lock.is_none() {
             flags &= !flags::RELEASE;
@@ -489,7 +494,7 @@ impl<'t> Requests<'t> {
         let lock = (assert == Assert::None).then_some(kind);
         let fences = self.origin.borrow().fences;
         self.with(target, |pending| *pending = Pending { lock, ..Pending::default() });
-        lock.into_iter().for_each(|kind| self.want(target, kind, fences));
+        lock.into_iter().for_each(|kind| self.want(target, Some(kind), fences));
         let at_once = self.eager || target == self.ends.rank();
         let done = if at_once { self.acquire(target) } else { Ok(()) };
         done.inspect_err(|_| self.end(target))
@@ -606,26 +611,16 @@ impl<'t> Requests<'t> {
     pub(crate) fn start(&self, group: &[Rank], nocheck: bool) {
         let mut origin = self.origin.borrow_mut();
         origin.epoch = Epoch::Access;
-        origin.targets =
-            group.iter().map(|&rank| (rank, Pending { unposted: !nocheck, ..Pending::default() })).collect();
-    }
-
-    /// Waits until `target` has posted, if that is still to be waited for.
-    fn take_post(&self, target: Rank) -> Result<()> {
-        if self.with(target, |pending| std::mem::take(&mut pending.unposted)) {
-            self.ends.wait(|state| {
-                let posts = state.posts.get_mut(&(self.window, target)).filter(|posts| **posts > 0)?;
-                *posts -= 1;
-                Some(())
-            })?;
+        origin.targets = group.iter().map(|&rank| (rank, Pending::default())).collect();
+        if !nocheck {
+            group.iter().for_each(|&rank| self.want(rank, None, origin.fences));
         }
-        Ok(())
     }
 
     /// Sends what was recorded in the access epoch, once its targets have posted.
     pub(crate) fn complete(&self) -> Result<()> {
         let done = self.force_all(flags::LAST);
-        self.origin.borrow_mut().targets.clear();
+        self.end_all();
         done
     }
 
@@ -669,6 +664,20 @@ impl dyn Ends + '_ {
         }
         self.finish_sends()?;
         self.progress()
+    }
+
+    /// Waits until `target` has posted, if that is still to be waited for.
+    fn take_post(&self, window: u32, target: Rank) -> Result<()> {
+        let this = |wanted: &Wanted| (wanted.window, wanted.target.rank) == (window, target) && wanted.lock.is_none();
+        if !self.state().borrow().wanted.iter().any(this) {
+            return Ok(());
+        }
+        self.wait(|state| {
+            let posts = state.posts.get_mut(&(window, target)).filter(|posts| **posts > 0)?;
+            *posts -= 1;
+            state.wanted.retain(|wanted| !this(wanted));
+            Some(())
+        })
     }
 
     /// The number of the next sum or barrier, with room for its rounds.

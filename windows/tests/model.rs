@@ -203,7 +203,9 @@ fn programs_on_threads() {
             let plans: Vec<(u64, Plan)> = of_batch.map(|seed| (seed, program(seed, ranks))).collect();
             let all = |ra: &Mapped| run_all(ra, false, ranks, plans.iter().map(|(seed, plan)| (*seed, plan)));
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| World::threads(ranks).run(all).unwrap())) {
-                if let Some(seed) = *FAILED.lock().unwrap() {
+                // Not under the lock, which programs that fail take.
+                let failed = *FAILED.lock().unwrap();
+                if let Some(seed) = failed {
                     shrink(seed, ranks);
                 }
                 std::panic::resume_unwind(panic);
@@ -226,10 +228,12 @@ fn shrink(seed: u64, ranks: u32) {
     };
     let mut tree = tree(seed);
     let mut least = tree.current();
+    let mut again = 0;
     for _ in 0..STEPS {
         let smaller = tree.current();
         let goes_on = if fails(&smaller) {
             least = smaller;
+            again += 1;
             tree.simplify()
         } else {
             tree.complicate()
@@ -239,7 +243,10 @@ fn shrink(seed: u64, ranks: u32) {
         }
     }
     std::panic::set_hook(hook);
-    eprintln!("the program of seed {seed} for {ranks} ranks fails; shrunk: {:#?}", plan(&least, ranks));
+    eprintln!(
+        "the program of seed {seed} for {ranks} ranks fails; shrunk, failing {again} times: {:#?}",
+        plan(&least, ranks)
+    );
 }
 
 #[test]

@@ -704,6 +704,24 @@ fn who_waits_on_one_window_serves_all() {
     });
 }
 
+#[test]
+fn what_a_rank_has_put_to_itself_it_loads() {
+    on(1, |_, team| {
+        let window = window(team, 16);
+        for kind in [LockKind::Exclusive, LockKind::Shared] {
+            for round in 1..=3_u64 {
+                let epoch = window.lock(kind, Rank(0)).unwrap();
+                for word in 0..2 {
+                    epoch.put_value(WindowDisp(8 * word), round).unwrap();
+                }
+                epoch.unlock().unwrap();
+                assert_eq!(window.local().unwrap().load::<[u64; 2]>(COUNTER).unwrap(), [round; 2]);
+            }
+        }
+        window.free().unwrap();
+    });
+}
+
 /// Both lock in the same order, and use what they have locked in different ones.
 #[test]
 fn locks_are_acquired_in_the_order_of_their_calls() {

@@ -69,6 +69,7 @@ const DEFECTS: &[Defect] = &[
     ),
     defect("start-no-wait", "start takes posts that have not come", "pscw-bits-2", Sc, |player, _, call| match call {
         Call::WaitUntil { until: Until::AnySet(bit), .. } => Answer::Word(bit),
+        Call::WaitUntil { until: Until::NoneSet(_), .. } => Answer::Word(0),
         call => player.call(call),
     }),
     defect("wait-no-wait", "wait does not wait", "pscw-matching-2", Sc, |player, _, call| match call {
@@ -124,6 +125,18 @@ const DEFECTS: &[Defect] = &[
         },
     ),
     defect("unlock-no-flush", "unlock releases before the puts are there", "1E1A-two-level", UnorderedBulk, no_flush),
+    defect(
+        "lock_all-uncounted",
+        "lock_all does not count itself, and looks for nobody",
+        "1E1A-two-level",
+        Sc,
+        |player, _, call| match call {
+            Call::FetchAdd { value, .. } if value == 1 << 32 || value == (1_u64 << 32).wrapping_neg() => {
+                Answer::Word(0)
+            }
+            call => player.call(call),
+        },
+    ),
     defect("flush-nothing", "flush does nothing", "flush-shared", UnorderedBulk, no_flush),
     defect(
         "accumulate-lock-not-taken",
@@ -190,11 +203,11 @@ const DEFECTS: &[Defect] = &[
         },
     ),
     defect("free-one-barrier", "free has no barrier behind the clearing", "free", Sc, |player, _, call| match call {
-        Call::WaitUntil { until: Until::Ge(number), .. } if number % 2 == 0 => Answer::Word(number),
+        Call::WaitUntil { until: Until::Ge(number), .. } if number == 2 => Answer::Word(number),
         call => player.call(call),
     }),
     defect("free-late", "free has no barrier before the clearing", "free", Sc, |player, _, call| match call {
-        Call::WaitUntil { until: Until::Ge(number), .. } if number % 2 == 1 => Answer::Word(number),
+        Call::WaitUntil { until: Until::Ge(number), .. } if number == 1 => Answer::Word(number),
         call => player.call(call),
     }),
     defect("free-not-cleared", "free leaves the memory as it is", "free", Sc, |player, _, call| match call {

@@ -534,29 +534,19 @@ fn order(scene: Scene<'_, '_>) -> Result<()> {
 fn free(mut scene: Scene<'_, '_>) -> Result<()> {
     let (me, next, before) = (scene.team.rank(), behind(&scene, 1), behind(&scene, size(&scene) - 1));
     let team = scene.team;
-    for round in 1..=2 {
-        let mut window = match scene.windows.pop() {
-            Some(window) => window,
-            None => Window::allocate(team, BYTES)?,
-        };
-        let mut all = window.lock_all()?;
-        let seen: u64 = all.at(next)?.get_value(FIRST)?;
-        sees(Visibility, "new memory", seen, &[0])?;
-        all.at(next)?.fetch_and_op(SECOND, Op::Sum, value(me, round))?;
-        all.unlock_all()?;
-        if round == 2 {
-            team.collectives().barrier()?;
-            all = window.lock_all()?;
-            sees(
-                Visibility,
-                "what was added behind the free",
-                all.at(me)?.get_value(SECOND)?,
-                &[value(before, round)],
-            )?;
-            all.unlock_all()?;
-        }
-        window.free()?;
-        step(team, &());
-    }
-    Ok(())
+    let mut window = scene.windows.remove(0);
+    let all = window.lock_all()?;
+    all.at(next)?.put_value(FIRST, value(me, 1))?;
+    all.unlock_all()?;
+    window.free()?;
+    step(team, &());
+    let mut window = Window::allocate(team, BYTES)?;
+    let all = window.lock_all()?;
+    sees(Visibility, "new memory", all.at(next)?.get_value(FIRST)?, &[0_u64])?;
+    all.at(next)?.put_value(SECOND, value(me, 2))?;
+    all.unlock_all()?;
+    step(team, &());
+    team.collectives().barrier()?;
+    let seen: u64 = window.local()?.load(SECOND)?;
+    sees(Visibility, "what was put behind the free", seen, &[value(before, 2)])
 }

@@ -24,20 +24,21 @@ pub(crate) struct State {
     pub(super) sums: HashMap<u32, Vec<u64>>,
     /// Sums and barriers so far, 64 steps each.
     pub(super) steps: u32,
-    /// Locks of this rank's epochs that are not acquired yet, in the order of the calls.
+    /// Locks and posts of this rank's epochs that it has not waited for yet, in the order of the calls.
     pub(super) wanted: Vec<Wanted>,
     next_ticket: u32,
     pub(super) next_window: u32,
     pub(super) agent_made: bool,
 }
 
-/// A lock that is to be acquired.
+/// What an epoch has to wait for before it meets its target.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub(super) window: u32,
     /// Who serves it.
     pub(super) target: Endpoint,
-    pub(super) kind: LockKind,
+    /// The lock that is to be acquired; `None` for a post.
+    pub(super) lock: Option<LockKind>,
     /// Fences of the window that this rank has left.
     pub(super) fences: u32,
 }
