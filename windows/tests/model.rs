@@ -11,6 +11,7 @@
 //! | --- | --- | --- |
 //! | `RMALAB_MODEL_PROGRAMS` | programs, half of them on threads and half on processes | 2000 |
 //! | `RMALAB_MODEL_SEED` | seed of the first program; the others follow it | 0 |
+//! | `RMALAB_MODEL_TRANSPORT` | transport of the windows, as the hint `rmalab_transport` | one-sided |
 //!
 //! A long run is
 //! `RMALAB_MODEL_PROGRAMS=100000 cargo test -p rmalab-windows --test model -- --nocapture`. One program that has failed runs
@@ -35,7 +36,7 @@ use std::time::Duration;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rmalab_atomics::{Mapped, Output, World, shm};
-use rmalab_windows::{Flavor, Kind, Op, PolicyKind, Team};
+use rmalab_windows::{Flavor, Kind, Op, PolicyKind, Team, Window};
 
 use program::{Call, Plan, Raw, Step, Sync, plan, raw};
 
@@ -130,6 +131,9 @@ impl Drop for UnderWay {
 /// One rank's run of several programs in one world.
 fn run_all<'p>(ra: &Mapped, show: bool, ranks: u32, plans: impl Iterator<Item = (u64, &'p Plan)>) {
     let team = Team::new(ra).unwrap();
+    // The end-points of two-sided windows stay with the team.
+    let config = rmalab_windows::Config { transport: program::transport(), ..Default::default() };
+    Window::builder(&team).config(config).allocate(0).unwrap().free().unwrap();
     for (seed, plan) in plans {
         BEGUN.fetch_add(1, Ordering::Relaxed);
         *LAST.lock().unwrap() = (seed, ranks);

@@ -9,7 +9,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rmalab_windows::{
-    AccumulateStrategy, Config, FenceStrategy, Flavor, Kind, Layout, LockKind, Op, PolicyKind, PscwStrategy,
+    AccumulateStrategy, Config, FenceStrategy, Flavor, Kind, Layout, LockKind, Op, PolicyKind, PscwStrategy, Transport,
     layout::Order,
 };
 
@@ -818,6 +818,11 @@ impl Around<'_> {
 const SIZES: [usize; 16] = [0, 1, 7, 8, 16, 24, 24, 32, 32, 40, 61, 64, 64, 100, 257, 6000];
 const UNITS: [u32; 6] = [1, 1, 2, 4, 8, 3];
 
+/// How operations travel, by the variable `RMALAB_MODEL_TRANSPORT`.
+pub(crate) fn transport() -> Transport {
+    std::env::var("RMALAB_MODEL_TRANSPORT").map_or(Transport::OneSided, |name| name.parse().expect("a transport"))
+}
+
 fn window_plan(
     ranks: u32,
     &(flavor, sizes, unit, policy, strategies, kind): &(u8, [u8; 4], u8, u8, u16, u8),
@@ -839,6 +844,7 @@ fn window_plan(
         alloc_shared_noncontig: pick(9, 2) == 1,
         mpi_minimum_memory_alignment: [64, 8, 4096, 1][pick(10, 4)],
         mpi_accumulate_granularity: [0, 1, 64, 4096][pick(12, 4)],
+        transport: transport(),
         ..Config::default()
     };
     WindowPlan {

@@ -6,11 +6,13 @@ use bytemuck::allocation::pod_collect_to_vec;
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics};
 use rmalab_windows::{
     Access, Assert, Element, Error, Exposure, Fence, FenceAssert, Flavor, Integer, Kind, Lock, LockAll, LockKind, Op,
-    Pair, Passive, PostAssert, Request, StartAssert, Target, Team, UserMemory, Window, WindowDisp,
+    Pair, Passive, PostAssert, Request, StartAssert, Target, Team, Transport, UserMemory, Window, WindowDisp,
 };
 
 use crate::oracle::{Oracle, Seen, differ, pattern, stored};
-use crate::program::{Act, Call, Locks, Phase, Plan, Round, Section, Step, Storm, StormWay, Sync, WindowPlan};
+use crate::program::{
+    Act, Call, Locks, Phase, Plan, Round, Section, Step, Storm, StormWay, Sync, WindowPlan, transport,
+};
 
 type Win<'t> = Window<'t, Mapped>;
 
@@ -418,13 +420,23 @@ impl Rankwise<'_> {
             return Ok(());
         }
         let mut held = Vec::new();
-        for (open, locks) in opens.iter_mut().zip(&section.locks) {
+        let windows = bases.iter().zip(&self.plan.windows);
+        for ((open, locks), (bases, plan)) in opens.iter_mut().zip(&section.locks).zip(windows) {
             let assert = |nocheck| if nocheck { Assert::NoCheck } else { Assert::None };
             held.push(match (open, locks) {
                 (Open::Fence(fence), _) => Held::Fence(fence),
                 (Open::Pscw(access, _), _) => Held::Pscw(access),
                 (Open::Passive(_), Locks::None) => Held::None,
-                (Open::Passive(window), Locks::All { nocheck }) => Held::All(window.lock_all_assert(assert(*nocheck))?),
+                (Open::Passive(window), Locks::All { nocheck }) => {
+                    let all = window.lock_all_assert(assert(*nocheck))?;
+                    if transport() != Transport::OneSided {
+                        // Acquires all locks, in the order in which others may hold several.
+                        for (rank, _) in (0..).zip(&plan.sizes).filter(|&(_, &bytes)| bytes > 0) {
+                            all.at(Rank(rank))?.get(WindowDisp(bases[rank as usize]), &mut [0_u8])?;
+                        }
+                    }
+                    Held::All(all)
+                }
                 (Open::Passive(window), Locks::Some(locks)) => {
                     let mut all = Vec::new();
                     for &(target, kind, nocheck) in locks {
@@ -584,7 +596,8 @@ impl Rankwise<'_> {
         let neighbour = Rank((self.me + 1) % self.plan.ranks);
         // Behind a wait others may still be in their epochs; behind a fence and a barrier nobody is.
         let mut neighbours = Vec::new();
-        if !phase.syncs.contains(&Sync::Pscw) {
+        // Two-sided windows promise nothing of the neighbour's memory to loads.
+        if !phase.syncs.contains(&Sync::Pscw) && transport() == Transport::OneSided {
             for (window, (made, plan)) in made.iter().zip(&self.plan.windows).enumerate() {
                 if plan.flavor == Flavor::Shared || plan.flavor == Flavor::Allocate {
                     let part = made.window.shared_query(neighbour).map_err(|error| error.to_string())?;
