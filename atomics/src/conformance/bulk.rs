@@ -218,7 +218,7 @@ pub(super) fn clears_zero_just_their_range<A: RemoteAtomics>(lab: &Lab<'_, A>) -
             require!(old == 0 && ra.get(word)? == 7, "a cleared word does not count");
         }
     }
-    let end = ra.heap().capacity();
+    let end = ra.heap().end().0;
     for (own, len) in [(Disp(end), 1), (Disp(end - WORD), WORD + 1), (Disp(u64::MAX), 1), (Disp(u64::MAX - 7), 100)] {
         let outcome = ra.clear(own, len);
         require!(matches!(outcome, Err(Error::OutOfSegment { .. })), "a clear of {len} bytes at {own}: {outcome:?}");
@@ -249,7 +249,7 @@ pub(super) fn shared_words_are_the_words<A: RemoteAtomics>(lab: &Lab<'_, A>) -> 
             require!(seen == i + 11, "{same}: the shared word is {}, and fetch_add returned {seen}", i + 11);
             require!(word.load(Ordering::SeqCst) == i + 111, "{same}: fetch_add has changed something else");
         }
-        let end = ra.heap().capacity();
+        let end = ra.heap().end().0;
         let outside = [
             (target.at(at.plus(4)), 1),
             (target.at(Disp(end)), 1),
