@@ -31,7 +31,8 @@
 //! # Cost
 //!
 //! An element is one remote operation by a network atomic, two by get and CAS when nobody interferes. A run of elements
-//! under the lock is the lock's two operations, a bulk get, a bulk put and a flush.
+//! under the lock is the lock's two operations and its flush of this rank's own node, and a
+//! bulk get and a bulk put for each 128 elements with one flush behind them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
