@@ -1,8 +1,10 @@
 //! Ranks that share coherent memory: what the thread and the process backend have in common.
 //!
-//! Word operations are the processor's own atomics, sequentially consistent. Bulk operations are copies that are done
-//! when the call returns; a flush is a fence behind the bulk puts that have none yet (mapped/unfenced.rs), or nothing.
+//! Word operations are the processor's own atomics, sequentially consistent, but for the word put, which is a store with
+//! release. Bulk operations are copies that are done when the call returns; a flush is a fence behind the puts of either
+//! kind that have none yet (mapped/unfenced.rs), or nothing.
 
+mod asymmetric;
 mod copy;
 mod exposed;
 mod memory;
@@ -11,7 +13,7 @@ mod wait;
 
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering, compiler_fence, fence};
 
 pub use memory::{Layout, Mapping};
 
@@ -51,6 +53,8 @@ pub struct Mapped {
     size: u32,
     rank: Rank,
     patience: wait::Patience,
+    /// Whether a word put leaves the fence between its store and its look at `parked` to whoever parks.
+    light: bool,
     backend: &'static str,
     topology: Topology,
     mapping: Arc<Mapping>,
@@ -116,6 +120,7 @@ impl Mapped {
             size: layout.size(),
             rank,
             patience: wait::Patience::new(layout.size()),
+            light: asymmetric::register(mapping.is_private()),
             backend,
             topology,
             mapping,
@@ -306,9 +311,19 @@ impl RemoteAtomics for Mapped {
     #[inline(always)]
     fn put(&self, at: Address, value: u64) -> Result<()> {
         let (control, word) = self.word(Operation::Put, at)?;
-        // A swap, since `notify` needs the store before its load: on x86 it costs a quarter of a store and a fence.
-        word.swap(value, Ordering::SeqCst);
-        self.notify(control, at);
+        if !self.light {
+            // A swap, since `notify` needs the store before its load: on x86 it costs a quarter of a store and a fence.
+            word.swap(value, Ordering::SeqCst);
+            self.notify(control, at);
+            return Ok(());
+        }
+        word.store(value, Ordering::Release);
+        self.cells.unfenced.put();
+        // The light side of mapped/asymmetric.rs: the fence here is the parking rank's.
+        compiler_fence(Ordering::SeqCst);
+        if at.watched && control.parked.load(Ordering::Relaxed) == at.disp.0 + 1 {
+            self.wake(control);
+        }
         Ok(())
     }
 

@@ -140,6 +140,8 @@ const START: WindowDisp = WindowDisp(0);
 fn short(window: &mut Window<'_, Mapped>) -> Vec<Row> {
     let own = AtomicU64::new(0);
     let own = black_box(&own);
+    let read = AtomicU64::new(0);
+    let read = black_box(&read);
     let epoch = window.lock_all().expect("nobody holds a lock");
     let query = epoch.window().shared_query(TARGET).expect("one node");
     let raw = &query.words().expect("memory is shared")[0];
@@ -164,6 +166,27 @@ fn short(window: &mut Window<'_, Mapped>) -> Vec<Row> {
             },
         ),
         Goal::Times(1.5),
+    );
+    row(
+        "put 8 B + flush / the same and a load",
+        in_turn(
+            || {
+                each(SHORT, || {
+                    target.put(START, &[value]).expect("in range");
+                    epoch.flush(TARGET).expect("alive");
+                })
+            },
+            || {
+                each(SHORT, || {
+                    // What tells a flush whether there is anything to flush: behind the last locked instruction a load
+                    // begins when that has ended, and the next one waits for the load.
+                    black_box(read.load(Ordering::Relaxed));
+                    raw.store(value, Ordering::Relaxed);
+                    black_box(own.swap(1, Ordering::SeqCst));
+                })
+            },
+        ),
+        Goal::Told,
     );
     row(
         "get 8 B + flush / load",

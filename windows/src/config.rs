@@ -160,11 +160,11 @@ choice! {
 choice! {
     /// How post, start, complete and wait synchronize (MPI-4.1, section 12.5.2); hint `rmalab_pscw`.
     PscwStrategy {
-        /// [`Bits`](Self::Bits) or [`Matching`](Self::Matching), by the number of ranks. The default.
+        /// [`Flags`](Self::Flags) or [`Matching`](Self::Matching), by the number of ranks. The default.
         #[default]
         Auto = "auto",
-        /// One bit for each rank, written at the origins by the posts (MVAPICH2): memory in proportion to the ranks.
-        Bits = "bits",
+        /// A flag for each rank, put by the posts and the completes (MVAPICH2): memory in proportion to the ranks.
+        Flags = "flags",
         /// Lists of posts that matched (foMPI, SC'13): memory in proportion to the neighbours.
         Matching = "matching",
         /// Operations wait for complete, and zero-byte messages carry the posts (MPICH-2). Two-sided only.
@@ -173,13 +173,13 @@ choice! {
 }
 
 impl PscwStrategy {
-    /// The most ranks for which [`Auto`](Self::Auto) is [`Bits`](Self::Bits): a cache line of them at each rank.
-    pub const MAX_BITS: u32 = 512;
+    /// The most ranks for which [`Auto`](Self::Auto) is [`Flags`](Self::Flags): 8 KiB of them at each rank.
+    pub const MAX_FLAGS: u32 = 512;
 
     /// The strategy for a team of `ranks`: what [`Auto`](Self::Auto) stands for, and otherwise this one.
     pub const fn for_ranks(self, ranks: u32) -> PscwStrategy {
         match self {
-            PscwStrategy::Auto if ranks <= PscwStrategy::MAX_BITS => PscwStrategy::Bits,
+            PscwStrategy::Auto if ranks <= PscwStrategy::MAX_FLAGS => PscwStrategy::Flags,
             PscwStrategy::Auto => PscwStrategy::Matching,
             chosen => chosen,
         }
@@ -716,12 +716,12 @@ mod tests {
         assert_eq!(
             ignored,
             [
-                "rmalab_pscw=x is ignored: 'x' is not one of auto, bits, matching, deferred",
+                "rmalab_pscw=x is ignored: 'x' is not one of auto, flags, matching, deferred",
                 "rmalab_fence=dissemination is ignored: the two-sided transport does not offer it; deferred is used",
             ]
         );
         // As fields, where what was asked for shows only by not being the default.
-        let fields = Config { transport: Transport::TwoSided, pscw: PscwStrategy::Bits, ..Config::default() };
+        let fields = Config { transport: Transport::TwoSided, pscw: PscwStrategy::Flags, ..Config::default() };
         let (config, ignored) = fields.normalized();
         assert_eq!((config.fence, config.pscw), (FenceStrategy::Deferred, PscwStrategy::Deferred));
         assert_eq!(ignored.iter().map(|ignored| ignored.key.as_str()).collect::<Vec<_>>(), ["rmalab_pscw"]);
@@ -758,10 +758,10 @@ mod tests {
     }
 
     #[test]
-    fn bits_serve_small_teams() {
-        assert_eq!(PscwStrategy::Auto.for_ranks(512), PscwStrategy::Bits);
+    fn flags_serve_small_teams() {
+        assert_eq!(PscwStrategy::Auto.for_ranks(512), PscwStrategy::Flags);
         assert_eq!(PscwStrategy::Auto.for_ranks(513), PscwStrategy::Matching);
-        assert_eq!(PscwStrategy::Bits.for_ranks(513), PscwStrategy::Bits);
+        assert_eq!(PscwStrategy::Flags.for_ranks(513), PscwStrategy::Flags);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_locks::{Assert, LockKind, Policy, WindowLock};
 
 use crate::request::{self, Batch};
+use crate::two_sided::Requests;
 use crate::{Call, Error, Open, Result, Target, Window};
 
 impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
@@ -41,7 +42,8 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
             self.locks.borrow_mut().lock(self.core.ra, kind, target, assert)?;
         }
         let alone = kind == LockKind::Exclusive && assert == Assert::None;
-        Ok(Lock { window: self, target: self.core.target(Call::Lock, Some(target), alone)? })
+        let requests = self.core.two_sided.as_deref();
+        Ok(Lock { window: self, target: self.core.target(Call::Lock, Some(target), alone)?, requests })
     }
 
     /// Locks every target in shared mode and opens an epoch to all of them (`MPI_Win_lock_all`).
@@ -71,7 +73,8 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         } else {
             self.locks.borrow_mut().lock_all(self.core.ra, assert)?;
         }
-        Ok(LockAll { window: self })
+        let (ra, requests) = (self.core.ra, self.core.two_sided.as_deref());
+        Ok(LockAll { window: self, ra, requests })
     }
 
     #[inline]
@@ -111,6 +114,9 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
 pub struct Lock<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
     window: &'w Window<'t, A, W>,
     target: Target<'w, A>,
+    // Here as well as in the window, which changes behind shared references: what is behind it would be loaded anew after
+    // each flush's fence, and a load there costs half a fence.
+    requests: Option<&'w Requests<'t>>,
 }
 
 impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> Deref for Lock<'w, '_, A, W> {
@@ -130,8 +136,8 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
     /// Those of the network.
     #[inline]
     pub fn flush(&self) -> Result<()> {
-        match &self.window.core.two_sided {
-            None => Ok(self.window.core.ra.flush(self.target.rank)?),
+        match self.requests {
+            None => Ok(self.target.ra.flush(self.target.rank)?),
             Some(requests) => requests.flush(self.target.rank),
         }
     }
@@ -155,8 +161,8 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
     ///
     /// Those of `body`, and those of the network.
     pub fn batch<'env, R>(&self, body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>) -> Result<R> {
-        let done = request::batch(self.window.core.ra, body)?;
-        if self.window.core.two_sided.is_some() {
+        let done = request::batch(self.target.ra, body)?;
+        if self.requests.is_some() {
             self.flush()?;
         }
         Ok(done)
@@ -174,12 +180,12 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
 
     #[inline]
     fn end(&mut self) -> Result<()> {
-        let flushed = match &self.window.core.two_sided {
+        let flushed = match self.requests {
             None => self.flush(),
             Some(requests) => requests.unlock(self.target.rank),
         };
         // Even after a flush that failed, since others may wait for the lock; the error tells that data may be missing.
-        self.window.locks.borrow_mut().unlock(self.window.core.ra, self.target.rank)?;
+        self.window.locks.borrow_mut().unlock(self.target.ra, self.target.rank)?;
         flushed
     }
 }
@@ -200,6 +206,9 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Drop for Lock<'_, '_, A, W> {
 #[must_use = "the epoch ends when it is dropped, which is at once if it is not bound to a name"]
 pub struct LockAll<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
     window: &'w Window<'t, A, W>,
+    // As in `Lock`.
+    ra: &'t A,
+    requests: Option<&'w Requests<'t>>,
 }
 
 impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
@@ -220,8 +229,8 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     /// Those of the network, and [`RankOutOfRange`](rmalab_atomics::Error::RankOutOfRange).
     #[inline]
     pub fn flush(&self, target: Rank) -> Result<()> {
-        match &self.window.core.two_sided {
-            None => Ok(self.window.core.ra.flush(target)?),
+        match self.requests {
+            None => Ok(self.ra.flush(target)?),
             Some(requests) => requests.flush(target),
         }
     }
@@ -233,8 +242,8 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     /// Those of the network.
     #[inline]
     pub fn flush_all(&self) -> Result<()> {
-        match &self.window.core.two_sided {
-            None => Ok(self.window.core.ra.flush_all()?),
+        match self.requests {
+            None => Ok(self.ra.flush_all()?),
             Some(requests) => requests.flush_all(),
         }
     }
@@ -279,8 +288,8 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     ///
     /// Those of `body`, and those of the network.
     pub fn batch<'env, R>(&self, body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>) -> Result<R> {
-        let done = request::batch(self.window.core.ra, body)?;
-        if self.window.core.two_sided.is_some() {
+        let done = request::batch(self.ra, body)?;
+        if self.requests.is_some() {
             self.flush_all()?;
         }
         Ok(done)
@@ -298,12 +307,12 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
 
     #[inline]
     fn end(&mut self) -> Result<()> {
-        let flushed = match &self.window.core.two_sided {
+        let flushed = match self.requests {
             None => self.flush_all(),
             Some(requests) => requests.unlock_all(),
         };
         // As in `Lock::end`.
-        self.window.locks.borrow_mut().unlock_all(self.window.core.ra)?;
+        self.window.locks.borrow_mut().unlock_all(self.ra)?;
         flushed
     }
 }

@@ -3,9 +3,10 @@
 //! # Sources
 //!
 //! * MPI-4.1, section 12.5.2 (general active target synchronization) and section 12.5.5 (asserts).
-//! * [`PscwStrategy::Bits`]: a bit for each rank, set by the target in the origin's memory: W. Jiang, J. Liu, H.-W. Jin,
-//!   D. K. Panda, D. Buntinas, R. Thakur, W. D. Gropp, Efficient implementation of MPI-2 passive one-sided communication
-//!   and of active synchronization over InfiniBand, 2004.
+//! * [`PscwStrategy::Flags`]: a flag for each rank, written by the target in the origin's memory: W. Jiang, J. Liu,
+//!   H.-W. Jin, D. K. Panda, D. Buntinas, R. Thakur, W. D. Gropp, Efficient implementation of MPI-2 passive one-sided
+//!   communication and of active synchronization over InfiniBand, 2004. A flag here is a word, since a word is what one
+//!   writer can put without an atomic operation, and it holds the number of the epoch, so that nobody resets it.
 //! * [`PscwStrategy::Matching`]: lists of announcements, as foMPI's (R. Gerstenberger, M. Besta, T. Hoefler, SC'13, section
 //!   2.3), here a ring of slots with a ticket counter instead of a list with a free list.
 //! * [`PscwStrategy::Deferred`]: see [`two_sided`](crate::two_sided).
@@ -14,19 +15,20 @@
 //!
 //! | word, of each rank | written by | value |
 //! | --- | --- | --- |
-//! | completions | origins: + 1 each, when they complete | how many completes have come, since ever |
-//! | bits (p of them) | target t turns bit t over | whether the number of t's posts to this rank is odd |
-//! | tail | targets: + 1 each, for a ticket | how many posts have come, since ever |
-//! | slots (S = min(p, 64)) | targets, from 0 to the rank + 1; this rank, back to 0 | posts that are not taken |
+//! | flags: posts (p of them) | target t puts t's | how many exposure epochs of t's had this rank in their groups |
+//! | flags: completions (p of them) | origin o puts o's | how many access epochs of o's had this rank in their groups |
+//! | matching: completions | origins: + 1 each, when they complete | how many completes have come, since ever |
+//! | matching: tail | targets: + 1 each, for a ticket | how many posts have come, since ever |
+//! | matching: slots (S = min(p, 64)) | targets, from 0 to the rank + 1; this rank, back to 0 | posts that are not taken |
 //!
-//! With bits each rank also remembers, for itself, which of its own bits at others are set, and which bits of its own
-//! words it last found set: nobody writes a bit back, so that its cache line moves once for a post.
+//! With flags each rank also counts, for itself, its epochs of either kind with each other rank.
 //!
 //! # Invariants
 //!
-//! * I1. A target has at most one post to an origin that is not taken: it posts again only after its wait, which takes
-//!   the origin's complete, which comes after the start that took the post. So a bit that differs from what this rank
-//!   last found is one post, not three.
+//! * I1. A target and an origin count their epochs with each other alike: the n-th exposure epoch of the one that has the
+//!   other in its group is the n-th access epoch of the other that has the one in its group, and neither begins the next
+//!   before it has ended this one. So a flag at n or more tells that the n-th post, or complete, has come; posts with
+//!   `nocheck` are counted and not put, and the next one that is put tells of them, too.
 //! * I2. Completions that have come belong to this exposure epoch or to earlier ones: an origin's next complete needs this
 //!   rank's next post. So an epoch is over as soon as their number has reached the sum of the groups' sizes so far.
 //! * I3. As many posts are in slots, or about to be, as the tail is ahead of what this rank has taken. A poster that
@@ -39,9 +41,9 @@
 //!
 //! # Cost
 //!
-//! For each pair of a target and an origin, in remote operations: bits 1 for the post and 1 for the complete, as MPICH-2's
-//! messages; matching 2 for the post and 1 for the complete. A flush for each target. Start and wait are local.
-//! Memory: p bits, or min(p, 64) + 1 words a rank.
+//! For each pair of a target and an origin, in remote operations: flags 1 put for the post and 1 for the complete, as
+//! MPICH-2's messages; matching 2 for the post and 1 for the complete. A flush for each target, unless nothing was done. Start and wait are local.
+//! Memory: 2 p words and as many counts, or min(p, 64) + 2 words a rank.
 
 use std::cell::{Cell, RefCell};
 
@@ -59,131 +61,186 @@ const SHORT: usize = 16;
 /// Word operations' worth of pause between two looks at a full ring.
 const FULL: u32 = 16;
 
-/// How posts are matched with starts: one rank's part.
+/// How posts are matched with starts, and completes with waits: one rank's part.
 #[derive(Debug)]
 pub(crate) struct Matching {
+    /// The completions' flags, or their counter.
     completions: Disp,
-    /// The bits, or the tail and the slots.
+    /// The posts' flags, or the tail and the slots.
     posts: Disp,
     way: Way,
+}
+
+#[derive(Debug)]
+enum Way {
+    Flags {
+        /// This rank's exposure epochs with each rank.
+        exposures: Box<[Cell<u64>]>,
+        /// This rank's access epochs with each rank.
+        accesses: Box<[Cell<u64>]>,
+        /// The group of the exposure epoch.
+        exposed_to: RefCell<Vec<Rank>>,
+    },
+    Ring(Ring),
+}
+
+#[derive(Debug)]
+struct Ring {
+    slots: u64,
     /// The sum of the groups' sizes of all exposure epochs so far.
     expected: Cell<u64>,
     /// Tickets whose posts this rank has taken out of its slots.
     head: Cell<u64>,
     /// Posts that were taken out of slots, and not matched by a start.
     taken: RefCell<Vec<Rank>>,
-    /// This rank's bits at the others, and the others' bits here, as they were last.
-    parity: RefCell<Parity>,
-}
-
-#[derive(Debug)]
-struct Parity {
-    posted: Vec<u64>,
-    found: Vec<u64>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
-    Bits,
-    Ring { slots: u64 },
 }
 
 impl Matching {
     pub(crate) fn new<A: RemoteAtomics + ?Sized>(ra: &A, strategy: PscwStrategy, slots: u32) -> Result<Matching> {
         let size = ra.size();
-        let (way, words) = if strategy.for_ranks(size) == PscwStrategy::Matching {
+        let counts = || (0..size).map(|_| Cell::new(0)).collect();
+        let (way, posts, completions) = if strategy.for_ranks(size) == PscwStrategy::Matching {
             let slots = u64::from(size.min(slots));
-            (Way::Ring { slots }, 1 + slots)
+            let ring = Ring { slots, expected: Cell::new(0), head: Cell::new(0), taken: RefCell::default() };
+            (Way::Ring(ring), 1 + slots, 1)
         } else {
-            (Way::Bits, u64::from(size).div_ceil(64))
+            let (exposures, accesses) = (counts(), counts());
+            (Way::Flags { exposures, accesses, exposed_to: RefCell::default() }, u64::from(size), u64::from(size))
         };
-        let completions = ra.heap().alloc(LINE + words * WORD, LINE)?;
-        Ok(Matching {
-            completions,
-            posts: completions.plus(LINE),
-            way,
-            expected: Cell::new(0),
-            head: Cell::new(0),
-            taken: RefCell::default(),
-            parity: RefCell::new(match way {
-                Way::Bits => Parity { posted: vec![0; words as usize], found: vec![0; words as usize] },
-                Way::Ring { .. } => Parity { posted: Vec::new(), found: Vec::new() },
-            }),
-        })
+        // Posts on lines of their own: one side of a rank polls them while the other side's words are written to.
+        let first = (completions * WORD).next_multiple_of(LINE);
+        let completions = ra.heap().alloc(first + posts * WORD, LINE)?;
+        Ok(Matching { completions, posts: completions.plus(first), way })
     }
 
     pub(crate) fn allocation(&self) -> Disp {
         self.completions
     }
 
-    /// Tells `origin` that this rank has posted.
-    fn post<A: RemoteAtomics + ?Sized>(&self, ra: &A, origin: Rank) -> Result<()> {
+    /// Begins an exposure epoch with `group`, and tells its ranks, unless it is not to be `told`.
+    fn post<A: RemoteAtomics + ?Sized>(&self, ra: &A, group: &[Rank], told: bool) -> Result<()> {
         let me = u64::from(ra.rank().0);
-        match self.way {
-            Way::Bits => {
-                let (word, mask) = bit(origin);
-                let posted = &mut self.parity.borrow_mut().posted[word];
-                let (own, up) = (1u64 << (me % 64), *posted & mask == 0);
-                *posted ^= mask;
-                // An addition turns over just this bit, since it was clear (set) before.
-                ra.fetch_add(origin.at(self.posts.word(me / 64)), if up { own } else { own.wrapping_neg() })?;
+        match &self.way {
+            Way::Flags { exposures, exposed_to, .. } => {
+                let mut members = exposed_to.borrow_mut();
+                members.clear();
+                members.extend_from_slice(group);
+                for &origin in group {
+                    let epoch = &exposures[origin.index()];
+                    epoch.set(epoch.get() + 1);
+                    if told {
+                        ra.put(origin.at(self.posts.word(me)), epoch.get())?;
+                    }
+                }
             }
-            Way::Ring { slots } => {
-                let ticket = ra.fetch_add(origin.at(self.posts), 1)?;
-                let slot = origin.at(self.posts.word(1 + ticket % slots));
-                while ra.compare_and_swap(slot, 0, me + 1)? != 0 {
-                    self.empty(ra, slots, false)?; // I4
-                    ra.pause(FULL)?;
+            Way::Ring(ring) => {
+                ring.expected.set(ring.expected.get() + group.len() as u64);
+                for &origin in group.iter().filter(|_| told) {
+                    let ticket = ra.fetch_add(origin.at(self.posts), 1)?;
+                    let slot = origin.at(self.posts.word(1 + ticket % ring.slots));
+                    while ra.compare_and_swap(slot, 0, me + 1)? != 0 {
+                        self.empty(ra, ring, false)?; // I4
+                        ra.pause(FULL)?;
+                    }
                 }
             }
         }
         Ok(())
     }
 
-    /// Waits until `target` has posted, and takes the post.
-    fn take<A: RemoteAtomics + ?Sized>(&self, ra: &A, target: Rank) -> Result<()> {
-        match self.way {
-            Way::Bits => {
-                let (word, mask) = bit(target);
-                let found = &mut self.parity.borrow_mut().found[word];
-                let turned = if *found & mask == 0 { Until::AnySet(mask) } else { Until::NoneSet(mask) };
-                ra.wait_until(self.posts.word(word as u64), turned)?; // I1
-                *found ^= mask;
-            }
-            Way::Ring { slots } => loop {
-                self.empty(ra, slots, true)?;
-                let mut taken = self.taken.borrow_mut();
-                if let Some(at) = taken.iter().position(|&rank| rank == target) {
-                    taken.swap_remove(at);
-                    break;
+    /// Begins an access epoch with `group`: waits until all of its ranks have posted, if they tell, and takes the posts.
+    fn start<A: RemoteAtomics + ?Sized>(&self, ra: &A, group: &[Rank], told: bool) -> Result<()> {
+        match &self.way {
+            Way::Flags { accesses, .. } => {
+                for &target in group {
+                    let epoch = &accesses[target.index()];
+                    epoch.set(epoch.get() + 1);
+                    if told {
+                        ra.wait_until(self.posts.word(u64::from(target.0)), Until::Ge(epoch.get()))?; // I1
+                    }
                 }
-                drop(taken);
-                ra.wait_until(self.posts, Until::Ge(self.head.get() + 1))?;
-            },
+            }
+            Way::Ring(ring) => {
+                for &target in group.iter().filter(|_| told) {
+                    loop {
+                        self.empty(ra, ring, true)?;
+                        let mut taken = ring.taken.borrow_mut();
+                        if let Some(at) = taken.iter().position(|&rank| rank == target) {
+                            taken.swap_remove(at);
+                            break;
+                        }
+                        drop(taken);
+                        ra.wait_until(self.posts, Until::Ge(ring.head.get() + 1))?;
+                    }
+                }
+            }
         }
         Ok(())
+    }
+
+    /// Tells the ranks of `group` that this one has completed its access epoch.
+    fn complete<A: RemoteAtomics + ?Sized>(&self, ra: &A, group: &[Rank]) -> Result<()> {
+        let me = u64::from(ra.rank().0);
+        for &target in group {
+            match &self.way {
+                Way::Flags { accesses, .. } => {
+                    ra.put(target.at(self.completions.word(me)), accesses[target.index()].get())?;
+                }
+                Way::Ring(_) => {
+                    ra.fetch_add(target.at(self.completions), 1)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until all ranks of the exposure epoch's group have completed.
+    fn wait<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
+        match &self.way {
+            Way::Flags { exposures, exposed_to, .. } => {
+                for &origin in &*exposed_to.borrow() {
+                    let epoch = exposures[origin.index()].get();
+                    ra.wait_until(self.completions.word(u64::from(origin.0)), Until::Ge(epoch))?; // I1
+                }
+            }
+            Way::Ring(ring) => {
+                ra.wait_until(self.completions, Until::Ge(ring.expected.get()))?; // I2
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all ranks of the exposure epoch's group have completed.
+    fn test<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<bool> {
+        let own = |disp| ra.get(ra.rank().at(disp));
+        match &self.way {
+            Way::Flags { exposures, exposed_to, .. } => {
+                for &origin in &*exposed_to.borrow() {
+                    if own(self.completions.word(u64::from(origin.0)))? < exposures[origin.index()].get() {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            Way::Ring(ring) => Ok(own(self.completions)? >= ring.expected.get()),
+        }
     }
 
     /// Takes the posts out of this rank's slots: all that have a ticket, or those up to the first that is not there.
-    fn empty<A: RemoteAtomics + ?Sized>(&self, ra: &A, slots: u64, all: bool) -> Result<()> {
+    fn empty<A: RemoteAtomics + ?Sized>(&self, ra: &A, ring: &Ring, all: bool) -> Result<()> {
         let tail = ra.get(ra.rank().at(self.posts))?;
-        while self.head.get() < tail {
-            let slot = self.posts.word(1 + self.head.get() % slots);
+        while ring.head.get() < tail {
+            let slot = self.posts.word(1 + ring.head.get() % ring.slots);
             let post = if all { ra.wait_until(slot, Until::Ne(0))? } else { ra.get(ra.rank().at(slot))? }; // I3
             if post == 0 {
                 break;
             }
             ra.fetch_store(ra.rank().at(slot).unwatched(), 0)?;
-            self.taken.borrow_mut().push(Rank(post as u32 - 1));
-            self.head.set(self.head.get() + 1);
+            ring.taken.borrow_mut().push(Rank(post as u32 - 1));
+            ring.head.set(ring.head.get() + 1);
         }
         Ok(())
     }
-}
-
-/// The word and the mask of a rank's bit.
-fn bit(rank: Rank) -> (usize, u64) {
-    (rank.index() / 64, 1 << (rank.0 % 64))
 }
 
 /// What the caller of start asserts.
@@ -267,16 +324,14 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> AccessSide<'_, 't, A, W> {
         window.check_group(Call::Start, group)?;
         if let Some(requests) = &core.two_sided {
             requests.start(group, assert.nocheck);
-        } else if !assert.nocheck {
-            for &target in group {
-                core.matching.take(core.ra, target)?;
-            }
+        } else {
+            core.matching.start(core.ra, group, !assert.nocheck)?;
         }
         core.state.access.set(true);
         let mut members = core.state.group.take();
         members.clear();
         members.extend_from_slice(group);
-        Ok(Access { window, group: members, over: false })
+        Ok(Access { window, group: members, used: Cell::new(false), over: false })
     }
 }
 
@@ -289,6 +344,8 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> AccessSide<'_, 't, A, W> {
 pub struct Access<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
     window: &'w Window<'t, A, W>,
     group: Vec<Rank>,
+    /// Whether a target was asked for, and so something may have been issued.
+    used: Cell<bool>,
     over: bool,
 }
 
@@ -307,6 +364,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Access<'_, '_, A, W> {
             let group = self.group.iter().map(|rank| rank.0).collect();
             return Err(Error::NotInGroup { rank: core.ra.rank(), target, group });
         }
+        self.used.set(true);
         core.target(Call::Start, target, false)
     }
 
@@ -326,12 +384,12 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Access<'_, '_, A, W> {
         if let Some(requests) = &core.two_sided {
             return requests.complete();
         }
-        for &target in &self.group {
-            core.ra.flush(target)?;
+        if self.used.get() {
+            for &target in &self.group {
+                core.ra.flush(target)?;
+            }
         }
-        for &target in &self.group {
-            core.ra.fetch_add(target.at(core.matching.completions), 1)?;
-        }
+        core.matching.complete(core.ra, &self.group)?;
         core.state.group.replace(std::mem::take(&mut self.group));
         Ok(())
     }
@@ -380,14 +438,8 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> ExposureSide<'_, 't, A, W> {
         core.state.exposure.set(true);
         if let Some(requests) = &core.two_sided {
             requests.post(group, assert.nocheck)?;
-            return Ok(Exposure { window, over: false });
-        }
-        let matching = &core.matching;
-        matching.expected.set(matching.expected.get() + group.len() as u64);
-        if !assert.nocheck {
-            for &origin in group {
-                matching.post(core.ra, origin)?;
-            }
+        } else {
+            core.matching.post(core.ra, group, !assert.nocheck)?;
         }
         Ok(Exposure { window, over: false })
     }
@@ -425,7 +477,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Exposure<'_, '_, A, W> {
             return Ok(true);
         }
         let over = match &core.two_sided {
-            None => core.ra.get(core.ra.rank().at(core.matching.completions))? >= core.matching.expected.get(),
+            None => core.matching.test(core.ra)?,
             Some(requests) => {
                 requests.progress()?;
                 requests.exposure_is_over()
@@ -446,7 +498,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Exposure<'_, '_, A, W> {
             if let Some(requests) = &core.two_sided {
                 return requests.wait_exposure();
             }
-            core.ra.wait_until(core.matching.completions, Until::Ge(core.matching.expected.get()))?; // I2
+            core.matching.wait(core.ra)?;
         }
         Ok(())
     }

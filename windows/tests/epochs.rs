@@ -133,7 +133,7 @@ fn fences_separate_rounds() {
 /// A ring: each rank writes to its successor and reads what its predecessor wrote.
 #[test]
 fn post_start_complete_wait_pass_a_token() {
-    for pscw in [PscwStrategy::Auto, PscwStrategy::Bits, PscwStrategy::Matching] {
+    for pscw in [PscwStrategy::Auto, PscwStrategy::Flags, PscwStrategy::Matching] {
         for size in [1, 2, 3, 5] {
             on(size, |ra, team| {
                 let config = Config { pscw, ..Config::default() };

@@ -28,7 +28,7 @@ const DEFAULTS: [(&str, &str); 14] = [
     ("no_locks", "false"),
     ("rmalab_accumulate", "native"),
     ("rmalab_fence", "dissemination"),
-    ("rmalab_pscw", "bits"),
+    ("rmalab_pscw", "flags"),
     ("rmalab_transport", "one-sided"),
     ("same_disp_unit", "false"),
     ("same_size", "false"),
@@ -192,7 +192,7 @@ fn set_info_changes_what_may_change() {
         assert_eq!(window.set_info(&info("accumulate_ordering=rar,waw")).len(), 1);
         assert_eq!(window.set_info(&info("accumulate_ordering=none")).len(), 0);
         assert_eq!(window.info().get("accumulate_ordering"), Some("none"));
-        assert_eq!(window.info().get("rmalab_pscw"), Some("bits"), "what is not mentioned stays");
+        assert_eq!(window.info().get("rmalab_pscw"), Some("flags"), "what is not mentioned stays");
         window.free().unwrap();
     });
 }
@@ -340,7 +340,7 @@ fn an_epoch_that_ends_by_being_dropped_tells_the_error_handler() {
 fn a_configuration_is_its_hints() {
     threads(1, |team| {
         let (config, ignored) =
-            Config::from_info(&info("rmalab_fence=naive,rmalab_pscw=bits,rmalab_accumulate=lock,no_locks=true"));
+            Config::from_info(&info("rmalab_fence=naive,rmalab_pscw=flags,rmalab_accumulate=lock,no_locks=true"));
         assert!(ignored.is_empty());
         let window = Window::builder(team).config(config).allocate(8).unwrap();
         assert_eq!(window.info(), config.to_info());

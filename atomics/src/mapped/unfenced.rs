@@ -1,6 +1,6 @@
-//! Whether a flush has to fence: the bulk puts that no fence stands behind yet.
+//! Whether a flush has to fence: the puts that no fence stands behind yet.
 //!
-//! A bulk put on an unwatched address is plain relaxed stores. A flush makes them complete: nobody who acts on what
+//! A word put is a store with release, a bulk put on an unwatched address plain relaxed stores. A flush makes them complete: nobody who acts on what
 //! follows it may miss them, the store buffer's reordering (put x, read y) included. That takes a sequentially
 //! consistent fence, one locked instruction on x86-64, between the stores and whatever follows the flush. It is paid
 //! for once for all puts before it, and not by a flush that has no puts before it.
@@ -40,7 +40,7 @@ const NONE: u64 = u64::MAX;
 /// Several threads have put.
 const MANY: u64 = u64::MAX - 1;
 
-/// The bulk puts of a handle, as far as its flushes have to know of them.
+/// The puts of a handle, as far as its flushes have to know of them.
 pub(super) struct Unfenced {
     thread: AtomicU64,
     dirty: AtomicBool,

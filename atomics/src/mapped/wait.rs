@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::Mapped;
+use super::{Mapped, asymmetric};
 use crate::{Disp, Error, RemoteAtomics, Result, Time, Until};
 
 /// How long a waiter tries the cheap ways before it parks.
@@ -33,6 +33,9 @@ impl Patience {
 
 /// How often a parked rank looks whether its peers live.
 const LIVENESS: Duration = Duration::from_millis(500);
+
+/// How long a rank parks that could not fence for the others, and so may miss a wake-up.
+const UNFENCED: Duration = Duration::from_micros(500);
 
 /// What one uncontended word operation takes, in nanoseconds: the unit of `pause`.
 const OPERATION: u64 = 20;
@@ -103,8 +106,10 @@ impl Mapped {
         let token = own.0 + 1;
         loop {
             // Whoever writes the word looks at `parked` afterwards, and this rank looks at the word after it has set
-            // `parked`, all sequentially consistent: one of the two sees the other (notify in mapped.rs).
+            // `parked`, all sequentially consistent, or with a fence here that counts for both (mapped/asymmetric.rs): one
+            // of the two sees the other (notify and put in mapped.rs).
             let free = control.parked.compare_exchange(0, token, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+            let fenced = asymmetric::fence_everywhere(self.mapping().is_private());
             let found = satisfied();
             let now = self.now();
             let failed = self.check_peers(now);
@@ -115,7 +120,8 @@ impl Mapped {
                 }
                 return if found.is_some() { Ok(found) } else { failed.map(|()| None) };
             }
-            let limit = deadline.map_or(LIVENESS, |deadline| deadline.since(now).min(LIVENESS));
+            let longest = if fenced { LIVENESS } else { UNFENCED };
+            let limit = deadline.map_or(longest, |deadline| deadline.since(now).min(longest));
             if free {
                 self.mapping().sleep(control, token, limit);
                 let _ = control.parked.compare_exchange(token, 0, Ordering::SeqCst, Ordering::SeqCst);

@@ -32,6 +32,9 @@ const fn defect(
     Defect { name, about, program, network, call }
 }
 
+/// The line that holds the flags of posts in the program `pscw-flags-2`, behind the one with those of completions.
+const POSTS: u64 = 35;
+
 /// All defects.
 pub fn defects() -> &'static [Defect] {
     DEFECTS
@@ -63,13 +66,13 @@ const DEFECTS: &[Defect] = &[
     defect(
         "complete-no-flush",
         "complete tells the targets before the puts are there",
-        "pscw-bits-2",
+        "pscw-flags-2",
         UnorderedBulk,
         no_flush,
     ),
-    defect("start-no-wait", "start takes posts that have not come", "pscw-bits-2", Sc, |player, _, call| match call {
-        Call::WaitUntil { until: Until::AnySet(bit), .. } => Answer::Word(bit),
-        Call::WaitUntil { until: Until::NoneSet(_), .. } => Answer::Word(0),
+    defect("start-no-wait", "start takes posts that have not come", "pscw-flags-2", Sc, |player, _, call| match call {
+        // The posts' flags have the second line of the two that hold a small team's flags.
+        Call::WaitUntil { own, until: Until::Ge(number), .. } if own.0 / LINE == POSTS => Answer::Word(number),
         call => player.call(call),
     }),
     defect("wait-no-wait", "wait does not wait", "pscw-matching-2", Sc, |player, _, call| match call {
@@ -77,15 +80,31 @@ const DEFECTS: &[Defect] = &[
         Call::WaitUntil { until: Until::Ge(number), .. } => Answer::Word(number),
         call => player.call(call),
     }),
-    defect("post-stores-bit", "a post stores its bit over those of others", "pscw-bits-3", Sc, |player, rank, call| {
-        match call {
-            Call::FetchAdd { at, value } if at.rank != rank && value == 1 << rank.0 && value > 1 => {
-                player.call(Call::FetchStore { at, value })
+    defect(
+        "post-no-number",
+        "a post puts 1 instead of the epoch's number",
+        "pscw-flags-2",
+        Sc,
+        |player, rank, call| match call {
+            Call::Put { at, .. } if at.rank != rank && at.disp.0 / LINE == POSTS => {
+                player.call(Call::Put { at, value: 1 })
             }
             call => player.call(call),
-        }
-    }),
-    defect("complete-stores", "complete stores 1 instead of adding it", "pscw-bits-2", Sc, |player, rank, call| {
+        },
+    ),
+    defect(
+        "complete-ahead",
+        "complete puts the number of the epoch after its own",
+        "pscw-flags-2",
+        Sc,
+        |player, rank, call| match call {
+            Call::Put { at, value } if at.rank != rank && at.disp.0 / LINE == POSTS - 1 => {
+                player.call(Call::Put { at, value: value + 1 })
+            }
+            call => player.call(call),
+        },
+    ),
+    defect("complete-stores", "complete stores 1 instead of adding it", "pscw-matching-2", Sc, |player, rank, call| {
         match call {
             Call::FetchAdd { at, value: 1 } if at.rank != rank => player.call(Call::FetchStore { at, value: 1 }),
             call => player.call(call),

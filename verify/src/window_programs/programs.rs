@@ -46,24 +46,24 @@ pub fn programs() -> Vec<Program> {
     add("fence-naive-3", about, 3, &naive, LATE, fences);
 
     let pscw = |pscw| [Config { pscw, ..Config::default() }];
-    let (bits, matching) = (pscw(PscwStrategy::Bits), pscw(PscwStrategy::Matching));
+    let (flags, matching) = (pscw(PscwStrategy::Flags), pscw(PscwStrategy::Matching));
     let about = "each exposes to the one before it, and puts to the one behind it; twice";
-    add("pscw-bits-ring", about, 3, &bits, LATE, pscw_ring);
+    add("pscw-flags-ring", about, 3, &flags, LATE, pscw_ring);
     add("pscw-matching-ring", about, 3, &matching, LATE, pscw_ring);
     let about = "each exposes to all others, and puts to all of them; 3 times";
-    add("pscw-bits-2", about, 2, &bits, LATE, |scene| pscw_all(scene, 3));
+    add("pscw-flags-2", about, 2, &flags, LATE, |scene| pscw_all(scene, 3));
     add("pscw-matching-2", about, 2, &matching, LATE, |scene| pscw_all(scene, 3));
     let about = "each exposes to all others, and puts to all of them; twice";
-    add("pscw-bits-3", about, 3, &bits, LATE, |scene| pscw_all(scene, 2));
+    add("pscw-flags-3", about, 3, &flags, LATE, |scene| pscw_all(scene, 2));
     add("pscw-matching-3", about, 3, &matching, LATE, |scene| pscw_all(scene, 2));
     let about = "two ranks expose to the third, which puts to both; twice";
-    add("pscw-bits-one", about, 3, &bits, LATE, pscw_one);
+    add("pscw-flags-one", about, 3, &flags, LATE, pscw_one);
     add("pscw-matching-one", about, 3, &matching, LATE, pscw_one);
 
     let about = "a fence epoch of A is open round an exposure and an access epoch of B, with puts to both; once";
     let two = |a: &[Config; 1], b: &[Config; 1]| [a[0], b[0]];
-    add("fence+pscw-bits-2", about, 2, &two(&dissemination, &bits), LATE, fence_round_pscw);
-    add("fence+pscw-bits-3", about, 3, &two(&dissemination, &bits), LATE, fence_round_pscw);
+    add("fence+pscw-flags-2", about, 2, &two(&dissemination, &flags), LATE, fence_round_pscw);
+    add("fence+pscw-flags-3", about, 3, &two(&dissemination, &flags), LATE, fence_round_pscw);
     add("fence+pscw-matching-2", about, 2, &two(&naive, &matching), LATE, fence_round_pscw);
     add("fence+pscw-matching-3", about, 3, &two(&naive, &matching), LATE, fence_round_pscw);
     let about = "exclusive locks of B inside a fence epoch of A; behind the fence all have counted";
@@ -74,9 +74,9 @@ pub fn programs() -> Vec<Program> {
     add("fence+lock-per-target", about, 3, &two(&dissemination, per_target), LATE, fence_round_locks);
     add("fence+lock-mcs-rw-rp", about, 3, &two(&dissemination, global), LATE, fence_round_locks);
     let about = "lock_all of B inside exposure and access epochs of A; behind wait the origin has counted";
-    add("pscw+lock_all-two-level", about, 3, &two(&bits, two_level), LATE, pscw_round_lock_all);
+    add("pscw+lock_all-two-level", about, 3, &two(&flags, two_level), LATE, pscw_round_lock_all);
     add("pscw+lock_all-per-target", about, 2, &two(&matching, per_target), LATE, pscw_round_lock_all);
-    add("pscw+lock_all-mcs-rw-rp", about, 3, &two(&bits, global), LATE, pscw_round_lock_all);
+    add("pscw+lock_all-mcs-rw-rp", about, 3, &two(&flags, global), LATE, pscw_round_lock_all);
 
     let about = "one rank counts under exclusive locks, twice; the other one looks under lock_all, twice";
     add("1E1A-two-level", about, 2, two_level, LATE, |scene| counters(scene, 1, 2));

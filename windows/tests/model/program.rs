@@ -837,7 +837,7 @@ fn window_plan(
     let config = Config {
         policy: PolicyKind::ALL[usize::from(policy) % PolicyKind::ALL.len()],
         fence: [FenceStrategy::Dissemination, FenceStrategy::Naive][pick(0, 2)],
-        pscw: [PscwStrategy::Auto, PscwStrategy::Bits, PscwStrategy::Matching, PscwStrategy::Matching][pick(1, 4)],
+        pscw: [PscwStrategy::Auto, PscwStrategy::Flags, PscwStrategy::Matching, PscwStrategy::Matching][pick(1, 4)],
         accumulate: AccumulateStrategy::ALL[pick(3, 8) % 3],
         // Memory that is attached is looked at under a lock.
         no_locks: pick(6, 8) == 7 && !attach_own,
