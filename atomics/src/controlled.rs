@@ -14,6 +14,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::coroutine::{Port, Task, Turn};
 use crate::error::Operation;
@@ -410,6 +411,11 @@ impl<E: Executor> RemoteAtomics for Controlled<E> {
 
     fn pause(&self, operations: u32) -> Result<()> {
         self.done(Call::Pause { operations })
+    }
+
+    /// A pause of one operation: an engine of calls knows no other time.
+    fn compute(&self, _time: Duration) -> Result<()> {
+        self.pause(1)
     }
 
     fn now(&self) -> Time {

@@ -13,6 +13,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use crate::exposed::{ExposedKey, Lease, LeasedWords, Refused, UserMemory};
 use crate::{
@@ -449,6 +450,10 @@ impl<A: RemoteAtomics + ?Sized> RemoteAtomics for Counted<'_, A> {
         self.inner.pause(operations)?;
         increment(&self.pause);
         Ok(())
+    }
+
+    fn compute(&self, time: Duration) -> Result<()> {
+        self.inner.compute(time)
     }
 
     fn now(&self) -> Time {

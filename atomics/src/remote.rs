@@ -233,6 +233,21 @@ pub trait RemoteAtomics {
     /// The time now, on the clock that deadlines are told by.
     fn now(&self) -> Time;
 
+    /// Computes for `time`: what a program does between its communication, as a stand-in for it in experiments.
+    ///
+    /// On real backends the processor is busy for that long, on a simulator virtual time passes.
+    ///
+    /// # Errors
+    ///
+    /// None on real backends; [`PeerFailed`](crate::Error::PeerFailed) where an engine runs the ranks.
+    fn compute(&self, time: Duration) -> Result<()> {
+        let end = self.now().after(time);
+        while self.now() < end {
+            std::hint::spin_loop();
+        }
+        Ok(())
+    }
+
     /// The number in the whole world of the rank that is number `rank` here; another one in a [`Subset`](crate::Subset).
     fn world_rank(&self, rank: Rank) -> Rank {
         rank

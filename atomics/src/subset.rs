@@ -30,6 +30,7 @@
 //! ones, a load for listed ones. Only `split` and `free` communicate.
 
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use crate::exposed::{ExposedKey, Lease, Refused, UserMemory};
 use crate::{
@@ -470,6 +471,10 @@ impl<A: RemoteAtomics + ?Sized> RemoteAtomics for Subset<'_, A> {
     #[inline]
     fn pause(&self, operations: u32) -> Result<()> {
         self.parent.pause(operations)
+    }
+
+    fn compute(&self, time: Duration) -> Result<()> {
+        self.parent.compute(time)
     }
 
     #[inline]
