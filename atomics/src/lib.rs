@@ -30,6 +30,7 @@ mod random;
 pub mod registration;
 mod remote;
 pub mod shm;
+pub mod sim;
 pub mod subset;
 mod topology;
 mod world;
