@@ -2,3 +2,5 @@
 
 pub mod network;
 pub mod profile;
+pub mod settings;
+pub mod units;
