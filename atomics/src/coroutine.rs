@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
-use corosensei::stack::DefaultStack;
+use corosensei::stack::{DefaultStack, Stack};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::{Error, Result};
@@ -27,8 +27,8 @@ pub enum Turn<C, R> {
 /// A body that runs as a coroutine: it makes calls of type `C`, gets answers of type `A`, and returns an `R`.
 ///
 /// Dropping an unfinished task unwinds its stack.
-pub struct Task<A, C, R> {
-    coroutine: Coroutine<A, C, R, DefaultStack>,
+pub struct Task<A, C, R, S: Stack = DefaultStack> {
+    coroutine: Coroutine<A, C, R, S>,
 }
 
 /// How a task's body makes its calls.
@@ -67,14 +67,34 @@ impl<A: 'static, C: 'static, R: 'static> Task<A, C, R> {
     ///
     /// [`Error::System`] when there is no memory, or no mapping, left for its stack.
     pub fn new(body: impl for<'t> FnOnce(&Port<'t, A, C>) -> R + 'static) -> Result<Task<A, C, R>> {
-        static HOOK: Once = Once::new();
-        HOOK.call_once(quiet_hook);
         let stack = match STACKS.with_borrow_mut(Vec::pop) {
             Some(stack) => stack,
             None => DefaultStack::new(STACK_BYTES)
                 .map_err(|source| Error::system("mapping the stack of a coroutine (see vm.max_map_count)", source))?,
         };
-        Ok(Task { coroutine: Coroutine::with_stack(stack, move |yielder, _first| body(&Port { yielder })) })
+        Ok(Task::on(stack, body))
+    }
+
+    /// Gives the task up, and its stack to the next one.
+    pub fn stop(mut self) {
+        self.unwind();
+        if self.coroutine.done() {
+            let stack = self.coroutine.into_stack();
+            STACKS.with_borrow_mut(|stacks| {
+                if stacks.len() < KEPT {
+                    stacks.push(stack);
+                }
+            });
+        }
+    }
+}
+
+impl<A: 'static, C: 'static, R: 'static, S: Stack + 'static> Task<A, C, R, S> {
+    /// A task on that stack, otherwise as [`new`](Task::new).
+    pub(crate) fn on(stack: S, body: impl for<'t> FnOnce(&Port<'t, A, C>) -> R + 'static) -> Task<A, C, R, S> {
+        static HOOK: Once = Once::new();
+        HOOK.call_once(quiet_hook);
+        Task { coroutine: Coroutine::with_stack(stack, move |yielder, _first| body(&Port { yielder })) }
     }
 
     /// Lets the task go on with `answer` until it makes its next call or ends.
@@ -94,25 +114,17 @@ impl<A: 'static, C: 'static, R: 'static> Task<A, C, R> {
         }
     }
 
-    /// Gives the task up, and its stack to the next one.
-    pub fn stop(mut self) {
+    /// Unwinds the task's stack, if it has begun and not ended.
+    pub(crate) fn unwind(&mut self) {
         if self.coroutine.started() && !self.coroutine.done() {
             let outer = RUNNING.replace(true);
             self.coroutine.force_unwind();
             RUNNING.set(outer);
         }
-        if self.coroutine.done() {
-            let stack = self.coroutine.into_stack();
-            STACKS.with_borrow_mut(|stacks| {
-                if stacks.len() < KEPT {
-                    stacks.push(stack);
-                }
-            });
-        }
     }
 }
 
-impl<A, C, R> std::fmt::Debug for Task<A, C, R> {
+impl<A, C, R, S: Stack> std::fmt::Debug for Task<A, C, R, S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Task").finish_non_exhaustive()
     }

@@ -121,7 +121,7 @@ impl Topology {
     }
 
     /// Ranks at the given places, each a node and its rack; both are numbered anew, in the order in which they come.
-    fn of_places(places: impl IntoIterator<Item = (u32, u32)>) -> Topology {
+    pub(crate) fn of_places(places: impl IntoIterator<Item = (u32, u32)>) -> Topology {
         let (mut new_nodes, mut new_racks) = (HashMap::new(), HashMap::new());
         let (mut nodes, mut racks) = (Vec::new(), Vec::new());
         for (node, rack) in places {

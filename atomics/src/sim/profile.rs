@@ -280,6 +280,12 @@ impl Profile {
         Ok(profile)
     }
 
+    /// What a word operation takes that nobody disturbs, at a distance of so many hops.
+    pub fn remote_word(&self, hops: u32) -> Span {
+        let ways = 2 * (self.wire.0 + u64::from(hops) * self.hop.0);
+        Span(self.overhead.0 + ways + self.nic.atomic.0 + self.nic.word.0 + self.completion.0)
+    }
+
     /// Nothing but the values of a network that there is none of.
     fn without_network() -> Profile {
         Profile {

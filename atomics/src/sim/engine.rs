@@ -1,0 +1,908 @@
+//! The event loop: carries out the calls of all ranks at their times.
+//!
+//! # An operation through adapters
+//!
+//! | step | when |
+//! | --- | --- |
+//! | the origin's processor starts it | `overhead` |
+//! | it leaves the origin's adapter, one message each `gap` + bytes × `byte` | when the adapter is free |
+//! | it arrives | `wire` + hops × `hop` (`loopback` to the own node) + jitter |
+//! | an engine of the target's adapter serves it | when the engine is free, and by turns ([`Arbitration`]) |
+//! | an atomic has its word for `word`, after `atomic` of the engine alone | when the word is free |
+//! | it takes effect | then |
+//! | the answer arrives, and the processor notices | the way back, `completion` |
+//!
+//! Posted puts leave the origin after `overhead`, and are complete when their acknowledgement would arrive. Messages of a
+//! rank to one target arrive in the order in which they were sent.
+//!
+//! # An operation by a processor
+//!
+//! Accesses to a line that write take turns. Each takes `hit` or `atomic`, and a transfer (`core`, `socket`) if another
+//! core, or the adapter, has written the line since. It takes effect at its end. Who waits for a word of its own notices a change
+//! one transfer after it.
+
+use std::rc::Rc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::memory::{ADAPTER, Memory, NOBODY};
+use super::network::Network;
+use super::profile::{Arbitration, Jitter, LocalAtomics, Profile, Span};
+use super::queue::Queue;
+use super::stacks::SlabStack;
+use super::stats::{Busiest, Hottest, Kind, Operations, Stats};
+use super::turns::Turns;
+use super::{Clock, Progress, Reply};
+use crate::coroutine::{Task, Turn};
+use crate::random::Random;
+use crate::{Address, Disp, Distance, Error, Rank, Result, Until, WORD};
+
+/// What a rank asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Op {
+    Word { at: Address, action: Action },
+    Put { at: Address, value: u64 },
+    PutBytes { at: Address, source: *const u8, len: usize },
+    GetBytes { at: Address, dest: *mut u8, len: usize },
+    Test { request: u64 },
+    Wait { request: u64 },
+    Flush { target: Option<Rank> },
+    WaitUntil { own: Disp, until: Until, deadline: Option<u64> },
+    Pause { operations: u32 },
+    Compute { time: u64 },
+}
+
+/// What is done to a word.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Action {
+    FetchAdd(u64),
+    CompareAndSwap(u64, u64),
+    FetchStore(u64),
+    Get,
+}
+
+/// What a message carries.
+#[derive(Debug)]
+enum Load {
+    Word(Action),
+    Put(u64),
+    PutBytes(Box<[u8]>),
+    /// Where the bytes go, at the origin, and how many.
+    GetBytes(*mut u8, usize),
+    /// The bytes on their way back, and where they go.
+    Bytes(Box<[u8]>, *mut u8),
+}
+
+#[derive(Debug)]
+struct Message {
+    origin: Rank,
+    at: Address,
+    load: Load,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    /// The rank goes on with what is in its state.
+    Resume(u32),
+    /// The message has come to its target's adapter.
+    Arrive(u32),
+    /// An engine has served the message.
+    Served(u32),
+    /// A processor has carried the message out.
+    Local(u32),
+    /// The bytes of a get have come back.
+    Back(u32),
+    /// The deadline of the wait with that number has passed.
+    Deadline(u32, u32),
+}
+
+/// What a rank waits for.
+#[derive(Clone, Copy, Debug)]
+enum Blocked {
+    /// The reply that is there, at the time of an event.
+    Reply(Reply),
+    /// The answer of a message.
+    Message,
+    Word(Disp, Until),
+    Request(u64),
+    Flush(Option<Rank>),
+    /// Nothing: it has ended.
+    Ended,
+}
+
+struct RankState {
+    blocked: Blocked,
+    /// Counts waits with deadlines, so that old deadlines are known.
+    wait: u32,
+    /// Messages that are not complete.
+    outstanding: u32,
+    /// When the last of those that are is complete at this rank.
+    complete: u64,
+}
+
+/// Messages of a rank to a target that are not complete.
+#[derive(Default)]
+struct Channel {
+    outstanding: u32,
+    /// When the last message arrives.
+    arrives: u64,
+    /// When all that were served are complete at the origin.
+    complete: u64,
+}
+
+#[derive(Default)]
+struct Adapter {
+    /// When the next message can leave.
+    leaves: u64,
+    engines: Vec<Engine>,
+    served: u64,
+    busy: u64,
+    /// The sum of waiting messages times the time that they waited, until `counted`.
+    area: u128,
+    counted: u64,
+    waiting: u32,
+    longest: u32,
+}
+
+#[derive(Default)]
+struct Engine {
+    busy: bool,
+    turns: Turns,
+}
+
+/// A rank's code.
+pub(super) type RankTask<R> = Task<Reply, Op, R, SlabStack>;
+
+pub(super) struct World<'p> {
+    profile: &'p Profile,
+    network: &'p Network,
+    ranks_per_node: u32,
+    cyclic: bool,
+    engines: u32,
+    local_atomics: LocalAtomics,
+    clock: Rc<Clock>,
+    queue: Queue<What>,
+    ranks: Vec<RankState>,
+    memory: Memory,
+    adapters: Vec<Adapter>,
+    messages: Vec<Option<Message>>,
+    free: Vec<u32>,
+    channels: FxHashMap<u64, Channel>,
+    pending: FxHashSet<u64>,
+    requests: u64,
+    request_of: FxHashMap<u32, u64>,
+    random: Random,
+    events: u64,
+    operations: Operations,
+    failed: Option<Rank>,
+    ended: u32,
+    resumed: Vec<(u32, Reply)>,
+}
+
+/// How a world's ranks are placed, and what carries out their atomics.
+pub(super) struct Setting {
+    pub(super) size: u32,
+    pub(super) ranks_per_node: u32,
+    pub(super) cyclic: bool,
+    pub(super) engines: u32,
+    pub(super) local_atomics: LocalAtomics,
+    pub(super) seed: u64,
+}
+
+impl<'p> World<'p> {
+    pub(super) fn new(profile: &'p Profile, network: &'p Network, setting: &Setting, clock: Rc<Clock>) -> World<'p> {
+        let state = || RankState { blocked: Blocked::Reply(Reply::Done), wait: 0, outstanding: 0, complete: 0 };
+        World {
+            profile,
+            network,
+            ranks_per_node: setting.ranks_per_node,
+            cyclic: setting.cyclic,
+            engines: setting.engines,
+            local_atomics: setting.local_atomics,
+            clock,
+            queue: Queue::new(),
+            ranks: (0..setting.size).map(|_| state()).collect(),
+            memory: Memory::default(),
+            adapters: (0..network.nodes()).map(|_| Adapter::default()).collect(),
+            messages: Vec::new(),
+            free: Vec::new(),
+            channels: FxHashMap::default(),
+            pending: FxHashSet::default(),
+            requests: 0,
+            request_of: FxHashMap::default(),
+            random: Random::new(setting.seed, 0),
+            events: 0,
+            operations: Operations::default(),
+            failed: None,
+            ended: 0,
+            resumed: Vec::new(),
+        }
+    }
+
+    /// Runs all ranks to their ends; their results.
+    pub(super) fn run<R: 'static>(
+        &mut self,
+        tasks: &mut [RankTask<R>],
+        progress: &mut dyn FnMut(&Progress) -> bool,
+    ) -> Result<Vec<R>> {
+        let size = tasks.len() as u32;
+        let mut results: Vec<Option<R>> = tasks.iter().map(|_| None).collect();
+        let mut panicked = None;
+        for rank in 0..size {
+            self.queue.push(0, What::Resume(rank));
+        }
+        while let Some(event) = self.queue.pop() {
+            self.clock.0.set(event.time);
+            self.events += 1;
+            if self.events.is_multiple_of(PROGRESS) {
+                let told = Progress { events: self.events, now: Span(event.time), ended: self.ended, size };
+                if !progress(&told) {
+                    return Err(Error::world(format!(
+                        "the simulation was stopped after {} events, at {} ns; {} of {size} ranks had ended",
+                        self.events,
+                        event.time / 1000,
+                        self.ended
+                    )));
+                }
+            }
+            self.handle(event.what);
+            while let Some((rank, reply)) = self.resumed.pop() {
+                match tasks[rank as usize].resume(reply) {
+                    Turn::Calls(op) => self.call(rank, op),
+                    Turn::Finished(value) => {
+                        results[rank as usize] = Some(value);
+                        self.end(rank);
+                    }
+                    Turn::Panicked(text) => {
+                        self.end(rank);
+                        if panicked.is_none() {
+                            panicked = Some(format!("{} of the simulation panicked: {text}", Rank(rank)));
+                            self.fail(rank);
+                        }
+                    }
+                }
+            }
+        }
+        if let Some(text) = panicked {
+            return Err(Error::world(text));
+        }
+        if self.ended < size {
+            return Err(self.stuck());
+        }
+        Ok(results.into_iter().map(|result| result.expect("every rank has ended")).collect())
+    }
+
+    fn end(&mut self, rank: u32) {
+        self.ranks[rank as usize].blocked = Blocked::Ended;
+        self.ended += 1;
+    }
+
+    /// Marks `rank` as failed: what waits for other ranks fails, and so do all further calls.
+    fn fail(&mut self, rank: u32) {
+        self.failed = Some(Rank(rank));
+        for waiting in 0..self.ranks.len() as u32 {
+            if matches!(self.ranks[waiting as usize].blocked, Blocked::Word(..)) {
+                self.reply(waiting, self.now(), Reply::Failed(Rank(rank)));
+            }
+        }
+    }
+
+    fn stuck(&self) -> Error {
+        let waits = self.ranks.iter().enumerate().filter(|(_, state)| !matches!(state.blocked, Blocked::Ended));
+        let shown: Vec<String> = waits
+            .take(4)
+            .map(|(rank, state)| match state.blocked {
+                Blocked::Word(own, until) => format!("rank {rank} until its word {own} is {until}"),
+                other => format!("rank {rank} in {other:?}"),
+            })
+            .collect();
+        Error::world(format!(
+            "{} of {} ranks wait for ever, from {} ns of virtual time on: {}{}",
+            self.ranks.len() as u32 - self.ended,
+            self.ranks.len(),
+            self.now() / 1000,
+            shown.join(", "),
+            if self.ranks.len() as u32 - self.ended > 4 { ", ..." } else { "" }
+        ))
+    }
+
+    #[inline]
+    fn now(&self) -> u64 {
+        self.clock.0.get()
+    }
+
+    #[inline]
+    fn node_of(&self, rank: Rank) -> u32 {
+        if self.cyclic { rank.0 % self.network.nodes() } else { rank.0 / self.ranks_per_node }
+    }
+
+    /// The socket of a rank in its node.
+    fn socket_of(&self, rank: u32) -> u32 {
+        let place = if self.cyclic { rank / self.network.nodes() } else { rank % self.ranks_per_node };
+        place / self.ranks_per_node.div_ceil(self.profile.node.sockets)
+    }
+
+    fn distance(&self, a: Rank, b: Rank) -> Distance {
+        if a == b {
+            Distance::Own
+        } else if self.node_of(a) == self.node_of(b) {
+            Distance::Node
+        } else {
+            Distance::Remote
+        }
+    }
+
+    fn handle(&mut self, what: What) {
+        match what {
+            What::Resume(rank) => {
+                if let Blocked::Reply(reply) = self.ranks[rank as usize].blocked {
+                    self.resumed.push((rank, reply));
+                }
+            }
+            What::Arrive(message) => self.arrive(message),
+            What::Served(message) => self.served(message),
+            What::Local(message) => self.local_done(message),
+            What::Back(message) => self.back(message),
+            What::Deadline(rank, wait) => {
+                let state = &mut self.ranks[rank as usize];
+                if state.wait == wait && matches!(state.blocked, Blocked::Word(..)) {
+                    state.blocked = Blocked::Reply(Reply::TimedOut);
+                    self.resumed.push((rank, Reply::TimedOut));
+                }
+            }
+        }
+    }
+
+    /// Answers `rank` at `time`.
+    #[inline]
+    fn reply(&mut self, rank: u32, time: u64, reply: Reply) {
+        self.ranks[rank as usize].blocked = Blocked::Reply(reply);
+        self.queue.push(time, What::Resume(rank));
+    }
+
+    fn call(&mut self, rank: u32, op: Op) {
+        let (now, me) = (self.now(), Rank(rank));
+        if let Some(failed) = self.failed {
+            self.resumed.push((rank, Reply::Failed(failed)));
+            return;
+        }
+        match op {
+            Op::Word { at, action } => {
+                let distance = self.distance(me, at.rank);
+                let kind = if matches!(action, Action::Get) { Kind::Get } else { Kind::Atomic };
+                self.operations.add(kind, distance);
+                self.ranks[rank as usize].blocked = Blocked::Message;
+                let message = self.message(Message { origin: me, at, load: Load::Word(action) });
+                let adapter = matches!(self.local_atomics, LocalAtomics::Nic);
+                match distance {
+                    Distance::Remote => self.send(message, 0),
+                    Distance::Own if adapter && kind == Kind::Get => self.local(message),
+                    _ if adapter => self.send(message, 0),
+                    _ => self.local(message),
+                }
+            }
+            Op::Put { at, value } => {
+                let distance = self.distance(me, at.rank);
+                self.operations.add(Kind::Put, distance);
+                let message = self.message(Message { origin: me, at, load: Load::Put(value) });
+                self.post(message, rank, distance, WORD as usize);
+            }
+            Op::PutBytes { at, source, len } => {
+                let distance = self.distance(me, at.rank);
+                self.operations.add(Kind::Bulk, distance);
+                let mut bytes = vec![0; len].into_boxed_slice();
+                // SAFETY: the rank is suspended inside `put_bytes_nb`, whose caller vouches for `len` bytes at `source`.
+                unsafe { source.copy_to_nonoverlapping(bytes.as_mut_ptr(), len) };
+                let message = self.message(Message { origin: me, at, load: Load::PutBytes(bytes) });
+                self.post(message, rank, distance, len);
+            }
+            Op::GetBytes { at, dest, len } => {
+                let distance = self.distance(me, at.rank);
+                self.operations.add(Kind::Bulk, distance);
+                self.requests += 1;
+                let request = self.requests;
+                self.pending.insert(request);
+                let message = self.message(Message { origin: me, at, load: Load::GetBytes(dest, len) });
+                self.request_of.insert(message, request);
+                self.open(rank, at.rank);
+                if distance == Distance::Remote {
+                    self.send(message, 0);
+                } else {
+                    self.local(message);
+                }
+                self.reply(rank, now + self.profile.overhead.0, Reply::Word(request));
+            }
+            Op::Test { request } => {
+                let done = !self.pending.contains(&request);
+                self.reply(rank, now + self.profile.node.hit.0, Reply::Word(u64::from(done)));
+            }
+            Op::Wait { request } => {
+                if self.pending.contains(&request) {
+                    self.ranks[rank as usize].blocked = Blocked::Request(request);
+                } else {
+                    self.resumed.push((rank, Reply::Done));
+                }
+            }
+            Op::Flush { target } => self.flush(rank, target),
+            Op::WaitUntil { own, until, deadline } => self.wait_until(me, own, until, deadline),
+            Op::Pause { operations } => {
+                let time = u64::from(operations.max(1)) * self.profile.remote_word(1).0;
+                self.reply(rank, now + time, Reply::Done);
+            }
+            Op::Compute { time } => self.reply(rank, now + time, Reply::Done),
+        }
+    }
+
+    fn message(&mut self, message: Message) -> u32 {
+        match self.free.pop() {
+            Some(index) => {
+                self.messages[index as usize] = Some(message);
+                index
+            }
+            None => {
+                self.messages.push(Some(message));
+                (self.messages.len() - 1) as u32
+            }
+        }
+    }
+
+    fn peek(&self, message: u32) -> &Message {
+        self.messages[message as usize].as_ref().expect("a message under way is there")
+    }
+
+    fn take(&mut self, message: u32) -> Message {
+        self.free.push(message);
+        self.messages[message as usize].take().expect("a message under way is there")
+    }
+
+    // Adapters.
+
+    fn channel(rank: u32, target: Rank) -> u64 {
+        u64::from(rank) << 32 | u64::from(target.0)
+    }
+
+    /// Counts a message of `rank` to `target` that the rank does not wait for.
+    fn open(&mut self, rank: u32, target: Rank) {
+        self.ranks[rank as usize].outstanding += 1;
+        self.channels.entry(Self::channel(rank, target)).or_default().outstanding += 1;
+    }
+
+    /// A message that `rank` does not wait for is complete at `time`.
+    fn close(&mut self, rank: u32, target: Rank, time: u64) {
+        let state = &mut self.ranks[rank as usize];
+        state.outstanding -= 1;
+        state.complete = state.complete.max(time);
+        let key = Self::channel(rank, target);
+        let mut left = 0;
+        if let Some(channel) = self.channels.get_mut(&key) {
+            channel.outstanding -= 1;
+            channel.complete = channel.complete.max(time);
+            left = channel.outstanding;
+        }
+        let now = self.now();
+        match self.ranks[rank as usize].blocked {
+            Blocked::Flush(Some(waited)) if waited == target && left == 0 => {
+                let complete = self.channels.remove(&key).map_or(now, |channel| channel.complete);
+                self.reply(rank, complete.max(now) + self.profile.completion.0, Reply::Done);
+            }
+            Blocked::Flush(None) if self.ranks[rank as usize].outstanding == 0 => {
+                let complete = self.ranks[rank as usize].complete;
+                self.reply(rank, complete.max(now) + self.profile.completion.0, Reply::Done);
+            }
+            _ => {}
+        }
+    }
+
+    fn post(&mut self, message: u32, rank: u32, distance: Distance, bytes: usize) {
+        let adapter = match distance {
+            Distance::Remote => true,
+            Distance::Node => matches!(self.local_atomics, LocalAtomics::Nic),
+            Distance::Own => false,
+        };
+        let target = self.peek(message).at.rank;
+        self.open(rank, target);
+        let now = self.now();
+        if adapter {
+            self.send(message, bytes);
+            self.reply(rank, now + self.profile.overhead.0, Reply::Done);
+        } else {
+            let own = if bytes > WORD as usize { self.copying(bytes) } else { self.profile.node.hit.0 };
+            self.local(message);
+            self.reply(rank, now + own, Reply::Done);
+        }
+    }
+
+    fn copying(&self, bytes: usize) -> u64 {
+        self.profile.node.hit.0 + (bytes as f64 * self.profile.node.byte) as u64
+    }
+
+    fn jitter(&mut self) -> u64 {
+        let unit = |random: &mut Random| (random.next() >> 11) as f64 / (1_u64 << 53) as f64;
+        match self.profile.jitter {
+            Jitter::None => 0,
+            Jitter::Uniform(most) => (unit(&mut self.random) * most.0 as f64) as u64,
+            Jitter::Exponential(mean) => (-(1.0 - unit(&mut self.random)).ln() * mean.0 as f64) as u64,
+        }
+    }
+
+    /// One way from `a` to `b`.
+    fn way(&mut self, a: u32, b: u32) -> u64 {
+        let length = if a == b {
+            self.profile.loopback.0
+        } else {
+            self.profile.wire.0 + u64::from(self.network.hops(a, b)) * self.profile.hop.0
+        };
+        length + self.jitter()
+    }
+
+    /// Sends a message with so many bytes from its origin's adapter.
+    fn send(&mut self, message: u32, bytes: usize) {
+        let &Message { origin, at, .. } = self.peek(message);
+        let (from, to) = (self.node_of(origin), self.node_of(at.rank));
+        let long = (bytes as f64 * self.profile.nic.byte) as u64;
+        let ready = self.now() + self.profile.overhead.0;
+        let adapter = &mut self.adapters[from as usize];
+        let leaves = adapter.leaves.max(ready);
+        adapter.leaves = leaves + self.profile.nic.gap.0 + long;
+        let mut arrives = leaves + long + self.way(from, to);
+        let waits = matches!(self.peek(message).load, Load::Word(_));
+        if let Some(channel) = self.channels.get_mut(&Self::channel(origin.0, at.rank)) {
+            // In the order in which they were sent.
+            arrives = arrives.max(channel.arrives);
+            if !waits {
+                channel.arrives = arrives;
+            }
+        }
+        self.queue.push(arrives, What::Arrive(message));
+    }
+
+    fn arrive(&mut self, message: u32) {
+        let &Message { origin, at, .. } = self.peek(message);
+        let (from, home) = (self.node_of(origin), self.node_of(at.rank));
+        let now = self.now();
+        let engines = self.engines;
+        let adapter = &mut self.adapters[home as usize];
+        if adapter.engines.is_empty() {
+            adapter.engines.resize_with(engines as usize, Engine::default);
+        }
+        let engine = (origin.0 % engines) as usize;
+        if adapter.engines[engine].busy {
+            adapter.area += u128::from(adapter.waiting) * u128::from(now - adapter.counted);
+            adapter.counted = now;
+            adapter.waiting += 1;
+            adapter.longest = adapter.longest.max(adapter.waiting);
+            let from = if self.profile.arbitration == Arbitration::Fifo { home } else { from };
+            adapter.engines[engine].turns.push(self.network, from, home, message);
+        } else {
+            adapter.engines[engine].busy = true;
+            self.serve(message);
+        }
+    }
+
+    /// An engine begins to serve a message.
+    fn serve(&mut self, message: u32) {
+        let now = self.now();
+        let &Message { at, ref load, .. } = self.peek(message);
+        let nic = &self.profile.nic;
+        let done = match load {
+            Load::Word(Action::Get) | Load::GetBytes(..) => now + nic.get.0,
+            Load::Word(_) => {
+                let (engine, word) = (nic.atomic.0, nic.word.0);
+                let line = self.memory.line(at.rank, at.disp);
+                let line = self.memory.get(line);
+                let begin = line.free.max(now + engine);
+                line.free = begin + word;
+                line.served += 1;
+                line.free
+            }
+            Load::Put(_) => now + nic.put.0,
+            Load::PutBytes(bytes) => now + nic.put.0 + (bytes.len() as f64 * nic.byte) as u64,
+            Load::Bytes(..) => now,
+        };
+        let home = self.node_of(at.rank);
+        let adapter = &mut self.adapters[home as usize];
+        adapter.busy += done - now;
+        adapter.served += 1;
+        self.queue.push(done, What::Served(message));
+    }
+
+    fn served(&mut self, message: u32) {
+        let now = self.now();
+        let &Message { origin, at, .. } = self.peek(message);
+        let (from, home) = (self.node_of(origin), self.node_of(at.rank));
+        let engine = (origin.0 % self.engines) as usize;
+        let adapter = &mut self.adapters[home as usize];
+        match adapter.engines[engine].turns.pop(home) {
+            Some(next) => {
+                adapter.area += u128::from(adapter.waiting) * u128::from(now - adapter.counted);
+                adapter.counted = now;
+                adapter.waiting -= 1;
+                self.serve(next);
+            }
+            None => adapter.engines[engine].busy = false,
+        }
+        let rank = origin.0;
+        let back = self.way(home, from);
+        match self.peek(message).load {
+            Load::Word(action) => {
+                let answer = self.act(at, action, ADAPTER);
+                self.take(message);
+                self.reply(rank, now + back + self.profile.completion.0, Reply::Word(answer));
+            }
+            Load::Put(value) => {
+                self.act(at, Action::FetchStore(value), ADAPTER);
+                self.take(message);
+                self.close(rank, at.rank, now + back);
+            }
+            Load::PutBytes(_) => {
+                if let Load::PutBytes(bytes) = self.take(message).load {
+                    self.write(at, &bytes, ADAPTER);
+                }
+                self.close(rank, at.rank, now + back);
+            }
+            Load::GetBytes(dest, len) => {
+                let bytes = self.read(at, len);
+                let long = (len as f64 * self.profile.nic.byte) as u64;
+                let state = self.messages[message as usize].as_mut().expect("a message under way is there");
+                state.load = Load::Bytes(bytes, dest);
+                self.queue.push(now + long + back, What::Back(message));
+            }
+            Load::Bytes(..) => {}
+        }
+    }
+
+    /// The bytes of a get have come.
+    fn back(&mut self, message: u32) {
+        let request = self.request_of.remove(&message);
+        let Message { origin, at, load } = self.take(message);
+        if let Load::Bytes(bytes, dest) = load
+            && !matches!(self.ranks[origin.index()].blocked, Blocked::Ended)
+        {
+            // SAFETY: the caller of `get_bytes_nb` vouches for `dest` until the request is waited for or flushed, and neither
+            // has returned, since both wait for this event; the rank has not ended, so its frames are there.
+            unsafe { dest.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        }
+        if let Some(request) = request {
+            self.pending.remove(&request);
+            let waits = matches!(self.ranks[origin.index()].blocked, Blocked::Request(waited) if waited == request);
+            if waits {
+                self.reply(origin.0, self.now() + self.profile.completion.0, Reply::Done);
+            }
+        }
+        self.close(origin.0, at.rank, self.now());
+    }
+
+    // Processors.
+
+    /// The time that a transfer of a line takes that `holder` has, to `rank`.
+    fn transfer(&self, holder: u32, rank: u32) -> u64 {
+        let node = &self.profile.node;
+        if holder == rank || holder == NOBODY {
+            0
+        } else if holder == ADAPTER || self.socket_of(holder) == self.socket_of(rank) {
+            node.core.0
+        } else {
+            node.socket.0
+        }
+    }
+
+    /// Has the origin's processor carry a message out, on a word of its own node.
+    fn local(&mut self, message: u32) {
+        let now = self.now();
+        let &Message { origin, at, ref load } = self.peek(message);
+        let rank = origin.0;
+        let node = &self.profile.node;
+        let done = match load {
+            Load::Word(Action::Get) => {
+                let line = self.memory.line(at.rank, at.disp);
+                let state = self.memory.get(line);
+                let (writer, reader) = (state.writer, state.reader);
+                state.reader = rank;
+                let moved = if reader == rank { 0 } else { self.transfer(writer, rank) };
+                now + node.hit.0 + moved
+            }
+            Load::Word(_) | Load::Put(_) => {
+                let cost = if matches!(load, Load::Put(_)) { node.hit.0 } else { node.atomic.0 };
+                let line = self.memory.line(at.rank, at.disp);
+                let state = self.memory.get(line);
+                let (writer, reader, free) = (state.writer, state.reader, state.free);
+                let holder = if writer == rank && reader != rank && reader != NOBODY { reader } else { writer };
+                let moved = self.transfer(holder, rank);
+                let done = free.max(now) + cost + moved;
+                let state = self.memory.get(line);
+                (state.free, state.writer, state.reader) = (done, rank, rank);
+                done
+            }
+            Load::PutBytes(bytes) => now + self.copying(bytes.len()),
+            &Load::GetBytes(_, len) => now + self.copying(len),
+            Load::Bytes(..) => now,
+        };
+        self.queue.push(done, What::Local(message));
+    }
+
+    fn local_done(&mut self, message: u32) {
+        let now = self.now();
+        let &Message { origin, at, .. } = self.peek(message);
+        match self.peek(message).load {
+            Load::Word(action) => {
+                let answer = self.act(at, action, origin.0);
+                self.take(message);
+                self.resumed.push((origin.0, Reply::Word(answer)));
+            }
+            Load::Put(value) => {
+                self.act(at, Action::FetchStore(value), origin.0);
+                self.take(message);
+                self.close(origin.0, at.rank, now);
+            }
+            Load::PutBytes(_) => {
+                if let Load::PutBytes(bytes) = self.take(message).load {
+                    self.write(at, &bytes, origin.0);
+                }
+                self.close(origin.0, at.rank, now);
+            }
+            Load::GetBytes(dest, len) => {
+                let bytes = self.read(at, len);
+                let state = self.messages[message as usize].as_mut().expect("a message under way is there");
+                state.load = Load::Bytes(bytes, dest);
+                self.back(message);
+            }
+            Load::Bytes(..) => {}
+        }
+    }
+
+    // Memory.
+
+    /// Does what is done to a word; the old word.
+    fn act(&mut self, at: Address, action: Action, by: u32) -> u64 {
+        let line = self.memory.line(at.rank, at.disp);
+        let word = self.memory.word(line, at.disp);
+        let old = *word;
+        let new = match action {
+            Action::FetchAdd(value) => old.wrapping_add(value),
+            Action::CompareAndSwap(expected, desired) if old == expected => desired,
+            Action::FetchStore(value) => value,
+            Action::CompareAndSwap(..) | Action::Get => return old,
+        };
+        *word = new;
+        if by == ADAPTER {
+            let state = self.memory.get(line);
+            (state.writer, state.reader) = (ADAPTER, ADAPTER);
+        }
+        self.changed(at.rank, at.disp, new, by);
+        old
+    }
+
+    /// Wakes the rank whose word it is, if it waits for that.
+    fn changed(&mut self, rank: Rank, disp: Disp, value: u64, by: u32) {
+        if let Blocked::Word(own, until) = self.ranks[rank.index()].blocked
+            && own == disp
+            && until.holds(value)
+        {
+            let moved = self.transfer(by, rank.0);
+            let line = self.memory.line(rank, disp);
+            self.memory.get(line).reader = rank.0;
+            self.reply(rank.0, self.now() + moved + self.profile.node.hit.0, Reply::Word(value));
+        }
+    }
+
+    fn write(&mut self, at: Address, bytes: &[u8], by: u32) {
+        let wait = match self.ranks[at.rank.index()].blocked {
+            Blocked::Word(own, _) => Some(own),
+            _ => None,
+        };
+        let mut seen = None;
+        self.memory.parts(at.rank, at.disp, bytes.len(), |word, disp, offset, from, count| {
+            let mut all = word.to_ne_bytes();
+            all[offset..offset + count].copy_from_slice(&bytes[from..from + count]);
+            *word = u64::from_ne_bytes(all);
+            if wait == Some(disp) {
+                seen = Some((disp, *word));
+            }
+        });
+        if let Some((disp, value)) = seen {
+            self.changed(at.rank, disp, value, by);
+        }
+    }
+
+    fn read(&mut self, at: Address, len: usize) -> Box<[u8]> {
+        let mut bytes = vec![0; len].into_boxed_slice();
+        self.memory.parts(at.rank, at.disp, len, |word, _, offset, to, count| {
+            bytes[to..to + count].copy_from_slice(&word.to_ne_bytes()[offset..offset + count]);
+        });
+        bytes
+    }
+
+    // Waiting.
+
+    fn flush(&mut self, rank: u32, target: Option<Rank>) {
+        let now = self.now();
+        let complete = match target {
+            Some(target) => {
+                let key = Self::channel(rank, target);
+                match self.channels.get(&key) {
+                    Some(channel) if channel.outstanding > 0 => {
+                        self.ranks[rank as usize].blocked = Blocked::Flush(Some(target));
+                        return;
+                    }
+                    Some(channel) => {
+                        let complete = channel.complete;
+                        self.channels.remove(&key);
+                        complete
+                    }
+                    None => 0,
+                }
+            }
+            None if self.ranks[rank as usize].outstanding > 0 => {
+                self.ranks[rank as usize].blocked = Blocked::Flush(None);
+                return;
+            }
+            None => self.ranks[rank as usize].complete,
+        };
+        if complete <= now {
+            self.resumed.push((rank, Reply::Done));
+        } else {
+            self.reply(rank, complete + self.profile.completion.0, Reply::Done);
+        }
+    }
+
+    fn wait_until(&mut self, me: Rank, own: Disp, until: Until, deadline: Option<u64>) {
+        let now = self.now();
+        let line = self.memory.line(me, own);
+        let value = *self.memory.word(line, own);
+        let state = self.memory.get(line);
+        let (writer, reader) = (state.writer, state.reader);
+        state.reader = me.0;
+        if until.holds(value) {
+            let moved = if reader == me.0 { 0 } else { self.transfer(writer, me.0) };
+            self.reply(me.0, now + self.profile.node.hit.0 + moved, Reply::Word(value));
+        } else if deadline.is_some_and(|deadline| deadline <= now) {
+            self.reply(me.0, now + self.profile.node.hit.0, Reply::TimedOut);
+        } else {
+            let state = &mut self.ranks[me.index()];
+            state.blocked = Blocked::Word(own, until);
+            state.wait += 1;
+            if let Some(deadline) = deadline {
+                self.queue.push(deadline, What::Deadline(me.0, state.wait));
+            }
+        }
+    }
+
+    /// What was counted.
+    pub(super) fn stats(&self) -> Stats {
+        let end = self.now();
+        let busiest = self.adapters.iter().enumerate().max_by_key(|(node, adapter)| (adapter.busy, usize::MAX - node));
+        let busiest = busiest.filter(|(_, adapter)| adapter.served > 0).map(|(node, adapter)| {
+            let time = end.max(1) as f64;
+            let area = adapter.area + u128::from(adapter.waiting) * u128::from(end - adapter.counted);
+            Busiest {
+                node: node as u32,
+                served: adapter.served,
+                utilization: adapter.busy as f64 / (time * f64::from(self.engines)),
+                mean_queue: area as f64 / time,
+                longest_queue: adapter.longest,
+            }
+        });
+        let hottest = self.memory.all().max_by_key(|(key, line)| (line.served, u64::MAX - key));
+        let hottest = hottest.filter(|(_, line)| line.served > 0).map(|(key, line)| {
+            let word = &self.profile.nic;
+            let service = if self.engines == 1 { word.atomic.0 + word.word.0 } else { word.word.0 };
+            Hottest {
+                rank: (key >> 32) as u32,
+                disp: (key & u64::from(u32::MAX)) * 64,
+                served: u64::from(line.served),
+                bound: Span(u64::from(line.served) * service),
+            }
+        });
+        Stats {
+            events: self.events,
+            end: Span(end),
+            operations: self.operations,
+            busiest,
+            hottest,
+            lines: self.memory.touched() as u64,
+        }
+    }
+}
+
+/// Events between two reports of progress.
+const PROGRESS: u64 = 1 << 16;

@@ -1,0 +1,117 @@
+//! Stacks for very many coroutines: one mapping, cut into equal parts, each with a guard page at its low end.
+//!
+//! A stack takes memory by touched pages, so its size costs address space only. A guard is a page marker that takes no
+//! mapping of its own (`MADV_GUARD_INSTALL`, Linux 6.13); older kernels protect the page instead, which takes two
+//! mappings a stack, of which there are some 65,000 (`vm.max_map_count`).
+
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+use corosensei::stack::{Stack, StackPointer};
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
+
+use crate::{Error, Result};
+
+/// Bytes of a page, and of a guard.
+const PAGE: usize = 4096;
+
+/// `MADV_GUARD_INSTALL` of Linux' `mman-common.h`, which libc's bindings do not have.
+const GUARD_INSTALL: i32 = 102;
+
+/// Stacks that lie behind each other.
+pub(super) struct Stacks {
+    slab: Rc<Slab>,
+}
+
+struct Slab {
+    base: NonNull<u8>,
+    len: usize,
+    /// Of a stack, guard included.
+    bytes: usize,
+}
+
+impl Stacks {
+    /// Room for `count` stacks of `bytes`, rounded up to pages, guards included.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::System`] when the kernel has no such address space, or no such guards.
+    pub(super) fn new(count: usize, bytes: usize) -> Result<Stacks> {
+        let bytes = bytes.next_multiple_of(PAGE).max(4 * PAGE);
+        let len = count
+            .checked_mul(bytes)
+            .ok_or_else(|| Error::world(format!("{count} stacks of {bytes} bytes exceed the address space")))?;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice aliases nothing.
+        let base = unsafe {
+            rustix::mm::mmap_anonymous(std::ptr::null_mut(), len.max(PAGE), ProtFlags::READ | ProtFlags::WRITE, flags)
+        };
+        let base = base.map_err(|error| Error::system(format!("mapping {len} bytes for {count} stacks"), error))?;
+        let base = NonNull::new(base.cast()).expect("the kernel maps nothing at address 0");
+        let slab = Slab { base, len: len.max(PAGE), bytes };
+        // One page table in place of huge pages, which would make each stack's first touch one of 2 MiB.
+        // SAFETY: the range is the new mapping; the advice changes no contents.
+        let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), slab.len, rustix::mm::Advice::LinuxNoHugepage) };
+        let mut markers = true;
+        for index in 0..count {
+            let guard = slab.low(index);
+            // SAFETY: a page of the new mapping, which nobody uses yet.
+            markers = markers && unsafe { libc::madvise(guard.cast(), PAGE, GUARD_INSTALL) } == 0;
+            if !markers {
+                // SAFETY: as above.
+                let protected = unsafe { rustix::mm::mprotect(guard.cast(), PAGE, MprotectFlags::empty()) };
+                protected.map_err(|error| {
+                    let what = format!(
+                        "guarding stack {index} of {count}: before Linux 6.13 each takes two mappings, of which \
+                         vm.max_map_count allows some"
+                    );
+                    Error::system(what, error)
+                })?;
+            }
+        }
+        Ok(Stacks { slab: Rc::new(slab) })
+    }
+
+    /// Stack number `index`, which is taken once.
+    pub(super) fn take(&self, index: usize) -> SlabStack {
+        let low = self.slab.low(index) as usize;
+        let pointer = |address| NonZeroUsize::new(address).expect("the kernel maps nothing at address 0");
+        SlabStack { limit: pointer(low), base: pointer(low + self.slab.bytes), _slab: Rc::clone(&self.slab) }
+    }
+}
+
+impl Slab {
+    fn low(&self, index: usize) -> *mut u8 {
+        let offset = index * self.bytes;
+        assert!(offset + self.bytes <= self.len, "stack {index} does not exist");
+        // SAFETY: within the mapping (just checked).
+        unsafe { self.base.as_ptr().add(offset) }
+    }
+}
+
+impl Drop for Slab {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this slab's, and no stack of it is left, since each holds the slab.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+/// One of the stacks.
+pub(super) struct SlabStack {
+    base: StackPointer,
+    limit: StackPointer,
+    _slab: Rc<Slab>,
+}
+
+// SAFETY: the stack is a part of a mapping that it keeps, of at least three pages above a page that cannot be accessed;
+// both ends are aligned to pages. `Stacks::take` is called once for each, by `World::run`.
+unsafe impl Stack for SlabStack {
+    fn base(&self) -> StackPointer {
+        self.base
+    }
+
+    fn limit(&self) -> StackPointer {
+        self.limit
+    }
+}
