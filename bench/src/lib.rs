@@ -14,6 +14,7 @@ pub mod report;
 pub mod study;
 mod table;
 pub mod verify;
+pub mod workload;
 
 pub use error::{Error, Result};
 pub use machine::Machine;
