@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod backoff;
+pub mod cohort;
 mod error;
 pub mod exclusive;
 pub mod global;
@@ -24,6 +25,7 @@ pub mod window_guard;
 pub mod window_locks;
 
 pub use backoff::{Backoff, BackoffState};
+pub use cohort::{Cohort, CohortParams};
 pub use error::{Error, Result};
 pub use exclusive::Exclusive;
 pub use global::{Global, GlobalParams};

@@ -15,8 +15,8 @@
 use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 
 use crate::{
-    Exclusive, Global, LockKind, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget, RawMutex, RawRwLock, Result,
-    Tas, TasRw, Ticket, TwoLevel, WindowLock,
+    Cohort, Exclusive, Global, LockKind, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget, RawMutex, RawRwLock,
+    Result, Tas, TasRw, Ticket, TwoLevel, WindowLock,
 };
 
 /// Makes [`PolicyKind`] and [`Policy`] from the list of policies.
@@ -128,6 +128,8 @@ policies! {
     Mcs: Global<Exclusive<Mcs>>, <Mcs as RawMutex>::NAME;
     /// One [`Ticket`] mutex for the whole window, as [`Mcs`](Self::Mcs).
     Ticket: Global<Exclusive<Ticket>>, <Ticket as RawMutex>::NAME;
+    /// One [`Cohort`] mutex for the whole window, as [`Mcs`](Self::Mcs).
+    Cohort: Global<Exclusive<Cohort>>, <Cohort as RawMutex>::NAME;
     /// One [`Tas`] mutex for the whole window, as [`Mcs`](Self::Mcs).
     Tas: Global<Exclusive<Tas>>, <Tas as RawMutex>::NAME;
     /// No lock at all, on the caller's word ([`NoCheck`]).
