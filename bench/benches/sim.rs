@@ -25,7 +25,7 @@ fn fx100() -> Profile {
         arbitration: Arbitration::RoundRobin,
         jitter: Jitter::Exponential(ns(5)),
         nic: Nic { engines: 1, gap: ns(50), byte: 80.0, atomic: ns(106), word: ns(159), put: ns(60), get: ns(60) },
-        node: Node { sockets: 1, hit: ns(2), atomic: ns(10), core: ns(60), socket: ns(90), byte: 50.0 },
+        node: Node { sockets: 1, hit: ns(2), atomic: ns(10), core: ns(60), socket: ns(90), notice: ns(0), byte: 50.0 },
     }
 }
 

@@ -1,6 +1,7 @@
 //! The `rmalab` command.
 #![forbid(unsafe_code)]
 
+mod calibrate_command;
 mod cli;
 mod verify_command;
 mod watch;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command.unwrap_or_else(main_study) {
         Command::Study(arguments) => study(&registry, &arguments),
         Command::Verify(arguments) => verify_command::run(&arguments),
+        Command::Calibrate(arguments) => calibrate_command::run(&arguments),
         Command::List => list(&registry),
         Command::Launch(arguments) => launch(&arguments),
         Command::Completions { shell } => {
