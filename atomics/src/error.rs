@@ -160,6 +160,10 @@ pub enum Error {
     /// A world that cannot be made as asked for.
     #[error("{0}")]
     World(Box<str>),
+    /// Settings (a machine's profile, a workload) that cannot be read: one line, with file, line and key, of what is
+    /// wrong and what to write instead.
+    #[error("{0}")]
+    Settings(Box<str>),
     /// The operating system refused something.
     #[error("{what}: {source}")]
     System {
@@ -174,6 +178,12 @@ impl Error {
     /// An [`Error::System`] that says `what` was being done.
     pub fn system(what: impl Into<Box<str>>, source: impl Into<std::io::Error>) -> Error {
         Error::System { what: what.into(), source: source.into() }
+    }
+
+    /// An [`Error::Settings`] from a sentence, of which control characters are left out.
+    pub fn settings(what: impl Into<String>) -> Error {
+        let what: String = what.into();
+        Error::Settings(what.chars().map(|c| if c.is_control() { ' ' } else { c }).collect())
     }
 
     /// An [`Error::World`] from a sentence.

@@ -17,9 +17,11 @@ mod memory;
 pub mod network;
 pub mod profile;
 mod queue;
+pub mod settings;
 mod stacks;
 mod stats;
 mod turns;
+pub mod units;
 
 use std::cell::Cell;
 use std::fmt;

@@ -4,10 +4,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use rmalab_atomics::conformance::{checks, peer_death};
 use rmalab_atomics::sim::network::Shape;
 use rmalab_atomics::sim::profile::{Arbitration, Jitter, LocalAtomics, Nic, Node, Placement, Profile, Span};
-use rmalab_atomics::sim::{Kind, Options, Simulator};
-use rmalab_atomics::{Disp, Distance, Error, Rank, RemoteAtomics, Until};
+use rmalab_atomics::sim::{Kind, Options, Outcome, Sim, Simulator};
+use rmalab_atomics::{Collectives, Disp, Distance, Rank, RemoteAtomics, Time, Until, WORD};
 
 /// A machine whose costs are easy to add.
 fn machine(shape: Shape) -> Profile {
@@ -32,6 +33,11 @@ fn machine(shape: Shape) -> Profile {
 }
 
 fn torus() -> Shape {
+    Shape::Torus { free: 3, fixed: vec![], wrap: true }
+}
+
+/// Nodes in a row.
+fn row() -> Shape {
     Shape::Torus { free: 1, fixed: vec![], wrap: false }
 }
 
@@ -61,4 +67,238 @@ fn operations_take_what_the_profile_says() {
     // One hop. An atomic: 100 + 430 + 20 + 60 + 430 + 50; a get has 25 in the engine. A put: 100, then until 430 + 15 + 430
     // behind that, and 50. Bulk: 100 + 100 to leave, 430, 15 + 100, 430, 50.
     assert_eq!(outcome.unwrap().results[0], [1090, 1035, 100, 925, 5, 5, 123, 1225]);
+}
+
+/// The machines that the suite runs on.
+#[derive(Clone, Copy)]
+enum On {
+    /// Nodes of two ranks, whose words their processors work on.
+    Nodes,
+    /// As above; all atomics go through adapters of four engines, and messages overtake each other.
+    Adapters,
+    /// One node.
+    OneNode,
+}
+
+fn simulate<R: 'static>(on: On, ranks: u32, seed: u64, body: impl for<'t> Fn(&Sim<'t>) -> R + 'static) -> Outcome<R> {
+    let mut options = Options { seed, ..Options::new(ranks) };
+    let mut profile = machine(if matches!(on, On::OneNode) { Shape::OneNode } else { torus() });
+    if matches!(on, On::Adapters) {
+        profile.jitter = Jitter::Exponential(Span::nanoseconds(300));
+        options.local_atomics = Some(LocalAtomics::Nic);
+        options.engines = Some(4);
+    }
+    Simulator::new(&profile, &options).unwrap().run(body).unwrap()
+}
+
+fn conforms(on: On, name: &'static str, sizes: &[u32]) {
+    for &ranks in sizes {
+        let outcome = simulate(on, ranks, u64::from(ranks), move |ra| {
+            let check = checks().into_iter().find(|check| check.name == name).expect("a check of that name");
+            (check.run)(ra).map_err(|failure| failure.to_string())
+        });
+        assert_eq!(outcome.results, vec![Ok(()); ranks as usize]);
+    }
+}
+
+macro_rules! suite {
+    ([$module:ident $on:expr] $($group:ident $name:ident $ranks:expr,)*) => {
+        mod $module {
+            use super::{On, conforms};
+            $(#[test]
+            fn $name() {
+                conforms($on, stringify!($name), &$ranks);
+            })*
+        }
+    };
+}
+
+rmalab_atomics::__conformance_list!([suite] nodes On::Nodes);
+rmalab_atomics::__conformance_list!([suite] adapters On::Adapters);
+rmalab_atomics::__conformance_list!([suite] one_node On::OneNode);
+
+#[test]
+fn the_death_of_a_rank_is_told_to_all() {
+    for ranks in [3, 4, 8] {
+        let saw = Rc::new(RefCell::new(Vec::new()));
+        let told = Rc::clone(&saw);
+        let simulator = Simulator::new(&machine(torus()), &Options::new(ranks)).unwrap();
+        let outcome = simulator.run(move |ra| {
+            let result = peer_death(ra, || panic!("rank 1 dies")).map_err(|failure| failure.to_string());
+            told.borrow_mut().push((ra.rank(), result));
+        });
+        let error = outcome.unwrap_err().to_string();
+        assert!(error.contains("rank 1 of the simulation panicked: rank 1 dies ("), "{error}");
+        let mut saw = saw.take();
+        saw.sort_by_key(|(rank, _)| *rank);
+        let others = (0..ranks).filter(|&rank| rank != 1).map(|rank| (Rank(rank), Ok(())));
+        assert_eq!(saw, others.collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_wait_for_nothing_is_noticed() {
+    let simulator = Simulator::new(&machine(torus()), &Options::new(3)).unwrap();
+    let error = simulator.run(|ra| {
+        if ra.rank() != Rank(1) {
+            let _ = ra.wait_until(Disp(8), Until::Ge(5));
+        }
+    });
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("2 of 3 ranks wait for ever, from 0 ns"), "{error}");
+    assert!(error.contains("rank 0 until its word 0x8 is ≥ 0x5, rank 2 until"), "{error}");
+}
+
+#[test]
+fn a_simulation_can_be_stopped() {
+    let simulator = Simulator::new(&machine(torus()), &Options::new(2)).unwrap();
+    let mut told = Vec::new();
+    let error = simulator.run_with(
+        |ra| {
+            while ra.fetch_add(Rank(0).at(Disp(0)), 1).is_ok_and(|old| old < 1 << 40) {}
+        },
+        &mut |progress| {
+            told.push(*progress);
+            told.len() < 3
+        },
+    );
+    assert!(error.unwrap_err().to_string().contains("was stopped after"));
+    assert!(told.is_sorted_by(|a, b| a.now < b.now && a.events < b.events));
+}
+
+/// All that can be seen of a run with contention, irregular messages, bulk transfers, waits and deadlines.
+fn busy(seed: u64) -> Outcome<Vec<u64>> {
+    simulate(On::Adapters, 64, seed, |ra| {
+        let collectives = Collectives::with_chunk(ra, 64).unwrap();
+        let word = ra.heap().alloc(64, 64).unwrap();
+        let mut seen = Vec::new();
+        for round in 0..5 {
+            seen.push(ra.fetch_add(Rank(0).at(word), 1).unwrap());
+            ra.put_bytes(Rank((ra.rank().0 + 7) % 64).at(word.plus(8)), &[round; 40]).unwrap();
+            seen.push(ra.time().0);
+            let deadline = Time(ra.now().0 + 700);
+            seen.push(ra.wait_until_deadline(word.plus(16), Until::Eq(3), deadline).unwrap().unwrap_or(77));
+            collectives.barrier().unwrap();
+        }
+        seen
+    })
+}
+
+#[test]
+fn one_seed_gives_one_result_to_the_bit() {
+    let (first, again, other) = (busy(5), busy(5), busy(6));
+    assert_eq!(first, again);
+    assert_ne!(first.results, other.results);
+}
+
+#[test]
+fn a_busy_word_is_served_at_its_rate_and_the_statistics_tell() {
+    let pairs = 200_u64;
+    let outcome = simulate(On::Nodes, 32, 1, move |ra| {
+        for _ in 0..pairs {
+            ra.fetch_add(Rank(0).at(Disp(0)), 1).unwrap();
+        }
+        ra.get(Rank(0).at(Disp(0))).unwrap()
+    });
+    let stats = &outcome.stats;
+    // 30 ranks come through the adapter, whose engine takes 80 ns for each; of 30 messages some 15 are on their ways.
+    let served = 30 * pairs;
+    let (busiest, hottest) = (stats.busiest.unwrap(), stats.hottest.unwrap());
+    assert_eq!((hottest.rank, hottest.disp, hottest.served), (0, 0, served));
+    assert_eq!(hottest.bound, Span::nanoseconds(80 * served));
+    assert!(stats.end >= hottest.bound && stats.end.0 < hottest.bound.0 * 13 / 10, "{stats:?}");
+    assert_eq!((busiest.node, busiest.served), (0, served + 30));
+    assert!(busiest.utilization > 0.8 && busiest.utilization <= 1.0, "{busiest:?}");
+    assert!(busiest.longest_queue == 29 && (8.0..17.0).contains(&busiest.mean_queue), "{busiest:?}");
+    let operations = &stats.operations;
+    assert_eq!(operations.count(Kind::Atomic, Distance::Remote), served);
+    assert_eq!(operations.count(Kind::Atomic, Distance::Own), pairs);
+    assert_eq!(operations.count(Kind::Atomic, Distance::Node), pairs);
+    assert_eq!(operations.count(Kind::Get, Distance::Remote), 30);
+    assert_eq!(operations.total(), 32 * (pairs + 1));
+    assert_eq!(*outcome.results.iter().max().unwrap(), 32 * pairs);
+}
+
+#[test]
+fn four_engines_are_limited_by_the_word() {
+    let rate = |engines: u32| {
+        let options = Options { engines: Some(engines), ..Options::new(64) };
+        let outcome = Simulator::new(&machine(torus()), &options).unwrap().run(|ra| {
+            for _ in 0..100 {
+                ra.fetch_add(Rank(0).at(Disp(0)), 1).unwrap();
+            }
+        });
+        let stats = outcome.unwrap().stats;
+        stats.end.as_nanoseconds() / stats.hottest.unwrap().served as f64
+    };
+    let (one, four) = (rate(1), rate(4));
+    assert!((80.0..92.0).contains(&one), "{one}");
+    assert!((60.0..72.0).contains(&four), "{four}");
+}
+
+#[test]
+fn who_is_near_a_busy_word_is_done_first() {
+    // 16 nodes in a row with 8 ranks each; the word is at the first.
+    let options = Options { ranks_per_node: Some(8), ..Options::new(128) };
+    let of_nodes = |ends: &[u64]| ends.chunks(8).map(|node| *node.iter().max().unwrap()).collect::<Vec<_>>();
+    let outcome = Simulator::new(&machine(row()), &options).unwrap().run(|ra| {
+        for _ in 0..500 {
+            ra.fetch_add(Rank(0).at(Disp(0)), 1).unwrap();
+        }
+        ra.time().0
+    });
+    let ends = of_nodes(&outcome.unwrap().results);
+    assert!(ends[1..].is_sorted(), "{ends:?}");
+    assert!(ends[15] > 5 * ends[1], "{ends:?}");
+    let fifo = Profile { arbitration: Arbitration::Fifo, ..machine(row()) };
+    let outcome = Simulator::new(&fifo, &options).unwrap().run(|ra| {
+        for _ in 0..500 {
+            ra.fetch_add(Rank(0).at(Disp(0)), 1).unwrap();
+        }
+        ra.time().0
+    });
+    let ends = of_nodes(&outcome.unwrap().results);
+    assert!(ends[15] < ends[1] * 12 / 10, "{ends:?}");
+}
+
+#[test]
+fn puts_to_one_target_arrive_in_order() {
+    let outcome = simulate(On::Adapters, 4, 9, |ra| {
+        if ra.rank() == Rank(0) {
+            for value in 1..=2_000 {
+                ra.put(Rank(3).at(Disp(0)), value).unwrap();
+            }
+        }
+        let mut last = 0;
+        if ra.rank() == Rank(3) {
+            while last < 2_000 {
+                let value = ra.wait_until(Disp(0), Until::Ge(last + 1)).unwrap();
+                assert!(value > last);
+                last = value;
+            }
+        }
+        last
+    });
+    assert_eq!(outcome.results[3], 2_000);
+}
+
+#[test]
+fn bad_simulations_are_refused() {
+    let message = |options: &Options| Simulator::new(&machine(torus()), options).unwrap_err().to_string();
+    assert!(message(&Options::new(0)).contains("0 ranks"), "{}", message(&Options::new(0)));
+    let none = Options { ranks_per_node: Some(0), ..Options::new(4) };
+    assert!(message(&none).contains("0 a node"), "{}", message(&none));
+    assert!(message(&Options::new(u32::MAX)).contains("GiB are available"), "{}", message(&Options::new(u32::MAX)));
+}
+
+#[test]
+fn a_hundred_thousand_ranks_meet() {
+    let outcome = simulate(On::Nodes, 100_000, 1, |ra| {
+        let collectives = Collectives::with_chunk(ra, 64).unwrap();
+        let word = ra.heap().alloc(WORD, WORD).unwrap();
+        ra.fetch_add(Rank(ra.rank().0 / 1000).at(word), 1).unwrap();
+        collectives.barrier().unwrap();
+        ra.get(Rank(ra.rank().0 / 1000).at(word)).unwrap()
+    });
+    assert_eq!(outcome.results, vec![1000; 100_000]);
 }

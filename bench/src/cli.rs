@@ -10,7 +10,7 @@ use rmalab::{Error, Result};
 use rmalab_atomics::Rank;
 use rmalab_verify::explorer::{self, Search};
 use rmalab_verify::play::Section;
-use rmalab_verify::{Network, Scenario};
+use rmalab_verify::{Network, Nodes, Scenario};
 
 use crate::simulate_command;
 
@@ -67,6 +67,7 @@ const VERIFY_MANUAL: &str = "\
 Scenarios:
   3R1Wx2        3 readers and 1 writer, 2 acquisitions each
   3Rx1+1Wx2     parts with different numbers of acquisitions
+  4Wx2/2        4 writers on nodes of 2 ranks; 4Wx2/1/2: on nodes of 1 rank, in racks of 2 nodes
   1A1E@0 1S@1   of a window: lock_all, an exclusive lock of target 0, a shared one of target 1
 
 Networks:
@@ -238,6 +239,12 @@ pub(crate) struct VerifyArgs {
     /// The rank at which global words live [default: one that takes no part, which is the strongest check]
     #[arg(long, value_name = "RANK", value_parser = clap::value_parser!(u32).range(..i64::from(MAX_RANKS)))]
     pub(crate) home: Option<u32>,
+    /// How many ranks share a node, in every scenario [default: as the scenarios say, all of them if they say nothing]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) ranks_per_node: Option<u32>,
+    /// How many nodes share a rack
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "ranks_per_node", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) nodes_per_rack: u32,
     /// End each search at so many states: 500, 20k, 1M
     #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) max_states: Option<u64>,
@@ -304,7 +311,7 @@ pub(crate) struct VerifyArgs {
 }
 
 /// The options that say what is to be checked, and how.
-const NOT_CHECKING: [&str; 21] = [
+const NOT_CHECKING: [&str; 22] = [
     "lock",
     "scenario",
     "engine",
@@ -312,6 +319,7 @@ const NOT_CHECKING: [&str; 21] = [
     "section",
     "mutant",
     "home",
+    "ranks_per_node",
     "max_states",
     "max_memory",
     "max_time",
@@ -345,6 +353,9 @@ impl VerifyArgs {
             engines: self.engine.iter().filter_map(named).collect(),
             mutant: self.mutant.clone(),
             home: self.home.map(Rank),
+            nodes: self
+                .ranks_per_node
+                .map(|ranks_per_node| Nodes { ranks_per_node, nodes_per_rack: self.nodes_per_rack }),
             order: self.order,
             long: self.long,
             search: self.search.as_deref().map(|name| match name {

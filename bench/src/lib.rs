@@ -15,6 +15,7 @@ pub mod simulate;
 pub mod study;
 mod table;
 pub mod verify;
+pub mod workload;
 
 pub use error::{Error, Result};
 pub use machine::Machine;

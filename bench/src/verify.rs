@@ -18,7 +18,7 @@ use rmalab_verify::explorer::{Finding, Options, Progress, Search};
 use rmalab_verify::mutant::Mutant;
 use rmalab_verify::play::{Event, Section};
 use rmalab_verify::{
-    Check, Choice, Counterexample, Live, Network, Property, Scenario, Step, Subject, Violation, replay, subjects,
+    Check, Choice, Counterexample, Live, Network, Nodes, Property, Scenario, Step, Subject, Violation, replay, subjects,
 };
 
 use crate::{Error, Result, names};
@@ -41,6 +41,8 @@ pub struct Selection {
     pub mutant: Option<String>,
     /// Where global words are; at a rank that takes no part if nothing is said.
     pub home: Option<Rank>,
+    /// How ranks are placed, in place of what the scenarios say; all on one node if those say nothing either.
+    pub nodes: Option<Nodes>,
     /// Whether the order that each lock claims is checked everywhere.
     pub order: bool,
     /// Whether the long ones of the standard configurations are made, too.
@@ -69,6 +71,9 @@ impl Selection {
                 let mut check = configuration.check(&subject);
                 check.mutant = mutant;
                 check.home = self.home;
+                if let Some(nodes) = self.nodes {
+                    check.scenario = check.scenario.placed(nodes).map_err(Error::usage)?;
+                }
                 if self.locks.is_empty() && check.validate().is_err() {
                     continue;
                 }

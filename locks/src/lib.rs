@@ -2,10 +2,12 @@
 #![forbid(unsafe_code)]
 
 pub mod backoff;
+pub mod cohort;
 mod error;
 pub mod exclusive;
 pub mod global;
 pub mod guard;
+pub mod hierarchical;
 pub mod mcs;
 pub mod mcs_rw_neutral;
 pub mod mcs_rw_rp;
@@ -24,10 +26,12 @@ pub mod window_guard;
 pub mod window_locks;
 
 pub use backoff::{Backoff, BackoffState};
+pub use cohort::{Cohort, CohortParams};
 pub use error::{Error, Result};
 pub use exclusive::Exclusive;
 pub use global::{Global, GlobalParams};
 pub use guard::{Mutex, RwLock};
+pub use hierarchical::{Hierarchical, HierarchicalParams};
 pub use mcs::Mcs;
 pub use mcs_rw_neutral::McsRwNeutral;
 pub use mcs_rw_rp::McsRwRp;

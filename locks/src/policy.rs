@@ -15,8 +15,8 @@
 use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 
 use crate::{
-    Exclusive, Global, LockKind, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget, RawMutex, RawRwLock, Result,
-    Tas, TasRw, Ticket, TwoLevel, WindowLock,
+    Cohort, Exclusive, Global, Hierarchical, LockKind, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget,
+    RawMutex, RawRwLock, Result, Tas, TasRw, Ticket, TwoLevel, WindowLock,
 };
 
 /// Makes [`PolicyKind`] and [`Policy`] from the list of policies.
@@ -114,6 +114,8 @@ policies! {
     /// foMPI's: a master word for lock_all against exclusive locks, and a word for each target ([`TwoLevel`]).
     #[default]
     TwoLevel: TwoLevel, <TwoLevel as WindowLock>::NAME;
+    /// Made for lock_all: each node lets its own ranks in until an exclusive lock closes it ([`Hierarchical`]).
+    Hierarchical: Hierarchical, <Hierarchical as WindowLock>::NAME;
     /// One [`McsRwRp`] for each target ([`PerTarget`]).
     PerTarget: PerTarget<McsRwRp>, <PerTarget<McsRwRp> as WindowLock>::NAME;
     /// One [`McsRwRp`] for the whole window: the FX100 study's; `global` is understood, too.
@@ -128,6 +130,8 @@ policies! {
     Mcs: Global<Exclusive<Mcs>>, <Mcs as RawMutex>::NAME;
     /// One [`Ticket`] mutex for the whole window, as [`Mcs`](Self::Mcs).
     Ticket: Global<Exclusive<Ticket>>, <Ticket as RawMutex>::NAME;
+    /// One [`Cohort`] mutex for the whole window, as [`Mcs`](Self::Mcs).
+    Cohort: Global<Exclusive<Cohort>>, <Cohort as RawMutex>::NAME;
     /// One [`Tas`] mutex for the whole window, as [`Mcs`](Self::Mcs).
     Tas: Global<Exclusive<Tas>>, <Tas as RawMutex>::NAME;
     /// No lock at all, on the caller's word ([`NoCheck`]).

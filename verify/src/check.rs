@@ -1,9 +1,10 @@
 //! One check: which lock, in which scenario, over which network, with which deviation.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use rmalab_atomics::controlled::Shape;
-use rmalab_atomics::{Disp, Rank, RemoteAtomics};
+use rmalab_atomics::{Disp, Rank, RemoteAtomics, Topology};
 use rmalab_locks::LINE;
 
 use crate::mutant::{Deviating, Mutant};
@@ -60,6 +61,11 @@ impl Check {
     pub fn world(&self) -> u32 {
         let home = if self.subject.has_home() { self.home().0 + 1 } else { 0 };
         self.active().max(self.targets()).max(home)
+    }
+
+    /// Where the ranks of the world are, which is what the lock sees.
+    pub fn topology(&self) -> Topology {
+        self.scenario.topology(self.world())
     }
 
     /// The ranks whose data an acquisition protects.
@@ -121,7 +127,8 @@ impl Check {
         if let Some(body) = self.subject.body() {
             return body(rank, player);
         }
-        let stage = Stage::new(player, &Shape::new(self.world()), rank);
+        let shape = Shape { topology: Arc::new(self.topology()), ..Shape::new(self.world()) };
+        let stage = Stage::new(player, &shape, rank);
         let data = stage.heap().alloc(LINE, LINE)?;
         assert_eq!(data, DATA, "an empty heap starts at 0");
         let mut handle = self.subject.bind(&stage, self.home())?;

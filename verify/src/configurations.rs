@@ -66,6 +66,16 @@ const MCS: &[Row] = &[
     ("3Wx1", Hca, Empty, ANY, QUICK),
 ];
 
+/// On two nodes of two ranks, and on one.
+const COHORT: &[Row] = &[
+    ("4Wx2/2", Sc, Empty, ANY, QUICK),
+    ("4Wx2/2", LatePuts, Empty, ANY, QUICK),
+    ("3Wx2/1", LatePuts, Empty, ANY, QUICK),
+    ("3Wx2", LatePuts, Empty, ANY, QUICK),
+    ("3Wx1/2", UnorderedBulk, Data, ANY, QUICK),
+    ("3Wx2/2", Hca, Empty, ANY, QUICK),
+];
+
 const TAS_RW: &[Row] = &[
     ("2R2Wx2", Sc, Empty, ANY, QUICK),
     ("2R2Wx2", LatePuts, Empty, ANY, QUICK),
@@ -126,6 +136,14 @@ const TWO_LEVEL: &[Row] = &[
     ("1A1E@0 1S@1x1", Hca, Empty, ANY, QUICK),
 ];
 
+/// On nodes of two ranks and of one; with the home there are three leaves, so that the tree has two levels.
+const HIERARCHICAL: &[Row] = &[
+    ("1A1E@0 1S@1x1/1", Sc, Empty, ANY, QUICK),
+    ("1A1E@1x1/1", UnorderedBulk, Data, ANY, QUICK),
+    ("1A1E@0 1S@1x1/2", LatePuts, Empty, ANY, QUICK),
+    ("1A1E@0 1S@1x1/2", Hca, Empty, ANY, QUICK),
+];
+
 /// Of a lock that is not one of the workspace's own.
 const OTHER: &[Row] = &[
     ("2R1Wx2", Sc, Empty, ANY, QUICK),
@@ -141,6 +159,8 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("tas", _) => TAS,
         ("ticket", _) => TICKET,
         ("mcs", _) => MCS,
+        ("cohort", _) => COHORT,
+        ("hierarchical", _) => HIERARCHICAL,
         ("tas-rw", _) => TAS_RW,
         ("mcs-rw-rp" | "mcs-rw-wp", _) => MCS_RW,
         ("mcs-rw-neutral", _) => MCS_RW_NEUTRAL,

@@ -270,7 +270,8 @@ A mutant stands between a lock and the network: it drops, changes, delays or fal
 lock's code is the real one. Each is put to a list of scenarios, the smallest first, until the explorer finds a violation.
 
 - scenario: the first of the list that kills it; all before it were searched to their end. `1Rx1+1Wx2` is a reader with one
-  acquisition and a writer with two; with *data*, the protected data are read and written inside.
+  acquisition and a writer with two; `/2` at the end places two ranks on each node; with *data*, the protected data are read
+  and written inside.
 - network: the model that it is searched on. `sc` is sequentially consistent; `late-puts` lets posted puts arrive late, in
   order to each target; `unordered-bulk` bulk puts, too, in any order; on `hca-owner-cpu` the network's atomics are not
   atomic with the processor's, which the owner of the lock's words uses.

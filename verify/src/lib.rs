@@ -59,6 +59,6 @@ pub use live::{Effect, Live, Slots, Step, replay};
 pub use mutant::{Mutant, mutant, mutants};
 pub use network::Network;
 pub use property::{Property, Violation};
-pub use scenario::{Access, Group, ParseError, Role, Scenario};
+pub use scenario::{Access, Group, Nodes, ParseError, Role, Scenario};
 pub use standard::{subject, subjects};
 pub use subject::Subject;

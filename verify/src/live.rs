@@ -288,8 +288,10 @@ impl Check {
         }
         let name_of = |at| self.subject.word_at(at, self.home()).map(|word| word.name);
         let left = |at| self.mutant.zip(name_of(at)).is_some_and(|(mutant, name)| mutant.leaves.contains(&name));
-        let (at, value) =
-            words.into_iter().find(|&(at, value)| value != 0 && self.subject.rests(at.disp) && !left(at))?;
+        let kept = |at| name_of(at).map_or(0, |name| self.subject.kept(name));
+        let (at, value) = words
+            .into_iter()
+            .find(|&(at, value)| value & !kept(at) != 0 && self.subject.rests(at.disp) && !left(at))?;
         let name = name_of(at).map_or(String::new(), |name| format!(" ({name})"));
         Some(Violation {
             property: Property::CleanRest,

@@ -1,9 +1,9 @@
-//! Scenarios: who acquires the lock, how, and how often.
+//! Scenarios: who acquires the lock, how, and how often, and which ranks share a node.
 
 use std::fmt;
 use std::str::FromStr;
 
-use rmalab_atomics::Rank;
+use rmalab_atomics::{Rank, Topology};
 
 /// What a rank does with the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -115,10 +115,20 @@ pub struct Group {
     pub acquisitions: u32,
 }
 
+/// How the ranks of a check are placed: in blocks, from rank 0 on, those that only lend their memory included.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Nodes {
+    /// How many ranks share a node, at least 1.
+    pub ranks_per_node: u32,
+    /// How many nodes share a rack, at least 1.
+    pub nodes_per_rack: u32,
+}
+
 /// Who acquires the lock, how, and how often.
 ///
 /// Written as numbers of ranks with their roles, then `x` and the acquisitions of each; `+` joins parts with different
-/// numbers of acquisitions. Without `x`, one. `×` is as good as `x`, and case does not matter.
+/// numbers of acquisitions. Without `x`, one. `×` is as good as `x`, and case does not matter. At the end, `/` and a number
+/// of ranks a node; once more `/`, and a number of nodes a rack. Without, all ranks are on one node.
 ///
 /// | text | meaning |
 /// | --- | --- |
@@ -126,6 +136,8 @@ pub struct Group {
 /// | `3R+1Wx2` | as above, but the readers read once |
 /// | `4Mx100` | four ranks read and write in turn, 100 acquisitions each |
 /// | `2A+1E@0+1S@1` | of a window: two lock_all, an exclusive lock of target 0, a shared one of target 1 |
+/// | `4Wx2/2` | four writers on two nodes of two ranks |
+/// | `4W/1/2` | four writers on four nodes, in two racks of two nodes |
 ///
 /// The number after `@` ends with its part, or with a space: `1E@0 1E@1 x2`.
 ///
@@ -142,6 +154,7 @@ pub struct Group {
 pub struct Scenario {
     groups: Vec<Group>,
     ranks: u32,
+    nodes: Option<Nodes>,
 }
 
 impl Scenario {
@@ -165,7 +178,36 @@ impl Scenario {
             }
             ranks = ranks.checked_add(group.ranks).ok_or("it has too many ranks")?;
         }
-        Ok(Scenario { groups, ranks })
+        Ok(Scenario { groups, ranks, nodes: None })
+    }
+
+    /// The same with the ranks placed on `nodes`.
+    ///
+    /// A run in a world that is there already, as a stress run is, has the places of that world instead.
+    ///
+    /// # Errors
+    ///
+    /// A sentence, when one of the blocks is empty.
+    pub fn placed(self, nodes: Nodes) -> Result<Scenario, String> {
+        if nodes.ranks_per_node == 0 || nodes.nodes_per_rack == 0 {
+            return Err("nodes need at least 1 rank, and racks at least 1 node".to_owned());
+        }
+        Ok(Scenario { nodes: Some(nodes), ..self })
+    }
+
+    /// How the ranks are placed; all on one node if nothing is said.
+    pub fn nodes(&self) -> Option<Nodes> {
+        self.nodes
+    }
+
+    /// Where the ranks of a world of `size` are.
+    pub fn topology(&self, size: u32) -> Topology {
+        match self.nodes {
+            None => Topology::one_node(size),
+            Some(Nodes { ranks_per_node, nodes_per_rack }) => {
+                Topology::blocks(size, ranks_per_node, nodes_per_rack).expect("no block is empty: `placed` has looked")
+            }
+        }
     }
 
     /// The groups, in the order of their ranks.
@@ -236,14 +278,18 @@ impl fmt::Display for Scenario {
                 f.write_str(" ")?;
             }
         }
-        Ok(())
+        match self.nodes {
+            None => Ok(()),
+            Some(Nodes { ranks_per_node, nodes_per_rack: 1 }) => write!(f, "/{ranks_per_node}"),
+            Some(Nodes { ranks_per_node, nodes_per_rack }) => write!(f, "/{ranks_per_node}/{nodes_per_rack}"),
+        }
     }
 }
 
 /// A text that is not a scenario.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "scenario {text:?}: {why}; write it as 3R1Wx2 (3 readers and 1 writer, 2 acquisitions each), 3R+1Wx2 or 4Mx100"
+    "scenario {text:?}: {why}; write it as 3R1Wx2 (3 readers and 1 writer, 2 acquisitions each), 3R+1Wx2, 4Mx100 or 4Wx2/2 (2 ranks a node)"
 )]
 pub struct ParseError {
     /// The text.
@@ -262,6 +308,7 @@ impl FromStr for Scenario {
 
 fn parse(text: &str) -> Result<Scenario, String> {
     let mut groups = Vec::new();
+    let (text, places) = text.split_once('/').map_or((text, None), |(text, places)| (text, Some(places)));
     for part in text.split('+').map(str::trim) {
         let (who, times) = match part.split_once(['x', 'X', '×']) {
             Some((who, times)) => (who.trim_end(), number(times.trim_start(), "acquisitions after x")?),
@@ -303,7 +350,13 @@ fn parse(text: &str) -> Result<Scenario, String> {
             return Err(format!("{rest} has no role after it"));
         }
     }
-    Scenario::new(groups)
+    let scenario = Scenario::new(groups)?;
+    let Some(places) = places else { return Ok(scenario) };
+    let (ranks, nodes) = places.split_once('/').map_or((places, None), |(ranks, nodes)| (ranks, Some(nodes)));
+    scenario.placed(Nodes {
+        ranks_per_node: number(ranks.trim(), "ranks a node after /")?,
+        nodes_per_rack: nodes.map_or(Ok(1), |nodes| number(nodes.trim(), "nodes a rack after the second /"))?,
+    })
 }
 
 fn number(digits: &str, what: &str) -> Result<u32, String> {
@@ -327,12 +380,26 @@ mod tests {
 
     #[test]
     fn texts_come_back_as_they_are_written() {
-        for text in ["3R1Wx2", "1Rx1", "3Rx1+1Wx2", "4Mx100", "2R2W1Mx7+3Wx1", "2A1E@0 1E@1 1S@0x1", "1S@7x2+1Ax1"] {
+        for text in [
+            "3R1Wx2",
+            "1Rx1",
+            "3Rx1+1Wx2",
+            "4Mx100",
+            "2R2W1Mx7+3Wx1",
+            "2A1E@0 1E@1 1S@0x1",
+            "1S@7x2+1Ax1",
+            "4Wx2/2",
+            "2R2Wx1/1/2",
+        ] {
             assert_eq!(text.parse::<Scenario>().unwrap().to_string(), text);
         }
-        for (text, canonical) in
-            [("3r 1w × 2", "3R1Wx2"), ("3R + 1WX2", "3Rx1+1Wx2"), ("2W", "2Wx1"), ("2a + 1e@0 + 1S@1", "2A1E@0 1S@1x1")]
-        {
+        for (text, canonical) in [
+            ("3r 1w × 2", "3R1Wx2"),
+            ("3R + 1WX2", "3Rx1+1Wx2"),
+            ("2W", "2Wx1"),
+            ("2a + 1e@0 + 1S@1", "2A1E@0 1S@1x1"),
+            ("4W / 2/1", "4Wx1/2"),
+        ] {
             assert_eq!(text.parse::<Scenario>().unwrap().to_string(), canonical);
         }
     }
@@ -345,6 +412,14 @@ mod tests {
         assert_eq!(scenario.part(Rank(2)), Some((Role::Writer, 3)));
         assert_eq!(scenario.part(Rank(4)), Some((Role::Mixed, 5)));
         assert_eq!(scenario.part(Rank(5)), None);
+    }
+
+    #[test]
+    fn ranks_have_their_nodes() {
+        let of = |text: &str| text.parse::<Scenario>().unwrap().topology(5);
+        assert_eq!(of("4W"), Topology::one_node(5));
+        assert_eq!(of("4Wx2/2"), Topology::blocks(5, 2, 1).unwrap());
+        assert_eq!(of("4W/1/2"), Topology::blocks(5, 1, 2).unwrap());
     }
 
     #[test]
@@ -376,6 +451,10 @@ mod tests {
         assert_eq!(why("1S@"), "there is no number of the target after S@");
         assert_eq!(why("3Rx"), "there is no number of acquisitions after x");
         assert_eq!(why("3Rx2y"), "\"2y\" is not a number of acquisitions after x up to 4294967295");
+        assert_eq!(why("2W/"), "there is no number of ranks a node after /");
+        assert_eq!(why("2W/2/"), "there is no number of nodes a rack after the second /");
+        assert_eq!(why("2W/2/0"), "nodes need at least 1 rank, and racks at least 1 node");
+        assert_eq!(why("2W/2/1/1"), "\"1/1\" is not a number of nodes a rack after the second / up to 4294967295");
         assert_eq!(why("0R"), "0R is a group of no ranks");
         assert_eq!(why("3Rx0"), "x0 acquires nothing");
         assert_eq!(why("5000000000R"), "\"5000000000\" is not a number of ranks before R up to 4294967295");

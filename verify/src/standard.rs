@@ -3,8 +3,9 @@
 use rmalab_atomics::Disp;
 use rmalab_locks::qnode::Qnode;
 use rmalab_locks::{
-    Backoff, Contended, Exclusive, Global, GlobalParams, LINE, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget,
-    Tas, TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams,
+    Backoff, Cohort, CohortParams, Contended, Exclusive, Global, GlobalParams, Hierarchical, HierarchicalParams, LINE,
+    Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget, Tas, TasRw, Ticket, TicketParams, TwoLevel,
+    TwoLevelParams,
 };
 
 use crate::subject::{At, Holds, Order, Subject, WORDS};
@@ -31,6 +32,7 @@ pub fn subjects() -> Vec<Subject> {
             .order(Order::Fifo)
             .words(At::Home, WORDS, &[("tail", Holds::Pointer)])
             .words(At::Each, NODE, &QNODE),
+        cohort(),
         Subject::lock::<TasRw>(SHORTEST).words(At::Home, WORDS, &[("lock", Holds::Number)]),
         Subject::lock::<McsRwRp>(()).order(Order::ReadersFirst).words(At::Home, WORDS, &rp_words).words(
             At::Each,
@@ -65,8 +67,49 @@ pub fn subjects() -> Vec<Subject> {
         Subject::window::<PerTarget<McsRwRp>>(|_| ()).without_home().words(At::Each, WORDS, &rp_words),
         two_level(Contended::Wait),
         two_level(Contended::Retract).named("two-level-retract"),
+        hierarchical(),
         Subject::window::<NoCheck>(|_| ()).without_home(),
     ]
+}
+
+/// Its cohorts are the nodes, and the lock is passed on once.
+fn cohort() -> Subject {
+    let params = CohortParams { may_pass_local: 1, ..CohortParams::default() };
+    let of_cohort = [("local_tail", Holds::Pointer), ("global_next", Holds::Pointer)];
+    Subject::lock::<Exclusive<Cohort>>(params)
+        .mutex()
+        .words(At::Home, WORDS, &[("global_tail", Holds::Pointer)])
+        .words(At::Each, NODE, &[("next", Holds::Pointer), ("state", Holds::Number), ("global", Holds::Number)])
+        .words(At::Each, NODE.plus(LINE), &of_cohort)
+}
+
+/// Its leaves are the nodes, and the words of its tree have two children. What it keeps at rest are open leaves.
+fn hierarchical() -> Subject {
+    use Holds::{Number, Pointer};
+    const OPEN: u64 = 1 << 63;
+    let line = |number| WORDS.plus(number * LINE);
+    Subject::window::<Hierarchical>(|root| HierarchicalParams { root, leaf: 0, fan_out: 2 })
+        .words(At::Each, line(0), &[("leaf", Pointer)])
+        .words(At::Each, line(1), &[("leaf_tail", Pointer)])
+        .words(At::Each, line(2), &[("target", Pointer), ("target_tail", Pointer)])
+        .words(
+            At::Home,
+            line(3),
+            &[("tail", Pointer), ("reader_count", Number), ("next_writer", Pointer), ("revoker_tail", Pointer)],
+        )
+        .words(At::Each, line(4), &[("next", Pointer), ("unblocked", Number), ("state", Number)])
+        .words(At::Each, line(4).word(3), &[("revoker_next", Pointer), ("revoker_unblocked", Number)])
+        .words(At::Each, line(4).word(5), &[("leaf_next", Pointer), ("leaf_unblocked", Number)])
+        .words(
+            At::Each,
+            line(4).word(7),
+            &[("target_next", Pointer), ("target_unblocked", Number), ("granted", Number), ("drained", Number)],
+        )
+        .words(At::Each, line(5), &[("present_0", Number), ("present_1", Number), ("present_2", Number)])
+        .keeps("leaf", OPEN)
+        .keeps("present_0", 0b11)
+        .keeps("present_1", 0b11)
+        .keeps("present_2", 0b11)
 }
 
 fn two_level(contended: Contended) -> Subject {

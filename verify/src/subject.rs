@@ -86,6 +86,8 @@ pub struct Subject {
     code: Code,
     /// The displacements of the words that are zero at rest; all but the data's if nothing is said.
     rest: Option<Vec<Range<Disp>>>,
+    /// Bits of named words that may be set at rest.
+    keeps: Vec<(&'static str, u64)>,
 }
 
 /// What ranks run.
@@ -134,7 +136,17 @@ impl Subject {
 
     fn new(name: &'static str, kind: Kind, code: Code) -> Subject {
         let order = Order::None;
-        Subject { name, kind, order, readers_share: true, has_home: true, words: Vec::new(), code, rest: None }
+        Subject {
+            name,
+            kind,
+            order,
+            readers_share: true,
+            has_home: true,
+            words: Vec::new(),
+            code,
+            rest: None,
+            keeps: Vec::new(),
+        }
     }
 
     /// Says that the words of these displacements are zero at rest, and no others unless that is said as well.
@@ -147,6 +159,18 @@ impl Subject {
     /// Whether words at this displacement are zero at rest.
     pub fn rests(&self, disp: Disp) -> bool {
         self.rest.as_ref().map_or(disp != DATA, |rest| rest.iter().any(|words| words.contains(&disp)))
+    }
+
+    /// Says that these bits of the words of this name need not be zero at rest: what a lock keeps to be faster next time.
+    #[must_use]
+    pub fn keeps(mut self, word: &'static str, bits: u64) -> Subject {
+        self.keeps.push((word, bits));
+        self
+    }
+
+    /// The bits that need not be zero at rest in the word of this name.
+    pub fn kept(&self, word: &str) -> u64 {
+        self.keeps.iter().filter(|(name, _)| *name == word).fold(0, |bits, (_, more)| bits | more)
     }
 
     /// Gives it another name, to tell two sets of parameters apart.

@@ -7,6 +7,8 @@
 
 mod world;
 
+use std::path::Path;
+
 use rmalab_atomics::{Mapped, Rank};
 use rmalab_windows::{Layout, Team, Window, WindowDisp};
 
@@ -35,7 +37,7 @@ fn step(old: &[f64], pitch: usize) -> Vec<f64> {
     new
 }
 
-fn spread(ra: &Mapped) -> world::Result<u64> {
+fn spread(ra: &Mapped, record: Option<&Path>) -> world::Result<u64> {
     let team = Team::new(ra)?;
     let (me, size) = (team.rank().0, team.size());
     // At the edges of the plate there is no neighbour: `None`, the null target, of which everything may be asked.
@@ -43,7 +45,11 @@ fn spread(ra: &Mapped) -> world::Result<u64> {
     let right = Some(Rank(me + 1)).filter(|right| right.0 < size);
 
     // Displacements in units of one number, so that they are indices of the matrix.
-    let mut window = Window::builder(&team).disp_unit(8).allocate((ROWS * PITCH * 8) as u64)?;
+    let mut builder = Window::builder(&team).disp_unit(8).name("halo");
+    if let Some(dir) = record {
+        builder = builder.record(dir);
+    }
+    let mut window = builder.allocate((ROWS * PITCH * 8) as u64)?;
     let column = Layout::vector(ROWS as u64, 1, PITCH as i64, &Layout::of::<f64>())?;
     let (left_halo, right_halo) = (WindowDisp(0), WindowDisp(PITCH as i64 - 1));
 

@@ -6,8 +6,13 @@
 //! compare_and_swap links the cell to the slot's list.
 //!
 //! `cargo run -p rmalab-windows --example hash_table -- --backend shm --ranks 4`
+//!
+//! With `--record DIR` it leaves a trace of what it did (see `rmalab_windows::trace`), which other lock policies can be
+//! tried on.
 
 mod world;
+
+use std::path::Path;
 
 use rmalab_atomics::{Mapped, Rank};
 use rmalab_windows::{LockAll, Op, Result, Team, Window, WindowDisp};
@@ -67,12 +72,16 @@ fn contains(table: &LockAll<'_, '_, Mapped>, key: u64, ranks: u32) -> Result<boo
     }
 }
 
-fn fill_and_search(ra: &Mapped) -> world::Result<u64> {
+fn fill_and_search(ra: &Mapped, record: Option<&Path>) -> world::Result<u64> {
     let team = Team::new(ra)?;
     let (me, size) = (u64::from(team.rank().0), team.size());
     let inserted = u64::from(size) * KEYS;
     // Cells for all keys, wherever they hash to.
-    let mut window = Window::builder(&team).disp_unit(8).allocate(8 * (FIRST_CELL + 2 * inserted))?;
+    let mut builder = Window::builder(&team).disp_unit(8).name("hash_table");
+    if let Some(dir) = record {
+        builder = builder.record(dir);
+    }
+    let mut window = builder.allocate(8 * (FIRST_CELL + 2 * inserted))?;
     let table = window.lock_all()?;
 
     let mut in_cells = 0;

@@ -7,6 +7,8 @@
 
 mod world;
 
+use std::path::Path;
+
 use rmalab_atomics::{Mapped, Rank};
 use rmalab_windows::{Op, Team, Window, WindowDisp};
 
@@ -33,10 +35,14 @@ fn work(owner: Rank, task: u64) -> u64 {
     (first..first + many).map(length).max().unwrap_or(0)
 }
 
-fn work_and_steal(ra: &Mapped) -> world::Result<u64> {
+fn work_and_steal(ra: &Mapped, record: Option<&Path>) -> world::Result<u64> {
     let team = Team::new(ra)?;
     let (me, size) = (team.rank(), team.size());
-    let mut window = Window::builder(&team).disp_unit(8).allocate(8 * WORDS)?;
+    let mut builder = Window::builder(&team).disp_unit(8).name("work_stealing");
+    if let Some(dir) = record {
+        builder = builder.record(dir);
+    }
+    let mut window = builder.allocate(8 * WORDS)?;
     let mut stolen = 0;
 
     // One epoch for all of it: operations on all targets, and no rank takes part in those on its own queue.

@@ -473,6 +473,10 @@ impl Config {
     /// The environment variable that sets the default of [`policy`](Self::policy).
     pub const LOCK_POLICY_VARIABLE: &str = "RMALAB_LOCK_POLICY";
 
+    /// The environment variable that names a folder in which all windows are recorded; see
+    /// [`Builder::record`](crate::Builder::record).
+    pub const RECORD_VARIABLE: &str = "RMALAB_RECORD";
+
     /// The largest alignment that can be asked for, in bytes: a page, to which memory is mapped.
     pub const MAX_ALIGNMENT: u64 = 4096;
 

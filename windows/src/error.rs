@@ -398,6 +398,9 @@ pub enum Error {
         /// Why not.
         why: &'static str,
     },
+    /// A recording cannot be written, or a trace cannot be read.
+    #[error(transparent)]
+    Trace(#[from] crate::trace::TraceError),
     /// The messages of a two-sided window failed.
     #[error(transparent)]
     Messages(crate::messages::Error),
@@ -450,9 +453,12 @@ impl Error {
             Error::Hint { .. } | Error::Uneven { .. } | Error::Atomics(rmalab_atomics::Error::OutOfMemory { .. }) => {
                 Class::Size
             }
-            Error::NotMade { .. } | Error::Agent { .. } | Error::Messages(_) | Error::Locks(_) | Error::Atomics(_) => {
-                Class::Other
-            }
+            Error::NotMade { .. }
+            | Error::Agent { .. }
+            | Error::Trace(_)
+            | Error::Messages(_)
+            | Error::Locks(_)
+            | Error::Atomics(_) => Class::Other,
         }
     }
 }

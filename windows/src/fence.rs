@@ -29,6 +29,7 @@
 use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_locks::{Policy, WindowLock};
 
+use crate::trace::recorder::Kind;
 use crate::{Active, Call, FenceStrategy, Open, Result, Target, Window};
 
 /// What the callers of a fence assert; all ranks alike for `noprecede` and `nosucceed`.
@@ -79,6 +80,13 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         if assert.noprecede && assert.nosucceed {
             return Ok(());
         }
+        let started = self.core.start();
+        self.meet(assert, open)?;
+        self.core.record(started, Kind::Barrier, Rank(0), 0);
+        Ok(())
+    }
+
+    fn meet(&self, assert: FenceAssert, open: bool) -> Result<()> {
         if let Some(requests) = &self.core.two_sided {
             return requests.fence(open && !assert.noprecede);
         }

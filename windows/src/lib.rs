@@ -9,6 +9,7 @@
 //! | element types, operations, layouts of data | [`Element`], [`Op`], [`Layout`], [`Items`] |
 //! | global pointers, without epochs | [`GlobalMemory`], [`GlobalPtr`] |
 //! | strategies and hints | [`Config`], [`Info`] |
+//! | what a program does on a window: recorded, read, done again | [`trace`], [`replay`] |
 //! | windows by messages that their targets serve | [`two_sided`], [`Agent`] |
 //!
 //! An epoch is a value, and communication is its methods: an operation outside an epoch does not compile, nor does a second
@@ -48,9 +49,11 @@ pub mod layout;
 pub mod messages;
 mod passive;
 mod pscw;
+pub mod replay;
 mod request;
 mod target;
 mod team;
+pub mod trace;
 pub mod two_sided;
 mod window;
 

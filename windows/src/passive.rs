@@ -7,7 +7,9 @@ use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_locks::{Assert, LockKind, Policy, WindowLock};
 
 use crate::request::{self, Batch};
+use crate::trace::recorder::{Kind, Recorder, Started};
 use crate::two_sided::Requests;
+use crate::window::Core;
 use crate::{Call, Error, Open, Result, Target, Window};
 
 impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
@@ -31,6 +33,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     #[inline]
     pub fn lock_assert(&self, kind: LockKind, target: Rank, assert: Assert) -> Result<Lock<'_, 't, A, W>> {
         self.check_passive(Call::Lock)?;
+        let started = self.core.start();
         if let Some(requests) = &self.core.two_sided {
             // The rules are checked as ever, and requests take the place of the policy.
             self.locks.borrow_mut().lock(self.core.ra, kind, target, Assert::NoCheck)?;
@@ -41,9 +44,15 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         } else {
             self.locks.borrow_mut().lock(self.core.ra, kind, target, assert)?;
         }
-        let alone = kind == LockKind::Exclusive && assert == Assert::None;
-        let requests = self.core.two_sided.as_deref();
-        Ok(Lock { window: self, target: self.core.target(Call::Lock, Some(target), alone)?, requests })
+        let acquired = assert == Assert::None;
+        if acquired {
+            let event = if kind == LockKind::Exclusive { Kind::Exclusive } else { Kind::Shared };
+            self.core.record(started, event, target, 0);
+        }
+        let alone = kind == LockKind::Exclusive && acquired;
+        let (requests, recorder) = (self.core.two_sided.as_deref(), self.core.recorder.as_deref());
+        let target = self.core.target(Call::Lock, Some(target), alone)?;
+        Ok(Lock { window: self, target, requests, recorder, acquired })
     }
 
     /// Locks every target in shared mode and opens an epoch to all of them (`MPI_Win_lock_all`).
@@ -64,6 +73,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     #[inline]
     pub fn lock_all_assert(&mut self, assert: Assert) -> Result<LockAll<'_, 't, A, W>> {
         self.check_passive(Call::LockAll)?;
+        let started = self.core.start();
         if let Some(requests) = &self.core.two_sided {
             self.locks.borrow_mut().lock_all(self.core.ra, Assert::NoCheck)?;
             if let Err(error) = requests.lock_all(assert) {
@@ -73,8 +83,12 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         } else {
             self.locks.borrow_mut().lock_all(self.core.ra, assert)?;
         }
-        let (ra, requests) = (self.core.ra, self.core.two_sided.as_deref());
-        Ok(LockAll { window: self, ra, requests })
+        let acquired = assert == Assert::None;
+        if acquired {
+            self.core.record(started, Kind::LockAll, Rank(0), 0);
+        }
+        let Core { ra, two_sided, recorder, .. } = &self.core;
+        Ok(LockAll { window: self, ra, requests: two_sided.as_deref(), recorder: recorder.as_deref(), acquired })
     }
 
     #[inline]
@@ -117,6 +131,9 @@ pub struct Lock<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
     // Here as well as in the window, which changes behind shared references: what is behind it would be loaded anew after
     // each flush's fence, and a load there costs half a fence.
     requests: Option<&'w Requests<'t>>,
+    recorder: Option<&'w Recorder>,
+    /// Whether there was something to acquire, and so there is something to release.
+    acquired: bool,
 }
 
 impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> Deref for Lock<'w, '_, A, W> {
@@ -136,9 +153,29 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
     /// Those of the network.
     #[inline]
     pub fn flush(&self) -> Result<()> {
+        let started = self.start();
+        self.complete()?;
+        self.record(started, Kind::Flush);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn complete(&self) -> Result<()> {
         match self.requests {
             None => Ok(self.target.ra.flush(self.target.rank)?),
             Some(requests) => requests.flush(self.target.rank),
+        }
+    }
+
+    #[inline(always)]
+    fn start(&self) -> Option<Started<'_>> {
+        self.recorder.map(|recorder| recorder.start(self.target.ra))
+    }
+
+    #[inline(always)]
+    fn record(&self, started: Option<Started<'_>>, kind: Kind) {
+        if let Some(started) = started {
+            started.end(self.target.ra, kind, self.target.rank, 0);
         }
     }
 
@@ -161,10 +198,11 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
     ///
     /// Those of `body`, and those of the network.
     pub fn batch<'env, R>(&self, body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>) -> Result<R> {
-        let done = request::batch(self.target.ra, body)?;
+        let (done, started) = request::batch(self.target.ra, body, || self.start())?;
         if self.requests.is_some() {
-            self.flush()?;
+            self.complete()?;
         }
+        self.record(started, Kind::Flush);
         Ok(done)
     }
 
@@ -180,12 +218,14 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
 
     #[inline]
     fn end(&mut self) -> Result<()> {
+        let started = self.start();
         let flushed = match self.requests {
-            None => self.flush(),
+            None => self.complete(),
             Some(requests) => requests.unlock(self.target.rank),
         };
         // Even after a flush that failed, since others may wait for the lock; the error tells that data may be missing.
         self.window.locks.borrow_mut().unlock(self.target.ra, self.target.rank)?;
+        self.record(started, if self.acquired { Kind::Unlock } else { Kind::Flush });
         flushed
     }
 }
@@ -209,6 +249,8 @@ pub struct LockAll<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
     // As in `Lock`.
     ra: &'t A,
     requests: Option<&'w Requests<'t>>,
+    recorder: Option<&'w Recorder>,
+    acquired: bool,
 }
 
 impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
@@ -229,9 +271,24 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     /// Those of the network, and [`RankOutOfRange`](rmalab_atomics::Error::RankOutOfRange).
     #[inline]
     pub fn flush(&self, target: Rank) -> Result<()> {
+        let started = self.start();
         match self.requests {
-            None => Ok(self.ra.flush(target)?),
-            Some(requests) => requests.flush(target),
+            None => self.ra.flush(target)?,
+            Some(requests) => requests.flush(target)?,
+        }
+        self.record(started, Kind::Flush, target);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn start(&self) -> Option<Started<'_>> {
+        self.recorder.map(|recorder| recorder.start(self.ra))
+    }
+
+    #[inline(always)]
+    fn record(&self, started: Option<Started<'_>>, kind: Kind, target: Rank) {
+        if let Some(started) = started {
+            started.end(self.ra, kind, target, 0);
         }
     }
 
@@ -242,6 +299,14 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     /// Those of the network.
     #[inline]
     pub fn flush_all(&self) -> Result<()> {
+        let started = self.start();
+        self.complete()?;
+        self.record(started, Kind::FlushAll, Rank(0));
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn complete(&self) -> Result<()> {
         match self.requests {
             None => Ok(self.ra.flush_all()?),
             Some(requests) => requests.flush_all(),
@@ -288,10 +353,11 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     ///
     /// Those of `body`, and those of the network.
     pub fn batch<'env, R>(&self, body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>) -> Result<R> {
-        let done = request::batch(self.ra, body)?;
+        let (done, started) = request::batch(self.ra, body, || self.start())?;
         if self.requests.is_some() {
-            self.flush_all()?;
+            self.complete()?;
         }
+        self.record(started, Kind::FlushAll, Rank(0));
         Ok(done)
     }
 
@@ -307,12 +373,14 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
 
     #[inline]
     fn end(&mut self) -> Result<()> {
+        let started = self.start();
         let flushed = match self.requests {
-            None => self.flush_all(),
+            None => self.complete(),
             Some(requests) => requests.unlock_all(),
         };
         // As in `Lock::end`.
         self.window.locks.borrow_mut().unlock_all(self.ra)?;
+        self.record(started, if self.acquired { Kind::UnlockAll } else { Kind::FlushAll }, Rank(0));
         flushed
     }
 }

@@ -50,6 +50,7 @@ use std::cell::{Cell, RefCell};
 use rmalab_atomics::{Disp, Rank, RemoteAtomics, Until, WORD};
 use rmalab_locks::{LINE, Policy, WindowLock};
 
+use crate::trace::recorder::Kind;
 use crate::{Active, Call, Error, Open, PscwStrategy, Result, Target, Window};
 
 /// Most slots of a ring.
@@ -322,11 +323,13 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> AccessSide<'_, 't, A, W> {
             return Err(core.refuse(Call::Start, Open::Access));
         }
         window.check_group(Call::Start, group)?;
+        let started = core.start();
         if let Some(requests) = &core.two_sided {
             requests.start(group, assert.nocheck);
         } else {
             core.matching.start(core.ra, group, !assert.nocheck)?;
         }
+        core.record(started, Kind::Pscw, Rank(0), 0);
         core.state.access.set(true);
         let mut members = core.state.group.take();
         members.clear();
@@ -381,16 +384,19 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Access<'_, '_, A, W> {
         self.over = true;
         let core = &self.window.core;
         core.state.access.set(false);
+        let started = core.start();
         if let Some(requests) = &core.two_sided {
-            return requests.complete();
-        }
-        if self.used.get() {
-            for &target in &self.group {
-                core.ra.flush(target)?;
+            requests.complete()?;
+        } else {
+            if self.used.get() {
+                for &target in &self.group {
+                    core.ra.flush(target)?;
+                }
             }
+            core.matching.complete(core.ra, &self.group)?;
+            core.state.group.replace(std::mem::take(&mut self.group));
         }
-        core.matching.complete(core.ra, &self.group)?;
-        core.state.group.replace(std::mem::take(&mut self.group));
+        core.record(started, Kind::Pscw, Rank(0), 0);
         Ok(())
     }
 }
@@ -436,11 +442,13 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> ExposureSide<'_, 't, A, W> {
         }
         window.check_group(Call::Post, group)?;
         core.state.exposure.set(true);
+        let started = core.start();
         if let Some(requests) = &core.two_sided {
             requests.post(group, assert.nocheck)?;
         } else {
             core.matching.post(core.ra, group, !assert.nocheck)?;
         }
+        core.record(started, Kind::Pscw, Rank(0), 0);
         Ok(Exposure { window, over: false })
     }
 }
@@ -476,6 +484,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Exposure<'_, '_, A, W> {
         if self.over {
             return Ok(true);
         }
+        let started = core.start();
         let over = match &core.two_sided {
             None => core.matching.test(core.ra)?,
             Some(requests) => {
@@ -483,6 +492,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Exposure<'_, '_, A, W> {
                 requests.exposure_is_over()
             }
         };
+        core.record(started, Kind::Pscw, Rank(0), 0);
         if over {
             self.over = true;
             core.state.exposure.set(false);
@@ -495,10 +505,12 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Exposure<'_, '_, A, W> {
             self.over = true;
             let core = &self.window.core;
             core.state.exposure.set(false);
-            if let Some(requests) = &core.two_sided {
-                return requests.wait_exposure();
+            let started = core.start();
+            match &core.two_sided {
+                Some(requests) => requests.wait_exposure()?,
+                None => core.matching.wait(core.ra)?,
             }
-            core.matching.wait(core.ra)?;
+            core.record(started, Kind::Pscw, Rank(0), 0);
         }
         Ok(())
     }

@@ -71,7 +71,7 @@ impl<'env, A: RemoteAtomics + ?Sized> Batch<'_, 'env, A> {
     /// As [`Target::put`].
     pub fn put<T: Pod, P>(&self, target: &Target<'_, A, P>, disp: WindowDisp, source: &'env [T]) -> Result<()> {
         let source: &[u8] = bytemuck::cast_slice(source);
-        target.reach(Call::Put, disp, 0, source.len() as u64, |place, offset| match place {
+        target.reach(Call::Put, disp, source.len() as u64, |place, offset| match place {
             Place::Segment(at) => Ok(self.bulk.put(at.rank.at(at.disp.plus(offset)).unwatched(), source)?),
             Place::Leased(_) | Place::TwoSided(..) => place.write(self.ra, offset, source),
         })
@@ -84,17 +84,21 @@ impl<'env, A: RemoteAtomics + ?Sized> Batch<'_, 'env, A> {
     /// As [`Target::get`].
     pub fn get<T: Pod, P>(&self, target: &Target<'_, A, P>, disp: WindowDisp, dest: &'env mut [T]) -> Result<()> {
         let dest: &mut [u8] = bytemuck::cast_slice_mut(dest);
-        target.reach(Call::Get, disp, 0, dest.len() as u64, |place, offset| match place {
+        target.reach(Call::Get, disp, dest.len() as u64, |place, offset| match place {
             Place::Segment(at) => Ok(self.bulk.get(at.rank.at(at.disp.plus(offset)).unwatched(), dest)?),
             Place::Leased(_) | Place::TwoSided(..) => place.read(self.ra, offset, dest),
         })
     }
 }
 
-/// Runs `body`, and returns when all that it started is complete, here and at the targets.
-pub(crate) fn batch<'env, A: RemoteAtomics + ?Sized, R>(
+/// Runs `body`, then `behind`, and returns when all that it started is complete, here and at the targets.
+pub(crate) fn batch<'env, A: RemoteAtomics + ?Sized, R, B>(
     ra: &A,
     body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>,
-) -> Result<R> {
-    bulk::scope(ra, |bulk| Ok(body(&Batch { ra: bulk.ra(), bulk })))?
+    behind: impl FnOnce() -> B,
+) -> Result<(R, B)> {
+    bulk::scope(ra, |bulk| {
+        let done = body(&Batch { ra: bulk.ra(), bulk });
+        Ok(done.map(|done| (done, behind())))
+    })?
 }

@@ -8,6 +8,7 @@ use rmalab_atomics::exposed::Lease;
 use rmalab_atomics::{Address, Rank, RemoteAtomics, WORD};
 
 use crate::accumulate::Updates;
+use crate::trace::recorder::Kind;
 use crate::two_sided::Requests;
 use crate::window::Core;
 use crate::{AccumulateStrategy, Call, Element, Error, Integer, Items, Op, Request, Result, WindowDisp};
@@ -82,6 +83,8 @@ pub(crate) enum Part<'e> {
     Fixed(Place<'e>),
     /// Whatever its owner has attached, reached by requests if there are any.
     Dynamic(Option<&'e Requests<'e>>),
+    /// One of the two before, and what is done to it is recorded; whether in an epoch of fences or of start.
+    Recorded { active: bool },
 }
 
 /// One target in an epoch: communication is its methods.
@@ -126,17 +129,60 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         self.unit
     }
 
-    /// Calls `then` with the place of `len` bytes that start `first` bytes after `disp`.
+    /// Calls `then` with the place of `len` bytes at `disp`.
     #[inline(always)]
     pub(crate) fn reach<R: Default>(
         &self,
         call: Call,
         disp: WindowDisp,
-        first: i64,
         len: u64,
         then: impl FnOnce(Place<'_>, u64) -> Result<R>,
     ) -> Result<R> {
+        self.reach_span(call, disp, (0, len), len, then)
+    }
+
+    /// Calls `then` with the place of `len` bytes that start `first` bytes after `disp`, `data` bytes of which are used.
+    #[inline(always)]
+    fn reach_span<R: Default>(
+        &self,
+        call: Call,
+        disp: WindowDisp,
+        (first, len): (i64, u64),
+        data: u64,
+        then: impl FnOnce(Place<'_>, u64) -> Result<R>,
+    ) -> Result<R> {
+        let started = if let Part::Recorded { .. } = self.part { self.core.start() } else { None };
+        let done = self.reach_part(self.part(), call, disp, (first, len), then)?;
+        if started.is_some() {
+            let kind = match call {
+                Call::Put => Kind::Put,
+                Call::Get => Kind::Get,
+                _ => Kind::Update,
+            };
+            self.core.record(started, kind, self.rank, data);
+        }
+        Ok(done)
+    }
+
+    /// The part, whether it is recorded or not.
+    #[inline(always)]
+    fn part(&self) -> Part<'e> {
         match self.part {
+            Part::Recorded { active } => self.core.unrecorded(self.rank, active),
+            part => part,
+        }
+    }
+
+    #[inline(always)]
+    fn reach_part<R: Default>(
+        &self,
+        part: Part<'e>,
+        call: Call,
+        disp: WindowDisp,
+        (first, len): (i64, u64),
+        then: impl FnOnce(Place<'_>, u64) -> Result<R>,
+    ) -> Result<R> {
+        match part {
             Part::Fixed(place) => {
                 let offset = disp.0.checked_mul(i64::from(self.unit)).and_then(|disp| disp.checked_add(first));
                 match offset.and_then(|offset| u64::try_from(offset).ok()) {
@@ -146,7 +192,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
                     _ => Err(self.outside(call, disp, len)),
                 }
             }
-            Part::Null => Ok(R::default()),
+            Part::Null | Part::Recorded { .. } => Ok(R::default()),
             Part::Dynamic(_) if len == 0 => Ok(R::default()),
             Part::Dynamic(requests) => {
                 let disp = WindowDisp(disp.0.wrapping_add(first));
@@ -202,7 +248,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
 
     #[inline(never)]
     fn put_elsewhere(&self, disp: WindowDisp, source: &[u8]) -> Result<()> {
-        self.reach(Call::Put, disp, 0, source.len() as u64, |place, offset| place.write(self.ra, offset, source))
+        self.reach(Call::Put, disp, source.len() as u64, |place, offset| place.write(self.ra, offset, source))
     }
 
     /// Reads `dest` from `disp` (`MPI_Get`).
@@ -221,7 +267,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
 
     #[inline(never)]
     fn get_elsewhere(&self, disp: WindowDisp, dest: &mut [u8]) -> Result<()> {
-        self.reach(Call::Get, disp, 0, dest.len() as u64, |place, offset| place.read(self.ra, offset, dest))
+        self.reach(Call::Get, disp, dest.len() as u64, |place, offset| place.read(self.ra, offset, dest))
     }
 
     /// Writes one value at `disp` (`MPI_Put` with a count of 1).
@@ -312,7 +358,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     /// What operations on this target become, if they are not done from here.
     #[inline]
     fn requests(&self) -> Option<&'e Requests<'e>> {
-        match self.part {
+        match self.part() {
             Part::Fixed(Place::TwoSided(requests, _)) | Part::Dynamic(Some(requests)) => Some(requests),
             _ => None,
         }
@@ -331,7 +377,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         let (first, len) = self.span(call, target, origin)?;
         origin.check(buffer)?;
         let pairs = origin.pair(target)?;
-        self.reach(call, disp, first, len, |place, offset| {
+        self.reach_span(call, disp, (first, len), origin.bytes()?, |place, offset| {
             for piece in pairs {
                 // Both lie within what was checked: the origin's within the buffer, the target's from `first` on.
                 let here = piece.left as usize;
@@ -362,7 +408,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     #[inline]
     pub fn accumulate<T: Element>(&self, disp: WindowDisp, op: Op, source: &[T]) -> Result<()> {
         self.defined::<T>(Call::Accumulate, op)?;
-        self.reach(Call::Accumulate, disp, 0, size_of_val(source) as u64, |place, offset| {
+        self.reach(Call::Accumulate, disp, size_of_val(source) as u64, |place, offset| {
             self.updates(place).run(offset, op, source, None)
         })
     }
@@ -400,7 +446,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
             let here = size_of_val(source) as u64;
             return Err(Error::Mismatch { call: Call::GetAccumulate, here, there: len });
         }
-        self.reach(Call::GetAccumulate, disp, 0, len, |place, offset| {
+        self.reach(Call::GetAccumulate, disp, len, |place, offset| {
             self.updates(place).run(offset, op, source, Some(result))
         })
     }
@@ -458,7 +504,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         let fetches = result.is_some();
         // In whole elements, also where the target's runs touch at odd places.
         let pieces = target.pair_elements::<T>(target)?;
-        self.reach(call, disp, first, len, |place, offset| {
+        self.reach_span(call, disp, (first, len), bytes, |place, offset| {
             if let Place::TwoSided(requests, rank) = place {
                 let start = |at: i64| offset.wrapping_add_signed(at.wrapping_sub(first));
                 let runs = pieces.map(|piece| (start(piece.left), piece.bytes)).collect();
@@ -507,7 +553,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     #[inline(never)]
     fn fetch_and_op_elsewise<T: Element>(&self, disp: WindowDisp, op: Op, value: T) -> Result<T> {
         self.defined::<T>(Call::FetchAndOp, op)?;
-        let old = self.reach(Call::FetchAndOp, disp, 0, size_of::<T>() as u64, |place, offset| {
+        let old = self.reach(Call::FetchAndOp, disp, size_of::<T>() as u64, |place, offset| {
             self.updates(place).one(offset, op, value).map(Some)
         })?;
         Ok(old.unwrap_or(T::zeroed()))
@@ -534,7 +580,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
 
     #[inline(never)]
     fn compare_and_swap_elsewise<T: Integer>(&self, disp: WindowDisp, expected: T, desired: T) -> Result<T> {
-        let old = self.reach(Call::CompareAndSwap, disp, 0, size_of::<T>() as u64, |place, offset| {
+        let old = self.reach(Call::CompareAndSwap, disp, size_of::<T>() as u64, |place, offset| {
             self.updates(place).compare_and_swap(offset, expected, desired).map(Some)
         })?;
         Ok(old.unwrap_or(T::zeroed()))
@@ -651,7 +697,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     ) -> Result<Request<'e, A, T>> {
         let ra = self.ra;
         let mut taken = Some(buffer);
-        let started = self.reach(call, disp, first, len, |place, offset| {
+        let data = pieces.iter().map(|&(.., len)| len as u64).sum();
+        let started = self.reach_span(call, disp, (first, len), data, |place, offset| {
             let mut buffer = taken.take().unwrap_or_default();
             if let Place::Segment(start) = place {
                 let pieces = pieces.iter().map(|&(here, there, len)| {

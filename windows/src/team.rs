@@ -25,11 +25,14 @@
 //!
 //! A new team communicates nothing, and takes what its collectives do, 4 KiB for each of ⌈log₂ p⌉ links.
 
+use std::cell::RefCell;
 use std::ops::Deref;
+use std::rc::{Rc, Weak};
 
 use rmalab_atomics::{Collectives, Rank, RemoteAtomics, Subset};
 
 use crate::Result;
+use crate::trace::recorder::{Kind, Recorder};
 use crate::two_sided::{Ends, LazyEnds};
 
 /// One rank's handle of a group of ranks: all of a world, or of a [`Subset`] of one.
@@ -66,6 +69,8 @@ pub struct Team<'a, A: RemoteAtomics + ?Sized> {
     collectives: Collectives<'a, A>,
     /// What its two-sided windows share; without its type, so that a team stays covariant.
     ends: Box<dyn Ends + 'a>,
+    /// Those of its windows, which barriers are recorded with, too.
+    recorders: RefCell<Vec<Weak<Recorder>>>,
     name: String,
 }
 
@@ -80,7 +85,12 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
     ///
     /// [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory) on all ranks alike.
     pub fn new(ra: &'a A) -> Result<Team<'a, A>> {
-        Ok(Team { collectives: Collectives::new(ra)?, ends: Box::new(LazyEnds::new(ra)), name: String::new() })
+        Ok(Team {
+            collectives: Collectives::new(ra)?,
+            ends: Box::new(LazyEnds::new(ra)),
+            recorders: RefCell::default(),
+            name: String::new(),
+        })
     }
 
     /// What the team is over.
@@ -112,7 +122,24 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
     ///
     /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
     pub fn barrier(&self) -> Result<()> {
-        if self.ends.is_open() { self.ends.barrier() } else { Ok(self.collectives.barrier()?) }
+        let recorders: Vec<_> = self.recorders.borrow().iter().filter_map(Weak::upgrade).collect();
+        let started: Vec<_> = recorders.iter().map(|recorder| recorder.start(self.ra())).collect();
+        if self.ends.is_open() {
+            self.ends.barrier()?;
+        } else {
+            self.collectives.barrier()?;
+        }
+        for started in started {
+            started.end(self.ra(), Kind::Barrier, Rank(0), 0);
+        }
+        Ok(())
+    }
+
+    /// A window of the team is recorded from now on.
+    pub(crate) fn recorded(&self, recorder: &Rc<Recorder>) {
+        let mut recorders = self.recorders.borrow_mut();
+        recorders.retain(|recorder| recorder.strong_count() > 0);
+        recorders.push(Rc::downgrade(recorder));
     }
 
     /// Serves requests of others that have come, on all two-sided windows of the team; waits for nothing.

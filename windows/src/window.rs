@@ -3,6 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::marker::PhantomData;
+use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use bytemuck::Pod;
@@ -13,6 +15,7 @@ use rmalab_locks::{LINE, Mcs, Policy, RawMutex, WindowLock, WindowLocks};
 use crate::dynamic::Dynamic;
 use crate::pscw::{self, Matching};
 use crate::target::{Part, Place};
+use crate::trace::recorder::{Kind, Recorder, Started};
 use crate::two_sided::{OwnPart, OwnPlace, Requests};
 use crate::{
     AccumulateStrategy, Attributes, Call, Config, Error, ErrorHandler, FenceStrategy, Ignored, Info, Open, Result,
@@ -126,6 +129,10 @@ pub(crate) struct Core<'t, A: RemoteAtomics + ?Sized> {
     pub(crate) matching: Matching,
     /// What a two-sided window does instead.
     pub(crate) two_sided: Option<Box<Requests<'t>>>,
+    /// What writes down what this rank does, if it is recorded.
+    pub(crate) recorder: Option<Rc<Recorder>>,
+    /// Whether operations are done at once: by no request, and unrecorded.
+    plain: bool,
     /// Where the lock of accumulates is, the same on every rank.
     pub(crate) accumulate_lock: Disp,
     /// What the symmetric heap gets back when the window is freed.
@@ -151,22 +158,30 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
     #[inline]
     pub(crate) fn target<P>(&self, call: Call, rank: Option<Rank>, alone: bool) -> Result<Target<'_, A, P>> {
         let target = self.direct(call, rank, alone)?;
-        match &self.two_sided {
-            None => Ok(target),
-            Some(requests) => Ok(Target { part: self.by_requests(call, requests, &target), alone: false, ..target }),
-        }
+        if self.plain { Ok(target) } else { Ok(self.detour(call, target)) }
     }
 
-    /// The part of a target of a two-sided window.
+    /// A target that is reached by requests, or whose operations are recorded.
     #[cold]
-    fn by_requests<'c, P>(&self, call: Call, requests: &'c Requests<'c>, target: &Target<'c, A, P>) -> Part<'c> {
+    fn detour<'c, P>(&'c self, call: Call, target: Target<'c, A, P>) -> Target<'c, A, P> {
         let active = matches!(call, Call::Fence | Call::Start);
-        match target.part {
-            // In an active epoch nobody else's progress is needed for oneself.
-            part if active && target.rank == self.ra.rank() => part,
+        let part = match target.part {
             Part::Null => Part::Null,
-            Part::Fixed(_) => Part::Fixed(Place::TwoSided(requests, target.rank)),
-            Part::Dynamic(_) => Part::Dynamic(Some(requests)),
+            _ if self.recorder.is_some() => Part::Recorded { active },
+            _ => self.unrecorded(target.rank, active),
+        };
+        Target { part, alone: target.alone && self.two_sided.is_none(), ..target }
+    }
+
+    /// The part of a rank of the team, as operations reach it.
+    #[cold]
+    pub(crate) fn unrecorded(&self, rank: Rank, active: bool) -> Part<'_> {
+        match (&self.two_sided, self.part(rank).0) {
+            (None, part) => part,
+            // In an active epoch nobody else's progress is needed for oneself.
+            (_, part) if active && rank == self.ra.rank() => part,
+            (Some(requests), Part::Dynamic(_)) => Part::Dynamic(Some(requests)),
+            (Some(requests), _) => Part::Fixed(Place::TwoSided(requests, rank)),
         }
     }
 
@@ -236,9 +251,36 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
         self.state.failed.replace(Some(error));
     }
 
+    /// A call begins that is recorded if the window is.
+    #[inline(always)]
+    pub(crate) fn start(&self) -> Option<Started<'_>> {
+        self.recorder.as_ref().map(|recorder| recorder.start(self.ra))
+    }
+
+    /// It has ended.
+    #[inline(always)]
+    pub(crate) fn record(&self, started: Option<Started<'_>>, kind: Kind, target: Rank, bytes: u64) {
+        if let Some(started) = started {
+            started.end(self.ra, kind, target, bytes);
+        }
+    }
+
     pub(crate) fn refuse(&self, call: Call, open: Open) -> Error {
         Error::Conflict { rank: self.ra.rank(), call, open }
     }
+}
+
+/// The hint that names the folder of a recording.
+const RECORD_HINT: &str = "rmalab_record";
+
+/// The hints of a window with this configuration and policy.
+fn hints<W: WindowLock>(config: &Config) -> Info {
+    let mut info = config.to_info();
+    if W::NAME != Policy::NAME {
+        // A policy that was fixed at compile time, perhaps one from elsewhere, is in no configuration.
+        let _ = info.set("rmalab_lock_policy", W::NAME);
+    }
+    info
 }
 
 /// How a window is to be made; see [`Window::builder`].
@@ -252,17 +294,32 @@ pub struct Builder<'t, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
     disp_unit: u32,
     name: String,
     slots: u32,
+    record: Option<PathBuf>,
 }
 
 impl<'t, A: RemoteAtomics + ?Sized> Builder<'t, A> {
     fn new(team: &'t Team<'t, A>) -> Self {
         let (config, ignored) = Config::from_info(&Info::new());
-        Builder { team, params: config.policy, config, ignored, disp_unit: 1, name: String::new(), slots: pscw::SLOTS }
+        let record = std::env::var_os(Config::RECORD_VARIABLE).filter(|dir| !dir.is_empty()).map(PathBuf::from);
+        Builder {
+            team,
+            params: config.policy,
+            config,
+            ignored,
+            disp_unit: 1,
+            name: String::new(),
+            slots: pscw::SLOTS,
+            record,
+        }
     }
 
     /// Takes strategies and hints from `info`; what it ignores, [`Window::ignored`] reports.
     pub fn info(mut self, info: &Info) -> Self {
-        (self.config, self.ignored) = Config::from_info(info);
+        let mut hints = info.clone();
+        if let Some(dir) = hints.delete(RECORD_HINT) {
+            self.record = Some(dir.into());
+        }
+        (self.config, self.ignored) = Config::from_info(&hints);
         self.params = self.config.policy;
         self
     }
@@ -276,8 +333,8 @@ impl<'t, A: RemoteAtomics + ?Sized> Builder<'t, A> {
 
     /// Sets the lock policy, fixed at compile time, and its parameters.
     pub fn policy<W: WindowLock>(self, params: W::Params) -> Builder<'t, A, W> {
-        let Builder { team, config, ignored, disp_unit, name, slots, .. } = self;
-        Builder { team, config, ignored, params, disp_unit, name, slots }
+        let Builder { team, config, ignored, disp_unit, name, slots, record, .. } = self;
+        Builder { team, config, ignored, params, disp_unit, name, slots, record }
     }
 }
 
@@ -291,6 +348,19 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     /// Sets the window's name.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
+        self
+    }
+
+    /// Records what each rank does on the window in a file of its own in the folder `dir`, which is made if need be; see
+    /// [`trace`](crate::trace). The same on all ranks, also whether it is called.
+    ///
+    /// Making the window then is collective in any case, and another error of it is [`Error::Trace`], on other ranks
+    /// [`Error::NotMade`]. A file that cannot be written any more is the error of [`Window::free`].
+    ///
+    /// Without this call the hint `rmalab_record` names the folder, and without the hint the variable
+    /// [`Config::RECORD_VARIABLE`]; without that nothing is recorded.
+    pub fn record(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.record = Some(dir.into());
         self
     }
 
@@ -442,13 +512,12 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
             // Who wants many elements to be synchronized at once wants a lock.
             self.config.accumulate = AccumulateStrategy::Locked;
         }
-        let made = self.own_words(&mut allocations);
+        let made = self.own_words(&mut allocations).and_then(|words| Ok((words, self.recorder()?)));
         if made.is_err() {
             // On all ranks alike, and nobody has used them: they are zero.
             allocations.iter().try_for_each(|&disp| ra.heap().release(disp))?;
         }
-        let (matching, accumulate_lock, locks) = made?;
-        allocations.extend(locks.allocations());
+        let ((matching, accumulate_lock, locks), recorder) = made?;
         let two_sided = match self.config.transport {
             Transport::OneSided => None,
             transport => {
@@ -463,8 +532,13 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
                 Some(Box::new(Requests::new(self.team.ends(), agent, flavor == Flavor::Shared, part)?))
             }
         };
+        if let Some(recorder) = &recorder {
+            self.team.recorded(recorder);
+        }
         let core = Core {
             ra,
+            plain: two_sided.is_none() && recorder.is_none(),
+            recorder,
             team: self.team,
             accumulate: self.config.accumulate,
             fence: self.config.fence,
@@ -484,14 +558,23 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         Ok(Window { core, locks: RefCell::new(locks), ignored: self.ignored })
     }
 
-    /// Allocates the matching's words, those of the accumulates' lock, and the locks; notes the first two.
+    /// Allocates the matching's words, those of the accumulates' lock, and the locks; notes all of them.
     fn own_words(&self, allocations: &mut Vec<Disp>) -> Result<(Matching, Disp, WindowLocks<W>)> {
         let ra = self.team.ra();
         let matching = Matching::new(ra, self.config.pscw, self.slots)?;
         allocations.push(matching.allocation());
         let accumulate_lock = ra.heap().alloc(LINE + Mcs::NODE, LINE)?;
         allocations.push(accumulate_lock);
-        Ok((matching, accumulate_lock, WindowLocks::<W>::new(ra, self.params)?))
+        let locks = WindowLocks::<W>::new(ra, self.params)?;
+        allocations.extend(locks.allocations());
+        Ok((matching, accumulate_lock, locks))
+    }
+
+    /// The recorder, if there is to be one.
+    fn recorder(&self) -> Result<Option<Rc<Recorder>>> {
+        let Some(dir) = &self.record else { return Ok(None) };
+        let info = hints::<W>(&self.config).to_string();
+        Ok(Some(Rc::new(Recorder::new(self.team, dir, &self.name, info)?)))
     }
 
     fn alignment(&self) -> u64 {
@@ -618,10 +701,10 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
 
     /// The strategies and hints in use, defaults included (`MPI_Win_get_info`).
     pub fn info(&self) -> Info {
-        let mut info = self.core.config.borrow().to_info();
-        if W::NAME != Policy::NAME {
-            // A policy that was fixed at compile time, perhaps one from elsewhere, is in no configuration.
-            let _ = info.set("rmalab_lock_policy", W::NAME);
+        let mut info = hints::<W>(&self.core.config.borrow());
+        if let Some(recorder) = &self.core.recorder {
+            // Of a folder whose name is too long for a value nothing is told.
+            let _ = info.set(RECORD_HINT, &recorder.dir().to_string_lossy());
         }
         info
     }
@@ -692,7 +775,9 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         let target: Target<'_, A> = self.core.direct(call, Some(rank), false)?;
         match target.part {
             Part::Fixed(place) => Ok(Local { target, place }),
-            Part::Null | Part::Dynamic(_) => Err(Error::Flavor { call, flavor: self.core.flavor }),
+            Part::Null | Part::Dynamic(_) | Part::Recorded { .. } => {
+                Err(Error::Flavor { call, flavor: self.core.flavor })
+            }
         }
     }
 
@@ -732,6 +817,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     pub fn reclaim(self) -> Result<Vec<UserMemory>> {
         let open = self.open();
         let core = self.core;
+        let recorded = core.recorder.as_ref().map_or(Ok(()), |recorder| recorder.finish());
         let (ra, team) = (core.ra, core.team);
         let earlier = core.check();
         let Core { memory, allocations, attributes, two_sided, .. } = core;
@@ -758,6 +844,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         // Nobody gets the memory again before it is zero everywhere.
         team.collectives().barrier()?;
         earlier?;
+        recorded?;
         match open {
             Some(open) => Err(Error::LeftOpen { rank: ra.rank(), call: Call::Free, open }),
             None => Ok(memory),

@@ -1,16 +1,33 @@
-//! The shape of a network: how many hops there are from node to node, and the places on the way.
+//! The shape of a network: how many links there are from node to node, and the places on the way.
 //!
-//! A *place* is a node (its number) or a switch (the numbers behind those of the nodes).
+//! A *place* is a node (its number) or a switch (the numbers behind those of the nodes). Everything is integer arithmetic
+//! on these numbers; a network takes no memory for its nodes or links.
+//!
+//! Routes are minimal and fixed, as the shape says; what adaptive routing gains under load is not modelled. The invariant
+//! on which the simulator builds: from any place, [`Network::toward`] reaches its home in as many steps as there are links
+//! on the way, and from node to node that is [`Network::hops`].
+//!
+//! | shape | hops between two nodes | source |
+//! | --- | --- | --- |
+//! | one node | | |
+//! | torus, mesh | the sum over the dimensions of the shorter way; a node is its own switch | Y. Ajima et al., Computer 42(11), 2009 |
+//! | dragonfly | 2 on one router, 3 in one group, else 3 to 5: cables to the routers count | J. Kim et al., ISCA'08 |
+//! | fat tree | 2 for each level up to the one that joins both: cables to the switches count | C. Leiserson, IEEE ToC 34(10), 1985 |
 
-use crate::Result;
+use crate::{Error, Result};
+
+/// The most dimensions that a torus may have, and the most levels of a fat tree.
+pub const MAX_DIMENSIONS: usize = 8;
 
 /// The shape of a network.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Shape {
     /// One node.
     OneNode,
-    /// A torus, or a mesh: `free` dimensions as equal as the number of nodes allows, then the `fixed` ones. Nodes are their
-    /// own switches; messages go along the dimensions in order, the last one first.
+    /// A torus, or a mesh: `free` dimensions as equal as the number of nodes allows, then the `fixed` ones, which are
+    /// rings. Nodes are their own switches; messages go along the dimensions in order, the last one first. Nodes with
+    /// neighbouring numbers are neighbours in the last dimension. If the nodes do not fill it, the places at its end are
+    /// switches only.
     Torus {
         /// How many dimensions are as long as need be.
         free: u32,
@@ -19,14 +36,16 @@ pub enum Shape {
         /// Whether the ends of each free dimension are linked.
         wrap: bool,
     },
-    /// Groups of routers: all routers of a group are linked, and so are all groups (J. Kim et al., ISCA'08).
+    /// Groups of routers: all routers of a group are linked, and so are all groups (J. Kim et al., ISCA'08). The link from
+    /// group i to group j starts at router j modulo `routers` of group i.
     Dragonfly {
         /// Nodes of a router.
         nodes: u32,
         /// Routers of a group.
         routers: u32,
     },
-    /// Switches in levels: level i joins `down[i]` of what is below it; the last level joins all.
+    /// Switches in levels: a switch of level i joins `down[i]` of what is below it; above these levels is one switch that
+    /// joins all. A switch stands for as many real ones as its links need: the tree is fat.
     FatTree {
         /// How many each level joins, from the nodes up.
         down: Vec<u32>,
@@ -37,6 +56,40 @@ pub enum Shape {
 #[derive(Clone, Debug)]
 pub struct Network {
     nodes: u32,
+    places: u32,
+    routes: Routes,
+}
+
+/// What the routes of a shape are computed from.
+#[derive(Clone, Debug)]
+enum Routes {
+    OneNode,
+    /// The dimensions from the last one on, which is the order of the routes.
+    Torus(Vec<Dimension>),
+    Dragonfly {
+        nodes: u32,
+        routers: u32,
+    },
+    /// The levels from the nodes up.
+    FatTree(Vec<Level>),
+}
+
+/// One dimension of a torus.
+#[derive(Clone, Copy, Debug)]
+struct Dimension {
+    length: u32,
+    /// By how much the numbers of neighbours in this dimension differ.
+    stride: u32,
+    wrap: bool,
+}
+
+/// The nodes, or the switches of one level, of a fat tree.
+#[derive(Clone, Copy, Debug)]
+struct Level {
+    /// The number of the first.
+    first: u32,
+    /// How many nodes each of them is above; the last one's may be fewer.
+    width: u32,
 }
 
 impl Network {
@@ -44,9 +97,30 @@ impl Network {
     ///
     /// # Errors
     ///
-    /// [`Error::World`](crate::Error::World) when it cannot have so many nodes.
-    pub fn new(_shape: &Shape, nodes: u32) -> Result<Network> {
-        Ok(Network { nodes })
+    /// [`Error::World`] when it cannot have so many nodes, or the shape itself cannot be.
+    pub fn new(shape: &Shape, nodes: u32) -> Result<Network> {
+        if nodes == 0 {
+            return Err(Error::world("a network needs a node"));
+        }
+        shape.check().map_err(Error::world)?;
+        let (routes, places) = match shape {
+            Shape::OneNode if nodes > 1 => {
+                return Err(Error::world(format!(
+                    "the machine is one node, and the ranks would need {nodes}; put more ranks on a node, or take another profile"
+                )));
+            }
+            Shape::OneNode => (Routes::OneNode, 1),
+            Shape::Torus { free, fixed, wrap } => torus(nodes, *free, fixed, *wrap)?,
+            Shape::Dragonfly { nodes: of_router, routers } => {
+                let groups = u64::from(nodes).div_ceil(u64::from(*of_router) * u64::from(*routers));
+                let places = u64::from(nodes) + groups * u64::from(*routers);
+                (Routes::Dragonfly { nodes: *of_router, routers: *routers }, places)
+            }
+            Shape::FatTree { down } => fat_tree(nodes, down),
+        };
+        let places = u32::try_from(places)
+            .map_err(|_| Error::world(format!("a network of {nodes} nodes and its switches has too many places")))?;
+        Ok(Network { nodes, places, routes })
     }
 
     /// How many nodes there are.
@@ -54,13 +128,370 @@ impl Network {
         self.nodes
     }
 
-    /// Hops from node `a` to node `b`; 0 for a node and itself.
+    /// How many places there are: nodes and switches.
+    pub fn places(&self) -> u32 {
+        self.places
+    }
+
+    /// Hops, that is links, from node `a` to node `b`; 0 for a node and itself.
+    #[inline]
     pub fn hops(&self, a: u32, b: u32) -> u32 {
-        u32::from(a != b)
+        if a == b {
+            return 0;
+        }
+        match &self.routes {
+            Routes::OneNode => 0,
+            Routes::Torus(dimensions) => {
+                let (mut a, mut b, mut hops) = (a, b, 0);
+                for dimension in dimensions {
+                    let length = dimension.length;
+                    let apart = (a % length).abs_diff(b % length);
+                    hops += if dimension.wrap { apart.min(length - apart) } else { apart };
+                    (a, b) = (a / length, b / length);
+                    if a == b {
+                        break;
+                    }
+                }
+                hops
+            }
+            &Routes::Dragonfly { nodes, routers } => {
+                let (from, to) = (a / nodes, b / nodes);
+                let (from_group, to_group) = (from / routers, to / routers);
+                if from == to {
+                    2
+                } else if from_group == to_group {
+                    3
+                } else {
+                    let leaves = u32::from(from != gateway(from_group, to_group, routers));
+                    let enters = u32::from(to != gateway(to_group, from_group, routers));
+                    3 + leaves + enters
+                }
+            }
+            Routes::FatTree(levels) => {
+                let joining = levels.iter().position(|level| a / level.width == b / level.width);
+                2 * joining.map_or(0, |level| level as u32)
+            }
+        }
     }
 
     /// The next place on the way from `place` to the node `home`, which it is not.
-    pub fn toward(&self, _place: u32, home: u32) -> u32 {
-        home
+    #[inline]
+    pub fn toward(&self, place: u32, home: u32) -> u32 {
+        match &self.routes {
+            Routes::OneNode => home,
+            Routes::Torus(dimensions) => {
+                let (mut a, mut b) = (place, home);
+                for dimension in dimensions {
+                    let length = dimension.length;
+                    let (at, to) = (a % length, b % length);
+                    if at != to {
+                        // On a ring of even length both ways to the far side are as long: then up.
+                        let up = if dimension.wrap { 2 * ((to + length - at) % length) <= length } else { to > at };
+                        let next = match (up, at) {
+                            (true, at) if at + 1 == length => 0,
+                            (true, at) => at + 1,
+                            (false, 0) => length - 1,
+                            (false, at) => at - 1,
+                        };
+                        return place - at * dimension.stride + next * dimension.stride;
+                    }
+                    (a, b) = (a / length, b / length);
+                }
+                home
+            }
+            &Routes::Dragonfly { nodes, routers } => {
+                let Some(router) = place.checked_sub(self.nodes) else { return self.nodes + place / nodes };
+                let last = home / nodes;
+                if router == last {
+                    return home;
+                }
+                let (group, home_group) = (router / routers, last / routers);
+                let out = gateway(group, home_group, routers);
+                self.nodes
+                    + if group == home_group {
+                        last
+                    } else if router == out {
+                        gateway(home_group, group, routers)
+                    } else {
+                        out
+                    }
+            }
+            Routes::FatTree(levels) => {
+                let level = levels.iter().rposition(|level| place >= level.first).unwrap_or(0);
+                let here = levels[level];
+                let index = place - here.first;
+                // The top joins all, so that no place of it is asked for what is above.
+                let next = if home / here.width == index { levels[level - 1] } else { levels[level + 1] };
+                let node = if home / here.width == index { home } else { index * here.width };
+                next.first + node / next.width
+            }
+        }
+    }
+}
+
+/// The router of `group` that the link to the group `other` starts at.
+#[inline]
+fn gateway(group: u32, other: u32, routers: u32) -> u32 {
+    group * routers + other % routers
+}
+
+impl Shape {
+    /// What is wrong with the shape itself, and what to do.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let lengths = |what: &str, lengths: &[u32]| match lengths.iter().find(|length| !LENGTHS.contains(length)) {
+            Some(length) => Err(format!("{what} of {length} is not from {} to {}", LENGTHS.start(), LENGTHS.end())),
+            None => Ok(()),
+        };
+        match self {
+            Shape::OneNode => Ok(()),
+            Shape::Torus { free, fixed, .. } => {
+                let dimensions = *free as usize + fixed.len();
+                if !(1..=MAX_DIMENSIONS).contains(&dimensions) {
+                    return Err(format!("a torus of {dimensions} dimensions; it can have 1 to {MAX_DIMENSIONS}"));
+                }
+                lengths("a fixed dimension", fixed)
+            }
+            Shape::Dragonfly { nodes, routers } => {
+                lengths("a number of nodes", &[*nodes])?;
+                lengths("a number of routers", &[*routers])
+            }
+            Shape::FatTree { down } if down.len() > MAX_DIMENSIONS => {
+                Err(format!("a fat tree of {} levels; it can have up to {MAX_DIMENSIONS}", down.len()))
+            }
+            Shape::FatTree { down } => lengths("a level", down),
+        }
+    }
+}
+
+/// What a fixed dimension, a router, a group or a level can have.
+const LENGTHS: std::ops::RangeInclusive<u32> = 1..=4096;
+
+fn torus(nodes: u32, free: u32, fixed: &[u32], wrap: bool) -> Result<(Routes, u64)> {
+    // `MAX_DIMENSIONS` lengths that `LENGTHS` bounds: 2^96 at the most.
+    let inner: u128 = fixed.iter().map(|&length| u128::from(length)).product();
+    let outer = u128::from(nodes).div_ceil(inner);
+    if free == 0 && outer > 1 {
+        return Err(Error::world(format!("a torus of fixed dimensions has {inner} nodes, and not {nodes}")));
+    }
+    let outer = u32::try_from(outer).expect("no more than the nodes, of which there are fewer than 2^32");
+    let free = if free == 0 { Vec::new() } else { box_of(outer, free) };
+    let free = free.into_iter().map(|length| (length, wrap));
+    let fixed = fixed.iter().map(|&length| (length, true));
+    let mut stride = 1u128;
+    let dimensions = fixed.rev().chain(free.rev());
+    let dimensions = dimensions.map(|(length, wrap)| {
+        let here = stride;
+        stride *= u128::from(length);
+        // A dimension so far out that its stride does not fit has more places than there can be, which is refused below.
+        Dimension { length, stride: u32::try_from(here).unwrap_or(u32::MAX), wrap }
+    });
+    let dimensions = dimensions.collect();
+    Ok((Routes::Torus(dimensions), u64::try_from(stride).unwrap_or(u64::MAX)))
+}
+
+/// The lengths, the longest last, of a box of so many dimensions with room for `places`: of those whose lengths are near
+/// to each other the one with the least room to spare.
+fn box_of(places: u32, dimensions: u32) -> Vec<u32> {
+    if dimensions == 1 {
+        return vec![places];
+    }
+    let even = (1..=places)
+        .find(|&length| u64::from(length).saturating_pow(dimensions) >= u64::from(places))
+        .expect("at least `places` itself is enough");
+    let room = |lengths: &[u32]| lengths.iter().map(|&length| u64::from(length)).product::<u64>();
+    let candidates = ((2 * even).div_ceil(3)..=even).rev().map(|length| {
+        let mut lengths = box_of(places.div_ceil(length), dimensions - 1);
+        lengths.push(length);
+        lengths.sort_unstable();
+        lengths
+    });
+    candidates.min_by_key(|lengths| (room(lengths), lengths.last().copied())).expect("there is an even length")
+}
+
+fn fat_tree(nodes: u32, down: &[u32]) -> (Routes, u64) {
+    let mut levels = vec![Level { first: 0, width: 1 }];
+    let mut places = u64::from(nodes);
+    let mut width = 1u32;
+    for &joined in down.iter().chain([&u32::MAX]) {
+        // A switch above all nodes is the top, whatever it could join.
+        width = width.saturating_mul(joined);
+        levels.push(Level { first: u32::try_from(places).unwrap_or(u32::MAX), width });
+        places += u64::from(nodes.div_ceil(width));
+        if width >= nodes {
+            break;
+        }
+    }
+    (Routes::FatTree(levels), places)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Shapes of all kinds, with numbers of nodes that fill them and that do not.
+    fn networks() -> Vec<(Shape, Vec<u32>)> {
+        let torus = |free, fixed: &[u32], wrap| Shape::Torus { free, fixed: fixed.to_vec(), wrap };
+        let some = || vec![1, 2, 3, 7, 12, 16, 61, 100, 125, 144];
+        vec![
+            (Shape::OneNode, vec![1]),
+            (torus(1, &[], true), some()),
+            (torus(1, &[], false), some()),
+            (torus(2, &[], true), some()),
+            (torus(3, &[], true), some()),
+            (torus(3, &[], false), some()),
+            (torus(3, &[2, 3, 2], true), [some(), vec![1536]].concat()),
+            (torus(3, &[2], true), some()),
+            (torus(0, &[4, 4], true), vec![1, 2, 15, 16]),
+            (torus(6, &[], true), some()),
+            (Shape::Dragonfly { nodes: 4, routers: 96 }, [some(), vec![1500]].concat()),
+            (Shape::Dragonfly { nodes: 2, routers: 3 }, some()),
+            (Shape::Dragonfly { nodes: 1, routers: 1 }, some()),
+            (Shape::FatTree { down: vec![] }, some()),
+            (Shape::FatTree { down: vec![4] }, some()),
+            (Shape::FatTree { down: vec![18, 18] }, [some(), vec![1300]].concat()),
+            (Shape::FatTree { down: vec![2, 3, 2, 5] }, some()),
+        ]
+    }
+
+    /// The steps that `toward` takes.
+    fn steps(network: &Network, mut place: u32, home: u32) -> u32 {
+        let mut steps = 0;
+        while place != home {
+            place = network.toward(place, home);
+            assert!(place < network.places(), "{place}");
+            steps += 1;
+            assert!(steps <= network.places(), "no end of the way to {home}");
+        }
+        steps
+    }
+
+    #[test]
+    fn every_place_reaches_every_node_by_the_hops() {
+        for (shape, sizes) in networks() {
+            for nodes in sizes {
+                let network = Network::new(&shape, nodes).unwrap();
+                assert_eq!(network.nodes(), nodes);
+                // All pairs of the small networks, every so many of the large ones.
+                let every = 1 + nodes as usize / 160;
+                for home in (0..nodes).step_by(every) {
+                    for place in (0..network.places()).step_by(every) {
+                        let steps = steps(&network, place, home);
+                        if place < nodes {
+                            assert_eq!(steps, network.hops(place, home), "{shape:?} {nodes}: {place} to {home}");
+                            assert_eq!(steps, network.hops(home, place), "{shape:?} {nodes}: both ways are as long");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_million_nodes_are_no_different() {
+        for (shape, _) in networks().into_iter().skip(1) {
+            let Ok(network) = Network::new(&shape, 1_000_000) else { continue };
+            let diameter = match shape {
+                Shape::Torus { free: 1, .. } => continue,
+                Shape::Torus { .. } => 2000,
+                _ => 12,
+            };
+            let mut random = 1u64;
+            let mut draw = |below: u32| {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                ((random >> 33) % u64::from(below)) as u32
+            };
+            for _ in 0..2000 {
+                let (place, home) = (draw(network.places()), draw(network.nodes()));
+                let steps = steps(&network, place, home);
+                assert!(steps <= diameter, "{shape:?}: {steps}");
+                if place < network.nodes() {
+                    assert_eq!(steps, network.hops(place, home), "{shape:?}: {place} to {home}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn each_step_takes_one_link() {
+        // In the torus: neighbours in one dimension. Breadth-first search over the links finds no shorter way.
+        let shape = Shape::Torus { free: 2, fixed: vec![3], wrap: true };
+        let network = Network::new(&shape, 48).unwrap();
+        assert_eq!(network.places(), 48, "4 by 4 by 3");
+        let neighbours = |node: u32| {
+            let (x, y, z) = (node / 12, node / 3 % 4, node % 3);
+            let at = |x: u32, y: u32, z: u32| (x % 4 * 4 + y % 4) * 3 + z % 3;
+            [at(x + 1, y, z), at(x + 3, y, z), at(x, y + 1, z), at(x, y + 3, z), at(x, y, z + 1), at(x, y, z + 2)]
+        };
+        for home in 0..48 {
+            let mut far = [u32::MAX; 48];
+            far[home as usize] = 0;
+            let mut next = std::collections::VecDeque::from([home]);
+            while let Some(node) = next.pop_front() {
+                for neighbour in neighbours(node) {
+                    if far[neighbour as usize] == u32::MAX {
+                        far[neighbour as usize] = far[node as usize] + 1;
+                        next.push_back(neighbour);
+                    }
+                }
+            }
+            for node in 0..48 {
+                assert_eq!(network.hops(node, home), far[node as usize], "{node} to {home}");
+                if node != home {
+                    assert!(neighbours(node).contains(&network.toward(node, home)), "{node} to {home}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn hops_are_those_of_the_papers() {
+        // Dimension order, the last first: 0 0 0 0 0 0 to 1 1 1 1 1 1.
+        let tofu = Network::new(&Shape::Torus { free: 3, fixed: vec![2, 3, 2], wrap: true }, 12 * 64).unwrap();
+        let far = 21 * 12 + 9;
+        let mut way = vec![0];
+        while *way.last().unwrap() != far {
+            way.push(tofu.toward(*way.last().unwrap(), far));
+        }
+        assert_eq!(way, [0, 1, 3, 9, 9 + 12, 9 + 5 * 12, far]);
+        let dragonfly = Network::new(&Shape::Dragonfly { nodes: 4, routers: 96 }, 4 * 96 * 10).unwrap();
+        assert_eq!([1, 4, 4 * 96 * 9 + 40].map(|to| dragonfly.hops(0, to)), [2, 3, 5]);
+        let tree = Network::new(&Shape::FatTree { down: vec![18, 18] }, 648).unwrap();
+        assert_eq!([0, 17, 18, 323, 324].map(|to| tree.hops(0, to)), [0, 2, 4, 4, 6]);
+    }
+
+    #[test]
+    fn boxes_are_nearly_cubes() {
+        assert_eq!(box_of(64, 3), [4, 4, 4]);
+        assert_eq!(box_of(32, 3), [2, 4, 4]);
+        assert_eq!(box_of(11, 3), [2, 2, 3]);
+        for places in 1..3000 {
+            let lengths = box_of(places, 3);
+            let room: u32 = lengths.iter().product();
+            assert!(room >= places && room <= places + places / 4 + 3, "{places}: {lengths:?}");
+            assert!(lengths[2] <= 3 * lengths[0], "{places}: {lengths:?}");
+        }
+    }
+
+    #[test]
+    fn networks_that_cannot_be_are_refused() {
+        let torus = |free, fixed: &[u32]| Shape::Torus { free, fixed: fixed.to_vec(), wrap: true };
+        for (shape, nodes, why) in [
+            (Shape::OneNode, 0, "needs a node"),
+            (Shape::OneNode, 2, "one node"),
+            (torus(0, &[]), 1, "0 dimensions"),
+            (torus(9, &[]), 1, "9 dimensions"),
+            (torus(0, &[2, 3]), 7, "6 nodes, and not 7"),
+            (torus(1, &[0]), 7, "of 0"),
+            (torus(1, &[4096; 3]), 7, "too many places"),
+            (torus(0, &[4096; 8]), 7, "too many places"),
+            (Shape::Dragonfly { nodes: 0, routers: 1 }, 1, "of 0"),
+            (Shape::Dragonfly { nodes: 1, routers: 1 }, u32::MAX, "too many places"),
+            (Shape::FatTree { down: vec![0] }, 1, "of 0"),
+            (Shape::FatTree { down: vec![2; 9] }, 1, "9 levels"),
+            (Shape::FatTree { down: vec![2] }, u32::MAX, "too many places"),
+        ] {
+            let error = Network::new(&shape, nodes).unwrap_err().to_string();
+            assert!(error.contains(why), "{shape:?} {nodes}: {error}");
+        }
     }
 }

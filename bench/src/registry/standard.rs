@@ -1,7 +1,8 @@
 //! The workspace's own locks and policies.
 
 use rmalab_locks::{
-    Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget, Tas, TasRw, Ticket, TwoLevel, TwoLevelParams,
+    Cohort, Hierarchical, HierarchicalParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget, Tas, TasRw,
+    Ticket, TwoLevel, TwoLevelParams,
 };
 
 use super::Registry;
@@ -25,6 +26,12 @@ pub(super) fn fill(registry: &mut Registry) {
         .add_mutex::<Mcs>("MCS queue mutex: each rank waits on a word of its own")
         .paper("Mellor-Crummey, Scott: Algorithms for Scalable Synchronization, ACM TOCS 9(1), 1991, doi:10.1145/103727.103729")
         .fairness("first come, first served");
+    registry
+        .add_mutex::<Cohort>(
+            "cohort mutex: MCS queues on each node, bound by a global one; passed on within a node first",
+        )
+        .paper("Dice, Marathe, Shavit: Lock Cohorting, PPoPP'12, doi:10.1145/2145816.2145848")
+        .fairness("first come, first served on each node and among nodes; a node's turn is bounded");
     registry
         .add_rw_lock::<TasRw>("test-and-set reader-writer lock: a count of readers and a writer's bit, polled")
         .paper(FOMPI)
@@ -52,6 +59,13 @@ pub(super) fn fill(registry: &mut Registry) {
         )
         .paper(FOMPI)
         .fairness("none: exclusive locks may starve");
+    registry
+        .add_policy::<Hierarchical>(
+            "policy: a word on each node lets its ranks lock all, until an exclusive lock closes it",
+            |root| HierarchicalParams { root, ..HierarchicalParams::default() },
+        )
+        .paper("this project's; parts from BRAVO (USENIX ATC'19), RMA-RW (HPDC'16) and MCS locks")
+        .fairness("exclusive locks and openings of nodes first come, first served; nobody starves");
     registry
         .add_policy::<NoCheck>("policy: no lock at all, which shows what the load takes without one", |_| ())
         .paper("MPI_MODE_NOCHECK of the MPI standard")

@@ -6,6 +6,10 @@
 //! the permuted call. A lock for which that fails, or one with words of which nobody has said what they hold, is searched
 //! without symmetry.
 //!
+//! A lock sees where ranks are, too. Of several nodes, only ranks of one node are permuted, and never its first one, at
+//! which locks keep the words of a node: such a permutation leaves the topology as it is, so that nothing but the ranks'
+//! numbers can tell them apart, which the runs above would show.
+//!
 //! The representative of a state is the one with the least encoding among those whose ranks are sorted by a key that does
 //! not depend on numbers: how far a rank is, what its words hold, which words point to it. Where keys differ, one
 //! permutation is left; ranks with equal keys are tried in all orders, up to [`ORDERS`] of them. (With more, a state can
@@ -101,13 +105,19 @@ pub(super) fn groups(check: &Check) -> Vec<Vec<usize>> {
     if check.world() as usize > RANKS || check.subject.kind() == Kind::Program {
         return groups;
     }
+    let topology = check.topology();
+    let is_first = |rank: Rank| rank.0 == 0 || topology.node_of(rank) != topology.node_of(Rank(rank.0 - 1));
     for rank in (0..check.active()).map(Rank) {
         // Its memory is another one's than that of other ranks.
-        if check.is_named(rank) {
+        if check.is_named(rank) || topology.nodes() > 1 && is_first(rank) {
             continue;
         }
         let part: Vec<_> = check.scenario.accesses(rank).collect();
-        let same = |group: &&mut Vec<usize>| check.scenario.accesses(Rank(group[0] as u32)).eq(part.iter().copied());
+        let same = |group: &&mut Vec<usize>| {
+            let of_group = Rank(group[0] as u32);
+            topology.node_of(of_group) == topology.node_of(rank)
+                && check.scenario.accesses(of_group).eq(part.iter().copied())
+        };
         match groups.iter_mut().find(same) {
             Some(group) => group.push(rank.index()),
             None => groups.push(vec![rank.index()]),

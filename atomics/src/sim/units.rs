@@ -1,0 +1,209 @@
+//! Numbers with units, as settings have them: times, and times for each byte.
+
+use super::profile::Span;
+
+/// Units of time, in picoseconds.
+const TIMES: [(&str, f64); 7] =
+    [("ps", 1.0), ("ns", 1e3), ("us", 1e6), ("µs", 1e6), ("μs", 1e6), ("ms", 1e9), ("s", 1e12)];
+
+/// Units of lengths, in bytes.
+const BYTES: [(&str, f64); 7] = [
+    ("B", 1.0),
+    ("kB", 1e3),
+    ("MB", 1e6),
+    ("GB", 1e9),
+    ("KiB", 1024.0),
+    ("MiB", 1024.0 * 1024.0),
+    ("GiB", 1024.0 * 1024.0 * 1024.0),
+];
+
+/// The longest time that a setting may be, in picoseconds: an hour.
+const LONGEST: f64 = 3600e12;
+
+/// The most bytes that a setting may be: 2^48.
+const LARGEST: f64 = (1u64 << 48) as f64;
+
+/// The longest time for a byte, in picoseconds: a megabyte a second.
+const SLOWEST: f64 = 1e6;
+
+/// A time: a number and a unit, such as `0.71us`, `100ns` or `0s`.
+///
+/// # Errors
+///
+/// What is wrong, and what to write instead.
+pub fn time(text: &str) -> Result<Span, String> {
+    let (number, unit) = number(text, "a time such as \"100ns\" or \"0.71us\"")?;
+    let scale = of(&TIMES, unit).ok_or_else(|| unknown(text, unit, "ps, ns, us, ms or s"))?;
+    let picoseconds = number * scale;
+    if picoseconds > LONGEST {
+        return Err(format!("{} is too long; write a time of an hour at the most", quoted(text)));
+    }
+    Ok(Span(picoseconds.round() as u64))
+}
+
+/// A number of bytes: a number and a unit, such as `8B`, `4KiB` or `1.5MB`.
+///
+/// # Errors
+///
+/// What is wrong, and what to write instead.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let (number, unit) = number(text, "a length such as \"8B\" or \"4KiB\"")?;
+    let scale = of(&BYTES, unit).ok_or_else(|| unknown(text, unit, "B, kB, MB, GB, KiB, MiB or GiB"))?;
+    let bytes = number * scale;
+    if bytes > LARGEST || bytes.fract() != 0.0 {
+        return Err(format!("{} is no length in whole bytes, up to 2^48", quoted(text)));
+    }
+    Ok(bytes as u64)
+}
+
+/// A time for each byte, in picoseconds: as a bandwidth such as `12.5GB/s`, or as such, `80ps/B`.
+///
+/// # Errors
+///
+/// What is wrong, and what to write instead.
+pub fn per_byte(text: &str) -> Result<f64, String> {
+    let (number, unit) = number(text, "a bandwidth such as \"12.5GB/s\", or a time for each byte such as \"80ps/B\"")?;
+    let wrong = || unknown(text, unit, "GB/s, MB/s, GiB/s, MiB/s, ps/B or ns/B");
+    let (above, below) = unit.split_once('/').ok_or_else(wrong)?;
+    let picoseconds = match (above, below) {
+        (time, "B") => number * of(&TIMES, time).ok_or_else(wrong)?,
+        (bytes, "s") => 1e12 / (number * of(&BYTES, bytes).ok_or_else(wrong)?),
+        _ => return Err(wrong()),
+    };
+    if picoseconds > SLOWEST {
+        return Err(format!("{} is too slow; write a bandwidth of 1MB/s or more, or up to 1us/B", quoted(text)));
+    }
+    Ok(picoseconds)
+}
+
+/// A time as [`time`] reads it, exactly, and as people like it.
+pub fn write_time(span: Span) -> String {
+    let Span(picoseconds) = span;
+    let (unit, scale) = match picoseconds {
+        0..1000 => return format!("{picoseconds}ps"),
+        1000..1_000_000 => ("ns", 1000),
+        1_000_000..1_000_000_000 => ("us", 1_000_000),
+        _ => ("ms", 1_000_000_000),
+    };
+    let fraction = format!("{:0width$}", picoseconds % scale, width = scale.ilog10() as usize);
+    let number = format!("{}.{fraction}", picoseconds / scale);
+    format!("{}{unit}", number.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// A time for each byte as [`per_byte`] reads it, exactly.
+pub fn write_per_byte(picoseconds: f64) -> String {
+    format!("{picoseconds}ps/B")
+}
+
+/// A text in quotation marks, not too much of it.
+pub(crate) fn quoted(text: &str) -> String {
+    const MOST: usize = 40;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{:?}...", &text[..end]),
+        None => format!("{text:?}"),
+    }
+}
+
+/// The number, which is finite and not negative, and the unit, which may be empty.
+fn number<'a>(text: &'a str, wanted: &str) -> Result<(f64, &'a str), String> {
+    let text = text.trim();
+    let wrong = |why: &str| Err(format!("{} {why}; write {wanted}", quoted(text)));
+    if text.starts_with('-') {
+        return wrong("is negative");
+    }
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = (&text[..end], text[end..].trim_start());
+    match number.parse::<f64>() {
+        Ok(number) if number.is_finite() && unit.is_empty() => wrong(match number {
+            0.0 => "has no unit, not even for nothing",
+            _ => "has no unit",
+        }),
+        Ok(number) if number.is_finite() => Ok((number, unit)),
+        _ => wrong("does not begin with a number"),
+    }
+}
+
+fn of(units: &[(&str, f64)], unit: &str) -> Option<f64> {
+    units.iter().find(|(name, _)| *name == unit).map(|(_, scale)| *scale)
+}
+
+fn unknown(text: &str, unit: &str, units: &str) -> String {
+    format!("{} has the unit {}; write {units}", quoted(text), quoted(unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn times_are_read_to_the_picosecond() {
+        for (text, picoseconds) in [
+            ("0.71us", 710_000),
+            ("100ns", 100_000),
+            ("100 ns", 100_000),
+            ("0s", 0),
+            ("1.5ns", 1500),
+            ("2.3µs", 2_300_000),
+            ("1ps", 1),
+            (".5ms", 500_000_000),
+            ("3600s", 3_600_000_000_000_000),
+        ] {
+            assert_eq!(time(text), Ok(Span(picoseconds)), "{text}");
+        }
+        for (text, why) in [
+            ("5", "no unit"),
+            ("0", "no unit"),
+            ("-5ns", "negative"),
+            ("-0ns", "negative"),
+            ("NaN", "does not begin with a number"),
+            ("inf ns", "does not begin with a number"),
+            ("", "does not begin with a number"),
+            ("ns", "does not begin with a number"),
+            ("1.2.3ns", "does not begin with a number"),
+            ("1e3ns", "the unit \"e3ns\""),
+            ("1 parsec", "the unit \"parsec\""),
+            ("1 NS", "the unit \"NS\""),
+            ("2h", "the unit \"h\""),
+            ("3601s", "too long"),
+            ("99999999999999999999999999999999s", "too long"),
+        ] {
+            let error = time(text).unwrap_err();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn bandwidths_are_times_for_each_byte() {
+        for (text, picoseconds) in
+            [("12.5GB/s", 80.0), ("80ps/B", 80.0), ("0.08 ns/B", 80.0), ("1000MB/s", 1000.0), ("0ps/B", 0.0)]
+        {
+            assert!((per_byte(text).unwrap() - picoseconds).abs() < 1e-9, "{text}");
+        }
+        assert_eq!(bytes("4KiB"), Ok(4096));
+        assert_eq!(bytes("1.5kB"), Ok(1500));
+        for text in ["12.5", "12.5GB", "12.5Gb/s", "1B/ns", "1s/B", "0GB/s", "-1GB/s", "1B/s", "nan/B"] {
+            assert!(per_byte(text).is_err(), "{text}");
+        }
+        for text in ["8", "-8B", "8b", "0.5B", "999999999GiB"] {
+            assert!(bytes(text).is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(picoseconds in 0u64..3_600_000_000_000_000, shift in 0u32..52, slow in 0f64..1e6) {
+            let span = Span(picoseconds >> shift);
+            prop_assert_eq!(time(&write_time(span)), Ok(span));
+            prop_assert_eq!(per_byte(&write_per_byte(slow)), Ok(slow));
+        }
+
+        #[test]
+        fn nothing_panics(text in ".*", number in "[-0-9.]{0,40}", unit in "[a-zA-Zµ/]{0,4}") {
+            for text in [text, format!("{number}{unit}")] {
+                let _ = (time(&text), bytes(&text), per_byte(&text));
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The steps of one rank, drawn as they are asked for.
+
+use rand::{RngExt, SeedableRng};
+use rand_distr::{Distribution, Exp1, Zipf};
+use rand_xoshiro::SplitMix64;
+use rmalab_atomics::Rank;
+use rmalab_windows::LockKind;
+use rmalab_windows::replay::Step;
+
+use super::{Acquire, Class, Operation, OperationKind, Span, Targets, Workload};
+
+/// The steps of one rank; from [`Workload::steps`].
+#[derive(Clone, Debug)]
+pub struct Steps<'w> {
+    workload: &'w Workload,
+    rank: Rank,
+    random: SplitMix64,
+    /// How many acquisitions are left, this one included.
+    left: u64,
+    /// Of this acquisition: its class, its target, and what comes next.
+    class: &'w Class,
+    target: Rank,
+    next: Next,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    Between,
+    Lock,
+    /// How many operations of which kind were done.
+    Operation(usize, u32),
+    Inside,
+    Unlock,
+}
+
+impl<'w> Steps<'w> {
+    pub(super) fn new(workload: &'w Workload, seed: u64, rank: Rank) -> Steps<'w> {
+        // The generator goes through its states one by one, so the ranks begin far from each other: at numbers of another
+        // one. Its first number decides little of what follows, so rank and seed go in as they are.
+        let mut begin = SplitMix64::seed_from_u64(seed ^ u64::from(rank.0).wrapping_mul(0xd134_2543_de82_ef95));
+        let random = SplitMix64::seed_from_u64(begin.random());
+        let class = &workload.classes[0];
+        Steps { workload, rank, random, left: workload.acquisitions, class, target: rank, next: Next::Between }
+    }
+
+    fn draw_class(&mut self) -> &'w Class {
+        let mut left = self.random.random::<f64>();
+        let classes = &self.workload.classes;
+        // Behind the last one by rounding only.
+        let drawn = classes.iter().find(|class| {
+            left -= class.share;
+            left < 0.0
+        });
+        drawn.or(classes.iter().rfind(|class| class.share > 0.0)).unwrap_or(&classes[0])
+    }
+
+    fn draw_target(&mut self) -> Rank {
+        let ranks = self.workload.ranks;
+        match self.class.targets {
+            Targets::Own => self.rank,
+            Targets::Single(target) => target,
+            Targets::Uniform => Rank(self.random.random_range(0..ranks)),
+            Targets::Neighbours => {
+                let step = if self.random.random() { 1 } else { ranks - 1 };
+                Rank(((u64::from(self.rank.0) + u64::from(step)) % u64::from(ranks)) as u32)
+            }
+            Targets::Zipf(exponent) => {
+                let place = match Zipf::new(f64::from(ranks), exponent) {
+                    Ok(zipf) => (zipf.sample(&mut self.random) as u64).clamp(1, u64::from(ranks)) - 1,
+                    // The exponent was checked.
+                    Err(_) => 0,
+                };
+                scattered(place, ranks)
+            }
+        }
+    }
+
+    fn draw_time(&mut self, span: Span) -> u64 {
+        match span {
+            Span::Constant(ns) => ns,
+            Span::Uniform(least, most) => self.random.random_range(least..=most),
+            Span::Exponential(mean) => {
+                let factor: f64 = Exp1.sample(&mut self.random);
+                (mean as f64 * factor).round() as u64
+            }
+        }
+    }
+
+    fn operation(&mut self, operation: Operation) -> Step {
+        let Operation { kind, bytes, any, .. } = operation;
+        let target = if any { self.draw_target() } else { self.target };
+        match kind {
+            OperationKind::Put => Step::Put { target, bytes },
+            OperationKind::Get => Step::Get { target, bytes },
+            OperationKind::Update => Step::Update { target, bytes },
+        }
+    }
+}
+
+/// The target at this place in the order of popularity: those that are popular are far from each other, and rank 0, where
+/// many policies have their words, is not the first.
+fn scattered(place: u64, ranks: u32) -> Rank {
+    let ranks = u64::from(ranks);
+    // Near the golden section of all ranks, and without a common divisor, so that each rank has one place.
+    let mut stride = (ranks * 618 / 1000).max(1);
+    while divisor(stride, ranks) != 1 {
+        stride += 1;
+    }
+    Rank(((place + 1) * stride % ranks) as u32)
+}
+
+/// The greatest common divisor.
+fn divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { divisor(b, a % b) }
+}
+
+impl Iterator for Steps<'_> {
+    type Item = Step;
+
+    fn next(&mut self) -> Option<Step> {
+        while self.left > 0 {
+            match self.next {
+                Next::Between => {
+                    self.class = self.draw_class();
+                    self.target = self.draw_target();
+                    self.next = Next::Lock;
+                    let ns = self.draw_time(self.class.between);
+                    if ns > 0 {
+                        return Some(Step::Compute(ns));
+                    }
+                }
+                Next::Lock => {
+                    self.next = Next::Operation(0, 0);
+                    let target = self.target;
+                    return Some(match self.class.lock {
+                        Acquire::LockAll => Step::LockAll,
+                        Acquire::Shared => Step::Lock { kind: LockKind::Shared, target },
+                        Acquire::Exclusive => Step::Lock { kind: LockKind::Exclusive, target },
+                    });
+                }
+                Next::Operation(kind, done) => match self.class.operations.get(kind) {
+                    None => self.next = Next::Inside,
+                    Some(operation) if done == operation.count => self.next = Next::Operation(kind + 1, 0),
+                    Some(&operation) => {
+                        self.next = Next::Operation(kind, done + 1);
+                        return Some(self.operation(operation));
+                    }
+                },
+                Next::Inside => {
+                    self.next = Next::Unlock;
+                    let ns = self.draw_time(self.class.inside);
+                    if ns > 0 {
+                        return Some(Step::Compute(ns));
+                    }
+                }
+                Next::Unlock => {
+                    self.next = Next::Between;
+                    self.left -= 1;
+                    let target = self.target;
+                    return Some(match self.class.lock {
+                        Acquire::LockAll => Step::UnlockAll,
+                        Acquire::Shared | Acquire::Exclusive => Step::Unlock { target },
+                    });
+                }
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rank_has_one_place_in_the_order_of_popularity() {
+        for ranks in (1..70).chain([128, 999, 1000]) {
+            let mut seen = vec![false; ranks as usize];
+            for place in 0..u64::from(ranks) {
+                assert!(!std::mem::replace(&mut seen[scattered(place, ranks).index()], true));
+            }
+            assert!(ranks == 1 || scattered(0, ranks) != Rank(0));
+        }
+    }
+}

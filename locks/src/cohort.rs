@@ -1,0 +1,267 @@
+//! A cohort lock: the ranks of a node pass a mutex on among themselves, a bounded number of times, before another node
+//! gets it.
+//!
+//! # Paper
+//! D. Dice, V. J. Marathe and N. Shavit, "Lock Cohorting: A General Technique for Designing NUMA Locks", PPoPP 2012,
+//! DOI 10.1145/2145816.2145848: of its locks the one with MCS queues both locally and globally (C-MCS-MCS).
+//!
+//! # Properties
+//! - Mutual exclusion. First come, first served among the ranks of a cohort, and among cohorts. A rank is overtaken by
+//!   `may_pass_local` others for each turn of a cohort at the most, so nobody starves.
+//! - Every wait is on the waiter's own words: no rank polls.
+//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself: see docs/checked.md for configurations and
+//!   states.
+//!
+//! # State
+//! The *cohort* is a block of ranks, as a rule those of a node; the *first* is its first rank.
+//!
+//! | word | at | width | home | values |
+//! | --- | --- | --- | --- | --- |
+//! | global_tail | words + 0 | 8 | home | nil, or the pointer to the first of the last cohort in the global queue |
+//! | next | node + 0 | 8 | each rank | nil, or the pointer to the successor in the local queue |
+//! | state | node + 8 | 8 | each rank | 0, or what the predecessor in the local queue has left: 1 GLOBAL RELEASE, 1 + k: the global lock, passed on k times |
+//! | global | node + 16 | 8 | each rank | 0, or 1 once what the rank waits for in the global queue is there |
+//! | local_tail | node + [`LINE`] | 8 | first | nil, or the pointer to the last rank of the local queue |
+//! | global_next | node + [`LINE`] + 8 | 8 | first | nil, or the pointer to the rank that acquires for the next cohort, or that of the rank that releases and waits for it |
+//!
+//! # Invariants
+//! - I1: a cohort is in the global queue from the global acquire of one of its ranks until the global release of one of
+//!   its ranks, maybe another one; between the two the local lock goes from rank to rank with the global one.
+//! - I2: whoever acquires or releases the global lock holds the local one. So at most one rank acts for a cohort at any
+//!   time, and the cohort is to the global queue what a thread is to an MCS lock: its node is at the first.
+//! - I3: `global_next` is nil, and that is complete, when the cohort enters the global queue: its last release has reset
+//!   it before it released the local lock.
+//! - I4: of a successor that announces itself in `global_next` and a releasing rank that waits for it there, the second one
+//!   finds the first one: both are atomic on one word. The second one enters, or lets enter, and tells the first.
+//!
+//! # Memory ordering
+//! The swaps on the tails order the queues. Links and wake-ups in the local queue are posted puts, as in [`crate::mcs`];
+//! a rank resets its own words by posted puts, and flushes them before it is visible in a queue again.
+//!
+//! # Deviations from the paper
+//! - The global lock must be released by another thread than it was acquired by; the paper lets threads trade their nodes
+//!   for that. Here the node of the global queue is the cohort's, and the links name the rank to be woken.
+//! - A rank that releases cannot wait for a link in another rank's memory, where the paper spins. It leaves its own pointer
+//!   in the place of the link, and the successor tells it (I4).
+//! - The words are zero at rest, which inverts the flags, as in [`crate::qnode`].
+//!
+//! # Cost
+//! Remote operations without contention, for the first of a cohort: acquire 1 (swap), release 1 (compare-and-swap); for
+//! others of the cohort 1 more in acquire and 2 more in release, all to the first's memory on the same node. A release to a
+//! rank of the same cohort is 1 (put), on the same node.
+
+use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Until, WORD};
+
+use crate::qnode::{NIL, pointer, rank_of};
+use crate::{LINE, Place, RawMutex, Result};
+
+/// In `state`: the local lock without the global one. More than that is the global lock and the number of its passes.
+const GLOBAL_RELEASE: u64 = 1;
+
+/// The parameters of [`Cohort`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct CohortParams {
+    /// How often in a row the lock may be passed on within a cohort.
+    pub may_pass_local: u32,
+    /// How many ranks, in blocks from rank 0 on, are a cohort; 0 for those of a node. Where the ranks of a node are no
+    /// block, a cohort is not one node's: correct all the same, but its operations are not local.
+    pub ranks: u32,
+}
+
+impl Default for CohortParams {
+    /// The bound of the paper's experiments, and nodes.
+    fn default() -> CohortParams {
+        CohortParams { may_pass_local: 64, ranks: 0 }
+    }
+}
+
+/// How many ranks are in a block: `ranks`, or those of a node if that is 0.
+pub(crate) fn block<A: RemoteAtomics + ?Sized>(ra: &A, ranks: u32) -> u32 {
+    if ranks == 0 { ra.topology().ranks_per_node().max(1) } else { ranks }
+}
+
+/// One rank's handle of a cohort lock.
+#[derive(Debug)]
+pub struct Cohort {
+    may_pass_local: u32,
+    /// How often the lock has been passed on in this cohort's turn.
+    passes: u32,
+    global_tail: Address,
+    local_tail: Address,
+    /// This cohort's.
+    global_next: Address,
+    next: Disp,
+    state: Disp,
+    global: Disp,
+    /// The pointer to this rank.
+    me: u64,
+    /// The pointer to the first of its cohort.
+    cohort: u64,
+}
+
+impl RawMutex for Cohort {
+    const NAME: &'static str = "cohort";
+    const WORDS: u64 = WORD;
+    const NODE: u64 = LINE + 2 * WORD;
+    type Params = CohortParams;
+
+    fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: CohortParams) -> Result<Cohort> {
+        let ranks = block(ra, params.ranks);
+        let first = Rank(ra.rank().0 / ranks * ranks);
+        let of_cohort = place.node.plus(LINE);
+        Ok(Cohort {
+            may_pass_local: params.may_pass_local,
+            passes: 0,
+            global_tail: place.word(0),
+            local_tail: first.at(of_cohort).unwatched(),
+            global_next: first.at(of_cohort.word(1)).unwatched(),
+            next: place.node,
+            state: place.node.word(1),
+            global: place.node.word(2),
+            me: pointer(ra.rank()),
+            cohort: pointer(first),
+        })
+    }
+
+    fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        ra.flush(ra.rank())?;
+        let pred = ra.fetch_store(self.local_tail, self.me)?;
+        if pred != NIL {
+            ra.put(rank_of(pred).at(self.next), self.me)?;
+            let state = ra.wait_until(self.state, Until::Ne(0))?;
+            ra.put(ra.rank().at(self.state), 0)?;
+            if state > GLOBAL_RELEASE {
+                self.passes = (state - GLOBAL_RELEASE) as u32;
+                return Ok(());
+            }
+        }
+        self.passes = 0;
+        self.acquire_global(ra)
+    }
+
+    fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        let mut next = ra.get(ra.rank().at(self.next))?;
+        let mut state = GLOBAL_RELEASE;
+        if next != NIL && self.passes < self.may_pass_local {
+            state += u64::from(self.passes) + 1;
+        } else {
+            // Before the local lock, for I2.
+            self.release_global(ra)?;
+            if next == NIL {
+                if ra.compare_and_swap(self.local_tail, self.me, NIL)? == self.me {
+                    return Ok(());
+                }
+                next = ra.wait_until(self.next, Until::Ne(NIL))?;
+            }
+        }
+        ra.put(rank_of(next).at(self.state), state)?;
+        Ok(ra.put(ra.rank().at(self.next), NIL)?)
+    }
+}
+
+impl Cohort {
+    fn acquire_global<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
+        let pred = ra.fetch_store(self.global_tail, self.cohort)?;
+        if pred == NIL {
+            return Ok(());
+        }
+        let releasing = ra.fetch_store(rank_of(pred).at(self.global_next.disp).unwatched(), self.me)?;
+        if releasing == NIL {
+            self.wait_global(ra)
+        } else {
+            // I4: the lock is free, and the rank that has released it waits for this link.
+            Ok(ra.put(rank_of(releasing).at(self.global), 1)?)
+        }
+    }
+
+    fn release_global<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
+        let mut succ = ra.get(self.global_next)?;
+        if succ == NIL {
+            if ra.compare_and_swap(self.global_tail, self.cohort, NIL)? == self.cohort {
+                return Ok(());
+            }
+            // The reset of `global` may be under way, and this rank may be told anew from here on.
+            ra.flush(ra.rank())?;
+            succ = ra.compare_and_swap(self.global_next, NIL, self.me)?;
+        }
+        if succ == NIL {
+            self.wait_global(ra)?;
+            ra.fetch_store(self.global_next, NIL)?;
+            return Ok(());
+        }
+        // Complete before the local lock is released (I3).
+        ra.fetch_store(self.global_next, NIL)?;
+        Ok(ra.put(rank_of(succ).at(self.global), 1)?)
+    }
+
+    /// Waits until this rank is told, and resets its word.
+    fn wait_global<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
+        ra.wait_until(self.global, Until::Ne(0))?;
+        Ok(ra.put(ra.rank().at(self.global), 0)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Exclusive, RawRwLock, suite};
+
+    fn params(may_pass_local: u32, ranks: u32) -> CohortParams {
+        CohortParams { may_pass_local, ranks }
+    }
+
+    #[test]
+    fn conforms() {
+        suite::mutex::<Cohort>(CohortParams::default());
+        suite::mutex::<Cohort>(params(1, 2));
+    }
+
+    #[test]
+    fn cohorts_are_served_in_order() {
+        suite::mutex_order::<Cohort>(params(64, 1), |rank| (0, pointer(rank)));
+    }
+
+    #[test]
+    fn costs_one_and_one() {
+        assert_eq!(suite::mutex_cost::<Cohort>(CohortParams::default()), (1, 1));
+    }
+
+    /// Rank 0 holds the lock; rank 2 of the other cohort comes, and then rank 1 of rank 0's.
+    fn served_after_rank_0(may_pass_local: u32) -> [u64; 2] {
+        let served = std::sync::Mutex::new([0; 2]);
+        suite::scenario::<Exclusive<Cohort>>(4, params(may_pass_local, 2), |ra, mut lock, place, word| {
+            let local_tail = Rank(0).at(place.node.plus(LINE));
+            let global_tail = place.word(0);
+            let is =
+                |at, rank| move |ra: &rmalab_atomics::Mapped| suite::poll(ra, at, |tail| tail == pointer(Rank(rank)));
+            match ra.rank() {
+                Rank(0) => {
+                    lock.acquire_write(ra)?;
+                    is(local_tail, 1)(ra)?;
+                }
+                Rank(1) => {
+                    is(global_tail, 2)(ra)?;
+                    lock.acquire_write(ra)?;
+                }
+                Rank(2) => {
+                    is(local_tail, 0)(ra)?;
+                    is(global_tail, 0)(ra)?;
+                    lock.acquire_write(ra)?;
+                }
+                _ => return Ok(()),
+            }
+            let turn = ra.fetch_add(word, 1)?;
+            if let Some(rank) = ra.rank().0.checked_sub(1) {
+                served.lock().unwrap()[rank as usize] = turn;
+            }
+            lock.release_write(ra)
+        });
+        served.into_inner().unwrap()
+    }
+
+    #[test]
+    fn the_lock_is_passed_on_within_the_cohort_up_to_the_bound() {
+        assert_eq!(served_after_rank_0(1), [1, 2]);
+        assert_eq!(served_after_rank_0(0), [2, 1]);
+    }
+}

@@ -1,0 +1,154 @@
+//! One target's reader-writer lock: a word, and a queue in front of it, in which a rank stands only while it waits.
+//!
+//! A rank can hold many targets at once, and waits for one at a time. So holding one takes no memory of the rank's, and one
+//! queue node for each rank serves all targets, however many there are.
+//!
+//! # State
+//! | word | at | home | values |
+//! | --- | --- | --- | --- |
+//! | target | words | each rank | see below |
+//! | target_tail | words + 8 | each rank | the tail of the [`Mcs`] mutex around waiting |
+//! | target_node | node | each rank | its node |
+//! | granted | node + 16 | each rank | 0, or 1 from when a waiter is let in until it has seen that |
+//!
+//! | bits of target | 63 | 62 | 61–32 | 31–0 |
+//! | --- | --- | --- | --- | --- |
+//! | | EXCLUSIVE: held exclusively | of the waiter: shared | shared holders, and attempts | nil, or the pointer to the waiter |
+//!
+//! # Invariants
+//! - T1: only the holder of the queue's mutex is the waiter, and it holds it until it is let in: there is one at a time.
+//! - T2: while there is a waiter, nobody else comes in: an exclusive attempt finds the word other than 0, and a shared one,
+//!   which counts itself, finds the waiter, takes its count back and queues. Each call counts itself so once at the most.
+//! - T3: a waiter for an exclusive lock is let in by the step from (nobody inside, this waiter) to EXCLUSIVE, which is
+//!   atomic: of several ranks that try, one succeeds. Whoever leaves nobody inside beside such a waiter tries, the waiter
+//!   itself included; a try that fails has met an attempt (T2), whose end leaves nobody inside again.
+//! - T4: a waiter for a shared lock is let in by the rank that clears EXCLUSIVE, and by itself if it was clear when it came.
+//!
+//! # Cost
+//! Remote operations without contention: 1 / 1. A waiter takes at most 7, each holder that is waited for 2 more.
+
+use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Until};
+
+use crate::qnode::{Qnode, pointer, rank_of};
+use crate::{LockKind, Mcs, Place, RawMutex, Result};
+
+/// Held exclusively.
+const EXCLUSIVE: u64 = 1 << 63;
+/// The waiter asks for a shared lock.
+const WAITS_SHARED: u64 = 1 << 62;
+/// One shared holder.
+const SHARED: u64 = 1 << 32;
+/// The bits of shared holders.
+const HOLDERS: u64 = WAITS_SHARED - SHARED;
+/// The bits of the waiter.
+const WAITER: u64 = SHARED - 1;
+/// The most ranks that can be counted.
+pub(super) const RANKS: u32 = 1 << 29;
+
+/// The locks of all targets, as one rank has them.
+#[derive(Debug)]
+pub(super) struct Targets {
+    /// Where a target's words are, in every rank's segment.
+    words: Disp,
+    node: Disp,
+    granted: Disp,
+}
+
+impl Targets {
+    /// Words in each rank's segment, for others.
+    pub(super) const WORDS: u64 = 2;
+    /// Words of the node.
+    pub(super) const NODE: u64 = 3;
+
+    pub(super) fn new(words: Disp, node: Disp) -> Targets {
+        Targets { words, node, granted: node.plus(Qnode::BYTES) }
+    }
+
+    fn at(&self, target: Rank) -> Address {
+        target.at(self.words).unwatched()
+    }
+
+    fn queue<A: RemoteAtomics + ?Sized>(&self, ra: &A, target: Rank) -> Result<Mcs> {
+        Mcs::bind(ra, Place { home: target, words: self.words.word(1), node: self.node }, ())
+    }
+
+    #[inline]
+    pub(super) fn acquire<A: RemoteAtomics + ?Sized>(&self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
+        let at = self.at(target);
+        match kind {
+            LockKind::Exclusive if ra.compare_and_swap(at, 0, EXCLUSIVE)? == 0 => Ok(()),
+            LockKind::Exclusive => self.wait(ra, target, Self::come_exclusive),
+            LockKind::Shared if ra.fetch_add(at, SHARED)? & (EXCLUSIVE | WAITER) == 0 => Ok(()),
+            LockKind::Shared => {
+                self.release(ra, LockKind::Shared, target)?;
+                self.wait(ra, target, Self::come_shared)
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn release<A: RemoteAtomics + ?Sized>(&self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
+        let at = self.at(target);
+        let leaves = match kind {
+            LockKind::Exclusive => EXCLUSIVE,
+            LockKind::Shared => SHARED,
+        };
+        let left = ra.fetch_add(at, leaves.wrapping_neg())?.wrapping_sub(leaves);
+        let waiter = left & WAITER;
+        if waiter == 0 || left & EXCLUSIVE != 0 {
+            Ok(())
+        } else if left & WAITS_SHARED == 0 {
+            if left == waiter && self.let_in(ra, at, waiter)? {
+                self.grant(ra, waiter)?;
+            }
+            Ok(())
+        } else if kind == LockKind::Exclusive {
+            ra.fetch_add(at, SHARED.wrapping_sub(waiter | WAITS_SHARED))?;
+            self.grant(ra, waiter)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Queues, becomes the waiter by `come`, which says whether it is in already, and waits if it is not.
+    #[cold]
+    fn wait<A: RemoteAtomics + ?Sized>(
+        &self,
+        ra: &A,
+        target: Rank,
+        come: fn(&Self, &A, Address) -> Result<bool>,
+    ) -> Result<()> {
+        let mut queue = self.queue(ra, target)?;
+        // Its flush completes the reset of `granted`, too.
+        queue.acquire(ra)?;
+        if !come(self, ra, self.at(target))? {
+            ra.wait_until(self.granted, Until::Ne(0))?;
+            ra.put(ra.rank().at(self.granted), 0)?;
+        }
+        queue.release(ra)
+    }
+
+    fn come_exclusive<A: RemoteAtomics + ?Sized>(&self, ra: &A, at: Address) -> Result<bool> {
+        let waiter = pointer(ra.rank());
+        let inside = ra.fetch_add(at, waiter)? & (EXCLUSIVE | HOLDERS);
+        Ok(inside == 0 && self.let_in(ra, at, waiter)?)
+    }
+
+    fn come_shared<A: RemoteAtomics + ?Sized>(&self, ra: &A, at: Address) -> Result<bool> {
+        let waiter = pointer(ra.rank()) | WAITS_SHARED;
+        let inside = ra.fetch_add(at, waiter)? & EXCLUSIVE;
+        if inside == 0 {
+            ra.fetch_add(at, SHARED.wrapping_sub(waiter))?;
+        }
+        Ok(inside == 0)
+    }
+
+    /// Lets the waiter for an exclusive lock in if nobody is inside; whether it did (T3).
+    fn let_in<A: RemoteAtomics + ?Sized>(&self, ra: &A, at: Address, waiter: u64) -> Result<bool> {
+        Ok(ra.compare_and_swap(at, waiter, EXCLUSIVE)? == waiter)
+    }
+
+    fn grant<A: RemoteAtomics + ?Sized>(&self, ra: &A, waiter: u64) -> Result<()> {
+        Ok(ra.put(rank_of(waiter).at(self.granted), 1)?)
+    }
+}

@@ -1,0 +1,272 @@
+//! The recorder of one rank's part of a window.
+
+use std::cell::RefCell;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use rmalab_atomics::{Rank, RemoteAtomics, Time};
+
+use super::TraceError;
+pub(crate) use super::format::Kind;
+use super::format::{BlockKind, Event, Head, Header, Last, MAGIC, VERSION, push_varint};
+use crate::{Error, Result, Team};
+
+/// A block of so many bytes is written as soon as no lock is held.
+const FULL: usize = 4 << 10;
+/// A block of so many bytes is written even if one is.
+const FULL_AND_LOCKED: usize = 16 << 10;
+/// A block so many nanoseconds old is written as soon as no lock is held.
+const OLD: u64 = 1_000_000_000;
+
+/// The longest window name that goes into a file's name.
+const MAX_STEM: usize = 64;
+
+/// Writes what a rank does on a window.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    path: PathBuf,
+    state: RefCell<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    file: File,
+    /// The events that are not written yet, how many they are, and when the first of them was.
+    body: Vec<u8>,
+    events: u32,
+    since: u64,
+    before: Last,
+    /// How many events there were in all.
+    all: u64,
+    /// How many locks are held.
+    held: u32,
+    /// When the recording began, and when the last call ended.
+    began: u64,
+    ended: u64,
+    /// The file's first refusal; nothing is recorded after it.
+    failed: Option<io::Error>,
+    /// The end is written.
+    done: bool,
+}
+
+/// A call under way.
+pub(crate) struct Started<'r> {
+    recorder: &'r Recorder,
+    at: Time,
+}
+
+impl Recorder {
+    /// Makes the file of this rank in `dir`, with its header.
+    ///
+    /// Collective: all ranks agree on the file's name, and on whether all of them have their files. Those of a recording
+    /// that cannot be are removed.
+    pub(crate) fn new<A: RemoteAtomics + ?Sized>(
+        team: &Team<'_, A>,
+        dir: &Path,
+        window: &str,
+        info: String,
+    ) -> Result<Recorder> {
+        let ra = team.ra();
+        team.meet()?;
+        let stem = stem(window);
+        let header = Header {
+            ranks: ra.size(),
+            rank: ra.rank().0,
+            topology: ra.topology().clone(),
+            window: window.to_owned(),
+            info,
+            clock: format!("nanoseconds of {}", ra.capabilities().backend),
+        };
+        // Rank 0 finds a name that is free and takes it; 0 says that it could not.
+        let mut number = [0];
+        let mut made = None;
+        if ra.rank() == Rank(0) {
+            let (found, result) = claim(dir, &stem);
+            number = [if result.is_ok() { found } else { 0 }];
+            made = Some(result);
+        }
+        team.collectives().broadcast(Rank(0), &mut number)?;
+        if ra.rank() != Rank(0) && number[0] != 0 {
+            made = Some(create(dir, file_name(&stem, number[0], ra.rank())));
+        }
+        let made = made.map(|made| {
+            made.and_then(|(path, file)| {
+                write_header(&file, &header).map_err(|error| {
+                    // What is not a trace shall not look like one.
+                    let _ = std::fs::remove_file(&path);
+                    TraceError::io(&path, "writing the trace", error)
+                })?;
+                Ok((path, file))
+            })
+        });
+        let all = team.collectives().allgather(&[u64::from(matches!(made, Some(Ok(_))))])?;
+        let missing = (0..).zip(&all).find(|&(_, &made)| made == 0).map(|(rank, _)| Rank(rank));
+        match (made, missing) {
+            (Some(Ok((path, file))), None) => {
+                let now = ra.now().0;
+                let state = State {
+                    file,
+                    body: Vec::with_capacity(FULL_AND_LOCKED + 32),
+                    events: 0,
+                    since: now,
+                    before: Last::default(),
+                    all: 0,
+                    held: 0,
+                    began: now,
+                    ended: now,
+                    failed: None,
+                    done: false,
+                };
+                Ok(Recorder { path, state: RefCell::new(state) })
+            }
+            (Some(Ok((path, _))), Some(rank)) => {
+                // The error below is the one to tell.
+                let _ = std::fs::remove_file(path);
+                Err(Error::NotMade { rank })
+            }
+            (Some(Err(error)), _) => Err(error.into()),
+            (None, missing) => Err(Error::NotMade { rank: missing.unwrap_or(Rank(0)) }),
+        }
+    }
+
+    /// The folder.
+    pub(crate) fn dir(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("."))
+    }
+
+    /// A call begins.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn start<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Started<'_> {
+        Started { recorder: self, at: ra.now() }
+    }
+
+    /// Writes what is left and the end, once.
+    pub(crate) fn finish(&self) -> Result<()> {
+        let mut state = self.state.borrow_mut();
+        if state.done {
+            return Ok(());
+        }
+        state.write();
+        let mut body = Vec::new();
+        push_varint(&mut body, state.all);
+        push_varint(&mut body, state.ended.saturating_sub(state.began));
+        state.append(&Head::block(BlockKind::End, 0, &body));
+        state.done = true;
+        match state.failed.take() {
+            None => Ok(()),
+            Some(error) => Err(TraceError::io(&self.path, "writing the trace, which ends early", error).into()),
+        }
+    }
+}
+
+impl Drop for Recorder {
+    /// Writes what is left, if the window was not freed; after a panic without an end.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.state.get_mut().write();
+        } else {
+            // Nobody is left who could be told.
+            let _ = self.finish();
+        }
+    }
+}
+
+impl Started<'_> {
+    /// The call has ended, without error.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn end<A: RemoteAtomics + ?Sized>(self, ra: &A, kind: Kind, target: Rank, bytes: u64) {
+        let mut state = self.recorder.state.borrow_mut();
+        if state.failed.is_some() || state.done {
+            return;
+        }
+        let State { body, before, ended, .. } = &mut *state;
+        before.encode(body, Event { kind, target, bytes }, self.at.0.saturating_sub(*ended));
+        if state.events == 0 {
+            state.since = self.at.0;
+        }
+        state.events += 1;
+        match kind {
+            Kind::LockAll | Kind::Shared | Kind::Exclusive => state.held += 1,
+            Kind::Unlock | Kind::UnlockAll => state.held = state.held.saturating_sub(1),
+            _ => {}
+        }
+        let len = state.body.len();
+        let ripe = len >= FULL || self.at.0.saturating_sub(state.since) >= OLD;
+        if len >= FULL_AND_LOCKED || ripe && state.held == 0 {
+            state.write();
+        }
+        state.ended = ra.now().0;
+    }
+}
+
+impl State {
+    /// Writes the block.
+    fn write(&mut self) {
+        if self.events > 0 {
+            let block = Head::block(BlockKind::Events, self.events, &self.body);
+            self.append(&block);
+            self.all += u64::from(self.events);
+            self.events = 0;
+            self.body.clear();
+            self.before = Last::default();
+        }
+    }
+
+    fn append(&mut self, block: &[u8]) {
+        if self.failed.is_none() {
+            self.failed = self.file.write_all(block).err();
+        }
+    }
+}
+
+/// The window's name as a file's name can begin.
+fn stem(window: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
+    let stem: String = window.chars().map(plain).take(MAX_STEM).collect();
+    if stem.is_empty() { "window".to_owned() } else { stem }
+}
+
+fn file_name(stem: &str, number: u64, rank: Rank) -> String {
+    match number {
+        1 => format!("{stem}-rank-{}.trace", rank.0),
+        number => format!("{stem}-{number}-rank-{}.trace", rank.0),
+    }
+}
+
+/// Makes the file of rank 0 under the first number that is free.
+fn claim(dir: &Path, stem: &str) -> (u64, Result<(PathBuf, File), TraceError>) {
+    let mut number = 1;
+    loop {
+        match create(dir, file_name(stem, number, Rank(0))) {
+            Err(TraceError::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            result => return (number, result),
+        }
+    }
+}
+
+fn create(dir: &Path, name: String) -> Result<(PathBuf, File), TraceError> {
+    if !dir.is_dir() {
+        std::fs::create_dir_all(dir).map_err(|error| TraceError::Io {
+            path: dir.to_owned(),
+            doing: "making the folder of the trace",
+            // Of a file in the folder's place it is said that it exists, which is not what `claim` looks for.
+            source: io::Error::other(error),
+        })?;
+    }
+    let path = dir.join(name);
+    match OpenOptions::new().append(true).create_new(true).open(&path) {
+        Ok(file) => Ok((path, file)),
+        Err(error) => Err(TraceError::io(&path, "making the trace", error)),
+    }
+}
+
+fn write_header(mut file: &File, header: &Header) -> io::Result<()> {
+    let json = serde_json::to_vec(header)?;
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend(VERSION.to_le_bytes());
+    bytes.extend(Head::block(BlockKind::Header, 0, &json));
+    file.write_all(&bytes)
+}
