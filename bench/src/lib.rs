@@ -11,6 +11,7 @@ mod machine;
 mod names;
 mod registry;
 pub mod report;
+pub mod simulate;
 pub mod study;
 mod table;
 pub mod verify;

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod simulate_command;
 mod verify_command;
 mod watch;
 
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command.unwrap_or_else(main_study) {
         Command::Study(arguments) => study(&registry, &arguments),
         Command::Verify(arguments) => verify_command::run(&arguments),
+        Command::Simulate(arguments) => simulate_command::run(&registry, &arguments),
         Command::List => list(&registry),
         Command::Launch(arguments) => launch(&arguments),
         Command::Completions { shell } => {
