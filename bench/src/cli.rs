@@ -12,6 +12,8 @@ use rmalab_verify::explorer::{self, Search};
 use rmalab_verify::play::Section;
 use rmalab_verify::{Network, Nodes, Scenario};
 
+use crate::advise_command;
+
 /// Studies of locks over network atomics, and checks: throughput, latency, fairness, remote operations, proofs by search.
 #[derive(Debug, Parser)]
 #[command(name = "rmalab", version, about, long_about = ABOUT, after_long_help = MANUAL, max_term_width = 100)]
@@ -37,6 +39,8 @@ Examples:
       Longer critical sections, data to standard output.
   rmalab verify
       Checks every lock in every order of its ranks' operations, where that takes seconds.
+  rmalab advise bench/workloads/key-value.toml --ranks 2
+      Which policy a window should have that is used like this.
   rmalab list
       All locks, policies and backends, with their papers.
   rmalab launch -n 4 -- ./program argument
@@ -98,6 +102,9 @@ pub(crate) enum Command {
     /// Check locks in every order of their ranks' operations, and show what breaks them
     #[command(long_about = VERIFY, after_long_help = VERIFY_MANUAL)]
     Verify(VerifyArgs),
+    /// Say which lock policy a window should have, by simulating all of them
+    #[command(long_about = advise_command::ABOUT, after_long_help = advise_command::MANUAL)]
+    Advise(advise_command::AdviseArgs),
     /// List the locks, the policies and the backends
     List,
     /// Run a program as the ranks of one world on this host

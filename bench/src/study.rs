@@ -17,11 +17,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
-pub(crate) use measure::{Bound, Running};
+pub(crate) use measure::{Bound, Running, histogram};
 pub use options::{BUDGET, Backend, MAX_RANKS, Options, Target};
 use outcome::Message;
 pub use outcome::{Cell, Key, Outcome, Quantiles, Side, Values};
-pub(crate) use outcome::{digits, humane, humane_span, si};
+pub(crate) use outcome::{digits, humane, humane_span, jain, median, si};
 pub use processes::serve;
 use rmalab_atomics::{Mapped, Topology, World};
 

@@ -325,14 +325,14 @@ pub(crate) fn world_keys(options: &Options, backend: Backend, ranks: u32) -> imp
 }
 
 /// Jain's fairness index of the ranks' shares.
-fn jain(shares: &[f64]) -> f64 {
+pub(crate) fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();
     if squares == 0.0 { 1.0 } else { sum * sum / (shares.len() as f64 * squares) }
 }
 
 /// The middle value, or the mean of the two in the middle; 0 of nothing.
-fn median(values: impl Iterator<Item = f64>) -> f64 {
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     match (values.len(), values.len() / 2) {
