@@ -268,7 +268,8 @@ impl RemoteAtomics for Mapped {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::coherent(self.backend)
+        // A put may still be in the processor's store buffer when its call returns.
+        Capabilities { late_puts: self.light, ..Capabilities::coherent(self.backend) }
     }
 
     fn heap(&self) -> &SymmetricHeap {
