@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence, fence};
 
 pub use memory::{Layout, Mapping};
+pub(crate) use wait::OPERATION;
 
 use crate::exposed::{ExposedKey, Lease, Refused, UserMemory};
 use crate::{
@@ -267,7 +268,8 @@ impl RemoteAtomics for Mapped {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::coherent(self.backend)
+        // A put may still be in the processor's store buffer when its call returns.
+        Capabilities { late_puts: self.light, ..Capabilities::coherent(self.backend) }
     }
 
     fn heap(&self) -> &SymmetricHeap {

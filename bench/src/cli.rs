@@ -12,6 +12,9 @@ use rmalab_verify::explorer::{self, Search};
 use rmalab_verify::play::Section;
 use rmalab_verify::{Network, Nodes, Scenario};
 
+use crate::advise_command;
+use crate::simulate_command;
+
 /// Studies of locks over network atomics, and checks: throughput, latency, fairness, remote operations, proofs by search.
 #[derive(Debug, Parser)]
 #[command(name = "rmalab", version, about, long_about = ABOUT, after_long_help = MANUAL, max_term_width = 100)]
@@ -37,6 +40,10 @@ Examples:
       Longer critical sections, data to standard output.
   rmalab verify
       Checks every lock in every order of its ranks' operations, where that takes seconds.
+  rmalab simulate --lock mcs-rw-rp,two-level --ranks 4:4096:4
+      What lock_all takes on a simulated machine of up to 4,096 ranks.
+  rmalab advise bench/workloads/key-value.toml --ranks 2
+      Which policy a window should have that is used like this.
   rmalab list
       All locks, policies and backends, with their papers.
   rmalab launch -n 4 -- ./program argument
@@ -105,6 +112,12 @@ pub(crate) enum Command {
     /// Check locks in every order of their ranks' operations, and show what breaks them
     #[command(long_about = VERIFY, after_long_help = VERIFY_MANUAL)]
     Verify(VerifyArgs),
+    /// Run locks as very many ranks of a machine that is not here, in virtual time
+    #[command(long_about = simulate_command::ABOUT, after_long_help = simulate_command::MANUAL)]
+    Simulate(simulate_command::SimulateArgs),
+    /// Say which lock policy a window should have, by simulating all of them
+    #[command(long_about = advise_command::ABOUT, after_long_help = advise_command::MANUAL)]
+    Advise(advise_command::AdviseArgs),
     /// Measure this machine's shared memory, and write a profile of it for the simulator
     #[command(long_about = CALIBRATE, after_help = "Durations are numbers with a unit: 500ms, 10s.")]
     Calibrate(CalibrateArgs),
@@ -456,7 +469,7 @@ fn bytes(text: &str) -> Result<u64, String> {
 }
 
 /// A number above 0, perhaps with a unit of thousands, millions or thousands of millions.
-fn count(text: &str) -> Result<u64, String> {
+pub(crate) fn count(text: &str) -> Result<u64, String> {
     let (number, unit) = match text.char_indices().last() {
         Some((at, 'k' | 'K')) => (&text[..at], 1_000),
         Some((at, 'm' | 'M')) => (&text[..at], 1_000_000),

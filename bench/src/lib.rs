@@ -5,6 +5,7 @@
 //! through the same study: add it to a [`Registry`], and [`study::run`] it.
 #![forbid(unsafe_code)]
 
+pub mod advise;
 pub mod calibrate;
 mod error;
 pub mod interrupt;
@@ -12,6 +13,7 @@ mod machine;
 mod names;
 mod registry;
 pub mod report;
+pub mod simulate;
 pub mod study;
 mod table;
 pub mod verify;

@@ -17,11 +17,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
-pub(crate) use measure::{Bound, Running};
+pub(crate) use measure::{Bound, Running, by_distance, histogram};
+pub(crate) use options::nanoseconds;
 pub use options::{BUDGET, Backend, MAX_RANKS, Options, Target};
 use outcome::Message;
 pub use outcome::{Cell, Key, Outcome, Quantiles, Side, Values};
-pub(crate) use outcome::{digits, humane, humane_span, si};
+pub(crate) use outcome::{digits, humane, humane_span, jain, median, si};
 pub use processes::serve;
 use rmalab_atomics::{Mapped, Topology, World};
 
@@ -141,7 +142,7 @@ impl<'a> Study<'a> {
             command: std::env::args().collect::<Vec<_>>().join(" "),
             started,
             complete: !interrupted && samples.len() == of,
-            cell_ns: options::nanoseconds(self.options.cell_duration()),
+            cell_ns: nanoseconds(self.options.cell_duration()),
             machine,
             subjects: self
                 .options

@@ -264,7 +264,8 @@ impl Side {
 }
 
 impl Quantiles {
-    fn of(histogram: &Histogram<u64>) -> Quantiles {
+    /// Those of a histogram of nanoseconds.
+    pub(crate) fn of(histogram: &Histogram<u64>) -> Quantiles {
         Quantiles {
             count: histogram.len(),
             mean: histogram.mean(),
@@ -277,7 +278,7 @@ impl Quantiles {
     }
 
     /// The median of each value, but the longest time of all and the sum of the counts.
-    fn median(each: impl Iterator<Item = Quantiles>) -> Quantiles {
+    pub(crate) fn median(each: impl Iterator<Item = Quantiles>) -> Quantiles {
         let each: Vec<Quantiles> = each.collect();
         let middle = |value: fn(&Quantiles) -> u64| median(each.iter().map(|quantiles| value(quantiles) as f64)) as u64;
         Quantiles {
@@ -325,14 +326,14 @@ pub(crate) fn world_keys(options: &Options, backend: Backend, ranks: u32) -> imp
 }
 
 /// Jain's fairness index of the ranks' shares.
-fn jain(shares: &[f64]) -> f64 {
+pub(crate) fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();
     if squares == 0.0 { 1.0 } else { sum * sum / (shares.len() as f64 * squares) }
 }
 
 /// The middle value, or the mean of the two in the middle; 0 of nothing.
-fn median(values: impl Iterator<Item = f64>) -> f64 {
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     match (values.len(), values.len() / 2) {
