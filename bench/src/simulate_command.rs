@@ -352,7 +352,7 @@ const LINES: Duration = Duration::from_secs(5);
 enum Watch {
     Quiet,
     Bar(ProgressBar),
-    Lines(std::cell::Cell<Instant>),
+    Lines(std::cell::Cell<Option<Instant>>),
 }
 
 impl Watch {
@@ -366,7 +366,7 @@ impl Watch {
             bar.enable_steady_tick(Duration::from_millis(250));
             Watch::Bar(bar)
         } else {
-            Watch::Lines(std::cell::Cell::new(Instant::now()))
+            Watch::Lines(std::cell::Cell::new(None))
         }
     }
 
@@ -389,8 +389,9 @@ impl Watch {
                 }
             }
             Watch::Lines(last) => {
-                if let Some(line) = line.filter(|_| last.get().elapsed() >= LINES) {
-                    last.set(Instant::now());
+                let due = last.get().is_none_or(|last| last.elapsed() >= LINES);
+                if let Some(line) = line.filter(|_| due) {
+                    last.set(Some(Instant::now()));
                     eprintln!("{:.0} %: {line}", progress.done as f64 * 100.0 / progress.of.max(1) as f64);
                 }
             }
