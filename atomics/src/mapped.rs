@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence, fence};
 
 pub use memory::{Layout, Mapping};
+pub(crate) use wait::OPERATION;
 
 use crate::exposed::{ExposedKey, Lease, Refused, UserMemory};
 use crate::{

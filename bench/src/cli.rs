@@ -12,6 +12,7 @@ use rmalab_verify::explorer::{self, Search};
 use rmalab_verify::play::Section;
 use rmalab_verify::{Network, Nodes, Scenario};
 
+use crate::advise_command;
 use crate::simulate_command;
 
 /// Studies of locks over network atomics, and checks: throughput, latency, fairness, remote operations, proofs by search.
@@ -41,6 +42,8 @@ Examples:
       Checks every lock in every order of its ranks' operations, where that takes seconds.
   rmalab simulate --lock mcs-rw-rp,two-level --ranks 4:4096:4
       What lock_all takes on a simulated machine of up to 4,096 ranks.
+  rmalab advise bench/workloads/key-value.toml --ranks 2
+      Which policy a window should have that is used like this.
   rmalab list
       All locks, policies and backends, with their papers.
   rmalab launch -n 4 -- ./program argument
@@ -105,6 +108,9 @@ pub(crate) enum Command {
     /// Run locks as very many ranks of a machine that is not here, in virtual time
     #[command(long_about = simulate_command::ABOUT, after_long_help = simulate_command::MANUAL)]
     Simulate(simulate_command::SimulateArgs),
+    /// Say which lock policy a window should have, by simulating all of them
+    #[command(long_about = advise_command::ABOUT, after_long_help = advise_command::MANUAL)]
+    Advise(advise_command::AdviseArgs),
     /// List the locks, the policies and the backends
     List,
     /// Run a program as the ranks of one world on this host

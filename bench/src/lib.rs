@@ -5,6 +5,7 @@
 //! through the same study: add it to a [`Registry`], and [`study::run`] it.
 #![forbid(unsafe_code)]
 
+pub mod advise;
 mod error;
 pub mod interrupt;
 mod machine;

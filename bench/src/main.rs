@@ -1,6 +1,7 @@
 //! The `rmalab` command.
 #![forbid(unsafe_code)]
 
+mod advise_command;
 mod cli;
 mod simulate_command;
 mod verify_command;
@@ -20,14 +21,15 @@ use rmalab_atomics::{Launcher, Topology};
 
 fn main() -> ExitCode {
     let registry = Registry::standard();
-    // A rank of a study is this program again, and has no command line of its own.
-    if let Err(error) = rmalab::study::serve(&registry) {
+    // A rank of a study, or of advice, is this program again, and has no command line of its own.
+    if let Err(error) = rmalab::study::serve(&registry).and_then(|()| rmalab::advise::serve()) {
         return failed(&error);
     }
     let done = match Cli::parse().command.unwrap_or_else(main_study) {
         Command::Study(arguments) => study(&registry, &arguments),
         Command::Verify(arguments) => verify_command::run(&arguments),
         Command::Simulate(arguments) => simulate_command::run(&registry, &arguments),
+        Command::Advise(arguments) => advise_command::run(&arguments),
         Command::List => list(&registry),
         Command::Launch(arguments) => launch(&arguments),
         Command::Completions { shell } => {

@@ -38,7 +38,7 @@ const LIVENESS: Duration = Duration::from_millis(500);
 const UNFENCED: Duration = Duration::from_micros(500);
 
 /// What one uncontended word operation takes, in nanoseconds: the unit of `pause`.
-const OPERATION: u64 = 20;
+pub(crate) const OPERATION: u64 = 20;
 
 /// Pauses from this long on give up the processor: a sleep takes some 60 us, whatever it was asked for.
 const SLEEP: u64 = 50_000;

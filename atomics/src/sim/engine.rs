@@ -26,7 +26,7 @@ use std::rc::Rc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::memory::{ADAPTER, Memory, NOBODY};
-use super::network::Network;
+use super::network::{Network, Shape};
 use super::profile::{Arbitration, Jitter, LocalAtomics, Profile, Span};
 use super::queue::Queue;
 use super::stacks::SlabStack;
@@ -34,6 +34,7 @@ use super::stats::{Busiest, Hottest, Kind, Operations, Stats};
 use super::turns::Turns;
 use super::{Clock, Progress, Reply};
 use crate::coroutine::{Task, Turn};
+use crate::mapped::OPERATION;
 use crate::random::Random;
 use crate::{Address, Disp, Distance, Error, Rank, Result, Until, WORD};
 
@@ -426,7 +427,12 @@ impl<'p> World<'p> {
             Op::Flush { target } => self.flush(rank, target),
             Op::WaitUntil { own, until, deadline } => self.wait_until(me, own, until, deadline),
             Op::Pause { operations } => {
-                let time = u64::from(operations.max(1)) * self.profile.remote_word(1).0;
+                // Without a network it is the pause of the backend that such a machine has.
+                let one = match self.profile.shape {
+                    Shape::OneNode => OPERATION * 1000,
+                    _ => self.profile.remote_word(1).0,
+                };
+                let time = u64::from(operations.max(1)) * one;
                 self.reply(rank, now + time, Reply::Done);
             }
             Op::Compute { time } => self.reply(rank, now + time, Reply::Done),

@@ -1,0 +1,548 @@
+//! Advice on the lock policy of a window: every policy, with the parameters that matter, does what a program does, on the
+//! simulator, and they are ranked by what the program's user cares about.
+//!
+//! What is done comes from a [description](crate::workload) or from a recorded [trace](rmalab_windows::trace). Each
+//! [candidate] does the same steps under the same seeds; a run ends when the last rank has ended. What is told is the mean
+//! of the seeds with its interval of confidence (95 %, Student's t): how sure the advice is of what it was told. How far
+//! the machine's profile is from the machine is not in it; [`Options::measure`] looks at that, on this machine.
+//!
+//! [candidate]: Candidate
+//!
+//! # Limits
+//!
+//! * The simulator has a processor for each rank. More ranks than processors wait for the scheduler, which is not modelled.
+//! * Times in a description are those of the program without its locks; so are those of a trace, but for what the ranks
+//!   waited for each other outside of the window.
+//! * Who comes first under contention depends on times that no profile has; policies that differ by a few percent only are
+//!   alike.
+
+mod candidates;
+mod limit;
+mod measured;
+mod rank;
+mod simulated;
+mod source;
+mod statistics;
+mod table;
+
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+pub use candidates::{ALL, Candidate};
+pub use limit::Limit;
+use measured::Task;
+pub use measured::{Measured, ROUNDS, serve};
+use rmalab_atomics::sim::profile::Profile;
+use serde::Serialize;
+use simulated::{Failure, Machine, Sample};
+pub use source::{ACQUISITIONS, Recorded, Source};
+pub use statistics::Estimate;
+pub use table::{csv, json, table};
+
+pub use crate::workload::Objective;
+use crate::{Error, Result};
+
+/// Candidates that differ by less than this from the best one are as good: no profile is more exact.
+pub const ALIKE: f64 = 0.02;
+
+/// Within this of the best measured one the first one of the ranking is right.
+pub const RIGHT: f64 = 0.1;
+
+/// A candidate whose first run is worse than the best one by this factor is not run again.
+const HOPELESS: f64 = 10.0;
+
+/// Ranks from which on one simulation at a time is made: it takes the memory.
+const MANY: u32 = 100_000;
+
+/// What advice is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The description of the workload.
+    pub workload: Option<PathBuf>,
+    /// The folder of the trace, where there is no description.
+    pub trace: Option<PathBuf>,
+    /// The machine: the name of a profile, or its file; without it a node if one is enough.
+    pub profile: Option<String>,
+    /// What to rank by, in the place of what the description says.
+    pub objective: Option<Objective>,
+    /// The number of ranks, in the place of the description's.
+    pub ranks: Option<u32>,
+    /// Acquisitions of each rank; without it the description's, but [`ACQUISITIONS`] in all at the most.
+    pub acquisitions: Option<u64>,
+    /// Names of policies or candidates; all but the one that does not lock, if there is none.
+    pub policies: Vec<String>,
+    /// How many seeds there are, from 1 on.
+    pub seeds: u32,
+    /// Whether to measure on this machine, too.
+    pub measure: bool,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Simulations that are done.
+    pub done: usize,
+    /// Simulations that there are, as far as one can tell.
+    pub of: usize,
+    /// What the measurements take that come then, or that are being made.
+    pub measuring: Option<Duration>,
+}
+
+/// How a candidate compares with the first one.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Standing {
+    /// It is the first one.
+    Winner,
+    /// The intervals overlap, or the difference is below [`ALIKE`].
+    AsGood,
+    /// It is worse, by this part of the first one's value.
+    Worse(f64),
+}
+
+/// A candidate in the ranking.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Row {
+    /// The candidate's name.
+    pub candidate: &'static str,
+    /// How it compares with the first one.
+    pub standing: Standing,
+    /// Acquisitions in a second, of all ranks together.
+    pub throughput: Estimate,
+    /// The median time of acquire and release together, in nanoseconds.
+    pub p50: Estimate,
+    /// Its 99th percentile, in nanoseconds.
+    pub p99: Estimate,
+    /// Jain's index of the ranks' rates, 1 when all are alike.
+    pub fairness: Estimate,
+    /// The lock's operations of an acquisition on the rank's own memory, the node's, and other nodes'.
+    pub operations: [f64; 3],
+    /// What limits it.
+    pub limit: Limit,
+    /// The info string that chooses the policy, with its defaults.
+    pub info: String,
+    /// The builder that chooses the candidate.
+    pub builder: String,
+    /// Whether the info string says all, since the parameters are the defaults.
+    pub is_default: bool,
+    /// What was measured on this machine.
+    pub measured: Option<Measured>,
+}
+
+/// A candidate that could not be ranked.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct LeftOut {
+    /// The candidate's name.
+    pub candidate: &'static str,
+    /// Why.
+    pub why: String,
+}
+
+/// Whether the first one of the ranking is right, by measurement.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Verdict {
+    /// The best measured one.
+    pub best: &'static str,
+    /// By which part of its value the first one of the ranking is worse.
+    pub worse_by: f64,
+    /// Whether that is within [`RIGHT`].
+    pub right: bool,
+    /// The machine's load when the measurements began, as the system tells it.
+    pub load: String,
+}
+
+/// The advice.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Advice {
+    /// What was simulated, in a line.
+    pub source: String,
+    /// The machine's profile.
+    pub profile: String,
+    /// What the ranking is by.
+    #[serde(serialize_with = "objective_name")]
+    pub objective: Objective,
+    /// How many ranks there are.
+    pub ranks: u32,
+    /// How many seeds there were.
+    pub seeds: u32,
+    /// What has to be known, a line each.
+    pub remarks: Vec<String>,
+    /// Acquisitions in a second without any lock: what no policy reaches.
+    pub unlocked: f64,
+    /// The candidates, the best one first.
+    pub rows: Vec<Row>,
+    /// Those that could not be ranked.
+    pub left_out: Vec<LeftOut>,
+    /// Whether measurements agree.
+    pub verdict: Option<Verdict>,
+}
+
+/// An objective's name on the command line.
+pub fn name(objective: Objective) -> &'static str {
+    match objective {
+        Objective::Throughput => "throughput",
+        Objective::P99 => "p99",
+        Objective::Fairness => "fairness",
+    }
+}
+
+fn objective_name<S: serde::Serializer>(objective: &Objective, to: S) -> std::result::Result<S::Ok, S::Error> {
+    to.serialize_str(name(*objective))
+}
+
+/// Advice that can be made: everything that can be refused was refused.
+#[derive(Debug)]
+pub struct Advise {
+    options: Options,
+    source: Arc<Source>,
+    profile: Profile,
+    candidates: Vec<&'static Candidate>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Advise {
+    /// Prepares advice: reads what there is to read.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Usage`] for what is not there, not right, or does not go together.
+    pub fn new(options: Options) -> Result<Advise> {
+        let source = match (&options.workload, &options.trace) {
+            (Some(path), None) => Source::workload(path, options.ranks, options.acquisitions)?,
+            (None, Some(path)) => {
+                if options.ranks.is_some() || options.acquisitions.is_some() {
+                    return Err(Error::usage(
+                        "a trace is replayed as it is, by as many ranks as it has: leave out --ranks and --acquisitions",
+                    ));
+                }
+                Source::trace(path)?
+            }
+            _ => return Err(Error::usage("name a workload's file, or a trace's folder by --trace: one of both")),
+        };
+        let profile = source.profile(options.profile.as_deref())?;
+        let candidates = candidates::chosen(&options.policies)?;
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        if options.measure && source.ranks() as usize > cores {
+            return Err(Error::usage(format!(
+                "--measure: {} ranks on {cores} processors would measure the scheduler, which the simulator does not know; {}",
+                source.ranks(),
+                match source {
+                    Source::Workload(_) => format!("give --ranks {cores}"),
+                    Source::Trace(_) => format!("record the trace with {cores} ranks"),
+                }
+            )));
+        }
+        // A world that cannot be is refused now.
+        let fits = rmalab_atomics::sim::Options {
+            ranks_per_node: Some(source.ranks_per_node()),
+            ..rmalab_atomics::sim::Options::new(source.ranks())
+        };
+        rmalab_atomics::sim::Simulator::new(&profile, &fits).map_err(|error| Error::usage(error.to_string()))?;
+        let options = Options { seeds: options.seeds.max(1), ..options };
+        Ok(Advise { options, source: Arc::new(source), profile, candidates, stop: Arc::default() })
+    }
+
+    /// A flag that, once set, ends it.
+    pub fn stop_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stop)
+    }
+
+    /// What is simulated, in a line.
+    pub fn describe(&self) -> String {
+        self.source.describe()
+    }
+
+    /// Simulates, ranks, and measures if that was asked for; `None` if it was stopped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Usage`] when no candidate can be ranked; what the measurements meet.
+    pub fn run(&self, progress: &(dyn Fn(&Progress) + Sync)) -> Result<Option<Advice>> {
+        let seeds: Vec<u64> = (1..=u64::from(self.options.seeds)).collect();
+        let machine = |events| Machine { profile: &self.profile, source: &self.source, stop: &self.stop, events };
+        let count = self.candidates.len();
+        let told = Told { done: AtomicUsize::new(0), of: AtomicUsize::new((count + 1) * seeds.len()), progress };
+        told.tell(None);
+        // No lock at all first, which says how much there is to simulate; then each candidate once; then those again
+        // that are not hopeless.
+        let free: Vec<(&Candidate, u64)> = seeds.iter().map(|&seed| (candidates::baseline(), seed)).collect();
+        let mut unlocked = Vec::new();
+        for sample in self.simulate(&machine(None), &free, &told) {
+            match sample {
+                Ok(sample) => unlocked.push(sample),
+                Err(Failure::Interrupted) => return Ok(None),
+                Err(Failure::Failed(why)) => return Err(Error::Ranks(format!("without any lock: {why}"))),
+                Err(Failure::Long(events)) => {
+                    return Err(Error::Ranks(format!("without any lock: more than {events} events")));
+                }
+            }
+        }
+        let machine = machine(unlocked.iter().map(|sample| sample.stats.events).max());
+        let once: Vec<(&Candidate, u64)> = self.candidates.iter().map(|&candidate| (candidate, 1)).collect();
+        let mut left_out = Vec::new();
+        let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); count];
+        for (at, sample) in self.simulate(&machine, &once, &told).into_iter().enumerate() {
+            match sample {
+                Ok(sample) => samples[at].push(sample),
+                Err(Failure::Interrupted) => return Ok(None),
+                Err(failure) => left_out.push(LeftOut { candidate: once[at].0.label, why: why(&failure) }),
+            }
+        }
+        let most = samples.iter().flatten().map(|sample| sample.throughput).fold(0.0, f64::max);
+        let again: Vec<(usize, u64)> = (0..count)
+            .filter(|&at| samples[at].iter().any(|sample| sample.throughput * HOPELESS > most))
+            .flat_map(|at| seeds[1..].iter().map(move |&seed| (at, seed)))
+            .collect();
+        told.of.store(seeds.len() + count + again.len(), Ordering::Relaxed);
+        let jobs: Vec<(&Candidate, u64)> = again.iter().map(|&(at, seed)| (self.candidates[at], seed)).collect();
+        for (&(at, seed), sample) in again.iter().zip(self.simulate(&machine, &jobs, &told)) {
+            match sample {
+                Ok(sample) => samples[at].push(sample),
+                Err(Failure::Interrupted) => return Ok(None),
+                Err(failure) => {
+                    let candidate = self.candidates[at].label;
+                    if left_out.iter().all(|left| left.candidate != candidate) {
+                        left_out.push(LeftOut { candidate, why: format!("seed {seed}: {}", why(&failure)) });
+                    }
+                }
+            }
+        }
+        let costs = machine.operations();
+        let mut rows: Vec<Row> = (self.candidates.iter().zip(&samples))
+            .filter(|(candidate, samples)| {
+                !samples.is_empty() && left_out.iter().all(|left| left.candidate != candidate.label)
+            })
+            .map(|(candidate, samples)| row(candidate, samples, &unlocked, costs))
+            .collect();
+        let objective = self.options.objective.unwrap_or(self.source.objective());
+        sort(&mut rows, objective);
+        let Some(first) = rows.first() else {
+            let why = left_out.first().map_or(String::new(), |left| format!("; {}: {}", left.candidate, left.why));
+            return Err(Error::usage(format!("no policy can do what {} does{why}", self.source.describe())));
+        };
+        let first = first.clone();
+        for row in &mut rows {
+            row.standing = standing(row, &first, objective);
+        }
+        let mut advice = Advice {
+            source: self.source.describe(),
+            profile: self.profile.name.clone(),
+            objective,
+            ranks: self.source.ranks(),
+            seeds: self.options.seeds,
+            remarks: self.remarks(),
+            unlocked: Estimate::of(&values(&unlocked, |sample| sample.throughput)).mean,
+            rows,
+            left_out,
+            verdict: None,
+        };
+        if self.options.measure {
+            self.measure(&mut advice, &told)?;
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(advice))
+    }
+
+    /// Runs `jobs` in parallel; their results, in their order.
+    fn simulate(
+        &self,
+        machine: &Machine<'_>,
+        jobs: &[(&Candidate, u64)],
+        told: &Told<'_>,
+    ) -> Vec<Result<Sample, Failure>> {
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(jobs.len());
+        let threads = if self.source.ranks() >= MANY { 1 } else { threads };
+        let next = AtomicUsize::new(0);
+        let results: Mutex<Vec<Option<Result<Sample, Failure>>>> = Mutex::new(vec![None; jobs.len()]);
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    loop {
+                        let at = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(&(candidate, seed)) = jobs.get(at) else { break };
+                        let sample = if self.stop.load(Ordering::Relaxed) {
+                            Err(Failure::Interrupted)
+                        } else {
+                            machine.run(candidate, seed)
+                        };
+                        results.lock().expect("nobody panics while it is locked")[at] = Some(sample);
+                        told.done.fetch_add(1, Ordering::Relaxed);
+                        told.tell(None);
+                    }
+                });
+            }
+        });
+        let results = results.into_inner().expect("no thread panicked");
+        results.into_iter().map(|result| result.expect("every job was done")).collect()
+    }
+
+    fn measure(&self, advice: &mut Advice, told: &Told<'_>) -> Result<()> {
+        // As the simulated candidate in the middle takes it.
+        let mut throughputs: Vec<f64> = advice.rows.iter().map(|row| row.throughput.mean).collect();
+        throughputs.sort_by(f64::total_cmp);
+        let middle = throughputs[throughputs.len() / 2];
+        let acquisitions = self.source.acquisitions();
+        let pass = (acquisitions as f64 / middle).max(1e-9);
+        let passes = (measured::RUN.as_secs_f64() / pass).ceil().clamp(1.0, 1e6) as u32;
+        let seconds: f64 = throughputs.iter().map(|throughput| acquisitions as f64 / throughput).sum();
+        let expected = Duration::from_secs_f64((seconds * f64::from(passes) * f64::from(ROUNDS)).min(86_400.0));
+        told.tell(Some(expected));
+        let task = Task {
+            workload: self.options.workload.clone(),
+            trace: self.options.trace.clone(),
+            ranks: self.source.ranks(),
+            acquisitions: match &*self.source {
+                Source::Workload(workload) => Some(workload.acquisitions),
+                Source::Trace(_) => None,
+            },
+            labels: advice.rows.iter().map(|row| row.candidate.to_owned()).collect(),
+            seeds: self.options.seeds,
+            passes,
+        };
+        let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        let load = load.split_whitespace().take(3).collect::<Vec<_>>().join(" ");
+        let measured = match measured::measure(&task, expected) {
+            Err(_) if self.stop.load(Ordering::Relaxed) => return Ok(()),
+            measured => measured?,
+        };
+        for (row, measured) in advice.rows.iter_mut().zip(measured) {
+            row.measured = Some(measured);
+        }
+        let objective = advice.objective;
+        let value = |row: &Row| row.measured.map_or(0.0, |measured| measured.value(objective));
+        let better = |a: &&Row, b: &&Row| badness(value(a), objective).total_cmp(&badness(value(b), objective));
+        if let (Some(first), Some(best)) = (advice.rows.first(), advice.rows.iter().min_by(better)) {
+            let worse_by = worse(value(first), value(best), objective);
+            let right = worse_by <= RIGHT;
+            advice.verdict = Some(Verdict { best: best.candidate, worse_by, right, load });
+        }
+        Ok(())
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        let mut remarks = Vec::new();
+        if let Source::Trace(trace) = &*self.source {
+            remarks.extend(trace.remarks.iter().cloned());
+            if trace.topology.nodes() > 1 && !trace.topology.is_blocks() {
+                remarks.push("the trace's nodes are no blocks of ranks; the simulated ones are".to_owned());
+            }
+        }
+        remarks
+    }
+}
+
+/// Who is told how far it is.
+struct Told<'a> {
+    done: AtomicUsize,
+    of: AtomicUsize,
+    progress: &'a (dyn Fn(&Progress) + Sync),
+}
+
+impl Told<'_> {
+    fn tell(&self, measuring: Option<Duration>) {
+        let [done, of] = [&self.done, &self.of].map(|number| number.load(Ordering::Relaxed));
+        (self.progress)(&Progress { done, of, measuring });
+    }
+}
+
+impl Measured {
+    fn value(&self, objective: Objective) -> f64 {
+        match objective {
+            Objective::Throughput => self.throughput,
+            Objective::P99 => self.p99,
+            Objective::Fairness => self.fairness,
+        }
+    }
+}
+
+impl Row {
+    /// What it is ranked by.
+    pub fn value(&self, objective: Objective) -> &Estimate {
+        match objective {
+            Objective::Throughput => &self.throughput,
+            Objective::P99 => &self.p99,
+            Objective::Fairness => &self.fairness,
+        }
+    }
+}
+
+fn why(failure: &Failure) -> String {
+    match failure {
+        Failure::Interrupted => "interrupted".to_owned(),
+        Failure::Long(events) => format!("it had not ended after {} million events", events / 1_000_000),
+        Failure::Failed(why) => why.clone(),
+    }
+}
+
+fn values(samples: &[Sample], part: impl Fn(&Sample) -> f64) -> Vec<f64> {
+    samples.iter().map(part).collect()
+}
+
+fn row(candidate: &Candidate, samples: &[Sample], unlocked: &[Sample], costs: [f64; 3]) -> Row {
+    let estimate = |part: fn(&Sample) -> f64| Estimate::of(&values(samples, part));
+    let (operations, limit) = limit::of(samples, unlocked, costs);
+    Row {
+        candidate: candidate.label,
+        standing: Standing::Winner,
+        throughput: estimate(|sample| sample.throughput),
+        p50: estimate(|sample| sample.p50),
+        p99: estimate(|sample| sample.p99),
+        fairness: estimate(|sample| sample.fairness),
+        operations,
+        limit,
+        info: candidate.info(),
+        builder: candidate.builder(),
+        is_default: candidate.is_default(),
+        measured: None,
+    }
+}
+
+/// A value as a number that is less the better it is.
+fn badness(value: f64, objective: Objective) -> f64 {
+    match objective {
+        Objective::Throughput | Objective::Fairness => -value,
+        Objective::P99 => value,
+    }
+}
+
+/// By which part `value` is worse than `best`.
+fn worse(value: f64, best: f64, objective: Objective) -> f64 {
+    if best == 0.0 {
+        return 0.0;
+    }
+    match objective {
+        Objective::Throughput | Objective::Fairness => 1.0 - value / best,
+        Objective::P99 => value / best - 1.0,
+    }
+}
+
+/// The best first. Where two are alike to three digits the throughput decides, then the order of the list.
+fn sort(rows: &mut [Row], objective: Objective) {
+    let key = |row: &Row| {
+        let value = badness(row.value(objective).mean, objective);
+        let digits = 10f64.powf(3.0 - value.abs().max(f64::MIN_POSITIVE).log10().ceil());
+        ((value * digits).round() / digits, -row.throughput.mean)
+    };
+    rows.sort_by(|a, b| {
+        let (a, b) = (key(a), key(b));
+        a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))
+    });
+}
+
+fn standing(row: &Row, first: &Row, objective: Objective) -> Standing {
+    if row.candidate == first.candidate {
+        return Standing::Winner;
+    }
+    let (own, best) = (row.value(objective), first.value(objective));
+    let worse = worse(own.mean, best.mean, objective);
+    if worse < ALIKE || own.overlaps(best) { Standing::AsGood } else { Standing::Worse(worse) }
+}

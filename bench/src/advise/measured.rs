@@ -1,0 +1,221 @@
+//! Runs on this machine: the same steps, by processes, under one candidate after the other, again and again.
+//!
+//! The ranks are processes of this program, which learn what to do from an environment variable.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use rmalab_atomics::{Collectives, Mapped, RemoteAtomics, Topology, World, bind_to_core};
+use rmalab_locks::{WindowLock, WindowLocks};
+use rmalab_windows::replay::{Area, Step};
+use serde::{Deserialize, Serialize};
+
+use super::candidates::{self, Candidate, Visitor};
+use super::rank::{CHUNK, Done, drive, rates, throughput};
+use super::source::Source;
+use crate::study::{histogram, jain, median};
+use crate::{Error, Result};
+
+/// The environment variable that tells a process what to do as a rank.
+const TASK: &str = "RMALAB_ADVISE_TASK";
+
+/// How often each candidate runs; the first time does not count.
+pub const ROUNDS: u32 = 31;
+
+/// How long a run is to be: long beside the ranks' coming together, short beside a scheduler's slices, so that in most
+/// runs nobody loses a processor.
+pub(super) const RUN: Duration = Duration::from_millis(3);
+
+/// The longest that the ranks may take, beside what they are expected to.
+const GRACE: Duration = Duration::from_secs(60);
+
+/// What was measured of a candidate: medians of its runs.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Measured {
+    /// Acquisitions in a second, of all ranks together.
+    pub throughput: f64,
+    /// The median time of acquire and release together, in nanoseconds.
+    pub p50: f64,
+    /// Its 99th percentile, in nanoseconds.
+    pub p99: f64,
+    /// Jain's index of the ranks' rates.
+    pub fairness: f64,
+}
+
+/// What a rank is told.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Task {
+    pub(super) workload: Option<PathBuf>,
+    pub(super) trace: Option<PathBuf>,
+    pub(super) ranks: u32,
+    pub(super) acquisitions: Option<u64>,
+    pub(super) labels: Vec<String>,
+    pub(super) seeds: u32,
+    /// How often each run does its steps.
+    pub(super) passes: u32,
+}
+
+impl Task {
+    fn source(&self) -> Result<Source> {
+        match (&self.workload, &self.trace) {
+            (Some(path), _) => Source::workload(path, Some(self.ranks), self.acquisitions),
+            (None, Some(path)) => Source::trace(path),
+            (None, None) => Err(Error::Ranks("there is nothing to do".to_owned())),
+        }
+    }
+}
+
+/// One run of one rank: what it did, and how often which time of acquire and release occurred.
+type Ran = (Done, Vec<(u64, u64)>);
+
+/// Does the work of a rank and ends the process, if this process was started as a rank; otherwise nothing.
+///
+/// # Errors
+///
+/// [`Error::Ranks`] in a process that was told nonsense; those of the world.
+pub fn serve() -> Result<()> {
+    let Some(task) = std::env::var_os(TASK) else { return Ok(()) };
+    let task: Task = serde_json::from_slice(task.as_encoded_bytes())
+        .map_err(|error| Error::Ranks(format!("{TASK}: {error}; it is set for ranks by the program itself")))?;
+    world(&task, None).map(drop)
+}
+
+/// Starts the ranks, or is one of them.
+fn world(task: &Task, expected: Option<Duration>) -> Result<Vec<Vec<Ran>>> {
+    let source = task.source()?;
+    let topology = match &source {
+        Source::Workload(workload) => Topology::blocks(workload.ranks, workload.ranks_per_node, 1)?,
+        Source::Trace(trace) => trace.topology.clone(),
+    };
+    let mut processes = World::processes(task.ranks).topology(topology);
+    if let Some(expected) = expected {
+        let program = std::env::current_exe()
+            .map_err(|error| Error::Ranks(format!("this program, which its ranks are, cannot be found: {error}")))?;
+        let text = serde_json::to_string(task).expect("a task is JSON");
+        processes = processes.command(program, [] as [&str; 0]).env(TASK, text).time_limit(GRACE + 20 * expected);
+    }
+    Ok(processes.try_run(|ra| rank(ra, task, &source))?)
+}
+
+/// Measures the candidates; in their order.
+///
+/// # Errors
+///
+/// Those of the world and of the locks.
+pub(super) fn measure(task: &Task, expected: Duration) -> Result<Vec<Measured>> {
+    let ranks = world(task, Some(expected))?;
+    let candidates = task.labels.len();
+    let of = |candidate: usize| {
+        let rounds = (0..ROUNDS as usize - 1).map(|round| round * candidates + candidate);
+        let runs: Vec<Measured> = rounds.map(|at| run(ranks.iter().map(|rank| &rank[at]))).collect();
+        let median = |part: fn(&Measured) -> f64| median(runs.iter().map(part));
+        Measured {
+            throughput: median(|run| run.throughput),
+            p50: median(|run| run.p50),
+            p99: median(|run| run.p99),
+            fairness: median(|run| run.fairness),
+        }
+    };
+    Ok((0..candidates).map(of).collect())
+}
+
+/// One run of all ranks.
+fn run<'a>(ranks: impl Iterator<Item = &'a Ran>) -> Measured {
+    let mut latency = histogram();
+    let mut done = Vec::new();
+    for (rank, recorded) in ranks {
+        done.push(*rank);
+        for &(value, count) in recorded {
+            latency.saturating_record_n(value, count);
+        }
+    }
+    Measured {
+        throughput: throughput(&done),
+        p50: latency.value_at_quantile(0.5) as f64,
+        p99: latency.value_at_quantile(0.99) as f64,
+        fairness: jain(&rates(&done)),
+    }
+}
+
+/// What a rank does: all rounds, and in each all candidates, beginning with another one each time.
+fn rank(ra: &Mapped, task: &Task, source: &Source) -> Result<Vec<Ran>> {
+    bind_to_core(ra.rank())?;
+    let failed = |source: rmalab_windows::Error| Error::Ranks(source.to_string());
+    let collectives = Collectives::with_chunk(ra, CHUNK)?;
+    let area = Area::new(ra, source.area()).map_err(failed)?;
+    let mut locks = Vec::new();
+    for label in &task.labels {
+        let mut found = candidates::chosen(std::slice::from_ref(label))?;
+        found.retain(|candidate| candidate.label == label);
+        let candidate: &Candidate = found.first().ok_or_else(|| Error::Ranks(format!("{label} is no candidate")))?;
+        locks.push(candidate.visit(Make { ra }).map_err(failed)?);
+    }
+    let mut ran: Vec<Option<Ran>> = Vec::new();
+    let mut latency = histogram();
+    for round in 0..ROUNDS as usize {
+        let seed = 1 + (round as u64) % u64::from(task.seeds.max(1));
+        let steps: Vec<Step> = source.steps(seed, ra.rank()).collect();
+        let first = ran.len();
+        ran.resize(first + locks.len(), None);
+        for turn in 0..locks.len() {
+            let candidate = (turn + round) % locks.len();
+            latency.reset();
+            collectives.barrier()?;
+            let place = Place { ra, area, collectives: &collectives };
+            let done = locks[candidate].run(&place, &steps, task.passes, &mut latency).map_err(failed)?;
+            let recorded =
+                latency.iter_recorded().map(|value| (value.value_iterated_to(), value.count_at_value())).collect();
+            ran[first + candidate] = Some((done, recorded));
+        }
+        if round == 0 {
+            ran.clear();
+        }
+    }
+    Ok(ran.into_iter().map(|ran| ran.expect("every candidate ran in every round")).collect())
+}
+
+/// Where the runs of a rank are.
+struct Place<'a> {
+    ra: &'a Mapped,
+    area: Area,
+    collectives: &'a Collectives<'a, Mapped>,
+}
+
+/// A candidate that was made.
+trait Made {
+    fn run(
+        &mut self,
+        place: &Place<'_>,
+        steps: &[Step],
+        passes: u32,
+        latency: &mut Histogram<u64>,
+    ) -> rmalab_windows::Result<Done>;
+}
+
+impl<W: WindowLock> Made for WindowLocks<W> {
+    fn run(
+        &mut self,
+        place: &Place<'_>,
+        steps: &[Step],
+        passes: u32,
+        latency: &mut Histogram<u64>,
+    ) -> rmalab_windows::Result<Done> {
+        let all = std::iter::repeat_n(steps, passes as usize).flatten().copied();
+        let record = |ns| latency.saturating_record(ns);
+        drive(place.ra, self, place.area, Some(place.collectives), all, record)
+    }
+}
+
+struct Make<'a> {
+    ra: &'a Mapped,
+}
+
+impl Visitor for Make<'_> {
+    type Out = rmalab_windows::Result<Box<dyn Made>>;
+
+    fn visit<W: WindowLock + 'static>(self, params: W::Params) -> Self::Out {
+        Ok(Box::new(WindowLocks::<W>::new(self.ra, params)?))
+    }
+}

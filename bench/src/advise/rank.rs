@@ -1,0 +1,75 @@
+//! One rank of a run, on any backend.
+
+use rmalab_atomics::{Collectives, RemoteAtomics};
+use rmalab_locks::{WindowLock, WindowLocks};
+use rmalab_windows::Result;
+use rmalab_windows::replay::{Area, Locked, Observed, Part, Replay, Step};
+use serde::{Deserialize, Serialize};
+
+use super::source::computed;
+
+/// Bytes of the collectives' chunks: barriers need none.
+pub(super) const CHUNK: u64 = 64;
+
+/// What a rank did; times in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Done {
+    pub(super) began: u64,
+    pub(super) ended: u64,
+    pub(super) acquisitions: u64,
+    /// The time that its steps say it computes.
+    pub(super) computed: u64,
+    /// The time in calls of lock and unlock.
+    pub(super) locking: u64,
+}
+
+/// Does `steps`; `latency` is told what each lock and its unlock took together, in nanoseconds.
+pub(super) fn drive<A: RemoteAtomics + ?Sized, W: WindowLock>(
+    ra: &A,
+    locks: &mut WindowLocks<W>,
+    area: Area,
+    collectives: Option<&Collectives<'_, A>>,
+    steps: impl Iterator<Item = Step>,
+    mut latency: impl FnMut(u64),
+) -> Result<Done> {
+    let mut done = Done { began: ra.now().0, ..Done::default() };
+    let mut held: Vec<(Locked, u64)> = Vec::new();
+    let mut computes = 0;
+    let steps = steps.map(|step| {
+        computes += computed(&step).as_nanos() as u64;
+        Ok(step)
+    });
+    Replay { ra, locks, area, collectives }.run(steps, |Observed { part, locked, start, end }| {
+        let took = end.since(start).as_nanos() as u64;
+        match part {
+            Part::Acquire => held.push((locked, took)),
+            Part::Hold => {}
+            Part::Release => {
+                if let Some(at) = held.iter().rposition(|&(other, _)| other == locked) {
+                    let all = held.swap_remove(at).1 + took;
+                    done.acquisitions += 1;
+                    done.locking += all;
+                    latency(all);
+                }
+            }
+        }
+    })?;
+    done.computed = computes;
+    done.ended = ra.now().0;
+    Ok(done)
+}
+
+/// Acquisitions in a second, of all ranks together, from the first rank's begin to the last one's end.
+pub(super) fn throughput(ranks: &[Done]) -> f64 {
+    let began = ranks.iter().map(|done| done.began).min().unwrap_or(0);
+    let ended = ranks.iter().map(|done| done.ended).max().unwrap_or(0);
+    let acquisitions: u64 = ranks.iter().map(|done| done.acquisitions).sum();
+    acquisitions as f64 / (ended.saturating_sub(began).max(1) as f64 / 1e9)
+}
+
+/// The acquisitions in a second of each rank, each until its own end.
+pub(super) fn rates(ranks: &[Done]) -> Vec<f64> {
+    let rate = |done: &Done| done.acquisitions as f64 / done.ended.saturating_sub(done.began).max(1) as f64;
+    // A rank of a trace that has locked nothing has no rate.
+    ranks.iter().filter(|done| done.acquisitions > 0).map(rate).collect()
+}

@@ -1,0 +1,178 @@
+//! Runs on the simulator.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hdrhistogram::Histogram;
+use rmalab_atomics::sim::profile::{LocalAtomics, Profile};
+use rmalab_atomics::sim::{Options, Sim, Simulator, Stats};
+use rmalab_atomics::{Collectives, Distance, RemoteAtomics};
+use rmalab_locks::{WindowLock, WindowLocks};
+use rmalab_windows::replay::Area;
+
+use super::candidates::{Candidate, Visitor};
+use super::rank::{CHUNK, Done, drive, rates, throughput};
+use super::source::Source;
+use crate::study::{histogram, jain};
+
+/// Events that a candidate may take, beside so many times those of no lock at all.
+const EVENTS: (u64, u64) = (20_000_000, 50);
+
+/// What one run yields.
+#[derive(Clone, Debug)]
+pub(super) struct Sample {
+    pub(super) throughput: f64,
+    pub(super) p50: f64,
+    pub(super) p99: f64,
+    pub(super) fairness: f64,
+    pub(super) acquisitions: u64,
+    /// Of all ranks together, in nanoseconds.
+    pub(super) time: u64,
+    pub(super) computed: u64,
+    pub(super) locking: u64,
+    pub(super) stats: Stats,
+}
+
+/// Why there is no sample.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Failure {
+    Interrupted,
+    /// It takes too long to simulate; so many events.
+    Long(u64),
+    Failed(String),
+}
+
+/// A machine and what is done on it.
+pub(super) struct Machine<'a> {
+    pub(super) profile: &'a Profile,
+    pub(super) source: &'a Arc<Source>,
+    pub(super) stop: &'a AtomicBool,
+    /// The events of no lock at all, if they are known.
+    pub(super) events: Option<u64>,
+}
+
+impl Machine<'_> {
+    fn simulator(&self, seed: u64) -> rmalab_atomics::Result<Simulator> {
+        let options = Options {
+            ranks_per_node: Some(self.source.ranks_per_node().min(self.source.ranks())),
+            seed,
+            ..Options::new(self.source.ranks())
+        };
+        Simulator::new(self.profile, &options)
+    }
+
+    /// One candidate under one seed.
+    pub(super) fn run(&self, candidate: &Candidate, seed: u64) -> Result<Sample, Failure> {
+        candidate.visit(Run { machine: self, seed })
+    }
+
+    /// What an operation takes that nobody disturbs, in nanoseconds, by its distance.
+    pub(super) fn operations(&self) -> [f64; 3] {
+        let (profile, nanoseconds) = (self.profile, |ps: u64| ps as f64 / 1000.0);
+        let (own, node) = match profile.local_atomics {
+            LocalAtomics::Processor => (profile.node.atomic.0, profile.node.atomic.0 + profile.node.core.0),
+            LocalAtomics::Nic => {
+                let ways = 2 * profile.loopback.0 + profile.overhead.0 + profile.completion.0;
+                (ways + profile.nic.atomic.0 + profile.nic.word.0, ways + profile.nic.atomic.0 + profile.nic.word.0)
+            }
+        };
+        let remote = self.simulator(1).map_or(0.0, |simulator| {
+            let network = simulator.network();
+            let nodes = self.source.ranks().div_ceil(self.source.ranks_per_node());
+            let others = (1..nodes).step_by(nodes.div_ceil(64).max(1) as usize);
+            let hops: Vec<u32> = others.map(|other| network.hops(0, other)).collect();
+            profile.remote_word(hops.iter().sum::<u32>() / (hops.len().max(1) as u32)).as_nanoseconds()
+        });
+        [nanoseconds(own), nanoseconds(node), remote]
+    }
+}
+
+struct Run<'a> {
+    machine: &'a Machine<'a>,
+    seed: u64,
+}
+
+/// What all ranks of a run write to.
+struct Written {
+    latency: Histogram<u64>,
+    /// What the first rank that failed met.
+    failed: Option<String>,
+}
+
+impl Visitor for Run<'_> {
+    type Out = Result<Sample, Failure>;
+
+    fn visit<W: WindowLock + 'static>(self, params: W::Params) -> Self::Out {
+        let Run { machine, seed } = self;
+        let failed = |error: rmalab_atomics::Error| Failure::Failed(error.to_string());
+        let simulator = machine.simulator(seed).map_err(failed)?;
+        let written = Rc::new(RefCell::new(Written { latency: histogram(), failed: None }));
+        let most = machine.events.map_or(u64::MAX, |events| EVENTS.0.saturating_add(EVENTS.1.saturating_mul(events)));
+        let mut long = None;
+        let body = {
+            let (source, written) = (Arc::clone(machine.source), Rc::clone(&written));
+            let (bytes, barriers) = (source.area(), source.has_barriers());
+            move |ra: &Sim<'_>| {
+                let done = rank::<W>(ra, &source, seed, params, (bytes, barriers), &written);
+                done.unwrap_or_else(|error| {
+                    // Others may wait for this rank for ever; this is the reason then.
+                    written.borrow_mut().failed.get_or_insert_with(|| error.to_string());
+                    Done::default()
+                })
+            }
+        };
+        let outcome = simulator.run_with(body, &mut |progress| {
+            if progress.events > most {
+                long = Some(progress.events);
+            }
+            long.is_none() && !machine.stop.load(Ordering::Relaxed)
+        });
+        if machine.stop.load(Ordering::Relaxed) {
+            return Err(Failure::Interrupted);
+        }
+        if let Some(events) = long {
+            return Err(Failure::Long(events));
+        }
+        if let Some(error) = written.borrow_mut().failed.take() {
+            return Err(Failure::Failed(error));
+        }
+        let outcome = outcome.map_err(failed)?;
+        let (ranks, latency) = (&outcome.results, &written.borrow().latency);
+        let sum = |part: fn(&Done) -> u64| ranks.iter().map(part).sum();
+        Ok(Sample {
+            throughput: throughput(ranks),
+            p50: latency.value_at_quantile(0.5) as f64,
+            p99: latency.value_at_quantile(0.99) as f64,
+            fairness: jain(&rates(ranks)),
+            acquisitions: sum(|done| done.acquisitions),
+            time: sum(|done| done.ended - done.began),
+            computed: sum(|done| done.computed),
+            locking: sum(|done| done.locking),
+            stats: outcome.stats,
+        })
+    }
+}
+
+fn rank<W: WindowLock>(
+    ra: &Sim<'_>,
+    source: &Source,
+    seed: u64,
+    params: W::Params,
+    (bytes, barriers): (u64, bool),
+    written: &RefCell<Written>,
+) -> rmalab_windows::Result<Done> {
+    let mut locks = WindowLocks::<W>::new(ra, params)?;
+    let area = Area::new(ra, bytes)?;
+    let collectives = if barriers { Some(Collectives::with_chunk(ra, CHUNK)?) } else { None };
+    let latency = |ns| written.borrow_mut().latency.saturating_record(ns);
+    drive(ra, &mut locks, area, collectives.as_ref(), source.steps(seed, ra.rank()), latency)
+}
+
+impl Sample {
+    /// Operations of an acquisition, by distance; those of the data are among them.
+    pub(super) fn operations(&self) -> [f64; 3] {
+        Distance::ALL.map(|distance| self.stats.operations.at(distance) as f64 / self.acquisitions.max(1) as f64)
+    }
+}

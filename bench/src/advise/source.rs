@@ -1,0 +1,238 @@
+//! What the ranks do: a workload, or a trace.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::SplitMix64;
+use rmalab_atomics::sim::network::Shape;
+use rmalab_atomics::sim::profile::Profile;
+use rmalab_atomics::{Rank, Topology};
+use rmalab_windows::replay::Step;
+use rmalab_windows::trace::Trace;
+
+use crate::workload::{Objective, Workload};
+use crate::{Error, Result};
+
+/// Acquisitions of all ranks that are simulated for one candidate and one seed, unless asked for more.
+pub const ACQUISITIONS: u64 = 50_000;
+
+/// Steps of a trace that are replayed: they are kept in memory, 24 bytes each.
+const STEPS: u64 = 100_000_000;
+
+/// By how much the times of a trace are longer or shorter under a seed.
+const STRETCH: f64 = 0.1;
+
+/// The longest area of a rank that transfers go to, in bytes; the shortest has one page.
+const AREA: (u64, u64) = (4096, 64 << 10);
+
+/// What the ranks do.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// What a description says.
+    Workload(Workload),
+    /// What a program did.
+    Trace(Recorded),
+}
+
+/// A trace in memory.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// Where it was read from.
+    pub path: PathBuf,
+    /// Where the ranks were.
+    pub topology: Topology,
+    /// What has to be known before it is used, a line each.
+    pub remarks: Vec<String>,
+    /// The policy that it was recorded with.
+    pub policy: Option<String>,
+    steps: Vec<Vec<Step>>,
+}
+
+impl Source {
+    /// A description, with other numbers of ranks and acquisitions if they are given.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Usage`]: the file, the line, the key, and what is wrong.
+    pub fn workload(path: &Path, ranks: Option<u32>, acquisitions: Option<u64>) -> Result<Source> {
+        let mut workload = Workload::read(path).map_err(|error| Error::usage(error.to_string()))?;
+        if let Some(ranks) = ranks {
+            workload = workload.with_ranks(ranks);
+        }
+        let most = (ACQUISITIONS / u64::from(workload.ranks)).max(20);
+        workload.acquisitions = acquisitions.unwrap_or(workload.acquisitions.min(most));
+        Ok(Source::Workload(workload))
+    }
+
+    /// The trace in a folder.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Usage`] when it cannot be read, is damaged, has no lock in it, or is too long.
+    pub fn trace(path: &Path) -> Result<Source> {
+        let usage = |error: &dyn std::fmt::Display| Error::usage(error.to_string());
+        let trace = Trace::open(path).map_err(|error| usage(&error))?;
+        if trace.events() > STEPS {
+            return Err(Error::usage(format!(
+                "{}: {} events, and advice is made from {STEPS} at the most; record less of the program",
+                path.display(),
+                trace.events()
+            )));
+        }
+        let steps = (0..trace.ranks())
+            .map(|rank| trace.steps(Rank(rank)).collect::<Result<Vec<Step>, _>>())
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| usage(&error))?;
+        if !steps.iter().flatten().any(is_lock) {
+            return Err(Error::usage(format!(
+                "{}: no rank has locked anything, so there is no policy to choose; record a window that is locked",
+                path.display()
+            )));
+        }
+        Ok(Source::Trace(Recorded {
+            path: path.to_owned(),
+            topology: trace.topology().clone(),
+            remarks: trace.remarks(),
+            policy: trace.info().get("rmalab_lock_policy").map(str::to_owned),
+            steps,
+        }))
+    }
+
+    /// What it is, in a line.
+    pub fn describe(&self) -> String {
+        let nodes = self.ranks().div_ceil(self.ranks_per_node());
+        let of = format!("{} ranks, {nodes} node{}", self.ranks(), if nodes == 1 { "" } else { "s" });
+        match self {
+            Source::Workload(workload) => {
+                format!("workload {}: {of}, {} acquisitions each", workload.name, workload.acquisitions)
+            }
+            Source::Trace(trace) => {
+                let steps: usize = trace.steps.iter().map(Vec::len).sum();
+                let by = trace.policy.as_ref().map_or(String::new(), |policy| format!(", recorded with {policy}"));
+                format!("trace {}: {of}, {steps} steps{by}", trace.path.display())
+            }
+        }
+    }
+
+    /// How many ranks there are.
+    pub fn ranks(&self) -> u32 {
+        match self {
+            Source::Workload(workload) => workload.ranks,
+            Source::Trace(trace) => trace.topology.size(),
+        }
+    }
+
+    /// How many of them are on a node.
+    pub fn ranks_per_node(&self) -> u32 {
+        match self {
+            Source::Workload(workload) => workload.ranks_per_node,
+            Source::Trace(trace) => trace.topology.ranks_per_node().max(1),
+        }
+    }
+
+    /// How many acquisitions all ranks make together.
+    pub fn acquisitions(&self) -> u64 {
+        match self {
+            Source::Workload(workload) => workload.acquisitions * u64::from(workload.ranks),
+            Source::Trace(trace) => trace.steps.iter().flatten().filter(|step| is_lock(step)).count() as u64,
+        }
+    }
+
+    /// What a policy is chosen by, unless asked otherwise.
+    pub fn objective(&self) -> Objective {
+        match self {
+            Source::Workload(workload) => workload.objective,
+            Source::Trace(_) => Objective::Throughput,
+        }
+    }
+
+    /// The machine: the one that is asked for, or a node without network if that is enough.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Usage`] when it has to be asked for, when it is no profile, and when it is one node and the ranks are on
+    /// several.
+    pub fn profile(&self, name: Option<&str>) -> Result<Profile> {
+        let one = self.ranks() <= self.ranks_per_node();
+        let several = || format!("{} ranks, {} a node, need a network", self.ranks(), self.ranks_per_node());
+        let names = || Profile::names().collect::<Vec<_>>().join(", ");
+        let name = match name {
+            Some(name) => name,
+            None if one => "shm",
+            None => {
+                return Err(Error::usage(format!(
+                    "{}: name its profile by --profile; there are {}, or a file's path",
+                    several(),
+                    names()
+                )));
+            }
+        };
+        let profile = Profile::find(name).map_err(|error| Error::usage(error.to_string()))?;
+        if matches!(profile.shape, Shape::OneNode) && !one {
+            return Err(Error::usage(format!(
+                "{}, and profile {} has none; there are {}, or a file's path",
+                several(),
+                profile.name,
+                names()
+            )));
+        }
+        Ok(profile)
+    }
+
+    /// Bytes of the area that transfers go to, at each rank.
+    pub(super) fn area(&self) -> u64 {
+        let largest = match self {
+            Source::Workload(workload) => workload.largest(),
+            Source::Trace(trace) => trace.steps.iter().flatten().map(bytes).max().unwrap_or(0),
+        };
+        largest.clamp(AREA.0, AREA.1)
+    }
+
+    /// Whether the ranks meet in barriers.
+    pub(super) fn has_barriers(&self) -> bool {
+        match self {
+            Source::Workload(_) => false,
+            Source::Trace(trace) => trace.steps.iter().flatten().any(|step| *step == Step::Barrier),
+        }
+    }
+
+    /// What a rank does under a seed. Of a trace it is always the same, but that each time between calls is up to a
+    /// tenth shorter or longer: what is recorded is one run of many, and its times are not exact.
+    pub(super) fn steps(&self, seed: u64, rank: Rank) -> Box<dyn Iterator<Item = Step> + '_> {
+        match self {
+            Source::Workload(workload) => Box::new(workload.steps(seed, rank)),
+            Source::Trace(trace) => {
+                let mut random =
+                    SplitMix64::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(rank.0));
+                let steps = trace.steps.get(rank.index()).map_or(&[][..], Vec::as_slice);
+                Box::new(steps.iter().map(move |&step| match step {
+                    Step::Compute(ns) => {
+                        Step::Compute((ns as f64 * random.random_range(1.0 - STRETCH..=1.0 + STRETCH)).round() as u64)
+                    }
+                    step => step,
+                }))
+            }
+        }
+    }
+}
+
+fn is_lock(step: &Step) -> bool {
+    matches!(step, Step::Lock { .. } | Step::LockAll)
+}
+
+/// Bytes that a step moves at once.
+fn bytes(step: &Step) -> u64 {
+    match *step {
+        Step::Put { bytes, .. } | Step::Get { bytes, .. } | Step::Update { bytes, .. } => bytes,
+        _ => 0,
+    }
+}
+
+/// What a step computes.
+pub(super) fn computed(step: &Step) -> Duration {
+    match *step {
+        Step::Compute(ns) => Duration::from_nanos(ns),
+        _ => Duration::ZERO,
+    }
+}
