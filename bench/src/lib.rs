@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod advise;
+pub mod calibrate;
 mod error;
 pub mod interrupt;
 mod machine;

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod advise_command;
+mod calibrate_command;
 mod cli;
 mod simulate_command;
 mod verify_command;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         Command::Verify(arguments) => verify_command::run(&arguments),
         Command::Simulate(arguments) => simulate_command::run(&registry, &arguments),
         Command::Advise(arguments) => advise_command::run(&arguments),
+        Command::Calibrate(arguments) => calibrate_command::run(&arguments),
         Command::List => list(&registry),
         Command::Launch(arguments) => launch(&arguments),
         Command::Completions { shell } => {
