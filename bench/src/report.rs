@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 pub use data::{csv, json};
 use folder::Folder;
 pub use simulated::SimulationReport;
+pub(crate) use simulated::one_plot;
 
 use crate::study::Outcome;
 use crate::{Error, Result};

@@ -4,11 +4,13 @@
 //! [`rmalab_atomics::sim::Simulator`] for each seed, in one thread, and points run side by side. What is counted is
 //! counted beside the simulated machine, and takes no virtual time.
 
+pub mod machine;
 mod options;
 mod point;
-mod profiles;
 mod rank;
+pub mod scale;
 mod table;
+pub mod validate;
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +19,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 pub use options::{Load, MAX_EVENTS, MAX_RANKS, Mix, Options, Override, Section, Target, auto_pairs, ranks, share};
 pub use point::{Key, LeftOut, Machine, Operations, Outcome, Point, Side};
-pub use profiles::profile;
 use rank::{Guard, Task};
 pub(crate) use rank::{Shared, Times, run as run_rank};
 use rmalab_atomics::Rank;
@@ -104,6 +105,11 @@ impl<'a> Simulation<'a> {
     /// A flag that, once set, ends the simulations; points that have not ended do not count.
     pub fn stop_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
+    }
+
+    /// Takes `stop` for the flag that ends them.
+    pub fn stopped_by(self, stop: &Arc<AtomicBool>) -> Simulation<'a> {
+        Simulation { stop: Arc::clone(stop), ..self }
     }
 
     /// Runs them; `progress` is told how far they are, a few times a second.

@@ -1,16 +1,19 @@
 //! `rmalab simulate`: what it is asked for, shows and writes.
 
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum, ValueHint};
 use indicatif::{ProgressBar, ProgressStyle};
 use rmalab::report::SimulationReport;
-use rmalab::simulate::{self, Ended, Load, Mix, Options, Progress, Section, Simulation, Target};
+use rmalab::simulate::validate::{self, Check};
+use rmalab::simulate::{self, Ended, Load, Mix, Options, Progress, Section, Simulation, Target, machine, scale};
 use rmalab::{Error, Registry, Result, interrupt};
-use rmalab_atomics::sim::profile;
+use rmalab_atomics::sim::{Profile, profile};
 
 /// What `--help` begins with.
 pub(crate) const ABOUT: &str = "\
@@ -123,12 +126,31 @@ pub(crate) struct SimulateArgs {
     /// How many simulations run at a time [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
+    /// Compare with published figures of the FX100 (paper), or with this machine, measured (machine), and do nothing else
+    #[arg(long, value_enum, value_name = "WITH", num_args = 0..=1, default_missing_value = "paper", conflicts_with_all = NOT_VALIDATING)]
+    validate: Option<With>,
+    /// Write a plot and a page of all locks from 4 to 1,000,000 ranks to the folder DIR: scale.svg and scale.md
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["validate", "out", "mix", "writers", "section", "exclusive_ranks"])]
+    scale: Option<PathBuf>,
     /// Write a report to the folder DIR; an older report there is replaced, anything else is not
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     out: Option<PathBuf>,
     /// Say nothing on standard error but errors
     #[arg(long, short)]
     quiet: bool,
+}
+
+/// What is not for comparisons.
+const NOT_VALIDATING: [&str; 9] =
+    ["lock", "ranks", "ranks_per_node", "placement", "engines", "local_atomics", "mix", "section", "out"];
+
+/// What simulations are compared with, on the command line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum With {
+    /// Published figures of the FX100
+    Paper,
+    /// This machine
+    Machine,
 }
 
 /// Several numbers of ranks.
@@ -184,7 +206,7 @@ impl SimulateArgs {
     /// What the command line says, over what it leaves open.
     fn options(&self) -> Result<Options> {
         let names = if self.profile.is_empty() { vec!["fx100".to_owned()] } else { self.profile.clone() };
-        let profiles = names.iter().map(|name| simulate::profile(name)).collect::<Result<Vec<_>>>()?;
+        let profiles = names.iter().map(|name| Ok(Profile::find(name)?)).collect::<Result<Vec<_>>>()?;
         let mut options = Options::new(profiles[0].clone());
         options.profiles = profiles;
         options.locks.clone_from(&self.lock);
@@ -228,6 +250,14 @@ impl SimulateArgs {
 
 /// Runs the sub-command.
 pub(crate) fn run(registry: &Registry, arguments: &SimulateArgs) -> Result<ExitCode> {
+    match arguments.validate {
+        Some(With::Paper) => return paper(arguments),
+        Some(With::Machine) => return machine(registry, arguments),
+        None => {}
+    }
+    if let Some(folder) = &arguments.scale {
+        return scale(registry, arguments, folder);
+    }
     let simulation = Simulation::new(registry, arguments.options()?)?;
     let report = arguments.out.as_deref().map(SimulationReport::prepare).transpose()?;
     let watch = Watch::new(arguments.quiet);
@@ -247,6 +277,74 @@ pub(crate) fn run(registry: &Registry, arguments: &SimulateArgs) -> Result<ExitC
     Ok(if outcome.complete { ExitCode::SUCCESS } else { ExitCode::from(interrupt::EXIT_CODE) })
 }
 
+/// How often each rank acquires in the paper.
+const PAPER_PAIRS: u32 = 1000;
+
+/// Compares with published figures.
+fn paper(arguments: &SimulateArgs) -> Result<ExitCode> {
+    let options = arguments.options()?;
+    let [profile] = &options.profiles[..] else {
+        return Err(Error::usage("--validate paper compares one profile"));
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    interrupt::sets(&stop)?;
+    let pairs = options.pairs.unwrap_or(PAPER_PAIRS);
+    if !arguments.quiet {
+        eprintln!("simulating up to 4096 ranks, {pairs} pairs each, of profile {}", profile.name);
+    }
+    let checks = match validate::paper(profile, pairs, &stop) {
+        Err(_) if stop.load(Ordering::Relaxed) => return Ok(ExitCode::from(interrupt::EXIT_CODE)),
+        checks => checks?,
+    };
+    told(&format!("profile {}, words served by the adapter, {pairs} pairs a rank", profile.name), "paper", &checks)
+}
+
+/// Compares with this machine.
+fn machine(registry: &Registry, arguments: &SimulateArgs) -> Result<ExitCode> {
+    let profile = match &arguments.profile[..] {
+        [one] => Profile::find(one)?,
+        _ => return Err(Error::usage("--validate machine compares one profile, such as `rmalab calibrate` writes")),
+    };
+    if !arguments.quiet {
+        eprintln!("measuring, and simulating profile {}: about {} s", profile.name, machine::SECONDS);
+    }
+    let checks = machine::compare(registry, &profile, arguments.seed)?;
+    told(&format!("profile {}, against processes of this machine", profile.name), "measured", &checks)
+}
+
+/// Shows a comparison; its exit code.
+fn told(head: &str, reference: &str, checks: &[Check]) -> Result<ExitCode> {
+    let text = format!("{head}\n\n{}\n{}", validate::checks_table(reference, checks), validate::verdict(checks));
+    let _ = io::stdout().lock().write_all(text.as_bytes());
+    Ok(if checks.iter().all(Check::holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Simulates all locks at all sizes, and writes the plot and the page.
+fn scale(registry: &Registry, arguments: &SimulateArgs, folder: &Path) -> Result<ExitCode> {
+    let mut options = arguments.options()?;
+    if arguments.ranks.is_empty() {
+        options.ranks = scale::RANKS.to_vec();
+    }
+    if !folder.is_dir() {
+        return Err(Error::usage(format!("{} is no folder", folder.display())));
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    interrupt::sets(&stop)?;
+    let watch = Watch::new(arguments.quiet);
+    let made = scale::run(registry, &options, &stop, |progress| watch.show(progress))?;
+    watch.finish();
+    let Some(page) = made else {
+        eprintln!("interrupted: nothing was written");
+        return Ok(ExitCode::from(interrupt::EXIT_CODE));
+    };
+    for (name, text) in [("scale.svg", &page.svg), ("scale.md", &page.markdown)] {
+        let path = folder.join(name);
+        std::fs::write(&path, text).map_err(|source| Error::File { path, source })?;
+    }
+    let _ = io::stdout().lock().write_all(page.markdown.as_bytes());
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Time between two lines of progress where there is no terminal.
 const LINES: Duration = Duration::from_secs(5);
 
@@ -254,7 +352,7 @@ const LINES: Duration = Duration::from_secs(5);
 enum Watch {
     Quiet,
     Bar(ProgressBar),
-    Lines(std::cell::Cell<Instant>),
+    Lines(std::cell::Cell<Option<Instant>>),
 }
 
 impl Watch {
@@ -268,7 +366,7 @@ impl Watch {
             bar.enable_steady_tick(Duration::from_millis(250));
             Watch::Bar(bar)
         } else {
-            Watch::Lines(std::cell::Cell::new(Instant::now()))
+            Watch::Lines(std::cell::Cell::new(None))
         }
     }
 
@@ -291,8 +389,9 @@ impl Watch {
                 }
             }
             Watch::Lines(last) => {
-                if let Some(line) = line.filter(|_| last.get().elapsed() >= LINES) {
-                    last.set(Instant::now());
+                let due = last.get().is_none_or(|last| last.elapsed() >= LINES);
+                if let Some(line) = line.filter(|_| due) {
+                    last.set(Some(Instant::now()));
                     eprintln!("{:.0} %: {line}", progress.done as f64 * 100.0 / progress.of.max(1) as f64);
                 }
             }
