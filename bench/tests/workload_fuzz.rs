@@ -1,7 +1,8 @@
 //! Descriptions of workloads that are changed at random: an error is one line that names file and line, and what is no
 //! error has steps. Inputs that led somewhere new are kept in `tests/corpus/workloads`, with what they led to.
 //!
-//! `RMALAB_FUZZ_CASES=1000000 RMALAB_FUZZ_KEEP=1 cargo test -p rmalab --test workload_fuzz` looks for more.
+//! `RMALAB_FUZZ_CASES=1000000 RMALAB_FUZZ_KEEP=1 cargo test -p rmalab --test workload_fuzz -- --test-threads 1` looks for
+//! more of them, once the old ones are removed.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use std::collections::BTreeMap;
@@ -208,17 +209,20 @@ fn descriptions_changed_at_random_are_read_or_refused() {
 
 #[test]
 fn the_corpus_is_read_as_ever() {
-    let expected = std::fs::read_to_string(corpus().join("expected.txt")).unwrap();
-    let mut lines = expected.lines();
     let mut files: Vec<PathBuf> = std::fs::read_dir(corpus()).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "toml"));
     files.sort();
-    for file in files {
-        let text = std::fs::read_to_string(&file).unwrap();
-        let name = file.file_stem().unwrap().to_string_lossy();
-        assert_eq!(format!("{name}: {}", outcome(&text)), lines.next().unwrap_or("(none)"));
+    let line = |file: &PathBuf| {
+        let text = std::fs::read_to_string(file).unwrap();
+        format!("{}: {}\n", file.file_stem().unwrap().to_string_lossy(), outcome(&text))
+    };
+    let found: String = files.iter().map(line).collect();
+    let expected = corpus().join("expected.txt");
+    if std::env::var_os("RMALAB_FUZZ_KEEP").is_some() {
+        std::fs::write(&expected, &found).unwrap();
     }
-    assert_eq!(lines.next(), None);
+    assert!(!found.is_empty());
+    assert_eq!(found, std::fs::read_to_string(expected).unwrap());
 }
 
 #[test]
