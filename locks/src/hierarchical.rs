@@ -347,3 +347,6 @@ impl Hierarchical {
         Ok(left == 0 && ra.compare_and_swap(leaf, closer, 0)? == closer)
     }
 }
+
+#[cfg(test)]
+mod tests;

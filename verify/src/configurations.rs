@@ -68,10 +68,14 @@ const MCS: &[Row] = &[
 
 /// On two nodes of two ranks, and on one.
 const COHORT: &[Row] = &[
-    ("4Wx2/2", Sc, Empty, ANY, QUICK),
-    ("4Wx2/2", LatePuts, Empty, ANY, QUICK),
+    ("4Wx1/2", Sc, Empty, ANY, QUICK),
+    ("3Wx2/2", Sc, Empty, ANY, QUICK),
+    ("4Wx1/2", LatePuts, Empty, ANY, QUICK),
+    ("3Wx2/2", LatePuts, Empty, ANY, QUICK),
     ("3Wx2/1", LatePuts, Empty, ANY, QUICK),
     ("3Wx2", LatePuts, Empty, ANY, QUICK),
+    ("4Wx2/2", Sc, Empty, ANY, LONG),
+    ("4Wx2/2", LatePuts, Empty, ANY, LONG),
     ("3Wx1/2", UnorderedBulk, Data, ANY, QUICK),
     ("3Wx2/2", Hca, Empty, ANY, QUICK),
 ];
