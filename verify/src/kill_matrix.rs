@@ -59,11 +59,12 @@ pub fn options() -> Options {
 pub fn scenarios(subject: &Subject) -> Vec<Scenario> {
     let texts: &[&str] = match (subject.kind(), subject.shares()) {
         _ if subject.name() == "cohort" => &["2W", "2W/1", "2Wx2", "2Wx2/1", "3W/2", "3W/1", "3Wx2/2"],
-        // Nodes of one rank: two leaves, and that of the home.
+        // Nodes of one rank, as a rule: a leaf for each, and that of the home, below two words.
         _ if subject.name() == "hierarchical" => &[
             "1A1E@0/1",
             "1S@0 1E@0/1",
             "2E@0/1",
+            "2E@0",
             "1A+1E@0x2/1",
             "1A1E@0x2/1",
             "1S@0 1E@0x2/1",

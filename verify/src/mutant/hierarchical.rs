@@ -40,9 +40,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant::new(
         "hierarchical-stale-root",
         HIERARCHICAL,
-        "a rank that has waited for another one to close the leaves does not look again",
-        &[See(get("present_1").writing().after_wait(), |_| 1)],
-    ),
+        "a rank that has waited takes the only leaf for open, without another look",
+        &[See(get("present_0").writing().after_wait(), |_| 1)],
+    )
+    .stands_for("hierarchical: the revoker does not look again (above two levels of the tree that is only slower)"),
     Mutant::new(
         "hierarchical-forgotten-leaf",
         HIERARCHICAL,
