@@ -15,6 +15,8 @@ mod mcs_rw_neutral;
 mod mcs_rw_rp;
 mod mcs_rw_wp;
 mod mutexes;
+mod rma_mcs;
+mod rma_rw;
 mod tas_rw;
 mod windows;
 
@@ -155,10 +157,12 @@ impl Mutant {
 pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
     [
         mutexes::MUTANTS,
+        rma_mcs::MUTANTS,
         tas_rw::MUTANTS,
         mcs_rw_rp::MUTANTS,
         mcs_rw_wp::MUTANTS,
         mcs_rw_neutral::MUTANTS,
+        rma_rw::MUTANTS,
         windows::MUTANTS,
         any::MUTANTS,
     ]
