@@ -221,5 +221,4 @@ fn reader_writer_locks() {
     late(|ra| suite::readers_meet_on::<McsRwRp, _>(ra, ()));
     late(|ra| suite::readers_meet_on::<McsRwWp, _>(ra, ()));
     late(|ra| suite::readers_meet_on::<McsRwNeutral, _>(ra, ()));
-    late(|ra| suite::readers_meet_on::<RmaRw, _>(ra, rma_rw(2, 1, 1)));
 }
