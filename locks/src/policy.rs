@@ -16,7 +16,7 @@ use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 
 use crate::{
     Cohort, Exclusive, Global, Hierarchical, LockKind, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget,
-    RawMutex, RawRwLock, Result, Tas, TasRw, Ticket, TwoLevel, WindowLock,
+    RawMutex, RawRwLock, Result, RmaMcs, RmaRw, Tas, TasRw, Ticket, TwoLevel, WindowLock,
 };
 
 /// Makes [`PolicyKind`] and [`Policy`] from the list of policies.
@@ -124,10 +124,14 @@ policies! {
     McsRwWp: Global<McsRwWp>, <McsRwWp as RawRwLock>::NAME;
     /// One [`McsRwNeutral`] for the whole window.
     McsRwNeutral: Global<McsRwNeutral>, <McsRwNeutral as RawRwLock>::NAME;
+    /// One [`RmaRw`] for the whole window: readers are counted on their nodes, writers go through a tree of queues.
+    RmaRw: Global<RmaRw>, <RmaRw as RawRwLock>::NAME;
     /// One [`TasRw`] for the whole window.
     TasRw: Global<TasRw>, <TasRw as RawRwLock>::NAME;
     /// One [`Mcs`] mutex for the whole window: shared locks and lock_all exclude each other, too.
     Mcs: Global<Exclusive<Mcs>>, <Mcs as RawMutex>::NAME;
+    /// One [`RmaMcs`] mutex for the whole window, as [`Mcs`](Self::Mcs): near ranks first.
+    RmaMcs: Global<Exclusive<RmaMcs>>, <RmaMcs as RawMutex>::NAME;
     /// One [`Ticket`] mutex for the whole window, as [`Mcs`](Self::Mcs).
     Ticket: Global<Exclusive<Ticket>>, <Ticket as RawMutex>::NAME;
     /// One [`Cohort`] mutex for the whole window, as [`Mcs`](Self::Mcs).

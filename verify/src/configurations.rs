@@ -80,6 +80,36 @@ const COHORT: &[Row] = &[
     ("3Wx2/2", Hca, Empty, ANY, QUICK),
 ];
 
+/// On two nodes of two ranks, the home on another one; on three levels, two racks.
+const RMA_MCS: &[Row] = &[
+    ("4Wx1/2", Sc, Empty, ANY, QUICK),
+    ("3Wx2/2", Sc, Empty, ANY, QUICK),
+    ("4Wx1/2", LatePuts, Empty, ANY, QUICK),
+    ("3Wx2/2", LatePuts, Empty, ANY, QUICK),
+    ("2Wx2/2", UnorderedBulk, Data, ANY, QUICK),
+    ("3Wx1/2", Hca, Empty, ANY, QUICK),
+    ("4Wx2/2", Sc, Empty, ANY, LONG),
+    ("4Wx2/2", LatePuts, Empty, ANY, LONG),
+    ("5Wx1/2/2", Sc, Empty, ANY, LONG),
+];
+
+/// As [`RMA_MCS`].
+const RMA_RW: &[Row] = &[
+    ("1R1W1R1Wx1/2", Sc, Empty, ANY, QUICK),
+    ("3R1Wx1/2", Sc, Empty, ANY, QUICK),
+    ("1R3Wx1/2", Sc, Empty, ANY, QUICK),
+    ("2R1Wx2/2", Sc, Empty, ANY, QUICK),
+    ("1R2Wx2/2", Sc, Empty, ANY, QUICK),
+    ("1R1W1R1Wx1/2", LatePuts, Empty, ANY, QUICK),
+    ("1R3Wx1/2", LatePuts, Empty, ANY, QUICK),
+    ("1R1Wx2/2", UnorderedBulk, Data, ANY, QUICK),
+    ("2R1Wx1/2", Hca, Empty, ANY, QUICK),
+    ("2R2Wx2/2", Sc, Empty, ANY, LONG),
+    ("2R2Wx2/2", LatePuts, Empty, ANY, LONG),
+    ("1R1W1R1Wx2/2", Sc, Empty, ANY, LONG),
+    ("5R1Wx1/2/2", Sc, Empty, ANY, LONG),
+];
+
 const TAS_RW: &[Row] = &[
     ("2R2Wx2", Sc, Empty, ANY, QUICK),
     ("2R2Wx2", LatePuts, Empty, ANY, QUICK),
@@ -179,9 +209,11 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("mcs", _) => MCS,
         ("cohort", _) => COHORT,
         ("hierarchical", _) => HIERARCHICAL,
+        ("rma-mcs" | "rma-mcs-1", _) => RMA_MCS,
         ("tas-rw", _) => TAS_RW,
         ("mcs-rw-rp" | "mcs-rw-wp", _) => MCS_RW,
         ("mcs-rw-neutral", _) => MCS_RW_NEUTRAL,
+        ("rma-rw" | "rma-rw-1-2-1" | "rma-rw-2-2-2", _) => RMA_RW,
         ("two-level" | "two-level-retract", _) => TWO_LEVEL,
         ("nocheck", _) | (_, Kind::Program) => &[],
         ("global", _) => GLOBAL,
