@@ -13,6 +13,7 @@ use rmalab_verify::play::Section;
 use rmalab_verify::{Network, Nodes, Scenario};
 
 use crate::advise_command;
+use crate::simulate_command;
 
 /// Studies of locks over network atomics, and checks: throughput, latency, fairness, remote operations, proofs by search.
 #[derive(Debug, Parser)]
@@ -39,6 +40,8 @@ Examples:
       Longer critical sections, data to standard output.
   rmalab verify
       Checks every lock in every order of its ranks' operations, where that takes seconds.
+  rmalab simulate --lock mcs-rw-rp,two-level --ranks 4:4096:4
+      What lock_all takes on a simulated machine of up to 4,096 ranks.
   rmalab advise bench/workloads/key-value.toml --ranks 2
       Which policy a window should have that is used like this.
   rmalab list
@@ -93,6 +96,13 @@ Exit codes:
   2    an argument is wrong, or a file is no counterexample to a lock of this program
   130  interrupted (Ctrl-C); what was found until then is in the table";
 
+const CALIBRATE: &str = "\
+Measure this machine's shared memory, and write a profile of it for the simulator.
+
+Two ranks, each bound to a core, take the times of operations on a line of their own, of fetch_adds on one word, of a put until \
+the other rank has noticed it, and of copies. The profile that fits them best goes to standard output, or to a file; a table \
+shows what the simulator makes of it beside what was measured. The machine should do nothing else meanwhile.";
+
 /// What rmalab can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -102,9 +112,15 @@ pub(crate) enum Command {
     /// Check locks in every order of their ranks' operations, and show what breaks them
     #[command(long_about = VERIFY, after_long_help = VERIFY_MANUAL)]
     Verify(VerifyArgs),
+    /// Run locks as very many ranks of a machine that is not here, in virtual time
+    #[command(long_about = simulate_command::ABOUT, after_long_help = simulate_command::MANUAL)]
+    Simulate(simulate_command::SimulateArgs),
     /// Say which lock policy a window should have, by simulating all of them
     #[command(long_about = advise_command::ABOUT, after_long_help = advise_command::MANUAL)]
     Advise(advise_command::AdviseArgs),
+    /// Measure this machine's shared memory, and write a profile of it for the simulator
+    #[command(long_about = CALIBRATE, after_help = "Durations are numbers with a unit: 500ms, 10s.")]
+    Calibrate(CalibrateArgs),
     /// List the locks, the policies and the backends
     List,
     /// Run a program as the ranks of one world on this host
@@ -384,6 +400,23 @@ impl VerifyArgs {
     }
 }
 
+/// Options of `rmalab calibrate`.
+#[derive(Debug, Args)]
+pub(crate) struct CalibrateArgs {
+    /// Write the profile to FILE, or (with -) to standard output
+    #[arg(long, value_name = "FILE", default_value = "-", value_hint = ValueHint::FilePath)]
+    pub(crate) out: PathBuf,
+    /// The profile's name: letters, digits and hyphens
+    #[arg(long, value_name = "NAME", default_value = "shm", value_parser = profile_name)]
+    pub(crate) name: String,
+    /// How long to measure
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = span)]
+    pub(crate) duration: Duration,
+    /// Say nothing on standard error but errors
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
 /// Options of `rmalab launch`.
 #[derive(Debug, Args)]
 pub(crate) struct LaunchArgs {
@@ -402,6 +435,11 @@ pub(crate) struct LaunchArgs {
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM", value_hint = ValueHint::CommandWithArguments)]
     pub(crate) program: Vec<std::ffi::OsString>,
+}
+
+fn profile_name(text: &str) -> Result<String, String> {
+    let good = !text.is_empty() && text.len() <= 40 && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    if good { Ok(text.to_owned()) } else { Err("not up to 40 letters, digits and hyphens".into()) }
 }
 
 fn fraction(text: &str) -> Result<f64, String> {
@@ -431,7 +469,7 @@ fn bytes(text: &str) -> Result<u64, String> {
 }
 
 /// A number above 0, perhaps with a unit of thousands, millions or thousands of millions.
-fn count(text: &str) -> Result<u64, String> {
+pub(crate) fn count(text: &str) -> Result<u64, String> {
     let (number, unit) = match text.char_indices().last() {
         Some((at, 'k' | 'K')) => (&text[..at], 1_000),
         Some((at, 'm' | 'M')) => (&text[..at], 1_000_000),

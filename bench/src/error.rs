@@ -67,6 +67,7 @@ impl Error {
 
         match self {
             Error::Usage(_) | Error::Report { .. } => true,
+            Error::Atomics(error) => matches!(error, rmalab_atomics::Error::Settings(_)),
             Error::Verify(error) => matches!(
                 error,
                 Verify::Scenario { .. }

@@ -6,12 +6,14 @@
 #![forbid(unsafe_code)]
 
 pub mod advise;
+pub mod calibrate;
 mod error;
 pub mod interrupt;
 mod machine;
 mod names;
 mod registry;
 pub mod report;
+pub mod simulate;
 pub mod study;
 mod table;
 pub mod verify;

@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 
 mod advise_command;
+mod calibrate_command;
 mod cli;
+mod simulate_command;
 mod verify_command;
 mod watch;
 
@@ -27,7 +29,9 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command.unwrap_or_else(main_study) {
         Command::Study(arguments) => study(&registry, &arguments),
         Command::Verify(arguments) => verify_command::run(&arguments),
+        Command::Simulate(arguments) => simulate_command::run(&registry, &arguments),
         Command::Advise(arguments) => advise_command::run(&arguments),
+        Command::Calibrate(arguments) => calibrate_command::run(&arguments),
         Command::List => list(&registry),
         Command::Launch(arguments) => launch(&arguments),
         Command::Completions { shell } => {

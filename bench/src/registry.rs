@@ -2,9 +2,13 @@
 
 mod standard;
 
+use std::sync::Arc;
+
+use rmalab_atomics::sim::Sim;
 use rmalab_atomics::{Mapped, Rank};
 use rmalab_locks::{Exclusive, Global, GlobalParams, RawMutex, RawRwLock, WindowLock};
 
+use crate::simulate::{Shared, Times, run_rank};
 use crate::study::{Bound, Running};
 use crate::{Error, Result, names};
 
@@ -60,15 +64,27 @@ impl Info {
 /// Makes one rank's part of a lock whose global words are at a home rank.
 type Bind = dyn Fn(&Mapped, Rank) -> rmalab_locks::Result<Box<dyn Bound>> + Send + Sync;
 
-/// One lock or window policy that can be put through a study.
+/// Makes one rank's part of a lock in a simulation, and does with it what is shared.
+pub(crate) type Simulated = dyn for<'t> Fn(&Sim<'t>, &Shared) -> rmalab_locks::Result<Times> + Send + Sync;
+
+/// One lock or window policy that can be put through a study, or a simulation.
 pub struct Subject {
     info: Info,
     bind: Box<Bind>,
+    simulated: Arc<Simulated>,
 }
 
 impl Subject {
     fn new<W: WindowLock + 'static>(info: Info, params: impl Fn(Rank) -> W::Params + Send + Sync + 'static) -> Subject {
-        Subject { info, bind: Box::new(move |ra, home| Ok(Box::new(Running::new(W::new(ra, params(home))?)))) }
+        let params = Arc::new(params);
+        let simulated = Arc::clone(&params);
+        Subject {
+            info,
+            bind: Box::new(move |ra, home| Ok(Box::new(Running::new(W::new(ra, params(home))?)))),
+            simulated: Arc::new(move |ra: &Sim<'_>, shared: &Shared| {
+                run_rank(|| W::new(ra, simulated(shared.task.home)), ra, shared)
+            }),
+        }
     }
 
     /// What is known of it.
@@ -79,6 +95,11 @@ impl Subject {
     /// This rank's part of a new one, its global words at `home`; every rank calls this at the same point.
     pub(crate) fn bind(&self, ra: &Mapped, home: Rank) -> Result<Box<dyn Bound>> {
         (self.bind)(ra, home).map_err(|source| Error::Lock { lock: self.info.name.clone(), source })
+    }
+
+    /// What a rank of a simulation does with it.
+    pub(crate) fn simulated(&self) -> Arc<Simulated> {
+        Arc::clone(&self.simulated)
     }
 }
 

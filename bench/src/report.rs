@@ -5,12 +5,15 @@ mod figures;
 mod folder;
 mod html;
 mod plots;
+mod simulated;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 pub use data::{csv, json};
 use folder::Folder;
+pub use simulated::SimulationReport;
+pub(crate) use simulated::one_plot;
 
 use crate::study::Outcome;
 use crate::{Error, Result};
@@ -39,23 +42,33 @@ impl Report {
     /// [`Error::File`] and [`Error::Report`] when it cannot be written after all, [`Error::Drawing`] when a figure fails.
     pub fn write(self, outcome: &Outcome) -> Result<PathBuf> {
         let figures = figures::all(outcome)?;
-        let draft = self.folder.draft()?;
-        let plots = draft.join("plots");
-        fs::create_dir(&plots).map_err(|source| Error::File { path: plots.clone(), source })?;
-        for figure in &figures {
-            write(&plots.join(format!("{}.svg", figure.name)), figure.svg.as_bytes())?;
-        }
-        let into = |name: &str, fill: fn(&Outcome, &mut Vec<u8>) -> std::io::Result<()>| {
-            let path = draft.join(name);
-            let mut bytes = Vec::new();
-            fill(outcome, &mut bytes).map_err(|source| Error::File { path: path.clone(), source })?;
-            write(&path, &bytes)
-        };
-        into("data.json", |outcome, to| json(outcome, to))?;
-        into("data.csv", |outcome, to| csv(outcome, to))?;
-        write(&draft.join("index.html"), html::page(outcome, &figures).as_bytes())?;
-        self.folder.publish()
+        let (mut data, mut table) = (Vec::new(), Vec::new());
+        let filled = json(outcome, &mut data).and_then(|()| csv(outcome, &mut table));
+        filled.map_err(|source| Error::File { path: "data.json and data.csv".into(), source })?;
+        let page = html::page(outcome, &figures);
+        let svgs = figures.iter().map(|figure| (figure.name.as_str(), figure.svg.as_str()));
+        publish(self.folder, svgs, &data, &table, &page)
     }
+}
+
+/// Writes a report's parts into its folder, all of them or nothing, and returns where it is.
+fn publish<'a>(
+    folder: Folder,
+    figures: impl Iterator<Item = (&'a str, &'a str)>,
+    json: &[u8],
+    csv: &[u8],
+    page: &str,
+) -> Result<PathBuf> {
+    let draft = folder.draft()?;
+    let plots = draft.join("plots");
+    fs::create_dir(&plots).map_err(|source| Error::File { path: plots.clone(), source })?;
+    for (name, svg) in figures {
+        write(&plots.join(format!("{name}.svg")), svg.as_bytes())?;
+    }
+    write(&draft.join("data.json"), json)?;
+    write(&draft.join("data.csv"), csv)?;
+    write(&draft.join("index.html"), page.as_bytes())?;
+    folder.publish()
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {

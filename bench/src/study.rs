@@ -17,7 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
-pub(crate) use measure::{Bound, Running, histogram};
+pub(crate) use measure::{Bound, Running, by_distance, histogram};
+pub(crate) use options::nanoseconds;
 pub use options::{BUDGET, Backend, MAX_RANKS, Options, Target};
 use outcome::Message;
 pub use outcome::{Cell, Key, Outcome, Quantiles, Side, Values};
@@ -141,7 +142,7 @@ impl<'a> Study<'a> {
             command: std::env::args().collect::<Vec<_>>().join(" "),
             started,
             complete: !interrupted && samples.len() == of,
-            cell_ns: options::nanoseconds(self.options.cell_duration()),
+            cell_ns: nanoseconds(self.options.cell_duration()),
             machine,
             subjects: self
                 .options

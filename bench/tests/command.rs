@@ -58,6 +58,9 @@ fn bad_arguments_are_refused_with_a_clear_line() {
         (&["study", "--json", "--csv"], "cannot both"),
         (&["study", "--json", "/nowhere/at/all.json"], "/nowhere/at/all.json"),
         (&["studdy"], "studdy"),
+        (&["calibrate", "--duration", "0s"], "no time"),
+        (&["calibrate", "--name", "a b"], "letters, digits and hyphens"),
+        (&["calibrate", "--out", "/nowhere/at/all.toml"], "/nowhere/at/all.toml"),
         (&["completions", "tea"], "tea"),
         (&["launch", "-n", "0", "--", "true"], "0 is not in"),
         (&["launch", "-n", "2"], "PROGRAM"),
@@ -263,4 +266,23 @@ fn interrupted(backend: &str) {
     assert!(!data["cells"].as_array().expect("the study ran").is_empty());
     assert!(fs::read_to_string(report.join("index.html")).expect("the study ran").contains("Incomplete"));
     assert!(stdout(&output).contains("two-level") || stdout(&output).contains("nocheck"));
+}
+
+#[test]
+fn a_calibration_writes_a_profile() {
+    let at = tempfile::tempdir().unwrap();
+    let file = at.path().join("here.toml");
+    let out = file.to_str().expect("temporary folders have plain names");
+    let output = run(&["calibrate", "--duration", "10ms", "--name", "here", "--out", out]);
+    let said = stderr(&output);
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("two processors"), "{said}");
+        return;
+    }
+    assert!(output.status.success(), "{said}");
+    let profile = rmalab_atomics::sim::Profile::load(&file).unwrap();
+    assert_eq!(profile.name, "here");
+    assert!(said.contains("put until noticed") && said.contains("simulated"), "{said}");
+    assert!(output.stdout.is_empty());
 }

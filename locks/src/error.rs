@@ -22,6 +22,16 @@ pub enum Error {
         /// How many it can serve.
         limit: u32,
     },
+    /// A parameter of the lock that makes no sense.
+    #[error("{lock}: {parameter}: {why}")]
+    Parameter {
+        /// The algorithm's name.
+        lock: &'static str,
+        /// The parameter, by the name that it has among the lock's parameters.
+        parameter: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A home or target that is not a rank of this world.
     #[error("{rank}: {target} does not exist in a world of {size} ranks")]
     NoSuchTarget {

@@ -114,10 +114,10 @@ policies! {
     /// foMPI's: a master word for lock_all against exclusive locks, and a word for each target ([`TwoLevel`]).
     #[default]
     TwoLevel: TwoLevel, <TwoLevel as WindowLock>::NAME;
-    /// Made for lock_all: each node lets its own ranks in until an exclusive lock closes it ([`Hierarchical`]).
-    Hierarchical: Hierarchical, <Hierarchical as WindowLock>::NAME;
     /// One [`McsRwRp`] for each target ([`PerTarget`]).
     PerTarget: PerTarget<McsRwRp>, <PerTarget<McsRwRp> as WindowLock>::NAME;
+    /// Made for lock_all: each node lets its own ranks in until an exclusive lock closes it ([`Hierarchical`]).
+    Hierarchical: Hierarchical, <Hierarchical as WindowLock>::NAME;
     /// One [`McsRwRp`] for the whole window: the FX100 study's; `global` is understood, too.
     McsRwRp: Global<McsRwRp>, <McsRwRp as RawRwLock>::NAME;
     /// One [`McsRwWp`] for the whole window.

@@ -12,7 +12,7 @@ use rmalab_atomics::{
     Address, Capabilities, Disp, Mapped, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Topology, Until,
     World,
 };
-use rmalab_locks::{Backoff, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Tas, TasRw, Ticket, suite};
+use rmalab_locks::{Backoff, Cohort, CohortParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Tas, TasRw, Ticket, suite};
 
 /// A rank whose word puts arrive late.
 struct Late<'a> {
@@ -189,6 +189,7 @@ fn mutexes() {
     late(|ra| suite::mutex_try_on::<Mcs, _>(ra, (), 150));
     late(|ra| suite::mutex_on::<Tas, _>(ra, Backoff::default(), 150));
     late(|ra| suite::mutex_on::<Ticket, _>(ra, Default::default(), 150));
+    late(|ra| suite::mutex_on::<Cohort, _>(ra, CohortParams { may_pass_local: 1, ranks: 2 }, 150));
 }
 
 #[test]

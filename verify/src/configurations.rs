@@ -68,10 +68,14 @@ const MCS: &[Row] = &[
 
 /// On two nodes of two ranks, and on one.
 const COHORT: &[Row] = &[
-    ("4Wx2/2", Sc, Empty, ANY, QUICK),
-    ("4Wx2/2", LatePuts, Empty, ANY, QUICK),
+    ("4Wx1/2", Sc, Empty, ANY, QUICK),
+    ("3Wx2/2", Sc, Empty, ANY, QUICK),
+    ("4Wx1/2", LatePuts, Empty, ANY, QUICK),
+    ("3Wx2/2", LatePuts, Empty, ANY, QUICK),
     ("3Wx2/1", LatePuts, Empty, ANY, QUICK),
     ("3Wx2", LatePuts, Empty, ANY, QUICK),
+    ("4Wx2/2", Sc, Empty, ANY, LONG),
+    ("4Wx2/2", LatePuts, Empty, ANY, LONG),
     ("3Wx1/2", UnorderedBulk, Data, ANY, QUICK),
     ("3Wx2/2", Hca, Empty, ANY, QUICK),
 ];
@@ -138,10 +142,24 @@ const TWO_LEVEL: &[Row] = &[
 
 /// On nodes of two ranks and of one; with the home there are three leaves, so that the tree has two levels.
 const HIERARCHICAL: &[Row] = &[
-    ("1A1E@0 1S@1x1/1", Sc, Empty, ANY, QUICK),
-    ("1A1E@1x1/1", UnorderedBulk, Data, ANY, QUICK),
+    ("1A1E@0x2/1", Sc, Empty, ANY, QUICK),
+    ("2A1E@0x1/1", Sc, Empty, ANY, QUICK),
+    ("1A2E@0x1/1", Sc, Empty, ANY, QUICK),
+    ("2E@0 1S@0x1/2", Sc, Empty, ANY, QUICK),
+    ("1A1E@0 1S@0x2/2", Sc, Empty, ANY, QUICK),
+    ("1A1E@0 1A1E@1x1/2", Sc, Empty, ANY, QUICK),
+    ("2A1E@0x1/1", LatePuts, Empty, ANY, QUICK),
+    ("1A2E@0x1/1", LatePuts, Empty, ANY, QUICK),
+    ("2E@0 1S@0x1/2", LatePuts, Empty, ANY, QUICK),
     ("1A1E@0 1S@1x1/2", LatePuts, Empty, ANY, QUICK),
+    ("1A1E@1x1/1", UnorderedBulk, Data, ANY, QUICK),
     ("1A1E@0 1S@1x1/2", Hca, Empty, ANY, QUICK),
+    ("1A1E@0 1A1E@0x1/2", Sc, Empty, ANY, LONG),
+    ("2A1E@0 1Ax1/2", Sc, Empty, ANY, LONG),
+    ("2E@0 1S@0x2/2", Sc, Empty, ANY, LONG),
+    ("2S@0 1E@0x2/2", Sc, Empty, ANY, LONG),
+    ("1A1E@0 1A1E@0x1/2", LatePuts, Empty, ANY, LONG),
+    ("1A1E@0 1A1E@1x1/2", LatePuts, Empty, ANY, LONG),
 ];
 
 /// Of a lock that is not one of the workspace's own.

@@ -58,6 +58,23 @@ pub fn options() -> Options {
 /// The scenarios for mutants of `subject`, by their numbers of ranks, then of acquisitions.
 pub fn scenarios(subject: &Subject) -> Vec<Scenario> {
     let texts: &[&str] = match (subject.kind(), subject.shares()) {
+        _ if subject.name() == "cohort" => &["2W", "2W/1", "2Wx2", "2Wx2/1", "3W/2", "3W/1", "3Wx2/2"],
+        // Nodes of one rank, as a rule: a leaf for each, and that of the home, below two words.
+        _ if subject.name() == "hierarchical" => &[
+            "1A1E@0/1",
+            "1S@0 1E@0/1",
+            "2E@0/1",
+            "2E@0",
+            "1A+1E@0x2/1",
+            "1A1E@0x2/1",
+            "1S@0 1E@0x2/1",
+            "2A1E@0/1",
+            "2A1E@0/2",
+            "1A2E@0/1",
+            "1S@0 2E@0/1",
+            "2S@0 1E@0/1",
+            "1S@0 2E@0x2/1",
+        ],
         (Kind::Lock, false) => &["2W", "2Wx2", "3W", "3Wx2"],
         (Kind::Lock, true) => &[
             "1R1W", "2W", "1R+1Wx2", "1R1Wx2", "2Wx2", "2R1W", "1R2W", "2R+1Wx2", "1R+2Wx2", "2Rx2+1W", "2R1Wx2",

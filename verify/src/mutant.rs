@@ -10,7 +10,9 @@
 
 mod any;
 mod calls;
+mod cohort;
 mod deviating;
+mod hierarchical;
 mod mcs_rw_neutral;
 mod mcs_rw_rp;
 mod mcs_rw_wp;
@@ -155,11 +157,13 @@ impl Mutant {
 pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
     [
         mutexes::MUTANTS,
+        cohort::MUTANTS,
         tas_rw::MUTANTS,
         mcs_rw_rp::MUTANTS,
         mcs_rw_wp::MUTANTS,
         mcs_rw_neutral::MUTANTS,
         windows::MUTANTS,
+        hierarchical::MUTANTS,
         any::MUTANTS,
     ]
     .into_iter()

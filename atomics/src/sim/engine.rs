@@ -19,7 +19,7 @@
 //!
 //! Accesses to a line that write take turns. Each takes `hit` or `atomic`, and a transfer (`core`, `socket`) if another
 //! core, or the adapter, has written the line since. It takes effect at its end. Who waits for a word of its own notices a change
-//! one transfer after it.
+//! one transfer, and `notice`, after it.
 
 use std::rc::Rc;
 
@@ -787,7 +787,8 @@ impl<'p> World<'p> {
             let moved = self.transfer(by, rank.0);
             let line = self.memory.line(rank, disp);
             self.memory.get(line).reader = rank.0;
-            self.reply(rank.0, self.now() + moved + self.profile.node.hit.0, Reply::Word(value));
+            let noticed = self.now() + moved + self.profile.node.notice.0 + self.profile.node.hit.0;
+            self.reply(rank.0, noticed, Reply::Word(value));
         }
     }
 

@@ -18,7 +18,7 @@
 //! | `nic.engines` | 1 to 1024 |
 //! | `nic.gap`, `nic.atomic`, `nic.word`, `nic.put`, `nic.get` | times |
 //! | `node.sockets` | 1 to 1024 |
-//! | `node.hit`, `node.atomic`, `node.core`, `node.socket` | times |
+//! | `node.hit`, `node.atomic`, `node.core`, `node.socket`, `node.notice` | times |
 //! | `nic.byte`, `node.byte` | bandwidths, or times for each byte |
 
 use std::fmt::Write;
@@ -116,6 +116,8 @@ pub struct Node {
     pub core: Span,
     /// A line that a core of another socket has.
     pub socket: Span,
+    /// Of who waits for a word to notice its change, besides getting the line.
+    pub notice: Span,
     /// For each byte copied, in picoseconds.
     pub byte: f64,
 }
@@ -237,7 +239,7 @@ impl Profile {
     pub fn parse(name: &str, text: &str) -> Result<Profile> {
         let table = Table::parse(name, text, &[&KEYS[..], &NETWORK[..]].concat())?;
         let shape = shape(&table)?;
-        let node = table.table("node", &["sockets", "hit", "atomic", "core", "socket", "byte"])?;
+        let node = table.table("node", &["sockets", "hit", "atomic", "core", "socket", "notice", "byte"])?;
         let mut profile = Profile {
             name: line(&table, "name")?,
             about: line(&table, "about")?,
@@ -249,6 +251,7 @@ impl Profile {
                 atomic: positive(&node, "atomic")?,
                 core: time(&node, "core")?,
                 socket: time(&node, "socket")?,
+                notice: time(&node, "notice")?,
                 byte: node.per_byte("byte")?,
             },
             shape,
@@ -280,8 +283,12 @@ impl Profile {
         Ok(profile)
     }
 
-    /// What a word operation takes that nobody disturbs, at a distance of so many hops.
+    /// What an atomic operation takes that nobody disturbs, at a distance of so many hops; without a network, on a line
+    /// that another core has.
     pub fn remote_word(&self, hops: u32) -> Span {
+        if self.shape == Shape::OneNode {
+            return Span(self.node.atomic.0 + self.node.core.0);
+        }
         let ways = 2 * (self.wire.0 + u64::from(hops) * self.hop.0);
         Span(self.overhead.0 + ways + self.nic.atomic.0 + self.nic.word.0 + self.completion.0)
     }
@@ -311,7 +318,15 @@ impl Profile {
                 put: Span(0),
                 get: Span(0),
             },
-            node: Node { sockets: 1, hit: Span(0), atomic: Span(0), core: Span(0), socket: Span(0), byte: 0.0 },
+            node: Node {
+                sockets: 1,
+                hit: Span(0),
+                atomic: Span(0),
+                core: Span(0),
+                socket: Span(0),
+                notice: Span(0),
+                byte: 0.0,
+            },
         }
     }
 
@@ -390,6 +405,7 @@ impl Profile {
         table.time("atomic", node.atomic, "an atomic operation on a line that the core has");
         table.time("core", node.core, "a line that another core of the socket has");
         table.time("socket", node.socket, "a line that a core of another socket has");
+        table.time("notice", node.notice, "a waiter to notice a change, besides getting the line");
         table.put("byte", format!("{:?}", write_per_byte(node.byte)), "each byte copied");
         text
     }

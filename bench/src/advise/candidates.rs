@@ -152,7 +152,9 @@ mod tests {
             "Window::builder(&team).policy::<TwoLevel>(TwoLevelParams { contended: Contended::Retract, \
              ..TwoLevelParams::default() })"
         );
-        assert!(chosen(&["per-target".to_owned()]).unwrap()[0].builder().ends_with(".policy::<PerTarget<McsRwRp>>(())"));
+        assert!(
+            chosen(&["per-target".to_owned()]).unwrap()[0].builder().ends_with(".policy::<PerTarget<McsRwRp>>(())")
+        );
     }
 
     #[test]
@@ -162,7 +164,10 @@ mod tests {
             let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
             chosen(&names).unwrap().iter().map(|candidate| candidate.label).collect::<Vec<_>>()
         };
-        assert_eq!(labels(&["cohort", "nocheck", "tas/backoff-8"]), ["cohort", "cohort/pass-8", "tas/backoff-8", "nocheck"]);
+        assert_eq!(
+            labels(&["cohort", "nocheck", "tas/backoff-8"]),
+            ["cohort", "cohort/pass-8", "tas/backoff-8", "nocheck"]
+        );
         let error = chosen(&["two-levle".to_owned()]).unwrap_err();
         assert!(error.is_usage() && error.to_string().contains("did you mean 'two-level'"), "{error}");
     }

@@ -203,7 +203,8 @@ impl Source {
         match self {
             Source::Workload(workload) => Box::new(workload.steps(seed, rank)),
             Source::Trace(trace) => {
-                let mut random = SplitMix64::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(rank.0));
+                let mut random =
+                    SplitMix64::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(rank.0));
                 let steps = trace.steps.get(rank.index()).map_or(&[][..], Vec::as_slice);
                 Box::new(steps.iter().map(move |&step| match step {
                     Step::Compute(ns) => {

@@ -23,7 +23,8 @@ pub fn table(advice: &Advice) -> String {
     let measured = advice.rows.iter().any(|row| row.measured.is_some());
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    let mut header = ["#", "policy", "1/s", "95 %", "p50", "p99", "Jain", "beside the first"].map(str::to_owned).to_vec();
+    let mut header =
+        ["#", "policy", "1/s", "95 %", "p50", "p99", "Jain", "beside the first"].map(str::to_owned).to_vec();
     if measured {
         header.extend(["measured\n1/s", "measured\np99"].map(str::to_owned));
     }
@@ -71,12 +72,8 @@ pub fn table(advice: &Advice) -> String {
 
 /// The choice, how sure it is, and how it is made.
 fn choice(advice: &Advice, first: &Row) -> String {
-    let as_good: Vec<&str> = advice
-        .rows
-        .iter()
-        .filter(|row| row.standing == Standing::AsGood)
-        .map(|row| row.candidate)
-        .collect();
+    let as_good: Vec<&str> =
+        advice.rows.iter().filter(|row| row.standing == Standing::AsGood).map(|row| row.candidate).collect();
     let mut text = format!("choose {}", first.candidate);
     text += &match (advice.rows.len(), as_good.as_slice()) {
         (1, _) => ": the only one that was tried".to_owned(),

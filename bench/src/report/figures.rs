@@ -251,12 +251,12 @@ pub(super) fn load(fraction: f64) -> String {
 }
 
 /// A time for an axis.
-fn short(nanoseconds: f64) -> String {
+pub(super) fn short(nanoseconds: f64) -> String {
     shortened(&humane(nanoseconds))
 }
 
 /// A rate for an axis.
-fn rate(value: f64) -> String {
+pub(super) fn rate(value: f64) -> String {
     shortened(&si(value))
 }
 

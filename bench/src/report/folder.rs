@@ -89,7 +89,7 @@ impl Drop for Folder {
 /// Whether there is nothing at `target` but an older report, or an empty folder; otherwise why not.
 fn replaceable(target: &Path) -> Result<(), String> {
     if !target.is_dir() {
-        return Err("there is a file of that name; give another folder with --report".into());
+        return Err("there is a file of that name; give another folder".into());
     }
     let entries = fs::read_dir(target)
         .and_then(|entries| entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>())
@@ -105,10 +105,10 @@ fn replaceable(target: &Path) -> Result<(), String> {
     match (foreign, ours) {
         (None, true) => Ok(()),
         (Some(name), true) => Err(format!(
-            "it holds '{}', which no report holds and which would be lost; move it away, or give another folder with --report",
+            "it holds '{}', which no report holds and which would be lost; move it away, or give another folder",
             name.display()
         )),
-        (_, false) => Err("it is not empty and was not written by rmalab; give another folder with --report".into()),
+        (_, false) => Err("it is not empty and was not written by rmalab; give another folder".into()),
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::figures::{Figure, load};
 use crate::study::{Backend, Cell, Outcome, Quantiles, humane, humane_span, si};
 
-const CSS: &str = "
+pub(super) const CSS: &str = "
 :root { color-scheme: light; }
 body { font: 16px/1.55 system-ui, sans-serif; color: #222; background: #fff; margin: 0 auto; max-width: 1120px; padding: 24px; }
 h1 { font-size: 1.9em; margin: 0 0 .2em; } h2 { margin: 2em 0 .4em; border-bottom: 2px solid #ddd; } h3 { margin: 1.6em 0 .3em; }
@@ -262,7 +262,7 @@ fn all_cells(out: &mut String, outcome: &Outcome) {
 }
 
 /// An SVG document as an element of the page: without what only a file of its own needs, and with a name.
-fn inline(svg: &str, title: &str) -> String {
+pub(super) fn inline(svg: &str, title: &str) -> String {
     let start = svg.find("<svg").unwrap_or(0);
     svg[start..].replacen(" xmlns=\"http://www.w3.org/2000/svg\"", "", 1).replacen(
         "<svg",
@@ -272,7 +272,7 @@ fn inline(svg: &str, title: &str) -> String {
 }
 
 /// Text as it can stand anywhere in a page, in an attribute, too.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {
@@ -287,7 +287,7 @@ fn escape(text: &str) -> String {
     escaped
 }
 
-fn push(out: &mut String, arguments: std::fmt::Arguments<'_>) {
+pub(super) fn push(out: &mut String, arguments: std::fmt::Arguments<'_>) {
     out.write_fmt(arguments).expect("a string takes everything");
 }
 

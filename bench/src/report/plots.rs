@@ -47,6 +47,8 @@ pub(super) struct Style {
     mark: usize,
     hollow: bool,
     dashed: bool,
+    /// Whether it is a bound beside a subject's line: thin and dashed, without marks, and not in the legend.
+    bound: bool,
 }
 
 impl Style {
@@ -57,7 +59,13 @@ impl Style {
             mark: info.place,
             hollow: info.place / MARKS % 2 == 1,
             dashed: !info.excludes,
+            bound: false,
         }
+    }
+
+    /// The bound beside a subject's line.
+    pub(super) fn bound_of(info: &Info) -> Style {
+        Style { dashed: true, bound: true, ..Style::of(info) }
     }
 }
 
@@ -80,11 +88,15 @@ pub(super) struct Lines {
 
 /// Draws panels of lines, two in a row; the number of ranks is on every x axis.
 pub(super) fn lines(panels: &[Lines]) -> Drawn {
-    let styles: Vec<&Style> =
-        panels.first().map_or(Vec::new(), |panel| panel.series.iter().map(|(style, _)| style).collect());
-    let legend = Legend::Marks(styles.into_iter().cloned().collect());
+    lines_of(panels, PANEL)
+}
+
+/// As [`lines`], with panels of another width and height.
+pub(super) fn lines_of(panels: &[Lines], size: (u32, u32)) -> Drawn {
+    let styles = panels.first().into_iter().flat_map(|panel| &panel.series).map(|(style, _)| style);
+    let legend = Legend::Marks(styles.filter(|style| !style.bound).cloned().collect());
     // All panels of one scale and label share their range, so that they can be compared by eye.
-    sheet(panels.len(), PANEL.1, &legend, |index, area| {
+    sheet(panels.len(), size, &legend, |index, area| {
         let panel = &panels[index];
         let alike = panels.iter().filter(|other| other.y_label == panel.y_label);
         let points = || alike.clone().flat_map(|panel| &panel.series).flat_map(|(_, points)| points).copied();
@@ -126,12 +138,13 @@ fn draw_lines(area: &Area<'_>, panel: &Lines, y: &Ticks, x: &Ticks) -> Result<()
             .map(|&(ranks, value)| (x.place(f64::from(ranks)), y.place(value)))
             .collect();
         if style.dashed {
-            let line = DashedPathElement::new(points.clone(), 6, 4, style.colour.stroke_width(2));
+            let width = if style.bound { 1 } else { 2 };
+            let line = DashedPathElement::new(points.clone(), 6, 4, style.colour.stroke_width(width));
             chart.draw_series([line]).map_err(text)?;
         } else {
             chart.draw_series(LineSeries::new(points.clone(), style.colour.stroke_width(2))).map_err(text)?;
         }
-        for point in points {
+        for point in points.into_iter().filter(|_| !style.bound) {
             let (face, edge) = style.mark((0, 0));
             chart.draw_series([EmptyElement::at(point) + face + edge]).map_err(text)?;
         }
@@ -151,7 +164,7 @@ pub(super) fn bars(panels: &[Bars]) -> Drawn {
     let shades = ["on the own rank", "in the same node", "in another node"];
     let legend = Legend::Boxes(shades.into_iter().map(String::from).zip(SHADES).collect());
     let rows = panels.iter().map(|panel| panel.rows.len()).max().unwrap_or(0);
-    sheet(panels.len(), row_height(rows), &legend, |index, area| {
+    sheet(panels.len(), (PANEL.0, row_height(rows)), &legend, |index, area| {
         let panel = &panels[index];
         let longest = panel.rows.iter().map(|(_, parts)| parts.iter().sum::<f64>()).fold(0.0, f64::max).max(1.0);
         // Room for the number at the end of the longest bar.
@@ -186,7 +199,7 @@ pub(super) fn ranges(panels: &[Ranges], names: [&str; 2], x_label: &str, write: 
     let colours = [COLOURS[0], COLOURS[1]];
     let legend = Legend::Boxes(names.into_iter().map(String::from).zip(colours).collect());
     let rows = panels.iter().map(|panel| panel.rows.len()).max().unwrap_or(0);
-    sheet(panels.len(), row_height(rows), &legend, |index, area| {
+    sheet(panels.len(), (PANEL.0, row_height(rows)), &legend, |index, area| {
         let panel = &panels[index];
         let ends = panels.iter().flat_map(|panel| &panel.rows).flat_map(|(_, ranges)| ranges.iter().flatten());
         let x = Ticks::log(ends.flat_map(|&(from, to)| [from, to]), write);
@@ -288,7 +301,12 @@ enum Legend {
 }
 
 /// A sheet of panels, two in a row, with the legend at the right of the first row.
-fn sheet(panels: usize, height: u32, legend: &Legend, draw: impl Fn(usize, &Area<'_>) -> Result<(), String>) -> Drawn {
+fn sheet(
+    panels: usize,
+    (width, height): (u32, u32),
+    legend: &Legend,
+    draw: impl Fn(usize, &Area<'_>) -> Result<(), String>,
+) -> Drawn {
     let columns = panels.clamp(1, 2) as u32;
     let rows = panels.div_ceil(2).max(1) as u32;
     let entries = match legend {
@@ -296,17 +314,17 @@ fn sheet(panels: usize, height: u32, legend: &Legend, draw: impl Fn(usize, &Area
         Legend::Boxes(boxes) => boxes.len(),
     };
     let height = height.max(60 + 20 * u32::try_from(entries).unwrap_or(0));
-    let size = (columns * PANEL.0 + LEGEND, rows * height);
+    let size = (columns * width + LEGEND, rows * height);
     let mut svg = String::new();
     {
         let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
         root.fill(&WHITE).map_err(text)?;
         for index in 0..panels {
             let (column, row) = (index as u32 % 2, index as u32 / 2);
-            let area = root.clone().shrink((column * PANEL.0, row * height), (PANEL.0, height));
+            let area = root.clone().shrink((column * width, row * height), (width, height));
             draw(index, &area)?;
         }
-        let area = root.clone().shrink((columns * PANEL.0, 36), (LEGEND, size.1 - 36));
+        let area = root.clone().shrink((columns * width, 36), (LEGEND, size.1 - 36));
         draw_legend(&area, legend)?;
         root.present().map_err(text)?;
     }
@@ -375,6 +393,9 @@ impl Style {
     }
 }
 
+/// The most numbers of ranks that an axis has.
+const MOST_RANKS: usize = 8;
+
 /// The least ratio of the ends of a logarithmic axis.
 const NARROWEST: f64 = 4.0;
 
@@ -410,9 +431,23 @@ impl Ticks {
         let mut ranks: Vec<u32> = ranks.collect();
         ranks.sort_unstable();
         ranks.dedup();
-        let at: Vec<(f64, String)> = ranks.iter().map(|&ranks| (f64::from(ranks).log2(), ranks.to_string())).collect();
+        let mut at: Vec<(f64, String)> =
+            ranks.iter().map(|&ranks| (f64::from(ranks).log2(), ranks.to_string())).collect();
         let (first, last) = (at.first().map_or(0.0, |tick| tick.0), at.last().map_or(1.0, |tick| tick.0));
         let margin = 0.2f64.max((last - first) / 20.0);
+        if at.len() > MOST_RANKS {
+            // The last one is kept, and of the others those that do not touch the next one kept.
+            let mut next = f64::INFINITY;
+            at.reverse();
+            at.retain(|(place, _)| {
+                let apart = next - place >= (last - first) / MOST_RANKS as f64;
+                if apart {
+                    next = *place;
+                }
+                apart
+            });
+            at.reverse();
+        }
         Ticks { range: (first - margin, last + margin), at, log: Some(2.0) }
     }
 

@@ -246,7 +246,7 @@ fn release<W: WindowLock, A: RemoteAtomics>(lock: &mut W, ra: &A, exclusive: Opt
 }
 
 /// Word and bulk operations of all kinds, by the distance of their target.
-fn by_distance(counts: &rmalab_atomics::Counts) -> [u64; 3] {
+pub(crate) fn by_distance(counts: &rmalab_atomics::Counts) -> [u64; 3] {
     let kinds = [
         counts.fetch_add,
         counts.compare_and_swap,

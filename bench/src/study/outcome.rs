@@ -264,7 +264,8 @@ impl Side {
 }
 
 impl Quantiles {
-    fn of(histogram: &Histogram<u64>) -> Quantiles {
+    /// Those of a histogram of nanoseconds.
+    pub(crate) fn of(histogram: &Histogram<u64>) -> Quantiles {
         Quantiles {
             count: histogram.len(),
             mean: histogram.mean(),
@@ -277,7 +278,7 @@ impl Quantiles {
     }
 
     /// The median of each value, but the longest time of all and the sum of the counts.
-    fn median(each: impl Iterator<Item = Quantiles>) -> Quantiles {
+    pub(crate) fn median(each: impl Iterator<Item = Quantiles>) -> Quantiles {
         let each: Vec<Quantiles> = each.collect();
         let middle = |value: fn(&Quantiles) -> u64| median(each.iter().map(|quantiles| value(quantiles) as f64)) as u64;
         Quantiles {

@@ -65,6 +65,8 @@ impl<'w> Steps<'w> {
                 Rank(((u64::from(self.rank.0) + u64::from(step)) % u64::from(ranks)) as u32)
             }
             Targets::Zipf(exponent) => {
+                // So near to 1 the general formula divides by next to nothing.
+                let exponent = if (exponent - 1.0).abs() < 1e-6 { 1.0 } else { exponent };
                 let place = match Zipf::new(f64::from(ranks), exponent) {
                     Ok(zipf) => (zipf.sample(&mut self.random) as u64).clamp(1, u64::from(ranks)) - 1,
                     // The exponent was checked.

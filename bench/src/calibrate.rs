@@ -1,0 +1,399 @@
+//! Calibration: a profile of this machine's shared memory for the simulator, from measurements with two ranks.
+//!
+//! Both ranks run the same small programs on words of the `local` backend (those of `shm` are the same), each rank bound to a
+//! core, in many short series that take turns, so that whatever else the machine does disturbs all programs alike. What is
+//! told is a median of series: for `contended` of those in which both ranks had a share, for the others of the undisturbed
+//! half, since a disturbance can only make them longer.
+//!
+//! | program | what is timed | in the simulator's terms |
+//! | --- | --- | --- |
+//! | get, put | one, of a word of one's own line | `hit` |
+//! | fetch-add | one, on a word of one's own line | `atomic` |
+//! | contended | one of the fetch_adds that both ranks do on one word, as fast as they can | `atomic` + `core` |
+//! | ping-pong | a put to the other rank's word, until that rank's `wait_until` has returned | 2 (`hit` + `core`) + `notice` |
+//! | copy | a byte of a long put | `byte` |
+//!
+//! Cores keep a line for some operations before they let it go, so `core` is what a transfer costs each of them, less than a
+//! single one takes; `notice` has the rest. The programs run on the simulator, too, as the check that a profile means what
+//! was measured.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rmalab_atomics::sim::profile::{Node, Profile, Span};
+use rmalab_atomics::sim::{self, Simulator};
+use rmalab_atomics::{Disp, Rank, RemoteAtomics, Topology, Until, World, bind_to_core};
+
+use crate::machine::Machine;
+use crate::{Error, Result};
+
+/// The programs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Program {
+    /// Gets of a word of one's own.
+    Get,
+    /// Puts to a word of one's own.
+    Put,
+    /// fetch_adds on a word of one's own.
+    FetchAdd,
+    /// fetch_adds of both ranks on one word.
+    Contended,
+    /// Puts and waits, back and forth.
+    PingPong,
+    /// A long put.
+    Copy,
+}
+
+impl Program {
+    /// All programs.
+    pub const ALL: [Program; 6] =
+        [Program::Get, Program::Put, Program::FetchAdd, Program::Contended, Program::PingPong, Program::Copy];
+
+    /// What tables call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Program::Get => "get, own line",
+            Program::Put => "put, own line",
+            Program::FetchAdd => "fetch_add, own line",
+            Program::Contended => "fetch_add, two ranks",
+            Program::PingPong => "put until noticed",
+            Program::Copy => "copy of a byte",
+        }
+    }
+
+    /// How often it does its thing in a series; a series takes some 20 to 100 us.
+    const fn times(self) -> u64 {
+        match self {
+            Program::Get | Program::Put | Program::FetchAdd => 5_000,
+            Program::Contended => 10_000,
+            Program::PingPong => 250,
+            Program::Copy => 4,
+        }
+    }
+}
+
+/// What the programs took, in nanoseconds each time, in the order of [`Program::ALL`].
+pub type Times = [f64; Program::ALL.len()];
+
+/// What came of a calibration.
+#[derive(Clone, Debug)]
+pub struct Calibration {
+    /// The machine's profile.
+    pub profile: Profile,
+    /// What the programs took on the machine.
+    pub measured: Times,
+    /// What they take on the simulator with the profile.
+    pub simulated: Times,
+    /// How many rounds of series there were.
+    pub rounds: usize,
+    /// Whether there was time for all of them.
+    pub complete: bool,
+}
+
+impl Calibration {
+    /// The profile's file, with what it was measured by in a comment at its head.
+    pub fn to_toml(&self) -> String {
+        let mut head = format!(
+            "This machine, as measured by rmalab calibrate ({}, {} build): medians of {} series.\n\n\
+             {:22} {:>10} {:>10}\n",
+            env!("CARGO_PKG_VERSION"),
+            env!("RMALAB_PROFILE"),
+            self.rounds,
+            "nanoseconds",
+            "measured",
+            "simulated"
+        );
+        for (program, (measured, simulated)) in Program::ALL.iter().zip(self.measured.iter().zip(&self.simulated)) {
+            head += &format!("{:22} {measured:>10.2} {simulated:>10.2}\n", program.name());
+        }
+        head += "\nhit, atomic and byte are measured; core and notice are what two ranks take beyond that.";
+        self.profile.to_toml(&head)
+    }
+}
+
+/// What a calibration is to do.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The profile's name.
+    pub name: String,
+    /// How long to measure.
+    pub duration: Duration,
+}
+
+/// Words of a segment, each on lines of its own: the programs'.
+const WORD: Disp = Disp(0);
+const PING: Disp = Disp(256);
+/// The partner's orders: what to do, and a number that tells when.
+const KIND: Disp = Disp(512);
+const ORDER: Disp = Disp(768);
+/// The partner's answers: the number of the order that it has done, and how many fetch_adds that were.
+const ANSWER: Disp = Disp(1024);
+const COUNT: Disp = Disp(1280);
+/// Where long puts go, and how many bytes they have.
+const BYTES: Disp = Disp(4096);
+const COPIED: usize = 64 << 10;
+
+/// The order to end.
+const END: u64 = 255;
+
+/// fetch_adds of the partner between two looks at its orders.
+const BATCH: u64 = 16;
+
+/// Series of each program that count, at the least.
+const LEAST: usize = 3;
+
+/// How long to go on for them beyond the time that was asked for, at the most.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// One series of each program, in the order of [`Program::ALL`]; none if it does not count.
+type Round = [Option<f64>; Program::ALL.len()];
+
+/// Measures this machine; tells `progress` which share is done. Once `stop` is set it ends with what there is.
+///
+/// # Errors
+///
+/// [`Error::Ranks`] when fewer than two processors may be used, or when the two ranks never ran at the same time;
+/// [`Error::Atomics`] when the world of two ranks cannot be made.
+pub fn calibrate(options: &Options, stop: &AtomicBool, progress: impl FnMut(f64) + Send) -> Result<Calibration> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    if cores < 2 {
+        return Err(Error::Ranks("calibration needs two processors, and this program may use one only".into()));
+    }
+    let progress = Mutex::new(progress);
+    let results = World::threads(2).topology(Topology::blocks(2, 2, 1)?).run(|ra| {
+        bind_to_core(ra.rank())?;
+        if ra.rank() == Rank(1) {
+            return partner(ra, 1).map(|()| Vec::new());
+        }
+        let mut first = First { ra, order: 0, pings: 0 };
+        let mut rounds: Vec<Round> = Vec::new();
+        let mut count = 0;
+        let start = Instant::now();
+        while start.elapsed() < options.duration || (count < LEAST && start.elapsed() < options.duration + PATIENCE) {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let round = first.round()?;
+            count += usize::from(round.iter().all(Option::is_some));
+            rounds.push(round);
+            let share = start.elapsed().as_secs_f64() / options.duration.as_secs_f64();
+            progress.lock().expect("nobody panics while it is locked")(share.min(1.0));
+        }
+        first.end()?;
+        Ok(rounds)
+    })?;
+    let mut rounds = Vec::new();
+    for result in results {
+        rounds.extend(result?);
+    }
+    let measured = of_rounds(&rounds)?;
+    let profile = fitted(&options.name, cores, &measured);
+    let simulated = simulate(&profile)?;
+    let complete = !stop.load(Ordering::Relaxed);
+    Ok(Calibration { profile, measured, simulated, rounds: rounds.len(), complete })
+}
+
+/// What the programs take on the simulator of a machine, in nanoseconds each time.
+///
+/// # Errors
+///
+/// [`Error::Atomics`] when the profile makes no machine of two ranks.
+pub fn simulate(profile: &Profile) -> Result<Times> {
+    let simulator = Simulator::new(profile, &sim::Options { ranks_per_node: Some(2), ..sim::Options::new(2) })?;
+    let outcome = simulator.run(|ra| {
+        if ra.rank() == Rank(1) {
+            return partner(ra, 1).map(|()| None);
+        }
+        let mut first = First { ra, order: 0, pings: 0 };
+        let round = first.round()?;
+        first.end()?;
+        Ok(Some(round))
+    })?;
+    let mut rounds = Vec::new();
+    for result in outcome.results {
+        rounds.extend(result?);
+    }
+    of_rounds(&rounds)
+}
+
+/// The rank that measures.
+struct First<'a, A> {
+    ra: &'a A,
+    /// The last order.
+    order: u64,
+    /// Pings that were sent.
+    pings: u64,
+}
+
+impl<A: RemoteAtomics> First<'_, A> {
+    fn round(&mut self) -> rmalab_atomics::Result<Round> {
+        let mut round = [None; Program::ALL.len()];
+        for (program, time) in Program::ALL.into_iter().zip(&mut round) {
+            *time = self.series(program)?;
+        }
+        Ok(round)
+    }
+
+    /// What each time of a series took.
+    fn series(&mut self, program: Program) -> rmalab_atomics::Result<Option<f64>> {
+        let ra = self.ra;
+        let (own, peer, times) = (ra.rank().at(WORD), Rank(1), program.times());
+        match program {
+            Program::Get => self.timed(times, |_| ra.get(own).map(drop)),
+            Program::Put => self.timed(times, |value| ra.put(own, value)),
+            Program::FetchAdd => self.timed(times, |_| ra.fetch_add(own, 1).map(drop)),
+            Program::Copy => {
+                let bytes = vec![1; COPIED];
+                let each = self.timed(times, |_| ra.put_bytes(peer.at(BYTES), &bytes))?;
+                Ok(each.map(|time| time / COPIED as f64))
+            }
+            Program::Contended => {
+                self.order(program as u64)?;
+                let each = self.timed(times, |_| ra.fetch_add(own, 1).map(drop))?;
+                self.order(0)?;
+                let others = ra.get(peer.at(COUNT))?;
+                // Unless both had a good share of the time, one of them did not run for much of it.
+                let shared = (times / 3..=times * 3).contains(&others);
+                Ok(each.filter(|_| shared).map(|each| each * times as f64 / (times + others) as f64))
+            }
+            Program::PingPong => {
+                self.order(program as u64)?;
+                let first = self.pings + 1;
+                self.pings += times + 1;
+                let round_trip = self.timed(times, |number| {
+                    ra.put(peer.at(PING), first + number)?;
+                    ra.wait_until(PING, Until::Ge(first + number)).map(drop)
+                })?;
+                self.order(0)?;
+                Ok(round_trip.map(|time| time / 2.0))
+            }
+        }
+    }
+
+    fn timed(
+        &self,
+        times: u64,
+        mut each: impl FnMut(u64) -> rmalab_atomics::Result<()>,
+    ) -> rmalab_atomics::Result<Option<f64>> {
+        // One more before, which gets the line.
+        each(0)?;
+        let start = self.ra.now();
+        for number in 1..=times {
+            each(number)?;
+        }
+        Ok(Some(self.ra.now().since(start).as_nanos() as f64 / times as f64))
+    }
+
+    /// Has the partner begin what `kind` says, or end it.
+    fn order(&mut self, kind: u64) -> rmalab_atomics::Result<()> {
+        self.order += 1;
+        self.ra.put(Rank(1).at(KIND), kind)?;
+        self.ra.put(Rank(1).at(ORDER), self.order)?;
+        self.ra.wait_until(ANSWER, Until::Ge(self.order)).map(drop)
+    }
+
+    fn end(&mut self) -> rmalab_atomics::Result<()> {
+        self.order(END)
+    }
+}
+
+/// The other rank: carries out orders from that number on, until the one to end.
+fn partner<A: RemoteAtomics>(ra: &A, mut order: u64) -> rmalab_atomics::Result<()> {
+    let (me, first) = (ra.rank(), Rank(0));
+    let mut pings = 0;
+    loop {
+        ra.wait_until(ORDER, Until::Ge(order))?;
+        let kind = ra.get(me.at(KIND))?;
+        ra.put(first.at(ANSWER), order)?;
+        order += 1;
+        if kind == Program::Contended as u64 {
+            let mut count = 0;
+            while ra.get(me.at(ORDER))? < order {
+                for _ in 0..BATCH {
+                    ra.fetch_add(first.at(WORD), 1)?;
+                }
+                count += BATCH;
+            }
+            ra.put(me.at(COUNT), count)?;
+        } else if kind == Program::PingPong as u64 {
+            for _ in 0..=Program::PingPong.times() {
+                pings += 1;
+                ra.wait_until(PING, Until::Ge(pings))?;
+                ra.put(first.at(PING), pings)?;
+            }
+        } else if kind == END {
+            return Ok(());
+        }
+    }
+}
+
+/// What is told of many rounds.
+fn of_rounds(rounds: &[Round]) -> Result<Times> {
+    let mut times = [0.0; Program::ALL.len()];
+    for (index, program) in Program::ALL.into_iter().enumerate() {
+        let mut series: Vec<f64> = rounds.iter().filter_map(|round| round[index]).collect();
+        series.sort_by(f64::total_cmp);
+        let counted = if program == Program::Contended { series.len() } else { series.len().div_ceil(2) };
+        times[index] = *series.get(counted / 2).ok_or_else(|| {
+            let why = "the two ranks never ran at the same time; end other programs, or measure longer: --duration";
+            Error::Ranks(format!("calibration of {:?}: {why}", program.name()))
+        })?;
+    }
+    Ok(times)
+}
+
+/// The machine of one node on which the programs take these times.
+fn fitted(name: &str, cores: usize, &[get, put, fetch_add, contended, noticed, copy]: &Times) -> Profile {
+    // Nothing takes no time, and what is below a tenth of a nanosecond is no measurement.
+    let span = |nanoseconds: f64| Span((nanoseconds.max(0.1) * 10.0).round() as u64 * 100);
+    let hit = (get + put) / 2.0;
+    let core = (contended - fetch_add).max(0.0);
+    let notice = (noticed - 2.0 * (hit + core)).max(0.0);
+    let machine = Machine::describe();
+    let node = Node {
+        sockets: 1,
+        hit: span(hit),
+        atomic: span(fetch_add),
+        core: span(core),
+        socket: span(core),
+        notice: span(notice),
+        byte: (copy * 1e4).round() / 10.0,
+    };
+    let about = format!("{cores} processors, {}, as `rmalab calibrate` measured them", machine.cpu);
+    Profile::of_node(name, &about.replace(['"', '\\'], ""), u32::try_from(cores).unwrap_or(u32::MAX), node)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_simulator_takes_what_was_measured() {
+        let measured = [1.0, 2.0, 5.0, 45.0, 103.0, 0.05];
+        let profile = fitted("test", 2, &measured);
+        let Node { hit, core, notice, .. } = profile.node;
+        assert_eq!([hit, core, notice].map(Span::as_nanoseconds), [1.5, 40.0, 20.0]);
+        let simulated = simulate(&profile).unwrap();
+        let expected = [1.5, 1.5, 5.0, 45.0, 103.0, 0.05];
+        for (program, (simulated, expected)) in Program::ALL.iter().zip(simulated.iter().zip(expected)) {
+            assert!((simulated / expected - 1.0).abs() < 0.05, "{program:?}: {simulated} and not {expected}");
+        }
+    }
+
+    #[test]
+    fn the_file_of_a_calibration_is_its_profile() {
+        let measured = [1.0, 2.0, 5.0, 45.0, 90.0, 0.05];
+        let profile = fitted("test", 2, &measured);
+        let simulated = simulate(&profile).unwrap();
+        let calibration = Calibration { profile, measured, simulated, rounds: 1, complete: true };
+        assert_eq!(Profile::parse("test.toml", &calibration.to_toml()).unwrap(), calibration.profile);
+    }
+
+    #[test]
+    fn series_that_do_not_count_are_left_out() {
+        let series = |contended| [Some(1.0), Some(1.0), Some(1.0), contended, Some(1.0), Some(1.0)];
+        assert_eq!(of_rounds(&[series(None), series(Some(7.0)), series(None)]).unwrap()[3], 7.0);
+        assert!(of_rounds(&[series(None)]).unwrap_err().to_string().contains("never ran at the same time"));
+    }
+}

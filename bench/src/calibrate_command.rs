@@ -1,0 +1,77 @@
+//! `rmalab calibrate`: what it shows and writes.
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use comfy_table::{CellAlignment, Table, presets};
+use indicatif::{ProgressBar, ProgressStyle};
+use rmalab::calibrate::{self, Calibration, Options, Program};
+use rmalab::{Error, Result, interrupt};
+
+use crate::cli::CalibrateArgs;
+
+/// Runs the sub-command.
+pub(crate) fn run(arguments: &CalibrateArgs) -> Result<ExitCode> {
+    let out = &arguments.out;
+    let to_stdout = out == Path::new("-");
+    if !to_stdout {
+        // Refused before anything is measured; a file that is there stays as it is until then.
+        fs::OpenOptions::new().append(true).create(true).open(out).map(drop).map_err(|error| {
+            Error::usage(format!("{} cannot be written: {error}; name another file with --out", out.display()))
+        })?;
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    interrupt::sets(&stop)?;
+    let bar = if !arguments.quiet && io::stderr().is_terminal() {
+        let style = "{bar:30} {percent:>3}%  {elapsed} gone, {eta} left";
+        let style = ProgressStyle::with_template(style).expect("the template is a constant");
+        ProgressBar::new(1000).with_style(style)
+    } else {
+        ProgressBar::hidden()
+    };
+    if !arguments.quiet {
+        eprintln!(
+            "calibrate: two ranks on two cores, {} programs: about {:.1?}",
+            Program::ALL.len(),
+            arguments.duration
+        );
+    }
+    let options = Options { name: arguments.name.clone(), duration: arguments.duration };
+    let calibration = calibrate::calibrate(&options, &stop, |share| bar.set_position((share * 1000.0) as u64))?;
+    bar.finish_and_clear();
+    let text = calibration.to_toml();
+    if to_stdout {
+        // A reader that has gone away has seen what it wanted.
+        let _ = io::stdout().lock().write_all(text.as_bytes());
+    } else {
+        fs::write(out, text).map_err(|source| Error::File { path: out.clone(), source })?;
+    }
+    if !arguments.quiet {
+        eprint!("{}", table(&calibration));
+        if !to_stdout {
+            eprintln!("profile: {}", out.display());
+        }
+        if !calibration.complete {
+            eprintln!("interrupted: {} rounds were measured", calibration.rounds);
+        }
+    }
+    Ok(if calibration.complete { ExitCode::SUCCESS } else { ExitCode::from(interrupt::EXIT_CODE) })
+}
+
+/// What was measured, and what the simulator makes of the profile.
+fn table(calibration: &Calibration) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(["", "measured", "simulated"]);
+    for (index, program) in Program::ALL.into_iter().enumerate() {
+        let [measured, simulated] = [&calibration.measured, &calibration.simulated].map(|times| times[index]);
+        table.add_row([program.name().to_owned(), format!("{measured:.2} ns"), format!("{simulated:.2} ns")]);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    format!("{table}\n")
+}

@@ -1,0 +1,370 @@
+//! Simulations: the real lock code, at as many ranks as memory holds, on machines that are not here.
+//!
+//! A point is one lock under one load at one number of ranks; each is one run of
+//! [`rmalab_atomics::sim::Simulator`] for each seed, in one thread, and points run side by side. What is counted is
+//! counted beside the simulated machine, and takes no virtual time.
+
+pub mod machine;
+mod options;
+mod point;
+mod rank;
+pub mod scale;
+mod table;
+pub mod validate;
+
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::time::{Duration, Instant, SystemTime};
+
+pub use options::{Load, MAX_EVENTS, MAX_RANKS, Mix, Options, Override, Section, Target, auto_pairs, ranks, share};
+pub use point::{Key, LeftOut, Machine, Operations, Outcome, Point, Side};
+use rank::{Guard, Task};
+pub(crate) use rank::{Shared, Times, run as run_rank};
+use rmalab_atomics::Rank;
+use rmalab_atomics::sim::{Options as World, Profile, Simulator};
+pub use table::table;
+
+use crate::registry::Simulated;
+use crate::{Registry, Result};
+
+/// Simulations that are about to run.
+pub struct Simulation<'a> {
+    registry: &'a Registry,
+    options: Options,
+    stop: Arc<AtomicBool>,
+}
+
+/// How far the simulations have come.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Acquisitions that were simulated, or are not going to be.
+    pub done: u64,
+    /// How many there are.
+    pub of: u64,
+    /// What has just ended, if anything has.
+    pub ended: Option<Ended>,
+}
+
+/// What became of a point and seed.
+#[derive(Clone, Debug)]
+pub enum Ended {
+    /// It was simulated; so many events, in so many seconds.
+    Point(Key, u64, f64),
+    /// It was left out.
+    LeftOut(LeftOut),
+}
+
+/// One simulation.
+struct Job {
+    /// Which point it belongs to, in the order of the outcome.
+    point: usize,
+    key: Key,
+    profile: usize,
+    seed: u64,
+    pairs: u32,
+    warm_up: u32,
+}
+
+impl Job {
+    fn acquisitions(&self) -> u64 {
+        u64::from(self.key.ranks) * u64::from(self.pairs + self.warm_up)
+    }
+}
+
+/// What a thread says to the one that waits.
+enum Said {
+    /// Job number so-and-so has made so many more acquisitions.
+    More(u64),
+    Ended(usize, Box<Result<Point, String>>),
+    Interrupted,
+}
+
+/// Bytes of a simulated rank: its stack, its part of page tables, its state and its lines, as measured at 663,552 ranks.
+const BYTES_PER_RANK: u64 = 6 << 10;
+
+/// The share of the memory that is there which simulations may take.
+const MEMORY: f64 = 0.85;
+
+impl<'a> Simulation<'a> {
+    /// Prepares simulations.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Usage`] for options that make no sense.
+    pub fn new(registry: &'a Registry, options: Options) -> Result<Simulation<'a>> {
+        Ok(Simulation { registry, options: options.checked(registry)?, stop: Arc::default() })
+    }
+
+    /// What will be simulated, with every name filled in.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// A flag that, once set, ends the simulations; points that have not ended do not count.
+    pub fn stop_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stop)
+    }
+
+    /// Takes `stop` for the flag that ends them.
+    pub fn stopped_by(self, stop: &Arc<AtomicBool>) -> Simulation<'a> {
+        Simulation { stop: Arc::clone(stop), ..self }
+    }
+
+    /// Runs them; `progress` is told how far they are, a few times a second.
+    ///
+    /// A point that cannot be simulated is no error: [`Outcome::left_out`] says which and why.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Usage`] for a lock that is not registered.
+    pub fn run(self, mut progress: impl FnMut(&Progress)) -> Result<Outcome> {
+        let started = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+        let options = &self.options;
+        let subjects = options.locks.iter().map(|name| self.registry.find(name)).collect::<Result<Vec<_>>>()?;
+        let mut outcome =
+            Outcome::begin(options, subjects.iter().map(|subject| subject.info().clone()).collect(), started);
+        let mut jobs = self.jobs();
+        let points = jobs.iter().map(|job| job.point + 1).max().unwrap_or(0);
+        let of = jobs.iter().map(Job::acquisitions).sum();
+        // The largest first, so that none is left alone in the end.
+        jobs.sort_by_key(|job| std::cmp::Reverse(job.key.ranks));
+        let budget = (available_memory() as f64 * MEMORY) as u64;
+        let pool = Pool { next: Mutex::new((0, 0)), freed: Condvar::new(), budget };
+        let threads = options.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, Into::into));
+        let mut found: Vec<Vec<Point>> = (0..points).map(|_| Vec::new()).collect();
+        let mut left_out: Vec<(usize, LeftOut)> = Vec::new();
+        let mut done = 0;
+        progress(&Progress { done, of, ended: None });
+        let (tell, said) = mpsc::channel();
+        std::thread::scope(|scope| {
+            for _ in 0..threads.min(jobs.len()) {
+                let (pool, jobs, tell, subjects, stop) = (&pool, &jobs, tell.clone(), &subjects, &self.stop);
+                scope.spawn(move || {
+                    while let Some((number, job)) = pool.take(jobs, stop) {
+                        let subject = subjects.iter().find(|subject| subject.info().name == job.key.lock);
+                        let simulated = subject.expect("jobs are of subjects").simulated();
+                        let setting =
+                            Setting { options, profile: &options.profiles[job.profile], most: pool.budget, stop };
+                        let came = setting.run(job, &simulated, &|more| drop(tell.send(Said::More(more))));
+                        pool.give_back(job);
+                        let _ = tell.send(match came {
+                            Ok(Some(point)) => Said::Ended(number, Box::new(Ok(point))),
+                            Ok(None) => Said::Interrupted,
+                            Err(why) => Said::Ended(number, Box::new(Err(why))),
+                        });
+                    }
+                });
+            }
+            drop(tell);
+            for said in said {
+                let ended = match said {
+                    Said::More(more) => {
+                        done = (done + more).min(of);
+                        None
+                    }
+                    Said::Interrupted => {
+                        outcome.complete = false;
+                        None
+                    }
+                    Said::Ended(number, came) => {
+                        let job = &jobs[number];
+                        Some(match *came {
+                            Ok(point) => {
+                                let ended = Ended::Point(point.key.clone(), point.events, point.wall_s);
+                                found[job.point].push(point);
+                                ended
+                            }
+                            Err(why) => {
+                                let left = LeftOut { key: job.key.clone(), why };
+                                left_out.push((job.point, left.clone()));
+                                Ended::LeftOut(left)
+                            }
+                        })
+                    }
+                };
+                progress(&Progress { done, of, ended });
+            }
+        });
+        outcome.complete &= !self.stop.load(Ordering::Relaxed);
+        outcome.points = found.iter().filter(|points| !points.is_empty()).map(|points| Point::median(points)).collect();
+        left_out.sort_by_key(|(point, _)| *point);
+        left_out.dedup_by_key(|(point, _)| *point);
+        outcome.left_out = left_out.into_iter().map(|(_, left)| left).collect();
+        Ok(outcome)
+    }
+
+    /// All simulations, those of a point behind each other.
+    fn jobs(&self) -> Vec<Job> {
+        let options = &self.options;
+        let mut jobs = Vec::new();
+        let mut point = 0;
+        for (profile, machine) in options.profiles.iter().enumerate() {
+            for &load in &options.loads {
+                for lock in &options.locks {
+                    for &ranks in &options.ranks {
+                        let key = Key { profile: machine.name.clone(), load, lock: lock.clone(), ranks };
+                        let (pairs, warm_up) = (options.pairs(ranks), options.warm_up(ranks));
+                        jobs.extend((0..options.seeds).map(|number| Job {
+                            point,
+                            key: key.clone(),
+                            profile,
+                            seed: options.seed.wrapping_add(u64::from(number)),
+                            pairs,
+                            warm_up,
+                        }));
+                        point += 1;
+                    }
+                }
+            }
+        }
+        jobs
+    }
+}
+
+/// Who does which job next, such that all that run fit into memory.
+struct Pool {
+    /// The next job, and bytes that are taken.
+    next: Mutex<(usize, u64)>,
+    freed: Condvar,
+    budget: u64,
+}
+
+impl Pool {
+    fn bytes(job: &Job) -> u64 {
+        u64::from(job.key.ranks) * BYTES_PER_RANK
+    }
+
+    /// The next job, once there is memory for it; none when all are taken, or nobody wants them any more.
+    fn take<'j>(&self, jobs: &'j [Job], stop: &AtomicBool) -> Option<(usize, &'j Job)> {
+        let mut next = self.next.lock().expect("nobody panics while it is locked");
+        loop {
+            let number = next.0;
+            let job = jobs.get(number).filter(|_| !stop.load(Ordering::Relaxed))?;
+            let bytes = Pool::bytes(job);
+            // What does not fit alone is tried alone: the simulator says why it cannot be.
+            if next.1 == 0 || next.1 + bytes <= self.budget {
+                *next = (number + 1, next.1 + bytes);
+                return Some((number, job));
+            }
+            next = self.freed.wait(next).expect("nobody panics while it is locked");
+        }
+    }
+
+    fn give_back(&self, job: &Job) {
+        self.next.lock().expect("nobody panics while it is locked").1 -= Pool::bytes(job);
+        self.freed.notify_all();
+    }
+}
+
+/// What all jobs of one profile have in common.
+struct Setting<'a> {
+    options: &'a Options,
+    profile: &'a Profile,
+    /// Bytes that this process may come to have.
+    most: u64,
+    stop: &'a AtomicBool,
+}
+
+impl Setting<'_> {
+    /// Runs one simulation: a point, nothing if it was interrupted, or why there is none. `more` is told of acquisitions.
+    fn run(&self, job: &Job, simulated: &Arc<Simulated>, more: &dyn Fn(u64)) -> Result<Option<Point>, String> {
+        let options = self.options;
+        let ranks = job.key.ranks;
+        let begin = Instant::now();
+        let world = World {
+            ranks_per_node: options.machine.ranks_per_node,
+            placement: options.machine.placement,
+            engines: options.machine.engines,
+            local_atomics: options.machine.local_atomics,
+            seed: job.seed,
+            segment_bytes: SEGMENT_BYTES,
+            ..World::new(ranks)
+        };
+        let simulator = Simulator::new(self.profile, &world).map_err(|error| error.to_string())?;
+        let task = Task {
+            load: job.key.load,
+            target: options.target,
+            home: Rank(options.home),
+            exclusive_ranks: options.exclusive_ranks,
+            seed: job.seed,
+            warm_up: job.warm_up,
+            pairs: job.pairs,
+        };
+        let shared = Rc::new(Shared::new(task, ranks, Guard::new(ranks, self.most)));
+        let (body, simulated) = (Rc::clone(&shared), Arc::clone(simulated));
+        let (mut told, mut last) = (0, Instant::now());
+        let mut tell = |done: u64| {
+            let done = done.min(job.acquisitions());
+            more(done - told);
+            told = done;
+        };
+        let mut stopped = None;
+        let ran = simulator.run_with(
+            move |ra| {
+                if !body.guard.admits(rmalab_atomics::RemoteAtomics::rank(ra)) {
+                    return None;
+                }
+                match simulated(ra, &body) {
+                    Ok(times) => Some(times),
+                    Err(error) => {
+                        body.error.borrow_mut().get_or_insert(error);
+                        None
+                    }
+                }
+            },
+            &mut |progress| {
+                if last.elapsed() >= TELL {
+                    last = Instant::now();
+                    tell(shared.acquisitions.get());
+                    if !shared.guard.goes_on() {
+                        return false;
+                    }
+                }
+                stopped = self.too_many(job, progress.events, shared.acquisitions.get());
+                stopped.is_none() && shared.error.borrow().is_none() && !self.stop.load(Ordering::Relaxed)
+            },
+        );
+        tell(u64::MAX);
+        if let Some(why) = shared.guard.why.take().or(stopped) {
+            return Err(why);
+        }
+        if let Some(error) = shared.error.take() {
+            return Err(error.to_string());
+        }
+        if self.stop.load(Ordering::Relaxed) && ran.is_err() {
+            return Ok(None);
+        }
+        let ran = ran.map_err(|error| error.to_string())?;
+        let times: Vec<Times> = ran.results.into_iter().flatten().collect();
+        Ok(Some(Point::of(job.key.clone(), &times, &shared, &ran.stats, begin.elapsed())))
+    }
+
+    /// Why a simulation that has handled so many events is given up, if it is.
+    fn too_many(&self, job: &Job, events: u64, acquisitions: u64) -> Option<String> {
+        let most = self.options.max_events;
+        if events > most {
+            return Some(format!("it takes more than {most} events; --max-events allows more"));
+        }
+        // What will not come to an end is known from its first tenth.
+        let expected = events as f64 * job.acquisitions() as f64 / acquisitions.max(1) as f64;
+        (events > most / 10 && expected > 4.0 * most as f64).then(|| {
+            format!("it would take some {expected:.0e} events, and {most} are allowed: fewer --pairs, or --max-events")
+        })
+    }
+}
+
+/// Bytes of a rank's segment; only what is touched takes memory.
+const SEGMENT_BYTES: u64 = 1 << 36;
+
+/// Time between two reports of a simulation's progress.
+const TELL: Duration = Duration::from_millis(100);
+
+/// Bytes of memory that the kernel could give without swapping, with those that this process has.
+fn available_memory() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let free = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    free.map_or(u64::MAX >> 1, |kib| kib << 10).saturating_add(rank::resident().unwrap_or(0))
+}

@@ -1,0 +1,434 @@
+//! What a simulation is asked for.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use rmalab_atomics::sim::Profile;
+use rmalab_atomics::sim::profile::{LocalAtomics, Placement};
+use serde::{Serialize, Serializer};
+
+use crate::study::{humane, nanoseconds};
+use crate::{Error, Registry, Result};
+
+/// What to simulate: every lock at every number of ranks, on every profile under every load.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// The machines.
+    pub profiles: Vec<Profile>,
+    /// The subjects' names; none means all that are registered.
+    pub locks: Vec<String>,
+    /// How many ranks take part.
+    pub ranks: Vec<u32>,
+    /// What the ranks do.
+    pub loads: Vec<Load>,
+    /// Whom shared and exclusive locks name.
+    pub target: Target,
+    /// The rank at which global locks live, and that [`Target::Same`] names.
+    pub home: u32,
+    /// So many ranks, evenly spread, take exclusive locks only.
+    pub exclusive_ranks: u32,
+    /// How many acquisitions each rank measures; none means [`auto_pairs`].
+    pub pairs: Option<u32>,
+    /// The share of `pairs` that each rank acquires before it measures, at least one acquisition; after its measured ones
+    /// it goes on until all have measured, at most as often again. 0 switches both off.
+    pub warm_up: f64,
+    /// Each point is simulated with so many seeds.
+    pub seeds: u32,
+    /// The first seed; the others follow it.
+    pub seed: u64,
+    /// The machine, where it is not to be as the profile says.
+    pub machine: Override,
+    /// A point that takes more events than this is left out.
+    pub max_events: u64,
+    /// How many simulations run at a time; none means one for each processor.
+    pub threads: Option<usize>,
+}
+
+/// What is not to be as the profile says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Override {
+    /// Ranks of a node.
+    pub ranks_per_node: Option<u32>,
+    /// How ranks are placed.
+    pub placement: Option<Placement>,
+    /// Atomic engines of an adapter.
+    pub engines: Option<u32>,
+    /// Who carries out atomics inside a node.
+    pub local_atomics: Option<LocalAtomics>,
+}
+
+impl fmt::Display for Override {
+    /// What is changed, empty if nothing is.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [
+            self.ranks_per_node.map(|ranks| format!("{ranks} ranks a node")),
+            self.placement.map(|placement| match placement {
+                Placement::Block => "ranks placed in blocks".to_owned(),
+                Placement::Cyclic => "ranks placed in turn".to_owned(),
+            }),
+            self.engines.map(|engines| format!("{engines} engines an adapter")),
+            self.local_atomics.map(|who| match who {
+                LocalAtomics::Nic => "atomics inside a node by the adapter".to_owned(),
+                LocalAtomics::Processor => "atomics inside a node by the processor".to_owned(),
+            }),
+        ];
+        f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// A point may take so many events: some two minutes.
+pub const MAX_EVENTS: u64 = 200_000_000;
+
+/// How many acquisitions a point measures, all ranks together, when nothing else is asked for.
+const AUTO_PAIRS: u32 = 300_000;
+
+/// How many acquisitions each of so many ranks measures when nothing else is asked for: 1,000, and fewer where that would
+/// take more than seconds, but 4 at least.
+pub fn auto_pairs(ranks: u32) -> u32 {
+    (AUTO_PAIRS / ranks.max(1)).clamp(4, 1000)
+}
+
+impl Options {
+    /// All locks under lock_all alone, at 4 to 4,096 ranks of that machine.
+    pub fn new(profile: Profile) -> Options {
+        Options {
+            profiles: vec![profile],
+            locks: Vec::new(),
+            ranks: vec![4, 16, 64, 256, 1024, 4096],
+            loads: vec![Load::default()],
+            target: Target::default(),
+            home: 0,
+            exclusive_ranks: 0,
+            pairs: None,
+            warm_up: 0.1,
+            seeds: 1,
+            seed: 1,
+            machine: Override::default(),
+            max_events: MAX_EVENTS,
+            threads: None,
+        }
+    }
+
+    /// Checks every option, and puts the names of all subjects where none is named.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Usage`] with the first option that makes no sense.
+    pub fn checked(mut self, registry: &Registry) -> Result<Options> {
+        if self.locks.is_empty() {
+            self.locks = registry.subjects().map(|subject| subject.info().name.clone()).collect();
+        }
+        for name in &self.locks {
+            registry.find(name)?;
+        }
+        self.ranks.sort_unstable();
+        self.ranks.dedup();
+        for (empty, what) in [
+            (self.locks.is_empty(), "lock"),
+            (self.ranks.is_empty(), "number of ranks"),
+            (self.profiles.is_empty(), "profile"),
+            (self.loads.is_empty(), "load"),
+        ] {
+            if empty {
+                return Err(Error::usage(format!("a simulation needs at least one {what}")));
+            }
+        }
+        for &ranks in &self.ranks {
+            let needed = self.home.max(self.exclusive_ranks.saturating_sub(1));
+            if needed >= ranks {
+                return Err(Error::usage(format!(
+                    "a world of {ranks} ranks has no rank {needed} (they count from 0), which --home and \
+                     --exclusive-ranks ask for"
+                )));
+            }
+        }
+        for (zero, what) in [
+            (self.pairs == Some(0), "--pairs"),
+            (self.seeds == 0, "--seeds"),
+            (self.machine.ranks_per_node == Some(0), "--ranks-per-node"),
+            (self.machine.engines == Some(0), "--engines"),
+            (self.max_events == 0, "--max-events"),
+            (self.threads == Some(0), "--threads"),
+        ] {
+            if zero {
+                return Err(Error::usage(format!("{what}: 0 would simulate nothing")));
+            }
+        }
+        Ok(self)
+    }
+
+    /// How many acquisitions each of so many ranks measures.
+    pub fn pairs(&self, ranks: u32) -> u32 {
+        self.pairs.unwrap_or_else(|| auto_pairs(ranks))
+    }
+
+    /// How many acquisitions each of so many ranks makes before it measures.
+    pub fn warm_up(&self, ranks: u32) -> u32 {
+        if self.warm_up == 0.0 { 0 } else { ((f64::from(self.pairs(ranks)) * self.warm_up).ceil() as u32).max(1) }
+    }
+}
+
+/// What ranks do, over and over: which locks they acquire, and what they do with them.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Load {
+    /// Which locks.
+    pub mix: Mix,
+    /// What is done inside, or after them.
+    pub section: Section,
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.section {
+            Section::Empty => write!(f, "{}", self.mix),
+            section => write!(f, "{}; {section}", self.mix),
+        }
+    }
+}
+
+impl Serialize for Load {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+/// Shares of acquisitions by kind; together they are 1.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Mix {
+    /// lock_all.
+    pub lock_all: f64,
+    /// Shared locks of one target.
+    pub shared: f64,
+    /// Exclusive locks of one target.
+    pub exclusive: f64,
+}
+
+impl Mix {
+    /// That share of exclusive locks among lock_alls.
+    pub fn writers(share: f64) -> Mix {
+        Mix { lock_all: 1.0 - share, shared: 0.0, exclusive: share }
+    }
+}
+
+impl Default for Mix {
+    fn default() -> Mix {
+        Mix::writers(0.0)
+    }
+}
+
+impl FromStr for Mix {
+    type Err = String;
+
+    /// Reads `lock_all=90%,shared=0.05,exclusive=5%`; what is not named has no share.
+    fn from_str(text: &str) -> Result<Mix, String> {
+        let mut mix = Mix { lock_all: 0.0, shared: 0.0, exclusive: 0.0 };
+        for part in text.split(',') {
+            let (name, value) =
+                part.split_once('=').ok_or_else(|| format!("'{part}' is not KIND=SHARE, such as lock_all=90%"))?;
+            let place = match name.trim() {
+                "lock_all" => &mut mix.lock_all,
+                "shared" => &mut mix.shared,
+                "exclusive" => &mut mix.exclusive,
+                other => {
+                    return Err(format!("no kind of lock is called '{other}': there are lock_all, shared, exclusive"));
+                }
+            };
+            *place = share(value)?;
+        }
+        let sum = mix.lock_all + mix.shared + mix.exclusive;
+        if (sum - 1.0).abs() > 1e-6 {
+            return Err(format!("the shares are {} % together, and not 100 %", sum * 100.0));
+        }
+        Ok(mix)
+    }
+}
+
+impl fmt::Display for Mix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kinds = [("lock_all", self.lock_all), ("shared", self.shared), ("exclusive", self.exclusive)];
+        let present: Vec<_> = kinds.into_iter().filter(|(_, share)| *share > 0.0).collect();
+        if let [(name, _)] = present[..] {
+            return write!(f, "{name} only");
+        }
+        let parts: Vec<_> =
+            present.iter().map(|(name, share)| format!("{} % {name}", (share * 1e4).round() / 100.0)).collect();
+        f.write_str(&parts.join(", "))
+    }
+}
+
+/// Reads a share, as a part of 1 or in per cent.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn share(text: &str) -> Result<f64, String> {
+    let text = text.trim();
+    let (number, whole) = text.strip_suffix('%').map_or((text, 1.0), |number| (number.trim(), 100.0));
+    let share: f64 = number.parse().map_err(|_| format!("'{text}' is no share, such as 0.02 or 2%"))?;
+    let share = share / whole;
+    if (0.0..=1.0).contains(&share) { Ok(share) } else { Err(format!("'{text}' is not from 0 to 100 %")) }
+}
+
+/// What a rank does with a lock: the workloads of P. Schmid, M. Besta, T. Hoefler, High-Performance Distributed RMA
+/// Locks, HPDC'16, section 5.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Section {
+    /// Nothing.
+    #[default]
+    Empty,
+    /// One operation on a word of a rank that the lock covers: a get, and inside exclusive locks a put and its flush.
+    Operation,
+    /// Computes inside, equally often each length from the first to the second.
+    Work(Duration, Duration),
+    /// Computes after the release, equally often each length from the first to the second.
+    Wait(Duration, Duration),
+}
+
+/// The lengths of the paper's work and wait.
+const LENGTHS: (Duration, Duration) = (Duration::from_micros(1), Duration::from_micros(4));
+
+impl FromStr for Section {
+    type Err = String;
+
+    /// Reads `empty`, `operation`, `work:1us-4us`, `wait:2us`; without lengths it is 1 to 4 us.
+    fn from_str(text: &str) -> Result<Section, String> {
+        let (name, lengths) = match text.split_once(':') {
+            Some((name, lengths)) => (name, Some(lengths)),
+            None => (text, None),
+        };
+        let range = || -> Result<(Duration, Duration), String> {
+            let Some(lengths) = lengths else { return Ok(LENGTHS) };
+            let (from, to) = lengths.split_once('-').unwrap_or((lengths, lengths));
+            let time = |text: &str| {
+                humantime::parse_duration(text.trim())
+                    .map_err(|error| format!("'{text}': {error} (lengths look like 500ns, 1us-4us, 20ms)"))
+            };
+            let (from, to) = (time(from)?, time(to)?);
+            if from <= to { Ok((from, to)) } else { Err(format!("'{lengths}' begins after its end")) }
+        };
+        match (name, lengths) {
+            ("empty", None) => Ok(Section::Empty),
+            ("operation", None) => Ok(Section::Operation),
+            ("work", _) => range().map(|(from, to)| Section::Work(from, to)),
+            ("wait", _) => range().map(|(from, to)| Section::Wait(from, to)),
+            _ => Err(format!("'{text}' is none of empty, operation, work:1us-4us, wait:1us-4us")),
+        }
+    }
+}
+
+impl fmt::Display for Section {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = |time: Duration| humane(nanoseconds(time) as f64);
+        match *self {
+            Section::Empty => f.write_str("nothing inside"),
+            Section::Operation => f.write_str("one operation inside"),
+            Section::Work(from, to) if from == to => write!(f, "{} of work inside", time(from)),
+            Section::Work(from, to) => write!(f, "{} to {} of work inside", time(from), time(to)),
+            Section::Wait(from, to) if from == to => write!(f, "{} of waiting outside", time(from)),
+            Section::Wait(from, to) => write!(f, "{} to {} of waiting outside", time(from), time(to)),
+        }
+    }
+}
+
+/// Whom shared and exclusive locks name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Target {
+    /// Each rank its own.
+    Own,
+    /// All the same: the home rank.
+    #[default]
+    Same,
+    /// A rank drawn for every lock.
+    Random,
+}
+
+/// The most ranks that can be asked for; memory is what limits them before that.
+pub const MAX_RANKS: u32 = 16_000_000;
+
+/// Reads numbers of ranks: a number, or a sweep `start:end:factor`, which includes both ends.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn ranks(text: &str) -> Result<Vec<u32>, String> {
+    let number = |text: &str| -> Result<u32, String> {
+        let (digits, unit) = match text.char_indices().last() {
+            Some((at, 'k' | 'K')) => (&text[..at], 1_000),
+            Some((at, 'm' | 'M')) => (&text[..at], 1_000_000),
+            _ => (text, 1),
+        };
+        let value = digits.trim().parse::<u32>().ok().and_then(|value| value.checked_mul(unit));
+        value
+            .filter(|ranks| (1..=MAX_RANKS).contains(ranks))
+            .ok_or_else(|| format!("'{text}' is no number of ranks from 1 to {MAX_RANKS}, such as 64, 4k or 1M"))
+    };
+    let parts: Vec<&str> = text.split(':').collect();
+    match parts[..] {
+        [one] => Ok(vec![number(one)?]),
+        [start, end, factor] => {
+            let (start, end) = (number(start)?, number(end)?);
+            let factor: f64 = factor.trim().parse().map_err(|_| format!("'{factor}' is no factor, such as 2 or 4"))?;
+            if start > end {
+                return Err(format!("'{text}' begins after its end"));
+            }
+            if !(1.1..=1e6).contains(&factor) {
+                return Err(format!("'{text}': the factor is not from 1.1 to 1000000"));
+            }
+            let mut all: Vec<u32> = std::iter::successors(Some(f64::from(start)), |ranks| Some(ranks * factor))
+                .take_while(|&ranks| ranks < f64::from(end))
+                .map(|ranks| ranks.round() as u32)
+                .collect();
+            all.push(end);
+            all.dedup();
+            Ok(all)
+        }
+        _ => Err(format!("'{text}' is neither a number of ranks nor a sweep start:end:factor, such as 4:4096:4")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sweeps_include_both_ends() {
+        assert_eq!(ranks("64"), Ok(vec![64]));
+        assert_eq!(ranks("1M"), Ok(vec![1_000_000]));
+        assert_eq!(ranks("4:256:4"), Ok(vec![4, 16, 64, 256]));
+        assert_eq!(ranks("1024:663552:4"), Ok(vec![1024, 4096, 16384, 65536, 262_144, 663_552]));
+        assert_eq!(ranks("1:3:1.5"), Ok(vec![1, 2, 3]));
+        for wrong in ["", "0", "k", "8:4:2", "4:8", "4:8:1", "4:8:NaN", "1:2:3:4", "17M", "4294967296", "-4", "é"] {
+            assert!(ranks(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn mixes_are_read_as_they_are_written() {
+        assert_eq!("lock_all=90%,exclusive=0.1".parse(), Ok(Mix { lock_all: 0.9, shared: 0.0, exclusive: 0.1 }));
+        assert_eq!(Mix::writers(0.002).to_string(), "99.8 % lock_all, 0.2 % exclusive");
+        assert_eq!(Mix::default().to_string(), "lock_all only");
+        for wrong in ["", "lock_all", "lock_all=1,shared=1", "read=1", "lock_all=101%", "lock_all=NaN"] {
+            assert!(wrong.parse::<Mix>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sections_have_lengths() {
+        let us = Duration::from_micros;
+        assert_eq!("work:1us-4us".parse(), Ok(Section::Work(us(1), us(4))));
+        assert_eq!("wait".parse(), Ok(Section::Wait(us(1), us(4))));
+        assert_eq!("wait:2us".parse(), Ok(Section::Wait(us(2), us(2))));
+        assert_eq!("operation".parse(), Ok(Section::Operation));
+        for wrong in ["", "work:", "work:4us-1us", "work:1-4", "empty:1us", "sleep"] {
+            assert!(wrong.parse::<Section>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn large_points_measure_fewer_pairs() {
+        assert_eq!((auto_pairs(4), auto_pairs(4096), auto_pairs(1_000_000)), (1000, 73, 4));
+    }
+}

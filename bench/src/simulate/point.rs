@@ -1,0 +1,361 @@
+//! What simulations found out: a point is one lock under one load at one number of ranks of one machine.
+
+use std::time::Duration;
+
+use rmalab_atomics::Distance;
+use rmalab_atomics::sim::{Kind, Stats};
+use serde::Serialize;
+
+use super::options::{Load, Options, Target};
+use super::rank::{Shared, Times};
+use crate::registry::Info;
+use crate::study::{Quantiles, jain, median};
+
+/// Everything that was found out, as it goes into `data.json`.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// What wrote this: `rmalab`, with its version.
+    pub generator: String,
+    /// The command line, as far as it is known.
+    pub command: String,
+    /// When it began (RFC 3339, UTC).
+    pub started: String,
+    /// Whether no point is missing because of an interrupt.
+    pub complete: bool,
+    /// The machines.
+    pub machines: Vec<Machine>,
+    /// What the ranks did.
+    pub loads: Vec<Load>,
+    /// Whom shared and exclusive locks named.
+    pub target: Target,
+    /// The rank at which global locks lived.
+    pub home: u32,
+    /// So many ranks took exclusive locks only.
+    pub exclusive_ranks: u32,
+    /// The share of a rank's acquisitions that it made before it measured.
+    pub warm_up: f64,
+    /// The first seed.
+    pub seed: u64,
+    /// How many seeds there were.
+    pub seeds: u32,
+    /// What was simulated.
+    pub subjects: Vec<Info>,
+    /// The points, in the order in which they were asked for.
+    pub points: Vec<Point>,
+    /// What could not be simulated.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A machine that was simulated.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Machine {
+    /// The profile's name.
+    pub name: String,
+    /// What it is, in a line.
+    pub about: String,
+    /// What was not as the profile says; empty if nothing.
+    pub changed: String,
+}
+
+/// Which point.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Key {
+    /// The profile's name.
+    pub profile: String,
+    /// What the ranks did.
+    pub load: Load,
+    /// The subject's name.
+    pub lock: String,
+    /// How many ranks took part.
+    pub ranks: u32,
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} on {} at {} ranks ({})", self.lock, self.profile, self.ranks, self.load)
+    }
+}
+
+/// A point that could not be simulated.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct LeftOut {
+    /// Which point.
+    #[serde(flatten)]
+    pub key: Key,
+    /// Why not, in a line.
+    pub why: String,
+}
+
+/// What one point came to: medians over the seeds, except where it says otherwise. Times are of the machine that is
+/// simulated, in nanoseconds; a pair is an acquisition and its release, with what the load does around them.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Point {
+    /// Which point.
+    #[serde(flatten)]
+    pub key: Key,
+    /// How many pairs each rank measured.
+    pub pairs: u32,
+    /// How many seeds this is of.
+    pub seeds: u32,
+    /// The slowest rank's time for a pair, on average over its pairs.
+    pub slowest_ns: f64,
+    /// The least `slowest_ns` of all seeds.
+    pub slowest_min_ns: f64,
+    /// The greatest `slowest_ns` of all seeds.
+    pub slowest_max_ns: f64,
+    /// The fastest rank's time for a pair.
+    pub fastest_ns: f64,
+    /// The time for a pair on average over all ranks.
+    pub mean_ns: f64,
+    /// Measured pairs a second, all ranks together, from the first begin to the last end.
+    pub throughput: f64,
+    /// Jain's index of the ranks' rates: 1 when all are equal.
+    pub jain: f64,
+    /// Of lock_all and shared locks; none where nobody read.
+    pub readers: Option<Side>,
+    /// Of exclusive locks; none where nobody wrote.
+    pub writers: Option<Side>,
+    /// Operations of all ranks for a pair.
+    pub operations: Operations,
+    /// The share of the time in which the engines of the busiest adapter were busy.
+    pub utilization: f64,
+    /// Messages that waited for that adapter, on average over time.
+    pub mean_queue: f64,
+    /// The most that waited for it at a time.
+    pub longest_queue: u32,
+    /// The least time for a pair of each rank that the word with most operations allows: its operations by adapters, one
+    /// after the other. 0 where adapters served none.
+    pub bound_ns: f64,
+    /// Virtual time of the whole simulation.
+    pub end_ns: f64,
+    /// Events of one simulation.
+    pub events: u64,
+    /// What one simulation took here, in seconds.
+    pub wall_s: f64,
+}
+
+/// What readers, or writers, met.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Side {
+    /// From the request to the grant, in nanoseconds.
+    pub acquire: Quantiles,
+    /// The mean number of grants to others between a request and its grant.
+    pub bypass_mean: f64,
+    /// The most of them.
+    pub bypass_max: u64,
+    /// Operations for a pair on average, by distance: own rank, same node, other nodes. Known of writers only.
+    pub operations: Option<[f64; 3]>,
+    /// The most operations of a pair. Known of writers only.
+    pub operations_max: Option<u64>,
+}
+
+/// Operations for a pair, on average over all ranks and pairs, by distance: own rank, same node, other nodes.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct Operations {
+    /// fetch_add, compare_and_swap, fetch_store.
+    pub atomic: [f64; 3],
+    /// Gets of a word.
+    pub get: [f64; 3],
+    /// Puts of a word.
+    pub put: [f64; 3],
+    /// Bulk transfers.
+    pub bulk: [f64; 3],
+}
+
+impl Operations {
+    /// All kinds together, by distance.
+    pub fn by_distance(&self) -> [f64; 3] {
+        std::array::from_fn(|at| [self.atomic, self.get, self.put, self.bulk].iter().map(|kind| kind[at]).sum())
+    }
+
+    /// All of them.
+    pub fn total(&self) -> f64 {
+        self.by_distance().iter().sum()
+    }
+}
+
+impl Point {
+    /// What one simulation came to.
+    pub(crate) fn of(key: Key, times: &[Times], shared: &Shared, stats: &Stats, wall: Duration) -> Point {
+        let pairs = f64::from(shared.task.pairs);
+        let each: Vec<f64> = times.iter().map(|times| (times.end - times.begin) as f64 / 1000.0 / pairs).collect();
+        let slowest = each.iter().copied().fold(0.0, f64::max);
+        let begin = times.iter().map(|times| times.begin).min().unwrap_or(0);
+        let end = times.iter().map(|times| times.end).max().unwrap_or(0);
+        let rates: Vec<f64> = each.iter().map(|ns| 1.0 / ns.max(1e-3)).collect();
+        let acquisitions = shared.acquisitions.get().max(1) as f64;
+        let operations =
+            |kind| Distance::ALL.map(|distance| stats.operations.count(kind, distance) as f64 / acquisitions);
+        let sides = shared.sides.borrow();
+        let side = |index: usize| {
+            let side = &sides[index];
+            let count = side.acquire.len();
+            let mean = |sum: u64| sum as f64 / count as f64;
+            (count > 0).then(|| Side {
+                acquire: Quantiles::of(&side.acquire),
+                bypass_mean: mean(side.bypass_sum),
+                bypass_max: side.bypass_max,
+                operations: (index == 1).then(|| side.operations.map(mean)),
+                operations_max: (index == 1).then_some(side.operations_max),
+            })
+        };
+        Point {
+            pairs: shared.task.pairs,
+            seeds: 1,
+            slowest_ns: slowest,
+            slowest_min_ns: slowest,
+            slowest_max_ns: slowest,
+            fastest_ns: each.iter().copied().fold(f64::INFINITY, f64::min),
+            mean_ns: each.iter().sum::<f64>() / each.len().max(1) as f64,
+            throughput: pairs * f64::from(key.ranks) * 1e12 / end.saturating_sub(begin).max(1) as f64,
+            jain: jain(&rates),
+            readers: side(0),
+            writers: side(1),
+            operations: Operations {
+                atomic: operations(Kind::Atomic),
+                get: operations(Kind::Get),
+                put: operations(Kind::Put),
+                bulk: operations(Kind::Bulk),
+            },
+            utilization: stats.busiest.map_or(0.0, |busiest| busiest.utilization),
+            mean_queue: stats.busiest.map_or(0.0, |busiest| busiest.mean_queue),
+            longest_queue: stats.busiest.map_or(0, |busiest| busiest.longest_queue),
+            bound_ns: stats
+                .hottest
+                .map_or(0.0, |hottest| hottest.bound.as_nanoseconds() * f64::from(key.ranks) / acquisitions),
+            end_ns: stats.end.as_nanoseconds(),
+            events: stats.events,
+            wall_s: wall.as_secs_f64(),
+            key,
+        }
+    }
+
+    /// The median of each value over the seeds, of which there is one at least.
+    pub(crate) fn median(points: &[Point]) -> Point {
+        let of = |value: fn(&Point) -> f64| median(points.iter().map(value));
+        let three =
+            |value: fn(&Point) -> [f64; 3]| std::array::from_fn(|at| median(points.iter().map(|p| value(p)[at])));
+        Point {
+            key: points[0].key.clone(),
+            pairs: points[0].pairs,
+            seeds: points.len() as u32,
+            slowest_ns: of(|point| point.slowest_ns),
+            slowest_min_ns: points.iter().map(|point| point.slowest_ns).fold(f64::INFINITY, f64::min),
+            slowest_max_ns: points.iter().map(|point| point.slowest_ns).fold(0.0, f64::max),
+            fastest_ns: of(|point| point.fastest_ns),
+            mean_ns: of(|point| point.mean_ns),
+            throughput: of(|point| point.throughput),
+            jain: of(|point| point.jain),
+            readers: Side::median(points.iter().filter_map(|point| point.readers.as_ref())),
+            writers: Side::median(points.iter().filter_map(|point| point.writers.as_ref())),
+            operations: Operations {
+                atomic: three(|point| point.operations.atomic),
+                get: three(|point| point.operations.get),
+                put: three(|point| point.operations.put),
+                bulk: three(|point| point.operations.bulk),
+            },
+            utilization: of(|point| point.utilization),
+            mean_queue: of(|point| point.mean_queue),
+            longest_queue: points.iter().map(|point| point.longest_queue).max().unwrap_or(0),
+            bound_ns: of(|point| point.bound_ns),
+            end_ns: of(|point| point.end_ns),
+            events: of(|point| point.events as f64) as u64,
+            wall_s: of(|point| point.wall_s),
+        }
+    }
+
+    /// Those that there are more of as a rule: readers where there are any.
+    pub fn main_side(&self) -> Option<&Side> {
+        self.readers.as_ref().or(self.writers.as_ref())
+    }
+
+    /// The most grants to others between a request and its grant.
+    pub fn bypass_max(&self) -> u64 {
+        [&self.readers, &self.writers].into_iter().flatten().map(|side| side.bypass_max).max().unwrap_or(0)
+    }
+}
+
+impl Side {
+    fn median<'a>(sides: impl Iterator<Item = &'a Side>) -> Option<Side> {
+        let sides: Vec<&Side> = sides.collect();
+        let at = |at: usize| median(sides.iter().filter_map(|side| Some(side.operations?[at])));
+        let first = sides.first()?;
+        Some(Side {
+            acquire: Quantiles::median(sides.iter().map(|side| side.acquire)),
+            bypass_mean: median(sides.iter().map(|side| side.bypass_mean)),
+            bypass_max: sides.iter().map(|side| side.bypass_max).max().unwrap_or(0),
+            operations: first.operations.map(|_| std::array::from_fn(at)),
+            operations_max: sides.iter().filter_map(|side| side.operations_max).max(),
+        })
+    }
+}
+
+impl Outcome {
+    /// The points of one machine under one load.
+    pub fn panel<'a>(&'a self, machine: &'a Machine, load: &'a Load) -> impl Iterator<Item = &'a Point> + Clone {
+        self.points.iter().filter(move |point| point.key.profile == machine.name && point.key.load == *load)
+    }
+
+    /// The machines and loads that have points.
+    pub fn panels(&self) -> impl Iterator<Item = (&Machine, &Load)> {
+        let all = self.machines.iter().flat_map(|machine| self.loads.iter().map(move |load| (machine, load)));
+        all.filter(|(machine, load)| self.panel(machine, load).next().is_some())
+    }
+
+    /// A sentence on what was simulated and how.
+    pub fn method(&self) -> String {
+        let warm_up = if self.warm_up == 0.0 {
+            "All of a rank's acquisitions are measured, and it ends after them.".to_owned()
+        } else {
+            format!(
+                "Steady state: each rank first makes {} % of its pairs, one at least, which are not measured, and after \
+                 its measured ones it goes on, as often again at the most, until all ranks have measured. Operations, \
+                 the adapter's figures and events are of all pairs.",
+                crate::study::digits(self.warm_up * 100.0)
+            )
+        };
+        let seeds = match self.seeds {
+            1 => format!("The seed was {}.", self.seed),
+            seeds => format!(
+                "Values are medians over {seeds} seeds, from {} on; longest queues and bypasses are the longest of all.",
+                self.seed
+            ),
+        };
+        format!("{warm_up} {seeds}")
+    }
+
+    /// What is said before anything is simulated.
+    pub(crate) fn begin(options: &Options, subjects: Vec<Info>, started: String) -> Outcome {
+        Outcome {
+            generator: concat!("rmalab ", env!("CARGO_PKG_VERSION")).into(),
+            command: std::env::args().collect::<Vec<_>>().join(" "),
+            started,
+            complete: true,
+            machines: options
+                .profiles
+                .iter()
+                .map(|profile| Machine {
+                    name: profile.name.clone(),
+                    about: profile.about.clone(),
+                    changed: options.machine.to_string(),
+                })
+                .collect(),
+            loads: options.loads.clone(),
+            target: options.target,
+            home: options.home,
+            exclusive_ranks: options.exclusive_ranks,
+            warm_up: options.warm_up,
+            seed: options.seed,
+            seeds: options.seeds,
+            subjects,
+            points: Vec::new(),
+            left_out: Vec::new(),
+        }
+    }
+}

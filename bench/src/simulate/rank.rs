@@ -1,0 +1,311 @@
+//! What each simulated rank does, and what all of them write down together.
+//!
+//! All ranks of a simulation are coroutines of one thread, so they count in shared memory, which takes no virtual time:
+//! unlike in a study, nothing that is measured is disturbed by being measured.
+
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use rmalab_atomics::sim::Sim;
+use rmalab_atomics::{Counted, Disp, Rank, RemoteAtomics};
+use rmalab_locks::{LINE, LockKind, WindowLock};
+
+use super::options::{Load, Section, Target};
+use crate::study::{by_distance, histogram};
+
+/// What the ranks of one simulation are to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Task {
+    pub(crate) load: Load,
+    pub(crate) target: Target,
+    pub(crate) home: Rank,
+    pub(crate) exclusive_ranks: u32,
+    pub(crate) seed: u64,
+    pub(crate) warm_up: u32,
+    pub(crate) pairs: u32,
+}
+
+/// What the ranks of one simulation share: what they are to do, and what came of it.
+pub(crate) struct Shared {
+    pub(crate) task: Task,
+    /// What ends the simulation before its time.
+    pub(crate) guard: Guard,
+    /// Ranks that have not made all of their measured acquisitions.
+    measuring: Cell<u32>,
+    /// Acquisitions of all ranks, unmeasured ones included.
+    pub(crate) acquisitions: Cell<u64>,
+    /// Of reads, and of writes.
+    pub(crate) sides: RefCell<[Side; 2]>,
+    /// Grants so far, by the rank that is named; of lock_all, the home rank.
+    grants: RefCell<Vec<u64>>,
+    /// What the first lock that failed said.
+    pub(crate) error: RefCell<Option<rmalab_locks::Error>>,
+}
+
+/// What was counted of measured acquisitions that read (lock_all and shared), or of those that write (exclusive).
+pub(crate) struct Side {
+    /// From the request to the grant, in nanoseconds.
+    pub(crate) acquire: Histogram<u64>,
+    pub(crate) bypass_sum: u64,
+    pub(crate) bypass_max: u64,
+    /// Operations on words, by distance.
+    pub(crate) operations: [u64; 3],
+    pub(crate) operations_max: u64,
+}
+
+impl Side {
+    fn new() -> Side {
+        Side { acquire: histogram(), bypass_sum: 0, bypass_max: 0, operations: [0; 3], operations_max: 0 }
+    }
+}
+
+/// When one rank measured, in picoseconds of virtual time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Times {
+    pub(crate) begin: u64,
+    pub(crate) end: u64,
+}
+
+impl Shared {
+    pub(crate) fn new(task: Task, ranks: u32, guard: Guard) -> Shared {
+        let books = if task.target == Target::Same { task.home.0 + 1 } else { ranks };
+        Shared {
+            task,
+            guard,
+            measuring: Cell::new(ranks),
+            acquisitions: Cell::new(0),
+            sides: RefCell::new([Side::new(), Side::new()]),
+            grants: RefCell::new(vec![0; books as usize]),
+            error: RefCell::default(),
+        }
+    }
+
+    /// Adds a grant of a lock on `book`, and returns how many there were.
+    fn grant(&self, book: Rank) -> u64 {
+        let mut grants = self.grants.borrow_mut();
+        let grants = &mut grants[book.index()];
+        *grants += 1;
+        *grants - 1
+    }
+}
+
+/// One acquisition.
+#[derive(Clone, Copy)]
+enum Choice {
+    All,
+    One(LockKind, Rank),
+}
+
+/// One rank's code: makes its part of the lock by `make`, and acquires and releases it as the load says.
+///
+/// # Errors
+///
+/// Those of the lock.
+pub(crate) fn run<W: WindowLock>(
+    make: impl FnOnce() -> rmalab_locks::Result<W>,
+    ra: &Sim<'_>,
+    shared: &Shared,
+) -> rmalab_locks::Result<Times> {
+    let mut lock = make()?;
+    let mut random = SmallRng::seed_from_u64(shared.task.seed ^ (u64::from(ra.rank().0) + 1).wrapping_mul(GOLDEN));
+    let data = ra.heap().alloc(LINE, LINE)?;
+    let size = ra.size();
+    // Every n-th rank, the last one first.
+    let only_exclusive = shared.task.exclusive_ranks > 0 && {
+        let apart = size / shared.task.exclusive_ranks;
+        let from_last = size - 1 - ra.rank().0;
+        from_last.is_multiple_of(apart) && from_last / apart < shared.task.exclusive_ranks
+    };
+    let (warm_up, pairs) = (shared.task.warm_up, shared.task.pairs);
+    let mut times = Times { begin: ra.time().0, end: 0 };
+    let mut made = 0;
+    loop {
+        if made == warm_up {
+            times.begin = ra.time().0;
+        }
+        let measured = (warm_up..warm_up + pairs).contains(&made);
+        let choice = choose(&mut random, shared, only_exclusive, ra.rank(), size);
+        one(&mut lock, ra, shared, choice, data, &mut random, measured)?;
+        made += 1;
+        shared.acquisitions.set(shared.acquisitions.get() + 1);
+        if made == warm_up + pairs {
+            times.end = ra.time().0;
+            shared.measuring.set(shared.measuring.get() - 1);
+        }
+        // The others are to measure under full load.
+        let enough = warm_up == 0 || shared.measuring.get() == 0 || made >= warm_up + 2 * pairs;
+        if made >= warm_up + pairs && enough {
+            return Ok(times);
+        }
+    }
+}
+
+/// 2^64 divided by the golden ratio: spreads small numbers.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+fn choose(random: &mut SmallRng, shared: &Shared, only_exclusive: bool, me: Rank, size: u32) -> Choice {
+    let mix = shared.task.load.mix;
+    let draw = if mix.lock_all == 1.0 { 0.0 } else { random.random::<f64>() };
+    let kind = match draw {
+        _ if only_exclusive => LockKind::Exclusive,
+        draw if draw < mix.lock_all => return Choice::All,
+        draw if draw < mix.lock_all + mix.shared => LockKind::Shared,
+        _ if mix.exclusive > 0.0 => LockKind::Exclusive,
+        _ => LockKind::Shared,
+    };
+    let target = match shared.task.target {
+        Target::Own => me,
+        Target::Same => shared.task.home,
+        Target::Random => Rank(random.random_range(0..size)),
+    };
+    Choice::One(kind, target)
+}
+
+/// Acquires and releases once.
+fn one<W: WindowLock>(
+    lock: &mut W,
+    ra: &Sim<'_>,
+    shared: &Shared,
+    choice: Choice,
+    data: Disp,
+    random: &mut SmallRng,
+    measured: bool,
+) -> rmalab_locks::Result<()> {
+    let (writes, book) = match choice {
+        Choice::All => (false, shared.task.home),
+        Choice::One(kind, target) => (kind == LockKind::Exclusive, target),
+    };
+    let requested = shared.grants.borrow()[book.index()];
+    let request = ra.time().0;
+    let mut operations = [0; 3];
+    if writes {
+        let counted = Counted::new(ra);
+        acquire(lock, &counted, choice)?;
+        operations = by_distance(&counted.counts());
+    } else {
+        acquire(lock, ra, choice)?;
+    }
+    let bypass = shared.grant(book) - requested;
+    if measured {
+        let mut sides = shared.sides.borrow_mut();
+        let side = &mut sides[usize::from(writes)];
+        side.acquire.saturating_record((ra.time().0 - request) / 1000);
+        side.bypass_sum += bypass;
+        side.bypass_max = side.bypass_max.max(bypass);
+    }
+    match shared.task.load.section {
+        Section::Operation => {
+            let at = match choice {
+                Choice::All => Rank(random.random_range(0..ra.size())),
+                Choice::One(_, target) => target,
+            };
+            if writes {
+                ra.put(at.at(data), request)?;
+                ra.flush(at)?;
+            } else {
+                ra.get(at.at(data))?;
+            }
+        }
+        Section::Work(from, to) => compute(ra, random, from, to)?,
+        Section::Empty | Section::Wait(..) => {}
+    }
+    if writes {
+        let counted = Counted::new(ra);
+        release(lock, &counted, choice)?;
+        if measured {
+            let all: [u64; 3] = by_distance(&counted.counts());
+            let mut sides = shared.sides.borrow_mut();
+            let side = &mut sides[1];
+            for (sum, (one, two)) in side.operations.iter_mut().zip(operations.iter().zip(all)) {
+                *sum += one + two;
+            }
+            side.operations_max = side.operations_max.max((operations.iter().sum::<u64>()) + all.iter().sum::<u64>());
+        }
+    } else {
+        release(lock, ra, choice)?;
+    }
+    if let Section::Wait(from, to) = shared.task.load.section {
+        compute(ra, random, from, to)?;
+    }
+    Ok(())
+}
+
+fn acquire<W: WindowLock, A: RemoteAtomics>(lock: &mut W, ra: &A, choice: Choice) -> rmalab_locks::Result<()> {
+    match choice {
+        Choice::All => lock.lock_all(ra),
+        Choice::One(kind, target) => lock.lock(ra, kind, target),
+    }
+}
+
+fn release<W: WindowLock, A: RemoteAtomics>(lock: &mut W, ra: &A, choice: Choice) -> rmalab_locks::Result<()> {
+    match choice {
+        Choice::All => lock.unlock_all(ra),
+        Choice::One(kind, target) => lock.unlock(ra, kind, target),
+    }
+}
+
+fn compute(ra: &Sim<'_>, random: &mut SmallRng, from: Duration, to: Duration) -> rmalab_locks::Result<()> {
+    let span = if from == to { from } else { random.random_range(from..=to) };
+    Ok(ra.compute(span)?)
+}
+
+/// Watches over the memory that a simulation takes, since some locks take it in proportion to the square of the ranks.
+pub(crate) struct Guard {
+    /// Bytes of this process when the simulation began, and the most that it may come to have.
+    begin: u64,
+    most: u64,
+    ranks: u32,
+    /// Why it ends before its time.
+    pub(crate) why: RefCell<Option<String>>,
+}
+
+/// Growth of the process from which on it is extrapolated.
+const NOTABLE: u64 = 1 << 30;
+
+impl Guard {
+    /// Of a simulation of so many ranks that begins, in a process that may come to have `most` bytes.
+    pub(crate) fn new(ranks: u32, most: u64) -> Guard {
+        Guard { begin: resident().unwrap_or(0), most, ranks, why: RefCell::default() }
+    }
+
+    /// Whether rank number `rank` may begin, as those before it have.
+    pub(crate) fn admits(&self, rank: Rank) -> bool {
+        if rank.0.is_multiple_of(16)
+            && let Some(now) = resident()
+        {
+            let grown = now.saturating_sub(self.begin);
+            let share = f64::from(rank.0.max(1)) / f64::from(self.ranks);
+            let expected = self.begin as f64 + grown as f64 / share;
+            if grown > NOTABLE && expected > self.most as f64 {
+                self.refuse(&format!("it takes some {} of memory", gib(expected)));
+            }
+        }
+        self.why.borrow().is_none()
+    }
+
+    /// Whether there is memory to go on.
+    pub(crate) fn goes_on(&self) -> bool {
+        if let Some(now) = resident().filter(|&now| now > self.most) {
+            self.refuse(&format!("the simulations have come to take {}", gib(now as f64)));
+        }
+        self.why.borrow().is_none()
+    }
+
+    fn refuse(&self, what: &str) {
+        self.why.borrow_mut().get_or_insert_with(|| format!("{what}, and {} are there", gib(self.most as f64)));
+    }
+}
+
+fn gib(bytes: f64) -> String {
+    format!("{:.1} GiB", bytes / f64::from(1 << 30))
+}
+
+/// Bytes of memory that this process has; `None` where the system does not say.
+pub(crate) fn resident() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
+    pages.checked_mul(rustix::param::page_size() as u64)
+}

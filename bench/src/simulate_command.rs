@@ -1,0 +1,406 @@
+//! `rmalab simulate`: what it is asked for, shows and writes.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum, ValueHint};
+use indicatif::{ProgressBar, ProgressStyle};
+use rmalab::report::SimulationReport;
+use rmalab::simulate::validate::{self, Check};
+use rmalab::simulate::{self, Ended, Load, Mix, Options, Progress, Section, Simulation, Target, machine, scale};
+use rmalab::{Error, Registry, Result, interrupt};
+use rmalab_atomics::sim::{Profile, profile};
+
+/// What `--help` begins with.
+pub(crate) const ABOUT: &str = "\
+Run the real lock code as very many ranks of a machine that is not here, in virtual time.
+
+Each lock runs at each number of ranks on each profile, deterministically: one command and one seed give one result, to \
+the bit. It ends with a table: what a pair (an acquisition and its release) takes on the slowest rank at every number \
+of ranks, and all that was counted at the largest. A point that memory or --max-events cannot hold is left out, with a \
+line that says why.";
+
+/// What `--help` ends with.
+pub(crate) const MANUAL: &str = "\
+Numbers of ranks:
+  64, 4k, 1M        a number
+  4:4096:4          a sweep from the start to the end, both included, by a factor
+
+What is measured:
+  Each rank first makes --warm-up of its pairs, one at least, that are not measured; then --pairs that are; then it goes
+  on, as often again at the most, until all ranks have measured, so that all measure under full load. --warm-up 0 measures
+  everything from the first acquisition to the last, as the study of FX100 does.
+  time for a pair   of a rank: its measured time, divided by --pairs; of the slowest, the fastest, and the mean of all
+  acquire           from the request to the grant, of every measured acquisition
+  bypass            grants to others between a request and its grant
+  operations        of all ranks for a pair, by distance: on the own rank, in its node, in other nodes
+  adapter, queue    how much of the time the busiest adapter was busy, and how many messages waited for it
+  bound             what a pair takes at least since operations on one word take turns: those of the word with most, times
+                    the time of each, for a pair of every rank
+
+Sections, as in the HPDC'16 paper on RMA-RW:
+  empty             nothing inside
+  operation         one get inside, one put and its flush inside exclusive locks
+  work:1us-4us      computing inside, equally often each length
+  wait:1us-4us      computing after the release
+
+Examples:
+  rmalab simulate --lock mcs-rw-rp,two-level --ranks 4:4096:4
+      What lock_all takes, on the FX100 profile.
+  rmalab simulate --lock mcs-rw-rp --ranks 4096 --local-atomics nic --warm-up 0 --pairs 1000 --out report
+      One point of the FX100 study, with a report.
+  rmalab simulate --lock tas-rw,mcs-rw-neutral --ranks 64:1024:2 --writers 0.2%,2%,5% --section empty,work:1us-4us
+      Six loads, side by side.
+  rmalab simulate --validate paper
+      Simulated against published figures; exit code 1 if they do not agree.
+  rmalab simulate --scale docs
+      All locks and policies from 4 to 1,000,000 ranks: docs/scale.svg and docs/scale.md.
+
+Exit codes:
+  0    done, perhaps with points left out
+  1    the simulation failed; or of --validate: something is outside of its bounds
+  2    an argument is wrong, or the report's folder cannot be used
+  130  interrupted (Ctrl-C); what was simulated until then is in the table and in the report";
+
+/// Options of `rmalab simulate`.
+#[derive(Debug, Args)]
+pub(crate) struct SimulateArgs {
+    /// Names of locks and policies, see `rmalab list` [default: all]
+    #[arg(long, alias = "locks", value_name = "NAME,...", value_delimiter = ',')]
+    lock: Vec<String>,
+    /// Numbers of ranks, and sweeps START:END:FACTOR [default: 4:4096:4]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = sweep)]
+    ranks: Vec<Sweep>,
+    /// Machines: names of profiles, or files [default: fx100]
+    #[arg(long, value_name = "NAME|FILE,...", value_delimiter = ',')]
+    profile: Vec<String>,
+    /// How many ranks share a node [default: the profile's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    ranks_per_node: Option<u32>,
+    /// How ranks are placed on nodes [default: the profile's]
+    #[arg(long, value_enum, value_name = "HOW")]
+    placement: Option<Placement>,
+    /// Atomic engines of a network adapter [default: the profile's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    engines: Option<u32>,
+    /// Who carries out atomics inside a node [default: the profile's]
+    #[arg(long, value_enum, value_name = "WHO")]
+    local_atomics: Option<LocalAtomics>,
+    /// How many acquisitions each rank measures [default: 1000, and fewer from 1000 ranks on, such that a point takes seconds]
+    #[arg(long, value_name = "N|auto", value_parser = pairs)]
+    pairs: Option<Pairs>,
+    /// The share of its pairs that a rank makes before it measures; 0 measures from the first to the last
+    #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = simulate::share)]
+    warm_up: f64,
+    /// Shares of acquisitions by kind: lock_all=90%,shared=5%,exclusive=5% [default: lock_all=100%]
+    #[arg(long, value_name = "KIND=SHARE,...", conflicts_with = "writers")]
+    mix: Option<Mix>,
+    /// Shares of acquisitions that are exclusive locks, the others being lock_all; each is a load of its own
+    #[arg(long, value_name = "SHARE,...", value_delimiter = ',', value_parser = simulate::share)]
+    writers: Vec<f64>,
+    /// So many ranks, evenly spread, take exclusive locks only
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    exclusive_ranks: u32,
+    /// Whom shared and exclusive locks name
+    #[arg(long, value_enum, value_name = "WHOM", default_value_t = Whom::Same)]
+    target: Whom,
+    /// What is done with a lock: empty, operation, work:1us-4us, wait:1us-4us; each is a load of its own [default: empty]
+    #[arg(long, value_name = "SECTION,...", value_delimiter = ',')]
+    section: Vec<Section>,
+    /// The rank at which global locks live
+    #[arg(long, value_name = "RANK", default_value_t = 0)]
+    home: u32,
+    /// With how many seeds each point is simulated; what is told is the median
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    seeds: u32,
+    /// The first seed
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+    /// Leave out points that take more events: 500k, 20M
+    #[arg(long, value_name = "N", default_value_t = simulate::MAX_EVENTS, value_parser = crate::cli::count)]
+    max_events: u64,
+    /// How many simulations run at a time [default: one for each processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Compare with published figures of the FX100 (paper), or with this machine, measured (machine), and do nothing else
+    #[arg(long, value_enum, value_name = "WITH", num_args = 0..=1, default_missing_value = "paper", conflicts_with_all = NOT_VALIDATING)]
+    validate: Option<With>,
+    /// Write a plot and a page of all locks from 4 to 1,000,000 ranks to the folder DIR: scale.svg and scale.md
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["validate", "out", "mix", "writers", "section", "exclusive_ranks"])]
+    scale: Option<PathBuf>,
+    /// Write a report to the folder DIR; an older report there is replaced, anything else is not
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    out: Option<PathBuf>,
+    /// Say nothing on standard error but errors
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// What is not for comparisons.
+const NOT_VALIDATING: [&str; 9] =
+    ["lock", "ranks", "ranks_per_node", "placement", "engines", "local_atomics", "mix", "section", "out"];
+
+/// What simulations are compared with, on the command line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum With {
+    /// Published figures of the FX100
+    Paper,
+    /// This machine
+    Machine,
+}
+
+/// Several numbers of ranks.
+#[derive(Clone, Debug)]
+struct Sweep(Vec<u32>);
+
+fn sweep(text: &str) -> Result<Sweep, String> {
+    simulate::ranks(text).map(Sweep)
+}
+
+/// How many acquisitions, if it is said.
+#[derive(Clone, Copy, Debug)]
+struct Pairs(Option<u32>);
+
+fn pairs(text: &str) -> Result<Pairs, String> {
+    if text == "auto" {
+        return Ok(Pairs(None));
+    }
+    let count = crate::cli::count(text)?;
+    u32::try_from(count).map(|count| Pairs(Some(count))).map_err(|_| format!("{count} are more than anybody waits for"))
+}
+
+/// How ranks are placed on nodes, on the command line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Placement {
+    /// Node 0 is filled first
+    Block,
+    /// One to each node in turn
+    Cyclic,
+}
+
+/// Who carries out atomics inside a node, on the command line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum LocalAtomics {
+    /// The network adapter
+    Nic,
+    /// The processor
+    Processor,
+}
+
+/// Whom locks name, on the command line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Whom {
+    /// Each rank itself
+    Own,
+    /// All the home rank
+    Same,
+    /// A rank drawn for every lock
+    Random,
+}
+
+impl SimulateArgs {
+    /// What the command line says, over what it leaves open.
+    fn options(&self) -> Result<Options> {
+        let names = if self.profile.is_empty() { vec!["fx100".to_owned()] } else { self.profile.clone() };
+        let profiles = names.iter().map(|name| Ok(Profile::find(name)?)).collect::<Result<Vec<_>>>()?;
+        let mut options = Options::new(profiles[0].clone());
+        options.profiles = profiles;
+        options.locks.clone_from(&self.lock);
+        if !self.ranks.is_empty() {
+            options.ranks = self.ranks.iter().flat_map(|sweep| sweep.0.iter().copied()).collect();
+        }
+        let mixes = match (&self.mix, &self.writers[..]) {
+            (Some(mix), _) => vec![*mix],
+            (None, []) => vec![Mix::default()],
+            (None, writers) => writers.iter().map(|&share| Mix::writers(share)).collect(),
+        };
+        let sections = if self.section.is_empty() { &[Section::Empty][..] } else { &self.section };
+        options.loads =
+            mixes.iter().flat_map(|&mix| sections.iter().map(move |&section| Load { mix, section })).collect();
+        options.target = match self.target {
+            Whom::Own => Target::Own,
+            Whom::Same => Target::Same,
+            Whom::Random => Target::Random,
+        };
+        options.home = self.home;
+        options.exclusive_ranks = self.exclusive_ranks;
+        options.pairs = self.pairs.and_then(|pairs| pairs.0);
+        options.warm_up = self.warm_up;
+        options.seeds = self.seeds;
+        options.seed = self.seed;
+        options.machine.ranks_per_node = self.ranks_per_node;
+        options.machine.placement = self.placement.map(|placement| match placement {
+            Placement::Block => profile::Placement::Block,
+            Placement::Cyclic => profile::Placement::Cyclic,
+        });
+        options.machine.engines = self.engines;
+        options.machine.local_atomics = self.local_atomics.map(|who| match who {
+            LocalAtomics::Nic => profile::LocalAtomics::Nic,
+            LocalAtomics::Processor => profile::LocalAtomics::Processor,
+        });
+        options.max_events = self.max_events;
+        options.threads = self.threads.map(usize::from);
+        Ok(options)
+    }
+}
+
+/// Runs the sub-command.
+pub(crate) fn run(registry: &Registry, arguments: &SimulateArgs) -> Result<ExitCode> {
+    match arguments.validate {
+        Some(With::Paper) => return paper(arguments),
+        Some(With::Machine) => return machine(registry, arguments),
+        None => {}
+    }
+    if let Some(folder) = &arguments.scale {
+        return scale(registry, arguments, folder);
+    }
+    let simulation = Simulation::new(registry, arguments.options()?)?;
+    let report = arguments.out.as_deref().map(SimulationReport::prepare).transpose()?;
+    let watch = Watch::new(arguments.quiet);
+    interrupt::sets(&simulation.stop_flag())?;
+    let outcome = simulation.run(|progress| watch.show(progress))?;
+    watch.finish();
+    let _ = write!(io::stdout().lock(), "{}", simulate::table(&outcome));
+    if let Some(report) = report {
+        let folder = report.write(&outcome)?;
+        if !arguments.quiet {
+            eprintln!("report: {}", folder.join("index.html").display());
+        }
+    }
+    if outcome.points.is_empty() && outcome.complete {
+        return Err(Error::Ranks("nothing could be simulated".into()));
+    }
+    Ok(if outcome.complete { ExitCode::SUCCESS } else { ExitCode::from(interrupt::EXIT_CODE) })
+}
+
+/// How often each rank acquires in the paper.
+const PAPER_PAIRS: u32 = 1000;
+
+/// Compares with published figures.
+fn paper(arguments: &SimulateArgs) -> Result<ExitCode> {
+    let options = arguments.options()?;
+    let [profile] = &options.profiles[..] else {
+        return Err(Error::usage("--validate paper compares one profile"));
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    interrupt::sets(&stop)?;
+    let pairs = options.pairs.unwrap_or(PAPER_PAIRS);
+    if !arguments.quiet {
+        eprintln!("simulating up to 4096 ranks, {pairs} pairs each, of profile {}", profile.name);
+    }
+    let checks = match validate::paper(profile, pairs, &stop) {
+        Err(_) if stop.load(Ordering::Relaxed) => return Ok(ExitCode::from(interrupt::EXIT_CODE)),
+        checks => checks?,
+    };
+    told(&format!("profile {}, words served by the adapter, {pairs} pairs a rank", profile.name), "paper", &checks)
+}
+
+/// Compares with this machine.
+fn machine(registry: &Registry, arguments: &SimulateArgs) -> Result<ExitCode> {
+    let profile = match &arguments.profile[..] {
+        [one] => Profile::find(one)?,
+        _ => return Err(Error::usage("--validate machine compares one profile, such as `rmalab calibrate` writes")),
+    };
+    if !arguments.quiet {
+        eprintln!("measuring, and simulating profile {}: about {} s", profile.name, machine::SECONDS);
+    }
+    let checks = machine::compare(registry, &profile, arguments.seed)?;
+    told(&format!("profile {}, against processes of this machine", profile.name), "measured", &checks)
+}
+
+/// Shows a comparison; its exit code.
+fn told(head: &str, reference: &str, checks: &[Check]) -> Result<ExitCode> {
+    let text = format!("{head}\n\n{}\n{}", validate::checks_table(reference, checks), validate::verdict(checks));
+    let _ = io::stdout().lock().write_all(text.as_bytes());
+    Ok(if checks.iter().all(Check::holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Simulates all locks at all sizes, and writes the plot and the page.
+fn scale(registry: &Registry, arguments: &SimulateArgs, folder: &Path) -> Result<ExitCode> {
+    let mut options = arguments.options()?;
+    if arguments.ranks.is_empty() {
+        options.ranks = scale::RANKS.to_vec();
+    }
+    if !folder.is_dir() {
+        return Err(Error::usage(format!("{} is no folder", folder.display())));
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    interrupt::sets(&stop)?;
+    let watch = Watch::new(arguments.quiet);
+    let made = scale::run(registry, &options, &stop, |progress| watch.show(progress))?;
+    watch.finish();
+    let Some(page) = made else {
+        eprintln!("interrupted: nothing was written");
+        return Ok(ExitCode::from(interrupt::EXIT_CODE));
+    };
+    for (name, text) in [("scale.svg", &page.svg), ("scale.md", &page.markdown)] {
+        let path = folder.join(name);
+        std::fs::write(&path, text).map_err(|source| Error::File { path, source })?;
+    }
+    let _ = io::stdout().lock().write_all(page.markdown.as_bytes());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Time between two lines of progress where there is no terminal.
+const LINES: Duration = Duration::from_secs(5);
+
+/// Shows how far simulations are: a bar on a terminal, a line now and then elsewhere, nothing if it is to be quiet.
+enum Watch {
+    Quiet,
+    Bar(ProgressBar),
+    Lines(std::cell::Cell<Option<Instant>>),
+}
+
+impl Watch {
+    fn new(quiet: bool) -> Watch {
+        if quiet {
+            Watch::Quiet
+        } else if io::stderr().is_terminal() {
+            let bar = ProgressBar::new(0);
+            let style = "{bar:30} {percent}% of pairs  {elapsed} gone, {eta} left  {wide_msg}";
+            bar.set_style(ProgressStyle::with_template(style).expect("the template is a constant"));
+            bar.enable_steady_tick(Duration::from_millis(250));
+            Watch::Bar(bar)
+        } else {
+            Watch::Lines(std::cell::Cell::new(None))
+        }
+    }
+
+    fn show(&self, progress: &Progress) {
+        let line = progress.ended.as_ref().map(|ended| match ended {
+            Ended::Point(key, events, seconds) => {
+                format!("{key}: {:.1} M events in {seconds:.1} s", *events as f64 / 1e6)
+            }
+            Ended::LeftOut(left) => format!("left out: {}: {}", left.key, left.why),
+        });
+        match self {
+            Watch::Quiet => {}
+            Watch::Bar(bar) => {
+                bar.set_length(progress.of);
+                bar.set_position(progress.done);
+                match (line, &progress.ended) {
+                    (Some(line), Some(Ended::LeftOut(_))) => bar.println(line),
+                    (Some(line), _) => bar.set_message(line),
+                    _ => {}
+                }
+            }
+            Watch::Lines(last) => {
+                let due = last.get().is_none_or(|last| last.elapsed() >= LINES);
+                if let Some(line) = line.filter(|_| due) {
+                    last.set(Some(Instant::now()));
+                    eprintln!("{:.0} %: {line}", progress.done as f64 * 100.0 / progress.of.max(1) as f64);
+                }
+            }
+        }
+    }
+
+    fn finish(&self) {
+        if let Watch::Bar(bar) = self {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! `rmalab simulate` as people use it, and what it is made of.
+
+use std::fs;
+use std::process::{Command, Output, Stdio};
+
+use assert_cmd::cargo::CommandCargoExt;
+use rmalab::Registry;
+use rmalab::simulate::{Load, Mix, Options, Section, Simulation, Target};
+use rmalab_atomics::sim::Profile;
+
+fn rmalab(arguments: &[&str]) -> Command {
+    let mut command = Command::cargo_bin("rmalab").expect("cargo builds it for its tests");
+    command.arg("simulate").args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    rmalab(arguments).output().expect("the program starts")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn options(locks: &[&str], ranks: &[u32]) -> Options {
+    let mut options = Options::new(Profile::builtin("fx100").unwrap());
+    options.locks = locks.iter().map(|&name| name.to_owned()).collect();
+    options.ranks = ranks.to_vec();
+    options.pairs = Some(20);
+    options
+}
+
+fn simulate(options: Options) -> rmalab::simulate::Outcome {
+    Simulation::new(&Registry::standard(), options).unwrap().run(|_| {}).unwrap()
+}
+
+#[test]
+fn bad_arguments_are_refused_with_a_clear_line() {
+    for (arguments, says) in [
+        (&["--ranks", "0"][..], "'0' is no number of ranks"),
+        (&["--ranks", "4:2:2"], "begins after its end"),
+        (&["--ranks", "4:8"], "start:end:factor"),
+        (&["--lock", "mcs-rw-pr"], "did you mean 'mcs-rw-"),
+        (&["--profile", "no-such"], "no profile is called 'no-such'"),
+        (&["--profile", "./no-such.toml"], "no-such.toml"),
+        (&["--mix", "lock_all=50%"], "50 % together"),
+        (&["--mix", "lock_all=1", "--writers", "1%"], "--writers"),
+        (&["--writers", "101%"], "101%"),
+        (&["--section", "work:4us-1us"], "begins after its end"),
+        (&["--section", "sleep"], "sleep"),
+        (&["--engines", "0"], "engines"),
+        (&["--pairs", "0"], "0"),
+        (&["--seeds", "0"], "seeds"),
+        (&["--target", "moon"], "moon"),
+        (&["--home", "4", "--ranks", "4"], "has no rank 4"),
+        (&["--exclusive-ranks", "5", "--ranks", "4"], "has no rank 4"),
+        (&["--max-events", "much"], "much"),
+        (&["--validate", "luck"], "luck"),
+        (&["--validate", "--ranks", "4"], "--ranks"),
+        (&["--scale", "/nowhere/at/all"], "/nowhere/at/all"),
+        (&["--out", "/proc/version"], "/proc/version"),
+    ] {
+        let output = run(arguments);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.starts_with("error: ") && said.contains(says), "{arguments:?}: {said}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_report_has_a_page_figures_and_data() {
+    let at = tempfile::tempdir().unwrap();
+    let report = at.path().join("report");
+    let output = run(&[
+        "--lock",
+        "mcs-rw-rp,two-level,nocheck",
+        "--ranks",
+        "4:64:4",
+        "--pairs",
+        "10",
+        "--writers",
+        "0,20%",
+        "--out",
+        report.to_str().unwrap(),
+    ]);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let table = stdout(&output);
+    assert!(table.contains("fx100: lock_all only") && table.contains("80 % lock_all, 20 % exclusive"), "{table}");
+    let page = fs::read_to_string(report.join("index.html")).unwrap();
+    assert!(page.contains("<svg") && page.contains("mcs-rw-rp") && page.contains("rmalab"));
+    let data: serde_json::Value = serde_json::from_slice(&fs::read(report.join("data.json")).unwrap()).unwrap();
+    assert_eq!(data["seed"], 1);
+    assert_eq!(data["machines"][0]["name"], "fx100");
+    assert_eq!(data["points"].as_array().unwrap().len(), 3 * 3 * 2);
+    assert!(data["command"].as_str().unwrap().contains("--writers"));
+    let csv = fs::read_to_string(report.join("data.csv")).unwrap();
+    assert_eq!(csv.lines().count(), 1 + 18);
+    let columns = csv.lines().next().unwrap().split(',').count();
+    assert!(csv.lines().next().unwrap().starts_with("profile,load,lock,ranks,"));
+    assert!(columns > 40, "{columns}");
+    for name in ["time", "throughput", "latency", "writers", "fairness", "adapter", "operations"] {
+        assert!(fs::read_to_string(report.join(format!("plots/{name}.svg"))).unwrap().contains("<svg"), "{name}");
+    }
+}
+
+#[test]
+fn one_seed_gives_one_result_and_threads_change_nothing() {
+    let points = |threads, seed| {
+        let mut options = options(&["mcs", "two-level", "tas-rw"], &[8, 100]);
+        options.loads = vec![Load {
+            mix: Mix::writers(0.3),
+            section: Section::Work(std::time::Duration::from_micros(1), std::time::Duration::from_micros(4)),
+        }];
+        options.target = Target::Random;
+        options.threads = Some(threads);
+        options.seed = seed;
+        let points = simulate(options).points;
+        assert_eq!(points.len(), 6);
+        let shown = |point: &rmalab::simulate::Point| {
+            let mut point = point.clone();
+            point.wall_s = 0.0;
+            format!("{point:?}")
+        };
+        points.iter().map(shown).collect::<Vec<_>>()
+    };
+    assert_eq!(points(1, 7), points(2, 7));
+    assert_ne!(points(1, 7), points(1, 8));
+}
+
+/// Figures that can be told by hand: two atomic operations for a pair, and the bound that they make.
+#[test]
+fn operations_and_bounds_are_those_of_the_lock() {
+    let mut options = options(&["mcs-rw-rp"], &[256]);
+    options.machine.local_atomics = Some(rmalab_atomics::sim::profile::LocalAtomics::Nic);
+    let outcome = simulate(options);
+    let [point] = &outcome.points[..] else { panic!() };
+    assert_eq!(point.operations.total(), 2.0);
+    let atomics = point.operations.atomic;
+    assert_eq!((atomics[0], atomics[1]), (2.0 / 256.0, 2.0 * 31.0 / 256.0));
+    // 256 ranks, two operations each, 265 ns one after the other.
+    assert!((point.bound_ns - 256.0 * 2.0 * 265.0).abs() < 1.0, "{}", point.bound_ns);
+    assert!(point.slowest_ns >= point.mean_ns && point.mean_ns >= point.fastest_ns);
+    assert!((0.9..=1.0).contains(&point.utilization) && point.longest_queue > 200);
+    let readers = point.readers.as_ref().unwrap();
+    assert_eq!(readers.acquire.count, 256 * 20);
+    assert!(readers.acquire.p50 <= readers.acquire.p99 && readers.acquire.p99 <= readers.acquire.max);
+    assert!(point.writers.is_none());
+}
+
+#[test]
+fn all_acquisitions_are_measured_without_warm_up() {
+    let mut options = options(&["mcs-rw-rp"], &[4]);
+    options.warm_up = 0.0;
+    options.pairs = Some(1);
+    let outcome = simulate(options);
+    assert_eq!(outcome.points[0].readers.as_ref().unwrap().acquire.count, 4);
+    assert_eq!(outcome.points[0].operations.total(), 2.0);
+}
+
+#[test]
+fn exclusive_ranks_make_exclusive_locks_only() {
+    let mut options = options(&["two-level", "hierarchical"], &[64]);
+    options.exclusive_ranks = 2;
+    for point in simulate(options).points {
+        assert_eq!(point.writers.as_ref().unwrap().acquire.count, 2 * 20, "{}", point.key);
+        assert_eq!(point.readers.as_ref().unwrap().acquire.count, 62 * 20, "{}", point.key);
+        assert!(point.writers.unwrap().operations_max.unwrap() >= 4);
+    }
+}
+
+#[test]
+fn waiting_and_working_take_their_time() {
+    let time = |section| {
+        let mut options = options(&["nocheck"], &[4]);
+        options.loads = vec![Load { mix: Mix::default(), section }];
+        simulate(options).points[0].mean_ns
+    };
+    let two = std::time::Duration::from_micros(2);
+    assert_eq!(time(Section::Empty), 0.0);
+    assert_eq!(time(Section::Work(two, two)), 2000.0);
+    assert_eq!(time(Section::Wait(two, two)), 2000.0);
+    assert!(time(Section::Operation) > 500.0);
+}
+
+#[test]
+fn what_cannot_be_run_is_left_out_with_a_line() {
+    let output = run(&["--lock", "tas-rw,per-target", "--ranks", "4,512", "--max-events", "100k", "--pairs", "4"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let table = stdout(&output);
+    let left: Vec<&str> = table.lines().filter(|line| line.starts_with("left out: ")).collect();
+    assert_eq!(left.len(), 1, "{table}");
+    assert!(left[0].contains("per-target on fx100 at 512 ranks") && left[0].contains("--max-events"), "{left:?}");
+}
+
+/// 16 million ranks take 80 GB.
+#[test]
+fn more_ranks_than_memory_holds_are_left_out_too() {
+    let memory = fs::read_to_string("/proc/meminfo").unwrap();
+    let total = memory.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")).unwrap();
+    if total.parse::<u64>().unwrap() > 70 << 20 {
+        return;
+    }
+    let output = run(&["--lock", "nocheck", "--ranks", "4,16M", "--pairs", "1"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let table = stdout(&output);
+    assert!(table.contains("left out: nocheck on fx100 at 16000000 ranks") && table.contains("GiB"), "{table}");
+}
+
+#[test]
+fn an_interrupt_keeps_what_was_simulated() {
+    use std::io::{BufRead, BufReader};
+    // The small one ends; the large one would take minutes.
+    let mut command = rmalab(&[
+        "--lock",
+        "mcs-rw-rp",
+        "--ranks",
+        "4,4096",
+        "--pairs",
+        "20k",
+        "--max-events",
+        "100G",
+        "--threads",
+        "2",
+    ]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    // Without a terminal it says which points have ended, the first one after some seconds at the earliest.
+    let first = lines.map_while(Result::ok).find(|line| line.contains("at 4 ranks"));
+    assert!(first.is_some());
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let table = stdout(&output);
+    assert!(table.contains("mcs-rw-rp") && !table.contains("4096\n"), "{table}");
+}

@@ -1,0 +1,370 @@
+//! RMA-MCS: a tree of MCS queues, one for each element of the machine, which passes the lock to a near rank first.
+//!
+//! # Paper
+//! P. Schmid, M. Besta, T. Hoefler, "High-Performance Distributed RMA Locks", HPDC'16, 2016, DOI 10.1145/2907294.2907323:
+//! the distributed queues (DQ) and the distributed tree (DT), whose thresholds T_L are used here. Its D-MCS, one queue over
+//! all ranks, is [`mcs`](crate::mcs). The order of steps is also that of HMCS: M. Chabbi, M. Fagan, J. Mellor-Crummey,
+//! "High Performance Locks for Multi-level NUMA Systems", PPoPP'15, 2015, DOI 10.1145/2688500.2688503.
+//!
+//! # Properties
+//! - Mutual exclusion. An element that has the lock keeps it for T_L,i acquisitions of its members at the most while
+//!   others wait; each queue is first come, first served. So nobody starves.
+//! - Ranks wait on words of their own, but for one moment: who releases, and finds that a successor has entered the queue
+//!   of an upper level and not linked itself yet, polls for the link.
+//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, on two nodes of two ranks: 4 ranks × 1 with
+//!   T_L,2 = 1 and 2, 3 ranks × 2; the same with posted puts that arrive late; on three levels.
+//!
+//! # State
+//! Levels count from 1, the world, to N ([`crate::levels`]). The *members* of an element are those of the level below it,
+//! and in level N the ranks. A member is named by its first rank.
+//!
+//! | word | at | width | home | values |
+//! | --- | --- | --- | --- | --- |
+//! | tail1 | words + 0 | 8 | home | nil, or the pointer of the last member in the queue of the world |
+//! | status | node + 0 | 8 | each rank | 0, or how this rank may go on: see below |
+//! | next1 to next4 | node + 8 | 8 each | first rank of a member | nil, or the pointer of the *rank* that waits behind it |
+//! | tail2 to tail4 | node + 40 | 8 each | first rank of an element | nil, or the pointer of its last member in the queue |
+//!
+//! A status is either [`ACQUIRE_PARENT`], or the lock itself: four counts of 16 bits. Count i is how many times in a row the
+//! lock was passed in the queue of level i, the acquisition that it was passed for included.
+//!
+//! # Invariants
+//! - I1: a tail is nil if and only if no member of its element holds the lock or waits for it.
+//! - I2: in each element one rank at the most stands for it in the queue of its parent. That is the head of the element's
+//!   own queue, or was it when it entered the parent's queue, and has passed the lock on inside since.
+//! - I3: the holder of the lock is in the element at the head of every queue on its path.
+//! - I4: `status` of a rank is written by one rank at the most while it waits, and not before it waits: by the holder of
+//!   the queue that it is in. It is reset, and the reset complete, before the rank enters the next queue.
+//! - I5: `next` of a member is nil, and that complete, before the member enters a queue.
+//!
+//! # Memory ordering
+//! The swaps on tails order queue positions. Links and statuses are posted puts, and nobody but the rank that waits for one
+//! depends on when it arrives. A rank's resets of its own words are posted; the flush of itself before it enters a queue
+//! completes them. `next` of an element is reset by a swap, which is complete, since the next one to use it may be another
+//! rank.
+//!
+//! # Deviations from the paper
+//! - A rank waits for its element in its own status, as the link tells its predecessor who waits, instead of in a node
+//!   that belongs to the element. So no rank polls another one's memory while it waits its turn.
+//! - The counts travel with the lock, instead of being kept by each element.
+//! - T_L,1 has no meaning here, since there is nobody to hand the lock to besides the members of the world.
+//! - As in [`mcs`](crate::mcs), `status` is 0 at rest and `next` is reset by the release.
+//!
+//! # Cost
+//! Remote operations without contention, for N levels: acquire N (a swap each), release 2N - 1 (N compare-and-swaps, and
+//! N - 1 swaps of `next` at the first rank of the own element). Of these, one each is at the home, and the others are inside
+//! an element: with the world and its nodes, 1 / 1 to another node and 1 / 2 to the first rank of the own one, which has
+//! those for nothing. On one node, and with one rank a node, there is one level: 1 / 1. With a predecessor on the node
+//! that passes the lock: acquire 2, release 1.
+
+use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Until, WORD};
+
+use crate::levels::{Elements, Levels, MAX_LEVELS};
+use crate::qnode::{NIL, pointer, rank_of};
+use crate::{Backoff, BackoffState, Error, Place, RawMutex, Result};
+
+/// Passed once in each level.
+const ONCE: u64 = 0x1_0001_0001_0001;
+/// The status of a rank that is now the head of its element's queue, and has to enter the queue of the parent. It is no
+/// lock, since it counts nothing in level 1.
+pub const ACQUIRE_PARENT: u64 = 1 << 16;
+
+/// Bytes of the tree's words in each rank's segment: the status, and for each level a `next` and, below the world, a tail.
+pub(crate) const NODE: u64 = (1 + MAX_LEVELS as u64 + (MAX_LEVELS as u64 - 1)) * WORD;
+
+/// The parameters of [`RmaMcs`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RmaMcsParams {
+    /// The elements of the machine: levels 2 to N.
+    pub levels: Elements,
+    /// T_L,1 to T_L,4: how many times in a row the lock is acquired inside an element of the level while others wait; at
+    /// least 1, which always hands it to the parent. T_L,1 is not used.
+    pub t_l: [u16; MAX_LEVELS],
+    /// The pauses between polls for a link that is under way.
+    pub backoff: Backoff,
+}
+
+impl Default for RmaMcsParams {
+    /// 32 in each level, which is ours: with many waiters, one hand-over in 32 leaves the element.
+    fn default() -> RmaMcsParams {
+        RmaMcsParams { levels: Elements::Topology, t_l: [32; MAX_LEVELS], backoff: Backoff::default() }
+    }
+}
+
+/// One rank's handle of an RMA-MCS mutex.
+#[derive(Debug)]
+pub struct RmaMcs(Tree);
+
+impl RawMutex for RmaMcs {
+    const NAME: &'static str = "rma-mcs";
+    const WORDS: u64 = WORD;
+    const NODE: u64 = NODE;
+    type Params = RmaMcsParams;
+
+    /// # Errors
+    ///
+    /// [`Error::Parameter`] when a threshold is 0, or the levels are [none](Levels::new).
+    fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: RmaMcsParams) -> Result<RmaMcs> {
+        let RmaMcsParams { levels, mut t_l, backoff } = params;
+        // The root is never handed to anybody but its successor.
+        t_l[0] = 1;
+        Ok(RmaMcs(Tree::bind(ra, place, Self::NAME, levels, t_l, backoff)?))
+    }
+
+    fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        self.0.acquire(ra)?;
+        Ok(())
+    }
+
+    fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        self.0.release(ra, |_| Ok(()))
+    }
+}
+
+/// The distributed tree of queues, which RMA-RW has, too.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    levels: Levels,
+    t_l: [u16; MAX_LEVELS],
+    /// The tail of the world's queue.
+    root: Address,
+    node: Disp,
+    me: Rank,
+    /// The lock, while this rank holds it.
+    held: u64,
+    backoff: BackoffState,
+}
+
+impl Tree {
+    /// This rank's handle of the tree at `place`, for the lock called `lock`.
+    pub(crate) fn bind<A: RemoteAtomics + ?Sized>(
+        ra: &A,
+        place: Place,
+        lock: &'static str,
+        levels: Elements,
+        t_l: [u16; MAX_LEVELS],
+        backoff: Backoff,
+    ) -> Result<Tree> {
+        if let Some(level) = t_l.iter().position(|&most| most == 0) {
+            let why = format!("T_L,{} is 0, so that nobody could ever acquire; it has to be at least 1", level + 1);
+            return Err(Error::Parameter { lock, parameter: "t_l", why });
+        }
+        let levels = Levels::new(ra, lock, levels)?;
+        let backoff = BackoffState::new(backoff, ra.rank());
+        Ok(Tree { levels, t_l, root: place.word(0), node: place.node, me: ra.rank(), held: 0, backoff })
+    }
+
+    /// This rank's own status.
+    fn status(&self) -> Disp {
+        self.node
+    }
+
+    /// Where `next` of a member in the queue of `level` is.
+    fn next(&self, level: usize) -> Disp {
+        self.node.word(level as u64)
+    }
+
+    /// The tail of the queue of this rank's element of `level`.
+    fn tail(&self, level: usize) -> Address {
+        match level {
+            1 => self.root,
+            _ => self.levels.first(level).at(self.node.word((MAX_LEVELS + level - 1) as u64)).unwatched(),
+        }
+    }
+
+    /// As whom this rank is in the queue of `level`.
+    fn member(&self, level: usize) -> Rank {
+        if level == self.levels.count() { self.me } else { self.levels.first(level + 1) }
+    }
+
+    /// Acquires the lock. Whether it is the first one in a row at the root.
+    pub(crate) fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
+        for level in (1..=self.levels.count()).rev() {
+            // Completes the resets of this rank's own words (I4, I5).
+            ra.flush(self.me)?;
+            let pred = ra.fetch_store(self.tail(level), pointer(self.member(level)))?;
+            if pred == NIL {
+                continue;
+            }
+            ra.put(rank_of(pred).at(self.next(level)), pointer(self.me))?;
+            let status = ra.wait_until(self.status(), Until::Ne(0))?;
+            ra.put(self.me.at(self.status()), 0)?;
+            if status != ACQUIRE_PARENT {
+                self.held = status;
+                return Ok(level == 1 && count(status, 1) == 1);
+            }
+        }
+        self.held = ONCE;
+        Ok(true)
+    }
+
+    /// Releases the lock. Where nobody in a row at the root is left to pass it to, `hand_over` comes first.
+    pub(crate) fn release<A: RemoteAtomics + ?Sized>(
+        &mut self,
+        ra: &A,
+        hand_over: impl FnOnce(&A) -> Result<()>,
+    ) -> Result<()> {
+        let held = std::mem::take(&mut self.held);
+        let mut succ = [NIL; MAX_LEVELS + 1];
+        // Up to the first level in which the lock may be passed.
+        let mut passed_in = 0;
+        for level in (1..=self.levels.count()).rev() {
+            succ[level] = self.take_next(ra, level)?;
+            if succ[level] != NIL && count(held, level) < self.t_l[level - 1] {
+                self.grant(ra, succ[level], passed(held, level))?;
+                passed_in = level;
+                break;
+            }
+        }
+        if passed_in == 0 {
+            hand_over(ra)?;
+        }
+        // Down again: each queue to its next member, which finds the parent's queue without this element (I2).
+        for level in passed_in + 1..=self.levels.count() {
+            if succ[level] == NIL {
+                let member = pointer(self.member(level));
+                if ra.compare_and_swap(self.tail(level), member, NIL)? == member {
+                    continue;
+                }
+                // By I1 there is a successor, whose link is under way.
+                succ[level] = self.wait_next(ra, level)?;
+            }
+            self.grant(ra, succ[level], if level == 1 { ONCE } else { ACQUIRE_PARENT })?;
+        }
+        Ok(())
+    }
+
+    fn grant<A: RemoteAtomics + ?Sized>(&self, ra: &A, waiter: u64, status: u64) -> Result<()> {
+        Ok(ra.put(rank_of(waiter).at(self.status()), status)?)
+    }
+
+    /// Who waits behind this rank's member in the queue of `level`, or nil; `next` is nil afterwards.
+    fn take_next<A: RemoteAtomics + ?Sized>(&self, ra: &A, level: usize) -> Result<u64> {
+        let at = self.member(level).at(self.next(level));
+        if level < self.levels.count() {
+            return Ok(ra.fetch_store(at, NIL)?);
+        }
+        let next = ra.get(at)?;
+        if next != NIL {
+            ra.put(at, NIL)?;
+        }
+        Ok(next)
+    }
+
+    /// As [`take_next`](Self::take_next), once the link is there.
+    #[cold]
+    fn wait_next<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, level: usize) -> Result<u64> {
+        if self.member(level) == self.me {
+            ra.wait_until(self.next(level), Until::Ne(NIL))?;
+            return self.take_next(ra, level);
+        }
+        self.backoff.reset();
+        loop {
+            let next = self.take_next(ra, level)?;
+            if next != NIL {
+                return Ok(next);
+            }
+            self.backoff.wait(ra)?;
+        }
+    }
+}
+
+/// How far to the left the count of `level` is.
+fn shift(level: usize) -> u32 {
+    16 * (level as u32 - 1)
+}
+
+/// How many times in a row the lock was passed in `level`.
+fn count(lock: u64, level: usize) -> u16 {
+    (lock >> shift(level)) as u16
+}
+
+/// The lock, passed once more in `level`, and for the first time below.
+fn passed(lock: u64, level: usize) -> u64 {
+    let upper = u64::MAX >> shift(MAX_LEVELS - level + 1);
+    (lock & upper) + (1 << shift(level)) | ONCE & !upper
+}
+
+#[cfg(test)]
+mod tests {
+    use rmalab_atomics::{Counted, Topology, World};
+
+    use super::*;
+    use crate::suite;
+
+    fn blocks(sizes: [u32; 3], t_l: u16) -> RmaMcsParams {
+        RmaMcsParams { levels: Elements::Blocks(sizes), t_l: [t_l; 4], ..RmaMcsParams::default() }
+    }
+
+    #[test]
+    fn conforms() {
+        suite::mutex::<RmaMcs>(RmaMcsParams::default());
+        for sizes in [[2, 0, 0], [3, 0, 0], [4, 2, 0]] {
+            for t_l in [1, 2, 100] {
+                suite::mutex::<RmaMcs>(blocks(sizes, t_l));
+            }
+        }
+    }
+
+    #[test]
+    fn one_level_is_first_come_first_served() {
+        suite::mutex_order::<RmaMcs>(RmaMcsParams::default(), |rank| (0, pointer(rank)));
+    }
+
+    #[test]
+    fn counts_are_of_levels() {
+        let lock = passed(passed(passed(ONCE, 1), 3), 3);
+        assert_eq!([1, 2, 3, 4].map(|level| count(lock, level)), [2, 1, 3, 1]);
+        let lock = passed(passed(lock, 4), 2);
+        assert_eq!([1, 2, 3, 4].map(|level| count(lock, level)), [2, 2, 1, 1]);
+        let most = (1..u16::MAX).fold(ONCE, |lock, _| passed(lock, 4));
+        assert_eq!(count(passed(most & !(1 << 16) | 1, 1), 1), 2, "a full count below changes nothing above");
+        assert_eq!(count(ACQUIRE_PARENT, 1), 0);
+    }
+
+    #[test]
+    fn a_threshold_of_0_is_refused() {
+        let params = RmaMcsParams { t_l: [1, 1, 0, 1], ..RmaMcsParams::default() };
+        let refused = |ra: &rmalab_atomics::Mapped| {
+            let place = Place::alloc(ra, Rank(0), RmaMcs::WORDS, RmaMcs::NODE).unwrap();
+            RmaMcs::bind(ra, place, params).unwrap_err().to_string()
+        };
+        let why = World::threads(1).run(refused).unwrap().remove(0);
+        assert_eq!(why, "rma-mcs: t_l: T_L,3 is 0, so that nobody could ever acquire; it has to be at least 1");
+    }
+
+    #[test]
+    fn costs_as_mcs_on_one_level() {
+        assert_eq!(suite::mutex_cost::<RmaMcs>(RmaMcsParams::default()), (1, 1));
+    }
+
+    /// Operations at other nodes and at other ranks of the node, of acquire and of release, by `rank` of a world of 8 in
+    /// nodes of 2 and racks of 4, with the home at rank 0.
+    fn cost(rank: Rank) -> [(u64, u64); 2] {
+        let world = World::threads(8).topology(Topology::blocks(8, 2, 2).unwrap());
+        let costs = world.run(|ra| {
+            let place = Place::alloc(ra, Rank(0), RmaMcs::WORDS, RmaMcs::NODE).unwrap();
+            if ra.rank() != rank {
+                return None;
+            }
+            let ra = Counted::new(ra);
+            let mut lock = RmaMcs::bind(&ra, place, RmaMcsParams::default()).unwrap();
+            let mut of = |step: fn(&mut RmaMcs, &Counted<'_, rmalab_atomics::Mapped>) -> Result<()>| {
+                step(&mut lock, &ra).unwrap();
+                let counts = ra.take();
+                let all = [counts.fetch_store, counts.compare_and_swap, counts.get, counts.put, counts.fetch_add];
+                (all.iter().map(|one| one.remote).sum(), all.iter().map(|one| one.node).sum())
+            };
+            Some([of(|lock, ra| lock.acquire(ra)), of(|lock, ra| lock.release(ra))])
+        });
+        costs.unwrap().into_iter().flatten().next().unwrap()
+    }
+
+    #[test]
+    fn costs_one_and_two_a_level() {
+        // Rank 7 is in rack 4 to 7 and on node 6 and 7.
+        assert_eq!(cost(Rank(7)), [(2, 1), (3, 2)]);
+        assert_eq!(cost(Rank(6)), [(2, 0), (3, 0)], "the first rank of a node");
+        assert_eq!(cost(Rank(4)), [(1, 0), (1, 0)], "the first rank of a rack");
+    }
+}

@@ -1,0 +1,428 @@
+//! RMA-RW: readers are counted near them, by many counters; writers go through a tree of queues, and close the counters.
+//!
+//! # Paper
+//! P. Schmid, M. Besta, T. Hoefler, "High-Performance Distributed RMA Locks", HPDC'16, 2016, DOI 10.1145/2907294.2907323:
+//! the distributed counter (DC) beside the queues (DQ) and the tree (DT) of [`rma_mcs`](crate::rma_mcs), with the paper's
+//! thresholds T_DC, T_L, T_R and T_W.
+//!
+//! # Properties
+//! - A writer excludes all others; readers share.
+//! - T_W = T_L,1 × ... × T_L,N writers in a row at the most; then all readers that wait are let in, all at once.
+//! - T_R readers in a row at the most enter by one counter while a writer is on its way, those included that had arrived
+//!   before it. Readers beyond that let the writer go first.
+//! - So nobody starves: a reader waits for one such row of writers, a writer for those before it and for T_R readers a
+//!   counter between two rows.
+//! - A reader that waits stays counted, and is let in by whoever ends the row of writers; nobody backs off and tries again.
+//!   It waits on its own word where the counter is its own, and polls the counter's rank otherwise, which is on its node by
+//!   default. A writer polls the counters that readers are in.
+//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, on two nodes of two ranks: 2 readers and 2
+//!   writers, 3 and 1, 1 and 3, with T_L = 1 and 2, T_R = 1 and 2, T_DC = 1 and 2; the same with posted puts that arrive
+//!   late.
+//!
+//! # State
+//! | word | at | width | home | values |
+//! | --- | --- | --- | --- | --- |
+//! | tails, status, next | words + 0, node + 0 | | | those of [`rma_mcs`](crate::rma_mcs) |
+//! | counter | node + 128 | 8 | each T_DC-th rank | see below |
+//!
+//! | bits of a counter | name | values |
+//! | --- | --- | --- |
+//! | 0 | WRITE | a writer is on its way, or has the lock |
+//! | 1 | CLOSED | no reader that arrives enters before the next change of PHASE |
+//! | 2 to 25 | INSIDE | how many readers have arrived and not departed: ARRIVE - DEPART |
+//! | 26 to 62 | ARRIVE | how many readers have arrived since the counter was idle, or the last row of writers ended |
+//! | 63 | PHASE | changes when a row of writers ends |
+//!
+//! # Invariants
+//! - I1: WRITE and CLOSED are set and cleared by the head of the world's queue only. It clears them before it lets go of
+//!   that queue, unless it passes the lock to a writer in the same row.
+//! - I2: a reader is admitted as it arrives, if WRITE is clear, or if CLOSED is clear and ARRIVE, before it, is below T_R. Any
+//!   other is admitted by the next change of PHASE.
+//! - I3: as only those depart that were admitted, all that were admitted are gone once DEPART has come to their number.
+//!   That is ARRIVE when CLOSED was set, which needs INSIDE = 0; or, if CLOSED is clear, the larger one of T_R and of ARRIVE
+//!   when WRITE was set. From then on DEPART stays what it is until PHASE changes.
+//! - I4: PHASE does not change again before all readers that it has admitted are gone: they are counted in ARRIVE when WRITE
+//!   is set again.
+//! - I5: a counter without WRITE and with INSIDE = 0 is set to 0 by whoever has made it so.
+//!
+//! # Memory ordering
+//! All operations on counters are atomic and complete when they return. For the queues, see [`rma_mcs`](crate::rma_mcs).
+//!
+//! # Deviations from the paper
+//! - ARRIVE and DEPART are one word: with two, a reader can come in between a reset and a look at the other one, and a
+//!   writer enters beside it. In place of DEPART there is INSIDE, which cannot overflow.
+//! - A reader that may not enter stays counted. In the paper it takes its arrival back and tries again, which can go on for
+//!   ever while writers pass by; and its barrier, a wait until ARRIVE is below T_R, blocks for ever where the writer that
+//!   is waited for has left and nobody resets the counter. PHASE, as in phase-fair locks (B. B. Brandenburg, J. H.
+//!   Anderson, "Spin-Based Reader-Writer Synchronization for Multiprocessor Real-Time Systems", Real-Time Systems 46, 2010,
+//!   DOI 10.1007/s11241-010-9097-2), lets it in.
+//! - A reader that arrives as the T_R-th sees by WRITE whether a writer is there, instead of looking at the tail of the
+//!   world's queue. A counter without writers is not reset after T_R readers, but when it is idle.
+//! - While ARRIVE is below T_R, a writer waits for readers to leave the counter, instead of closing it at once: that is what
+//!   T_R is for.
+//!
+//! # Cost
+//! Remote operations without contention: a reader 1 / 1, at its counter; of several readers at once, the last one 2 to
+//! release, and the first one may need 2, too. A writer 1 / 1 for each counter, besides those of [`rma_mcs`](crate::rma_mcs);
+//! a counter with readers costs it one more to set, one more to clear, and polls. In a row of writers, those between the
+//! first and the last touch no counter.
+
+use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Until, WORD};
+
+use crate::levels::{Elements, MAX_LEVELS};
+use crate::rma_mcs::{self, Tree};
+use crate::{Backoff, BackoffState, Error, LINE, Place, RawRwLock, Result};
+
+const WRITE: u64 = 1;
+const CLOSED: u64 = 1 << 1;
+/// One reader in INSIDE.
+const INSIDE: u64 = 1 << 2;
+const INSIDE_BITS: u32 = 24;
+/// One reader in ARRIVE.
+const ARRIVE: u64 = INSIDE << INSIDE_BITS;
+const PHASE: u64 = 1 << 63;
+/// The highest bit of ARRIVE: a counter that has come so far lets nobody in until it has been idle, so that ARRIVE never
+/// overflows.
+const FULL: u64 = PHASE / ARRIVE / 2;
+/// The most ranks of one counter.
+const MAX_RANKS: u32 = (1 << INSIDE_BITS) - 1;
+
+fn inside(counter: u64) -> u64 {
+    counter / INSIDE & u64::from(MAX_RANKS)
+}
+
+fn arrive(counter: u64) -> u64 {
+    (counter & !PHASE) / ARRIVE
+}
+
+fn depart(counter: u64) -> u64 {
+    arrive(counter) - inside(counter)
+}
+
+/// The parameters of [`RmaRw`], under the paper's names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RmaRwParams {
+    /// T_DC: how many ranks share a counter; 0 for those of one node.
+    pub t_dc: u32,
+    /// T_L,1 to T_L,4: how many times in a row writers acquire inside an element of the level while others wait; T_L,1 is
+    /// that of the world, after which readers are let in. At least 1 each.
+    pub t_l: [u16; MAX_LEVELS],
+    /// T_R: how many readers in a row enter by one counter while a writer is on its way; 0 lets none overtake it.
+    pub t_r: u32,
+    /// The elements of the machine: levels 2 to N.
+    pub levels: Elements,
+    /// The pauses between polls.
+    pub backoff: Backoff,
+}
+
+impl Default for RmaRwParams {
+    /// A counter a node, as the paper recommends. 32 in each level and 1,000 readers in a row are ours.
+    fn default() -> RmaRwParams {
+        RmaRwParams {
+            t_dc: 0,
+            t_l: [32; MAX_LEVELS],
+            t_r: 1_000,
+            levels: Elements::Topology,
+            backoff: Backoff::default(),
+        }
+    }
+}
+
+impl RmaRwParams {
+    /// T_W: how many writers in a row there are at the most while readers wait, with so many levels.
+    pub fn t_w(&self, levels: usize) -> u64 {
+        self.t_l.iter().take(levels).fold(1, |product, &most| product.saturating_mul(u64::from(most)))
+    }
+}
+
+/// One rank's handle of an RMA-RW lock.
+#[derive(Debug)]
+pub struct RmaRw {
+    tree: Tree,
+    /// The counter of this rank.
+    counter: Address,
+    /// Where counters are.
+    counters: Disp,
+    t_dc: u32,
+    t_r: u64,
+    /// Whether the counter was idle as this rank arrived.
+    alone: bool,
+    backoff: BackoffState,
+}
+
+impl RawRwLock for RmaRw {
+    const NAME: &'static str = "rma-rw";
+    const WORDS: u64 = WORD;
+    /// The counter has a line of its own, since readers of other ranks poll it.
+    const NODE: u64 = LINE + WORD;
+    type Params = RmaRwParams;
+
+    /// # Errors
+    ///
+    /// [`Error::Parameter`] when a threshold of T_L is 0, or the levels are [none](crate::Levels::new);
+    /// [`Error::TooManyRanks`] when more ranks share a counter than it can count.
+    fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: RmaRwParams) -> Result<RmaRw> {
+        const { assert!(rma_mcs::NODE <= LINE, "the tree's words are before the counter") };
+        let RmaRwParams { t_dc, t_l, t_r, levels, backoff } = params;
+        let t_dc = if t_dc == 0 { ra.topology().ranks_per_node() } else { t_dc };
+        if t_dc.min(ra.size()) > MAX_RANKS {
+            return Err(Error::TooManyRanks { lock: Self::NAME, size: ra.size(), limit: MAX_RANKS });
+        }
+        let (rank, counters) = (ra.rank(), place.node.plus(LINE));
+        Ok(RmaRw {
+            tree: Tree::bind(ra, place, Self::NAME, levels, t_l, backoff)?,
+            counter: Rank(rank.0 - rank.0 % t_dc).at(counters),
+            counters,
+            t_dc,
+            t_r: u64::from(t_r),
+            alone: false,
+            backoff: BackoffState::new(backoff, rank),
+        })
+    }
+
+    fn acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        loop {
+            let old = ra.fetch_add(self.counter, ARRIVE + INSIDE)?;
+            if old & WRITE != 0 {
+                if old & CLOSED != 0 || arrive(old) >= self.t_r {
+                    self.await_counter(
+                        ra,
+                        if old & PHASE == 0 { Until::AnySet(PHASE) } else { Until::NoneSet(PHASE) },
+                    )?;
+                }
+                return Ok(());
+            }
+            if arrive(old) < FULL {
+                self.alone = old == 0;
+                return Ok(());
+            }
+            self.release_read(ra)?;
+            self.await_counter(ra, Until::NoneSet(FULL * ARRIVE))?;
+        }
+    }
+
+    fn release_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        if std::mem::take(&mut self.alone) && ra.compare_and_swap(self.counter, ARRIVE + INSIDE, 0)? == ARRIVE + INSIDE
+        {
+            return Ok(());
+        }
+        let left = ra.fetch_add(self.counter, INSIDE.wrapping_neg())? - INSIDE;
+        if inside(left) == 0 && left & WRITE == 0 {
+            // If that fails, somebody has arrived, or a writer has come, and will do it (I5).
+            ra.compare_and_swap(self.counter, left, 0)?;
+        }
+        Ok(())
+    }
+
+    fn acquire_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        if self.tree.acquire(ra)? { self.set_counters_to_write(ra) } else { Ok(()) }
+    }
+
+    fn release_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        let counters = all_counters(ra, self.counters, self.t_dc);
+        self.tree.release(ra, |ra| counters.into_iter().try_for_each(|counter| reset_counter(ra, counter)))
+    }
+}
+
+impl RmaRw {
+    /// Waits until the rank's counter is as it should be.
+    #[cold]
+    fn await_counter<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, until: Until) -> Result<()> {
+        if self.counter.rank == ra.rank() {
+            ra.wait_until(self.counter.disp, until)?;
+            return Ok(());
+        }
+        self.backoff.reset();
+        while !until.holds(ra.get(self.counter)?) {
+            self.backoff.wait(ra)?;
+        }
+        Ok(())
+    }
+
+    /// Tells all readers that a writer is on its way, and waits until those that enter before it are gone.
+    fn set_counters_to_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        let mut busy = Vec::new();
+        for counter in all_counters(ra, self.counters, self.t_dc) {
+            if ra.compare_and_swap(counter, 0, WRITE | CLOSED)? != 0 {
+                let old = ra.fetch_add(counter, WRITE)?;
+                busy.push((counter, arrive(old).max(self.t_r)));
+            }
+        }
+        for (counter, admitted) in busy {
+            self.backoff.reset();
+            loop {
+                let seen = ra.get(counter)?;
+                if depart(seen) == admitted {
+                    break;
+                }
+                if inside(seen) == 0 && ra.compare_and_swap(counter, seen, seen | CLOSED)? == seen {
+                    break;
+                }
+                self.backoff.wait(ra)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All counters of the world.
+fn all_counters<A: RemoteAtomics + ?Sized>(ra: &A, at: Disp, t_dc: u32) -> impl Iterator<Item = Address> + use<A> {
+    (0..ra.size()).step_by(t_dc as usize).map(move |rank| Rank(rank).at(at))
+}
+
+/// Ends a row of writers at one counter: admits the readers that have arrived in it.
+fn reset_counter<A: RemoteAtomics + ?Sized>(ra: &A, counter: Address) -> Result<()> {
+    let mut seen = WRITE | CLOSED;
+    // Without readers the counter goes back to rest; the first guess is that there have been none at all.
+    while inside(seen) == 0 {
+        let old = ra.compare_and_swap(counter, seen, 0)?;
+        if old == seen {
+            return Ok(());
+        }
+        seen = old;
+    }
+    // By I3 DEPART is still what was seen. From now on it counts in this row.
+    let cleared = (seen & (WRITE | CLOSED)) + depart(seen) * ARRIVE;
+    ra.fetch_add(counter, PHASE.wrapping_sub(cleared))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use rmalab_atomics::{Counted, Mapped, Topology, World};
+
+    use super::*;
+    use crate::suite;
+
+    fn params(t_dc: u32, t_l: u16, t_r: u32) -> RmaRwParams {
+        let levels = Elements::Blocks([2, 0, 0]);
+        RmaRwParams { t_dc, t_l: [t_l; 4], t_r, levels, ..RmaRwParams::default() }
+    }
+
+    #[test]
+    fn conforms() {
+        suite::rw_lock::<RmaRw>(RmaRwParams::default());
+        for (t_dc, t_l, t_r) in [(1, 1, 1), (2, 2, 2), (3, 1, 0), (1_000, 100, 100)] {
+            suite::rw_lock::<RmaRw>(params(t_dc, t_l, t_r));
+        }
+    }
+
+    #[test]
+    fn fields_do_not_overlap() {
+        let all = WRITE | CLOSED | u64::from(MAX_RANKS) * INSIDE | (PHASE / ARRIVE - 1) * ARRIVE | PHASE;
+        assert_eq!(all, u64::MAX);
+        assert_eq!(WRITE + CLOSED + u64::from(MAX_RANKS) * INSIDE + ARRIVE, 2 * ARRIVE - 1);
+        assert_eq!((arrive(u64::MAX), FULL.count_ones()), (2 * FULL - 1, 1));
+        let counter = PHASE + 7 * ARRIVE + 3 * INSIDE + WRITE;
+        assert_eq!((arrive(counter), inside(counter), depart(counter)), (7, 3, 4));
+    }
+
+    #[test]
+    fn t_w_is_the_product() {
+        let params = RmaRwParams { t_l: [2, 3, 5, 7], ..RmaRwParams::default() };
+        assert_eq!([1, 2, 4].map(|levels| params.t_w(levels)), [2, 6, 210]);
+    }
+
+    /// Rank 0 is inside as a reader when the writer, rank 2, comes. Of T_R = 2, one more reader enters before it.
+    #[test]
+    fn t_r_readers_enter_before_a_writer() {
+        suite::scenario::<RmaRw>(3, params(3, 1, 2), |ra, mut lock, _, word| {
+            let counter = lock.counter;
+            let seen = |holds: &dyn Fn(u64) -> bool| suite::poll(ra, counter, holds).map(drop);
+            match ra.rank().0 {
+                0 => {
+                    lock.acquire_read(ra)?;
+                    ra.fetch_add(word, 1)?;
+                    seen(&|counter| arrive(counter) == 3)?;
+                    assert_eq!(ra.get(word)?, 1, "the third reader enters before the writer");
+                    lock.release_read(ra)
+                }
+                1 => {
+                    seen(&|counter| counter & WRITE != 0)?;
+                    lock.acquire_read(ra)?;
+                    assert_eq!(ra.get(word)?, 1, "the writer has not waited for the first reader");
+                    lock.release_read(ra)?;
+                    lock.acquire_read(ra)?;
+                    assert_eq!(ra.get(word)?, 2, "the writer comes first");
+                    lock.release_read(ra)
+                }
+                _ => {
+                    suite::poll(ra, word, |word| word == 1)?;
+                    lock.acquire_write(ra)?;
+                    ra.fetch_add(word, 1)?;
+                    lock.release_write(ra)
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn a_full_counter_waits_until_it_is_idle() {
+        suite::scenario::<RmaRw>(2, params(2, 1, 1), |ra, mut lock, _, word| {
+            let counter = lock.counter;
+            if ra.rank().0 == 0 {
+                // Somebody is inside, after so many others.
+                ra.fetch_store(counter, PHASE + FULL * ARRIVE + INSIDE)?;
+                ra.fetch_add(word, 1)?;
+                suite::poll(ra, counter, |counter| (arrive(counter), inside(counter)) == (FULL + 1, 1))?;
+                ra.fetch_add(word, 1)?;
+                ra.fetch_store(counter, 0)?;
+            } else {
+                suite::poll(ra, word, |word| word == 1)?;
+                lock.acquire_read(ra)?;
+                assert_eq!(ra.get(word)?, 2);
+                lock.release_read(ra)?;
+                assert_eq!(ra.get(counter)?, 0);
+            }
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn costs_on_two_nodes_of_a_rank() {
+        // The rank's own counter is no remote one.
+        assert_eq!(suite::rw_lock_cost::<RmaRw>(RmaRwParams::default()), [(0, 0), (2, 2)]);
+        assert_eq!(suite::rw_lock_cost::<RmaRw>(RmaRwParams { t_dc: 2, ..RmaRwParams::default() }), [(1, 1), (2, 2)]);
+    }
+
+    #[test]
+    fn writers_pay_for_counters() {
+        // Three nodes of two ranks; rank 3 is the second one of the second node.
+        let world = World::threads(6).topology(Topology::blocks(6, 2, 1).unwrap());
+        let costs = world.run(|ra| {
+            let place = Place::alloc(ra, Rank(0), RmaRw::WORDS, RmaRw::NODE).unwrap();
+            if ra.rank().0 != 3 {
+                return Vec::new();
+            }
+            let ra = Counted::new(ra);
+            let mut lock = RmaRw::bind(&ra, place, RmaRwParams::default()).unwrap();
+            type Step = fn(&mut RmaRw, &Counted<'_, Mapped>) -> Result<()>;
+            let steps: [Step; 4] = [
+                |lock, ra| lock.acquire_read(ra),
+                |lock, ra| lock.release_read(ra),
+                |lock, ra| lock.acquire_write(ra),
+                |lock, ra| lock.release_write(ra),
+            ];
+            steps
+                .map(|step| {
+                    step(&mut lock, &ra).unwrap();
+                    ra.take().remote_operations()
+                })
+                .to_vec()
+        });
+        // A reader: its counter. A writer: three counters, the queues of the node and of the world; then the same, and the
+        // link to the next node.
+        assert_eq!(costs.unwrap().concat(), [1, 1, 5, 6]);
+    }
+
+    #[test]
+    fn a_threshold_of_0_is_refused() {
+        let refused = |ra: &Mapped| {
+            let place = Place::alloc(ra, Rank(0), RmaRw::WORDS, RmaRw::NODE).unwrap();
+            let params = RmaRwParams { t_l: [0, 1, 1, 1], ..RmaRwParams::default() };
+            RmaRw::bind(ra, place, params).unwrap_err().to_string()
+        };
+        let why = World::threads(1).run(refused).unwrap().remove(0);
+        assert_eq!(why, "rma-rw: t_l: T_L,1 is 0, so that nobody could ever acquire; it has to be at least 1");
+    }
+}

@@ -1,0 +1,559 @@
+//! Traces: recorded on threads and on processes, read whole, cut and damaged, and replayed.
+#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rmalab_atomics::exposed::UserMemory;
+use rmalab_atomics::{Collectives, Counted, Mapped, Rank, RemoteAtomics, World};
+use rmalab_locks::{McsRwRp, PerTarget, Policy, PolicyKind, TwoLevel, WindowLock, WindowLocks};
+use rmalab_windows::replay::{Area, Locked, Observed, Part, Replay, Step};
+use rmalab_windows::trace::{Ending, Trace};
+use rmalab_windows::{Assert, Builder, Config, Error, Info, Layout, LockKind, Op, Team, Transport, Window, WindowDisp};
+use support::processes;
+
+const DIR: &str = "RMALAB_TEST_DIR";
+
+/// The folder of a test: that of the parent in the ranks that are processes.
+struct Dir {
+    path: PathBuf,
+    _own: Option<tempfile::TempDir>,
+}
+
+impl Dir {
+    fn new() -> Dir {
+        match std::env::var_os(DIR) {
+            Some(path) => Dir { path: path.into(), _own: None },
+            None => {
+                let own = tempfile::tempdir().unwrap();
+                Dir { path: own.path().to_owned(), _own: Some(own) }
+            }
+        }
+    }
+}
+
+fn calls(trace: &Trace, rank: u32) -> Vec<Step> {
+    let steps = trace.steps(Rank(rank)).map(|step| step.unwrap());
+    steps.filter(|step| !matches!(step, Step::Compute(_))).collect()
+}
+
+/// Everything that is recorded, on a window of 256 bytes with units of one: what the rank should find in its trace.
+fn everything(
+    team: &Team<'_, Mapped>,
+    mut window: Window<'_, Mapped>,
+    start: &[i64],
+) -> rmalab_windows::Result<Vec<Step>> {
+    let size = team.size();
+    let other = Rank((team.rank().0 + 1) % size);
+    let at = |bytes: i64| WindowDisp(start[other.index()] + bytes);
+    let put = |bytes| Step::Put { target: other, bytes };
+    let get = |bytes| Step::Get { target: other, bytes };
+    let update = |bytes| Step::Update { target: other, bytes };
+    let flush = Step::Flush { target: other };
+    let mut steps = Vec::new();
+    for kind in [LockKind::Shared, LockKind::Exclusive] {
+        let epoch = window.lock(kind, other)?;
+        steps.push(Step::Lock { kind, target: other });
+        epoch.put(at(0), &[1u8, 2, 3])?;
+        epoch.get_value::<u64>(at(8))?;
+        steps.extend([put(3), get(8)]);
+        let column = Layout::vector(4, 1, 3, &Layout::of::<u16>()).unwrap();
+        let four = Layout::of::<u16>();
+        epoch.put_layout(at(16), column.item(), &[1u16, 2, 3, 4], four.items(4))?;
+        epoch.get_layout(at(16), column.item(), &mut [0u16; 4], four.items(4))?;
+        steps.extend([put(8), get(8)]);
+        epoch.accumulate(at(64), Op::Sum, &[1u32, 2, 3])?;
+        epoch.get_accumulate(at(64), Op::Sum, &[1u32, 2], &mut [0; 2])?;
+        epoch.fetch_and_op(at(64), Op::Sum, 1u64)?;
+        epoch.compare_and_swap(at(64), 1u16, 2)?;
+        epoch.accumulate_layout(at(64), column.item(), Op::Sum, &[1u16, 2, 3, 4], four.items(4))?;
+        steps.extend([update(12), update(8), update(8), update(2), update(8)]);
+        epoch.flush()?;
+        steps.push(flush);
+        epoch.rput(at(0), vec![1u8; 5])?.wait()?;
+        epoch.rget(at(0), vec![1u8; 6])?.wait()?;
+        epoch.raccumulate(at(64), Op::Sum, vec![1u64])?.wait()?;
+        steps.extend([put(5), get(6), update(8)]);
+        let source = [7u8; 20];
+        let mut dest = [7u8; 30];
+        epoch.batch(|batch| {
+            batch.put(&epoch, at(0), &source)?;
+            batch.get(&epoch, at(40), &mut dest)
+        })?;
+        steps.extend([put(20), get(30), flush]);
+        // What is refused is not done.
+        assert!(epoch.put(at(1 << 40), &[0u8]).is_err());
+        epoch.flush_local()?;
+        epoch.unlock()?;
+        steps.push(Step::Unlock { target: other });
+    }
+    let epoch = window.lock_assert(LockKind::Exclusive, other, Assert::NoCheck)?;
+    epoch.put(at(0), &[1u8; 2])?;
+    drop(epoch);
+    steps.extend([put(2), flush]);
+
+    let epoch = window.lock_all()?;
+    epoch.at(None)?.put(at(0), &[1u8; 2])?;
+    epoch.at(other)?.put(at(0), &[1u8; 4])?;
+    epoch.flush(other)?;
+    epoch.flush_all()?;
+    epoch.batch(|_| Ok(()))?;
+    epoch.unlock_all()?;
+    steps.extend([Step::LockAll, put(4), flush, Step::FlushAll, Step::FlushAll, Step::UnlockAll]);
+    let epoch = window.lock_all_assert(Assert::NoCheck)?;
+    drop(epoch);
+    steps.push(Step::FlushAll);
+
+    team.barrier()?;
+    steps.push(Step::Barrier);
+    let fence = window.fence()?;
+    fence.at(other)?.put(at(0), &[0u8; 7])?;
+    let fence = fence.next()?;
+    fence.close()?;
+    steps.extend([Step::Barrier, put(7), Step::Barrier, Step::Barrier]);
+
+    let before = Rank((team.rank().0 + size - 1) % size);
+    let (mut access, mut exposure) = window.pscw()?;
+    let exposed = exposure.post(&[before])?;
+    let accessed = access.start(&[other])?;
+    accessed.at(other)?.put(at(0), &[0u8; 9])?;
+    steps.push(put(9));
+    accessed.complete()?;
+    exposed.wait()?;
+    window.free()?;
+    Ok(steps)
+}
+
+/// Records [`everything`] on windows of this kind, and says what should be found.
+fn record(team: &Team<'_, Mapped>, dir: &Path, kind: &str) -> Vec<String> {
+    let mut config = Config::default();
+    if let Some(transport) = Transport::ALL.iter().find(|transport| transport.name() == kind) {
+        config.transport = *transport;
+    }
+    let builder: Builder<'_, Mapped> = Window::builder(team).config(config).name(kind).record(dir);
+    let mut start = vec![0; team.size() as usize];
+    let window = match kind {
+        "created" => builder.create(UserMemory::from_vec(vec![0u8; 256])),
+        "shared" => builder.allocate_shared(256),
+        "dynamic" => {
+            let window = builder.create_dynamic().unwrap();
+            let own = window.attach(UserMemory::from_vec(vec![0u64; 32])).unwrap();
+            start = team.allgather(&[own.0 as u64]).unwrap().into_iter().map(|start| start as i64).collect();
+            Ok(window)
+        }
+        _ => builder.allocate(256),
+    };
+    let steps = everything(team, window.unwrap(), &start).unwrap();
+    steps.iter().map(|step| format!("{step:?}")).collect()
+}
+
+fn check_everything(dir: &Path, kind: &str, expected: &[Vec<String>]) {
+    let trace = Trace::open(dir.join(kind)).unwrap();
+    assert_eq!((trace.window(), trace.ranks() as usize), (kind, expected.len()));
+    assert_eq!(trace.info().get("rmalab_lock_policy"), Some("two-level"));
+    for (rank, expected) in (0..).zip(expected) {
+        let found: Vec<String> = calls(&trace, rank).iter().map(|step| format!("{step:?}")).collect();
+        assert_eq!(&found, expected, "{kind}: rank {rank}");
+        let part = &trace.parts()[rank as usize];
+        assert_eq!((part.events(), part.left_out()), (expected.len() as u64 + 4, 4));
+        assert!(matches!(part.ending(), Ending::Complete { elapsed } if !elapsed.is_zero()));
+    }
+    // The calls that a replay leaves out, and nothing else.
+    assert!(trace.remarks().iter().all(|remark| remark.contains("4 calls of post, start")), "{:?}", trace.remarks());
+}
+
+const KINDS: [&str; 5] = ["one-sided", "created", "shared", "dynamic", "two-sided"];
+
+#[test]
+fn what_the_program_does_is_recorded_on_threads() {
+    let dir = Dir::new();
+    for kind in KINDS {
+        let expected = support::threads(3, |team| record(team, &dir.path, kind));
+        check_everything(&dir.path, kind, &expected);
+    }
+}
+
+#[test]
+fn what_the_program_does_is_recorded_on_processes() {
+    let dir = Dir::new();
+    let world = processes("what_the_program_does_is_recorded_on_processes", 3).env(DIR, &dir.path);
+    // Over memory of the processes' own, access to it may be forbidden.
+    let kinds = || KINDS.into_iter().filter(|kind| !["created", "dynamic"].contains(kind));
+    let expected = world.run(|ra| {
+        let team = Team::new(ra).unwrap();
+        kinds().map(|kind| record(&team, &dir.path, kind)).collect::<Vec<_>>()
+    });
+    let expected = expected.unwrap();
+    for (i, kind) in kinds().enumerate() {
+        let expected: Vec<_> = expected.iter().map(|rank| rank[i].clone()).collect();
+        check_everything(&dir.path, kind, &expected);
+    }
+}
+
+#[test]
+fn the_time_between_calls_is_recorded() {
+    let dir = Dir::new();
+    support::threads(1, |team| {
+        let window = Window::builder(team).record(&dir.path).allocate(8).unwrap();
+        for _ in 0..3 {
+            let epoch = window.lock(LockKind::Exclusive, Rank(0)).unwrap();
+            team.ra().compute(std::time::Duration::from_millis(2)).unwrap();
+            epoch.unlock().unwrap();
+        }
+        window.free().unwrap();
+    });
+    let trace = Trace::open(&dir.path).unwrap();
+    let steps: Vec<Step> = trace.steps(Rank(0)).map(|step| step.unwrap()).collect();
+    let unlocks = steps.windows(2).filter(|pair| matches!(pair[1], Step::Unlock { .. }));
+    let inside = unlocks.map(|pair| if let Step::Compute(ns) = pair[0] { ns } else { 0 });
+    assert_eq!(inside.filter(|&ns| ns >= 2_000_000).count(), 3, "{steps:?}");
+}
+
+/// A program of many acquisitions; calls `after` each.
+fn many(team: &Team<'_, Mapped>, window: &mut Window<'_, Mapped>, rounds: u32, after: impl Fn(u32)) {
+    for round in 0..rounds {
+        let target = Rank(round % team.size());
+        let kind = if round % 3 == 0 { LockKind::Exclusive } else { LockKind::Shared };
+        let epoch = window.lock(kind, target).unwrap();
+        epoch.put(WindowDisp(0), &[0u64; 2]).unwrap();
+        epoch.unlock().unwrap();
+        if round % 100 == 0 {
+            let all = window.lock_all().unwrap();
+            all.at(target).unwrap().fetch_and_op(WindowDisp(0), Op::Sum, 1u64).unwrap();
+            all.unlock_all().unwrap();
+        }
+        after(round);
+    }
+}
+
+/// What [`many`] leaves in the trace.
+fn steps_of_many(size: u32, rounds: u32) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for round in 0..rounds {
+        let target = Rank(round % size);
+        let kind = if round % 3 == 0 { LockKind::Exclusive } else { LockKind::Shared };
+        steps.extend([Step::Lock { kind, target }, Step::Put { target, bytes: 16 }, Step::Unlock { target }]);
+        if round % 100 == 0 {
+            steps.extend([Step::LockAll, Step::Update { target, bytes: 8 }, Step::UnlockAll]);
+        }
+    }
+    steps
+}
+
+/// A block's events at the most: each has two bytes at least, and a block 4 KiB and one event when no lock is held.
+const BLOCK: usize = 2048 + 16;
+
+#[test]
+fn a_killed_process_leaves_all_but_its_last_block() {
+    const ROUNDS: u32 = 6000;
+    let dir = Dir::new();
+    let world = processes("a_killed_process_leaves_all_but_its_last_block", 2).env(DIR, &dir.path);
+    let outcome = world.run(|ra| {
+        let team = Team::new(ra).unwrap();
+        let mut window = Window::builder(&team).record(&dir.path).allocate(64).unwrap();
+        if ra.rank() == Rank(1) {
+            many(&team, &mut window, ROUNDS, |_| ());
+            let killed = Command::new("kill").args(["-9", &std::process::id().to_string()]).status();
+            panic!("still alive: {killed:?}");
+        }
+        // Not with all.
+        team.barrier().unwrap_err();
+    });
+    assert!(matches!(outcome, Err(rmalab_atomics::Error::RankEnded { rank: Rank(1), .. })), "{outcome:?}");
+    let trace = Trace::open(&dir.path).unwrap();
+    let done = steps_of_many(2, ROUNDS);
+    let found = calls(&trace, 1);
+    assert!(found.len() <= done.len() && found.len() + BLOCK > done.len(), "{} of {}", found.len(), done.len());
+    assert_eq!(found[..], done[..found.len()]);
+    assert!(matches!(trace.parts()[1].ending(), Ending::Early { lost: 0, .. }));
+    let remarks = trace.remarks();
+    assert!(remarks.iter().any(|remark| remark.contains("rank-1.trace: byte ")), "{remarks:?}");
+}
+
+/// A trace of one rank, its file, and its bytes.
+fn small() -> (Dir, PathBuf, Vec<u8>) {
+    let dir = Dir::new();
+    support::threads(1, |team| {
+        let mut window = Window::builder(team).name("small").record(&dir.path).allocate(64).unwrap();
+        many(team, &mut window, 700, |_| ());
+        window.free().unwrap();
+    });
+    let file = dir.path.join("small-rank-0.trace");
+    let bytes = std::fs::read(&file).unwrap();
+    (dir, file, bytes)
+}
+
+#[test]
+fn a_trace_that_is_cut_anywhere_is_read_up_to_there() {
+    let (dir, file, bytes) = small();
+    let whole = calls(&Trace::open(&dir.path).unwrap(), 0);
+    assert_eq!(whole, steps_of_many(1, 700));
+    let (mut lengths, mut lost_seen) = (std::collections::BTreeSet::new(), 0);
+    for cut in (0..bytes.len()).rev() {
+        std::fs::write(&file, &bytes[..cut]).unwrap();
+        match Trace::open(&dir.path) {
+            Ok(trace) => {
+                let found = calls(&trace, 0);
+                assert_eq!(found[..], whole[..found.len()], "{cut}");
+                let Ending::Early { lost, offset } = trace.parts()[0].ending() else { panic!("{cut}: complete") };
+                assert!(offset <= cut as u64 && lost as usize <= whole.len() - found.len(), "{cut}");
+                lost_seen = lost_seen.max(lost);
+                lengths.insert(found.len());
+                assert_eq!(trace.remarks().len(), 1);
+            }
+            // Without its header it is nothing.
+            Err(error) => assert!(is_one_line(&error.to_string(), &file) && cut < 700, "{cut}: {error}"),
+        }
+    }
+    assert!(lengths.contains(&0) && lengths.contains(&whole.len()) && lengths.len() > 2, "{lengths:?}");
+    assert!(lost_seen > 0);
+}
+
+/// Whether an error is one line that names the file and a place in it.
+fn is_one_line(error: &str, file: &Path) -> bool {
+    error.lines().count() == 1 && error.starts_with(&format!("{}: byte ", file.display()))
+}
+
+#[test]
+fn every_bit_that_is_wrong_is_noticed() {
+    let (dir, file, mut bytes) = small();
+    for at in 0..bytes.len() {
+        let bit = 1 << (at % 8);
+        bytes[at] ^= bit;
+        std::fs::write(&file, &bytes).unwrap();
+        let error = Trace::open(&dir.path).expect_err("a bit is wrong").to_string();
+        assert!(is_one_line(&error, &file), "{at}: {error}");
+        bytes[at] ^= bit;
+    }
+}
+
+#[test]
+fn files_that_are_no_trace_together_are_errors() {
+    let dir = Dir::new();
+    let fails = |path: &Path, what: &str| {
+        let error = Trace::open(path).expect_err(what).to_string();
+        assert!(error.contains(what) && error.lines().count() == 1, "{error}");
+    };
+    fails(&dir.path, "no trace is here");
+    fails(&dir.path.join("nowhere/table"), "reading the folder of a trace");
+    support::threads(3, |team| {
+        for name in ["a", "b"] {
+            Window::builder(team).name(name).record(&dir.path).allocate(8).unwrap().free().unwrap();
+        }
+    });
+    fails(&dir.path, "traces of several windows (a, b)");
+    assert_eq!(Trace::open(dir.path.join("b")).unwrap().window(), "b");
+    let file = |name: &str, rank: u32| dir.path.join(format!("{name}-rank-{rank}.trace"));
+    std::fs::copy(file("a", 1), file("b", 1)).unwrap();
+    fails(&dir.path.join("b"), "b-rank-1.trace: another window than");
+    std::fs::copy(file("a", 2), file("b", 1)).unwrap();
+    fails(&dir.path.join("b"), "the header is of rank 2, the file's name of rank 1");
+    std::fs::remove_file(file("b", 1)).unwrap();
+    fails(&dir.path.join("b"), "b-rank-1.trace: this file of the trace is missing");
+    std::fs::remove_file(file("b", 2)).unwrap();
+    fails(&dir.path.join("b"), "files of 1 ranks, where the program had 3");
+    std::fs::write(file("b", 0), "This is a text that somebody wrote.").unwrap();
+    fails(&dir.path.join("b"), "byte 0: this is no trace");
+    std::fs::write(file("b", 0), b"rmalab\0T\x02\0\0\0").unwrap();
+    fails(&dir.path.join("b"), "byte 8: version 2 of the format; this program reads version 1");
+}
+
+#[test]
+fn names_are_free_and_the_same_at_all_ranks() {
+    let dir = Dir::new();
+    support::threads(2, |team| {
+        let builder = || Window::builder(team).record(dir.path.join("made/here"));
+        let make = |builder: Builder<'_, Mapped>| builder.allocate(8).unwrap().free().unwrap();
+        make(builder());
+        make(builder());
+        make(builder().name("../odd name\n"));
+        make(builder().name("x".repeat(200)));
+    });
+    let mut names: Vec<String> = std::fs::read_dir(dir.path.join("made/here"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    let long = "x".repeat(64);
+    let expected = ["___odd_name_", "window-2", "window", &long];
+    let expected: Vec<String> =
+        expected.iter().flat_map(|stem| [0, 1].map(|rank| format!("{stem}-rank-{rank}.trace"))).collect();
+    assert_eq!(names, expected);
+    assert_eq!(Trace::open(dir.path.join("made/here/___odd_name_")).unwrap().window(), "../odd name\n");
+}
+
+/// A window that cannot be recorded is not made, on any rank, and takes no memory.
+#[test]
+fn a_folder_that_cannot_be_is_an_error_everywhere() {
+    let dir = Dir::new();
+    let taken = dir.path.join("file");
+    std::fs::write(&taken, "").unwrap();
+    // A file of rank 1 is there already, though none of rank 0.
+    let half = dir.path.join("half");
+    std::fs::create_dir(&half).unwrap();
+    std::fs::write(half.join("window-rank-1.trace"), "").unwrap();
+    let errors = support::threads(2, |team| {
+        let before = team.ra().heap().alloc(8, 8).unwrap();
+        let errors = [&taken, &half].map(|dir| {
+            let made = Window::builder(team).record(dir).allocate(8);
+            made.map(drop).unwrap_err()
+        });
+        team.ra().heap().release(before).unwrap();
+        assert_eq!(team.ra().heap().alloc(8, 8).unwrap(), before);
+        errors.map(|error| (matches!(error, Error::Trace(_)), error.to_string()))
+    });
+    let [[(true, first), (false, _)], [(false, _), (true, second)]] = &errors[..] else { panic!("{errors:?}") };
+    assert!(first.contains("making the folder of the trace") && second.contains("making the trace"), "{errors:?}");
+    assert_eq!(std::fs::read_dir(&half).unwrap().count(), 1);
+}
+
+/// Without being asked for nothing is written; by the variable and by the hint it is.
+#[test]
+fn recordings_are_asked_for() {
+    const CHILD: &str = "RMALAB_TEST_CHILD";
+    let dir = Dir::new();
+    if std::env::var_os(CHILD).is_some() {
+        support::threads(2, |team| {
+            Window::allocate(team, 8).unwrap().free().unwrap();
+            let info = Info::from_pairs([("rmalab_record", dir.path.join("hint").to_string_lossy())]).unwrap();
+            let window = Window::builder(team).info(&info).allocate(8).unwrap();
+            assert_eq!((window.ignored().len(), window.info().get("rmalab_record")), (0, info.get("rmalab_record")));
+            window.free().unwrap();
+        });
+        return;
+    }
+    for recorded in [false, true] {
+        let here = dir.path.join(recorded.to_string());
+        std::fs::create_dir(&here).unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["recordings_are_asked_for", "--exact"]).env(CHILD, "1").env(DIR, &here).current_dir(&here);
+        child.env_remove(Config::RECORD_VARIABLE);
+        if recorded {
+            child.env(Config::RECORD_VARIABLE, here.join("variable"));
+        }
+        let output = child.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let folders = std::fs::read_dir(&here).unwrap().count();
+        assert_eq!(folders, if recorded { 2 } else { 1 });
+        Trace::open(here.join("hint")).unwrap();
+        assert_eq!(Trace::open(here.join("variable")).is_ok(), recorded);
+    }
+}
+
+/// Replays a trace under a policy on threads; each rank's lock calls as it was told of them, and what was counted.
+fn replay<W: WindowLock>(trace: &Trace, params: W::Params) -> Vec<(Vec<Step>, rmalab_atomics::Counts)> {
+    let world = World::threads(trace.ranks());
+    let ranks = world.run(|ra| {
+        let ra = Counted::new(ra);
+        let collectives = Collectives::new(&ra).unwrap();
+        let mut locks = WindowLocks::<W>::new(&ra, params).unwrap();
+        let area = Area::new(&ra, 64).unwrap();
+        let mut seen = Vec::new();
+        let mut replay = Replay { ra: &ra, locks: &mut locks, area, collectives: Some(&collectives) };
+        let done = replay.run(trace.steps(ra.rank()), |Observed { part, locked, start, end }| {
+            assert!(start <= end);
+            match (part, locked) {
+                (Part::Acquire, Locked::All) => seen.push(Step::LockAll),
+                (Part::Acquire, Locked::Target(kind, target)) => seen.push(Step::Lock { kind, target }),
+                (Part::Release, Locked::All) => seen.push(Step::UnlockAll),
+                (Part::Release, Locked::Target(_, target)) => seen.push(Step::Unlock { target }),
+                (Part::Hold, _) => {}
+            }
+        });
+        done.unwrap();
+        (seen, ra.counts())
+    });
+    ranks.unwrap()
+}
+
+fn is_lock(step: &Step) -> bool {
+    matches!(step, Step::LockAll | Step::UnlockAll | Step::Lock { .. } | Step::Unlock { .. })
+}
+
+#[test]
+fn a_replay_makes_the_calls_of_the_trace_under_any_policy() {
+    let dir = Dir::new();
+    support::threads(3, |team| {
+        let mut window = Window::builder(team).record(&dir.path).allocate(64).unwrap();
+        many(team, &mut window, 200, |_| ());
+        window.free().unwrap();
+    });
+    let trace = Trace::open(&dir.path).unwrap();
+    let expected: Vec<Step> = steps_of_many(3, 200).into_iter().filter(is_lock).collect();
+    for (rank, (seen, _)) in replay::<TwoLevel>(&trace, Default::default()).iter().enumerate() {
+        assert_eq!(seen, &expected, "rank {rank}");
+    }
+    for (rank, (seen, _)) in replay::<PerTarget<McsRwRp>>(&trace, Default::default()).iter().enumerate() {
+        assert_eq!(seen, &expected, "rank {rank}");
+    }
+    // Without locks what is left is what else was recorded.
+    for (seen, counts) in replay::<Policy>(&trace, PolicyKind::NoCheck) {
+        assert_eq!(seen, expected);
+        assert_eq!((counts.put_bytes.total(), counts.fetch_add.total()), (200, 2));
+    }
+}
+
+#[test]
+fn a_replay_of_a_trace_that_ends_early_ends() {
+    let dir = Dir::new();
+    support::threads(2, |team| {
+        let mut window = Window::builder(team).record(&dir.path).allocate(64).unwrap();
+        for _ in 0..40 {
+            many(team, &mut window, 40, |_| ());
+            team.barrier().unwrap();
+        }
+        window.free().unwrap();
+    });
+    // Rank 1 loses its end, and barriers with it.
+    let file = dir.path.join("window-rank-1.trace");
+    let bytes = std::fs::read(&file).unwrap();
+    std::fs::write(&file, &bytes[..bytes.len() * 2 / 3]).unwrap();
+    let trace = Trace::open(&dir.path).unwrap();
+    let remarks = trace.remarks();
+    assert!(remarks.len() == 2 && remarks[1].contains("events lost"), "{remarks:?}");
+    assert!(remarks[0].contains("barriers that not all ranks have"), "{remarks:?}");
+    let ranks = replay::<TwoLevel>(&trace, Default::default());
+    assert!(ranks[1].0.len() < ranks[0].0.len());
+}
+
+#[test]
+fn a_replay_unlocks_what_is_left_and_refuses_what_cannot_be() {
+    World::threads(1)
+        .run(|ra| {
+            let mut locks = WindowLocks::<TwoLevel>::new(ra, Default::default()).unwrap();
+            let area = Area::new(ra, 20).unwrap();
+            assert_eq!(area.bytes(), 24);
+            let mut run = |steps: &[Step]| {
+                let mut parts = Vec::new();
+                let mut replay = Replay { ra, locks: &mut locks, area, collectives: None };
+                let done = replay.run(steps.iter().map(|&step| Ok(step)), |seen| parts.push(seen.part));
+                (done, parts)
+            };
+            let target = Rank(0);
+            let (done, parts) = run(&[
+                Step::Lock { kind: LockKind::Exclusive, target },
+                Step::Put { target, bytes: 1000 },
+                Step::Get { target, bytes: 1000 },
+                Step::Get { target, bytes: 0 },
+                Step::Update { target, bytes: 100 },
+                Step::Compute(10),
+                Step::Flush { target },
+                Step::FlushAll,
+            ]);
+            done.unwrap();
+            assert_eq!(parts, [Part::Acquire, Part::Hold, Part::Release]);
+            let wrong: [(&[Step], &str); 4] = [
+                (&[Step::Unlock { target }], "unlock of rank 0, which it has not locked"),
+                (&[Step::UnlockAll], "unlock_all without a lock_all"),
+                (&[Step::Barrier], "a barrier in a replay"),
+                (&[Step::Put { target: Rank(7), bytes: 8 }], "rank 7"),
+            ];
+            for (steps, what) in wrong {
+                let error = run(steps).0.unwrap_err().to_string();
+                assert!(error.contains(what), "{error}");
+            }
+        })
+        .unwrap();
+}
