@@ -464,7 +464,7 @@ impl<'p> World<'p> {
     // Adapters.
 
     fn channel(rank: u32, target: Rank) -> u64 {
-        u64::from(rank) << 32 | u64::from(target.0)
+        (u64::from(rank) << 32) | u64::from(target.0)
     }
 
     /// Counts a message of `rank` to `target` that the rank does not wait for.
@@ -892,7 +892,7 @@ impl<'p> World<'p> {
         let hottest = self.memory.all().max_by_key(|(key, line)| (line.served, u64::MAX - key));
         let hottest = hottest.filter(|(_, line)| line.served > 0).map(|(key, line)| {
             let word = &self.profile.nic;
-            let service = if self.engines == 1 { word.atomic.0 + word.word.0 } else { word.word.0 };
+            let service = word.word.0.max((word.atomic.0 + word.word.0) / u64::from(self.engines));
             Hottest {
                 rank: (key >> 32) as u32,
                 disp: (key & u64::from(u32::MAX)) * 64,

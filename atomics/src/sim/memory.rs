@@ -38,7 +38,7 @@ impl Memory {
     /// The number of the line at a place, which is made if it is not there.
     #[inline]
     pub(super) fn line(&mut self, rank: Rank, disp: Disp) -> u32 {
-        let key = u64::from(rank.0) << 32 | disp.0 / (WORDS as u64 * WORD);
+        let key = (u64::from(rank.0) << 32) | (disp.0 / (WORDS as u64 * WORD));
         *self.index.entry(key).or_insert_with(|| {
             self.lines.push(Line { words: [0; WORDS], free: 0, writer: NOBODY, reader: NOBODY, served: 0 });
             (self.lines.len() - 1) as u32
