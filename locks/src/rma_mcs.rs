@@ -222,15 +222,16 @@ impl Tree {
         }
         // Down again: each queue to its next member, which finds the parent's queue without this element (I2).
         for level in passed_in + 1..=self.levels.count() {
-            if succ[level] == NIL {
+            let mut succ = succ[level];
+            if succ == NIL {
                 let member = pointer(self.member(level));
                 if ra.compare_and_swap(self.tail(level), member, NIL)? == member {
                     continue;
                 }
                 // By I1 there is a successor, whose link is under way.
-                succ[level] = self.wait_next(ra, level)?;
+                succ = self.wait_next(ra, level)?;
             }
-            self.grant(ra, succ[level], if level == 1 { ONCE } else { ACQUIRE_PARENT })?;
+            self.grant(ra, succ, if level == 1 { ONCE } else { ACQUIRE_PARENT })?;
         }
         Ok(())
     }
@@ -281,7 +282,7 @@ fn count(lock: u64, level: usize) -> u16 {
 /// The lock, passed once more in `level`, and for the first time below.
 fn passed(lock: u64, level: usize) -> u64 {
     let upper = u64::MAX >> shift(MAX_LEVELS - level + 1);
-    (lock & upper) + (1 << shift(level)) | ONCE & !upper
+    ((lock & upper) + (1 << shift(level))) | (ONCE & !upper)
 }
 
 #[cfg(test)]

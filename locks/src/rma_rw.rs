@@ -2,7 +2,7 @@
 //!
 //! # Paper
 //! P. Schmid, M. Besta, T. Hoefler, "High-Performance Distributed RMA Locks", HPDC'16, 2016, DOI 10.1145/2907294.2907323:
-//! the distributed counter (DC) beside the queues (DQ) and the tree (DT) of [`rma_mcs`](crate::rma_mcs), with the paper's
+//! the distributed counter (DC) beside the queues (DQ) and the tree (DT) of [`rma_mcs`], with the paper's
 //! thresholds T_DC, T_L, T_R and T_W.
 //!
 //! # Properties
@@ -24,7 +24,7 @@
 //! # State
 //! | word | at | width | home | values |
 //! | --- | --- | --- | --- | --- |
-//! | tails, status, next | words + 0, node + 0 | | | those of [`rma_mcs`](crate::rma_mcs) |
+//! | tails, status, next | words + 0, node + 0 | | | those of [`rma_mcs`] |
 //! | counter | node + 128 | 8 | each T_DC-th rank | see below |
 //!
 //! | bits of a counter | name | values |
@@ -48,7 +48,7 @@
 //! - I5: a counter without WRITE and with INSIDE = 0 is set to 0 by whoever has made it so.
 //!
 //! # Memory ordering
-//! All operations on counters are atomic and complete when they return. For the queues, see [`rma_mcs`](crate::rma_mcs).
+//! All operations on counters are atomic and complete when they return. For the queues, see [`rma_mcs`].
 //!
 //! # Deviations from the paper
 //! - ARRIVE and DEPART are one word: with two, a reader can come in between a reset and a look at the other one, and a
@@ -65,7 +65,7 @@
 //!
 //! # Cost
 //! Remote operations without contention: a reader 1 / 1, at its counter; of several readers at once, the last one 2 to
-//! release, and the first one may need 2, too. A writer 1 / 1 for each counter, besides those of [`rma_mcs`](crate::rma_mcs);
+//! release, and the first one may need 2, too. A writer 1 / 1 for each counter, besides those of [`rma_mcs`];
 //! a counter with readers costs it one more to set, one more to clear, and polls. In a row of writers, those between the
 //! first and the last touch no counter.
 
@@ -90,7 +90,7 @@ const FULL: u64 = PHASE / ARRIVE / 2;
 const MAX_RANKS: u32 = (1 << INSIDE_BITS) - 1;
 
 fn inside(counter: u64) -> u64 {
-    counter / INSIDE & u64::from(MAX_RANKS)
+    (counter / INSIDE) & u64::from(MAX_RANKS)
 }
 
 fn arrive(counter: u64) -> u64 {

@@ -20,9 +20,10 @@ fn conforms() {
 
 #[test]
 fn fields_do_not_overlap() {
-    let all = WRITE | CLOSED | u64::from(MAX_RANKS) * INSIDE | (PHASE / ARRIVE - 1) * ARRIVE | PHASE;
+    let (all_inside, all_arrive) = (u64::from(MAX_RANKS) * INSIDE, (PHASE / ARRIVE - 1) * ARRIVE);
+    let all = WRITE | CLOSED | all_inside | all_arrive | PHASE;
     assert_eq!(all, u64::MAX);
-    assert_eq!(WRITE + CLOSED + u64::from(MAX_RANKS) * INSIDE + ARRIVE, 2 * ARRIVE - 1);
+    assert_eq!(WRITE + CLOSED + all_inside + ARRIVE, 2 * ARRIVE - 1);
     assert_eq!((arrive(u64::MAX), FULL.count_ones()), (2 * FULL - 1, 1));
     let counter = PHASE + 7 * ARRIVE + 3 * INSIDE + WRITE;
     assert_eq!((arrive(counter), inside(counter), depart(counter)), (7, 3, 4));
