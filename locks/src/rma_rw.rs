@@ -2,7 +2,7 @@
 //!
 //! # Paper
 //! P. Schmid, M. Besta, T. Hoefler, "High-Performance Distributed RMA Locks", HPDC'16, 2016, DOI 10.1145/2907294.2907323:
-//! the distributed counter (DC) beside the queues (DQ) and the tree (DT) of [`rma_mcs`](crate::rma_mcs), with the paper's
+//! the distributed counter (DC) beside the queues (DQ) and the tree (DT) of [`rma_mcs`], with the paper's
 //! thresholds T_DC, T_L, T_R and T_W.
 //!
 //! # Properties
@@ -15,14 +15,16 @@
 //! - A reader that waits stays counted, and is let in by whoever ends the row of writers; nobody backs off and tries again.
 //!   It waits on its own word where the counter is its own, and polls the counter's rank otherwise, which is on its node by
 //!   default. A writer polls the counters that readers are in.
-//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, on two nodes of two ranks: 2 readers and 2
-//!   writers, 3 and 1, 1 and 3, with T_L = 1 and 2, T_R = 1 and 2, T_DC = 1 and 2; the same with posted puts that arrive
-//!   late.
+//! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, on nodes of two ranks, with (T_DC, T_L, T_R) =
+//!   (2, 1, 1), (1, 2, 1) and (2, 2, 2): under sequential consistency and with posted puts that arrive late a reader and a
+//!   writer on each of two nodes, and 1 reader with 3 writers; sequentially consistent also 3 with 1, and 2R+1W×2 and
+//!   1R+2W×2; with data and bulk puts in any order 1R+1W×2. With `--long`: 2R+2W×2 (2,479,308 states with (2, 2, 2)), and
+//!   with (2, 1, 1) a reader and a writer on each of two nodes × 2 (4,920,268).
 //!
 //! # State
 //! | word | at | width | home | values |
 //! | --- | --- | --- | --- | --- |
-//! | tails, status, next | words + 0, node + 0 | | | those of [`rma_mcs`](crate::rma_mcs) |
+//! | tails, status, next | words + 0, node + 0 | | | those of [`rma_mcs`] |
 //! | counter | node + 128 | 8 | each T_DC-th rank | see below |
 //!
 //! | bits of a counter | name | values |
@@ -46,7 +48,7 @@
 //! - I5: a counter without WRITE and with INSIDE = 0 is set to 0 by whoever has made it so.
 //!
 //! # Memory ordering
-//! All operations on counters are atomic and complete when they return. For the queues, see [`rma_mcs`](crate::rma_mcs).
+//! All operations on counters are atomic and complete when they return. For the queues, see [`rma_mcs`].
 //!
 //! # Deviations from the paper
 //! - ARRIVE and DEPART are one word: with two, a reader can come in between a reset and a look at the other one, and a
@@ -63,7 +65,7 @@
 //!
 //! # Cost
 //! Remote operations without contention: a reader 1 / 1, at its counter; of several readers at once, the last one 2 to
-//! release, and the first one may need 2, too. A writer 1 / 1 for each counter, besides those of [`rma_mcs`](crate::rma_mcs);
+//! release, and the first one may need 2, too. A writer 1 / 1 for each counter, besides those of [`rma_mcs`];
 //! a counter with readers costs it one more to set, one more to clear, and polls. In a row of writers, those between the
 //! first and the last touch no counter.
 
@@ -88,7 +90,7 @@ const FULL: u64 = PHASE / ARRIVE / 2;
 const MAX_RANKS: u32 = (1 << INSIDE_BITS) - 1;
 
 fn inside(counter: u64) -> u64 {
-    counter / INSIDE & u64::from(MAX_RANKS)
+    (counter / INSIDE) & u64::from(MAX_RANKS)
 }
 
 fn arrive(counter: u64) -> u64 {
@@ -288,141 +290,4 @@ fn reset_counter<A: RemoteAtomics + ?Sized>(ra: &A, counter: Address) -> Result<
 }
 
 #[cfg(test)]
-mod tests {
-    use rmalab_atomics::{Counted, Mapped, Topology, World};
-
-    use super::*;
-    use crate::suite;
-
-    fn params(t_dc: u32, t_l: u16, t_r: u32) -> RmaRwParams {
-        let levels = Elements::Blocks([2, 0, 0]);
-        RmaRwParams { t_dc, t_l: [t_l; 4], t_r, levels, ..RmaRwParams::default() }
-    }
-
-    #[test]
-    fn conforms() {
-        suite::rw_lock::<RmaRw>(RmaRwParams::default());
-        for (t_dc, t_l, t_r) in [(1, 1, 1), (2, 2, 2), (3, 1, 0), (1_000, 100, 100)] {
-            suite::rw_lock::<RmaRw>(params(t_dc, t_l, t_r));
-        }
-    }
-
-    #[test]
-    fn fields_do_not_overlap() {
-        let all = WRITE | CLOSED | u64::from(MAX_RANKS) * INSIDE | (PHASE / ARRIVE - 1) * ARRIVE | PHASE;
-        assert_eq!(all, u64::MAX);
-        assert_eq!(WRITE + CLOSED + u64::from(MAX_RANKS) * INSIDE + ARRIVE, 2 * ARRIVE - 1);
-        assert_eq!((arrive(u64::MAX), FULL.count_ones()), (2 * FULL - 1, 1));
-        let counter = PHASE + 7 * ARRIVE + 3 * INSIDE + WRITE;
-        assert_eq!((arrive(counter), inside(counter), depart(counter)), (7, 3, 4));
-    }
-
-    #[test]
-    fn t_w_is_the_product() {
-        let params = RmaRwParams { t_l: [2, 3, 5, 7], ..RmaRwParams::default() };
-        assert_eq!([1, 2, 4].map(|levels| params.t_w(levels)), [2, 6, 210]);
-    }
-
-    /// Rank 0 is inside as a reader when the writer, rank 2, comes. Of T_R = 2, one more reader enters before it.
-    #[test]
-    fn t_r_readers_enter_before_a_writer() {
-        suite::scenario::<RmaRw>(3, params(3, 1, 2), |ra, mut lock, _, word| {
-            let counter = lock.counter;
-            let seen = |holds: &dyn Fn(u64) -> bool| suite::poll(ra, counter, holds).map(drop);
-            match ra.rank().0 {
-                0 => {
-                    lock.acquire_read(ra)?;
-                    ra.fetch_add(word, 1)?;
-                    seen(&|counter| arrive(counter) == 3)?;
-                    assert_eq!(ra.get(word)?, 1, "the third reader enters before the writer");
-                    lock.release_read(ra)
-                }
-                1 => {
-                    seen(&|counter| counter & WRITE != 0)?;
-                    lock.acquire_read(ra)?;
-                    assert_eq!(ra.get(word)?, 1, "the writer has not waited for the first reader");
-                    lock.release_read(ra)?;
-                    lock.acquire_read(ra)?;
-                    assert_eq!(ra.get(word)?, 2, "the writer comes first");
-                    lock.release_read(ra)
-                }
-                _ => {
-                    suite::poll(ra, word, |word| word == 1)?;
-                    lock.acquire_write(ra)?;
-                    ra.fetch_add(word, 1)?;
-                    lock.release_write(ra)
-                }
-            }
-        });
-    }
-
-    #[test]
-    fn a_full_counter_waits_until_it_is_idle() {
-        suite::scenario::<RmaRw>(2, params(2, 1, 1), |ra, mut lock, _, word| {
-            let counter = lock.counter;
-            if ra.rank().0 == 0 {
-                // Somebody is inside, after so many others.
-                ra.fetch_store(counter, PHASE + FULL * ARRIVE + INSIDE)?;
-                ra.fetch_add(word, 1)?;
-                suite::poll(ra, counter, |counter| (arrive(counter), inside(counter)) == (FULL + 1, 1))?;
-                ra.fetch_add(word, 1)?;
-                ra.fetch_store(counter, 0)?;
-            } else {
-                suite::poll(ra, word, |word| word == 1)?;
-                lock.acquire_read(ra)?;
-                assert_eq!(ra.get(word)?, 2);
-                lock.release_read(ra)?;
-                assert_eq!(ra.get(counter)?, 0);
-            }
-            Ok(())
-        });
-    }
-
-    #[test]
-    fn costs_on_two_nodes_of_a_rank() {
-        // The rank's own counter is no remote one.
-        assert_eq!(suite::rw_lock_cost::<RmaRw>(RmaRwParams::default()), [(0, 0), (2, 2)]);
-        assert_eq!(suite::rw_lock_cost::<RmaRw>(RmaRwParams { t_dc: 2, ..RmaRwParams::default() }), [(1, 1), (2, 2)]);
-    }
-
-    #[test]
-    fn writers_pay_for_counters() {
-        // Three nodes of two ranks; rank 3 is the second one of the second node.
-        let world = World::threads(6).topology(Topology::blocks(6, 2, 1).unwrap());
-        let costs = world.run(|ra| {
-            let place = Place::alloc(ra, Rank(0), RmaRw::WORDS, RmaRw::NODE).unwrap();
-            if ra.rank().0 != 3 {
-                return Vec::new();
-            }
-            let ra = Counted::new(ra);
-            let mut lock = RmaRw::bind(&ra, place, RmaRwParams::default()).unwrap();
-            type Step = fn(&mut RmaRw, &Counted<'_, Mapped>) -> Result<()>;
-            let steps: [Step; 4] = [
-                |lock, ra| lock.acquire_read(ra),
-                |lock, ra| lock.release_read(ra),
-                |lock, ra| lock.acquire_write(ra),
-                |lock, ra| lock.release_write(ra),
-            ];
-            steps
-                .map(|step| {
-                    step(&mut lock, &ra).unwrap();
-                    ra.take().remote_operations()
-                })
-                .to_vec()
-        });
-        // A reader: its counter. A writer: three counters, the queues of the node and of the world; then the same, and the
-        // link to the next node.
-        assert_eq!(costs.unwrap().concat(), [1, 1, 5, 6]);
-    }
-
-    #[test]
-    fn a_threshold_of_0_is_refused() {
-        let refused = |ra: &Mapped| {
-            let place = Place::alloc(ra, Rank(0), RmaRw::WORDS, RmaRw::NODE).unwrap();
-            let params = RmaRwParams { t_l: [0, 1, 1, 1], ..RmaRwParams::default() };
-            RmaRw::bind(ra, place, params).unwrap_err().to_string()
-        };
-        let why = World::threads(1).run(refused).unwrap().remove(0);
-        assert_eq!(why, "rma-rw: t_l: T_L,1 is 0, so that nobody could ever acquire; it has to be at least 1");
-    }
-}
+mod tests;

@@ -60,7 +60,7 @@ pub fn options() -> Options {
 pub fn scenarios(subject: &Subject) -> Vec<Scenario> {
     let has_levels = subject.named_words().iter().any(|word| word.name == "tail2");
     let texts: &[&str] = match (subject.kind(), subject.shares()) {
-        (Kind::Lock, false) if has_levels => &["2W/1", "2W/2", "2Wx2/1", "2Wx2/2", "3W/2", "3Wx2/2", "4W/2"],
+        (Kind::Lock, false) if has_levels => &["2W/2", "2Wx2/2", "3W/2", "3Wx2/2", "4W/2"],
         (Kind::Lock, true) if has_levels => &[
             "1R1W/1",
             "1R1W/2",
