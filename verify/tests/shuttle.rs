@@ -47,7 +47,7 @@ fn nothing_breaks(ranks: u32, acquisitions: u32, executions: u64) {
             );
             assert_eq!(outcome.finding, Finding::Incomplete(Limit::Executions), "{lock} {scenario} {method:?}");
             assert_eq!((outcome.progress.executions, outcome.cut), (executions, 0), "{lock} {scenario} {method:?}");
-            let alone = matches!(lock, "tas" | "ticket" | "mcs");
+            let alone = !subject.shares();
             assert_eq!(happened(&outcome, WAITED), lock != "nocheck", "{lock} {scenario} {method:?}");
             assert_eq!(happened(&outcome, TOGETHER), !alone, "{lock} {scenario} {method:?}");
             assert!(outcome.behaviours > executions / 20 || lock == "nocheck", "{lock} {scenario} {method:?}");
