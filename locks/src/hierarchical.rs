@@ -35,7 +35,7 @@
 //! | --- | --- | --- | --- |
 //! | leaf | `words` | first of a leaf | see below |
 //! | leaf_tail | `words` + 1 [`LINE`] | first of a leaf | of the [`Mcs`] mutex among the ranks of a leaf that find it closed |
-//! | target, target_tail | `words` + 2 lines | each rank | the [lock of that target](target) |
+//! | target, target_tail | `words` + 2 lines | each rank | of the lock of that target, see hierarchical/target.rs |
 //! | tail, reader_count, next_writer | `words` + 3 lines | root | of the phase lock: a [`McsRwNeutral`] |
 //! | revoker_tail | `words` + 3 lines + 24 | root | of the [`Mcs`] mutex among those that may have to close leaves |
 //! | nodes | `words` + 4 lines | each rank | the queue nodes of these locks |

@@ -85,6 +85,8 @@ fn engines_agree_on_every_lock() {
             "mcs" => &["2W"],
             "tas-rw" => &["1R1Wx2", "1R2W"],
             "nocheck" => &["2A"],
+            // A lock_all that opens its leaf takes too many steps for all executions.
+            "hierarchical" => &["1S@0 1E@0"],
             _ if subject.kind() == Kind::Window => &["1A1E@0", "1S@0 1E@0"],
             _ => &["1R1W", "2W"],
         };

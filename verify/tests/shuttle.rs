@@ -33,6 +33,8 @@ fn nothing_breaks(ranks: u32, acquisitions: u32, executions: u64) {
         let lock = subject.name();
         let scenario = match (lock, ranks / 4) {
             ("nocheck", _) => format!("{ranks}Ax{acquisitions}"),
+            // On one node there is one cohort, and next to one order of its calls.
+            ("cohort", _) => format!("{ranks}Mx{acquisitions}/2"),
             (_, quarter) if subject.kind() == Kind::Window => {
                 format!("{quarter}A{quarter}S@1 {quarter}E@0 {quarter}E@1 x{acquisitions}")
             }
