@@ -226,7 +226,7 @@ fn steps_follow_from_workload_seed_and_rank() {
     assert_ne!(steps(1, 2), steps(1, 3));
     // Whatever the ranks: not one shifted against the other.
     assert_ne!(steps(1, 2)[4..100], steps(1, 3)[..96]);
-    assert!(std::mem::size_of_val(&workload.steps(1, Rank(0))) <= 128);
+    assert!(size_of_val(&workload.steps(1, Rank(0))) <= 128);
 }
 
 #[test]
