@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use rmalab::report::SimulationReport;
 use rmalab::simulate::validate::{self, Check};
 use rmalab::simulate::{self, Ended, Load, Mix, Options, Progress, Section, Simulation, Target, machine, scale};
-use rmalab::{Error, Registry, Result, interrupt};
+use rmalab::{Error, Registry, Result, calibrate, interrupt};
 use rmalab_atomics::sim::{Profile, profile};
 
 /// What `--help` begins with.
@@ -299,11 +299,21 @@ fn paper(arguments: &SimulateArgs) -> Result<ExitCode> {
     told(&format!("profile {}, words served by the adapter, {pairs} pairs a rank", profile.name), "paper", &checks)
 }
 
+/// How long this machine is calibrated, if no profile of it is named.
+const CALIBRATION: Duration = Duration::from_secs(3);
+
 /// Compares with this machine.
 fn machine(registry: &Registry, arguments: &SimulateArgs) -> Result<ExitCode> {
     let profile = match &arguments.profile[..] {
+        [] => {
+            if !arguments.quiet {
+                eprintln!("calibrating: about {} s", CALIBRATION.as_secs());
+            }
+            let asked = calibrate::Options { name: "this-machine".into(), duration: CALIBRATION };
+            calibrate::calibrate(&asked, &AtomicBool::new(false), |_| {})?.profile
+        }
         [one] => Profile::find(one)?,
-        _ => return Err(Error::usage("--validate machine compares one profile, such as `rmalab calibrate` writes")),
+        _ => return Err(Error::usage("--validate machine compares one profile")),
     };
     if !arguments.quiet {
         eprintln!("measuring, and simulating profile {}: about {} s", profile.name, machine::SECONDS);
