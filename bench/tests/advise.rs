@@ -118,7 +118,7 @@ fn traces_are_replayed() {
     let dir = at.path().join("trace");
     let ranks = World::threads(2).run(|ra| {
         let team = Team::new(ra)?;
-        let window = Window::builder(&team).record(&dir).allocate(64)?;
+        let mut window = Window::builder(&team).record(&dir).allocate(64)?;
         for _ in 0..50 {
             let epoch = window.lock(LockKind::Exclusive, Rank(1 - ra.rank().0))?;
             epoch.put(WindowDisp(0), &[1_u64, 2])?;
