@@ -65,8 +65,7 @@ pub(crate) fn run(arguments: &CalibrateArgs) -> Result<ExitCode> {
 /// What was measured, and what the simulator makes of the profile.
 fn table(calibration: &Calibration) -> String {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["", "measured", "simulated"]);
+    table.load_style(presets::NOTHING).set_header(["", "measured", "simulated"]);
     for (index, program) in Program::ALL.into_iter().enumerate() {
         let [measured, simulated] = [&calibration.measured, &calibration.simulated].map(|times| times[index]);
         table.add_row([program.name().to_owned(), format!("{measured:.2} ns"), format!("{simulated:.2} ns")]);

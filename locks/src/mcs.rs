@@ -2,7 +2,9 @@
 //!
 //! # Paper
 //! J. M. Mellor-Crummey and M. L. Scott, "Algorithms for Scalable Synchronization on Shared-Memory Multiprocessors",
-//! ACM Transactions on Computer Systems 9(1), 1991, DOI 10.1145/103727.103729, Algorithm 5.
+//! ACM Transactions on Computer Systems 9(1), 1991, DOI 10.1145/103727.103729, Algorithm 5. Its form over network atomics is
+//! the D-MCS of P. Schmid, M. Besta, T. Hoefler, "High-Performance Distributed RMA Locks", HPDC'16, DOI
+//! 10.1145/2907294.2907323.
 //!
 //! # Properties
 //! - Mutual exclusion; first come, first served, in the order of the swaps on `tail`.

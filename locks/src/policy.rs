@@ -16,7 +16,7 @@ use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 
 use crate::{
     Cohort, Exclusive, Global, Hierarchical, LockKind, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget,
-    RawMutex, RawRwLock, Result, Tas, TasRw, Ticket, TwoLevel, WindowLock,
+    RawMutex, RawRwLock, Result, RmaMcs, RmaRw, Tas, TasRw, Ticket, TwoLevel, WindowLock,
 };
 
 /// Makes [`PolicyKind`] and [`Policy`] from the list of policies.
@@ -114,20 +114,24 @@ policies! {
     /// foMPI's: a master word for lock_all against exclusive locks, and a word for each target ([`TwoLevel`]).
     #[default]
     TwoLevel: TwoLevel, <TwoLevel as WindowLock>::NAME;
-    /// Made for lock_all: each node lets its own ranks in until an exclusive lock closes it ([`Hierarchical`]).
-    Hierarchical: Hierarchical, <Hierarchical as WindowLock>::NAME;
     /// One [`McsRwRp`] for each target ([`PerTarget`]).
     PerTarget: PerTarget<McsRwRp>, <PerTarget<McsRwRp> as WindowLock>::NAME;
+    /// Made for lock_all: each node lets its own ranks in until an exclusive lock closes it ([`Hierarchical`]).
+    Hierarchical: Hierarchical, <Hierarchical as WindowLock>::NAME;
     /// One [`McsRwRp`] for the whole window: the FX100 study's; `global` is understood, too.
     McsRwRp: Global<McsRwRp>, <McsRwRp as RawRwLock>::NAME;
     /// One [`McsRwWp`] for the whole window.
     McsRwWp: Global<McsRwWp>, <McsRwWp as RawRwLock>::NAME;
     /// One [`McsRwNeutral`] for the whole window.
     McsRwNeutral: Global<McsRwNeutral>, <McsRwNeutral as RawRwLock>::NAME;
+    /// One [`RmaRw`] for the whole window: readers are counted on their nodes, writers go through a tree of queues.
+    RmaRw: Global<RmaRw>, <RmaRw as RawRwLock>::NAME;
     /// One [`TasRw`] for the whole window.
     TasRw: Global<TasRw>, <TasRw as RawRwLock>::NAME;
     /// One [`Mcs`] mutex for the whole window: shared locks and lock_all exclude each other, too.
     Mcs: Global<Exclusive<Mcs>>, <Mcs as RawMutex>::NAME;
+    /// One [`RmaMcs`] mutex for the whole window, as [`Mcs`](Self::Mcs): near ranks first.
+    RmaMcs: Global<Exclusive<RmaMcs>>, <RmaMcs as RawMutex>::NAME;
     /// One [`Ticket`] mutex for the whole window, as [`Mcs`](Self::Mcs).
     Ticket: Global<Exclusive<Ticket>>, <Ticket as RawMutex>::NAME;
     /// One [`Cohort`] mutex for the whole window, as [`Mcs`](Self::Mcs).

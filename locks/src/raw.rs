@@ -190,7 +190,8 @@ pub trait WindowLock: Sized {
     /// The symmetric-heap allocations that [`new`](Self::new) has made, the same ones on every rank, for whoever frees
     /// the window: [`Collectives::free`](rmalab_atomics::Collectives::free) takes each of them back.
     ///
-    /// While no rank holds a lock, or is in a call, all their memory is zero. After they are freed no call may be made.
+    /// While no rank holds a lock, or is in a call, all their memory is zero, but for what a policy keeps to be faster next
+    /// time, and says in its text; freeing zeroes that. After they are freed no call may be made.
     fn allocations(&self) -> Vec<Disp>;
 }
 

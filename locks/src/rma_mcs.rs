@@ -311,6 +311,41 @@ mod tests {
         suite::mutex_order::<RmaMcs>(RmaMcsParams::default(), |rank| (0, pointer(rank)));
     }
 
+    /// Rank 0 holds the lock; rank 2, of the other node, waits for it, and then rank 1, of its own. The order of the others.
+    fn served_with(t_l: u16) -> Vec<u32> {
+        let world = World::threads(4);
+        let served = world.run(|ra| {
+            let place = Place::alloc(ra, Rank(0), RmaMcs::WORDS, RmaMcs::NODE).unwrap();
+            let turn = Rank(0).at(ra.heap().alloc(WORD, WORD).unwrap());
+            let mut lock = RmaMcs::bind(ra, place, blocks([2, 0, 0], t_l)).unwrap();
+            // Links at rank 0 to those who wait behind its node, and behind itself.
+            let next = [1, 2].map(|level| Rank(0).at(lock.0.next(level)));
+            let linked = |next, waiter| suite::poll(ra, next, |next| next == pointer(Rank(waiter))).unwrap();
+            match ra.rank().0 {
+                0 => 0,
+                1 => linked(next[0], 2),
+                2 => suite::poll(ra, place.word(0), |tail| tail != NIL).unwrap(),
+                _ => return None,
+            };
+            lock.acquire(ra).unwrap();
+            if ra.rank().0 == 0 {
+                linked(next[1], 1);
+            }
+            let turn = ra.fetch_add(turn, 1).unwrap();
+            lock.release(ra).unwrap();
+            Some((turn, ra.rank().0))
+        });
+        let mut served: Vec<_> = served.unwrap().into_iter().flatten().collect();
+        served.sort_unstable();
+        served.into_iter().map(|(_, rank)| rank).collect()
+    }
+
+    #[test]
+    fn t_l_bounds_how_long_a_node_keeps_the_lock() {
+        assert_eq!(served_with(1), [0, 2, 1]);
+        assert_eq!(served_with(2), [0, 1, 2]);
+    }
+
     #[test]
     fn counts_are_of_levels() {
         let lock = passed(passed(passed(ONCE, 1), 3), 3);

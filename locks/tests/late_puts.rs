@@ -12,7 +12,10 @@ use rmalab_atomics::{
     Address, Capabilities, Disp, Mapped, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Topology, Until,
     World,
 };
-use rmalab_locks::{Backoff, Mcs, McsRwNeutral, McsRwRp, McsRwWp, Tas, TasRw, Ticket, suite};
+use rmalab_locks::{
+    Backoff, Cohort, CohortParams, Elements, Mcs, McsRwNeutral, McsRwRp, McsRwWp, RmaMcs, RmaMcsParams, RmaRw,
+    RmaRwParams, Tas, TasRw, Ticket, suite,
+};
 
 /// A rank whose word puts arrive late.
 struct Late<'a> {
@@ -183,12 +186,27 @@ fn late(body: impl Fn(&Late<'_>) -> rmalab_locks::Result<()> + Sync) {
     }
 }
 
+/// Nodes of two ranks.
+const NODES: Elements = Elements::Blocks([2, 0, 0]);
+
+fn rma_mcs(t_l: u16) -> RmaMcsParams {
+    RmaMcsParams { levels: NODES, t_l: [t_l; 4], ..RmaMcsParams::default() }
+}
+
+fn rma_rw(t_dc: u32, t_l: u16, t_r: u32) -> RmaRwParams {
+    RmaRwParams { levels: NODES, t_dc, t_l: [t_l; 4], t_r, ..RmaRwParams::default() }
+}
+
 #[test]
 fn mutexes() {
     late(|ra| suite::mutex_on::<Mcs, _>(ra, (), 150));
     late(|ra| suite::mutex_try_on::<Mcs, _>(ra, (), 150));
     late(|ra| suite::mutex_on::<Tas, _>(ra, Backoff::default(), 150));
     late(|ra| suite::mutex_on::<Ticket, _>(ra, Default::default(), 150));
+    late(|ra| suite::mutex_on::<Cohort, _>(ra, CohortParams { may_pass_local: 1, ranks: 2 }, 150));
+    for t_l in [1, 2] {
+        late(|ra| suite::mutex_on::<RmaMcs, _>(ra, rma_mcs(t_l), 150));
+    }
 }
 
 #[test]
@@ -198,6 +216,8 @@ fn reader_writer_locks() {
         late(|ra| suite::rw_lock_on::<McsRwWp, _>(ra, (), 150, writers));
         late(|ra| suite::rw_lock_on::<McsRwNeutral, _>(ra, (), 150, writers));
         late(|ra| suite::rw_lock_on::<TasRw, _>(ra, Backoff::default(), 150, writers));
+        late(|ra| suite::rw_lock_on::<RmaRw, _>(ra, rma_rw(1, 2, 1), 150, writers));
+        late(|ra| suite::rw_lock_on::<RmaRw, _>(ra, rma_rw(2, 1, 2), 150, writers));
     }
     late(|ra| suite::readers_meet_on::<McsRwRp, _>(ra, ()));
     late(|ra| suite::readers_meet_on::<McsRwWp, _>(ra, ()));

@@ -68,12 +68,46 @@ const MCS: &[Row] = &[
 
 /// On two nodes of two ranks, and on one.
 const COHORT: &[Row] = &[
-    ("4Wx2/2", Sc, Empty, ANY, QUICK),
-    ("4Wx2/2", LatePuts, Empty, ANY, QUICK),
+    ("4Wx1/2", Sc, Empty, ANY, QUICK),
+    ("3Wx2/2", Sc, Empty, ANY, QUICK),
+    ("4Wx1/2", LatePuts, Empty, ANY, QUICK),
+    ("3Wx2/2", LatePuts, Empty, ANY, QUICK),
     ("3Wx2/1", LatePuts, Empty, ANY, QUICK),
     ("3Wx2", LatePuts, Empty, ANY, QUICK),
+    ("4Wx2/2", Sc, Empty, ANY, LONG),
+    ("4Wx2/2", LatePuts, Empty, ANY, LONG),
     ("3Wx1/2", UnorderedBulk, Data, ANY, QUICK),
     ("3Wx2/2", Hca, Empty, ANY, QUICK),
+];
+
+/// On two nodes of two ranks, the home on another one; on three levels, two racks.
+const RMA_MCS: &[Row] = &[
+    ("4Wx1/2", Sc, Empty, ANY, QUICK),
+    ("3Wx2/2", Sc, Empty, ANY, QUICK),
+    ("4Wx1/2", LatePuts, Empty, ANY, QUICK),
+    ("3Wx2/2", LatePuts, Empty, ANY, QUICK),
+    ("2Wx2/2", UnorderedBulk, Data, ANY, QUICK),
+    ("3Wx1/2", Hca, Empty, ANY, QUICK),
+    ("4Wx2/2", Sc, Empty, ANY, LONG),
+    ("4Wx2/2", LatePuts, Empty, ANY, LONG),
+    ("5Wx1/2/2", Sc, Empty, ANY, LONG),
+];
+
+/// As [`RMA_MCS`].
+const RMA_RW: &[Row] = &[
+    ("1R1W1R1Wx1/2", Sc, Empty, ANY, QUICK),
+    ("3R1Wx1/2", Sc, Empty, ANY, QUICK),
+    ("1R3Wx1/2", Sc, Empty, ANY, QUICK),
+    ("2R1Wx2/2", Sc, Empty, ANY, QUICK),
+    ("1R2Wx2/2", Sc, Empty, ANY, QUICK),
+    ("1R1W1R1Wx1/2", LatePuts, Empty, ANY, QUICK),
+    ("1R3Wx1/2", LatePuts, Empty, ANY, QUICK),
+    ("1R1Wx2/2", UnorderedBulk, Data, ANY, QUICK),
+    ("2R1Wx1/2", Hca, Empty, ANY, QUICK),
+    ("2R2Wx2/2", Sc, Empty, ANY, LONG),
+    ("2R2Wx2/2", LatePuts, Empty, ANY, LONG),
+    ("1R1W1R1Wx2/2", Sc, Empty, ANY, LONG),
+    ("5R1Wx1/2/2", Sc, Empty, ANY, LONG),
 ];
 
 const TAS_RW: &[Row] = &[
@@ -138,10 +172,24 @@ const TWO_LEVEL: &[Row] = &[
 
 /// On nodes of two ranks and of one; with the home there are three leaves, so that the tree has two levels.
 const HIERARCHICAL: &[Row] = &[
-    ("1A1E@0 1S@1x1/1", Sc, Empty, ANY, QUICK),
-    ("1A1E@1x1/1", UnorderedBulk, Data, ANY, QUICK),
+    ("1A1E@0x2/1", Sc, Empty, ANY, QUICK),
+    ("2A1E@0x1/1", Sc, Empty, ANY, QUICK),
+    ("1A2E@0x1/1", Sc, Empty, ANY, QUICK),
+    ("2E@0 1S@0x1/2", Sc, Empty, ANY, QUICK),
+    ("1A1E@0 1S@0x2/2", Sc, Empty, ANY, QUICK),
+    ("1A1E@0 1A1E@1x1/2", Sc, Empty, ANY, QUICK),
+    ("2A1E@0x1/1", LatePuts, Empty, ANY, QUICK),
+    ("1A2E@0x1/1", LatePuts, Empty, ANY, QUICK),
+    ("2E@0 1S@0x1/2", LatePuts, Empty, ANY, QUICK),
     ("1A1E@0 1S@1x1/2", LatePuts, Empty, ANY, QUICK),
+    ("1A1E@1x1/1", UnorderedBulk, Data, ANY, QUICK),
     ("1A1E@0 1S@1x1/2", Hca, Empty, ANY, QUICK),
+    ("1A1E@0 1A1E@0x1/2", Sc, Empty, ANY, LONG),
+    ("2A1E@0 1Ax1/2", Sc, Empty, ANY, LONG),
+    ("2E@0 1S@0x2/2", Sc, Empty, ANY, LONG),
+    ("2S@0 1E@0x2/2", Sc, Empty, ANY, LONG),
+    ("1A1E@0 1A1E@0x1/2", LatePuts, Empty, ANY, LONG),
+    ("1A1E@0 1A1E@1x1/2", LatePuts, Empty, ANY, LONG),
 ];
 
 /// Of a lock that is not one of the workspace's own.
@@ -161,9 +209,11 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
         ("mcs", _) => MCS,
         ("cohort", _) => COHORT,
         ("hierarchical", _) => HIERARCHICAL,
+        ("rma-mcs" | "rma-mcs-1", _) => RMA_MCS,
         ("tas-rw", _) => TAS_RW,
         ("mcs-rw-rp" | "mcs-rw-wp", _) => MCS_RW,
         ("mcs-rw-neutral", _) => MCS_RW_NEUTRAL,
+        ("rma-rw" | "rma-rw-1-2-1" | "rma-rw-2-2-2", _) => RMA_RW,
         ("two-level" | "two-level-retract", _) => TWO_LEVEL,
         ("nocheck", _) | (_, Kind::Program) => &[],
         ("global", _) => GLOBAL,

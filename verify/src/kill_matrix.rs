@@ -55,9 +55,41 @@ pub fn options() -> Options {
     Options { threads: 1, ..Options::default() }
 }
 
-/// The scenarios for mutants of `subject`, by their numbers of ranks, then of acquisitions.
+/// The scenarios for mutants of `subject`, by their numbers of ranks, then of acquisitions; of locks that know levels, on
+/// nodes of one rank and of two.
 pub fn scenarios(subject: &Subject) -> Vec<Scenario> {
+    let has_levels = subject.named_words().iter().any(|word| word.name == "tail2");
     let texts: &[&str] = match (subject.kind(), subject.shares()) {
+        (Kind::Lock, false) if has_levels => &["2W/1", "2W/2", "2Wx2/1", "2Wx2/2", "3W/2", "3Wx2/2", "4W/2"],
+        (Kind::Lock, true) if has_levels => &[
+            "1R1W/1",
+            "1R1W/2",
+            "1R1Wx2/1",
+            "1R1Wx2/2",
+            "2R1W/2",
+            "1R1W1R/2",
+            "1R2W/2",
+            "2R1Wx2/2",
+            "1R2Wx2/2",
+            "1R1W1R1W/2",
+        ],
+        _ if subject.name() == "cohort" => &["2W", "2W/1", "2Wx2", "2Wx2/1", "3W/2", "3W/1", "3Wx2/2"],
+        // Nodes of one rank, as a rule: a leaf for each, and that of the home, below two words.
+        _ if subject.name() == "hierarchical" => &[
+            "1A1E@0/1",
+            "1S@0 1E@0/1",
+            "2E@0/1",
+            "2E@0",
+            "1A+1E@0x2/1",
+            "1A1E@0x2/1",
+            "1S@0 1E@0x2/1",
+            "2A1E@0/1",
+            "2A1E@0/2",
+            "1A2E@0/1",
+            "1S@0 2E@0/1",
+            "2S@0 1E@0/1",
+            "1S@0 2E@0x2/1",
+        ],
         (Kind::Lock, false) => &["2W", "2Wx2", "3W", "3Wx2"],
         (Kind::Lock, true) => &[
             "1R1W", "2W", "1R+1Wx2", "1R1Wx2", "2Wx2", "2R1W", "1R2W", "2R+1Wx2", "1R+2Wx2", "2Rx2+1W", "2R1Wx2",

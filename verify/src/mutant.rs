@@ -10,11 +10,15 @@
 
 mod any;
 mod calls;
+mod cohort;
 mod deviating;
+mod hierarchical;
 mod mcs_rw_neutral;
 mod mcs_rw_rp;
 mod mcs_rw_wp;
 mod mutexes;
+mod rma_mcs;
+mod rma_rw;
 mod tas_rw;
 mod windows;
 
@@ -155,11 +159,15 @@ impl Mutant {
 pub fn mutants() -> impl Iterator<Item = &'static Mutant> {
     [
         mutexes::MUTANTS,
+        cohort::MUTANTS,
+        rma_mcs::MUTANTS,
         tas_rw::MUTANTS,
         mcs_rw_rp::MUTANTS,
         mcs_rw_wp::MUTANTS,
         mcs_rw_neutral::MUTANTS,
+        rma_rw::MUTANTS,
         windows::MUTANTS,
+        hierarchical::MUTANTS,
         any::MUTANTS,
     ]
     .into_iter()

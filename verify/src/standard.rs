@@ -4,8 +4,8 @@ use rmalab_atomics::Disp;
 use rmalab_locks::qnode::Qnode;
 use rmalab_locks::{
     Backoff, Cohort, CohortParams, Contended, Exclusive, Global, GlobalParams, Hierarchical, HierarchicalParams, LINE,
-    Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget, Tas, TasRw, Ticket, TicketParams, TwoLevel,
-    TwoLevelParams,
+    MAX_LEVELS, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas,
+    TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams,
 };
 
 use crate::subject::{At, Holds, Order, Subject, WORDS};
@@ -33,6 +33,8 @@ pub fn subjects() -> Vec<Subject> {
             .words(At::Home, WORDS, &[("tail", Holds::Pointer)])
             .words(At::Each, NODE, &QNODE),
         cohort(),
+        rma_mcs(2),
+        rma_mcs(1).named("rma-mcs-1"),
         Subject::lock::<TasRw>(SHORTEST).words(At::Home, WORDS, &[("lock", Holds::Number)]),
         Subject::lock::<McsRwRp>(()).order(Order::ReadersFirst).words(At::Home, WORDS, &rp_words).words(
             At::Each,
@@ -61,6 +63,9 @@ pub fn subjects() -> Vec<Subject> {
             )
             .words(At::Each, NODE, &QNODE)
             .words(At::Each, NODE.plus(Qnode::BYTES), &[("state", Holds::Number)]),
+        rma_rw(2, 1, 1),
+        rma_rw(1, 2, 1).named("rma-rw-1-2-1"),
+        rma_rw(2, 2, 2).named("rma-rw-2-2-2"),
         Subject::window::<Global<McsRwRp>>(|home| GlobalParams { home, lock: () })
             .words(At::Home, WORDS, &rp_words)
             .words(At::Each, NODE, &QNODE),
@@ -110,6 +115,37 @@ fn hierarchical() -> Subject {
         .keeps("present_0", 0b11)
         .keeps("present_1", 0b11)
         .keeps("present_2", 0b11)
+}
+
+/// The words of a tree of queues, in each rank's node.
+const TREE: [(&str, Holds); 8] = [
+    ("status", Holds::Number),
+    ("next1", Holds::Pointer),
+    ("next2", Holds::Pointer),
+    ("next3", Holds::Pointer),
+    ("next4", Holds::Pointer),
+    ("tail2", Holds::Pointer),
+    ("tail3", Holds::Pointer),
+    ("tail4", Holds::Pointer),
+];
+
+/// With T_L = `t_l` in each level: small, as no check comes to the threshold otherwise.
+fn rma_mcs(t_l: u16) -> Subject {
+    let params = RmaMcsParams { t_l: [t_l; MAX_LEVELS], backoff: SHORTEST, ..RmaMcsParams::default() };
+    Subject::lock::<Exclusive<RmaMcs>>(params).mutex().words(At::Home, WORDS, &[("tail1", Holds::Pointer)]).words(
+        At::Each,
+        NODE,
+        &TREE,
+    )
+}
+
+/// With these thresholds, small as those of [`rma_mcs`].
+fn rma_rw(t_dc: u32, t_l: u16, t_r: u32) -> Subject {
+    let params = RmaRwParams { t_dc, t_l: [t_l; MAX_LEVELS], t_r, backoff: SHORTEST, ..RmaRwParams::default() };
+    Subject::lock::<RmaRw>(params)
+        .words(At::Home, WORDS, &[("tail1", Holds::Pointer)])
+        .words(At::Each, NODE, &TREE)
+        .words(At::Each, NODE.plus(LINE), &[("counter", Holds::Number)])
 }
 
 fn two_level(contended: Contended) -> Subject {

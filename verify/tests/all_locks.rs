@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use rmalab_atomics::{Rank, RemoteAtomics, World};
 use rmalab_locks::{
-    Exclusive, LockKind, Mcs, McsRwNeutral, McsRwRp, McsRwWp, PerTarget, Place, RawRwLock, Tas, TasRw, Ticket,
-    TwoLevel, WindowLock,
+    Elements, Exclusive, LockKind, MAX_LEVELS, Mcs, McsRwNeutral, McsRwRp, McsRwWp, PerTarget, Place, RawRwLock,
+    RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw, Ticket, TwoLevel, WindowLock,
 };
 use rmalab_verify::Scenario;
 use rmalab_verify::stress::{self, Options, Rest, Verdict};
@@ -66,9 +66,15 @@ fn check_all<A: RemoteAtomics>(ra: &A, acquisitions: u32) -> Found {
     // Tickets count on for ever.
     note(run::<Exclusive<Ticket>, A>(ra, &scenario, Rest::Any));
     note(run::<Exclusive<Mcs>, A>(ra, &scenario, Rest::Zero));
+    // On three levels, with thresholds that are often reached.
+    let (levels, t_l) = (Elements::Blocks([4, 2, 0]), [2; MAX_LEVELS]);
+    let params = RmaMcsParams { levels, t_l, ..RmaMcsParams::default() };
+    note(stress::run::<Exclusive<RmaMcs>, A>(ra, &scenario, &Options { params, ..Options::default() }).unwrap());
     note(run::<McsRwRp, A>(ra, &scenario, Rest::Zero));
     note(run::<McsRwWp, A>(ra, &scenario, Rest::Zero));
     note(run::<McsRwNeutral, A>(ra, &scenario, Rest::Zero));
+    let params = RmaRwParams { levels, t_l, t_dc: 2, t_r: 3, ..RmaRwParams::default() };
+    note(stress::run::<RmaRw, A>(ra, &scenario, &Options { params, ..Options::default() }).unwrap());
     note(run::<Policy<PerTarget<McsRwRp>>, A>(ra, &scenario, Rest::Zero));
     note(run::<Policy<TwoLevel>, A>(ra, &scenario, Rest::Zero));
     found
@@ -77,7 +83,7 @@ fn check_all<A: RemoteAtomics>(ra: &A, acquisitions: u32) -> Found {
 fn check(found: Vec<Found>, backend: &str, ranks: u32) {
     assert_eq!(found.len(), ranks as usize);
     for (rank, found) in found.into_iter().enumerate() {
-        assert_eq!(found.len(), 9, "locks that rank {rank} has run");
+        assert_eq!(found.len(), 11, "locks that rank {rank} has run");
         for (lock, _, violations) in found {
             assert!(violations.is_empty(), "{lock} on {backend}, {ranks} ranks, rank {rank}: {violations:#?}");
         }

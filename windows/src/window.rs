@@ -163,14 +163,15 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
 
     /// A target that is reached by requests, or whose operations are recorded.
     #[cold]
-    fn detour<'c, P>(&'c self, call: Call, target: Target<'c, A, P>) -> Target<'c, A, P> {
+    fn detour<'c, P>(&'c self, call: Call, mut target: Target<'c, A, P>) -> Target<'c, A, P> {
         let active = matches!(call, Call::Fence | Call::Start);
-        let part = match target.part {
+        target.alone &= self.two_sided.is_none();
+        target.part = match target.part {
             Part::Null => Part::Null,
             _ if self.recorder.is_some() => Part::Recorded { active },
             _ => self.unrecorded(target.rank, active),
         };
-        Target { part, alone: target.alone && self.two_sided.is_none(), ..target }
+        target
     }
 
     /// The part of a rank of the team, as operations reach it.

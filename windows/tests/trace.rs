@@ -485,7 +485,7 @@ fn a_replay_makes_the_calls_of_the_trace_under_any_policy() {
     for (rank, (seen, _)) in replay::<TwoLevel>(&trace, Default::default()).iter().enumerate() {
         assert_eq!(seen, &expected, "rank {rank}");
     }
-    for (rank, (seen, _)) in replay::<PerTarget<McsRwRp>>(&trace, Default::default()).iter().enumerate() {
+    for (rank, (seen, _)) in replay::<PerTarget<McsRwRp>>(&trace, ()).iter().enumerate() {
         assert_eq!(seen, &expected, "rank {rank}");
     }
     // Without locks what is left is what else was recorded.

@@ -116,11 +116,14 @@ mod tests {
 
     #[test]
     fn every_message_comes_once_and_those_of_a_place_in_order() {
-        let network = Network::new(&Shape::OneNode, 5).unwrap();
+        // Node 0 of a torus of 3 by 3 and its neighbours.
+        const NODES: [u32; 5] = [0, 1, 2, 3, 6];
+        let shape = Shape::Torus { free: 0, fixed: vec![3, 3], wrap: true };
+        let network = Network::new(&shape, 9).unwrap();
         let mut turns = Turns::default();
         // Node 0 is home; messages are numbered by 100 × node + their number.
         for number in 0..4 {
-            for node in 0..5 {
+            for node in NODES {
                 turns.push(&network, node, 0, 100 * node + number);
             }
         }
@@ -131,7 +134,7 @@ mod tests {
         assert_eq!(come.len(), 20);
         assert_eq!(turns.waiting(), 0);
         assert!(turns.places.is_empty());
-        for node in 0..5 {
+        for node in NODES {
             let own: Vec<u32> = come.iter().copied().filter(|message| message / 100 == node).collect();
             assert_eq!(own, (0..4).map(|number| 100 * node + number).collect::<Vec<_>>());
         }

@@ -1,8 +1,8 @@
 //! The workspace's own locks and policies.
 
 use rmalab_locks::{
-    Cohort, Hierarchical, HierarchicalParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget, Tas, TasRw,
-    Ticket, TwoLevel, TwoLevelParams,
+    Cohort, Hierarchical, HierarchicalParams, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget, RmaMcs, RmaRw,
+    Tas, TasRw, Ticket, TwoLevel, TwoLevelParams,
 };
 
 use super::Registry;
@@ -11,6 +11,9 @@ const MCS_RW: &str =
     "Mellor-Crummey, Scott: Scalable Reader-Writer Synchronization, PPoPP'91, doi:10.1145/109625.109637";
 const FOMPI: &str = "Gerstenberger, Besta, Hoefler: Enabling Highly-Scalable RMA Programming with MPI-3 One Sided, SC'13, \
                      doi:10.1145/2503210.2503286";
+
+const RMA: &str =
+    "Schmid, Besta, Hoefler: High-Performance Distributed RMA Locks, HPDC'16, doi:10.1145/2907294.2907323";
 
 /// The order is that of lists and legends: mutexes, reader-writer locks, policies; simple ones first.
 pub(super) fn fill(registry: &mut Registry) {
@@ -33,6 +36,10 @@ pub(super) fn fill(registry: &mut Registry) {
         .paper("Dice, Marathe, Shavit: Lock Cohorting, PPoPP'12, doi:10.1145/2145816.2145848")
         .fairness("first come, first served on each node and among nodes; a node's turn is bounded");
     registry
+        .add_mutex::<RmaMcs>("RMA-MCS mutex: a tree of MCS queues, which passes the lock to near ranks first")
+        .paper(RMA)
+        .fairness("first come, first served in each queue; a node keeps the lock for T_L acquisitions");
+    registry
         .add_rw_lock::<TasRw>("test-and-set reader-writer lock: a count of readers and a writer's bit, polled")
         .paper(FOMPI)
         .fairness("readers are not passed; writers may starve");
@@ -48,6 +55,10 @@ pub(super) fn fill(registry: &mut Registry) {
         .add_rw_lock::<McsRwNeutral>("MCS reader-writer lock without preference: neighbouring readers share")
         .paper(MCS_RW)
         .fairness("first come, first served");
+    registry
+        .add_rw_lock::<RmaRw>("RMA-RW lock: readers are counted on their nodes, writers go through a tree of queues")
+        .paper(RMA)
+        .fairness("nobody starves: T_W writers in a row, then the readers that wait; T_R readers before a writer");
     registry
         .add_policy::<PerTarget<McsRwRp>>("policy: one mcs-rw-rp for each target; lock_all takes each of them", |_| ())
         .paper("Li and others: Efficient and Truly Passive MPI-3 RMA Using InfiniBand Atomics, EuroMPI'13, doi:10.1145/2488551.2488573")

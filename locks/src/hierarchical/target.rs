@@ -55,11 +55,6 @@ pub(super) struct Targets {
 }
 
 impl Targets {
-    /// Words in each rank's segment, for others.
-    pub(super) const WORDS: u64 = 2;
-    /// Words of the node.
-    pub(super) const NODE: u64 = 3;
-
     pub(super) fn new(words: Disp, node: Disp) -> Targets {
         Targets { words, node, granted: node.plus(Qnode::BYTES) }
     }

@@ -2,6 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+/// The longest text of a message, whatever a file has in it.
+const LONGEST: usize = 200;
+
 /// A trace that cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -43,7 +46,7 @@ impl TraceError {
 
     pub(super) fn damaged(path: &Path, offset: u64, what: impl Into<String>) -> TraceError {
         // One line, whatever the file has in it.
-        let what = what.into().replace(char::is_control, " ");
+        let what = what.into().chars().take(LONGEST).map(|c| if c.is_control() { ' ' } else { c }).collect();
         TraceError::Damaged { path: path.to_owned(), offset, what }
     }
 

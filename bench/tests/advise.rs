@@ -1,0 +1,257 @@
+//! `rmalab advise` as people use it: what it advises where that is clear, what it refuses, what it writes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use assert_cmd::cargo::CommandCargoExt;
+use rmalab::advise::{Advice, Advise, Objective, Options, Standing, csv, table};
+use rmalab::workload::Workload;
+use rmalab_atomics::{Rank, RemoteAtomics, World};
+use rmalab_windows::{Config, Info, LockKind, Team, Window, WindowDisp};
+
+/// A workload of one class.
+fn workload(dir: &Path, ranks: u32, ranks_per_node: u32, lock: &str, targets: &str, acquisitions: u32) -> PathBuf {
+    let text = format!(
+        "ranks = {ranks}\nranks_per_node = {ranks_per_node}\nacquisitions = {acquisitions}\nobjective = \"throughput\"\n\n\
+         [[class]]\nshare = 1.0\nlock = \"{lock}\"\ntargets = {targets}\nbetween = {{ mean = \"1us\" }}\ninside = \"100ns\"\n"
+    );
+    let path = dir.join("work.toml");
+    fs::write(&path, text).unwrap();
+    path
+}
+
+fn options(workload: &Path, profile: &str, policies: &[&str]) -> Options {
+    Options {
+        workload: Some(workload.to_owned()),
+        profile: Some(profile.to_owned()),
+        policies: policies.iter().map(|&name| name.to_owned()).collect(),
+        seeds: 3,
+        ..Options::default()
+    }
+}
+
+fn advise(options: Options) -> Advice {
+    Advise::new(options).unwrap().run(&|_| ()).unwrap().expect("nobody has stopped it")
+}
+
+fn order(advice: &Advice) -> Vec<&'static str> {
+    advice.rows.iter().map(|row| row.candidate).collect()
+}
+
+#[test]
+fn lock_all_at_many_ranks_is_the_hierarchical_locks() {
+    let at = tempfile::tempdir().unwrap();
+    let work = workload(at.path(), 256, 32, "lock_all", "\"uniform\"", 10);
+    let advice = advise(options(&work, "fx100", &["mcs-rw-rp", "hierarchical", "two-level"]));
+    let order = order(&advice);
+    let place = |name: &str| order.iter().position(|&other| other == name).unwrap();
+    assert!(advice.rows[0].candidate.starts_with("hierarchical"), "{order:?}");
+    assert!(place("hierarchical") < place("two-level") && place("two-level") < place("mcs-rw-rp"), "{order:?}");
+    let slow = &advice.rows[place("mcs-rw-rp")];
+    assert!(slow.throughput.mean * 5.0 < advice.rows[0].throughput.mean, "{slow:?}");
+    assert!(slow.throughput.mean < advice.unlocked);
+    // Deterministic, though threads share the work.
+    let again = advise(options(&work, "fx100", &["mcs-rw-rp", "hierarchical", "two-level"]));
+    assert_eq!(table(&advice), table(&again));
+}
+
+#[test]
+fn own_targets_want_no_global_lock() {
+    let at = tempfile::tempdir().unwrap();
+    let work = workload(at.path(), 8, 8, "exclusive", "\"own\"", 200);
+    let advice = advise(options(&work, "shm", &[]));
+    let order = order(&advice);
+    let place = |name: &str| order.iter().position(|&other| other == name).unwrap();
+    for good in ["two-level", "per-target", "hierarchical"] {
+        for global in ["mcs", "tas", "ticket", "cohort", "mcs-rw-rp", "mcs-rw-wp", "mcs-rw-neutral", "tas-rw"] {
+            assert!(place(good) < place(global), "{good}, {global}: {order:?}");
+        }
+    }
+    assert!(advice.rows[0].limit.to_string().starts_with("processor"), "{:?}", advice.rows[0].limit);
+    let mcs = &advice.rows[place("mcs")];
+    assert!(matches!(mcs.standing, Standing::Worse(_)) && mcs.limit.to_string().starts_with("waiting"), "{mcs:?}");
+}
+
+#[test]
+fn the_objective_is_what_is_ranked_by() {
+    let at = tempfile::tempdir().unwrap();
+    let work = workload(at.path(), 16, 4, "exclusive", "{ single = 0 }", 30);
+    for objective in [Objective::Throughput, Objective::P99, Objective::Fairness] {
+        let advice = advise(Options {
+            objective: Some(objective),
+            ..options(&work, "infiniband-ndr", &["mcs", "tas", "ticket", "two-level"])
+        });
+        let values: Vec<f64> = advice.rows.iter().map(|row| row.value(objective).mean).collect();
+        let sign = if objective == Objective::P99 { 1.0 } else { -1.0 };
+        // Up to the digits in which they are compared.
+        assert!(values.windows(2).all(|two| sign * (two[1] - two[0]) >= -0.01 * two[0]), "{objective:?}: {values:?}");
+        assert!(advice.rows.iter().all(|row| row.value(objective).half.is_some()));
+    }
+}
+
+#[test]
+fn what_is_printed_chooses_the_winner() {
+    let at = tempfile::tempdir().unwrap();
+    let work = workload(at.path(), 4, 4, "shared", "{ zipf = 0.99 }", 20);
+    let advice = advise(options(&work, "shm", &["nocheck", "two-level/retract", "cohort"]));
+    for row in &advice.rows {
+        let (config, ignored) = Config::from_info(&row.info.parse::<Info>().unwrap());
+        assert!(ignored.is_empty(), "{ignored:?}");
+        assert!(row.candidate.starts_with(config.policy.name()));
+    }
+    let text = table(&advice);
+    assert!(text.contains(&advice.rows[0].builder) && text.contains(&advice.rows[0].info), "{text}");
+    let mut bytes = Vec::new();
+    csv(&advice, &mut bytes).unwrap();
+    let lines: Vec<Vec<String>> = csv::Reader::from_reader(bytes.as_slice())
+        .records()
+        .map(|record| record.unwrap().iter().map(str::to_owned).collect())
+        .collect();
+    let names: Vec<&str> = lines.iter().map(|line| line[1].as_str()).collect();
+    assert_eq!(names, order(&advice));
+}
+
+#[test]
+fn traces_are_replayed() {
+    let at = tempfile::tempdir().unwrap();
+    let dir = at.path().join("trace");
+    let ranks = World::threads(2).run(|ra| {
+        let team = Team::new(ra)?;
+        let window = Window::builder(&team).record(&dir).allocate(64)?;
+        for _ in 0..50 {
+            let epoch = window.lock(LockKind::Exclusive, Rank(1 - ra.rank().0))?;
+            epoch.put(WindowDisp(0), &[1_u64, 2])?;
+            epoch.unlock()?;
+        }
+        team.barrier()?;
+        window.lock_all()?.unlock_all()?;
+        window.free()
+    });
+    ranks.unwrap().into_iter().collect::<Result<(), _>>().unwrap();
+    let of = |dir: &Path| Options { trace: Some(dir.to_owned()), seeds: 2, ..Options::default() };
+    let advice = advise(of(&dir));
+    assert!(advice.source.contains("2 ranks, 1 node") && advice.source.contains("recorded with two-level"));
+    assert!(advice.rows.len() > 10 && advice.left_out.is_empty(), "{:?}", advice.left_out);
+    // All acquisitions take part: 51 of each rank.
+    let first = &advice.rows[0];
+    assert!(first.throughput.mean > 0.0 && first.p99.mean >= first.p50.mean);
+
+    let file = fs::read_dir(&dir).unwrap().next().unwrap().unwrap().path();
+    let mut bytes = fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x55;
+    fs::write(&file, bytes).unwrap();
+    let error = Advise::new(of(&dir)).unwrap_err();
+    assert!(error.is_usage() && error.to_string().contains(file.to_str().unwrap()), "{error}");
+    assert_eq!(error.to_string().lines().count(), 1);
+}
+
+fn rmalab(arguments: &[&str]) -> Output {
+    let mut command = Command::cargo_bin("rmalab").expect("cargo builds it for its tests");
+    command.args(arguments).stdin(Stdio::null()).output().expect("the program starts")
+}
+
+fn texts(output: &Output) -> [String; 2] {
+    [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+}
+
+#[test]
+fn bad_input_is_refused_with_one_line() {
+    let at = tempfile::tempdir().unwrap();
+    let several = workload(at.path(), 8, 4, "lock_all", "\"uniform\"", 5);
+    let several = several.to_str().unwrap();
+    let wrong = at.path().join("wrong.toml");
+    fs::write(&wrong, fs::read_to_string(several).unwrap().replace("1us", "1 parsec")).unwrap();
+    let wrong = wrong.to_str().unwrap();
+    let empty = at.path().to_str().unwrap();
+    for (arguments, says) in [
+        (&["no/such.toml"][..], "no/such.toml"),
+        (&[wrong], "wrong.toml:10: "),
+        (&["--trace", "no/such/folder"], "no/such/folder"),
+        (&["--trace", empty], empty),
+        (&[several], "need a network: name its profile by --profile; there are"),
+        (&[several, "--profile", "shm"], "profile shm has none"),
+        (&[several, "--profile", "fx1000"], "no profile is called"),
+        (&[several, "--profile", "./none.toml"], "none.toml"),
+        (&[several, "--profile", "fx100", "--policies", "two-levle"], "did you mean 'two-level'"),
+        (&[several, "--profile", "fx100", "--ranks", "4000000000"], "available"),
+        (&[several, "--profile", "fx100", "--seeds", "0"], "--seeds"),
+        (&[several, "--profile", "fx100", "--objective", "beauty"], "beauty"),
+        (&[several, "--profile", "fx100", "--json", "--csv"], "cannot both"),
+        (&[several, "--profile", "fx100", "--csv", "/nowhere/at/all.csv"], "/nowhere/at/all.csv"),
+        (&[several, "--trace", "folder"], "--trace"),
+        (&["--ranks", "2"], "WORKLOAD.toml"),
+    ] {
+        let output = rmalab(&[&["advise"], arguments].concat());
+        let [stdout, stderr] = texts(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+        assert!(stderr.starts_with("error: ") && stderr.contains(says), "{arguments:?}: {stderr}");
+        assert!(stdout.is_empty(), "{arguments:?}");
+    }
+    let many = workload(at.path(), 64, 64, "lock_all", "\"uniform\"", 5);
+    let [_, stderr] = texts(&rmalab(&["advise", many.to_str().unwrap(), "--measure", "--ranks", "5000"]));
+    assert!(stderr.contains("need a network") || stderr.contains("would measure the scheduler"), "{stderr}");
+}
+
+#[test]
+fn the_command_writes_what_it_is_asked_for() {
+    let at = tempfile::tempdir().unwrap();
+    let work = workload(at.path(), 8, 4, "exclusive", "\"uniform\"", 5);
+    let work = work.to_str().unwrap();
+    let csv = at.path().join("advice.csv");
+    let common = ["advise", work, "--profile", "gemini", "--seeds", "2", "--policies", "two-level,mcs", "--quiet"];
+    let output = rmalab(&[&common[..], &["--json", "--csv", csv.to_str().unwrap()]].concat());
+    let [stdout, stderr] = texts(&output);
+    assert!(output.status.success() && stderr.is_empty(), "{stderr}");
+    let json: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((&json["objective"], &json["profile"]), (&"throughput".into(), &"gemini".into()));
+    let rows = json["rows"].as_array().unwrap();
+    assert_eq!((rows.len(), &rows[0]["standing"]), (5, &"winner".into()));
+    assert!(rows.iter().all(|row| row["throughput"]["half"].is_number() && row["limit"]["by"].is_string()));
+    assert_eq!(fs::read_to_string(csv).unwrap().lines().count(), 6);
+
+    let [stdout, _] = texts(&rmalab(&common));
+    for part in ["limited by", "choose ", "builder  Window::builder(&team).policy::<", "info     rmalab_lock_policy="] {
+        assert!(stdout.contains(part), "{part} is missing:\n{stdout}");
+    }
+    let [help, _] = texts(&rmalab(&["advise", "--help"]));
+    for part in ["Examples:", "Exit codes:", "Candidates:", "--measure", "Limits:"] {
+        assert!(help.contains(part), "{part} is missing:\n{help}");
+    }
+}
+
+#[test]
+fn measurements_stand_beside() {
+    // One rank, so that it can be measured wherever the test runs.
+    let at = tempfile::tempdir().unwrap();
+    let work = workload(at.path(), 1, 1, "exclusive", "\"own\"", 20);
+    let arguments = ["advise", work.to_str().unwrap(), "--seeds", "2", "--policies", "two-level", "--measure", "--json"];
+    let output = rmalab(&arguments);
+    let [stdout, stderr] = texts(&output);
+    assert!(output.status.success(), "{stderr}");
+    let json: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    let rows = json["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 4);
+    assert!(rows.iter().all(|row| row["measured"]["throughput"].as_f64().unwrap() > 0.0));
+    let best = json["verdict"]["best"].as_str().unwrap();
+    assert!(rows.iter().any(|row| row["candidate"] == best));
+}
+
+#[test]
+fn the_examples_are_read_and_differ() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("workloads");
+    let mut objectives = Vec::new();
+    let mut count = 0;
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let workload = Workload::read(&path).unwrap();
+        assert!(workload.steps(1, Rank(0)).next().is_some(), "{}", path.display());
+        objectives.push(workload.objective);
+        count += 1;
+    }
+    assert!(count >= 6);
+    for objective in [Objective::Throughput, Objective::P99, Objective::Fairness] {
+        assert!(objectives.contains(&objective), "{objective:?}");
+    }
+}

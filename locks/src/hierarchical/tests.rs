@@ -1,0 +1,217 @@
+//! The hierarchical lock word by word, and its costs.
+
+use rmalab_atomics::{Collectives, Counted, Counts, Mapped, Topology, World};
+
+use super::*;
+
+const SHARED: LockKind = LockKind::Shared;
+const EXCLUSIVE: LockKind = LockKind::Exclusive;
+
+/// Runs `body` on each of `ranks` ranks, in nodes of `ranks_per_node`, with a lock whose root is the last rank.
+fn run<T: Send>(
+    ranks: u32,
+    ranks_per_node: u32,
+    fan_out: u32,
+    body: impl Fn(&Counted<'_, Mapped>, &Collectives<'_, Counted<'_, Mapped>>, &mut Hierarchical) -> T + Sync,
+) -> Vec<T> {
+    let topology = Topology::blocks(ranks, ranks_per_node, 1).unwrap();
+    let world = World::threads(ranks).topology(topology).run(|ra| {
+        let ra = Counted::new(ra);
+        let collectives = Collectives::new(&ra).unwrap();
+        let params = HierarchicalParams { root: Rank(ranks - 1), leaf: 0, fan_out };
+        let mut lock = Hierarchical::new(&ra, params).unwrap();
+        body(&ra, &collectives, &mut lock)
+    });
+    world.unwrap()
+}
+
+/// The operations on the rank's own memory and on that of its node, and those on other nodes.
+fn operations(counts: &Counts) -> (u64, u64) {
+    let kinds = [counts.fetch_add, counts.compare_and_swap, counts.fetch_store, counts.get, counts.put];
+    (kinds.iter().map(|kind| kind.own + kind.node).sum(), kinds.iter().map(|kind| kind.remote).sum())
+}
+
+fn own(ra: &Counted<'_, Mapped>, disp: Disp) -> u64 {
+    ra.get(ra.rank().at(disp)).unwrap()
+}
+
+#[test]
+fn the_words_tell_who_holds_what() {
+    run(8, 2, 2, |ra, all, lock| {
+        lock.lock_all(ra).unwrap();
+        all.barrier().unwrap();
+        assert_eq!(ra.get(lock.leaf).unwrap(), OPEN + 2 * HOLDER);
+        // Four leaves below two words below the root.
+        assert_eq!(lock.tree.levels, 2);
+        assert_eq!(ra.get(lock.tree.root()).unwrap(), 0b11);
+        assert_eq!(ra.get(lock.tree.word(0, u64::from(ra.rank().0) / 4)).unwrap(), 0b11);
+        all.barrier().unwrap();
+        lock.unlock_all(ra).unwrap();
+        all.barrier().unwrap();
+        assert_eq!(ra.get(lock.leaf).unwrap(), OPEN, "a leaf stays open at rest");
+        all.barrier().unwrap();
+        if ra.rank() == Rank(3) {
+            lock.lock(ra, EXCLUSIVE, Rank(5)).unwrap();
+            assert_eq!(ra.get(Rank(5).at(lock.words.plus(2 * LINE))).unwrap(), 1 << 63);
+            lock.unlock(ra, EXCLUSIVE, Rank(5)).unwrap();
+        }
+        all.barrier().unwrap();
+        let bytes = ra.heap().len_of(lock.words).unwrap();
+        for word in 0..bytes / WORD {
+            assert_eq!(own(ra, lock.words.word(word)), 0, "{}: word {word} after the leaves were closed", ra.rank());
+        }
+    });
+}
+
+#[test]
+fn the_parameters_are_bounded() {
+    let levels = |size, leaf, fan_out| Tree::new(Rank(0), size, leaf, fan_out).levels;
+    assert_eq!(levels(663_552, 32, 64), 3);
+    assert_eq!(levels(1, 1, 64), 1);
+    assert_eq!((levels(64, 1, 64), levels(65, 1, 64), levels(65, 1, 1_000)), (1, 2, 2));
+    assert_eq!((levels(4, 1, 0), levels(4, 4, 2)), (2, 1));
+    assert_eq!(levels(target::RANKS, 1, 2), 29);
+    let world = World::threads(2).run(|ra| {
+        let params = HierarchicalParams { root: Rank(2), ..Default::default() };
+        let result = Hierarchical::new(ra, params);
+        assert!(matches!(result, Err(Error::NoSuchTarget { target: Rank(2), size: 2, .. })), "{result:?}");
+    });
+    world.unwrap();
+}
+
+/// In the steady state one operation on the node, at any number of ranks.
+#[test]
+fn lock_all_costs_one_operation_on_its_node() {
+    for ranks in [2, 4, 8, 16] {
+        run(ranks, 2, 2, |ra, all, lock| {
+            lock.lock_all(ra).unwrap();
+            lock.unlock_all(ra).unwrap();
+            all.barrier().unwrap();
+            for _ in 0..10 {
+                ra.reset();
+                lock.lock_all(ra).unwrap();
+                assert_eq!(operations(&ra.take()), (1, 0));
+                lock.unlock_all(ra).unwrap();
+                assert_eq!(operations(&ra.take()), (1, 0));
+            }
+        });
+    }
+}
+
+#[test]
+fn the_first_lock_all_of_a_leaf_pays_for_the_phase_lock_and_the_tree() {
+    // Four leaves below two words below the root, at rank 7.
+    run(8, 2, 2, |ra, all, lock| {
+        for (turn, far) in [(0, 3 + 1), (2, 3 + 1), (4, 3 + 1)] {
+            if ra.rank() == Rank(turn) {
+                ra.reset();
+                lock.lock_all(ra).unwrap();
+                let (near, remote) = operations(&ra.take());
+                // The word above a leaf is at the first of its leaves, the second of them stops there.
+                assert_eq!(remote, far, "{turn}");
+                // On the leaf 5, on its mutex 3, on the own node of the phase lock 1, and the word of the tree.
+                assert_eq!(near, 9 + u64::from(turn != 2), "{turn}");
+                lock.unlock_all(ra).unwrap();
+            }
+            all.barrier().unwrap();
+        }
+    });
+}
+
+#[test]
+fn an_exclusive_lock_costs_four_and_four_without_lock_all() {
+    run(6, 1, 64, |ra, all, lock| {
+        if ra.rank() == Rank(0) {
+            for _ in 0..3 {
+                let mut cost = |what: &mut dyn FnMut(&mut Hierarchical)| {
+                    ra.reset();
+                    what(lock);
+                    operations(&ra.take()).1
+                };
+                assert_eq!(cost(&mut |lock| lock.lock(ra, EXCLUSIVE, Rank(1)).unwrap()), 4, "first");
+                assert_eq!(cost(&mut |lock| lock.lock(ra, EXCLUSIVE, Rank(2)).unwrap()), 1, "second");
+                assert_eq!(cost(&mut |lock| lock.lock(ra, SHARED, Rank(3)).unwrap()), 1, "shared");
+                assert_eq!(cost(&mut |lock| lock.unlock(ra, SHARED, Rank(3)).unwrap()), 1, "unlock shared");
+                assert_eq!(cost(&mut |lock| lock.unlock(ra, EXCLUSIVE, Rank(1)).unwrap()), 1, "unlock the first");
+                assert_eq!(cost(&mut |lock| lock.unlock(ra, EXCLUSIVE, Rank(2)).unwrap()), 4, "unlock the last");
+            }
+        }
+        all.barrier().unwrap();
+    });
+}
+
+/// Closing k leaves: one operation for each, one for each word of the tree above them, and those for mutex and root.
+#[test]
+fn an_exclusive_lock_costs_as_much_as_leaves_are_open() {
+    for open in 1..=8 {
+        run(20, 2, 4, |ra, all, lock| {
+            assert_eq!(lock.tree.levels, 2);
+            // Of ten leaves the first ones, below words of four.
+            if ra.rank().0 < 2 * open {
+                lock.lock_all(ra).unwrap();
+                lock.unlock_all(ra).unwrap();
+            }
+            all.barrier().unwrap();
+            // On the node after the last one of these, and not on that of the root.
+            if ra.rank() == Rank(17) {
+                ra.reset();
+                lock.lock(ra, EXCLUSIVE, Rank(0)).unwrap();
+                let (_, remote) = operations(&ra.take());
+                let words = u64::from(open.div_ceil(4));
+                assert_eq!(remote, 4 + 4 + words + u64::from(open), "{open} leaves");
+                lock.unlock(ra, EXCLUSIVE, Rank(0)).unwrap();
+                assert_eq!(operations(&ra.take()).1, 4);
+            }
+            all.barrier().unwrap();
+        });
+    }
+}
+
+/// The same with holders inside: two operations for each leaf, and one by the last rank that leaves it.
+#[test]
+fn closing_a_leaf_that_is_held_costs_one_more() {
+    for open in 1..=8 {
+        let inside = run(20, 2, 4, |ra, all, lock| {
+            let holds = ra.rank().0 < 2 * open;
+            let closing = |lock: &Hierarchical| ra.get(lock.leaf).unwrap() & CLOSER != 0;
+            if holds {
+                lock.lock_all(ra).unwrap();
+            }
+            all.barrier().unwrap();
+            let mut remote = 0;
+            ra.reset();
+            if holds {
+                // Until the leaf is being closed, or nobody would have to be told.
+                while !closing(lock) {
+                    ra.pause(50).unwrap();
+                }
+                ra.reset();
+                lock.unlock_all(ra).unwrap();
+                remote = operations(&ra.take()).1;
+            } else if ra.rank() == Rank(17) {
+                lock.lock(ra, EXCLUSIVE, Rank(0)).unwrap();
+                remote = operations(&ra.take()).1;
+                lock.unlock(ra, EXCLUSIVE, Rank(0)).unwrap();
+            }
+            all.barrier().unwrap();
+            remote
+        });
+        let words = u64::from(open.div_ceil(4));
+        assert_eq!(inside[17], 4 + 4 + words + 2 * u64::from(open), "{open} leaves");
+        // Of the two ranks of each leaf one tells.
+        assert_eq!(inside[..2 * open as usize].iter().sum::<u64>(), u64::from(open), "{open} leaves");
+    }
+}
+
+#[test]
+fn each_rank_needs_the_same_room_at_any_number_of_ranks() {
+    let used = |ranks: u32| {
+        let free = World::threads(ranks).run(|ra| {
+            let before = ra.heap().free_bytes();
+            Hierarchical::new(ra, Default::default()).unwrap();
+            before - ra.heap().free_bytes()
+        });
+        free.unwrap()[0]
+    };
+    assert_eq!((used(1), used(9)), (5 * LINE + WORD, 5 * LINE + WORD));
+}
