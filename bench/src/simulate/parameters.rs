@@ -117,9 +117,11 @@ impl Parameters {
         registry.put::<Hierarchical>("hierarchical", "", move |root| HierarchicalParams { root, ..hierarchical });
         registry.put::<Global<Exclusive<Cohort>>>("cohort", "", move |home| GlobalParams { home, lock: cohort });
         registry
-            .put::<Global<Exclusive<RmaMcs>>>("rma-mcs", "RMA-MCS: a tree of MCS queues along the machine", move |home| {
-                GlobalParams { home, lock: rma_mcs }
-            })
+            .put::<Global<Exclusive<RmaMcs>>>(
+                "rma-mcs",
+                "RMA-MCS: a tree of MCS queues along the machine",
+                move |home| GlobalParams { home, lock: rma_mcs },
+            )
             .paper(HPDC)
             .fairness("first come, first served in each queue; an element's turn is bounded");
         registry
@@ -141,7 +143,8 @@ impl Parameters {
     }
 }
 
-const HPDC: &str = "Schmid, Besta, Hoefler: High-Performance Distributed RMA Locks, HPDC'16, doi:10.1145/2907294.2907323";
+const HPDC: &str =
+    "Schmid, Besta, Hoefler: High-Performance Distributed RMA Locks, HPDC'16, doi:10.1145/2907294.2907323";
 
 #[cfg(test)]
 mod tests {
