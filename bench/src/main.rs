@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command.unwrap_or_else(main_study) {
         Command::Study(arguments) => study(&registry, &arguments),
         Command::Verify(arguments) => verify_command::run(&arguments),
-        Command::Simulate(arguments) => simulate_command::run(&registry, &arguments),
+        Command::Simulate(arguments) => simulate_command::run(registry, &arguments),
         Command::Advise(arguments) => advise_command::run(&arguments),
         Command::Calibrate(arguments) => calibrate_command::run(&arguments),
         Command::List => list(&registry),

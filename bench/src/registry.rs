@@ -169,6 +169,20 @@ impl Registry {
         self.add(Subject::new::<W>(Info::new(W::NAME, description), params))
     }
 
+    /// Gives the subject of that name other parameters, or adds it if there is none.
+    pub(crate) fn put<W: WindowLock + 'static>(
+        &mut self,
+        name: &str,
+        description: &str,
+        params: impl Fn(Rank) -> W::Params + Send + Sync + 'static,
+    ) -> &mut Info {
+        let Some(at) = self.subjects().position(|subject| subject.info.name == name) else {
+            return self.add(Subject::new::<W>(Info::new(name, description), params));
+        };
+        self.subjects[at] = Subject::new::<W>(self.subjects[at].info.clone(), params);
+        &mut self.subjects[at].info
+    }
+
     fn add(&mut self, mut subject: Subject) -> &mut Info {
         let name = &subject.info.name;
         assert!(self.subjects().all(|other| other.info.name != *name), "two subjects are called '{name}'");

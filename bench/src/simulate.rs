@@ -6,6 +6,7 @@
 
 pub mod machine;
 mod options;
+mod parameters;
 mod point;
 mod rank;
 pub mod scale;
@@ -18,6 +19,7 @@ use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 
 pub use options::{Load, MAX_EVENTS, MAX_RANKS, Mix, Options, Override, Section, Target, auto_pairs, ranks, share};
+pub use parameters::{Parameters, SMALL_LEAVES};
 pub use point::{Key, LeftOut, Machine, Operations, Outcome, Point, Side};
 use rank::{Guard, Task};
 pub(crate) use rank::{Shared, Times, run as run_rank};

@@ -11,7 +11,9 @@ use clap::{Args, ValueEnum, ValueHint};
 use indicatif::{ProgressBar, ProgressStyle};
 use rmalab::report::SimulationReport;
 use rmalab::simulate::validate::{self, Check};
-use rmalab::simulate::{self, Ended, Load, Mix, Options, Progress, Section, Simulation, Target, machine, scale};
+use rmalab::simulate::{
+    self, Ended, Load, Mix, Options, Parameters, Progress, Section, Simulation, Target, machine, scale,
+};
 use rmalab::{Error, Registry, Result, calibrate, interrupt};
 use rmalab_atomics::sim::{Profile, profile};
 
@@ -48,6 +50,10 @@ Sections, as in the HPDC'16 paper on RMA-RW:
   work:1us-4us      computing inside, equally often each length
   wait:1us-4us      computing after the release
 
+Locks that only simulations have:
+  rma-mcs, rma-rw       of the HPDC'16 paper; T_DC, T_L and T_R by --params, T_W being the product of all T_L
+  hierarchical/leaf-4   hierarchical with a word for every four ranks
+
 Examples:
   rmalab simulate --lock mcs-rw-rp,two-level --ranks 4:4096:4
       What lock_all takes, on the FX100 profile.
@@ -55,6 +61,8 @@ Examples:
       One point of the FX100 study, with a report.
   rmalab simulate --lock tas-rw,mcs-rw-neutral --ranks 64:1024:2 --writers 0.2%,2%,5% --section empty,work:1us-4us
       Six loads, side by side.
+  rmalab simulate --profile aries --lock two-level,rma-rw --ranks 32:4096:2 --writers 0.2%,2%,5% --params t_r=100
+      RMA-RW against foMPI's protocol.
   rmalab simulate --validate paper
       Simulated against published figures; exit code 1 if they do not agree.
   rmalab simulate --scale docs
@@ -72,6 +80,9 @@ pub(crate) struct SimulateArgs {
     /// Names of locks and policies, see `rmalab list` [default: all]
     #[arg(long, alias = "locks", value_name = "NAME,...", value_delimiter = ',')]
     lock: Vec<String>,
+    /// Parameters of the locks that have them: leaf=4,fan_out=8,may_pass_local=64,t_dc=32,t_l=8/16,t_r=1000
+    #[arg(long, value_name = "NAME=VALUE,...")]
+    params: Option<Parameters>,
     /// Numbers of ranks, and sweeps START:END:FACTOR [default: 4:4096:4]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = sweep)]
     ranks: Vec<Sweep>,
@@ -249,7 +260,10 @@ impl SimulateArgs {
 }
 
 /// Runs the sub-command.
-pub(crate) fn run(registry: &Registry, arguments: &SimulateArgs) -> Result<ExitCode> {
+pub(crate) fn run(registry: Registry, arguments: &SimulateArgs) -> Result<ExitCode> {
+    let mut registry = registry;
+    arguments.params.unwrap_or_default().apply(&mut registry);
+    let registry = &registry;
     match arguments.validate {
         Some(With::Paper) => return paper(arguments),
         Some(With::Machine) => return machine(registry, arguments),

@@ -1,0 +1,163 @@
+//! Locks with other parameters than their defaults.
+
+use std::fmt;
+use std::str::FromStr;
+
+use rmalab_locks::{
+    Cohort, CohortParams, Exclusive, Global, GlobalParams, Hierarchical, HierarchicalParams, MAX_LEVELS, RmaMcs,
+    RmaMcsParams, RmaRw, RmaRwParams,
+};
+
+use crate::Registry;
+
+/// The name of the hierarchical lock with a leaf for every four ranks.
+pub const SMALL_LEAVES: &str = "hierarchical/leaf-4";
+
+/// Parameters that are not the default; each goes to those locks that have it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Parameters {
+    /// Ranks of a leaf of hierarchical, or of a cohort.
+    pub leaf: Option<u32>,
+    /// Children of a word of hierarchical's tree.
+    pub fan_out: Option<u32>,
+    /// How often a cohort passes the lock on.
+    pub may_pass_local: Option<u32>,
+    /// T_DC of rma-rw: ranks of a counter.
+    pub t_dc: Option<u32>,
+    /// T_L,1 to T_L,4 of rma-mcs and rma-rw.
+    pub t_l: Option<[u16; MAX_LEVELS]>,
+    /// T_R of rma-rw: readers in a row.
+    pub t_r: Option<u32>,
+}
+
+impl FromStr for Parameters {
+    type Err = String;
+
+    /// Reads `leaf=4,t_dc=32,t_l=8/16/32,t_r=1000`; a single `t_l` is that of all levels, and the last one that of all further.
+    fn from_str(text: &str) -> Result<Parameters, String> {
+        let mut parameters = Parameters::default();
+        for part in text.split(',') {
+            let (name, value) =
+                part.split_once('=').ok_or_else(|| format!("'{part}' is not NAME=VALUE, such as leaf=4"))?;
+            let number = || value.trim().parse::<u32>().map_err(|_| format!("'{part}': not a whole number"));
+            match name.trim() {
+                "leaf" => parameters.leaf = Some(number()?),
+                "fan_out" => parameters.fan_out = Some(number()?),
+                "may_pass_local" => parameters.may_pass_local = Some(number()?),
+                "t_dc" => parameters.t_dc = Some(number()?),
+                "t_r" => parameters.t_r = Some(number()?),
+                "t_l" => {
+                    let each: Vec<u16> = value.split('/').map(|one| one.trim().parse().unwrap_or(0)).collect();
+                    if each.is_empty() || each.len() > MAX_LEVELS || each.contains(&0) {
+                        return Err(format!("'{part}': not one to {MAX_LEVELS} numbers from 1 to 65535, such as 8/16"));
+                    }
+                    let last = each[each.len() - 1];
+                    parameters.t_l = Some(std::array::from_fn(|level| each.get(level).copied().unwrap_or(last)));
+                }
+                "t_w" => return Err("t_w is the product of all t_l: set those".into()),
+                other => {
+                    return Err(format!(
+                        "no parameter is called '{other}': there are leaf, fan_out, may_pass_local, t_dc, t_l, t_r"
+                    ));
+                }
+            }
+        }
+        Ok(parameters)
+    }
+}
+
+impl fmt::Display for Parameters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let numbers = [
+            ("leaf", self.leaf),
+            ("fan_out", self.fan_out),
+            ("may_pass_local", self.may_pass_local),
+            ("t_dc", self.t_dc),
+            ("t_r", self.t_r),
+        ];
+        let mut parts: Vec<String> =
+            numbers.iter().filter_map(|(name, value)| value.map(|value| format!("{name}={value}"))).collect();
+        parts.extend(self.t_l.map(|t_l| format!("t_l={}", t_l.map(|most| most.to_string()).join("/"))));
+        f.write_str(&parts.join(","))
+    }
+}
+
+impl Parameters {
+    /// Gives these parameters to the locks of `registry`, and adds those that only simulations have: rma-mcs and rma-rw,
+    /// unless they are there, and hierarchical with small leaves.
+    pub fn apply(self, registry: &mut Registry) {
+        let hierarchical = {
+            let default = HierarchicalParams::default();
+            HierarchicalParams {
+                leaf: self.leaf.unwrap_or(default.leaf),
+                fan_out: self.fan_out.unwrap_or(default.fan_out),
+                ..default
+            }
+        };
+        let cohort = {
+            let default = CohortParams::default();
+            CohortParams {
+                ranks: self.leaf.unwrap_or(default.ranks),
+                may_pass_local: self.may_pass_local.unwrap_or(default.may_pass_local),
+            }
+        };
+        let rma_mcs = {
+            let default = RmaMcsParams::default();
+            RmaMcsParams { t_l: self.t_l.unwrap_or(default.t_l), ..default }
+        };
+        let rma_rw = {
+            let default = RmaRwParams::default();
+            RmaRwParams {
+                t_dc: self.t_dc.unwrap_or(default.t_dc),
+                t_l: self.t_l.unwrap_or(default.t_l),
+                t_r: self.t_r.unwrap_or(default.t_r),
+                ..default
+            }
+        };
+        registry.put::<Hierarchical>("hierarchical", "", move |root| HierarchicalParams { root, ..hierarchical });
+        registry.put::<Global<Exclusive<Cohort>>>("cohort", "", move |home| GlobalParams { home, lock: cohort });
+        registry
+            .put::<Global<Exclusive<RmaMcs>>>(
+                "rma-mcs",
+                "RMA-MCS: a tree of MCS queues along the machine",
+                move |home| GlobalParams { home, lock: rma_mcs },
+            )
+            .paper(HPDC)
+            .fairness("first come, first served in each queue; an element's turn is bounded");
+        registry
+            .put::<Global<RmaRw>>(
+                "rma-rw",
+                "RMA-RW: counters of readers along the machine, and the tree of RMA-MCS for writers",
+                move |home| GlobalParams { home, lock: rma_rw },
+            )
+            .paper(HPDC)
+            .fairness("readers and writers in turns, whose lengths are bounded");
+        registry
+            .put::<Hierarchical>(
+                SMALL_LEAVES,
+                "policy: hierarchical, with a word for every four ranks of a node",
+                move |root| HierarchicalParams { root, leaf: 4, ..hierarchical },
+            )
+            .paper("this project's; parts from BRAVO (USENIX ATC'19), RMA-RW (HPDC'16) and MCS locks")
+            .fairness("as hierarchical");
+    }
+}
+
+const HPDC: &str =
+    "Schmid, Besta, Hoefler: High-Performance Distributed RMA Locks, HPDC'16, doi:10.1145/2907294.2907323";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_read_as_they_are_written() {
+        let parameters: Parameters = "leaf=4,t_l=8/16,t_r=100".parse().unwrap();
+        assert_eq!(parameters.t_l, Some([8, 16, 16, 16]));
+        assert_eq!(parameters.to_string(), "leaf=4,t_r=100,t_l=8/16/16/16");
+        assert_eq!(parameters.to_string().parse(), Ok(parameters));
+        for wrong in ["", "leaf", "leaf=x", "t_l=0", "t_l=1/2/3/4/5", "t_w=8", "size=1"] {
+            assert!(wrong.parse::<Parameters>().is_err(), "{wrong}");
+        }
+    }
+}
