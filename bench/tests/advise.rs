@@ -118,7 +118,7 @@ fn traces_are_replayed() {
     let dir = at.path().join("trace");
     let ranks = World::threads(2).run(|ra| {
         let team = Team::new(ra)?;
-        let window = Window::builder(&team).record(&dir).allocate(64)?;
+        let mut window = Window::builder(&team).record(&dir).allocate(64)?;
         for _ in 0..50 {
             let epoch = window.lock(LockKind::Exclusive, Rank(1 - ra.rank().0))?;
             epoch.put(WindowDisp(0), &[1_u64, 2])?;
@@ -226,7 +226,8 @@ fn measurements_stand_beside() {
     // One rank, so that it can be measured wherever the test runs.
     let at = tempfile::tempdir().unwrap();
     let work = workload(at.path(), 1, 1, "exclusive", "\"own\"", 20);
-    let arguments = ["advise", work.to_str().unwrap(), "--seeds", "2", "--policies", "two-level", "--measure", "--json"];
+    let arguments =
+        ["advise", work.to_str().unwrap(), "--seeds", "2", "--policies", "two-level", "--measure", "--json"];
     let output = rmalab(&arguments);
     let [stdout, stderr] = texts(&output);
     assert!(output.status.success(), "{stderr}");
