@@ -43,9 +43,9 @@ Limits:
   The intervals are over seeds: they do not tell how far the profile is from your machine. --measure does, on this one.
 
 Examples:
-  rmalab advise bench/workloads/key-value.toml --profile infiniband-ndr
+  rmalab advise bench/workloads/shared_exclusive.toml --profile infiniband-ndr
       The ranking for 64 ranks on 4 nodes, by the 99th percentile, as the file says.
-  rmalab advise bench/workloads/key-value.toml --ranks 2 --measure
+  rmalab advise bench/workloads/shared_exclusive.toml --ranks 2 --measure
       The same with two ranks on this machine's model, and what they do here in truth.
   RMALAB_RECORD=trace ./program && rmalab advise --trace trace --objective p99
       For a program that is there already.

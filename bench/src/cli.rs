@@ -42,7 +42,7 @@ Examples:
       Checks every lock in every order of its ranks' operations, where that takes seconds.
   rmalab simulate --lock mcs-rw-rp,two-level --ranks 4:4096:4
       What lock_all takes on a simulated machine of up to 4,096 ranks.
-  rmalab advise bench/workloads/key-value.toml --ranks 2
+  rmalab advise bench/workloads/shared_exclusive.toml --ranks 2
       Which policy a window should have that is used like this.
   rmalab list
       All locks, policies and backends, with their papers.

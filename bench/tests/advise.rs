@@ -226,7 +226,8 @@ fn measurements_stand_beside() {
     // One rank, so that it can be measured wherever the test runs.
     let at = tempfile::tempdir().unwrap();
     let work = workload(at.path(), 1, 1, "exclusive", "\"own\"", 20);
-    let arguments = ["advise", work.to_str().unwrap(), "--seeds", "2", "--policies", "two-level", "--measure", "--json"];
+    let arguments =
+        ["advise", work.to_str().unwrap(), "--seeds", "2", "--policies", "two-level", "--measure", "--json"];
     let output = rmalab(&arguments);
     let [stdout, stderr] = texts(&output);
     assert!(output.status.success(), "{stderr}");

@@ -18,8 +18,9 @@
 //! # An operation by a processor
 //!
 //! Accesses to a line that write take turns. Each takes `hit` or `atomic`, and a transfer (`core`, `socket`) if another
-//! core, or the adapter, has written the line since. It takes effect at its end. Who waits for a word of its own notices a change
-//! one transfer, and `notice`, after it.
+//! core, or the adapter, has written the line since. It takes effect at its end. While a line is on its way to another core,
+//! the one that had it goes on with it: so two cores that want a line all the time do many operations on it each before it
+//! moves, as real ones do. Who waits for a word of its own notices a change one transfer, and `notice`, after it.
 
 use std::rc::Rc;
 
@@ -702,22 +703,33 @@ impl<'p> World<'p> {
             Load::Word(Action::Get) => {
                 let line = self.memory.line(at.rank, at.disp);
                 let state = self.memory.get(line);
-                let (writer, reader) = (state.writer, state.reader);
-                state.reader = rank;
-                let moved = if reader == rank { 0 } else { self.transfer(writer, rank) };
+                let (writer, reader, keeps) =
+                    (state.writer, state.reader, state.before.0 == rank && now < state.before.1);
+                if !keeps {
+                    state.reader = rank;
+                }
+                let moved = if reader == rank || keeps { 0 } else { self.transfer(writer, rank) };
                 now + node.hit.0 + moved
             }
             Load::Word(_) | Load::Put(_) => {
                 let cost = if matches!(load, Load::Put(_)) { node.hit.0 } else { node.atomic.0 };
                 let line = self.memory.line(at.rank, at.disp);
                 let state = self.memory.get(line);
-                let (writer, reader, free) = (state.writer, state.reader, state.free);
-                let holder = if writer == rank && reader != rank && reader != NOBODY { reader } else { writer };
-                let moved = self.transfer(holder, rank);
-                let done = free.max(now) + cost + moved;
-                let state = self.memory.get(line);
-                (state.free, state.writer, state.reader) = (done, rank, rank);
-                done
+                let (writer, reader, free, before) = (state.writer, state.reader, state.free, state.before);
+                if before.0 == rank && now < before.1 {
+                    now + cost
+                } else {
+                    let holder = if writer == rank && reader != rank && reader != NOBODY { reader } else { writer };
+                    let moved = self.transfer(holder, rank);
+                    let came = free.max(now) + moved;
+                    let state = self.memory.get(line);
+                    (state.free, state.writer, state.reader) = (came + cost, rank, rank);
+                    if moved > 0 {
+                        // Who has only read it has it no more.
+                        state.before = if holder == writer { (writer, came) } else { (NOBODY, 0) };
+                    }
+                    came + cost
+                }
             }
             Load::PutBytes(bytes) => now + self.copying(bytes.len()),
             &Load::GetBytes(_, len) => now + self.copying(len),
@@ -772,7 +784,7 @@ impl<'p> World<'p> {
         *word = new;
         if by == ADAPTER {
             let state = self.memory.get(line);
-            (state.writer, state.reader) = (ADAPTER, ADAPTER);
+            (state.writer, state.reader, state.before) = (ADAPTER, ADAPTER, (NOBODY, 0));
         }
         self.changed(at.rank, at.disp, new, by);
         old

@@ -23,6 +23,8 @@ pub(super) struct Line {
     pub(super) writer: u32,
     /// The rank whose core has read it last since then.
     pub(super) reader: u32,
+    /// The rank whose core had it before, and still has it until then: the line is on its way.
+    pub(super) before: (u32, u64),
     /// Atomic operations of adapters on it.
     pub(super) served: u32,
 }
@@ -40,7 +42,14 @@ impl Memory {
     pub(super) fn line(&mut self, rank: Rank, disp: Disp) -> u32 {
         let key = (u64::from(rank.0) << 32) | (disp.0 / (WORDS as u64 * WORD));
         *self.index.entry(key).or_insert_with(|| {
-            self.lines.push(Line { words: [0; WORDS], free: 0, writer: NOBODY, reader: NOBODY, served: 0 });
+            self.lines.push(Line {
+                words: [0; WORDS],
+                free: 0,
+                writer: NOBODY,
+                reader: NOBODY,
+                before: (NOBODY, 0),
+                served: 0,
+            });
             (self.lines.len() - 1) as u32
         })
     }
