@@ -5,7 +5,7 @@ use std::time::Duration;
 use rmalab_atomics::sim::Profile;
 
 use super::validate::Check;
-use super::{Load, Mix, Options, Simulation};
+use super::{Load, Mix, Options, Section, Simulation};
 use crate::study::{self, Backend};
 use crate::{Error, Registry, Result};
 
@@ -16,6 +16,9 @@ const COMPARED: [(&str, bool); 5] =
 /// Whose contended throughput depends on how the processors' caches arbitrate: compared all the same.
 const POLLED: (&str, bool) = ("tas", false);
 
+/// What the study's loop takes by itself: the policy that does nothing. The simulated ranks compute for as long.
+const LOOP: &str = "nocheck";
+
 /// How often each is measured, interleaved with all others; what is compared is the median.
 const REPETITIONS: u32 = 7;
 
@@ -23,7 +26,7 @@ const REPETITIONS: u32 = 7;
 const CELL: Duration = Duration::from_millis(200);
 
 /// How many seconds it all takes.
-pub const SECONDS: u64 = CELL.as_millis() as u64 * REPETITIONS as u64 * 2 * 4 * 2 / 1000 + 1;
+pub const SECONDS: u64 = CELL.as_millis() as u64 * REPETITIONS as u64 * 2 * 6 * 2 / 1000 + 1;
 
 /// How far a simulated time may be from the measured one.
 const BOUND: f64 = 0.25;
@@ -40,6 +43,8 @@ pub fn compare(registry: &Registry, profile: &Profile, seed: u64) -> Result<Vec<
     let compared: Vec<(&str, bool)> = COMPARED.into_iter().chain([POLLED]).collect();
     let mut locks: Vec<String> = compared.iter().map(|(name, _)| (*name).to_owned()).collect();
     locks.dedup();
+    // What the study's own loop takes.
+    locks.push(LOOP.to_owned());
     let mut asked = study::Options::default();
     asked.backends = vec![Backend::Shm];
     asked.ranks = vec![1, 2];
@@ -50,9 +55,20 @@ pub fn compare(registry: &Registry, profile: &Profile, seed: u64) -> Result<Vec<
     asked.seed = seed;
     let measured = study::run(registry, &asked)?;
     let mut options = Options::new(profile.clone());
+    locks.pop();
     options.locks = locks;
     options.ranks = vec![1, 2];
-    options.loads = [0.0, 1.0].map(|share| Load { mix: Mix::writers(share), ..Load::default() }).to_vec();
+    let looping = |fraction: f64| {
+        let cells = measured.cells.iter();
+        let mut own = cells.filter(|cell| cell.key.lock == LOOP && cell.key.ranks == 1);
+        let cell = own.find(|cell| cell.key.read_fraction == fraction);
+        Duration::from_nanos(cell.map_or(0.0, |cell| 1e9 / cell.values.throughput.max(1.0)).round() as u64)
+    };
+    let load = |share: f64| {
+        let time = looping(1.0 - share);
+        Load { mix: Mix::writers(share), section: Section::Wait(time, time), ..Load::default() }
+    };
+    options.loads = [0.0, 1.0].map(load).to_vec();
     options.pairs = Some(PAIRS);
     options.seed = seed;
     let simulated = Simulation::new(registry, options)?.run(|_| {})?;
