@@ -28,6 +28,9 @@ pub struct Info {
     pub excludes: bool,
     /// Its place among all subjects, by which plots choose its colour and its mark.
     pub place: usize,
+    /// Whether each rank has something for each target, so that it takes memory by the square of the number of ranks.
+    #[serde(skip)]
+    pub(crate) square: bool,
 }
 
 impl Info {
@@ -39,6 +42,7 @@ impl Info {
             fairness: String::new(),
             excludes: true,
             place: 0,
+            square: false,
         }
     }
 
@@ -51,6 +55,12 @@ impl Info {
     /// Says who may be passed by whom.
     pub fn fairness(&mut self, fairness: &str) -> &mut Info {
         self.fairness = fairness.into();
+        self
+    }
+
+    /// Says that each rank has something for each target; simulations then know how many ranks fit into memory.
+    pub fn state_by_target(&mut self) -> &mut Info {
+        self.square = true;
         self
     }
 

@@ -28,7 +28,7 @@ use rmalab_atomics::sim::{Options as World, Profile, Simulator};
 pub use table::table;
 
 use crate::registry::Simulated;
-use crate::{Registry, Result};
+use crate::{Registry, Result, Subject};
 
 /// Simulations that are about to run.
 pub struct Simulation<'a> {
@@ -67,6 +67,8 @@ struct Job {
     seed: u64,
     pairs: u32,
     warm_up: u32,
+    /// Bytes of memory that it takes.
+    bytes: u64,
 }
 
 impl Job {
@@ -85,6 +87,9 @@ enum Said {
 
 /// Bytes of a simulated rank: its stack, its part of page tables, its state and its lines, as measured at 663,552 ranks.
 const BYTES_PER_RANK: u64 = 6 << 10;
+
+/// Bytes of what a rank has for a target, if its lock has that: a lock's handle, and the line of its queue node.
+const BYTES_PER_TARGET: u64 = 200;
 
 /// The share of the memory that is there which simulations may take.
 const MEMORY: f64 = 0.85;
@@ -127,7 +132,7 @@ impl<'a> Simulation<'a> {
         let subjects = options.locks.iter().map(|name| self.registry.find(name)).collect::<Result<Vec<_>>>()?;
         let mut outcome =
             Outcome::begin(options, subjects.iter().map(|subject| subject.info().clone()).collect(), started);
-        let mut jobs = self.jobs();
+        let mut jobs = self.jobs(&subjects);
         let points = jobs.iter().map(|job| job.point + 1).max().unwrap_or(0);
         let of = jobs.iter().map(Job::acquisitions).sum();
         // The largest first, so that none is left alone in the end.
@@ -198,15 +203,16 @@ impl<'a> Simulation<'a> {
     }
 
     /// All simulations, those of a point behind each other.
-    fn jobs(&self) -> Vec<Job> {
+    fn jobs(&self, subjects: &[&Subject]) -> Vec<Job> {
         let options = &self.options;
         let mut jobs = Vec::new();
         let mut point = 0;
         for (profile, machine) in options.profiles.iter().enumerate() {
             for &load in &options.loads {
-                for lock in &options.locks {
+                for info in subjects.iter().map(|subject| subject.info()) {
                     for &ranks in &options.ranks {
-                        let key = Key { profile: machine.name.clone(), load, lock: lock.clone(), ranks };
+                        let key = Key { profile: machine.name.clone(), load, lock: info.name.clone(), ranks };
+                        let each = if info.square { u64::from(ranks) * BYTES_PER_TARGET } else { 0 };
                         let (pairs, warm_up) = (options.pairs(ranks), options.warm_up(ranks));
                         jobs.extend((0..options.seeds).map(|number| Job {
                             point,
@@ -215,6 +221,7 @@ impl<'a> Simulation<'a> {
                             seed: options.seed.wrapping_add(u64::from(number)),
                             pairs,
                             warm_up,
+                            bytes: u64::from(ranks) * (BYTES_PER_RANK + each),
                         }));
                         point += 1;
                     }
@@ -234,17 +241,13 @@ struct Pool {
 }
 
 impl Pool {
-    fn bytes(job: &Job) -> u64 {
-        u64::from(job.key.ranks) * BYTES_PER_RANK
-    }
-
     /// The next job, once there is memory for it; none when all are taken, or nobody wants them any more.
     fn take<'j>(&self, jobs: &'j [Job], stop: &AtomicBool) -> Option<(usize, &'j Job)> {
         let mut next = self.next.lock().expect("nobody panics while it is locked");
         loop {
             let number = next.0;
             let job = jobs.get(number).filter(|_| !stop.load(Ordering::Relaxed))?;
-            let bytes = Pool::bytes(job);
+            let bytes = job.bytes;
             // What does not fit alone is tried alone: the simulator says why it cannot be.
             if next.1 == 0 || next.1 + bytes <= self.budget {
                 *next = (number + 1, next.1 + bytes);
@@ -255,7 +258,7 @@ impl Pool {
     }
 
     fn give_back(&self, job: &Job) {
-        self.next.lock().expect("nobody panics while it is locked").1 -= Pool::bytes(job);
+        self.next.lock().expect("nobody panics while it is locked").1 -= job.bytes;
         self.freed.notify_all();
     }
 }
@@ -275,6 +278,10 @@ impl Setting<'_> {
         let options = self.options;
         let ranks = job.key.ranks;
         let begin = Instant::now();
+        if job.bytes > self.most {
+            let [needed, there] = [job.bytes, self.most].map(rank::gib);
+            return Err(format!("it takes some {needed} of memory, and {there} are there"));
+        }
         let world = World {
             ranks_per_node: options.machine.ranks_per_node,
             placement: options.machine.placement,
@@ -294,7 +301,7 @@ impl Setting<'_> {
             warm_up: job.warm_up,
             pairs: job.pairs,
         };
-        let shared = Rc::new(Shared::new(task, ranks, Guard::new(ranks, self.most)));
+        let shared = Rc::new(Shared::new(task, ranks, Guard::new(self.most)));
         let (body, simulated) = (Rc::clone(&shared), Arc::clone(simulated));
         let (mut told, mut last) = (0, Instant::now());
         let mut tell = |done: u64| {
@@ -305,7 +312,8 @@ impl Setting<'_> {
         let mut stopped = None;
         let ran = simulator.run_with(
             move |ra| {
-                if !body.guard.admits(rmalab_atomics::RemoteAtomics::rank(ra)) {
+                let rank = rmalab_atomics::RemoteAtomics::rank(ra);
+                if rank.0.is_multiple_of(16) && !body.guard.goes_on() {
                     return None;
                 }
                 match simulated(ra, &body) {

@@ -45,7 +45,7 @@ fn bad_arguments_are_refused_with_a_clear_line() {
         (&["--ranks", "4:2:2"], "begins after its end"),
         (&["--ranks", "4:8"], "start:end:factor"),
         (&["--lock", "mcs-rw-pr"], "did you mean 'mcs-rw-"),
-        (&["--profile", "no-such"], "no profile is called 'no-such'"),
+        (&["--profile", "no-such"], "no profile is called \"no-such\""),
         (&["--profile", "./no-such.toml"], "no-such.toml"),
         (&["--mix", "lock_all=50%"], "50 % together"),
         (&["--mix", "lock_all=1", "--writers", "1%"], "--writers"),
@@ -138,6 +138,8 @@ fn one_seed_gives_one_result_and_threads_change_nothing() {
 fn operations_and_bounds_are_those_of_the_lock() {
     let mut options = options(&["mcs-rw-rp"], &[256]);
     options.machine.local_atomics = Some(rmalab_atomics::sim::profile::LocalAtomics::Nic);
+    // With a warm-up near ranks go on longer than far ones, and the mean is of more near operations.
+    options.warm_up = 0.0;
     let outcome = simulate(options);
     let [point] = &outcome.points[..] else { panic!() };
     assert_eq!(point.operations.total(), 2.0);
@@ -177,7 +179,7 @@ fn exclusive_ranks_make_exclusive_locks_only() {
 #[test]
 fn waiting_and_working_take_their_time() {
     let time = |section| {
-        let mut options = options(&["nocheck"], &[4]);
+        let mut options = options(&["nocheck"], &[64]);
         options.loads = vec![Load { mix: Mix::default(), section }];
         simulate(options).points[0].mean_ns
     };
@@ -185,7 +187,7 @@ fn waiting_and_working_take_their_time() {
     assert_eq!(time(Section::Empty), 0.0);
     assert_eq!(time(Section::Work(two, two)), 2000.0);
     assert_eq!(time(Section::Wait(two, two)), 2000.0);
-    assert!(time(Section::Operation) > 500.0);
+    assert!(time(Section::Operation) > 300.0);
 }
 
 #[test]

@@ -62,7 +62,8 @@ pub(super) fn fill(registry: &mut Registry) {
     registry
         .add_policy::<PerTarget<McsRwRp>>("policy: one mcs-rw-rp for each target; lock_all takes each of them", |_| ())
         .paper("Li and others: Efficient and Truly Passive MPI-3 RMA Using InfiniBand Atomics, EuroMPI'13, doi:10.1145/2488551.2488573")
-        .fairness("that of mcs-rw-rp, for each target");
+        .fairness("that of mcs-rw-rp, for each target")
+        .state_by_target();
     registry
         .add_policy::<TwoLevel>(
             "policy: a master word for lock_all against exclusive locks, and a word for each target",

@@ -252,55 +252,33 @@ fn compute(ra: &Sim<'_>, random: &mut SmallRng, from: Duration, to: Duration) ->
     Ok(ra.compute(span)?)
 }
 
-/// Watches over the memory that a simulation takes, since some locks take it in proportion to the square of the ranks.
+/// Watches over the memory that simulations take.
 pub(crate) struct Guard {
-    /// Bytes of this process when the simulation began, and the most that it may come to have.
-    begin: u64,
+    /// Bytes that this process may come to have.
     most: u64,
-    ranks: u32,
     /// Why it ends before its time.
     pub(crate) why: RefCell<Option<String>>,
 }
 
-/// Growth of the process from which on it is extrapolated.
-const NOTABLE: u64 = 1 << 30;
-
 impl Guard {
-    /// Of a simulation of so many ranks that begins, in a process that may come to have `most` bytes.
-    pub(crate) fn new(ranks: u32, most: u64) -> Guard {
-        Guard { begin: resident().unwrap_or(0), most, ranks, why: RefCell::default() }
-    }
-
-    /// Whether rank number `rank` may begin, as those before it have.
-    pub(crate) fn admits(&self, rank: Rank) -> bool {
-        if rank.0.is_multiple_of(16)
-            && let Some(now) = resident()
-        {
-            let grown = now.saturating_sub(self.begin);
-            let share = f64::from(rank.0.max(1)) / f64::from(self.ranks);
-            let expected = self.begin as f64 + grown as f64 / share;
-            if grown > NOTABLE && expected > self.most as f64 {
-                self.refuse(&format!("it takes some {} of memory", gib(expected)));
-            }
-        }
-        self.why.borrow().is_none()
+    /// Of a process that may come to have `most` bytes.
+    pub(crate) fn new(most: u64) -> Guard {
+        Guard { most, why: RefCell::default() }
     }
 
     /// Whether there is memory to go on.
     pub(crate) fn goes_on(&self) -> bool {
         if let Some(now) = resident().filter(|&now| now > self.most) {
-            self.refuse(&format!("the simulations have come to take {}", gib(now as f64)));
+            let [now, most] = [now, self.most].map(gib);
+            let why = || format!("the simulations have come to take {now} of memory, and {most} are there");
+            self.why.borrow_mut().get_or_insert_with(why);
         }
         self.why.borrow().is_none()
     }
-
-    fn refuse(&self, what: &str) {
-        self.why.borrow_mut().get_or_insert_with(|| format!("{what}, and {} are there", gib(self.most as f64)));
-    }
 }
 
-fn gib(bytes: f64) -> String {
-    format!("{:.1} GiB", bytes / f64::from(1 << 30))
+pub(crate) fn gib(bytes: u64) -> String {
+    format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30))
 }
 
 /// Bytes of memory that this process has; `None` where the system does not say.
