@@ -179,18 +179,15 @@ impl Registry {
         self.add(Subject::new::<W>(Info::new(W::NAME, description), params))
     }
 
-    /// Gives the subject of that name other parameters, or adds it if there is none.
-    pub(crate) fn put<W: WindowLock + 'static>(
+    /// Gives the subject of that name other parameters.
+    pub(crate) fn replace<W: WindowLock + 'static>(
         &mut self,
         name: &str,
-        description: &str,
         params: impl Fn(Rank) -> W::Params + Send + Sync + 'static,
-    ) -> &mut Info {
-        let Some(at) = self.subjects().position(|subject| subject.info.name == name) else {
-            return self.add(Subject::new::<W>(Info::new(name, description), params));
-        };
-        self.subjects[at] = Subject::new::<W>(self.subjects[at].info.clone(), params);
-        &mut self.subjects[at].info
+    ) {
+        if let Some(subject) = self.subjects.iter_mut().find(|subject| subject.info.name == name) {
+            *subject = Subject::new::<W>(subject.info.clone(), params);
+        }
     }
 
     fn add(&mut self, mut subject: Subject) -> &mut Info {

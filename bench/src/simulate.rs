@@ -19,7 +19,7 @@ use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 
 pub use options::{Load, MAX_EVENTS, MAX_RANKS, Mix, Options, Override, Section, Target, auto_pairs, ranks, share};
-pub use parameters::{Parameters, SMALL_LEAVES};
+pub use parameters::Parameters;
 pub use point::{Key, LeftOut, Machine, Operations, Outcome, Point, Side};
 use rank::{Guard, Task};
 pub(crate) use rank::{Shared, Times, run as run_rank};
@@ -99,7 +99,7 @@ impl<'a> Simulation<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Usage`] for options that make no sense.
+    /// [`Error::Usage`](crate::Error::Usage) for options that make no sense.
     pub fn new(registry: &'a Registry, options: Options) -> Result<Simulation<'a>> {
         Ok(Simulation { registry, options: options.checked(registry)?, stop: Arc::default() })
     }
@@ -125,7 +125,7 @@ impl<'a> Simulation<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Usage`] for a lock that is not registered.
+    /// [`Error::Usage`](crate::Error::Usage) for a lock that is not registered.
     pub fn run(self, mut progress: impl FnMut(&Progress)) -> Result<Outcome> {
         let started = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
         let options = &self.options;
@@ -359,11 +359,15 @@ impl Setting<'_> {
         }
         // What will not come to an end is known from its first tenth.
         let expected = events as f64 * job.acquisitions() as f64 / acquisitions.max(1) as f64;
-        (events > most / 10 && expected > 4.0 * most as f64).then(|| {
+        let begun = (most / 10).max(START * u64::from(job.key.ranks));
+        (events > begun && expected > 4.0 * most as f64).then(|| {
             format!("it would take some {expected:.0e} events, and {most} are allowed: fewer --pairs, or --max-events")
         })
     }
 }
+
+/// Events of a rank before anything can be told from how many acquisitions there were.
+const START: u64 = 20;
 
 /// Bytes of a rank's segment; only what is touched takes memory.
 const SEGMENT_BYTES: u64 = 1 << 36;

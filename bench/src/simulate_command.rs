@@ -50,10 +50,6 @@ Sections, as in the HPDC'16 paper on RMA-RW:
   work:1us-4us      computing inside, equally often each length
   wait:1us-4us      computing after the release
 
-Locks that only simulations have:
-  rma-mcs, rma-rw       of the HPDC'16 paper; T_DC, T_L and T_R by --params, T_W being the product of all T_L
-  hierarchical/leaf-4   hierarchical with a word for every four ranks
-
 Examples:
   rmalab simulate --lock mcs-rw-rp,two-level --ranks 4:4096:4
       What lock_all takes, on the FX100 profile.

@@ -5,7 +5,7 @@ use std::process::{Command, Output, Stdio};
 
 use assert_cmd::cargo::CommandCargoExt;
 use rmalab::Registry;
-use rmalab::simulate::{Load, Mix, Options, Section, Simulation, Target};
+use rmalab::simulate::{Load, Mix, Options, Parameters, Section, Simulation, Target};
 use rmalab_atomics::sim::Profile;
 
 fn rmalab(arguments: &[&str]) -> Command {
@@ -27,7 +27,7 @@ fn stderr(output: &Output) -> String {
 }
 
 fn options(locks: &[&str], ranks: &[u32]) -> Options {
-    let mut options = Options::new(Profile::builtin("fx100").unwrap());
+    let mut options = Options::new(Profile::builtin("fx100").expect("it comes with the program"));
     options.locks = locks.iter().map(|&name| name.to_owned()).collect();
     options.ranks = ranks.to_vec();
     options.pairs = Some(20);
@@ -35,7 +35,10 @@ fn options(locks: &[&str], ranks: &[u32]) -> Options {
 }
 
 fn simulate(options: Options) -> rmalab::simulate::Outcome {
-    Simulation::new(&Registry::standard(), options).unwrap().run(|_| {}).unwrap()
+    let mut registry = Registry::standard();
+    Parameters::default().apply(&mut registry);
+    let simulation = Simulation::new(&registry, options).expect("the options make sense");
+    simulation.run(|_| {}).expect("the locks are registered")
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A window lock made for lock_all: each node has a word of its own that lets its ranks in, until an exclusive lock anywhere
+//! A window lock made for lock_all: a few ranks of a node have a word of their own that lets them in, until an exclusive lock anywhere
 //! closes it.
 //!
 //! # Sources
@@ -29,7 +29,7 @@
 //!   which waits for 1. Programs that take their exclusive locks first are safe.
 //!
 //! # State
-//! A *leaf* is a block of ranks, as a rule those of a node; its words are at its first rank.
+//! A *leaf* is a block of ranks of a node; its words are at its first rank.
 //!
 //! | word | displacement | home | values |
 //! | --- | --- | --- | --- |
@@ -87,7 +87,6 @@
 
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Until, WORD};
 
-use crate::cohort::block;
 use crate::qnode::{pointer, rank_of};
 use crate::{Error, LINE, LockKind, Mcs, McsRwNeutral, Place, RawMutex, RawRwLock, Result, WindowLock};
 
@@ -102,13 +101,17 @@ const HOLDER: u64 = 1 << 32;
 /// In a leaf: the rank that closes it.
 const CLOSER: u64 = HOLDER - 1;
 
+/// The most ranks that share a leaf, unless asked otherwise: its word goes from core to core, and each waits for it.
+pub const PART: u32 = 4;
+
 /// The parameters of [`Hierarchical`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct HierarchicalParams {
     /// The rank whose segment holds the words that all ranks share.
     pub root: Rank,
-    /// How many ranks, in blocks from rank 0 on, share a leaf; 0 for those of a node. Where the ranks of a node are no
-    /// block, a leaf is not one node's: correct all the same, but lock_all is not local.
+    /// How many ranks, in blocks from rank 0 on, share a leaf; 0 for those of a node in equal parts of at most [`PART`], or
+    /// all of them where their number has no such part. Where the ranks of a node are no block, a leaf is not one node's:
+    /// correct all the same, but lock_all is not local.
     pub leaf: u32,
     /// How many children a word of the tree has, from 2 to 64; less counts as 2, more as 64.
     pub fan_out: u32,
@@ -209,7 +212,13 @@ impl WindowLock for Hierarchical {
         if size > target::RANKS {
             return Err(Error::TooManyRanks { lock: Self::NAME, size, limit: target::RANKS });
         }
-        let leaf = block(ra, params.leaf);
+        let leaf = match params.leaf {
+            0 => {
+                let node = ra.topology().ranks_per_node().max(1);
+                (2..=PART).rev().find(|part| node.is_multiple_of(*part)).unwrap_or(node)
+            }
+            leaf => leaf,
+        };
         let first = Rank(rank.0 / leaf * leaf);
         let mut tree = Tree::new(root, size, leaf, params.fan_out);
         let words = ra.heap().alloc(5 * LINE + u64::from(tree.levels) * WORD, LINE)?;

@@ -45,14 +45,16 @@ pub fn compare(registry: &Registry, profile: &Profile, seed: u64) -> Result<Vec<
     locks.dedup();
     // What the study's own loop takes.
     locks.push(LOOP.to_owned());
-    let mut asked = study::Options::default();
-    asked.backends = vec![Backend::Shm];
-    asked.ranks = vec![1, 2];
-    asked.locks.clone_from(&locks);
-    asked.read_fractions = vec![1.0, 0.0];
-    asked.duration = Some(CELL);
-    asked.repetitions = REPETITIONS;
-    asked.seed = seed;
+    let asked = study::Options {
+        backends: vec![Backend::Shm],
+        ranks: vec![1, 2],
+        locks: locks.clone(),
+        read_fractions: vec![1.0, 0.0],
+        duration: Some(CELL),
+        repetitions: REPETITIONS,
+        seed,
+        ..study::Options::default()
+    };
     let measured = study::run(registry, &asked)?;
     let mut options = Options::new(profile.clone());
     locks.pop();

@@ -10,9 +10,6 @@ use rmalab_locks::{
 
 use crate::Registry;
 
-/// The name of the hierarchical lock with a leaf for every four ranks.
-pub const SMALL_LEAVES: &str = "hierarchical/leaf-4";
-
 /// Parameters that are not the default; each goes to those locks that have it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Parameters {
@@ -114,37 +111,12 @@ impl Parameters {
                 ..default
             }
         };
-        registry.put::<Hierarchical>("hierarchical", "", move |root| HierarchicalParams { root, ..hierarchical });
-        registry.put::<Global<Exclusive<Cohort>>>("cohort", "", move |home| GlobalParams { home, lock: cohort });
-        registry
-            .put::<Global<Exclusive<RmaMcs>>>(
-                "rma-mcs",
-                "RMA-MCS: a tree of MCS queues along the machine",
-                move |home| GlobalParams { home, lock: rma_mcs },
-            )
-            .paper(HPDC)
-            .fairness("first come, first served in each queue; an element's turn is bounded");
-        registry
-            .put::<Global<RmaRw>>(
-                "rma-rw",
-                "RMA-RW: counters of readers along the machine, and the tree of RMA-MCS for writers",
-                move |home| GlobalParams { home, lock: rma_rw },
-            )
-            .paper(HPDC)
-            .fairness("readers and writers in turns, whose lengths are bounded");
-        registry
-            .put::<Hierarchical>(
-                SMALL_LEAVES,
-                "policy: hierarchical, with a word for every four ranks of a node",
-                move |root| HierarchicalParams { root, leaf: 4, ..hierarchical },
-            )
-            .paper("this project's; parts from BRAVO (USENIX ATC'19), RMA-RW (HPDC'16) and MCS locks")
-            .fairness("as hierarchical");
+        registry.replace::<Hierarchical>("hierarchical", move |root| HierarchicalParams { root, ..hierarchical });
+        registry.replace::<Global<Exclusive<Cohort>>>("cohort", move |home| GlobalParams { home, lock: cohort });
+        registry.replace::<Global<Exclusive<RmaMcs>>>("rma-mcs", move |home| GlobalParams { home, lock: rma_mcs });
+        registry.replace::<Global<RmaRw>>("rma-rw", move |home| GlobalParams { home, lock: rma_rw });
     }
 }
-
-const HPDC: &str =
-    "Schmid, Besta, Hoefler: High-Performance Distributed RMA Locks, HPDC'16, doi:10.1145/2907294.2907323";
 
 #[cfg(test)]
 mod tests {
