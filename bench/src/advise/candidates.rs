@@ -33,7 +33,9 @@ impl Candidate {
 
     /// The builder that chooses the candidate.
     pub fn builder(&self) -> String {
-        format!("Window::builder(&team){}", self.call)
+        // The compiler breaks what is long into lines.
+        let call = self.call.split_whitespace().collect::<Vec<_>>().join(" ").replace("( ", "(").replace(", }", " }");
+        format!("Window::builder(&team){call}")
     }
 }
 
