@@ -88,7 +88,7 @@ fn simulate<R: 'static>(on: On, ranks: u32, seed: u64, body: impl for<'t> Fn(&Si
         options.local_atomics = Some(LocalAtomics::Nic);
         options.engines = Some(4);
     }
-    Simulator::new(&profile, &options).unwrap().run(body).unwrap()
+    Simulator::new(&profile, &options).expect("a machine").run(body).expect("it ends")
 }
 
 fn conforms(on: On, name: &'static str, sizes: &[u32]) {
@@ -169,16 +169,16 @@ fn a_simulation_can_be_stopped() {
 /// All that can be seen of a run with contention, irregular messages, bulk transfers, waits and deadlines.
 fn busy(seed: u64) -> Outcome<Vec<u64>> {
     simulate(On::Adapters, 64, seed, |ra| {
-        let collectives = Collectives::with_chunk(ra, 64).unwrap();
-        let word = ra.heap().alloc(64, 64).unwrap();
+        let collectives = Collectives::with_chunk(ra, 64).expect("it does");
+        let word = ra.heap().alloc(64, 64).expect("it does");
         let mut seen = Vec::new();
         for round in 0..5 {
-            seen.push(ra.fetch_add(Rank(0).at(word), 1).unwrap());
-            ra.put_bytes(Rank((ra.rank().0 + 7) % 64).at(word.plus(8)), &[round; 40]).unwrap();
+            seen.push(ra.fetch_add(Rank(0).at(word), 1).expect("it does"));
+            ra.put_bytes(Rank((ra.rank().0 + 7) % 64).at(word.plus(8)), &[round; 40]).expect("it does");
             seen.push(ra.time().0);
             let deadline = Time(ra.now().0 + 700);
-            seen.push(ra.wait_until_deadline(word.plus(16), Until::Eq(3), deadline).unwrap().unwrap_or(77));
-            collectives.barrier().unwrap();
+            seen.push(ra.wait_until_deadline(word.plus(16), Until::Eq(3), deadline).expect("it does").unwrap_or(77));
+            collectives.barrier().expect("it does");
         }
         seen
     })

@@ -17,7 +17,7 @@ fn workload(dir: &Path, ranks: u32, ranks_per_node: u32, lock: &str, targets: &s
          [[class]]\nshare = 1.0\nlock = \"{lock}\"\ntargets = {targets}\nbetween = {{ mean = \"1us\" }}\ninside = \"100ns\"\n"
     );
     let path = dir.join("work.toml");
-    fs::write(&path, text).unwrap();
+    fs::write(&path, text).expect("the folder can be written");
     path
 }
 
@@ -32,7 +32,7 @@ fn options(workload: &Path, profile: &str, policies: &[&str]) -> Options {
 }
 
 fn advise(options: Options) -> Advice {
-    Advise::new(options).unwrap().run(&|_| ()).unwrap().expect("nobody has stopped it")
+    Advise::new(options).expect("it is right").run(&|_| ()).expect("it runs").expect("nobody has stopped it")
 }
 
 fn order(advice: &Advice) -> Vec<&'static str> {

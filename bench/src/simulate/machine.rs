@@ -68,7 +68,7 @@ pub fn compare(registry: &Registry, profile: &Profile, seed: u64) -> Result<Vec<
     };
     let load = |share: f64| {
         let time = looping(1.0 - share);
-        Load { mix: Mix::writers(share), section: Section::Wait(time, time), ..Load::default() }
+        Load { mix: Mix::writers(share), section: Section::Wait(time, time) }
     };
     options.loads = [0.0, 1.0].map(load).to_vec();
     options.pairs = Some(PAIRS);
