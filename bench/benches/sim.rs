@@ -15,17 +15,21 @@ fn main() {
         if std::env::args().any(|argument| argument == "--test") { &[(64, 10)] } else { &[(4096, 100), (663_552, 10)] };
     let profile = Profile::builtin("fx100").expect("it comes with the program");
     for &(ranks, pairs) in runs {
-        for local in [LocalAtomics::Nic, LocalAtomics::Processor] {
-            run(&profile, ranks, pairs, local);
+        for (policy, local) in [
+            (PolicyKind::Hierarchical, LocalAtomics::Processor),
+            (PolicyKind::McsRwRp, LocalAtomics::Processor),
+            (PolicyKind::McsRwRp, LocalAtomics::Nic),
+        ] {
+            run(&profile, ranks, pairs, policy, local);
         }
     }
 }
 
-fn run(profile: &Profile, ranks: u32, pairs: u32, local: LocalAtomics) {
+fn run(profile: &Profile, ranks: u32, pairs: u32, policy: PolicyKind, local: LocalAtomics) {
     let begin = Instant::now();
     let simulator = Simulator::new(profile, &Options { local_atomics: Some(local), ..Options::new(ranks) });
     let outcome = simulator.expect("it fits").run(move |ra| {
-        let mut lock = Policy::new(ra, PolicyKind::McsRwRp).expect("there is room");
+        let mut lock = Policy::new(ra, policy).expect("there is room");
         for _ in 0..pairs {
             lock.lock_all(ra).expect("all are alive");
             lock.unlock_all(ra).expect("all are alive");
@@ -38,7 +42,7 @@ fn run(profile: &Profile, ranks: u32, pairs: u32, local: LocalAtomics) {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("unknown").trim();
     println!(
-        "{ranks} ranks, {pairs} pairs, words inside a node by {local:?}: {events:.0} events in {seconds:.2} s, {:.2} M/s; \
+        "{policy}, {ranks} ranks, {pairs} pairs, words inside a node by {local:?}: {events:.0} events in {seconds:.2} s, {:.2} M/s; \
          slowest pair {:.3} us; most memory so far {peak}",
         events / seconds / 1e6,
         outcome.results.iter().max().map_or(0.0, |&end| end as f64 / f64::from(pairs) / 1e3),
