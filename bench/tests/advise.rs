@@ -70,7 +70,7 @@ fn own_targets_want_no_global_lock() {
     }
     assert!(advice.rows[0].limit.to_string().starts_with("processor"), "{:?}", advice.rows[0].limit);
     let mcs = &advice.rows[place("mcs")];
-    assert!(matches!(mcs.standing, Standing::Worse(_)) && mcs.limit.to_string().starts_with("waiting"), "{mcs:?}");
+    assert!(matches!(mcs.standing, Standing::Worse(_)), "{mcs:?}");
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use rmalab_locks::{
     Backoff, Cohort, CohortParams, Contended, Exclusive, Global, GlobalParams, Hierarchical, HierarchicalParams, Mcs,
-    McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget, PolicyKind, Tas, TasRw, Ticket, TicketParams, TwoLevel,
-    TwoLevelParams, WindowLock,
+    McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget, PolicyKind, RmaMcs, RmaRw, RmaRwParams, Tas, TasRw, Ticket,
+    TicketParams, TwoLevel, TwoLevelParams, WindowLock,
 };
 
 use crate::{Result, names};
@@ -79,6 +79,9 @@ candidates! {
     Hierarchical "hierarchical/fan-out-8": Hierarchical,
         HierarchicalParams { fan_out: 8, ..HierarchicalParams::default() };
     PerTarget "per-target": PerTarget<McsRwRp>, ();
+    RmaRw "rma-rw": Global<RmaRw>, GlobalParams::default();
+    RmaRw "rma-rw/t-r-100": Global<RmaRw>,
+        GlobalParams { lock: RmaRwParams { t_r: 100, ..RmaRwParams::default() }, ..GlobalParams::default() };
     McsRwRp "mcs-rw-rp": Global<McsRwRp>, GlobalParams::default();
     McsRwWp "mcs-rw-wp": Global<McsRwWp>, GlobalParams::default();
     McsRwNeutral "mcs-rw-neutral": Global<McsRwNeutral>, GlobalParams::default();
@@ -91,6 +94,7 @@ candidates! {
     Ticket "ticket": Global<Exclusive<Ticket>>, GlobalParams::default();
     Ticket "ticket/hold-8": Global<Exclusive<Ticket>>,
         GlobalParams { lock: TicketParams { hold: 8 }, ..GlobalParams::default() };
+    RmaMcs "rma-mcs": Global<Exclusive<RmaMcs>>, GlobalParams::default();
     Cohort "cohort": Global<Exclusive<Cohort>>, GlobalParams::default();
     Cohort "cohort/pass-8": Global<Exclusive<Cohort>>,
         GlobalParams { lock: CohortParams { may_pass_local: 8, ranks: 0 }, ..GlobalParams::default() };
