@@ -209,7 +209,7 @@ fn a_busy_word_is_served_at_its_rate_and_the_statistics_tell() {
     assert!(stats.end >= hottest.bound && stats.end.0 < hottest.bound.0 * 13 / 10, "{stats:?}");
     assert_eq!((busiest.node, busiest.served), (0, served + 30));
     assert!(busiest.utilization > 0.8 && busiest.utilization <= 1.0, "{busiest:?}");
-    assert!(busiest.longest_queue == 29 && (8.0..17.0).contains(&busiest.mean_queue), "{busiest:?}");
+    assert!(busiest.longest_queue >= 28 && (8.0..17.0).contains(&busiest.mean_queue), "{busiest:?}");
     let operations = &stats.operations;
     assert_eq!(operations.count(Kind::Atomic, Distance::Remote), served);
     assert_eq!(operations.count(Kind::Atomic, Distance::Own), pairs);

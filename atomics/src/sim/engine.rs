@@ -26,7 +26,7 @@ use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::memory::{ADAPTER, Memory, NOBODY};
+use super::memory::{ADAPTER, Before, Memory, NOBODY};
 use super::network::{Network, Shape};
 use super::profile::{Arbitration, Jitter, LocalAtomics, Profile, Span};
 use super::queue::Queue;
@@ -697,6 +697,7 @@ impl<'p> World<'p> {
     fn local(&mut self, message: u32) {
         let now = self.now();
         let &Message { origin, at, ref load } = self.peek(message);
+        let posted = matches!(load, Load::Put(_));
         let rank = origin.0;
         let node = &self.profile.node;
         let done = match load {
@@ -704,7 +705,7 @@ impl<'p> World<'p> {
                 let line = self.memory.line(at.rank, at.disp);
                 let state = self.memory.get(line);
                 let (writer, reader, keeps) =
-                    (state.writer, state.reader, state.before.0 == rank && now < state.before.1);
+                    (state.writer, state.reader, state.before.rank == rank && now < state.before.until);
                 if !keeps {
                     state.reader = rank;
                 }
@@ -716,8 +717,9 @@ impl<'p> World<'p> {
                 let line = self.memory.line(at.rank, at.disp);
                 let state = self.memory.get(line);
                 let (writer, reader, free, before) = (state.writer, state.reader, state.free, state.before);
-                if before.0 == rank && now < before.1 {
-                    now + cost
+                if before.rank == rank && now.max(before.from) < before.until {
+                    // Behind what it has under way itself.
+                    now.max(before.from) + cost
                 } else {
                     let holder = if writer == rank && reader != rank && reader != NOBODY { reader } else { writer };
                     let moved = self.transfer(holder, rank);
@@ -726,7 +728,11 @@ impl<'p> World<'p> {
                     (state.free, state.writer, state.reader) = (came + cost, rank, rank);
                     if moved > 0 {
                         // Who has only read it has it no more.
-                        state.before = if holder == writer { (writer, came) } else { (NOBODY, 0) };
+                        state.before = if holder == writer {
+                            Before { rank: writer, from: free, until: came }
+                        } else {
+                            Before::NOBODY
+                        };
                     }
                     came + cost
                 }
@@ -734,6 +740,14 @@ impl<'p> World<'p> {
             Load::PutBytes(bytes) => now + self.copying(bytes.len()),
             &Load::GetBytes(_, len) => now + self.copying(len),
             Load::Bytes(..) => now,
+        };
+        let done = match self.channels.get_mut(&Self::channel(rank, at.rank)) {
+            Some(channel) if posted => {
+                // In the order in which they were posted, whatever their lines take.
+                channel.arrives = channel.arrives.max(done);
+                channel.arrives
+            }
+            _ => done,
         };
         self.queue.push(done, What::Local(message));
     }
@@ -784,7 +798,7 @@ impl<'p> World<'p> {
         *word = new;
         if by == ADAPTER {
             let state = self.memory.get(line);
-            (state.writer, state.reader, state.before) = (ADAPTER, ADAPTER, (NOBODY, 0));
+            (state.writer, state.reader, state.before) = (ADAPTER, ADAPTER, Before::NOBODY);
         }
         self.changed(at.rank, at.disp, new, by);
         old

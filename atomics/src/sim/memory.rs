@@ -13,6 +13,20 @@ pub(super) const NOBODY: u32 = u32::MAX;
 /// The adapter, as who has touched a line.
 pub(super) const ADAPTER: u32 = u32::MAX - 1;
 
+/// Who goes on with a line while it is on its way to another core.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Before {
+    pub(super) rank: u32,
+    /// When it is done with what it had under way.
+    pub(super) from: u64,
+    /// When the line has gone.
+    pub(super) until: u64,
+}
+
+impl Before {
+    pub(super) const NOBODY: Before = Before { rank: NOBODY, from: 0, until: 0 };
+}
+
 /// 64 bytes of a segment, and who has used them.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
@@ -24,7 +38,7 @@ pub(super) struct Line {
     /// The rank whose core has read it last since then.
     pub(super) reader: u32,
     /// The rank whose core had it before, and still has it until then: the line is on its way.
-    pub(super) before: (u32, u64),
+    pub(super) before: Before,
     /// Atomic operations of adapters on it.
     pub(super) served: u32,
 }
@@ -47,7 +61,7 @@ impl Memory {
                 free: 0,
                 writer: NOBODY,
                 reader: NOBODY,
-                before: (NOBODY, 0),
+                before: Before::NOBODY,
                 served: 0,
             });
             (self.lines.len() - 1) as u32
