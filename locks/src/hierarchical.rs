@@ -91,8 +91,10 @@ use crate::qnode::{pointer, rank_of};
 use crate::{Error, LINE, LockKind, Mcs, McsRwNeutral, Place, RawMutex, RawRwLock, Result, WindowLock};
 
 mod target;
+mod tree;
 
 use target::Targets;
+use tree::Tree;
 
 /// In a leaf: lock_all may come in.
 const OPEN: u64 = 1 << 63;
@@ -138,63 +140,6 @@ pub struct Hierarchical {
     tree: Tree,
     /// How many targets this rank has locked exclusively.
     exclusives: u32,
-}
-
-/// Where the words of the tree are, and what their bits mean.
-#[derive(Debug)]
-struct Tree {
-    root: Rank,
-    /// Where a rank's word of the lowest level is.
-    words: Disp,
-    levels: u32,
-    fan_out: u64,
-    /// Ranks of a leaf.
-    leaf: u64,
-}
-
-impl Tree {
-    fn new(root: Rank, size: u32, leaf: u32, fan_out: u32) -> Tree {
-        let fan_out = u64::from(fan_out.clamp(2, u64::BITS));
-        let leaf = u64::from(leaf);
-        let mut levels = 1;
-        let mut covered = fan_out;
-        while covered < u64::from(size).div_ceil(leaf) {
-            covered *= fan_out;
-            levels += 1;
-        }
-        Tree { root, words: Disp(0), levels, fan_out, leaf }
-    }
-
-    /// The word number `index` of a level; the one of the highest is the root.
-    fn word(&self, level: u32, index: u64) -> Address {
-        let rank = if level + 1 == self.levels {
-            self.root
-        } else {
-            Rank((index * self.fan_out.pow(level + 1) * self.leaf) as u32)
-        };
-        rank.at(self.words.word(level.into())).unwatched()
-    }
-
-    fn root(&self) -> Address {
-        self.word(self.levels - 1, 0)
-    }
-
-    /// Leaf number `index`.
-    fn leaf_at(&self, index: u64, leaves: Disp) -> Address {
-        Rank((index * self.leaf) as u32).at(leaves).unwatched()
-    }
-
-    /// Sets the bits from leaf number `index` up to the first word that was not 0 (I2).
-    fn register<A: RemoteAtomics + ?Sized>(&self, ra: &A, mut index: u64) -> Result<()> {
-        for level in 0..self.levels {
-            let bit = 1 << (index % self.fan_out);
-            index /= self.fan_out;
-            if ra.fetch_add(self.word(level, index), bit)? != 0 {
-                break;
-            }
-        }
-        Ok(())
-    }
 }
 
 impl WindowLock for Hierarchical {
