@@ -13,6 +13,7 @@
 //! [`Counted`] wraps any of them; [`conformance`](mod@conformance) is the suite that all of them pass.
 
 mod address;
+pub mod bootstrap;
 pub mod bulk;
 mod collectives;
 pub mod conformance;

@@ -1,0 +1,521 @@
+//! The hub: one thread, to which every rank has one connection.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+
+use super::secret::{BYTES, random};
+use super::wire::{self, CHALLENGE, Frames, HANDSHAKE, HELLO, HUB, MAGIC, MOST, RANK, frame, kind};
+use super::{Invitation, Secret};
+use crate::{Error, Rank, Result};
+
+/// Connections that have not yet proved who they are, at the most; more have to wait in the kernel's queue.
+const STRANGERS: usize = 256;
+
+/// How long the last words to the members may take to get out, once a rank has failed and the hub is to end.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Where the ranks of one job meet. When it is dropped, it ends, and with it the job's connections.
+#[derive(Debug)]
+pub struct Hub {
+    invitation: Invitation,
+    /// Commands: a rank in 4 bytes that has failed. The hub ends when it closes.
+    control: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Hub {
+    /// Opens a hub for `size` ranks on a free port of `address`, with a new secret.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::World`] for no ranks, [`Error::System`] when the system refuses the port, a thread or a secret.
+    pub fn open(address: IpAddr, size: u32) -> Result<Hub> {
+        Hub::open_at(SocketAddr::new(address, 0), size)
+    }
+
+    /// Opens a hub at one port.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Hub::open); a port in use is an [`Error::System`] that names it.
+    pub fn open_at(address: SocketAddr, size: u32) -> Result<Hub> {
+        if size == 0 {
+            return Err(Error::world("a world needs at least one rank"));
+        }
+        let failed = |error| Error::system(format!("listening on {address} for the ranks of the job"), error);
+        let listener = TcpListener::bind(address).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let hub = listener.local_addr().map_err(failed)?;
+        let secret = Secret::new()?;
+        let (control, commands) = UnixStream::pair().map_err(failed)?;
+        commands.set_nonblocking(true).map_err(failed)?;
+        let invitation = Invitation { hub, secret: secret.clone(), host: None };
+        let state = State {
+            secret,
+            listener,
+            commands: Some(commands),
+            connections: BTreeMap::new(),
+            next: 0,
+            members: vec![Place::Empty; size as usize],
+            parts: vec![None; size as usize],
+            asked: BTreeSet::new(),
+            failed: None,
+            ending: None,
+        };
+        let thread = std::thread::Builder::new()
+            .name("rmalab-hub".into())
+            .spawn(move || state.run())
+            .map_err(|error| Error::system("starting the hub's thread", error))?;
+        Ok(Hub { invitation, control: Some(control), thread: Some(thread) })
+    }
+
+    /// What a rank needs to join.
+    pub fn invitation(&self) -> &Invitation {
+        &self.invitation
+    }
+
+    /// Tells all ranks that `rank` has failed: by whoever knows without a connection, as a launcher does.
+    pub fn fail(&self, rank: Rank) {
+        if let Some(mut control) = self.control.as_ref() {
+            // A hub that has ended has nobody to tell.
+            let _ = control.write_all(&rank.0.to_le_bytes());
+        }
+    }
+
+    /// Waits until every rank has left.
+    pub(super) fn settle(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            // It does not panic; if it did, there would be nothing left to wait for.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        drop(self.control.take());
+        self.settle();
+    }
+}
+
+/// What is known of one rank.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
+    Empty,
+    /// The number of its connection.
+    Joined(u64),
+    Departed,
+    Failed,
+}
+
+#[derive(Debug)]
+enum Who {
+    /// Has said nothing yet.
+    Stranger,
+    /// Has said who it is, and has still to prove it.
+    Claims {
+        rank: u32,
+        nonces: [[u8; BYTES]; 2],
+        claim: [u8; 8],
+    },
+    Member(Rank),
+    /// Is to hear why it was refused, and no more.
+    Refused,
+}
+
+#[derive(Debug)]
+struct Connection {
+    stream: TcpStream,
+    who: Who,
+    since: Instant,
+    /// Of a stranger: what it has said so far.
+    said: Vec<u8>,
+    frames: Frames,
+    out: Vec<u8>,
+    /// How much of `out` has gone.
+    gone: usize,
+}
+
+impl Connection {
+    fn send(&mut self, frame: &[u8]) {
+        self.out.extend(frame);
+        // What does not go now goes when the socket takes more; an error shows at the next read.
+        let _ = self.push();
+    }
+
+    fn push(&mut self) -> io::Result<()> {
+        while self.gone < self.out.len() {
+            match self.stream.write(&self.out[self.gone..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => self.gone += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        self.out.clear();
+        self.gone = 0;
+        Ok(())
+    }
+
+    fn is_stranger(&self) -> bool {
+        !matches!(self.who, Who::Member(_))
+    }
+}
+
+/// What a member has said, taken out of its connection.
+type Said = (u8, Vec<u8>);
+
+struct State {
+    secret: Secret,
+    listener: TcpListener,
+    commands: Option<UnixStream>,
+    connections: BTreeMap<u64, Connection>,
+    next: u64,
+    members: Vec<Place>,
+    /// The exchange that is going on.
+    parts: Vec<Option<Vec<u8>>>,
+    /// Requests without an answer: whom they are to, who asks, and by which number.
+    asked: BTreeSet<(Rank, Rank, [u8; 8])>,
+    failed: Option<Rank>,
+    /// Since when nothing is awaited any more but that the last words get out.
+    ending: Option<Instant>,
+}
+
+impl State {
+    fn run(mut self) {
+        loop {
+            let over = self.members.iter().all(|place| matches!(place, Place::Departed | Place::Failed));
+            if (over || self.commands.is_none()) && self.ending.is_none() {
+                self.ending = Some(Instant::now());
+            }
+            if let Some(since) = self.ending {
+                let unsaid = self.connections.values().any(|connection| !connection.out.is_empty());
+                if !unsaid || since.elapsed() >= LAST_WORDS {
+                    return;
+                }
+            }
+            if self.turn().is_err() {
+                // Without polls there is no hub; the members see their connections end.
+                return;
+            }
+        }
+    }
+
+    /// Waits for something to happen, and deals with all that has.
+    fn turn(&mut self) -> Result<(), Errno> {
+        let strangers = self.connections.values().filter(|connection| connection.is_stranger()).count();
+        let listening = if strangers < STRANGERS { PollFlags::IN } else { PollFlags::empty() };
+        let mut polled = vec![PollFd::new(&self.listener, listening)];
+        let commands = self.commands.as_ref().map_or(self.listener.as_fd(), |commands| commands.as_fd());
+        polled.push(PollFd::from_borrowed_fd(
+            commands,
+            if self.commands.is_some() { PollFlags::IN } else { PollFlags::empty() },
+        ));
+        let numbers: Vec<u64> = self.connections.keys().copied().collect();
+        for connection in self.connections.values() {
+            let out = if connection.out.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
+            polled.push(PollFd::new(&connection.stream, PollFlags::IN | out));
+        }
+        // Strangers and last words have deadlines; nothing else is told by time.
+        let timed = strangers > 0 || self.ending.is_some();
+        let timeout = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        match rustix::event::poll(&mut polled, timed.then_some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+        let happened: Vec<bool> = polled.iter().map(|polled| !polled.revents().is_empty()).collect();
+        drop(polled);
+        if happened[1] {
+            self.command();
+        }
+        for (number, _) in numbers.iter().zip(&happened[2..]).filter(|(_, happened)| **happened) {
+            self.hear(*number);
+        }
+        if happened[0] {
+            self.admit();
+        }
+        let late = |connection: &Connection| connection.is_stranger() && connection.since.elapsed() >= HANDSHAKE;
+        self.connections.retain(|_, connection| !late(connection));
+        Ok(())
+    }
+
+    fn command(&mut self) {
+        let Some(commands) = &mut self.commands else { return };
+        let mut bytes = [0; 4];
+        match commands.read(&mut bytes) {
+            // Written in one piece of 4 bytes, hence read in one.
+            Ok(4) => {
+                let rank = Rank(u32::from_le_bytes(bytes));
+                let lives = |place: &Place| !matches!(place, Place::Departed | Place::Failed);
+                if self.members.get(rank.index()).is_some_and(lives) {
+                    self.gone(rank, Place::Failed);
+                    self.announce(rank);
+                }
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            _ => self.commands = None,
+        }
+    }
+
+    fn admit(&mut self) {
+        // One a turn: another one makes the next poll return at once.
+        let Ok((stream, _)) = self.listener.accept() else { return };
+        if stream.set_nonblocking(true).is_err() || wire::prepare(&stream).is_err() {
+            return;
+        }
+        let connection = Connection {
+            stream,
+            who: Who::Stranger,
+            since: Instant::now(),
+            said: Vec::new(),
+            frames: Frames::default(),
+            out: Vec::new(),
+            gone: 0,
+        };
+        self.connections.insert(self.next, connection);
+        self.next += 1;
+    }
+
+    fn hear(&mut self, number: u64) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        let mut goes_on = connection.push().is_ok();
+        let said = match connection.who {
+            Who::Member(rank) => {
+                goes_on &= connection.frames.read(&mut connection.stream).unwrap_or(false);
+                let mut all: Vec<Said> = Vec::new();
+                loop {
+                    match connection.frames.next() {
+                        Ok(Some((kind, body))) => all.push((kind, body.to_vec())),
+                        Ok(None) => break,
+                        Err(_) => {
+                            goes_on = false;
+                            break;
+                        }
+                    }
+                }
+                Some((rank, all))
+            }
+            Who::Stranger | Who::Claims { .. } => {
+                goes_on &= self.listen_to_stranger(number).unwrap_or(false);
+                None
+            }
+            Who::Refused => {
+                // Whatever it says: when it closes, this does.
+                goes_on &= matches!(connection.stream.read(&mut [0; 1024]), Ok(1..));
+                None
+            }
+        };
+        if let Some((rank, all)) = said {
+            for (kind, body) in all {
+                goes_on &= self.obey(rank, kind, &body);
+            }
+        }
+        if !goes_on {
+            self.close(number);
+        }
+    }
+
+    /// Ends a connection; that of a member that has not said farewell is a failure.
+    fn close(&mut self, number: u64) {
+        let Some(connection) = self.connections.remove(&number) else { return };
+        if let Who::Member(rank) = connection.who
+            && self.members[rank.index()] == Place::Joined(number)
+        {
+            self.gone(rank, Place::Failed);
+            self.announce(rank);
+        }
+    }
+
+    /// Reads of one who has not proved who it is, and no more than it has to say; whether the connection goes on.
+    fn listen_to_stranger(&mut self, number: u64) -> Result<bool> {
+        let Some(connection) = self.connections.get_mut(&number) else { return Ok(false) };
+        let awaited = if matches!(connection.who, Who::Stranger) { HELLO } else { BYTES };
+        let mut chunk = [0; HELLO];
+        match connection.stream.read(&mut chunk[..awaited - connection.said.len()]) {
+            Ok(0) => return Ok(false),
+            Ok(count) => connection.said.extend(&chunk[..count]),
+            Err(error) => {
+                return Ok(matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted));
+            }
+        }
+        if connection.said.len() < awaited {
+            return Ok(true);
+        }
+        let said = std::mem::take(&mut connection.said);
+        match connection.who {
+            Who::Stranger => {
+                let Some(hello) = said.strip_prefix(&MAGIC) else { return Ok(false) };
+                let Some((theirs, claim)) = hello.split_first_chunk::<BYTES>() else { return Ok(false) };
+                let Ok(claim) = <[u8; 8]>::try_from(claim) else { return Ok(false) };
+                let nonces = [*theirs, random()?];
+                let proof = self.secret.prove(HUB, [&nonces[0], &nonces[1]], &claim);
+                let mut challenge = [0; CHALLENGE];
+                challenge[..BYTES].copy_from_slice(&nonces[1]);
+                challenge[BYTES..].copy_from_slice(&proof);
+                let rank = u32::from_le_bytes([claim[0], claim[1], claim[2], claim[3]]);
+                connection.who = Who::Claims { rank, nonces, claim };
+                connection.send(&challenge);
+                Ok(true)
+            }
+            Who::Claims { rank, nonces, claim } => {
+                let proved = self.secret.verify(RANK, [&nonces[0], &nonces[1]], &claim, &said);
+                let refused = self.welcome(number, rank, proved, &claim);
+                if let Err(why) = refused
+                    && let Some(connection) = self.connections.get_mut(&number)
+                {
+                    connection.who = Who::Refused;
+                    connection.send(&frame(kind::REFUSED, &[why.as_bytes()]));
+                    // These were the last words; a connection that is closed already needs no end.
+                    let _ = connection.stream.shutdown(Shutdown::Write);
+                }
+                Ok(true)
+            }
+            Who::Member(_) | Who::Refused => Ok(false),
+        }
+    }
+
+    fn welcome(&mut self, number: u64, rank: u32, proved: bool, claim: &[u8; 8]) -> Result<(), String> {
+        if !proved {
+            return Err("the job's secret is wrong".into());
+        }
+        let size = u32::from_le_bytes([claim[4], claim[5], claim[6], claim[7]]);
+        if size as usize != self.members.len() {
+            return Err(format!("the rank says that the job has {size} ranks, and it has {}", self.members.len()));
+        }
+        match self.members.get(rank as usize) {
+            None => return Err(format!("rank {rank} does not exist in a job of {size} ranks")),
+            Some(Place::Empty) => {}
+            Some(Place::Failed) => return Err(format!("rank {rank} has failed before")),
+            Some(_) => return Err(format!("rank {rank} has joined before, as another process")),
+        }
+        self.members[rank as usize] = Place::Joined(number);
+        let failed = self.failed;
+        let Some(connection) = self.connections.get_mut(&number) else { return Ok(()) };
+        connection.who = Who::Member(Rank(rank));
+        connection.send(&frame(kind::WELCOME, &[]));
+        if let Some(rank) = failed {
+            connection.send(&frame(kind::FAILED, &[&rank.0.to_le_bytes()]));
+        }
+        Ok(())
+    }
+
+    /// Does what a member says; whether its connection goes on.
+    fn obey(&mut self, rank: Rank, kind: u8, body: &[u8]) -> bool {
+        match kind {
+            kind::GATHER if body.len() <= MOST && self.parts[rank.index()].is_none() => {
+                self.parts[rank.index()] = Some(body.to_vec());
+                self.finish_exchange();
+                true
+            }
+            kind::REQUEST | kind::ANSWER => self.pass_on(rank, kind, body),
+            kind::DEPART => {
+                self.gone(rank, Place::Departed);
+                self.finish_exchange();
+                false
+            }
+            kind::FAILED => {
+                self.gone(rank, Place::Failed);
+                self.announce(rank);
+                false
+            }
+            // Nobody says that: as good as dead.
+            _ => false,
+        }
+    }
+
+    /// Ends the exchange if everybody has come, or tells that it cannot end since somebody has left.
+    fn finish_exchange(&mut self) {
+        let waiting = self.parts.iter().any(Option::is_some);
+        let left = self.members.iter().position(|place| *place == Place::Departed);
+        if let Some(left) = left.filter(|_| waiting) {
+            self.announce(Rank(left as u32));
+            return;
+        }
+        if self.parts.iter().any(Option::is_none) {
+            return;
+        }
+        let parts: Vec<Vec<u8>> = self.parts.iter_mut().filter_map(Option::take).collect();
+        let mut body = Vec::with_capacity(parts.iter().map(|part| 4 + part.len()).sum());
+        for part in parts {
+            body.extend((part.len() as u32).to_le_bytes());
+            body.extend(part);
+        }
+        self.tell_all(&frame(kind::GATHER, &[&body]));
+    }
+
+    /// Passes a request or an answer on.
+    fn pass_on(&mut self, from: Rank, kind: u8, body: &[u8]) -> bool {
+        let Some((to, rest)) = wire::number(body) else { return false };
+        let to = Rank(to);
+        let Some((number, said)) = rest.split_first_chunk::<8>() else { return false };
+        // A byte that tells errors, and what is said.
+        if said.len() > 1 + MOST {
+            return false;
+        }
+        if kind == kind::ANSWER {
+            if !self.asked.remove(&(from, to, *number)) {
+                return false;
+            }
+            self.tell(to, &frame(kind, &[&from.0.to_le_bytes(), rest]));
+            return true;
+        }
+        match self.members.get(to.index()) {
+            Some(Place::Joined(_)) => {
+                self.asked.insert((to, from, *number));
+                self.tell(to, &frame(kind, &[&from.0.to_le_bytes(), rest]));
+            }
+            None => self.refuse(to, from, number, "does not exist"),
+            Some(Place::Empty) => self.refuse(to, from, number, "has not joined yet"),
+            Some(Place::Departed | Place::Failed) => self.refuse(to, from, number, "has left"),
+        }
+        true
+    }
+
+    /// Answers a request to `to` in its place.
+    fn refuse(&mut self, to: Rank, from: Rank, number: &[u8; 8], why: &str) {
+        self.tell(from, &frame(kind::ANSWER, &[&to.0.to_le_bytes(), number, &[1], why.as_bytes()]));
+    }
+
+    /// Notes that a rank is no longer there, and tells those who wait for its answers.
+    fn gone(&mut self, rank: Rank, how: Place) {
+        self.members[rank.index()] = how;
+        let after = self.asked.split_off(&(rank, Rank(0), [0; 8]));
+        let (mine, others): (BTreeSet<_>, BTreeSet<_>) = after.into_iter().partition(|asked| asked.0 == rank);
+        self.asked.extend(others);
+        for (to, from, number) in mine {
+            self.refuse(to, from, &number, "has left");
+        }
+    }
+
+    fn tell(&mut self, rank: Rank, frame: &[u8]) {
+        if let Some(Place::Joined(number)) = self.members.get(rank.index())
+            && let Some(connection) = self.connections.get_mut(number)
+        {
+            connection.send(frame);
+        }
+    }
+
+    fn announce(&mut self, rank: Rank) {
+        if self.failed.is_none() {
+            self.failed = Some(rank);
+            self.tell_all(&frame(kind::FAILED, &[&rank.0.to_le_bytes()]));
+        }
+    }
+
+    fn tell_all(&mut self, frame: &[u8]) {
+        for connection in self.connections.values_mut() {
+            if !connection.is_stranger() {
+                connection.send(frame);
+            }
+        }
+    }
+}

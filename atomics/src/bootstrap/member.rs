@@ -1,0 +1,440 @@
+//! A rank's connection to the hub, and the thread that listens to it.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io::Read;
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::secret::{BYTES, random};
+use super::wire::{self, CHALLENGE, Frames, HANDSHAKE, HELLO, HUB, MAGIC, MOST, RANK, frame, kind};
+use super::{Hub, Invitation};
+use crate::{Error, Rank, Result, Topology};
+
+/// Nobody has failed.
+const NOBODY: u32 = u32::MAX;
+/// The hub has gone away, and its host was no rank.
+const LAUNCHER: u32 = u32::MAX - 1;
+
+/// What a rank answers to a request of another one, or why it cannot, in words.
+pub type Answer = std::result::Result<Vec<u8>, String>;
+
+type Server = Box<dyn FnMut(Rank, &[u8]) -> Answer + Send>;
+
+/// A request that has come before there was anybody to serve it.
+struct Early {
+    from: Rank,
+    number: u64,
+    bytes: Vec<u8>,
+}
+
+#[derive(Default)]
+struct State {
+    gathered: Option<Vec<Vec<u8>>>,
+    answers: HashMap<u64, Answer>,
+    early: Vec<Early>,
+}
+
+struct Shared {
+    stream: TcpStream,
+    /// One frame at a time.
+    writing: Mutex<()>,
+    failed: AtomicU32,
+    state: Mutex<State>,
+    changed: Condvar,
+    server: Mutex<Option<Server>>,
+}
+
+/// A rank's place in its job: it exchanges keys, meets the others, and hears of their deaths.
+///
+/// Made by [`join`](Membership::join). Dropping it leaves the job in good order, or as failed in a thread that panics.
+pub struct Membership {
+    rank: Rank,
+    size: u32,
+    hosts: Vec<Box<str>>,
+    topology: Topology,
+    numbers: AtomicU32,
+    shared: Arc<Shared>,
+    listener: Option<JoinHandle<()>>,
+    /// In the rank that hosts the meeting.
+    hub: Option<Hub>,
+}
+
+impl fmt::Debug for Membership {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Membership").field("rank", &self.rank).field("size", &self.size).finish_non_exhaustive()
+    }
+}
+
+/// Nothing of ours panics while it holds a lock, but a server that is not ours may.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Membership {
+    /// Joins the job at `invitation` as `rank` of `size`, and waits until all have, for `patience` at the most.
+    ///
+    /// `host` tells which ranks are on one host: those that say the same. `hub` is the hub itself, in the process that hosts it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::World`] when the hub refuses (a wrong secret, a rank that is there already) or not all ranks come;
+    /// [`Error::System`] when it cannot be reached; [`Error::PeerFailed`] when a rank has failed already.
+    pub fn join(
+        invitation: &Invitation,
+        rank: Rank,
+        size: u32,
+        host: &str,
+        patience: Duration,
+        hub: Option<Hub>,
+    ) -> Result<Membership> {
+        let stream = shake_hands(invitation, rank, size)?;
+        let failed = |error| Error::system("setting the connection to the hub up", error);
+        let reader = stream.try_clone().map_err(failed)?;
+        let shared = Arc::new(Shared {
+            stream,
+            writing: Mutex::new(()),
+            failed: AtomicU32::new(NOBODY),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            server: Mutex::new(None),
+        });
+        // When the hub is gone, so is the rank that has it.
+        let gone = invitation.host.map_or(LAUNCHER, |host| host.0);
+        let listener = std::thread::Builder::new()
+            .name("rmalab-member".into())
+            .spawn({
+                let shared = Arc::clone(&shared);
+                move || shared.listen(reader, gone)
+            })
+            .map_err(|error| Error::system("starting the thread that listens to the hub", error))?;
+        let mut membership = Membership {
+            rank,
+            size,
+            hosts: Vec::new(),
+            topology: Topology::one_node(size),
+            numbers: AtomicU32::new(0),
+            shared,
+            listener: Some(listener),
+            hub,
+        };
+        let deadline = Instant::now() + patience;
+        let hosts = membership.exchange(host.as_bytes(), Some((deadline, patience)))?;
+        membership.hosts = hosts.iter().map(|host| String::from_utf8_lossy(host).into()).collect();
+        let mut nodes = HashMap::new();
+        let places: Vec<(u32, u32)> = membership
+            .hosts
+            .iter()
+            .map(|host| {
+                let next = nodes.len() as u32;
+                (*nodes.entry(host.clone()).or_insert(next), 0)
+            })
+            .collect();
+        membership.topology = Topology::of_places(places);
+        Ok(membership)
+    }
+
+    /// Which rank this process is.
+    pub fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    /// How many ranks the job has.
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// What each rank has said of its host, in the order of the ranks.
+    pub fn hosts(&self) -> &[Box<str>] {
+        &self.hosts
+    }
+
+    /// The hosts as nodes, all in one rack.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// Gives `bytes`, at most 64 KiB, to all ranks, and returns what all have given, in their order. All ranks call it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::PeerFailed`] when a rank has failed or left, [`Error::World`] when the launcher has, or for too many bytes.
+    pub fn allgather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+        self.exchange(bytes, None)
+    }
+
+    /// Waits until all ranks have called it.
+    ///
+    /// # Errors
+    ///
+    /// As [`allgather`](Membership::allgather).
+    pub fn barrier(&self) -> Result<()> {
+        self.allgather(&[]).map(drop)
+    }
+
+    /// Asks `to`, whose [server](Membership::serve) answers while its rank does whatever it does.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::World`] with the other's words, or when it has left; [`Error::PeerFailed`] when a rank has failed.
+    pub fn request(&self, to: Rank, bytes: &[u8]) -> Result<Vec<u8>> {
+        check_length(bytes)?;
+        let number = u64::from(self.numbers.fetch_add(1, Ordering::Relaxed));
+        self.shared.send(&frame(kind::REQUEST, &[&to.0.to_le_bytes(), &number.to_le_bytes(), bytes]))?;
+        let answer = self.shared.wait(None, |state| state.answers.remove(&number))?;
+        answer.map_err(|why| Error::world(format!("{to}: {why}")))
+    }
+
+    /// Has `server` answer the requests of the other ranks, on the thread that listens to the hub.
+    pub fn serve(&self, server: impl FnMut(Rank, &[u8]) -> Answer + Send + 'static) {
+        let mut place = lock(&self.shared.server);
+        *place = Some(Box::new(server));
+        // The state is locked behind the server, here and nowhere else: requests come either before or after.
+        let early = std::mem::take(&mut lock(&self.shared.state).early);
+        for Early { from, number, bytes } in early {
+            self.shared.answer(place.as_mut(), from, number, &bytes);
+        }
+    }
+
+    /// An error if any rank has failed: two loads.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::PeerFailed`], or [`Error::World`] when the launcher has gone away.
+    #[inline]
+    pub fn check(&self) -> Result<()> {
+        self.shared.check()
+    }
+
+    /// Leaves the job as failed: all other ranks hear of it.
+    pub fn fail(self) {
+        self.leave(true);
+    }
+
+    /// Ends the connection as a kill would.
+    #[cfg(test)]
+    pub(super) fn cut(&self) {
+        let _ = self.shared.stream.shutdown(Shutdown::Both);
+    }
+
+    /// Tells all ranks that this one has failed, or that it leaves; only the first word counts.
+    fn leave(&self, failed: bool) {
+        let kind = if failed { kind::FAILED } else { kind::DEPART };
+        // A hub that is gone has nobody to tell.
+        let _ = self.shared.send(&frame(kind, &[]));
+    }
+
+    fn exchange(&self, bytes: &[u8], until: Option<(Instant, Duration)>) -> Result<Vec<Vec<u8>>> {
+        check_length(bytes)?;
+        self.check()?;
+        self.shared.send(&frame(kind::GATHER, &[bytes]))?;
+        let parts = self.shared.wait(until, |state| state.gathered.take())?;
+        if parts.len() == self.size as usize {
+            Ok(parts)
+        } else {
+            Err(Error::world(format!("the hub has sent {} parts to {} ranks", parts.len(), self.size)))
+        }
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        let failed = std::thread::panicking();
+        self.leave(failed);
+        let told = self.check().is_err();
+        if let Some(mut hub) = self.hub.take() {
+            if failed || told {
+                drop(hub);
+            } else {
+                // Nobody else could tell the others of a death, so the host leaves last.
+                hub.settle();
+            }
+        }
+        let _ = self.shared.stream.shutdown(Shutdown::Both);
+        if let Some(listener) = self.listener.take() {
+            // It panics only with a server's panic, of which the others have heard by now.
+            let _ = listener.join();
+        }
+    }
+}
+
+impl Shared {
+    #[inline]
+    fn check(&self) -> Result<()> {
+        match self.failed.load(Ordering::Acquire) {
+            NOBODY => Ok(()),
+            failed => Err(failure(failed)),
+        }
+    }
+
+    fn send(&self, bytes: &[u8]) -> Result<()> {
+        let _one = lock(&self.writing);
+        wire::send(&self.stream, bytes).map_err(|error| {
+            // A rank's failure is what it is about, if there is one.
+            self.check().err().unwrap_or_else(|| Error::system("writing to the job's hub", error))
+        })
+    }
+
+    /// Waits until `take` has something.
+    fn wait<T>(&self, until: Option<(Instant, Duration)>, mut take: impl FnMut(&mut State) -> Option<T>) -> Result<T> {
+        let mut state = lock(&self.state);
+        loop {
+            if let Some(taken) = take(&mut state) {
+                return Ok(taken);
+            }
+            self.check()?;
+            state = match until {
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some((deadline, patience)) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return Err(Error::world(format!(
+                            "not all ranks of the job have joined within {patience:?} (RMALAB_TIMEOUT sets how many seconds to wait)"
+                        )));
+                    }
+                    self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+
+    /// The listening thread.
+    fn listen(&self, mut reader: TcpStream, gone: u32) {
+        let mut frames = Frames::default();
+        loop {
+            loop {
+                match frames.next() {
+                    Ok(Some((kind, body))) => {
+                        if self.hear(kind, body).is_none() {
+                            return self.failed(gone);
+                        }
+                    }
+                    Ok(None) => break,
+                    Err(_) => return self.failed(gone),
+                }
+            }
+            if !matches!(frames.read(&mut reader), Ok(true)) {
+                return self.failed(gone);
+            }
+        }
+    }
+
+    fn failed(&self, who: u32) {
+        let state = lock(&self.state);
+        let _ = self.failed.compare_exchange(NOBODY, who, Ordering::Release, Ordering::Relaxed);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Deals with a frame of the hub; `None` for one that it does not send.
+    fn hear(&self, kind: u8, body: &[u8]) -> Option<()> {
+        match kind {
+            kind::GATHER => {
+                let mut parts = Vec::new();
+                let mut rest = body;
+                while !rest.is_empty() {
+                    let (length, behind) = wire::number(rest)?;
+                    let (part, behind) = behind.split_at_checked(length as usize)?;
+                    parts.push(part.to_vec());
+                    rest = behind;
+                }
+                lock(&self.state).gathered = Some(parts);
+                self.changed.notify_all();
+            }
+            kind::ANSWER => {
+                let (_, rest) = wire::number(body)?;
+                let (number, rest) = wire::long(rest)?;
+                let (&refused, bytes) = rest.split_first()?;
+                let answer = if refused == 0 { Ok(bytes.to_vec()) } else { Err(String::from_utf8_lossy(bytes).into()) };
+                lock(&self.state).answers.insert(number, answer);
+                self.changed.notify_all();
+            }
+            kind::REQUEST => {
+                let (from, rest) = wire::number(body)?;
+                let (number, bytes) = wire::long(rest)?;
+                let mut server = lock(&self.server);
+                if server.is_none() {
+                    lock(&self.state).early.push(Early { from: Rank(from), number, bytes: bytes.to_vec() });
+                } else {
+                    self.answer(server.as_mut(), Rank(from), number, bytes);
+                }
+            }
+            kind::FAILED => self.failed(wire::number(body)?.0),
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn answer(&self, server: Option<&mut Server>, from: Rank, number: u64, bytes: &[u8]) {
+        let Some(server) = server else { return };
+        let (refused, answer) = match server(from, bytes) {
+            Ok(answer) if answer.len() <= MOST => (0, answer),
+            Ok(answer) => (1, format!("an answer of {} bytes is too long", answer.len()).into_bytes()),
+            Err(mut why) => {
+                why.truncate(why.floor_char_boundary(MOST));
+                (1, why.into_bytes())
+            }
+        };
+        // Whoever has asked hears of a hub that is gone by itself.
+        let _ = self.send(&frame(kind::ANSWER, &[&from.0.to_le_bytes(), &number.to_le_bytes(), &[refused], &answer]));
+    }
+}
+
+#[cold]
+fn failure(failed: u32) -> Error {
+    match failed {
+        LAUNCHER => Error::world("the launcher of this job has gone away, and with it the ranks' meeting"),
+        rank => Error::PeerFailed { rank: Rank(rank) },
+    }
+}
+
+fn check_length(bytes: &[u8]) -> Result<()> {
+    if bytes.len() <= MOST {
+        return Ok(());
+    }
+    Err(Error::world(format!("{} bytes in one message of the ranks, which has room for {MOST}", bytes.len())))
+}
+
+/// Connects, and has both sides prove that they know the secret.
+fn shake_hands(invitation: &Invitation, rank: Rank, size: u32) -> Result<TcpStream> {
+    let hub = invitation.hub;
+    let failed = |what: &str| {
+        let what = format!("{what} the job's hub at {hub}");
+        move |error| Error::system(what, error)
+    };
+    let mut stream = TcpStream::connect_timeout(&hub, HANDSHAKE).map_err(failed("connecting to"))?;
+    wire::prepare(&stream)?;
+    stream.set_read_timeout(Some(HANDSHAKE)).map_err(failed("setting up the connection to"))?;
+    let nonce = random()?;
+    let mut claim = [0; 8];
+    claim[..4].copy_from_slice(&rank.0.to_le_bytes());
+    claim[4..].copy_from_slice(&size.to_le_bytes());
+    let mut hello = [0; HELLO];
+    hello[..MAGIC.len()].copy_from_slice(&MAGIC);
+    hello[MAGIC.len()..][..BYTES].copy_from_slice(&nonce);
+    hello[MAGIC.len() + BYTES..].copy_from_slice(&claim);
+    wire::send(&stream, &hello).map_err(failed("greeting"))?;
+    let mut challenge = [0; CHALLENGE];
+    stream.read_exact(&mut challenge).map_err(failed("hearing from"))?;
+    let (theirs, proof) = challenge.split_first_chunk::<BYTES>().expect("a challenge is two of them");
+    if !invitation.secret.verify(HUB, [&nonce, theirs], &claim, proof) {
+        return Err(Error::world(format!(
+            "what listens at {hub} does not know this job's secret, or this process does not: {rank} was started with another job's secret"
+        )));
+    }
+    wire::send(&stream, &invitation.secret.prove(RANK, [&nonce, theirs], &claim)).map_err(failed("answering"))?;
+    let mut head = [0; 5];
+    stream.read_exact(&mut head).map_err(failed("hearing from"))?;
+    let mut body = vec![0; (u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize).min(4096)];
+    stream.read_exact(&mut body).map_err(failed("hearing from"))?;
+    match head[4] {
+        kind::WELCOME => {
+            stream.set_read_timeout(None).map_err(failed("setting up the connection to"))?;
+            Ok(stream)
+        }
+        _ => Err(Error::world(format!("the job's hub at {hub} refuses {rank}: {}", String::from_utf8_lossy(&body)))),
+    }
+}

@@ -1,0 +1,273 @@
+//! Ranks that are threads, around a hub on loopback.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use super::*;
+
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn join(invitation: &Invitation, rank: u32, size: u32) -> Result<Membership> {
+    Membership::join(invitation, Rank(rank), size, &format!("host {}", rank / 2), PATIENCE, None)
+}
+
+/// Runs `body` on every rank of a job, each a thread.
+fn job<T: Send>(size: u32, body: impl Fn(Membership) -> T + Sync) -> Vec<T> {
+    let hub = Hub::open(HERE, size).unwrap();
+    let (invitation, body) = (hub.invitation(), &body);
+    std::thread::scope(|scope| {
+        let ranks: Vec<_> =
+            (0..size).map(|rank| scope.spawn(move || body(join(invitation, rank, size).unwrap()))).collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn exchanges_give_everybody_everything_in_order() {
+    for size in [1, 2, 3, 8, 40] {
+        job(size, |member| {
+            for round in 0..20 {
+                let mine = vec![round as u8; (member.rank().index() + round) % 7 * 100];
+                let all = member.allgather(&mine).unwrap();
+                let expected: Vec<Vec<u8>> =
+                    (0..size as usize).map(|rank| vec![round as u8; (rank + round) % 7 * 100]).collect();
+                assert_eq!(all, expected);
+                member.barrier().unwrap();
+            }
+            assert_eq!(member.topology().nodes(), size.div_ceil(2));
+            assert_eq!(&*member.hosts()[size as usize - 1], format!("host {}", (size - 1) / 2));
+        });
+    }
+}
+
+#[test]
+fn too_many_bytes_are_refused_and_the_longest_are_not() {
+    job(3, |member| {
+        let words = member.allgather(&vec![0; wire::MOST + 1]).unwrap_err().to_string();
+        assert!(words.contains("65536"), "{words}");
+        assert_eq!(member.allgather(&vec![7; wire::MOST]).unwrap(), vec![vec![7; wire::MOST]; 3]);
+    });
+}
+
+#[test]
+fn requests_are_answered_by_ranks_that_do_other_things() {
+    job(5, |member| {
+        let me = member.rank();
+        let early = member.rank().0 % 2 == 0;
+        let server = move |from: Rank, bytes: &[u8]| {
+            if bytes == b"no" {
+                Err(format!("{me} will not"))
+            } else {
+                Ok([bytes, &[from.0 as u8, me.0 as u8]].concat())
+            }
+        };
+        if early {
+            member.serve(server);
+        }
+        member.barrier().unwrap();
+        if !early {
+            // Requests are waiting by now, or come later: both are answered.
+            std::thread::yield_now();
+            member.serve(server);
+        }
+        for to in 0..5 {
+            let answer = member.request(Rank(to), b"hello").unwrap();
+            assert_eq!(answer, [&b"hello"[..], &[me.0 as u8, to as u8]].concat());
+            let words = member.request(Rank(to), b"no").unwrap_err().to_string();
+            assert!(words.contains(&format!("rank {to}: rank {to} will not")), "{words}");
+        }
+        assert!(member.request(Rank(5), b"hello").unwrap_err().to_string().contains("does not exist"));
+        member.barrier().unwrap();
+    });
+}
+
+#[test]
+fn a_rank_that_fails_is_known_to_all_whatever_they_do() {
+    let seen = job(4, |member| {
+        if member.rank() == Rank(2) {
+            member.fail();
+            return Rank(2);
+        }
+        // A barrier to which one rank does not come, then a request, and a look without waiting.
+        let error = member.barrier().unwrap_err();
+        assert!(matches!(member.request(Rank(2), b"").unwrap_err(), Error::PeerFailed { .. }));
+        assert!(matches!(member.check(), Err(Error::PeerFailed { .. })));
+        match error {
+            Error::PeerFailed { rank } => rank,
+            other => panic!("{other}"),
+        }
+    });
+    assert_eq!(seen, [Rank(2); 4]);
+}
+
+#[test]
+fn a_connection_that_ends_without_farewell_is_a_death() {
+    let hub = Hub::open(HERE, 2).unwrap();
+    let invitation = hub.invitation();
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let member = join(invitation, 1, 2).unwrap();
+            member.cut();
+            std::mem::forget(member);
+        });
+        let member = join(invitation, 0, 2).unwrap();
+        assert!(matches!(member.barrier(), Err(Error::PeerFailed { rank: Rank(1) })));
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn an_exchange_with_one_who_has_left_ends_and_departure_alone_is_no_failure() {
+    job(3, |member| {
+        if member.rank() == Rank(1) {
+            return;
+        }
+        let error = member.barrier().unwrap_err();
+        assert!(matches!(error, Error::PeerFailed { rank: Rank(1) }), "{error}");
+    });
+    job(2, |member| {
+        if member.rank() == Rank(0) {
+            // Goes on after the other has left, and hears of it when it asks.
+            let words = loop {
+                match member.request(Rank(1), b"") {
+                    Err(Error::World(words)) => break words,
+                    Err(other) => panic!("{other}"),
+                    Ok(_) => {}
+                }
+            };
+            assert!(words.contains("has left"), "{words}");
+            member.check().unwrap();
+        } else {
+            member.serve(|_, _| Ok(Vec::new()));
+        }
+    });
+}
+
+#[test]
+fn the_launcher_tells_of_deaths_that_no_connection_tells_of() {
+    let hub = Hub::open(HERE, 2).unwrap();
+    let invitation = hub.invitation();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| join(invitation, 0, 2).map(drop).unwrap_err());
+        hub.fail(Rank(1));
+        assert!(matches!(waiting.join().unwrap(), Error::PeerFailed { rank: Rank(1) }));
+    });
+}
+
+#[test]
+fn a_launcher_that_goes_away_ends_the_waits() {
+    let hub = Hub::open(HERE, 1).unwrap();
+    let member = join(hub.invitation(), 0, 1).unwrap();
+    drop(hub);
+    let words = loop {
+        if let Err(error) = member.check() {
+            break error.to_string();
+        }
+        std::thread::yield_now();
+    };
+    assert!(words.contains("launcher"), "{words}");
+    assert!(member.barrier().is_err());
+}
+
+#[test]
+fn who_does_not_know_the_secret_is_refused_and_disturbs_nobody() {
+    let hub = Hub::open(HERE, 2).unwrap();
+    let invitation = hub.invitation();
+    let wrong = Invitation { secret: Secret::new().unwrap(), ..invitation.clone() };
+    let words = join(&wrong, 0, 2).unwrap_err().to_string();
+    assert!(words.contains("secret"), "{words}");
+    // One that does not check the hub's proof, and cannot make its own.
+    let mut stream = TcpStream::connect(invitation.hub).unwrap();
+    let mut hello = wire::MAGIC.to_vec();
+    hello.extend([0; 32 + 8]);
+    hello[wire::HELLO - 4] = 2;
+    stream.write_all(&hello).unwrap();
+    let mut challenge = [0; wire::CHALLENGE];
+    stream.read_exact(&mut challenge).unwrap();
+    stream.write_all(&[0; 32]).unwrap();
+    let mut said = Vec::new();
+    stream.read_to_end(&mut said).ok();
+    assert!(String::from_utf8_lossy(&said).contains("secret is wrong"), "{said:?}");
+    // Noise, and silence.
+    let mut noise = TcpStream::connect(invitation.hub).unwrap();
+    noise.write_all(&[0xff; 200]).unwrap();
+    let _silence = TcpStream::connect(invitation.hub).unwrap();
+    std::thread::scope(|scope| {
+        for rank in 0..2 {
+            scope.spawn(move || join(invitation, rank, 2).unwrap().barrier().unwrap());
+        }
+    });
+}
+
+#[test]
+fn ranks_that_cannot_be_are_refused() {
+    let hub = Hub::open(HERE, 2).unwrap();
+    let invitation = hub.invitation();
+    for (rank, size, because) in [(2, 2, "does not exist"), (0, 3, "3 ranks, and it has 2")] {
+        let words = join(invitation, rank, size).unwrap_err().to_string();
+        assert!(words.contains(because), "{words}");
+    }
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| join(invitation, 0, 2).unwrap().barrier());
+        let second = loop {
+            // Until the first one is there this one is the first, and waits; so it is tried as the other rank's twin.
+            match Membership::join(invitation, Rank(0), 2, "", Duration::from_millis(1), None) {
+                Err(error) if error.to_string().contains("joined before") => break error,
+                _ => std::thread::yield_now(),
+            }
+        };
+        drop(second);
+        let _ = join(invitation, 1, 2);
+        let _ = first.join();
+    });
+}
+
+#[test]
+fn ranks_that_do_not_come_are_waited_for_no_longer_than_asked() {
+    let hub = Hub::open(HERE, 2).unwrap();
+    let joined = Membership::join(hub.invitation(), Rank(0), 2, "", Duration::from_millis(20), None);
+    assert!(joined.unwrap_err().to_string().contains("20ms"));
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let hub = Hub::open(HERE, 1).unwrap();
+    let words = Hub::open_at(hub.invitation().hub, 1).unwrap_err().to_string();
+    assert!(words.contains(&hub.invitation().hub.to_string()), "{words}");
+    assert!(Hub::open(HERE, 0).is_err());
+}
+
+#[test]
+fn invitations_pass_through_text() {
+    let hub = Hub::open_at(SocketAddr::new(HERE, 0), 1).unwrap();
+    let text = hub.invitation().to_text();
+    assert_eq!(&text.parse::<Invitation>().unwrap(), hub.invitation());
+    for wrong in ["", "/", "localhost:1/ab", &text[..text.len() - 1], &text.replace(':', " ")] {
+        assert!(wrong.parse::<Invitation>().is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn the_rank_that_hosts_the_hub_leaves_last() {
+    let hub = Hub::open(HERE, 3).unwrap();
+    let mut invitation = hub.invitation().clone();
+    invitation.host = Some(Rank(0));
+    let invitation = &invitation;
+    std::thread::scope(|scope| {
+        for rank in 1..3 {
+            scope.spawn(move || {
+                let member = join(invitation, rank, 3).unwrap();
+                member.serve(|_, _| Ok(Vec::new()));
+                member.barrier().unwrap();
+                // Rank 0 is on its way out, and the others still talk.
+                member.request(Rank(3 - rank), b"").ok();
+                member.check().unwrap();
+            });
+        }
+        let member = Membership::join(invitation, Rank(0), 3, "", PATIENCE, Some(hub)).unwrap();
+        member.barrier().unwrap();
+        drop(member);
+    });
+}

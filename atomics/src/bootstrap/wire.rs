@@ -1,0 +1,133 @@
+//! What hub and members say to each other: frames of a length, a kind and a body.
+//!
+//! All numbers are little-endian. Before the proofs have been checked, frames are of fixed, small lengths.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use super::secret::BYTES;
+use crate::{Error, Result};
+
+/// What a connection starts with: what it is, and the version of what follows.
+pub(super) const MAGIC: [u8; 8] = *b"rmahub\0\x01";
+
+/// The most that one rank gives to an exchange, or sends to another one, in bytes.
+pub(crate) const MOST: usize = 64 << 10;
+
+/// The most bytes of a body, but for the results of exchanges, which are as long as all contributions.
+const LONGEST: usize = 1 << 30;
+
+/// Who the member says it is, behind the magic: its nonce, its rank and the number of ranks.
+pub(super) const HELLO: usize = MAGIC.len() + BYTES + 8;
+
+/// The hub's answer: its nonce and its proof.
+pub(super) const CHALLENGE: usize = 2 * BYTES;
+
+pub(super) const HUB: &[u8] = b"hub";
+pub(super) const RANK: &[u8] = b"rank";
+
+/// How long a stranger may take to prove that it is none.
+pub(super) const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Kinds of frames.
+pub(super) mod kind {
+    /// From the hub: the proof was right.
+    pub(in crate::bootstrap) const WELCOME: u8 = 1;
+    /// From the hub: it was not, or the rank cannot be; in words.
+    pub(in crate::bootstrap) const REFUSED: u8 = 2;
+    /// From a member: its part of the exchange. From the hub: everybody's, each behind its length in 4 bytes.
+    pub(in crate::bootstrap) const GATHER: u8 = 3;
+    /// A request of one member to another: the other's rank (from the hub: the asker's), a number, the bytes.
+    pub(in crate::bootstrap) const REQUEST: u8 = 4;
+    /// The answer to it: in the same form, and a byte that tells whether it is an error in words.
+    pub(in crate::bootstrap) const ANSWER: u8 = 5;
+    /// From a member: it leaves in good order.
+    pub(in crate::bootstrap) const DEPART: u8 = 6;
+    /// From a member: it leaves as failed. From the hub: this rank has failed.
+    pub(in crate::bootstrap) const FAILED: u8 = 7;
+}
+
+/// A frame of several parts.
+pub(super) fn frame(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let length: usize = parts.iter().map(|part| part.len()).sum();
+    let mut frame = Vec::with_capacity(5 + length);
+    frame.extend((length as u32).to_le_bytes());
+    frame.push(kind);
+    for part in parts {
+        frame.extend(*part);
+    }
+    frame
+}
+
+/// Takes frames out of bytes as they come.
+#[derive(Default, Debug)]
+pub(super) struct Frames {
+    bytes: Vec<u8>,
+    taken: usize,
+}
+
+impl Frames {
+    /// Reads what is there; whether the connection goes on.
+    pub(super) fn read(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
+        self.bytes.drain(..std::mem::take(&mut self.taken));
+        let mut chunk = [0; 16 << 10];
+        loop {
+            match stream.read(&mut chunk) {
+                Ok(0) => return Ok(false),
+                Ok(count) => {
+                    self.bytes.extend(&chunk[..count]);
+                    if count < chunk.len() {
+                        return Ok(true);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The next whole frame's kind and body; an error for one that nobody sends.
+    pub(super) fn next(&mut self) -> Result<Option<(u8, &[u8])>> {
+        let rest = &self.bytes[self.taken..];
+        let Some((&length, behind)) = rest.split_first_chunk::<4>() else { return Ok(None) };
+        let length = u32::from_le_bytes(length) as usize;
+        if length > LONGEST {
+            return Err(Error::world(format!("a frame of {length} bytes, which nobody sends")));
+        }
+        if behind.len() < 1 + length {
+            return Ok(None);
+        }
+        let start = self.taken + 4;
+        self.taken = start + 1 + length;
+        Ok(Some((self.bytes[start], &self.bytes[start + 1..self.taken])))
+    }
+}
+
+/// A number of 4 bytes at the front of `bytes`, and the rest.
+pub(super) fn number(bytes: &[u8]) -> Option<(u32, &[u8])> {
+    bytes.split_first_chunk::<4>().map(|(number, rest)| (u32::from_le_bytes(*number), rest))
+}
+
+/// A number of 8 bytes at the front of `bytes`, and the rest.
+pub(super) fn long(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    bytes.split_first_chunk::<8>().map(|(number, rest)| (u64::from_le_bytes(*number), rest))
+}
+
+/// Sends a frame on a connection that blocks.
+pub(super) fn send(mut stream: &TcpStream, frame: &[u8]) -> io::Result<()> {
+    stream.write_all(frame)
+}
+
+/// Sets a connection up: no delays, and an end once the other host has been silent for some four seconds.
+pub(super) fn prepare(stream: &TcpStream) -> Result<()> {
+    use rustix::net::sockopt;
+    let failed = |error| Error::system("setting a connection up", error);
+    stream.set_nodelay(true).map_err(|error| Error::system("setting a connection up", error))?;
+    sockopt::set_socket_keepalive(stream, true).map_err(failed)?;
+    sockopt::set_tcp_keepidle(stream, Duration::from_secs(1)).map_err(failed)?;
+    sockopt::set_tcp_keepintvl(stream, Duration::from_secs(1)).map_err(failed)?;
+    sockopt::set_tcp_keepcnt(stream, 3).map_err(failed)?;
+    sockopt::set_tcp_user_timeout(stream, 4000).map_err(failed)
+}
