@@ -44,7 +44,7 @@ pub use heap::SymmetricHeap;
 pub use launch::{Job, Launcher, Line, Outcome, Output, Stream};
 pub use local::Threads;
 pub use mapped::Mapped;
-pub use processes::Processes;
+pub use processes::{Joined, Processes, Wishes};
 pub use remote::{Atomicity, Capabilities, RemoteAtomics, Request, Time, Until, WORD};
 pub use subset::Subset;
 pub use topology::{Distance, Topology};
