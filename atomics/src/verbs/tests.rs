@@ -1,0 +1,3 @@
+//! What needs no device.
+
+use super::*;
