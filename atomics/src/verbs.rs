@@ -28,8 +28,8 @@
 //!   consistent. The owner's processor reads its words only in a wait, which asks for no more than to acquire.
 //! * A completed write has arrived at the target's adapter. Whoever is told of it by an operation on memory of the same
 //!   host sees it, as the adapter's writes to memory keep their order (no relaxed ordering is asked for).
-//! * A word is written by the processor's own copies (bulk operations on the own segment) before a later request is
-//!   posted: the library's post orders them for the adapter.
+//! * What the processor has copied (see below) is in memory before a later request is posted: a post of the library orders
+//!   stores to memory before it, and a flush is a fence besides.
 //!
 //! Of atomics the specification (section 9.4.5) says that they are atomic with each other; a put to a word that others
 //! change by atomics at the same time may be lost. No lock here does that.
@@ -40,6 +40,12 @@
 //! on its own words go through its adapter, by a queue pair to itself. Where they are atomic with the processor's
 //! (`ATOMIC_GLOB`), they are the processor's. A device without atomics is refused.
 //!
+//! # Ranks of one host
+//!
+//! Bulk operations on the own segment are copies by the processor, and so are those on segments of other ranks of the
+//! host, whose memory is mapped with the first of them, unless the program or `RMALAB_NODE_SHARED=0` has it otherwise. Words
+//! go through the owner's adapter all the same, so that each has one kind of atomics.
+//!
 //! # Failures
 //!
 //! A request that fails takes its queue pair along. Whether a rank has died is asked of the bootstrap first, which knows
@@ -48,13 +54,16 @@
 
 mod connection;
 mod device;
+mod exposed;
 mod memory;
 mod message;
 mod queue_pair;
 mod settings;
+mod shared;
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
@@ -62,14 +71,16 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashMap;
 
 use crate::bootstrap::Membership;
+use crate::exposed::{ExposedKey, Lease, Refused, UserMemory};
 use crate::mapped::copy;
 use crate::registration::{Limits, Slot, Staging};
 use crate::{
     Address, Atomicity, Capabilities, Disp, Error, Operation, Rank, RemoteAtomics, Request, Result, SEGMENT_BYTES,
     SymmetricHeap, Time, Topology, Until, WORD,
 };
-use connection::{Broken, Connection, Hold, Posted, buffer};
+use connection::{Broken, Connection, Hold, Posted, Target, buffer};
 use device::{Completions, Device, Local, Region};
+use exposed::Exposures;
 use memory::{FRONT, Memory};
 use message::Opened;
 use queue_pair::{Buffer, INLINE, Place, QueuePair, Work};
@@ -85,6 +96,7 @@ pub struct Attach {
     device: Option<String>,
     gid_index: Option<u8>,
     port: Option<u8>,
+    node_shared: Option<bool>,
 }
 
 impl Attach {
@@ -115,6 +127,13 @@ impl Attach {
     /// The device's port; otherwise `RMALAB_IB_PORT`, or 1.
     pub fn port(mut self, number: u8) -> Attach {
         self.port = Some(number);
+        self
+    }
+
+    /// Whether bulk operations between ranks of one host are copies by the processor; otherwise `RMALAB_NODE_SHARED`, or
+    /// yes. Words go through the adapter either way.
+    pub fn node_shared(mut self, shared: bool) -> Attach {
+        self.node_shared = Some(shared);
         self
     }
 
@@ -154,7 +173,9 @@ impl Attach {
         let abilities = device.abilities()?;
         let name = device.name();
         let Some(atomicity) = abilities.atomicity else {
-            return Err(Error::world(format!("verbs: device {name} has no atomic operations (atomic_cap is ATOMIC_NONE)")));
+            return Err(Error::world(format!(
+                "verbs: device {name} has no atomic operations (atomic_cap is ATOMIC_NONE)"
+            )));
         };
         let port = device.port(number)?;
         if !port.active {
@@ -183,16 +204,21 @@ impl Attach {
         } else {
             None
         };
+        let node_shared = match self.node_shared {
+            Some(shared) => shared,
+            None => settings::number(shared::NODE_SHARED)? != Some(0),
+        };
         let (initiator, responder) = (abilities.initiator.clamp(1, READS), abilities.responder.clamp(1, READS));
         let place = Place { port, gid, initiator, responder };
         let segment = self.segment_bytes.unwrap_or(SEGMENT_BYTES);
-        let segment = segment.checked_next_multiple_of(WORD).filter(|&bytes| bytes > 0).ok_or_else(|| {
-            Error::world(format!("a segment of {segment} bytes is none"))
-        })?;
+        let segment = segment
+            .checked_next_multiple_of(WORD)
+            .filter(|&bytes| bytes > 0)
+            .ok_or_else(|| Error::world(format!("a segment of {segment} bytes is none")))?;
         let memory = Arc::new(Memory::new(segment)?);
         let region = Arc::new(Region::segment(&device, Arc::clone(&memory))?);
         let staging = Staging::new(Local(Arc::clone(&device)), SLOTS, SLOT_BYTES, PINNED)?;
-        Ok(Parts { device, place, atomicity, segment, memory, region, staging })
+        Ok(Parts { device, place, atomicity, segment, memory, region, staging, node_shared })
     }
 }
 
@@ -230,6 +256,7 @@ struct Parts {
     memory: Arc<Memory>,
     region: Arc<Region>,
     staging: Staging<Local>,
+    node_shared: bool,
 }
 
 /// The ends of the queue pairs that others have asked for.
@@ -240,12 +267,16 @@ struct Answering {
     device: Arc<Device>,
     place: Place,
     memory: Opened,
+    shared: Arc<Memory>,
     _region: Arc<Region>,
 }
 
 impl Answering {
     /// Makes the other end of the pair in a request, ready to receive.
     fn answer(&mut self, request: &[u8]) -> Result<Vec<u8>, String> {
+        if *request == message::SHARE {
+            return shared::description(self.shared.file()).map(|shared| message::shared(&shared));
+        }
         let peer = message::read_request(request).ok_or("a request that this version does not know")?;
         let pair = QueuePair::new(&self.device, self.place, &self.queue, 1).map_err(|error| error.to_string())?;
         pair.connect(&peer).map_err(|error| error.to_string())?;
@@ -296,6 +327,10 @@ pub struct Verbs {
     /// When the device was last asked for events.
     looked: Cell<Option<Instant>>,
     guesses: Guesses,
+    exposures: RefCell<Exposures>,
+    /// Whether ranks of this host reach each other's data by the processor, and the memory of those whose was asked for.
+    node_shared: bool,
+    neighbours: RefCell<FxHashMap<u32, Option<Rc<Memory>>>>,
     /// What connections that are gone have posted.
     past: Cell<Posted>,
     second_guesses: Cell<u64>,
@@ -424,7 +459,7 @@ impl Turns {
 
 impl Verbs {
     fn join(parts: Parts, membership: Membership) -> Result<Verbs> {
-        let Parts { device, place, atomicity, segment, memory, region, staging } = parts;
+        let Parts { device, place, atomicity, segment, memory, region, staging, node_shared } = parts;
         let (rank, size) = (membership.rank(), membership.size());
         let verbs = Verbs {
             rank,
@@ -445,6 +480,9 @@ impl Verbs {
             burst: Cell::new(0),
             looked: Cell::new(None),
             guesses: Guesses::default(),
+            exposures: RefCell::default(),
+            node_shared,
+            neighbours: RefCell::default(),
             past: Cell::default(),
             second_guesses: Cell::new(0),
         };
@@ -470,6 +508,7 @@ impl Verbs {
             device: Arc::clone(&self.device),
             place: self.place,
             memory: Opened { address: self.memory.start().as_ptr() as u64, key: self.region.remote_key() },
+            shared: Arc::clone(&self.memory),
             _region: Arc::clone(&self.region),
         };
         let membership = self.membership();
@@ -503,12 +542,19 @@ impl Verbs {
             signalled: sum.signalled + one.signalled,
         };
         let Posted { requests, signalled } = peers.values().map(Connection::count).fold(self.past.get(), add);
-        Statistics {
-            connections: peers.len() as u64,
-            requests,
-            signalled,
-            second_guesses: self.second_guesses.get(),
-        }
+        Statistics { connections: peers.len() as u64, requests, signalled, second_guesses: self.second_guesses.get() }
+    }
+
+    /// A word of the own segment as the processor reaches it.
+    ///
+    /// The adapter's atomics are not atomic with those of the processor on it, where the
+    /// [capabilities](RemoteAtomics::capabilities) say [`Hca`](Atomicity::Hca): this is for looking at what happens then.
+    ///
+    /// # Errors
+    ///
+    /// Those of a wait for the word.
+    pub fn own_word_by_processor(&self, own: Disp) -> Result<&AtomicU64> {
+        self.own_word(own)
     }
 
     fn membership(&self) -> &Membership {
@@ -615,10 +661,7 @@ impl Verbs {
     fn drop_connection(&self, peers: &mut FxHashMap<u32, Connection>, rank: Rank) {
         let Some(connection) = peers.remove(&rank.0) else { return };
         let (past, count) = (self.past.get(), connection.count());
-        self.past.set(Posted {
-            requests: past.requests + count.requests,
-            signalled: past.signalled + count.signalled,
-        });
+        self.past.set(Posted { requests: past.requests + count.requests, signalled: past.signalled + count.signalled });
     }
 
     /// Connects to `rank`, whose bootstrap's thread makes the other end.
@@ -675,12 +718,82 @@ impl Verbs {
         self.with_room(rank, |connection| {
             // SAFETY: the scratch word is part of this rank's memory, which outlives all connections (the order of the
             // fields); one operation at a time uses it, this one, and if its wait fails, the connection goes.
-            let number = unsafe { connection.fetch(offset, work)? };
+            let number = unsafe { connection.fetch(Target::Mapping(offset), work)? };
             self.finish(connection, number)
         })?;
         // The adapter has written it before the completion that was seen.
         fence(Ordering::Acquire);
         Ok(self.memory.front(0).load(Ordering::Relaxed))
+    }
+
+    /// Starts to write at `target` of another rank.
+    ///
+    /// # Safety
+    ///
+    /// As [`put_bytes_nb`](RemoteAtomics::put_bytes_nb); the target exists.
+    unsafe fn write(&self, rank: Rank, target: Target, source: *const u8, len: usize) -> Result<Request> {
+        if len == 0 {
+            return Ok(DONE);
+        }
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { std::slice::from_raw_parts(source, len) };
+        if len <= INLINE {
+            let burst = self.burst.get();
+            self.with_room(rank, |connection| Ok(connection.put(target, bytes, burst)?))?;
+            return Ok(DONE);
+        }
+        if len <= SLOT_BYTES {
+            let slot = self.slot()?;
+            slot.copy_in(bytes)?;
+            let work = Work::Write(buffer(slot.start(), len, slot.region().local_key()));
+            // SAFETY: the slot is what the work reads, and is held.
+            self.with_room(rank, |connection| Ok(unsafe { connection.bulk(target, work, Hold::Copy(slot))? }))?;
+            return Ok(DONE);
+        }
+        let mut last = DONE;
+        for (start, part) in (0..).step_by(LONGEST).zip(bytes.chunks(LONGEST)) {
+            let pinned = self.staging.cache.pin(part.as_ptr(), part.len())?;
+            let work = Work::Write(buffer(part.as_ptr(), part.len(), pinned.region().local_key()));
+            let number = self.with_room(rank, |connection| {
+                // SAFETY: the bytes are registered as long as they are held, and valid by the caller's promise.
+                Ok(unsafe { connection.bulk(target.plus(start), work, Hold::Program(pinned))? })
+            })?;
+            last = request(rank, number);
+        }
+        Ok(last)
+    }
+
+    /// Starts to read at `target` of another rank.
+    ///
+    /// # Safety
+    ///
+    /// As [`get_bytes_nb`](RemoteAtomics::get_bytes_nb); the target exists.
+    unsafe fn read(&self, rank: Rank, target: Target, dest: *mut u8, len: usize) -> Result<Request> {
+        if len == 0 {
+            return Ok(DONE);
+        }
+        if len <= SLOT_BYTES {
+            let slot = self.slot()?;
+            let work = Work::Read(buffer(slot.start(), len, slot.region().local_key()));
+            let number = self.with_room(rank, |connection| {
+                // SAFETY: the slot is what the work writes, and is held; `dest` is valid by the caller's promise.
+                Ok(unsafe { connection.bulk(target, work, Hold::Arrival { slot, dest, len })? })
+            })?;
+            return Ok(request(rank, number));
+        }
+        let mut last = DONE;
+        for start in (0..len).step_by(LONGEST) {
+            let part = (len - start).min(LONGEST);
+            let dest = dest.wrapping_add(start);
+            let pinned = self.staging.cache.pin(dest, part)?;
+            let work = Work::Read(buffer(dest, part, pinned.region().local_key()));
+            let number = self.with_room(rank, |connection| {
+                // SAFETY: as for a put.
+                Ok(unsafe { connection.bulk(target.plus(start as u64), work, Hold::Program(pinned))? })
+            })?;
+            last = request(rank, number);
+        }
+        Ok(last)
     }
 
     fn own_word(&self, own: Disp) -> Result<&AtomicU64> {
@@ -703,11 +816,6 @@ impl Verbs {
             }
             turns.turn(self)?;
         }
-    }
-
-    /// Bytes between the program's memory and the own segment: the processor copies.
-    fn own_range(&self, at: Address, len: usize) -> Option<*mut u8> {
-        if at.rank == self.rank { self.memory.range(at.disp.0, len) } else { None }
     }
 
     /// A bounce slot, for which operations under way have to complete if all are in use.
@@ -816,7 +924,9 @@ impl RemoteAtomics for Verbs {
         }
         self.guesses.note(at, value);
         let burst = self.burst.get();
-        self.with_room(at.rank, |connection| Ok(connection.put(offset, &value.to_ne_bytes(), burst)?))
+        self.with_room(at.rank, |connection| {
+            Ok(connection.put(Target::Mapping(offset), &value.to_ne_bytes(), burst)?)
+        })
     }
 
     unsafe fn put_bytes_nb(&self, at: Address, source: *const u8, len: usize) -> Result<Request> {
@@ -824,37 +934,13 @@ impl RemoteAtomics for Verbs {
         if len == 0 {
             return Ok(DONE);
         }
-        if let Some(shared) = self.own_range(at, len) {
+        if let Some(shared) = self.reach(at, len)? {
             // SAFETY: the caller vouches for `source`; the range was checked, and all access to it acts as atomic.
             unsafe { copy::to_shared(source, shared, len) };
             return Ok(DONE);
         }
         // SAFETY: the caller's promise.
-        let bytes = unsafe { std::slice::from_raw_parts(source, len) };
-        if len <= INLINE {
-            let burst = self.burst.get();
-            self.with_room(at.rank, |connection| Ok(connection.put(offset, bytes, burst)?))?;
-            return Ok(DONE);
-        }
-        if len <= SLOT_BYTES {
-            let slot = self.slot()?;
-            slot.copy_in(bytes)?;
-            let work = Work::Write(buffer(slot.start(), len, slot.region().local_key()));
-            // SAFETY: the slot is what the work reads, and is held.
-            self.with_room(at.rank, |connection| Ok(unsafe { connection.bulk(offset, work, Hold::Copy(slot))? }))?;
-            return Ok(DONE);
-        }
-        let mut last = DONE;
-        for (start, part) in (0..).step_by(LONGEST).zip(bytes.chunks(LONGEST)) {
-            let pinned = self.staging.cache.pin(part.as_ptr(), part.len())?;
-            let work = Work::Write(buffer(part.as_ptr(), part.len(), pinned.region().local_key()));
-            let number = self.with_room(at.rank, |connection| {
-                // SAFETY: the bytes are registered as long as they are held, and valid by the caller's promise.
-                Ok(unsafe { connection.bulk(offset + start, work, Hold::Program(pinned))? })
-            })?;
-            last = request(at.rank, number);
-        }
-        Ok(last)
+        unsafe { self.write(at.rank, Target::Mapping(offset), source, len) }
     }
 
     unsafe fn get_bytes_nb(&self, at: Address, dest: *mut u8, len: usize) -> Result<Request> {
@@ -862,35 +948,15 @@ impl RemoteAtomics for Verbs {
         if len == 0 {
             return Ok(DONE);
         }
-        if let Some(shared) = self.own_range(at, len) {
+        if let Some(shared) = self.reach(at, len)? {
             // SAFETY: the caller vouches for `dest`; the range was checked, and all access to it acts as atomic.
             unsafe { copy::from_shared(shared, dest, len) };
             // Pairs with the release of whatever told this rank that the bytes are there.
             fence(Ordering::Acquire);
             return Ok(DONE);
         }
-        if len <= SLOT_BYTES {
-            let slot = self.slot()?;
-            let work = Work::Read(buffer(slot.start(), len, slot.region().local_key()));
-            let number = self.with_room(at.rank, |connection| {
-                // SAFETY: the slot is what the work writes, and is held; `dest` is valid by the caller's promise.
-                Ok(unsafe { connection.bulk(offset, work, Hold::Arrival { slot, dest, len })? })
-            })?;
-            return Ok(request(at.rank, number));
-        }
-        let mut last = DONE;
-        for start in (0..len).step_by(LONGEST) {
-            let part = (len - start).min(LONGEST);
-            let dest = dest.wrapping_add(start);
-            let pinned = self.staging.cache.pin(dest, part)?;
-            let work = Work::Read(buffer(dest, part, pinned.region().local_key()));
-            let number = self.with_room(at.rank, |connection| {
-                // SAFETY: as for a put.
-                Ok(unsafe { connection.bulk(offset + start as u64, work, Hold::Program(pinned))? })
-            })?;
-            last = request(at.rank, number);
-        }
-        Ok(last)
+        // SAFETY: the caller's promise.
+        unsafe { self.read(at.rank, Target::Mapping(offset), dest, len) }
     }
 
     fn test(&self, request: &Request) -> Result<bool> {
@@ -919,7 +985,7 @@ impl RemoteAtomics for Verbs {
         if target.0 >= self.size {
             return Err(self.bad_address(Operation::Flush, target.at(Disp(0)), 0));
         }
-        // Of what the processor has copied into the own segment.
+        // Of what the processor has copied into segments of this host.
         fence(Ordering::SeqCst);
         self.flush_there(target.0)
     }
@@ -976,6 +1042,18 @@ impl RemoteAtomics for Verbs {
     fn now(&self) -> Time {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+    }
+
+    fn expose(&self, memory: UserMemory) -> Result<ExposedKey, Refused> {
+        self.open_memory(memory)
+    }
+
+    fn withdraw(&self, key: ExposedKey) -> Result<UserMemory> {
+        self.withdraw_memory(key)
+    }
+
+    fn lease(&self, rank: Rank, key: ExposedKey) -> Result<Box<dyn Lease + '_>> {
+        self.lease_memory(rank, key)
     }
 
     /// By the processor, behind what this rank has itself put there.
@@ -1038,6 +1116,7 @@ impl Drop for Verbs {
             && self.check().is_ok()
         {
             // Whatever fails now, the others hear of it from the bootstrap, and there is nobody to tell here.
+            self.close_all();
             let _ = self.flush_all();
             let _ = membership.barrier();
         }

@@ -59,3 +59,37 @@ fn operations_cost_what_they_should() {
         assert_eq!((many.requests - one.requests, many.signalled - one.signalled), (101, 2));
     });
 }
+
+mod exposure;
+
+#[test]
+fn exposed_memory_agrees_with_a_model() {
+    for ranks in [1, exposure::RANKS] {
+        world(ranks, &Attach::new(), |ra| exposure::agrees_with_a_model(ra));
+    }
+}
+
+#[test]
+fn exposed_memory_comes_back() {
+    world(exposure::RANKS, &Attach::new(), |ra| exposure::memory_comes_back(ra));
+}
+
+#[test]
+fn refusals_of_exposed_memory() {
+    world(exposure::RANKS, &Attach::new(), |ra| exposure::refusals(ra));
+}
+
+#[test]
+fn a_withdrawal_waits_for_the_leases() {
+    world(exposure::RANKS, &Attach::new(), |ra| exposure::a_withdrawal_waits_for_the_leases(ra));
+}
+
+#[test]
+fn nothing_is_written_after_a_withdrawal() {
+    world(exposure::RANKS, &Attach::new(), |ra| exposure::nothing_is_written_after_a_withdrawal(ra));
+}
+
+#[test]
+fn places_for_exposed_memory_are_used_up_and_come_back() {
+    world(1, &Attach::new(), |ra| exposure::places_are_used_up_and_come_back(ra));
+}

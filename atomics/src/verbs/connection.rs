@@ -33,6 +33,25 @@ pub(super) enum Hold {
     Arrival { slot: Slot<Local>, dest: *mut u8, len: usize },
 }
 
+/// Where at a peer.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Target {
+    /// So many bytes behind the start of its mapping.
+    Mapping(u64),
+    /// In memory that it has exposed.
+    Exposed(Remote),
+}
+
+impl Target {
+    /// So many bytes further on.
+    pub(super) fn plus(self, bytes: u64) -> Target {
+        match self {
+            Target::Mapping(offset) => Target::Mapping(offset + bytes),
+            Target::Exposed(Remote { address, key }) => Target::Exposed(Remote { address: address + bytes, key }),
+        }
+    }
+}
+
 /// Why a connection is of no more use.
 #[derive(Debug)]
 pub(super) enum Broken {
@@ -104,9 +123,13 @@ impl Connection {
         self.count
     }
 
-    /// The peer's memory from `offset` of its mapping on.
-    fn remote(&self, offset: u64) -> Remote {
-        Remote { address: self.memory.address.wrapping_add(offset), key: self.memory.key }
+    fn remote(&self, target: Target) -> Remote {
+        match target {
+            Target::Mapping(offset) => {
+                Remote { address: self.memory.address.wrapping_add(offset), key: self.memory.key }
+            }
+            Target::Exposed(remote) => remote,
+        }
     }
 
     /// Whether there is no room for another request.
@@ -150,9 +173,9 @@ impl Connection {
 
     /// Posts a put of a few bytes as part of burst number `burst`.
     #[inline]
-    pub(super) fn put(&mut self, offset: u64, bytes: &[u8], burst: u64) -> Result<()> {
+    pub(super) fn put(&mut self, target: Target, bytes: &[u8], burst: u64) -> Result<()> {
         let (number, signalled) = self.next(self.burst != Some(burst));
-        self.pair.post_inline(bytes, self.remote(offset), number, signalled)?;
+        self.pair.post_inline(bytes, self.remote(target), number, signalled)?;
         self.posted(number, signalled);
         self.burst = Some(burst);
         Ok(())
@@ -164,10 +187,10 @@ impl Connection {
     ///
     /// The buffer outlives the request or this connection, and nobody else uses it until then.
     #[inline]
-    pub(super) unsafe fn fetch(&mut self, offset: u64, work: Work) -> Result<u64> {
+    pub(super) unsafe fn fetch(&mut self, target: Target, work: Work) -> Result<u64> {
         let (number, signalled) = self.next(true);
         // SAFETY: the caller's promise.
-        unsafe { self.pair.post(work, self.remote(offset), number, signalled)? };
+        unsafe { self.pair.post(work, self.remote(target), number, signalled)? };
         self.posted(number, signalled);
         self.burst = None;
         Ok(number)
@@ -179,9 +202,9 @@ impl Connection {
     ///
     /// `hold` keeps the buffer of `work` registered; memory of the program, which a hold names, is valid until the
     /// request is complete or this connection is dropped.
-    pub(super) unsafe fn bulk(&mut self, offset: u64, work: Work, hold: Hold) -> Result<u64> {
+    pub(super) unsafe fn bulk(&mut self, target: Target, work: Work, hold: Hold) -> Result<u64> {
         // SAFETY: the caller's promise; the hold is kept below.
-        let number = unsafe { self.fetch(offset, work)? };
+        let number = unsafe { self.fetch(target, work)? };
         self.holds.push_back((number, hold));
         Ok(number)
     }
@@ -194,7 +217,7 @@ impl Connection {
         }
         if self.signalled != self.posted {
             let (number, signalled) = self.next(true);
-            self.pair.post_inline(&[], self.remote(0), number, signalled)?;
+            self.pair.post_inline(&[], self.remote(Target::Mapping(0)), number, signalled)?;
             self.posted(number, signalled);
         }
         Ok(Some(self.posted))

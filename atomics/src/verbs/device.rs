@@ -326,9 +326,8 @@ impl Region {
     ) -> Result<Region> {
         // SAFETY: the kernel checks the range and pins its pages; that somebody lets the device access them is that
         // one's affair.
-        let region = unsafe {
-            ffi::ibv_reg_mr(device.domain.as_ptr(), start.cast_mut().cast(), len, access.cast_signed())
-        };
+        let region =
+            unsafe { ffi::ibv_reg_mr(device.domain.as_ptr(), start.cast_mut().cast(), len, access.cast_signed()) };
         match NonNull::new(region) {
             Some(region) => Ok(Region { region, _device: Arc::clone(device), _memory: memory }),
             None => {
@@ -347,6 +346,11 @@ impl Region {
     /// Opens memory of this process to the device and to the peers of its queue pairs.
     pub(super) fn segment(device: &Arc<Device>, memory: Arc<Memory>) -> Result<Region> {
         Region::register(device, memory.start().as_ptr(), memory.len(), REMOTE, Some(memory))
+    }
+
+    /// Opens memory of the program, which the caller keeps.
+    pub(super) fn exposed(device: &Arc<Device>, start: *const u8, len: usize) -> Result<Region> {
+        Region::register(device, start, len, REMOTE, None)
     }
 
     /// By which this rank's requests name the memory.

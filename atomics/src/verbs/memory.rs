@@ -1,22 +1,32 @@
 //! The memory of a rank: a file without a name, mapped once; a block of its own in front, its segment behind.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
 use rustix::fs::{MemfdFlags, Mode, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
+use super::exposed::{CAPACITY, ENTRY};
 use crate::{Error, Result};
 
-/// Bytes before the segment.
-pub(super) const FRONT: usize = 4096;
+/// Words in front of the table of exposed memory: a page, of which the first word is the one that results arrive in.
+const SCRATCH: usize = 512;
+
+/// Bytes before the segment: whole pages.
+pub(super) const FRONT: usize = (SCRATCH + CAPACITY * ENTRY) * size_of::<u64>();
+const _: () = assert!(FRONT.is_multiple_of(4096));
+
+/// Which word of the block in front a word of the table is.
+pub(super) fn table_word(word: usize) -> usize {
+    SCRATCH + word
+}
 
 /// A mapped memory file.
 pub(super) struct Memory {
     start: NonNull<u8>,
     len: usize,
-    _file: OwnedFd,
+    file: OwnedFd,
 }
 
 // SAFETY: plain memory that stays until the value is dropped; all access to it is by atomics, by copies that act as
@@ -44,21 +54,19 @@ impl Memory {
         Memory::map(file, len)
     }
 
-    fn map(file: OwnedFd, len: usize) -> Result<Memory> {
+    /// Maps `len` bytes of a memory file, which has so many and is sealed against shrinking.
+    pub(super) fn map(file: OwnedFd, len: usize) -> Result<Memory> {
         // SAFETY: a new mapping at an address of the kernel's choice aliases no memory of Rust's.
         let start = unsafe {
-            rustix::mm::mmap(
-                std::ptr::null_mut(),
-                len,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED,
-                &file,
-                0,
-            )
+            rustix::mm::mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0)
         };
         let start = start.map_err(|error| Error::system(format!("mapping {len} bytes of memory"), error))?;
         let start = NonNull::new(start.cast()).expect("the kernel maps nothing at address 0");
-        Ok(Memory { start, len, _file: file })
+        Ok(Memory { start, len, file })
+    }
+
+    pub(super) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 
     pub(super) fn start(&self) -> NonNull<u8> {

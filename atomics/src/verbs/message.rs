@@ -27,6 +27,20 @@ pub(super) struct Opened {
     pub(super) key: u32,
 }
 
+/// A rank's memory file, for other ranks of its host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Shared {
+    /// The number of the process, and of the descriptor in it.
+    pub(super) process: u32,
+    pub(super) descriptor: u32,
+    /// The file's own number.
+    pub(super) file: u64,
+    pub(super) bytes: u64,
+}
+
+/// The request for it.
+pub(super) const SHARE: [u8; 4] = *b"fd\0\x01";
+
 const ENDPOINT: usize = 4 + 4 + 2 + 16 + 3;
 const OPENED: usize = 8 + 4;
 
@@ -94,6 +108,30 @@ pub(super) fn read_answer(mut bytes: &[u8]) -> Option<(Endpoint, Opened)> {
     bytes.is_empty().then_some((end, memory))
 }
 
+/// The answer to [`SHARE`].
+pub(super) fn shared(shared: &Shared) -> Vec<u8> {
+    let mut bytes = SHARE.to_vec();
+    bytes.extend(shared.process.to_le_bytes());
+    bytes.extend(shared.descriptor.to_le_bytes());
+    bytes.extend(shared.file.to_le_bytes());
+    bytes.extend(shared.bytes.to_le_bytes());
+    bytes
+}
+
+/// Reads it; none if it is something else.
+pub(super) fn read_shared(mut bytes: &[u8]) -> Option<Shared> {
+    if take(&mut bytes)? != SHARE {
+        return None;
+    }
+    let shared = Shared {
+        process: u32::from_le_bytes(take(&mut bytes)?),
+        descriptor: u32::from_le_bytes(take(&mut bytes)?),
+        file: u64::from_le_bytes(take(&mut bytes)?),
+        bytes: u64::from_le_bytes(take(&mut bytes)?),
+    };
+    bytes.is_empty().then_some(shared)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,6 +151,10 @@ mod tests {
     fn what_is_written_is_read() {
         assert_eq!(read_request(&request(&END)), Some(END));
         assert_eq!(read_answer(&answer(&END, &MEMORY)), Some((END, MEMORY)));
+        let file = Shared { process: 7, descriptor: 9, file: u64::MAX - 1, bytes: 1 << 40 };
+        assert_eq!(read_shared(&shared(&file)), Some(file));
+        assert_eq!(read_shared(&shared(&file)[1..]), None);
+        assert_eq!(read_shared(&shared(&file)[..27]), None);
     }
 
     #[test]
