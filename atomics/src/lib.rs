@@ -8,6 +8,7 @@
 //! | --- | --- | --- |
 //! | `local` | threads of one process | [`World::threads`] |
 //! | `shm` | processes of one host | [`World::processes`] |
+//! | `verbs` (a feature) | processes of any hosts, through RDMA network adapters | [`verbs::Attach`](https://docs.rs/) |
 //! | `controlled` | coroutines, each call of which an engine carries out when it pleases | [`controlled::spawn`] |
 //!
 //! [`Counted`] wraps any of them; [`conformance`](mod@conformance) is the suite that all of them pass.
@@ -36,6 +37,8 @@ pub mod shm;
 pub mod sim;
 pub mod subset;
 mod topology;
+#[cfg(feature = "verbs")]
+pub mod verbs;
 mod world;
 
 pub use address::{Address, Disp, Rank};
