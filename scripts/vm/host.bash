@@ -7,9 +7,11 @@
 
 me=$(basename "$0")
 parts=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-cpus=2 memory=2048 timeout=300 verbose= memlock=
+cpus=2 memory=2048 timeout=300 verbose='' memlock=''
 extra_environment=() shares=()
-machine_pids=() work=
+machine_pids=() work=''
+taken=0 image='' status=125 output_label=''
+machine_packages=(qemu-system-x86 busybox-static cpio kmod xz-utils iproute2 util-linux ibverbs-providers libibverbs1)
 
 # The script's own failures: 125, as of env and timeout, so that the command's status is not mistaken for them.
 fail() {
@@ -32,12 +34,15 @@ shared_options() {
 OPTIONS
 }
 
-# Takes one of the shared options from "$@" and sets `taken` to how many words it had; 0 when the first word is none of them.
-take_shared_option() {
+# Takes one of the shared options from "$@" and sets `taken` to how many words it had; 0 when the first word is no option, or `--`.
+shared_option() {
     taken=2
     case $1 in
     --cpus) need_number "$@" && cpus=$2 ;;
-    --memory) need_number "$@" && memory=$2 ;;
+    --memory)
+        need_number "$@" && memory=$2
+        [ "$memory" -ge 512 ] || fail "--memory: $memory MiB are too few for the machine itself; give 512 or more"
+        ;;
     --memlock) need_number "$@" && memlock=$2 ;;
     --timeout)
         [[ ${2-} =~ ^[0-9]+(\.[0-9]+)?[smh]?$ ]] || fail "--timeout: '${2-}' is no time; give seconds, or 90s, 5m"
@@ -53,7 +58,8 @@ take_shared_option() {
         shares+=("$(realpath "$2")")
         ;;
     --verbose) verbose=1 taken=1 ;;
-    *) taken=0 ;;
+    -- | [!-]* | '') taken=0 ;;
+    *) fail "no option $1; see --help" ;;
     esac
 }
 
@@ -100,7 +106,7 @@ start_work() {
 }
 end_work() {
     trap '' HUP INT TERM
-    [ ${#machine_pids[@]} = 0 ] || kill "${machine_pids[@]}" 2>/dev/null
+    [ ${#machine_pids[@]} = 0 ] || kill "${machine_pids[@]}" 2>/dev/null || true # some may have ended
     wait
     rm -rf "$work"
 }
@@ -128,9 +134,14 @@ write_control() {
         done
     } >"$control/environment"
     { [ ${#shares[@]} = 0 ] || printf '%s\0' "${shares[@]}"; } >"$control/shares"
-    : >"$control/stdout" >"$control/stderr" >"$control/console"
+    touch "$control"/{stdout,stderr,console}
     cp "$parts/guest" "$control/"
 }
+
+# no_timer_check: on a busy host the emulated timer may fail the kernel's check of it, and the kernel stops there.
+# tsc=reliable: the emulated counters of all processors are one clock of the host; without this every reading of the time is a slow
+# emulated device's, which measures that device.
+kernel_arguments='console=ttyS0 quiet panic=-1 mitigations=off no_timer_check tsc=reliable'
 
 # start_machine CONTROL [QEMU ARGUMENTS]...: boots a machine and passes its output on; adds to machine_pids.
 # If this script is killed (-9), so are its machines.
@@ -142,9 +153,10 @@ start_machine() {
             -device "virtio-9p-pci,fsdev=share$i,mount_tag=share$i")
         i=$((i + 1))
     done
+    # shellcheck disable=SC2054 # QEMU's own commas
     arguments=(-accel tcg,thread=multi -cpu max -smp "$cpus" -m "$memory" -nodefaults -no-user-config -display none -no-reboot
         -kernel "$image/vmlinux" -initrd "$image/initramfs"
-        -append 'console=ttyS0 quiet panic=-1 mitigations=off' -serial "file:console"
+        -append "$kernel_arguments" -serial "file:console"
         -fsdev local,id=root,path=/,readonly=on,security_model=none,multidevs=remap -device virtio-9p-pci,fsdev=root,mount_tag=root
         -fsdev local,id=control,path=.,security_model=none -device virtio-9p-pci,fsdev=control,mount_tag=control
         "${arguments[@]}" "$@")
@@ -153,8 +165,17 @@ start_machine() {
             setpriv --pdeathsig KILL qemu-system-x86_64 "${arguments[@]}" </dev/null >qemu 2>&1
     ) &
     machine_pids+=($!)
-    tail -s 0.1 -f -c +1 --pid=$! "$control/stdout" &
-    tail -s 0.1 -f -c +1 --pid=$! "$control/stderr" >&2 &
+    pass_on "$control/stdout" &
+    pass_on "$control/stderr" >&2 &
+}
+
+# pass_on FILE: what comes into a file, until the last machine started has ended.
+pass_on() {
+    if [ -n "$output_label" ]; then
+        tail -s 0.1 -f -c +1 --pid="${machine_pids[-1]}" "$1" | sed -u "s/^/$output_label/"
+    else
+        exec tail -s 0.1 -f -c +1 --pid="${machine_pids[-1]}" "$1"
+    fi
 }
 
 # machine_status CONTROL ENDED: what a machine that has ended with ENDED (timeout's status) means, as `status`.
@@ -168,7 +189,7 @@ machine_status() {
         echo "$me: stopped: the limit of --timeout $timeout has passed" >&2
         status=124
     else
-        tail -n 20 "$control/console" "$control/qemu" >&2
+        tail -qn 20 "$control/console" "$control/qemu" >&2
         echo "$me: the machine has ended without a status of the command; its last words are above" >&2
         status=125
     fi
