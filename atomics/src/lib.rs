@@ -27,6 +27,8 @@ mod heap;
 mod launch;
 mod local;
 pub mod mapped;
+#[cfg(feature = "mpi")]
+pub mod mpi;
 mod processes;
 mod random;
 pub mod registration;
