@@ -713,6 +713,15 @@ impl<'p> World<'p> {
         ((moved as f64 * keep * (0.75 + unit / 2.0)) as u64).min(moved)
     }
 
+    /// Another core reads a line: who has written it goes on with it until it hears of that.
+    fn shared(&mut self, line: u32, moved: u64) {
+        let (now, kept) = (self.now(), self.kept(moved));
+        let state = self.memory.get(line);
+        if state.before.until <= now && state.writer != ADAPTER {
+            state.before = Before { rank: state.writer, from: state.free, until: state.free.max(now) + kept };
+        }
+    }
+
     /// Has the origin's processor carry a message out, on a word of its own node.
     fn local(&mut self, message: u32) {
         let now = self.now();
@@ -731,7 +740,11 @@ impl<'p> World<'p> {
                 }
                 match if reader == rank || keeps { 0 } else { self.transfer(writer, rank) } {
                     0 => now + node.hit.0,
-                    moved => free.max(now) + moved + node.hit.0,
+                    moved => {
+                        let hit = node.hit.0;
+                        self.shared(line, moved);
+                        free.max(now) + moved + hit
+                    }
                 }
             }
             Load::Word(_) | Load::Put(_) => {
@@ -841,6 +854,9 @@ impl<'p> World<'p> {
             let moved = self.transfer(by, rank.0);
             let line = self.memory.line(rank, disp);
             self.memory.get(line).reader = rank.0;
+            if moved > 0 {
+                self.shared(line, moved);
+            }
             let noticed = self.now() + moved + self.profile.node.notice.0 + self.profile.node.hit.0;
             self.reply(rank.0, noticed, Reply::Word(value));
         }
