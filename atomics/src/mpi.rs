@@ -674,8 +674,7 @@ impl RemoteAtomics for Mpi {
         let (rank, disp) = (at.rank.0 as c_int, at.disp.0 as ffi::MPI_Aint);
         let (word, replace) = (self.handles.word, self.handles.replace);
         // SAFETY: the word exists (just checked); the slot keeps its value and its place until a flush.
-        let code =
-            unsafe { ffi::MPI_Accumulate(slot.cast(), 1, word, rank, disp, 1, word, replace, self.window.0) };
+        let code = unsafe { ffi::MPI_Accumulate(slot.cast(), 1, word, rank, disp, 1, word, replace, self.window.0) };
         self.started(code, Operation::Put, at)
     }
 

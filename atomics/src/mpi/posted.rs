@@ -118,7 +118,8 @@ impl Requests {
         if self.under_way.is_empty() {
             return Vec::new();
         }
-        let wanted = |_: &u64, &mut (rank, _): &mut (Rank, ffi::MPI_Request)| target.is_none_or(|target| rank == target);
+        let wanted =
+            |_: &u64, &mut (rank, _): &mut (Rank, ffi::MPI_Request)| target.is_none_or(|target| rank == target);
         self.under_way.extract_if(wanted).map(|(_, (_, request))| request).collect()
     }
 }
