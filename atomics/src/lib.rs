@@ -8,6 +8,7 @@
 //! | --- | --- | --- |
 //! | `local` | threads of one process | [`World::threads`] |
 //! | `shm` | processes of one host | [`World::processes`] |
+//! | `verbs` (a feature) | processes of any hosts, through RDMA network adapters | [`verbs::Attach`](https://docs.rs/) |
 //! | `controlled` | coroutines, each call of which an engine carries out when it pleases | [`controlled::spawn`] |
 //!
 //! [`Counted`] wraps any of them; [`conformance`](mod@conformance) is the suite that all of them pass.
@@ -20,12 +21,15 @@ pub mod conformance;
 pub mod controlled;
 pub mod coroutine;
 mod counted;
+mod dynamic;
 mod error;
 pub mod exposed;
 mod heap;
 mod launch;
 mod local;
 pub mod mapped;
+#[cfg(feature = "mpi")]
+pub mod mpi;
 mod processes;
 mod random;
 pub mod registration;
@@ -34,11 +38,14 @@ pub mod shm;
 pub mod sim;
 pub mod subset;
 mod topology;
+#[cfg(feature = "verbs")]
+pub mod verbs;
 mod world;
 
 pub use address::{Address, Disp, Rank};
 pub use collectives::{CHUNK_BYTES, Collectives};
 pub use counted::{ByDistance, Counted, Counts};
+pub use dynamic::{Backend, Member, started_as};
 pub use error::{Error, Operation, Result};
 pub use heap::SymmetricHeap;
 pub use launch::{Job, Launcher, Line, Outcome, Output, Stream};
