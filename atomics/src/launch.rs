@@ -7,6 +7,7 @@ mod supervisor;
 
 use std::ffi::{OsStr, OsString};
 use std::io::PipeWriter;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
+use crate::bootstrap::Hub;
 use crate::mapped::{Layout, Mapping};
 use crate::shm::environment;
 use crate::{Error, Rank, Result, SEGMENT_BYTES, Topology};
@@ -98,6 +100,7 @@ pub struct Launcher {
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
     segment_bytes: u64,
+    hub: bool,
     placement: Placement,
     output: Output,
     grace: Duration,
@@ -114,6 +117,7 @@ impl Launcher {
             args: Vec::new(),
             env: Vec::new(),
             segment_bytes: SEGMENT_BYTES,
+            hub: false,
             placement: Placement::Machine,
             output: Output::Prefixed,
             grace: GRACE,
@@ -142,6 +146,14 @@ impl Launcher {
     /// Sets the length of every rank's segment, in bytes; [`SEGMENT_BYTES`] by default.
     pub fn segment_bytes(mut self, bytes: u64) -> Launcher {
         self.segment_bytes = bytes;
+        self
+    }
+
+    /// Sets whether the ranks can meet through a [`Hub`], as those of networks do; by default they cannot.
+    ///
+    /// It listens on the loopback interface, and is gone when the job has ended.
+    pub fn hub(mut self, hub: bool) -> Launcher {
+        self.hub = hub;
         self
     }
 
@@ -226,8 +238,10 @@ impl Launcher {
             (environment::SEGMENT_BYTES, layout.segment_bytes().to_string()),
             (environment::TOPOLOGY, environment::topology_text(&topology)),
         ];
+        let hub = if self.hub { Some(Hub::open(IpAddr::V4(Ipv4Addr::LOCALHOST), self.size)?) } else { None };
         let mut all = self.env;
         all.extend(env.map(|(name, value)| (name.into(), value.into())));
+        all.extend(hub.as_ref().map(|hub| (environment::HUB.into(), hub.invitation().to_text().into())));
         let arrivals = if self.forward_signals { Some(signals::Arrivals::new()?) } else { None };
         let (lifeline, control) =
             std::io::pipe().map_err(|error| Error::system("making a pipe to the launcher's thread", error))?;
@@ -241,6 +255,7 @@ impl Launcher {
             time_limit: self.time_limit,
             memory,
             mapping,
+            hub,
             open_files,
             arrivals,
             lifeline,

@@ -8,7 +8,7 @@
 //! | --- | --- | --- |
 //! | `local` | threads of one process | [`World::threads`] |
 //! | `shm` | processes of one host | [`World::processes`] |
-//! | `verbs` (a feature) | processes of any hosts, through RDMA network adapters | [`verbs::Attach`](https://docs.rs/) |
+//! | `verbs` (a feature) | processes of any hosts, through RDMA network adapters | `verbs::Attach` |
 //! | `controlled` | coroutines, each call of which an engine carries out when it pleases | [`controlled::spawn`] |
 //!
 //! [`Counted`] wraps any of them; [`conformance`](mod@conformance) is the suite that all of them pass.
@@ -27,6 +27,8 @@ mod heap;
 mod launch;
 mod local;
 pub mod mapped;
+#[cfg(feature = "mpi")]
+pub mod mpi;
 mod processes;
 mod random;
 pub mod registration;
@@ -47,10 +49,12 @@ pub use heap::SymmetricHeap;
 pub use launch::{Job, Launcher, Line, Outcome, Output, Stream};
 pub use local::Threads;
 pub use mapped::Mapped;
-pub use processes::Processes;
+pub use processes::{Joined, Processes, Wishes};
 pub use remote::{Atomicity, Capabilities, RemoteAtomics, Request, Time, Until, WORD};
 pub use subset::Subset;
 pub use topology::{Distance, Topology};
+#[cfg(feature = "verbs")]
+pub use verbs::Verbs;
 pub use world::{SEGMENT_BYTES, World, bind_to_core};
 
 /// The signals of [`Job::signal`].

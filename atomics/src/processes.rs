@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::Write;
+use std::marker::PhantomData;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,10 +29,59 @@ const EXIT_ERROR: i32 = 1;
 /// The exit code of a rank that has panicked, as of any Rust program.
 const EXIT_PANIC: i32 = 101;
 
-/// A world of processes, from [`World::processes`].
+/// A backend whose ranks are processes that a launcher has started.
+pub trait Joined: RemoteAtomics + Sized {
+    /// Whether the ranks meet through a [`Hub`](crate::bootstrap::Hub), which their launcher opens for them.
+    const MEETS: bool;
+
+    /// How the ranks are started where [`Processes::run`] cannot do it, as the error says then.
+    const STARTED_BY: Option<&'static str> = None;
+
+    /// Joins the world that this process was started in; once in its life.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::World`] when no launcher has started it, or when the world cannot be as wished for.
+    fn join(wishes: Wishes) -> Result<Self>;
+
+    /// Leaves the world as failed: every other rank's waits return [`Error::PeerFailed`] with this rank.
+    fn fail(self);
+}
+
+/// What a rank asks of the world that it joins; what it does not ask for, the launcher or the backend decides.
+#[derive(Clone, Default, Debug)]
+#[non_exhaustive]
+pub struct Wishes {
+    /// Bytes of every segment, at the least.
+    pub segment_bytes: Option<u64>,
+    /// Where the ranks are placed.
+    pub topology: Option<Topology>,
+}
+
+impl Joined for Mapped {
+    const MEETS: bool = false;
+
+    fn join(wishes: Wishes) -> Result<Mapped> {
+        let mut attach = Attach::new();
+        if let Some(bytes) = wishes.segment_bytes {
+            attach = attach.segment_bytes(bytes);
+        }
+        if let Some(topology) = wishes.topology {
+            attach = attach.topology(topology);
+        }
+        attach.attach()
+    }
+
+    fn fail(self) {
+        Mapped::fail(self);
+    }
+}
+
+/// A world of processes, from [`World::processes`], on the backend `J`: over shared memory, unless it is told otherwise.
 #[derive(Debug)]
 #[must_use = "nothing happens before `run`"]
-pub struct Processes {
+pub struct Processes<J = Mapped> {
+    backend: PhantomData<fn() -> J>,
     size: u32,
     segment_bytes: Option<u64>,
     launcher: Launcher,
@@ -56,29 +106,42 @@ impl World {
     /// # Ok::<(), rmalab_atomics::Error>(())
     /// ```
     pub fn processes(size: u32) -> Processes {
-        Processes { size, segment_bytes: None, launcher: Launcher::new(size), commanded: false }
+        Processes { backend: PhantomData, size, segment_bytes: None, launcher: Launcher::new(size), commanded: false }
     }
 }
 
-impl Processes {
-    fn launcher(mut self, change: impl FnOnce(Launcher) -> Launcher) -> Processes {
+impl<J: Joined> Processes<J> {
+    /// The same world on another backend.
+    ///
+    /// ```no_run
+    /// # use rmalab_atomics::{Mapped, RemoteAtomics, World};
+    /// # type Verbs = Mapped; // a backend of a network, where its feature is chosen
+    /// let names = World::processes(4).over::<Verbs>().run(|ra| ra.capabilities().backend.to_owned())?;
+    /// # Ok::<(), rmalab_atomics::Error>(())
+    /// ```
+    pub fn over<K: Joined>(self) -> Processes<K> {
+        let Processes { size, segment_bytes, launcher, commanded, .. } = self;
+        Processes { backend: PhantomData, size, segment_bytes, launcher, commanded }
+    }
+
+    fn launcher(mut self, change: impl FnOnce(Launcher) -> Launcher) -> Processes<J> {
         self.launcher = change(self.launcher);
         self
     }
 
     /// Sets the length of every rank's segment, in bytes.
-    pub fn segment_bytes(mut self, bytes: u64) -> Processes {
+    pub fn segment_bytes(mut self, bytes: u64) -> Processes<J> {
         self.segment_bytes = Some(bytes);
         self.launcher(|launcher| launcher.segment_bytes(bytes))
     }
 
     /// Places the ranks on nodes; by default the machine's own NUMA nodes.
-    pub fn topology(self, topology: Topology) -> Processes {
+    pub fn topology(self, topology: Topology) -> Processes<J> {
         self.launcher(|launcher| launcher.topology(topology))
     }
 
     /// Places every `ranks` ranks on a node of their own.
-    pub fn ranks_per_node(self, ranks: u32) -> Processes {
+    pub fn ranks_per_node(self, ranks: u32) -> Processes<J> {
         self.launcher(|launcher| launcher.ranks_per_node(ranks))
     }
 
@@ -89,28 +152,28 @@ impl Processes {
         mut self,
         program: impl AsRef<OsStr>,
         args: impl IntoIterator<Item = A>,
-    ) -> Processes {
+    ) -> Processes<J> {
         self.commanded = true;
         self.launcher(|launcher| launcher.command(program, args))
     }
 
     /// Sets a variable in the environment of every rank.
-    pub fn env(self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Processes {
+    pub fn env(self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Processes<J> {
         self.launcher(|launcher| launcher.env(name, value))
     }
 
     /// Sets what becomes of the ranks' output, see [`Launcher::output`].
-    pub fn output(self, output: Output) -> Processes {
+    pub fn output(self, output: Output) -> Processes<J> {
         self.launcher(|launcher| launcher.output(output))
     }
 
     /// Sets how long the others may take to end after one rank has failed, see [`Launcher::grace`].
-    pub fn grace(self, grace: Duration) -> Processes {
+    pub fn grace(self, grace: Duration) -> Processes<J> {
         self.launcher(|launcher| launcher.grace(grace))
     }
 
     /// Kills all ranks when they have taken this long, see [`Launcher::time_limit`].
-    pub fn time_limit(self, limit: Duration) -> Processes {
+    pub fn time_limit(self, limit: Duration) -> Processes<J> {
         self.launcher(|launcher| launcher.time_limit(limit))
     }
 
@@ -135,7 +198,7 @@ impl Processes {
     /// [`Error::RankEnded`] when a rank has panicked, has been killed, or has failed otherwise; the waits of the others
     /// return [`PeerFailed`](Error::PeerFailed) meanwhile. [`Error::World`] and [`Error::System`] when the ranks could
     /// not be started, or a result is missing or is not a `T`.
-    pub fn run<T: Serialize + DeserializeOwned>(self, body: impl FnOnce(&Mapped) -> T) -> Result<Vec<T>> {
+    pub fn run<T: Serialize + DeserializeOwned>(self, body: impl FnOnce(&J) -> T) -> Result<Vec<T>> {
         self.try_run(|ra| Ok::<T, std::convert::Infallible>(body(ra)))
     }
 
@@ -146,7 +209,7 @@ impl Processes {
     /// # Errors
     ///
     /// As [`run`](Self::run).
-    pub fn try_run<T, E>(self, body: impl FnOnce(&Mapped) -> Result<T, E>) -> Result<Vec<T>>
+    pub fn try_run<T, E>(self, body: impl FnOnce(&J) -> Result<T, E>) -> Result<Vec<T>>
     where
         T: Serialize + DeserializeOwned,
         E: Display,
@@ -176,7 +239,7 @@ impl Processes {
                         self.size
                     )));
                 }
-                let ra = self.attach()?.attach()?;
+                let ra = self.join()?;
                 // A panic goes on from here, and drops the handle on its way, which tells the others.
                 match body(&ra) {
                     Ok(value) => Ok(vec![value]),
@@ -189,20 +252,16 @@ impl Processes {
         }
     }
 
-    fn attach(&self) -> Result<Attach> {
-        let mut attach = Attach::new();
-        if let Some(bytes) = self.segment_bytes {
-            attach = attach.segment_bytes(bytes);
-        }
-        if let Some(topology) = self.launcher.placed()? {
-            attach = attach.topology(topology);
-        }
-        Ok(attach)
+    fn join(&self) -> Result<J> {
+        J::join(Wishes { segment_bytes: self.segment_bytes, topology: self.launcher.placed()? })
     }
 
     /// The parent's part.
     fn start<T: DeserializeOwned>(self, call: u32) -> Result<Vec<T>> {
-        let mut launcher = self.launcher;
+        if let Some(how) = J::STARTED_BY {
+            return Err(Error::world(format!("no launcher has started this process as a rank: {how}")));
+        }
+        let mut launcher = self.launcher.hub(J::MEETS);
         if !self.commanded {
             let program = std::env::current_exe()
                 .ok()
@@ -228,8 +287,8 @@ impl Processes {
     }
 
     /// A rank's part.
-    fn be<T: Serialize, E: Display>(self, rank: Rank, body: impl FnOnce(&Mapped) -> Result<T, E>) -> ! {
-        let joined = self.attach().and_then(Attach::attach).and_then(|ra| Ok((ra, result_pipe()?)));
+    fn be<T: Serialize, E: Display>(self, rank: Rank, body: impl FnOnce(&J) -> Result<T, E>) -> ! {
+        let joined = self.join().and_then(|ra| Ok((ra, result_pipe()?)));
         let (ra, result) = match joined {
             Ok(joined) => joined,
             Err(error) => give_up(rank, &error, EXIT_NO_RANK),

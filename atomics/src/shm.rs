@@ -105,7 +105,10 @@ impl Attach {
             Identity::Alone => Err(Error::world(
                 "no launcher has started this process: none of RMALAB_RANK, OMPI_COMM_WORLD_RANK, PMI_RANK, PMIX_RANK and SLURM_PROCID (of a step) is set; start it with `rmalab launch`, mpirun or srun",
             )),
-            Identity::Launched { rank, size, shm, segment_bytes, topology, .. } => {
+            Identity::Launched { shm: None, .. } => Err(Error::world(
+                "the launcher has given this process no memory to share: its ranks are on several hosts; use another backend than shm",
+            )),
+            Identity::Launched { rank, size, shm: Some(shm), segment_bytes, topology, .. } => {
                 if let Some(wanted) = self.segment_bytes
                     && wanted > segment_bytes
                 {

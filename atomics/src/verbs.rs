@@ -97,6 +97,7 @@ pub struct Attach {
     gid_index: Option<u8>,
     port: Option<u8>,
     node_shared: Option<bool>,
+    topology: Option<Topology>,
 }
 
 impl Attach {
@@ -127,6 +128,12 @@ impl Attach {
     /// The device's port; otherwise `RMALAB_IB_PORT`, or 1.
     pub fn port(mut self, number: u8) -> Attach {
         self.port = Some(number);
+        self
+    }
+
+    /// Places the ranks on nodes, instead of each host being one; what ranks share depends on their hosts all the same.
+    pub fn topology(mut self, topology: Topology) -> Attach {
+        self.topology = Some(topology);
         self
     }
 
@@ -218,7 +225,7 @@ impl Attach {
         let memory = Arc::new(Memory::new(segment)?);
         let region = Arc::new(Region::segment(&device, Arc::clone(&memory))?);
         let staging = Staging::new(Local(Arc::clone(&device)), SLOTS, SLOT_BYTES, PINNED)?;
-        Ok(Parts { device, place, atomicity, segment, memory, region, staging, node_shared })
+        Ok(Parts { device, place, atomicity, segment, memory, region, staging, node_shared, topology: self.topology })
     }
 }
 
@@ -257,6 +264,7 @@ struct Parts {
     region: Arc<Region>,
     staging: Staging<Local>,
     node_shared: bool,
+    topology: Option<Topology>,
 }
 
 /// The ends of the queue pairs that others have asked for.
@@ -459,14 +467,14 @@ impl Turns {
 
 impl Verbs {
     fn join(parts: Parts, membership: Membership) -> Result<Verbs> {
-        let Parts { device, place, atomicity, segment, memory, region, staging, node_shared } = parts;
+        let Parts { device, place, atomicity, segment, memory, region, staging, node_shared, topology } = parts;
         let (rank, size) = (membership.rank(), membership.size());
         let verbs = Verbs {
             rank,
             size,
             segment,
             atomicity,
-            topology: membership.topology().clone(),
+            topology: topology.unwrap_or_else(|| membership.topology().clone()),
             heap: SymmetricHeap::new(segment),
             peers: RefCell::default(),
             membership: Some(membership),
@@ -486,6 +494,10 @@ impl Verbs {
             past: Cell::default(),
             second_guesses: Cell::new(0),
         };
+        if verbs.topology.size() != size {
+            let ranks = verbs.topology.size();
+            return verbs.refuse(Error::world(format!("the topology has {ranks} ranks and the world {size}")));
+        }
         if size > MOST_RANKS {
             return verbs.refuse(Error::world(format!("verbs: {size} ranks; this backend takes {MOST_RANKS}")));
         }

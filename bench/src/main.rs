@@ -149,7 +149,7 @@ fn list(registry: &Registry) -> rmalab::Result<ExitCode> {
 
 fn launch(arguments: &LaunchArgs) -> rmalab::Result<ExitCode> {
     let (program, rest) = arguments.program.split_first().expect("clap requires a program");
-    let mut launcher = Launcher::new(arguments.n).command(program, rest);
+    let mut launcher = Launcher::new(arguments.n).hub(true).command(program, rest);
     if let Some(bytes) = arguments.segment {
         launcher = launcher.segment_bytes(bytes);
     }

@@ -26,7 +26,7 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct Hub {
     invitation: Invitation,
-    /// Commands: a rank in 4 bytes that has failed. The hub ends when it closes.
+    /// Commands: a rank in 4 bytes whose process has ended. The hub ends when it closes.
     control: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
@@ -82,8 +82,10 @@ impl Hub {
         &self.invitation
     }
 
-    /// Tells all ranks that `rank` has failed: by whoever knows without a connection, as a launcher does.
-    pub fn fail(&self, rank: Rank) {
+    /// Says that the process of `rank` has ended: if it has not joined, it never will, and all ranks are told so.
+    ///
+    /// Of a rank that has joined its connection tells more.
+    pub fn ended(&self, rank: Rank) {
         if let Some(mut control) = self.control.as_ref() {
             // A hub that has ended has nobody to tell.
             let _ = control.write_all(&rank.0.to_le_bytes());
@@ -234,11 +236,11 @@ impl State {
         }
         let happened: Vec<bool> = polled.iter().map(|polled| !polled.revents().is_empty()).collect();
         drop(polled);
-        if happened[1] {
-            self.command();
-        }
         for (number, _) in numbers.iter().zip(&happened[2..]).filter(|(_, happened)| **happened) {
             self.hear(*number);
+        }
+        if happened[1] {
+            self.command();
         }
         if happened[0] {
             self.admit();
@@ -255,8 +257,7 @@ impl State {
             // Written in one piece of 4 bytes, hence read in one.
             Ok(4) => {
                 let rank = Rank(u32::from_le_bytes(bytes));
-                let lives = |place: &Place| !matches!(place, Place::Departed | Place::Failed);
-                if self.members.get(rank.index()).is_some_and(lives) {
+                if self.members.get(rank.index()) == Some(&Place::Empty) {
                     self.gone(rank, Place::Failed);
                     self.announce(rank);
                 }

@@ -151,7 +151,7 @@ fn the_launcher_tells_of_deaths_that_no_connection_tells_of() {
     let invitation = hub.invitation();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| join(invitation, 0, 2).map(drop).unwrap_err());
-        hub.fail(Rank(1));
+        hub.ended(Rank(1));
         assert!(matches!(waiting.join().unwrap(), Error::PeerFailed { rank: Rank(1) }));
     });
 }

@@ -17,6 +17,7 @@ use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal};
 use super::lines::{Lines, Pumped, Sink};
 use super::signals::{self, Arrivals};
 use super::{Handle, Outcome, Output, Stream};
+use crate::bootstrap::Hub;
 use crate::mapped::Mapping;
 use crate::shm::environment;
 use crate::{Error, Rank, Result};
@@ -32,6 +33,7 @@ pub(super) struct Plan {
     pub(super) time_limit: Option<Duration>,
     pub(super) memory: OwnedFd,
     pub(super) mapping: Arc<Mapping>,
+    pub(super) hub: Option<Hub>,
     pub(super) open_files: Rlimit,
     pub(super) arrivals: Option<Arrivals>,
     pub(super) lifeline: PipeReader,
@@ -76,6 +78,7 @@ struct Supervisor {
     /// Whether failures are told on standard error.
     tells: bool,
     mapping: Arc<Mapping>,
+    hub: Option<Hub>,
     arrivals: Option<Arrivals>,
     lifeline: Option<PipeReader>,
     grace: Duration,
@@ -126,6 +129,7 @@ pub(super) fn run(plan: Plan, started: &SyncSender<Arc<[Handle]>>) -> Result<Out
         sink,
         tells,
         mapping: plan.mapping,
+        hub: plan.hub,
         arrivals: plan.arrivals,
         lifeline: Some(plan.lifeline),
         grace: plan.grace,
@@ -160,7 +164,10 @@ fn start(plan: &Plan, rank: Rank, mask: libc::sigset_t) -> Result<(Process, Hand
     }
     let (result, result_end) = pipe().map_err(failed)?;
     // Another launcher's word for who this process is must not reach its ranks.
-    command.env_remove(environment::CALL).envs(plan.env.iter().map(|(name, value)| (name, value)));
+    command
+        .env_remove(environment::CALL)
+        .env_remove(environment::HUB)
+        .envs(plan.env.iter().map(|(name, value)| (name, value)));
     command.env(environment::RANK, rank.0.to_string());
     command.env(environment::RESULT_FD, result_end.as_raw_fd().to_string());
 
@@ -420,6 +427,9 @@ impl Supervisor {
         // failed, has.
         if !status.success() || !self.mapping.has_departed(rank) {
             self.mapping.mark_failed(rank);
+        }
+        if let Some(hub) = &self.hub {
+            hub.ended(rank);
         }
         if status.success() {
             return Ok(());

@@ -7,6 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::RawFd;
 use std::time::Duration;
 
+use crate::bootstrap::Invitation;
 use crate::{Error, Rank, Result, Topology};
 
 /// The rank's number. The first of the variables by which the launcher tells a rank who it is.
@@ -15,6 +16,8 @@ pub(crate) const RANK: &str = "RMALAB_RANK";
 pub(crate) const SIZE: &str = "RMALAB_SIZE";
 /// The descriptor of the shared memory.
 pub(crate) const SHM_FD: &str = "RMALAB_SHM_FD";
+/// Where the ranks meet, and the job's secret: an [`Invitation`].
+pub(crate) const HUB: &str = "RMALAB_HUB";
 /// Bytes of a rank's segment.
 pub(crate) const SEGMENT_BYTES: &str = "RMALAB_SEGMENT_BYTES";
 /// Ranks a node and nodes a rack, with a comma between them.
@@ -37,7 +40,17 @@ pub(crate) enum Identity {
     /// No launcher has started it.
     Alone,
     /// The launcher of this crate has.
-    Launched { rank: Rank, size: u32, shm: RawFd, segment_bytes: u64, topology: Option<Topology>, call: Option<u32> },
+    Launched {
+        rank: Rank,
+        size: u32,
+        /// None where its ranks do not share a host.
+        shm: Option<RawFd>,
+        /// None where the launcher was not asked for a hub.
+        hub: Option<Invitation>,
+        segment_bytes: u64,
+        topology: Option<Topology>,
+        call: Option<u32>,
+    },
     /// Another launcher has.
     Foreign {
         rank: Rank,
@@ -125,14 +138,19 @@ impl Environment<'_> {
         if let Some(rank) = self.number(RANK)? {
             let size = self.required(SIZE, RANK)?;
             check_rank(RANK, rank, SIZE, size)?;
-            let shm = self.required(SHM_FD, RANK)?;
-            if shm < 0 {
+            let (shm, hub) = (self.number::<RawFd>(SHM_FD)?, self.text(HUB));
+            if let Some(shm) = shm.filter(|shm| *shm < 0) {
                 return Err(Error::world(format!("{SHM_FD}={shm} is not a descriptor")));
             }
+            if shm.is_none() && hub.is_none() {
+                return Err(Error::world(format!("{RANK} is set, but neither {SHM_FD} nor {HUB} is")));
+            }
+            let hub = hub.map(|hub| hub.parse().map_err(|_| Error::world(format!("{HUB} is not ADDRESS:PORT/SECRET"))));
             return Ok(Identity::Launched {
                 rank: Rank(rank),
                 size,
                 shm,
+                hub: hub.transpose()?,
                 segment_bytes: self.required(SEGMENT_BYTES, RANK)?,
                 topology: self.topology(size)?,
                 call: self.number(CALL)?,
@@ -251,7 +269,15 @@ mod tests {
         let launched = [(RANK, "1"), (SIZE, "2"), (SHM_FD, "5"), (SEGMENT_BYTES, "4096"), ("PMI_RANK", "0")];
         assert_eq!(
             identity(&launched).unwrap(),
-            Identity::Launched { rank: Rank(1), size: 2, shm: 5, segment_bytes: 4096, topology: None, call: None }
+            Identity::Launched {
+                rank: Rank(1),
+                size: 2,
+                shm: Some(5),
+                hub: None,
+                segment_bytes: 4096,
+                topology: None,
+                call: None
+            }
         );
         assert_eq!(identity(&[]).unwrap(), Identity::Alone);
     }
@@ -296,6 +322,8 @@ mod tests {
         refused(&[(RANK, "2"), (SIZE, "2")], "RMALAB_RANK=2 does not exist");
         refused(&[(RANK, "0"), (SIZE, "0")], "RMALAB_RANK=0 does not exist");
         refused(&[(RANK, "0"), (SIZE, "1"), (SHM_FD, "-3")], "RMALAB_SHM_FD=-3");
+        refused(&[(RANK, "0"), (SIZE, "1"), (SEGMENT_BYTES, "8")], "neither RMALAB_SHM_FD nor RMALAB_HUB");
+        refused(&[(RANK, "0"), (SIZE, "1"), (HUB, "somewhere")], "RMALAB_HUB is not");
         let launched = [(RANK, "0"), (SIZE, "1"), (SHM_FD, "3"), (SEGMENT_BYTES, "8"), (TOPOLOGY, "0,1")];
         refused(&launched, "0 ranks a node");
         refused(&[&launched[..4], &[(TOPOLOGY, "4x4")]].concat(), "RMALAB_TOPOLOGY=\"4x4\"");
