@@ -98,6 +98,7 @@ pub struct Attach {
     port: Option<u8>,
     node_shared: Option<bool>,
     topology: Option<Topology>,
+    completion_entries: Option<u32>,
 }
 
 impl Attach {
@@ -141,6 +142,13 @@ impl Attach {
     /// yes. Words go through the adapter either way.
     pub fn node_shared(mut self, shared: bool) -> Attach {
         self.node_shared = Some(shared);
+        self
+    }
+
+    /// Entries of the completion queues, instead of as many as there are requests: for tests of what happens to full ones.
+    #[doc(hidden)]
+    pub fn completion_entries(mut self, entries: u32) -> Attach {
+        self.completion_entries = Some(entries);
         self
     }
 
@@ -215,6 +223,7 @@ impl Attach {
             Some(shared) => shared,
             None => settings::number(shared::NODE_SHARED)? != Some(0),
         };
+        let completions = self.completion_entries.unwrap_or(connection::DEPTH as u32);
         let (initiator, responder) = (abilities.initiator.clamp(1, READS), abilities.responder.clamp(1, READS));
         let place = Place { port, gid, initiator, responder };
         let segment = self.segment_bytes.unwrap_or(SEGMENT_BYTES);
@@ -225,7 +234,18 @@ impl Attach {
         let memory = Arc::new(Memory::new(segment)?);
         let region = Arc::new(Region::segment(&device, Arc::clone(&memory))?);
         let staging = Staging::new(Local(Arc::clone(&device)), SLOTS, SLOT_BYTES, PINNED)?;
-        Ok(Parts { device, place, atomicity, segment, memory, region, staging, node_shared, topology: self.topology })
+        Ok(Parts {
+            device,
+            place,
+            atomicity,
+            segment,
+            memory,
+            region,
+            staging,
+            node_shared,
+            topology: self.topology,
+            completions,
+        })
     }
 }
 
@@ -265,6 +285,7 @@ struct Parts {
     staging: Staging<Local>,
     node_shared: bool,
     topology: Option<Topology>,
+    completions: u32,
 }
 
 /// The ends of the queue pairs that others have asked for.
@@ -328,6 +349,8 @@ pub struct Verbs {
     memory: Arc<Memory>,
     device: Arc<Device>,
     place: Place,
+    /// Entries of a connection's completion queue: of as many as its requests it is never full.
+    completions: u32,
     /// What has broken a connection: from then on nothing can be relied on.
     failed: RefCell<Option<Failed>>,
     /// The number of this burst of puts.
@@ -467,7 +490,8 @@ impl Turns {
 
 impl Verbs {
     fn join(parts: Parts, membership: Membership) -> Result<Verbs> {
-        let Parts { device, place, atomicity, segment, memory, region, staging, node_shared, topology } = parts;
+        let Parts { device, place, atomicity, segment, memory, region, staging, node_shared, topology, completions } =
+            parts;
         let (rank, size) = (membership.rank(), membership.size());
         let verbs = Verbs {
             rank,
@@ -484,6 +508,7 @@ impl Verbs {
             memory,
             device,
             place,
+            completions,
             failed: RefCell::default(),
             burst: Cell::new(0),
             looked: Cell::new(None),
@@ -680,7 +705,7 @@ impl Verbs {
     #[cold]
     fn connect(&self, rank: Rank) -> Result<()> {
         self.check()?;
-        let mut connection = Connection::new(&self.device, self.place)?;
+        let mut connection = Connection::new(&self.device, self.place, self.completions)?;
         let answer = self.membership().request(rank, &message::request(&connection.endpoint()))?;
         let (peer, memory) = message::read_answer(&answer)
             .ok_or_else(|| Error::world(format!("verbs: {rank} answers what this version does not know")))?;
