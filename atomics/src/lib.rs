@@ -8,6 +8,7 @@
 //! | --- | --- | --- |
 //! | `local` | threads of one process | [`World::threads`] |
 //! | `shm` | processes of one host | [`World::processes`] |
+//! | `verbs` (a feature) | processes of any hosts, through RDMA network adapters | `verbs::Attach` |
 //! | `controlled` | coroutines, each call of which an engine carries out when it pleases | [`controlled::spawn`] |
 //!
 //! [`Counted`] wraps any of them; [`conformance`](mod@conformance) is the suite that all of them pass.
@@ -37,6 +38,8 @@ pub mod shm;
 pub mod sim;
 pub mod subset;
 mod topology;
+#[cfg(feature = "verbs")]
+pub mod verbs;
 mod world;
 
 pub use address::{Address, Disp, Rank};
@@ -52,6 +55,8 @@ pub use processes::{Joined, Processes, Wishes};
 pub use remote::{Atomicity, Capabilities, RemoteAtomics, Request, Time, Until, WORD};
 pub use subset::Subset;
 pub use topology::{Distance, Topology};
+#[cfg(feature = "verbs")]
+pub use verbs::Verbs;
 pub use world::{SEGMENT_BYTES, World, bind_to_core};
 
 /// The signals of [`Job::signal`].

@@ -5,7 +5,7 @@
 //! kind that have none yet (mapped/unfenced.rs), or nothing.
 
 mod asymmetric;
-mod copy;
+pub(crate) mod copy;
 mod exposed;
 mod memory;
 mod unfenced;

@@ -32,7 +32,7 @@ const VECTORS: usize = 3 * VECTOR;
 /// `source` is valid for reads and `shared` for reads and writes of `len` bytes; nothing writes `source` meanwhile, and
 /// `shared` is accessed meanwhile by atomics or by these copies only.
 #[inline(always)]
-pub(super) unsafe fn to_shared(source: *const u8, shared: *mut u8, len: usize) {
+pub(crate) unsafe fn to_shared(source: *const u8, shared: *mut u8, len: usize) {
     // SAFETY: `shared` is aligned to the word (just checked), `source` need not be; both have `len` bytes.
     unsafe {
         if len == WORD && shared.addr().is_multiple_of(WORD) {
@@ -50,7 +50,7 @@ pub(super) unsafe fn to_shared(source: *const u8, shared: *mut u8, len: usize) {
 /// `dest` is valid for writes and `shared` for reads of `len` bytes; nothing else accesses `dest` meanwhile, and
 /// `shared` is accessed meanwhile by atomics or by these copies only.
 #[inline(always)]
-pub(super) unsafe fn from_shared(shared: *const u8, dest: *mut u8, len: usize) {
+pub(crate) unsafe fn from_shared(shared: *const u8, dest: *mut u8, len: usize) {
     // SAFETY: `shared` is aligned to the word (just checked), `dest` need not be; both have `len` bytes.
     unsafe {
         if len == WORD && shared.addr().is_multiple_of(WORD) {
@@ -66,7 +66,7 @@ pub(super) unsafe fn from_shared(shared: *const u8, dest: *mut u8, len: usize) {
 /// # Safety
 ///
 /// `shared` is valid for writes of `len` bytes, and accessed meanwhile by atomics or by these copies only.
-pub(super) unsafe fn zero_shared(shared: *mut u8, len: usize) {
+pub(crate) unsafe fn zero_shared(shared: *mut u8, len: usize) {
     let head = shared.align_offset(WORD).min(len);
     let (words, tail) = ((len - head) / WORD, (len - head) % WORD);
     let bytes = (0..head).chain(len - tail..len);

@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 use rmalab_atomics::exposed::{ExposedKey, UserMemory};
-use rmalab_atomics::{Collectives, Error, Mapped, Operation, Rank, RemoteAtomics, Until};
+use rmalab_atomics::{Collectives, Error, Operation, Rank, RemoteAtomics, Until};
 
 /// How many ranks the checks are made for.
 pub(crate) const RANKS: u32 = 3;
@@ -32,12 +32,12 @@ pub(crate) fn skewed(len: usize, skew: usize) -> UserMemory {
 }
 
 /// The keys of all ranks.
-pub(crate) fn exchange(collectives: &Collectives<'_, Mapped>, key: ExposedKey) -> Vec<ExposedKey> {
+pub(crate) fn exchange(collectives: &Collectives<'_, impl RemoteAtomics>, key: ExposedKey) -> Vec<ExposedKey> {
     collectives.allgather(&[key.0]).unwrap().into_iter().map(ExposedKey).collect()
 }
 
 /// Everything in the memory of `rank`, through a lease.
-pub(crate) fn contents(ra: &Mapped, rank: Rank, key: ExposedKey) -> Vec<u8> {
+pub(crate) fn contents(ra: &impl RemoteAtomics, rank: Rank, key: ExposedKey) -> Vec<u8> {
     let lease = ra.lease(rank, key).unwrap();
     let mut bytes = vec![0; lease.bytes() as usize];
     lease.get(0, &mut bytes).unwrap();
@@ -45,7 +45,7 @@ pub(crate) fn contents(ra: &Mapped, rank: Rank, key: ExposedKey) -> Vec<u8> {
 }
 
 /// Ranks write in turn to everybody's memory, and all read the same as a model that each of them keeps.
-pub(crate) fn agrees_with_a_model(ra: &Mapped) {
+pub(crate) fn agrees_with_a_model(ra: &impl RemoteAtomics) {
     let collectives = Collectives::new(ra).unwrap();
     let me = ra.rank().index();
     for (base, skew) in [(0, 0), (1, 3), (7, 1), (8, 0), (23, 5), (64, 7), (1021, 2), (70_001, 0), (300_003, 6)] {
@@ -107,7 +107,7 @@ pub(crate) fn agrees_with_a_model(ra: &Mapped) {
 }
 
 /// Memory comes back with its type, and with what others have written.
-pub(crate) fn memory_comes_back(ra: &Mapped) {
+pub(crate) fn memory_comes_back(ra: &impl RemoteAtomics) {
     let collectives = Collectives::new(ra).unwrap();
     let size = ra.size() as usize;
     let mut own: Vec<u32> = (0..2 * size as u32).collect();
@@ -132,7 +132,7 @@ pub(crate) fn memory_comes_back(ra: &Mapped) {
 }
 
 /// Whatever does not exist is refused, and nothing happens.
-pub(crate) fn refusals(ra: &Mapped) {
+pub(crate) fn refusals(ra: &impl RemoteAtomics) {
     let collectives = Collectives::new(ra).unwrap();
     let pattern = vec![0x5au8; 100];
     let key = ra.expose(UserMemory::from_vec(pattern.clone())).unwrap();
@@ -190,7 +190,7 @@ pub(crate) fn refusals(ra: &Mapped) {
 }
 
 /// Rank 0 withdraws while the others have leases; returns the processor time that the wait took, in nanoseconds.
-pub(crate) fn a_withdrawal_waits_for_the_leases(ra: &Mapped) -> u64 {
+pub(crate) fn a_withdrawal_waits_for_the_leases(ra: &impl RemoteAtomics) -> u64 {
     let clock = || {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -235,7 +235,7 @@ pub(crate) fn a_withdrawal_waits_for_the_leases(ra: &Mapped) -> u64 {
 }
 
 /// Rank 0 exposes and withdraws as fast as it can, and the others access what they get hold of.
-pub(crate) fn nothing_is_written_after_a_withdrawal(ra: &Mapped) {
+pub(crate) fn nothing_is_written_after_a_withdrawal(ra: &impl RemoteAtomics) {
     const LEN: usize = 200;
     let word = ra.heap().alloc(16, 8).unwrap();
     let granted = word.word(1);
@@ -293,7 +293,7 @@ pub(crate) fn nothing_is_written_after_a_withdrawal(ra: &Mapped) {
 }
 
 /// There is an end to the places, which is told, and places come back.
-pub(crate) fn places_are_used_up_and_come_back(ra: &Mapped) {
+pub(crate) fn places_are_used_up_and_come_back(ra: &impl RemoteAtomics) {
     let expose = || ra.expose(UserMemory::from_vec(vec![ra.rank().0]));
     let mut keys = Vec::new();
     let refused = loop {

@@ -255,6 +255,12 @@ fn row_height(rows: usize) -> u32 {
     110 + 26 * u32::try_from(rows).unwrap_or(0)
 }
 
+/// Pixels that the longest of the names takes beside an axis.
+fn name_width(names: &[&String]) -> u32 {
+    let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    118.max(20 + 8 * u32::try_from(longest).unwrap_or(0))
+}
+
 /// A chart with a named row for each subject.
 fn rows_chart<'a>(
     area: &Area<'_>,
@@ -274,7 +280,7 @@ fn rows_chart<'a>(
         .caption(title, font(18, INK))
         .margin(8)
         .x_label_area_size(42)
-        .y_label_area_size(118)
+        .y_label_area_size(name_width(&names))
         .build_cartesian_2d(x.axis(), rows.axis())
         .map_err(text)?;
     chart

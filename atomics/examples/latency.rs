@@ -1,0 +1,94 @@
+//! What one operation on another rank's memory takes: medians and 99th percentiles, in microseconds.
+//!
+//! `cargo run --release -p rmalab-atomics --features verbs --example latency -- --backend verbs`
+//!
+//! Rank 0 works on words of rank 1, which waits meanwhile, so that nothing is contended. A line for each operation: its
+//! name, the median, the 99th percentile, and the number of times.
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use rmalab_atomics::{Collectives, Joined, Mapped, Rank, RemoteAtomics, World};
+
+/// Bytes of the long transfers.
+const LONG: usize = 4096;
+
+fn main() -> ExitCode {
+    let ran = arguments().and_then(|Arguments { backend, times }| match backend.as_str() {
+        "shm" => run::<Mapped>(times),
+        #[cfg(feature = "verbs")]
+        "verbs" => run::<rmalab_atomics::Verbs>(times),
+        #[cfg(feature = "mpi")]
+        "mpi" => run::<rmalab_atomics::Mpi>(times),
+        "verbs" | "mpi" => Err(format!("built without --features {backend}").into()),
+        other => Err(format!("--backend {other}: it is one of shm, verbs and mpi").into()),
+    });
+    if let Err(error) = ran {
+        eprintln!("latency: {error}");
+        return ExitCode::from(2);
+    }
+    ExitCode::SUCCESS
+}
+
+struct Arguments {
+    backend: String,
+    times: usize,
+}
+
+fn arguments() -> Result<Arguments, Box<dyn Error>> {
+    let mut found = Arguments { backend: "shm".into(), times: 1000 };
+    let mut args = std::env::args().skip(1);
+    while let Some(option) = args.next() {
+        let value = args.next().ok_or_else(|| format!("{option}: unknown, or without its value"))?;
+        match option.as_str() {
+            "--backend" => found.backend = value,
+            "--times" => found.times = value.parse().ok().filter(|times| *times > 0).ok_or("--times: not a number")?,
+            _ => return Err(format!("{option}: the options are --backend shm|verbs|mpi and --times N").into()),
+        }
+    }
+    Ok(found)
+}
+
+fn run<J: Joined>(times: usize) -> Result<(), Box<dyn Error>> {
+    let lines = World::processes(2).over::<J>().try_run(|ra| measure(ra, times))?;
+    for line in lines.into_iter().flatten() {
+        println!("{line}");
+    }
+    Ok(())
+}
+
+fn measure<A: RemoteAtomics>(ra: &A, times: usize) -> rmalab_atomics::Result<Vec<String>> {
+    let together = Collectives::new(ra)?;
+    let word = Rank(1).at(ra.heap().alloc(64, 64)?);
+    let long = Rank(1).at(ra.heap().alloc(LONG as u64, 64)?);
+    let mut lines = Vec::new();
+    together.barrier()?;
+    if ra.rank() == Rank(0) {
+        let (source, mut dest) = (vec![1; LONG], vec![0; LONG]);
+        let mut line = |name: &str, operation: &mut dyn FnMut(u64) -> rmalab_atomics::Result<()>| {
+            // The first ones connect, and warm up whatever there is.
+            for turn in 0..(times as u64 / 10).max(2) {
+                operation(turn)?;
+            }
+            let mut each = Vec::with_capacity(times);
+            for turn in 0..times as u64 {
+                let start = ra.now();
+                operation(turn)?;
+                each.push(ra.now().since(start));
+            }
+            each.sort_unstable();
+            let at = |percent: usize| each[(times * percent / 100).min(times - 1)].as_nanos() as f64 / 1000.0;
+            lines.push(format!("{name} {:.3} {:.3} {times}", at(50), at(99)));
+            rmalab_atomics::Result::Ok(())
+        };
+        line("fetch_add", &mut |_| ra.fetch_add(word, 1).map(drop))?;
+        line("compare_and_swap", &mut |turn| ra.compare_and_swap(word, turn, turn).map(drop))?;
+        line("fetch_store", &mut |turn| ra.fetch_store(word, turn).map(drop))?;
+        line("get", &mut |_| ra.get(word).map(drop))?;
+        line("put_flush", &mut |turn| ra.put(word, turn).and_then(|()| ra.flush(Rank(1))))?;
+        line("put_4KiB_flush", &mut |_| ra.put_bytes(long, &source))?;
+        line("get_4KiB", &mut |_| ra.get_bytes(long, &mut dest))?;
+    }
+    together.barrier()?;
+    Ok(lines)
+}
