@@ -20,6 +20,7 @@ fn main() -> ExitCode {
         "verbs" => run::<rmalab_atomics::Verbs>(times),
         #[cfg(feature = "mpi")]
         "mpi" => run::<rmalab_atomics::Mpi>(times),
+        #[allow(unreachable_patterns, reason = "with both features")]
         "verbs" | "mpi" => Err(format!("built without --features {backend}").into()),
         other => Err(format!("--backend {other}: it is one of shm, verbs and mpi").into()),
     });
