@@ -8,6 +8,7 @@
 //! | --- | --- | --- |
 //! | `local` | threads of one process | [`World::threads`] |
 //! | `shm` | processes of one host | [`World::processes`] |
+//! | `mpi` | processes of an MPI job, over MPI's remote memory access (feature `mpi`) | `mpi::attach` |
 //! | `controlled` | coroutines, each call of which an engine carries out when it pleases | [`controlled::spawn`] |
 //!
 //! [`Counted`] wraps any of them; [`conformance`](mod@conformance) is the suite that all of them pass.
