@@ -46,16 +46,17 @@ impl Patience {
 const LOADS: u32 = 32;
 
 /// A call of MPI that takes longer than this, in nanoseconds, has probably served another rank: on the machine where this
-/// was written one that finds nothing takes 0.3 us under MPICH 4.0.2, half of it the clock, and one that carries out a
-/// fetch-and-op 3.8 us. A wrong guess costs some processor time, or some speed.
-const SERVED: u64 = 1_500;
+/// was written one that finds nothing takes 0.3 us under MPICH 4.0.2, half of it the clock (nine of ten less than 0.6 us),
+/// and one that carries out a fetch-and-op 3.8 us (nine of ten more than 1.7 us). A wrong guess costs some processor time,
+/// or some speed.
+const SERVED: u64 = 1_000;
 
 /// How long a waiter that has served another rank looks out for the next request before it sleeps, in nanoseconds.
-const AWAKE: u64 = 100_000;
+const AWAKE: u64 = 50_000;
 
 /// The shortest and the longest sleep, in nanoseconds. In between, a waiter sleeps for a thousandth of the time that nobody
 /// has wanted anything of it.
-const SLEEPS: (u64, u64) = (50_000, 1_000_000);
+const SLEEPS: (u64, u64) = (50_000, 250_000);
 
 /// What one uncontended word operation takes, in nanoseconds: the unit of `pause`.
 const OPERATION: u64 = 200;
