@@ -1,7 +1,9 @@
-//! Starting a world's ranks as processes of this host, and seeing them through to their end.
+//! Starting a world's ranks as processes, of this host or of several, and seeing them through to their end.
 
+mod hosts;
 pub(crate) mod limits;
 mod lines;
+mod part;
 mod signals;
 mod supervisor;
 
@@ -16,8 +18,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::process::Signal;
+use supervisor::Ended;
 
-use crate::bootstrap::Hub;
+pub use hosts::{Host, Hosts};
+pub use part::part;
+
+use crate::bootstrap::{Hub, Invitation};
 use crate::mapped::{Layout, Mapping};
 use crate::shm::environment;
 use crate::{Error, Rank, Result, SEGMENT_BYTES, Topology};
@@ -106,6 +112,25 @@ pub struct Launcher {
     grace: Duration,
     time_limit: Option<Duration>,
     forward_signals: bool,
+    part: Option<Part>,
+}
+
+/// What a launcher needs that starts some of a job's ranks only.
+struct Part {
+    /// The number of the first of them.
+    first: u32,
+    /// How many ranks the job has.
+    size: u32,
+    /// Where all of them meet.
+    invitation: Invitation,
+    /// Is told of each rank that has ended, with its process id.
+    ended: Box<dyn FnMut(Rank, u32, ExitStatus) + Send>,
+}
+
+impl std::fmt::Debug for Part {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Part").field("first", &self.first).field("size", &self.size).finish_non_exhaustive()
+    }
 }
 
 impl Launcher {
@@ -123,7 +148,14 @@ impl Launcher {
             grace: GRACE,
             time_limit: None,
             forward_signals: true,
+            part: None,
         }
+    }
+
+    /// Makes it start a part of the ranks of a job on several hosts, which share no memory.
+    fn part(mut self, part: Part) -> Launcher {
+        self.part = Some(part);
+        self
     }
 
     /// Sets the program, which is looked for in `PATH` unless it has a slash, and its arguments.
@@ -230,22 +262,36 @@ impl Launcher {
         let program = limits::program(&self.program)?;
         limits::processes(self.size)?;
         let open_files = limits::descriptors(self.size)?;
-        let memory = crate::shm::create(layout)?;
-        let mapping = Arc::new(Mapping::shared(memory.as_fd(), layout, true)?);
-        let env: [(&str, String); 4] = [
-            (environment::SIZE, self.size.to_string()),
-            (environment::SHM_FD, memory.as_raw_fd().to_string()),
-            (environment::SEGMENT_BYTES, layout.segment_bytes().to_string()),
-            (environment::TOPOLOGY, environment::topology_text(&topology)),
-        ];
-        let hub = if self.hub { Some(Hub::open(IpAddr::V4(Ipv4Addr::LOCALHOST), self.size)?) } else { None };
         let mut all = self.env;
-        all.extend(env.map(|(name, value)| (name.into(), value.into())));
-        all.extend(hub.as_ref().map(|hub| (environment::HUB.into(), hub.invitation().to_text().into())));
+        let mut set = |name: &str, value: String| all.push((name.into(), value.into()));
+        set(environment::SEGMENT_BYTES, layout.segment_bytes().to_string());
+        let (first, memory, told) = match self.part {
+            Some(Part { first, size, invitation, ended }) => {
+                set(environment::SIZE, size.to_string());
+                set(environment::HUB, invitation.to_text());
+                (first, None, Ended::Whole(ended))
+            }
+            None => {
+                let memory = crate::shm::create(layout)?;
+                let mapping = Arc::new(Mapping::shared(memory.as_fd(), layout, true)?);
+                set(environment::SIZE, self.size.to_string());
+                set(environment::SHM_FD, memory.as_raw_fd().to_string());
+                set(environment::TOPOLOGY, environment::topology_text(&topology));
+                let ended = if self.hub {
+                    let hub = Hub::open(IpAddr::V4(Ipv4Addr::LOCALHOST), self.size)?;
+                    set(environment::HUB, hub.invitation().to_text());
+                    Ended::Hub(hub)
+                } else {
+                    Ended::Untold
+                };
+                (0, Some((memory, mapping)), ended)
+            }
+        };
         let arrivals = if self.forward_signals { Some(signals::Arrivals::new()?) } else { None };
         let (lifeline, control) =
             std::io::pipe().map_err(|error| Error::system("making a pipe to the launcher's thread", error))?;
         let plan = supervisor::Plan {
+            first,
             size: self.size,
             program,
             args: self.args,
@@ -254,8 +300,7 @@ impl Launcher {
             grace: self.grace,
             time_limit: self.time_limit,
             memory,
-            mapping,
-            hub,
+            ended: told,
             open_files,
             arrivals,
             lifeline,

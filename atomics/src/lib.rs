@@ -49,7 +49,7 @@ pub use counted::{ByDistance, Counted, Counts};
 pub use dynamic::{Backend, Member, started_as};
 pub use error::{Error, Operation, Result};
 pub use heap::SymmetricHeap;
-pub use launch::{Job, Launcher, Line, Outcome, Output, Stream};
+pub use launch::{Host, Hosts, Job, Launcher, Line, Outcome, Output, Stream, part};
 pub use local::Threads;
 pub use mapped::Mapped;
 #[cfg(feature = "mpi")]

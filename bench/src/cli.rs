@@ -50,6 +50,8 @@ Examples:
       All locks, policies and backends, with their papers.
   rmalab launch -n 4 -- ./program argument
       Four ranks of a program that attaches to its world.
+  rmalab launch --hosts a:2,b:2 --interface eth0 -- ./program argument
+      The same on two hosts, by ssh; the program is to use a backend of their network.
 
 Exit codes:
   0    done
@@ -431,9 +433,36 @@ pub(crate) struct CalibrateArgs {
 /// Options of `rmalab launch`.
 #[derive(Debug, Args)]
 pub(crate) struct LaunchArgs {
-    /// How many ranks
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)))]
-    pub(crate) n: u32,
+    /// How many ranks [default with hosts: as many as they have room for]
+    #[arg(
+        short,
+        long,
+        value_name = "N",
+        required_unless_present_any = ["hosts", "hostfile", "part"],
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS))
+    )]
+    pub(crate) n: Option<u32>,
+    /// Hosts, each with the number of ranks that it has room for: a:2,b:2
+    #[arg(long, value_name = "HOSTS", conflicts_with_all = ["hostfile", "ranks_per_node"])]
+    pub(crate) hosts: Option<String>,
+    /// A file of hosts, one a line: `a:2` or `a slots=2`
+    #[arg(long, value_name = "FILE", conflicts_with = "ranks_per_node", value_hint = ValueHint::FilePath)]
+    pub(crate) hostfile: Option<PathBuf>,
+    /// The remote shell and its options, with spaces between them
+    #[arg(long, value_name = "COMMAND", default_value = "ssh")]
+    pub(crate) rsh: String,
+    /// Where rmalab is on the other hosts [default: where it is here]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) remote: Option<PathBuf>,
+    /// The network interface of this host, or its address, that the other hosts can reach
+    #[arg(long, value_name = "NAME")]
+    pub(crate) interface: Option<String>,
+    /// A variable for the environment of every rank on every host (beside those that start with RMALAB_ and RUST_)
+    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+    pub(crate) env: Vec<(String, String)>,
+    /// Start the ranks of one host, as standard input says: for `rmalab launch` itself
+    #[arg(long, hide = true, exclusive = true)]
+    pub(crate) part: bool,
     /// How many ranks share a node [default: the machine's NUMA nodes]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) ranks_per_node: Option<u32>,
@@ -444,8 +473,15 @@ pub(crate) struct LaunchArgs {
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub(crate) segment: Option<u64>,
     /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "PROGRAM", value_hint = ValueHint::CommandWithArguments)]
+    #[arg(last = true, required_unless_present = "part", value_name = "PROGRAM", value_hint = ValueHint::CommandWithArguments)]
     pub(crate) program: Vec<std::ffi::OsString>,
+}
+
+fn variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("not of the form NAME=VALUE".into()),
+    }
 }
 
 fn profile_name(text: &str) -> Result<String, String> {

@@ -4,6 +4,7 @@
 mod advise_command;
 mod calibrate_command;
 mod cli;
+mod launch_command;
 mod simulate_command;
 mod verify_command;
 mod watch;
@@ -14,11 +15,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use cli::{Cli, Command, LaunchArgs, StudyArgs};
+use cli::{Cli, Command, StudyArgs};
 use rmalab::report::{self, Report};
 use rmalab::study::{Backend, Outcome, Study};
 use rmalab::{Error, Registry, interrupt};
-use rmalab_atomics::{Launcher, Topology, started_as};
+use rmalab_atomics::started_as;
 
 fn main() -> ExitCode {
     let registry = Registry::standard();
@@ -33,7 +34,7 @@ fn main() -> ExitCode {
         Command::Advise(arguments) => advise_command::run(&arguments),
         Command::Calibrate(arguments) => calibrate_command::run(&arguments),
         Command::List => list(&registry),
-        Command::Launch(arguments) => launch(&arguments),
+        Command::Launch(arguments) => launch_command::run(&arguments),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "rmalab", &mut io::stdout());
             Ok(ExitCode::SUCCESS)
@@ -158,17 +159,4 @@ fn list(registry: &Registry) -> rmalab::Result<ExitCode> {
     }
     let _ = io::stdout().lock().write_all(text.as_bytes());
     Ok(ExitCode::SUCCESS)
-}
-
-fn launch(arguments: &LaunchArgs) -> rmalab::Result<ExitCode> {
-    let (program, rest) = arguments.program.split_first().expect("clap requires a program");
-    let mut launcher = Launcher::new(arguments.n).hub(true).command(program, rest);
-    if let Some(bytes) = arguments.segment {
-        launcher = launcher.segment_bytes(bytes);
-    }
-    if let Some(ranks_per_node) = arguments.ranks_per_node {
-        launcher = launcher.topology(Topology::blocks(arguments.n, ranks_per_node, arguments.nodes_per_rack)?);
-    }
-    let outcome = launcher.spawn()?.wait()?;
-    Ok(ExitCode::from(u8::try_from(outcome.exit_code()).unwrap_or(1)))
 }

@@ -11,13 +11,9 @@ use rustix::io::FdFlags;
 use super::pmi1::Pmi1;
 use super::pmix::Pmix;
 use super::{Bootstrap, Hub, Invitation, Membership, Opener, address_of};
-use crate::shm::environment::{Environment, HUB, Hosts, Identity};
+use crate::shm::environment::{Environment, HOST, HUB, Hosts, INTERFACE, Identity};
 use crate::{Error, Rank, Result};
 
-/// The interface that rank 0 opens the hub on, where the launcher has none.
-const INTERFACE: &str = "RMALAB_INTERFACE";
-/// What a rank says its host is, in place of the host's own name: for tests of several hosts on one.
-const HOST: &str = "RMALAB_HOST";
 /// The descriptor of the connection to a launcher that speaks PMI-1.
 const PMI_FD: &str = "PMI_FD";
 

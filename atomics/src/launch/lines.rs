@@ -28,6 +28,13 @@ impl Sink {
         }
     }
 
+    /// Hands a line on that has come whole.
+    pub(super) fn one(&mut self, line: Line<'_>) {
+        self.line(line.rank, line.stream, line.bytes);
+        // When nobody reads the output any more, the ranks still have work to do.
+        let _ = self.flush(line.stream);
+    }
+
     /// Hands on what has been collected: lines leave whole, whatever else this process prints.
     fn flush(&mut self, stream: Stream) -> std::io::Result<()> {
         let Sink::Prefixed(batch) = self else { return Ok(()) };

@@ -22,8 +22,24 @@ use crate::mapped::Mapping;
 use crate::shm::environment;
 use crate::{Error, Rank, Result};
 
+/// By this the job's owner says that a rank has failed elsewhere; no signal has this number.
+pub(super) const END: u8 = 0;
+
+/// Who is to hear that a rank has ended.
+pub(super) enum Ended {
+    /// Nobody.
+    Untold,
+    /// The hub of this launcher, by which the others of a rank hear of it that has not joined.
+    Hub(Hub),
+    /// The launcher of which this one starts a part of the ranks.
+    Whole(Box<dyn FnMut(Rank, u32, ExitStatus) + Send>),
+}
+
 /// A job, checked and ready to start.
 pub(super) struct Plan {
+    /// The number of the first of its ranks.
+    pub(super) first: u32,
+    /// How many ranks it starts.
     pub(super) size: u32,
     pub(super) program: PathBuf,
     pub(super) args: Vec<OsString>,
@@ -31,9 +47,9 @@ pub(super) struct Plan {
     pub(super) output: Output,
     pub(super) grace: Duration,
     pub(super) time_limit: Option<Duration>,
-    pub(super) memory: OwnedFd,
-    pub(super) mapping: Arc<Mapping>,
-    pub(super) hub: Option<Hub>,
+    /// What the ranks share, unless they are on several hosts.
+    pub(super) memory: Option<(OwnedFd, Arc<Mapping>)>,
+    pub(super) ended: Ended,
     pub(super) open_files: Rlimit,
     pub(super) arrivals: Option<Arrivals>,
     pub(super) lifeline: PipeReader,
@@ -72,13 +88,14 @@ enum Ending {
 }
 
 struct Supervisor {
+    first: u32,
     ranks: Vec<Process>,
     handles: Arc<[Handle]>,
     sink: Option<Sink>,
     /// Whether failures are told on standard error.
     tells: bool,
-    mapping: Arc<Mapping>,
-    hub: Option<Hub>,
+    mapping: Option<Arc<Mapping>>,
+    ended: Ended,
     arrivals: Option<Arrivals>,
     lifeline: Option<PipeReader>,
     grace: Duration,
@@ -96,7 +113,7 @@ pub(super) fn run(plan: Plan, started: &SyncSender<Arc<[Handle]>>) -> Result<Out
     let mask = block_signals();
     let mut ranks = Vec::with_capacity(plan.size as usize);
     let mut handles = Vec::with_capacity(plan.size as usize);
-    for rank in 0..plan.size {
+    for rank in plan.first..plan.first + plan.size {
         match start(&plan, Rank(rank), mask) {
             Ok((process, handle)) => {
                 ranks.push(process);
@@ -121,15 +138,15 @@ pub(super) fn run(plan: Plan, started: &SyncSender<Arc<[Handle]>>) -> Result<Out
         Output::Lines(take) => Some(Sink::Lines(take)),
         Output::Inherit | Output::Discard => None,
     };
-    // The mapping keeps the memory: a descriptor less to leak.
-    drop(plan.memory);
     let mut supervisor = Supervisor {
+        first: plan.first,
         ranks,
         handles,
         sink,
         tells,
-        mapping: plan.mapping,
-        hub: plan.hub,
+        // It keeps the memory: a descriptor less to leak.
+        mapping: plan.memory.map(|(_, mapping)| mapping),
+        ended: plan.ended,
         arrivals: plan.arrivals,
         lifeline: Some(plan.lifeline),
         grace: plan.grace,
@@ -167,12 +184,14 @@ fn start(plan: &Plan, rank: Rank, mask: libc::sigset_t) -> Result<(Process, Hand
     command
         .env_remove(environment::CALL)
         .env_remove(environment::HUB)
+        .env_remove(environment::SHM_FD)
+        .env_remove(environment::TOPOLOGY)
         .envs(plan.env.iter().map(|(name, value)| (name, value)));
     command.env(environment::RANK, rank.0.to_string());
     command.env(environment::RESULT_FD, result_end.as_raw_fd().to_string());
 
     let launcher = rustix::process::getpid();
-    let kept = [plan.memory.as_raw_fd(), result_end.as_raw_fd()];
+    let kept = [plan.memory.as_ref().map(|(memory, _)| memory.as_raw_fd()), Some(result_end.as_raw_fd())];
     let open_files = plan.open_files;
     let prepare = move || in_child(launcher, kept, open_files, &mask);
     // SAFETY: `in_child` makes system calls only: it takes no lock and allocates nothing, which a process forked from one
@@ -203,13 +222,13 @@ fn pipe() -> std::io::Result<(PipeReader, std::io::PipeWriter)> {
 }
 
 /// What a rank's process does between fork and exec.
-fn in_child(launcher: Pid, kept: [RawFd; 2], open_files: Rlimit, mask: &libc::sigset_t) -> std::io::Result<()> {
+fn in_child(launcher: Pid, kept: [Option<RawFd>; 2], open_files: Rlimit, mask: &libc::sigset_t) -> std::io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     // A launcher that has died before the line above sends no signal any more.
     if rustix::process::getppid() != Some(launcher) {
         return Err(Errno::SRCH.into());
     }
-    for fd in kept {
+    for fd in kept.into_iter().flatten() {
         // SAFETY: the launcher keeps these open until the start is over, and this process has copies of them.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
         rustix::io::fcntl_setfd(fd, FdFlags::empty())?;
@@ -258,10 +277,7 @@ impl Supervisor {
             for source in self.poll()? {
                 match source {
                     Source::Signals => self.pass_on(),
-                    Source::Lifeline => {
-                        self.lifeline = None;
-                        self.kill_all();
-                    }
+                    Source::Lifeline => self.hear_owner(),
                     Source::Lines(rank, stream) => {
                         self.pump(rank, stream)?;
                     }
@@ -365,12 +381,38 @@ impl Supervisor {
     fn pass_on(&mut self) {
         let arrived = self.arrivals.as_ref().map(Arrivals::take).unwrap_or_default();
         for signal in arrived {
-            if self.signalled {
+            self.pass_on_one(signal);
+        }
+    }
+
+    fn pass_on_one(&mut self, signal: i32) {
+        if self.signalled {
+            self.kill_all();
+        } else if let Some(signal) = Signal::from_named_raw(signal) {
+            self.signalled = true;
+            self.signal_all(signal);
+        }
+    }
+
+    /// Does what the job's owner says: a signal's number to pass on, or [`END`]; when it says no more, all is over.
+    fn hear_owner(&mut self) {
+        let Some(lifeline) = &mut self.lifeline else { return };
+        let mut said = [0];
+        match lifeline.read(&mut said) {
+            Ok(1) if said[0] == END => self.begin_to_end(),
+            Ok(1) => self.pass_on_one(said[0].into()),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            _ => {
+                self.lifeline = None;
                 self.kill_all();
-            } else if let Some(signal) = Signal::from_named_raw(signal) {
-                self.signalled = true;
-                self.signal_all(signal);
             }
+        }
+    }
+
+    /// A rank has failed: the others have some time to end by themselves.
+    fn begin_to_end(&mut self) {
+        if matches!(self.ending, Ending::No) {
+            self.ending = Ending::Grace(Instant::now() + self.grace);
         }
     }
 
@@ -416,7 +458,7 @@ impl Supervisor {
     }
 
     fn reap(&mut self, at: usize) -> Result<()> {
-        let (rank, process) = (Rank(at as u32), &mut self.ranks[at]);
+        let (rank, process) = (Rank(self.first + at as u32), &mut self.ranks[at]);
         // It has ended but still keeps its number, so this reaches what it has left running, and nobody else.
         kill_group(&process.child, Signal::KILL);
         let ended = process.child.try_wait();
@@ -425,11 +467,15 @@ impl Supervisor {
         process.status = Some(status);
         // Who has not left in good order is missing to the others, whatever its exit code says; and who says that it has
         // failed, has.
-        if !status.success() || !self.mapping.has_departed(rank) {
-            self.mapping.mark_failed(rank);
+        if let Some(mapping) = &self.mapping
+            && (!status.success() || !mapping.has_departed(rank))
+        {
+            mapping.mark_failed(rank);
         }
-        if let Some(hub) = &self.hub {
-            hub.ended(rank);
+        match &mut self.ended {
+            Ended::Untold => {}
+            Ended::Hub(hub) => hub.ended(rank),
+            Ended::Whole(tell) => tell(rank, self.handles[at].pid, status),
         }
         if status.success() {
             return Ok(());
@@ -441,9 +487,7 @@ impl Supervisor {
                 eprintln!("{}", super::describe(rank, self.handles[at].pid, status));
             }
         }
-        if matches!(self.ending, Ending::No) {
-            self.ending = Ending::Grace(Instant::now() + self.grace);
-        }
+        self.begin_to_end();
         Ok(())
     }
 

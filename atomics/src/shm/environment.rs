@@ -31,6 +31,15 @@ pub(crate) const TIMEOUT: &str = "RMALAB_TIMEOUT";
 /// A name by which the ranks of one job find each other, instead of the one made from their common parent.
 pub(crate) const JOB: &str = "RMALAB_JOB";
 
+/// What a rank says its host is, in place of the host's own name: for tests of several hosts on one.
+pub(crate) const HOST: &str = "RMALAB_HOST";
+/// The interface that rank 0 opens the hub on, where the launcher has none.
+pub(crate) const INTERFACE: &str = "RMALAB_INTERFACE";
+
+/// Variables that are for one rank or one host, and so are not passed on to other hosts.
+pub(crate) const OF_ONE_RANK: [&str; 11] =
+    [RANK, SIZE, SHM_FD, HUB, SEGMENT_BYTES, TOPOLOGY, RESULT_FD, CALL, JOB, HOST, INTERFACE];
+
 /// How long ranks wait for each other at the start, unless `RMALAB_TIMEOUT` says otherwise.
 const PATIENCE: Duration = Duration::from_secs(30);
 

@@ -103,8 +103,10 @@ fn under_hydra() {
 #[ignore = "needs mpirun: MPICH's mpiexec.hydra"]
 fn a_death_under_hydra() {
     be_a_member(lose_one);
-    // Or it would kill the others before they can tell what they have heard.
-    loses_one(under(here!(), &["mpiexec.hydra", "-disable-auto-cleanup", "-n", "4"]));
+    // It kills the processes of the others when one has ended; they get the time to tell what they have heard since each
+    // of them is the child of a shell, in a session of its own.
+    let apart = ["sh", "-c", "setsid \"$@\" & wait $!", "sh"];
+    loses_one(under(here!(), &[&["mpiexec.hydra", "-n", "4"], &apart[..]].concat()));
 }
 
 #[test]
@@ -118,7 +120,7 @@ fn under_open_mpi() {
 #[ignore = "needs mpirun: Open MPI's mpirun.openmpi, and libpmix"]
 fn a_death_under_open_mpi() {
     be_a_member(lose_one);
-    // As above.
+    // Or it would kill the others before they have told what they have heard.
     let launcher = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--enable-recovery", "-n", "4"];
     loses_one(under(here!(), &launcher));
 }

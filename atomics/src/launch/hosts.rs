@@ -1,0 +1,593 @@
+//! The launcher of a job on several hosts: one [part](super::part) a host, which a remote shell starts.
+//!
+//! ```text
+//! rmalab launch ──┬── rmalab launch --part ── ranks 0, 1          this host: a child
+//!      hub        └── ssh b rmalab launch --part ── ranks 2, 3    stdin: orders, stdout: lines
+//! ```
+//!
+//! The hub is this process's: the parts' ranks connect to it straight. What a part tells is output, and ends of ranks. The
+//! first failure, of a rank or of a part, is told to all parts, which end their ranks as a [`Launcher`] of one host does:
+//! some time to end by themselves, then SIGTERM, then SIGKILL. A part that is not heard of any more has failed.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+
+use super::GRACE;
+use super::lines::Sink;
+use super::part::{BEAT, GREETING, Orders, SILENCE, Said, byte_of};
+use super::signals::Arrivals;
+use super::supervisor::END;
+use crate::bootstrap::{Hub, address_of};
+use crate::shm::environment;
+use crate::{Error, Rank, Result, SEGMENT_BYTES};
+
+/// How often the launcher looks at what no message tells of: signals, the clock, processes that have ended.
+const TICK: Duration = Duration::from_millis(50);
+
+/// How much longer than its ranks a part may take to end.
+const BESIDE: Duration = Duration::from_secs(5);
+
+/// Messages of the parts that wait to be dealt with; the threads that read more wait.
+const WAITING: usize = 1024;
+
+/// Lines of parts are cut at this length, which is beyond what a part sends.
+const LONGEST: u64 = 256 << 10;
+
+/// A host, and how many ranks it has room for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Host {
+    /// What the remote shell is given; this host's own name, `localhost`, or an address of it, for this host.
+    pub name: String,
+    /// How many ranks it may have.
+    pub ranks: u32,
+}
+
+impl Host {
+    /// Reads `a:2,b:4,c`: names with the number of ranks that each may have, 1 where there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::World`] that names the part that cannot be read.
+    pub fn list(text: &str) -> Result<Vec<Host>> {
+        text.split(',').map(|part| Host::read(part.trim())).collect()
+    }
+
+    /// Reads a file of hosts: one a line, `name`, `name:4` or `name slots=4`; from `#` on a line is a comment.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::World`] that names the line that cannot be read, or when there is none.
+    pub fn file(text: &str) -> Result<Vec<Host>> {
+        let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+        let hosts: Vec<Host> = lines
+            .filter(|line| !line.is_empty())
+            .map(|line| Host::read(&line.replace(" slots=", ":")))
+            .collect::<Result<_>>()?;
+        if hosts.is_empty() { Err(Error::world("the file of hosts names none")) } else { Ok(hosts) }
+    }
+
+    fn read(text: &str) -> Result<Host> {
+        let (name, ranks) = match text.split_once(':') {
+            None => (text, Some(1)),
+            Some((name, ranks)) => (name.trim_end(), ranks.trim().parse().ok()),
+        };
+        // A name that starts with a hyphen would be an option of the remote shell.
+        let good = |c: char| c.is_ascii_alphanumeric() || ".-_@%".contains(c);
+        match ranks {
+            Some(ranks @ 1..) if !name.is_empty() && !name.starts_with('-') && name.chars().all(good) => {
+                Ok(Host { name: name.to_owned(), ranks })
+            }
+            _ => Err(Error::world(format!("{text:?} is no host: a name, or a name and a number of ranks, as node1:4"))),
+        }
+    }
+
+    fn is_here(&self) -> bool {
+        let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        self.name == "localhost"
+            || self.name == own.trim()
+            || self.name.parse::<IpAddr>().is_ok_and(|_| address_of(&self.name).is_ok())
+    }
+}
+
+/// Starts a program as the ranks of one job on several hosts.
+///
+/// The ranks meet through a hub of this process and share no memory, so they need a backend of a network. Their output
+/// comes line by line behind their numbers.
+#[derive(Debug)]
+#[must_use = "nothing happens before `run`"]
+pub struct Hosts {
+    hosts: Vec<Host>,
+    size: u32,
+    remote_shell: Vec<OsString>,
+    remote_program: Option<OsString>,
+    interface: Option<String>,
+    env: Vec<(String, String)>,
+    segment_bytes: u64,
+    program: OsString,
+    args: Vec<OsString>,
+    grace: Duration,
+}
+
+impl Hosts {
+    /// A job of as many ranks as the hosts have room for, or of `size`, which fill them in their order.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::World`] when there is not room for them, or for none.
+    pub fn new(hosts: Vec<Host>, size: Option<u32>) -> Result<Hosts> {
+        let room: u64 = hosts.iter().map(|host| u64::from(host.ranks)).sum();
+        let size = size.map_or(room, u64::from);
+        if size > room || size == 0 {
+            return Err(Error::world(format!(
+                "{size} ranks on hosts that have room for {room}; name more, as node1:4"
+            )));
+        }
+        let size = u32::try_from(size).map_err(|_| Error::world(format!("{size} ranks are too many")))?;
+        let mut left = size;
+        let mut taken = hosts;
+        for host in &mut taken {
+            host.ranks = host.ranks.min(left);
+            left -= host.ranks;
+        }
+        taken.retain(|host| host.ranks > 0);
+        Ok(Hosts {
+            hosts: taken,
+            size,
+            remote_shell: vec!["ssh".into()],
+            remote_program: None,
+            interface: None,
+            env: Vec::new(),
+            segment_bytes: SEGMENT_BYTES,
+            program: OsString::new(),
+            args: Vec::new(),
+            grace: GRACE,
+        })
+    }
+
+    /// Sets the program, which each host looks for in its `PATH` unless it has a slash, and its arguments.
+    pub fn command<A: AsRef<OsStr>>(mut self, program: impl AsRef<OsStr>, args: impl IntoIterator<Item = A>) -> Hosts {
+        self.program = program.as_ref().to_os_string();
+        self.args = args.into_iter().map(|arg| arg.as_ref().to_os_string()).collect();
+        self
+    }
+
+    /// Sets the remote shell and its options, `ssh` by default: it is given a host's name and a command line for its shell.
+    pub fn remote_shell(mut self, words: Vec<OsString>) -> Hosts {
+        self.remote_shell = words;
+        self
+    }
+
+    /// Sets where `rmalab` is on the other hosts; by default where it is here.
+    pub fn remote_program(mut self, path: impl AsRef<OsStr>) -> Hosts {
+        self.remote_program = Some(path.as_ref().to_os_string());
+        self
+    }
+
+    /// Names the network interface of this host, or its address, that all hosts can reach: the hub listens there alone.
+    pub fn interface(mut self, interface: impl Into<String>) -> Hosts {
+        self.interface = Some(interface.into());
+        self
+    }
+
+    /// Sets a variable in the environment of every rank.
+    ///
+    /// Of this process's environment the ranks on other hosts get what starts with `RMALAB_` or `RUST_`.
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Hosts {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sets the length of every rank's segment, in bytes.
+    pub fn segment_bytes(mut self, bytes: u64) -> Hosts {
+        self.segment_bytes = bytes;
+        self
+    }
+
+    /// Sets how long the others may take to end after one rank has failed, see [`Launcher::grace`](super::Launcher::grace).
+    pub fn grace(mut self, grace: Duration) -> Hosts {
+        self.grace = grace;
+        self
+    }
+
+    /// Starts the ranks and waits until all have ended; the exit code of the first that has failed, as a shell would say it.
+    ///
+    /// SIGINT, SIGTERM and SIGHUP are passed on to the ranks; a second one kills them.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::World`] when no interface is named and a host is not this one, and for arguments that are not text;
+    /// [`Error::System`] when the system refuses something. No rank is running then.
+    pub fn run(self) -> Result<i32> {
+        let address = match &self.interface {
+            Some(interface) => address_of(interface)?,
+            None if self.hosts.iter().all(Host::is_here) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            None => {
+                return Err(Error::world(
+                    "--interface is missing: the network interface of this host (its name, or an address) that the other hosts can reach",
+                ));
+            }
+        };
+        let hub = Hub::open(address, self.size)?;
+        let arrivals = Arrivals::new()?;
+        let (tell, told) = mpsc::sync_channel(WAITING);
+        let mut job = Running {
+            hub,
+            parts: Vec::new(),
+            grace: self.grace,
+            ending: None,
+            exit_code: None,
+            failures: 0,
+            out: Sink::Prefixed(Vec::new()),
+        };
+        let mut first = 0;
+        for (at, host) in self.hosts.iter().enumerate() {
+            let orders = self.orders(first, host.ranks, &job.hub)?;
+            // What has been started ends with `job`.
+            let started = self.start(host, first, &orders, |part| reader(part, at, &tell))?;
+            job.parts.push(started);
+            first += host.ranks;
+        }
+        drop(tell);
+        let mut beat = Instant::now();
+        while job.parts.iter().any(|part| part.status.is_none()) {
+            match told.recv_timeout(TICK) {
+                Ok((at, what)) => job.hear(at, what),
+                Err(RecvTimeoutError::Timeout) => {}
+                // All have closed their streams, and end.
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(TICK),
+            }
+            for signal in arrivals.take() {
+                job.say_to_all(byte_of(signal).as_slice());
+            }
+            if beat.elapsed() >= BEAT {
+                beat = Instant::now();
+                job.say_to_all(&[super::part::ALIVE]);
+            }
+            job.see_to_the_clock();
+        }
+        // What has been said last.
+        for (at, what) in told.try_iter() {
+            job.hear(at, what);
+        }
+        job.tell_of_more();
+        Ok(job.exit_code.unwrap_or(0))
+    }
+
+    fn orders(&self, first: u32, count: u32, hub: &Hub) -> Result<String> {
+        let text = |what: &OsStr| {
+            what.to_str().map(str::to_owned).ok_or_else(|| {
+                Error::world(format!("{:?} is not text, and cannot be told to other hosts", what.to_string_lossy()))
+            })
+        };
+        let passes = |name: &str| {
+            (name.starts_with("RMALAB_") || name.starts_with("RUST_")) && !environment::OF_ONE_RANK.contains(&name)
+        };
+        let own =
+            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let mut env: Vec<(String, String)> = own.filter(|(name, _)| passes(name)).collect();
+        env.extend(self.env.iter().cloned());
+        let folder = std::env::current_dir().map_err(|error| Error::system("asking where this process is", error))?;
+        let orders = Orders {
+            invitation: hub.invitation().to_text(),
+            first,
+            count,
+            size: self.size,
+            segment_bytes: self.segment_bytes,
+            env,
+            folder,
+            program: text(&self.program)?,
+            args: self.args.iter().map(|arg| text(arg)).collect::<Result<_>>()?,
+            grace: self.grace,
+        };
+        serde_json::to_string(&orders).map_err(|error| Error::system("writing the orders of a part", error))
+    }
+
+    fn start(
+        &self,
+        host: &Host,
+        first: u32,
+        orders: &str,
+        read: impl FnOnce(&mut Child) -> Result<()>,
+    ) -> Result<PartProcess> {
+        let failed = |error| Error::system(format!("starting the ranks of {}", host.name), error);
+        let own = std::env::current_exe().map_err(failed)?;
+        let mut command = if host.is_here() {
+            let mut command = Command::new(own);
+            command.args(["launch", "--part"]);
+            command
+        } else {
+            let (shell, options) =
+                self.remote_shell.split_first().ok_or_else(|| Error::world("no remote shell is named"))?;
+            let program = self.remote_program.clone().unwrap_or_else(|| own.into_os_string());
+            let program =
+                program.to_str().ok_or_else(|| Error::world("the path of rmalab is not text; name one that is"))?;
+            let mut command = Command::new(shell);
+            command.args(options).arg(&host.name).arg(format!("exec {} launch --part", quoted(program)));
+            command
+        };
+        // A group of its own: a Ctrl-C at the terminal is for this process, which passes it on.
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let child = command.spawn().map_err(failed)?;
+        let mut part = PartProcess {
+            name: host.name.clone(),
+            first,
+            ended: vec![false; host.ranks as usize],
+            input: None,
+            child,
+            greeted: false,
+            closed: false,
+            heard: Instant::now(),
+            status: None,
+        };
+        read(&mut part.child)?;
+        part.input = part.child.stdin.take();
+        if let Some(input) = &mut part.input {
+            // A part that does not take its orders says why, or ends.
+            let _ = input.write_all(format!("{orders}\n").as_bytes());
+        }
+        Ok(part)
+    }
+}
+
+/// `text` as one word of a shell's command line.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+/// What has come from a part.
+enum Came {
+    Out(Vec<u8>),
+    Err(Vec<u8>),
+    /// It says no more.
+    End,
+}
+
+/// Starts the threads that read what a part says.
+fn reader(child: &mut Child, at: usize, tell: &SyncSender<(usize, Came)>) -> Result<()> {
+    let start = |stream: Box<dyn Read + Send>, is_out: bool| {
+        let tell = tell.clone();
+        let read = move || {
+            let mut stream = BufReader::new(stream);
+            loop {
+                let mut line = Vec::new();
+                let read = stream.by_ref().take(LONGEST).read_until(b'\n', &mut line);
+                if !matches!(read, Ok(1..)) {
+                    break;
+                }
+                line.pop_if(|last| *last == b'\n');
+                let came = if is_out { Came::Out(line) } else { Came::Err(line) };
+                if tell.send((at, came)).is_err() {
+                    return;
+                }
+            }
+            if is_out {
+                // Nobody listens any more when the job is over.
+                let _ = tell.send((at, Came::End));
+            }
+        };
+        std::thread::Builder::new()
+            .name("rmalab-host".into())
+            .spawn(read)
+            .map(drop)
+            .map_err(|error| Error::system("starting the threads that listen to a host", error))
+    };
+    if let Some(out) = child.stdout.take() {
+        start(Box::new(out), true)?;
+    }
+    if let Some(err) = child.stderr.take() {
+        start(Box::new(err), false)?;
+    }
+    Ok(())
+}
+
+/// A part that runs.
+struct PartProcess {
+    name: String,
+    first: u32,
+    /// Which of its ranks have ended.
+    ended: Vec<bool>,
+    input: Option<ChildStdin>,
+    child: Child,
+    greeted: bool,
+    /// Whether its standard output has ended.
+    closed: bool,
+    heard: Instant,
+    status: Option<ExitStatus>,
+}
+
+impl PartProcess {
+    fn kill(&mut self) {
+        let group = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        if let Some(group) = group.filter(|_| self.status.is_none()) {
+            // It can only fail because the group has ended.
+            let _ = rustix::process::kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+impl Drop for PartProcess {
+    fn drop(&mut self) {
+        self.input = None;
+        if self.status.is_none() {
+            self.kill();
+            // It has been killed, so this ends; how is of no interest.
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// A job that runs.
+struct Running {
+    hub: Hub,
+    parts: Vec<PartProcess>,
+    grace: Duration,
+    /// When the parts are killed, once one has failed.
+    ending: Option<Instant>,
+    /// Of the first failure.
+    exit_code: Option<i32>,
+    /// How many ranks have failed.
+    failures: u32,
+    out: Sink,
+}
+
+impl Running {
+    fn hear(&mut self, at: usize, came: Came) {
+        let part = &mut self.parts[at];
+        part.heard = Instant::now();
+        let name = part.name.clone();
+        match came {
+            Came::Out(line) if !part.greeted => {
+                part.greeted = line == GREETING.as_bytes();
+                if !part.greeted {
+                    eprintln!("{name}: {}", String::from_utf8_lossy(&line));
+                }
+            }
+            Came::Err(line) => eprintln!("{name}: {}", String::from_utf8_lossy(&line)),
+            Came::Out(line) => match Said::read(&line) {
+                Some(Said::Line(line)) => self.out.one(line),
+                Some(Said::Ended { rank, pid, status }) => self.ended(at, rank, pid, status),
+                Some(Said::Alive) => {}
+                None => self.fail(1, &format!("{name}: the other end is not `rmalab launch --part` of this version")),
+            },
+            Came::End => {
+                part.closed = true;
+                part.input = None;
+            }
+        }
+    }
+
+    fn ended(&mut self, at: usize, rank: Rank, pid: u32, status: ExitStatus) {
+        let part = &mut self.parts[at];
+        let place = rank.0.checked_sub(part.first).and_then(|place| part.ended.get_mut(place as usize));
+        let Some(ended) = place else { return };
+        *ended = true;
+        self.hub.ended(rank);
+        if !status.success() {
+            self.failures += 1;
+            let how = format!("{}: {}", part.name, super::describe(rank, pid, status));
+            self.fail(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)), &how);
+        }
+    }
+
+    /// What is told, and counts, is the first failure.
+    fn fail(&mut self, code: i32, how: &str) {
+        if self.exit_code.is_none() {
+            self.exit_code = Some(code);
+            eprintln!("{how}");
+            self.ending = Some(Instant::now() + 2 * self.grace + BESIDE);
+            self.say_to_all(&[END]);
+        }
+    }
+
+    fn tell_of_more(&self) {
+        if self.failures > 1 {
+            let others = self.failures - 1;
+            eprintln!("{others} other rank{} failed after that", if others == 1 { "" } else { "s" });
+        }
+    }
+
+    fn say_to_all(&mut self, bytes: &[u8]) {
+        for input in self.parts.iter_mut().filter_map(|part| part.input.as_mut()) {
+            // One that cannot be told is noticed by its silence or its end.
+            let _ = input.write_all(bytes);
+        }
+    }
+
+    fn see_to_the_clock(&mut self) {
+        let over = self.ending.is_some_and(|ending| Instant::now() >= ending);
+        for at in 0..self.parts.len() {
+            let part = &mut self.parts[at];
+            if part.status.is_some() {
+                continue;
+            }
+            // One that has closed its output has nothing more to say, and is to end as well.
+            let silent = (part.greeted || part.closed) && part.heard.elapsed() >= SILENCE;
+            if over || silent {
+                part.kill();
+            }
+            // What it has said before its end counts first.
+            if !(part.closed || over || silent) {
+                continue;
+            }
+            // An error could only say that it is no child of this process, which it is.
+            let Ok(Some(status)) = part.child.try_wait() else { continue };
+            part.status = Some(status);
+            let missing: Vec<Rank> =
+                (part.first..).zip(&part.ended).filter(|(_, ended)| !**ended).map(|(rank, _)| Rank(rank)).collect();
+            let Some(first) = missing.first() else { continue };
+            let why = match status.code() {
+                _ if silent => format!("nothing has been heard of it for {SILENCE:?}"),
+                Some(code) => format!("it has ended with exit code {code}"),
+                None => format!("it has ended with {status}"),
+            };
+            let how = format!(
+                "{}: the launcher on this host has not told of the end of {first} (and {} others): {why}",
+                part.name,
+                missing.len() - 1
+            );
+            let code = status.code().filter(|code| *code != 0).unwrap_or(1);
+            for rank in missing {
+                self.hub.ended(rank);
+            }
+            self.fail(code, &how);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(name: &str, ranks: u32) -> Host {
+        Host { name: name.to_owned(), ranks }
+    }
+
+    #[test]
+    fn hosts_are_read_from_lists_and_files() {
+        assert_eq!(Host::list("a:2, b,c.d-e:16").unwrap(), [host("a", 2), host("b", 1), host("c.d-e", 16)]);
+        let file = "# ours\n a:2 # big\n\nb slots=3\nme@c\n";
+        assert_eq!(Host::file(file).unwrap(), [host("a", 2), host("b", 3), host("me@c", 1)]);
+        for wrong in ["", "a:", "a:0", "a:-1", ":2", "a:x", "a,,b", "-oProxyCommand=x", "a b", "$(x)", "a:1:2"] {
+            let words = Host::list(wrong).unwrap_err().to_string();
+            assert!(words.contains("is no host"), "{words}");
+        }
+        assert!(Host::file("# nobody\n").is_err());
+    }
+
+    #[test]
+    fn ranks_fill_the_hosts_in_their_order() {
+        let hosts = || Host::list("a:2,b:2,c:4").unwrap();
+        let placed = |size| Hosts::new(hosts(), size).unwrap();
+        assert_eq!((placed(None).size, placed(None).hosts), (8, hosts()));
+        assert_eq!(placed(Some(3)).hosts, [host("a", 2), host("b", 1)]);
+        for wrong in [0, 9] {
+            assert!(Hosts::new(hosts(), Some(wrong)).unwrap_err().to_string().contains("room for 8"));
+        }
+        assert!(Hosts::new(Vec::new(), None).is_err());
+    }
+
+    #[test]
+    fn other_hosts_need_an_interface_that_is_named() {
+        let run = |hosts: Hosts| hosts.command("true", [""; 0]).run().unwrap_err().to_string();
+        let elsewhere = || Hosts::new(Host::list("rmalab-elsewhere").unwrap(), None).unwrap();
+        assert!(run(elsewhere()).contains("--interface is missing"));
+        assert!(run(elsewhere().interface("no-such")).contains("no-such"));
+        let words = run(elsewhere().interface("lo").remote_shell(vec!["/no/such/shell".into()]));
+        assert!(words.contains("rmalab-elsewhere"), "{words}");
+        assert!(host("localhost", 1).is_here() && host("127.0.0.1", 1).is_here() && !host("192.0.2.1", 1).is_here());
+    }
+
+    #[test]
+    fn words_for_a_shell_stay_whole() {
+        let word = "a 'b' $c \"d\"";
+        let output = Command::new("sh").arg("-c").arg(format!("printf %s {}", quoted(word))).output().unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), word);
+    }
+}

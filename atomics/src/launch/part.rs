@@ -1,0 +1,260 @@
+//! The launcher of those ranks of a job that are on one of its hosts, on behalf of the launcher of the whole job.
+//!
+//! It is started by a remote shell, and hears and says everything through its standard streams: nothing secret is on a
+//! command line, and when the connection or the other launcher is gone, its standard input ends.
+//!
+//! Standard input: one line of JSON, the [`Orders`]; then bytes, each with a meaning of its own: a signal's number to pass
+//! on, [`END`], or [`ALIVE`]. Standard output: [`GREETING`], and then lines:
+//!
+//! ```text
+//! O3 text              rank 3 has written this line to its standard output
+//! E3 text              ... to its standard error
+//! X3 1234 9            rank 3 has ended, process 1234 with the wait status 9
+//! .                    all is well
+//! ```
+//!
+//! Both sides take the other one for lost when they have heard nothing for ten seconds.
+
+use std::fs::File;
+use std::io::{PipeWriter, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use serde::{Deserialize, Serialize};
+
+use super::supervisor::END;
+use super::{Launcher, Line, Output, Part, Stream};
+use crate::{Error, Rank, Result};
+
+/// The first line that a part says, behind which everything has its form; shells may say other things before it.
+pub(super) const GREETING: &str = "rmalab part 1";
+
+/// Says nothing but that the sender is there. No signal that is passed on has this number.
+pub(super) const ALIVE: u8 = b'.';
+
+/// How often each side says that it is there.
+pub(super) const BEAT: Duration = Duration::from_secs(1);
+
+/// After how long a silence the other side is lost.
+pub(super) const SILENCE: Duration = Duration::from_secs(10);
+
+/// How long the ranks' end may take once the other launcher is gone, before this process ends and takes them along.
+const LAST: Duration = Duration::from_secs(2);
+
+/// The longest orders, in bytes.
+const LONGEST: usize = 4 << 20;
+
+/// What a part is to do.
+#[derive(Serialize, Deserialize, PartialEq, Eq, Debug)]
+pub(super) struct Orders {
+    /// Where the ranks meet, and the secret.
+    pub(super) invitation: String,
+    /// The number of the part's first rank.
+    pub(super) first: u32,
+    /// How many ranks it has.
+    pub(super) count: u32,
+    /// How many the job has.
+    pub(super) size: u32,
+    pub(super) segment_bytes: u64,
+    /// Variables that the ranks get besides those that they find on their host.
+    pub(super) env: Vec<(String, String)>,
+    /// The working directory.
+    pub(super) folder: PathBuf,
+    pub(super) program: String,
+    pub(super) args: Vec<String>,
+    pub(super) grace: Duration,
+}
+
+/// What a part says.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) enum Said<'a> {
+    Line(Line<'a>),
+    Ended { rank: Rank, pid: u32, status: ExitStatus },
+    Alive,
+}
+
+impl<'a> Said<'a> {
+    /// Reads a line; `None` for one that no part says.
+    pub(super) fn read(line: &'a [u8]) -> Option<Said<'a>> {
+        let (&kind, rest) = line.split_first()?;
+        let number = |digits: &[u8]| std::str::from_utf8(digits).ok()?.parse::<u32>().ok();
+        let mut parts = rest.splitn(2, |&byte| byte == b' ');
+        let mut next = || parts.next();
+        let stream = match kind {
+            b'.' => return Some(Said::Alive),
+            b'X' => {
+                let rank = Rank(number(next()?)?);
+                let (pid, status) = std::str::from_utf8(next()?).ok()?.split_once(' ')?;
+                let status = ExitStatus::from_raw(status.parse().ok()?);
+                return Some(Said::Ended { rank, pid: pid.parse().ok()?, status });
+            }
+            b'O' => Stream::Out,
+            b'E' => Stream::Err,
+            _ => return None,
+        };
+        Some(Said::Line(Line { rank: Rank(number(next()?)?), stream, bytes: next()? }))
+    }
+
+    fn to_line(&self) -> Vec<u8> {
+        let mut line = match self {
+            Said::Alive => b".".to_vec(),
+            Said::Ended { rank, pid, status } => format!("X{} {pid} {}", rank.0, status.into_raw()).into_bytes(),
+            Said::Line(Line { rank, stream, bytes }) => {
+                let kind = if *stream == Stream::Out { 'O' } else { 'E' };
+                let mut line = format!("{kind}{} ", rank.0).into_bytes();
+                line.extend_from_slice(bytes);
+                line
+            }
+        };
+        line.push(b'\n');
+        line
+    }
+
+    /// Says it on standard output, as a whole.
+    fn say(&self) {
+        let mut out = std::io::stdout().lock();
+        // When nobody listens any more, the standard input ends as well, and with it everything.
+        let _ = out.write_all(&self.to_line()).and_then(|()| out.flush());
+    }
+}
+
+/// Is the part that the standard input orders, until its ranks have ended; the exit code of the first one that failed.
+///
+/// This is the other end of [`Hosts`](super::Hosts): what `rmalab launch --part` does.
+///
+/// # Errors
+///
+/// [`Error::World`] for orders that are none, and when the ranks cannot be started, see [`Launcher::spawn`].
+pub fn part() -> Result<i32> {
+    println!("{GREETING}");
+    let failed = |error| Error::system("reading the orders of the job's launcher", error);
+    // Not through the standard library's buffer, into which nobody else could look.
+    let mut input = File::from(std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
+    let mut line = Vec::new();
+    let end = loop {
+        if let Some(end) = line.iter().position(|byte| *byte == b'\n') {
+            break end;
+        }
+        let mut chunk = [0; 16 << 10];
+        match input.read(&mut chunk) {
+            Ok(count @ 1..) if line.len() <= LONGEST => line.extend_from_slice(&chunk[..count]),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(failed(error)),
+            _ => break line.len(),
+        }
+    };
+    // What has come behind the orders, if anything.
+    let ahead = line.split_off(end);
+    let orders: Orders = serde_json::from_slice(&line).map_err(|_| {
+        Error::world("`rmalab launch --part` is for `rmalab launch --hosts` alone: its standard input has no orders")
+    })?;
+    std::env::set_current_dir(&orders.folder)
+        .map_err(|error| Error::system(format!("going to {}", orders.folder.display()), error))?;
+    let part = Part {
+        first: orders.first,
+        size: orders.size,
+        invitation: orders.invitation.parse()?,
+        ended: Box::new(|rank, pid, status| Said::Ended { rank, pid, status }.say()),
+    };
+    let mut launcher = Launcher::new(orders.count)
+        .command(&orders.program, &orders.args)
+        .segment_bytes(orders.segment_bytes)
+        .grace(orders.grace)
+        .output(Output::Lines(Box::new(|line| Said::Line(line).say())))
+        .part(part);
+    for (name, value) in &orders.env {
+        launcher = launcher.env(name, value);
+    }
+    let mut job = launcher.spawn()?;
+    let control = job.control.take();
+    let start = |name: &str, body: Box<dyn FnOnce() + Send>| {
+        std::thread::Builder::new()
+            .name(name.into())
+            .spawn(body)
+            .map_err(|error| Error::system("starting the threads of a part", error))
+    };
+    start("rmalab-orders", Box::new(move || obey(control, input, ahead.get(1..).unwrap_or_default())))?;
+    start(
+        "rmalab-beat",
+        Box::new(|| {
+            loop {
+                Said::Alive.say();
+                std::thread::sleep(BEAT);
+            }
+        }),
+    )?;
+    Ok(job.wait()?.exit_code())
+}
+
+/// Passes on to the ranks' supervisor what the standard input says, until that ends or falls silent.
+fn obey(control: Option<PipeWriter>, mut input: File, ahead: &[u8]) {
+    let Some(mut control) = control else { return };
+    let mut pass_on = |bytes: &[u8]| {
+        let commands: Vec<u8> = bytes.iter().copied().filter(|&byte| byte != ALIVE).collect();
+        // A supervisor that is gone has nobody to pass anything on to.
+        let _ = control.write_all(&commands);
+    };
+    pass_on(ahead);
+    let silence = Timespec { tv_sec: SILENCE.as_secs() as i64, tv_nsec: 0 };
+    loop {
+        match rustix::event::poll(&mut [PollFd::new(&input, PollFlags::IN)], Some(&silence)) {
+            Err(rustix::io::Errno::INTR) => continue,
+            Ok(1..) => {}
+            Ok(0) | Err(_) => break,
+        }
+        let mut bytes = [0; 64];
+        match input.read(&mut bytes) {
+            Ok(count @ 1..) => pass_on(&bytes[..count]),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            _ => break,
+        }
+    }
+    // The other launcher is gone: this kills the ranks.
+    drop(control);
+    std::thread::sleep(LAST);
+    // The supervisor has not ended by itself, as when it waits to be heard: with it the kernel ends the ranks.
+    std::process::exit(1);
+}
+
+/// The byte that passes a signal on; [`END`] and [`ALIVE`] are none.
+pub(super) fn byte_of(signal: i32) -> Option<u8> {
+    u8::try_from(signal).ok().filter(|&byte| byte != END && byte != ALIVE)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_understood() {
+        for said in [
+            Said::Alive,
+            Said::Ended { rank: Rank(7), pid: 99, status: ExitStatus::from_raw(9) },
+            Said::Line(Line { rank: Rank(0), stream: Stream::Out, bytes: b"" }),
+            Said::Line(Line { rank: Rank(12), stream: Stream::Err, bytes: b" two  words \xff" }),
+        ] {
+            let line = said.to_line();
+            assert_eq!(Said::read(line.strip_suffix(b"\n").unwrap()), Some(said));
+        }
+        for wrong in ["", "hello", "O", "O1", "Ox y", "X1", "X1 2", "X1 2 x", "X-1 2 3"] {
+            assert_eq!(Said::read(wrong.as_bytes()), None, "{wrong}");
+        }
+        for signal in super::super::signals::FORWARDED {
+            assert!(byte_of(signal).is_some());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_is_said_makes_a_launcher_panic(line in prop::collection::vec(any::<u8>(), 0..40), kind in "[OEX]?[0-9]{0,11} ?[0-9]{0,11} ?") {
+            Said::read(&line);
+            Said::read(kind.as_bytes());
+        }
+    }
+}

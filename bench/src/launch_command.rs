@@ -1,0 +1,68 @@
+//! `rmalab launch`: a program as the ranks of one world, on this host or on several.
+
+use std::process::ExitCode;
+
+use rmalab::{Error, Result};
+use rmalab_atomics::{Host, Hosts, Launcher, Topology, part};
+
+use crate::cli::LaunchArgs;
+
+pub(crate) fn run(arguments: &LaunchArgs) -> Result<ExitCode> {
+    let code = if arguments.part {
+        part()?
+    } else {
+        match hosts(arguments)? {
+            Some(hosts) => on_hosts(arguments, hosts)?,
+            None => on_this_host(arguments)?,
+        }
+    };
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+fn hosts(arguments: &LaunchArgs) -> Result<Option<Vec<Host>>> {
+    let read =
+        |list: rmalab_atomics::Result<Vec<Host>>| list.map(Some).map_err(|error| Error::usage(error.to_string()));
+    match (&arguments.hosts, &arguments.hostfile) {
+        (Some(list), _) => read(Host::list(list)),
+        (None, Some(path)) => {
+            let text = std::fs::read_to_string(path).map_err(|source| Error::File { path: path.clone(), source })?;
+            read(Host::file(&text))
+        }
+        (None, None) => Ok(None),
+    }
+}
+
+fn on_this_host(arguments: &LaunchArgs) -> Result<i32> {
+    let (program, rest) = arguments.program.split_first().expect("clap requires a program");
+    let size = arguments.n.expect("clap requires a number of ranks where no hosts are named");
+    let mut launcher = Launcher::new(size).hub(true).command(program, rest);
+    for (name, value) in &arguments.env {
+        launcher = launcher.env(name, value);
+    }
+    if let Some(bytes) = arguments.segment {
+        launcher = launcher.segment_bytes(bytes);
+    }
+    if let Some(ranks_per_node) = arguments.ranks_per_node {
+        launcher = launcher.topology(Topology::blocks(size, ranks_per_node, arguments.nodes_per_rack)?);
+    }
+    Ok(launcher.spawn()?.wait()?.exit_code())
+}
+
+fn on_hosts(arguments: &LaunchArgs, hosts: Vec<Host>) -> Result<i32> {
+    let (program, rest) = arguments.program.split_first().expect("clap requires a program");
+    let job = Hosts::new(hosts, arguments.n).map_err(|error| Error::usage(error.to_string()))?;
+    let mut job = job.command(program, rest).remote_shell(arguments.rsh.split_whitespace().map(Into::into).collect());
+    for (name, value) in &arguments.env {
+        job = job.env(name, value);
+    }
+    if let Some(path) = &arguments.remote {
+        job = job.remote_program(path);
+    }
+    if let Some(interface) = &arguments.interface {
+        job = job.interface(interface);
+    }
+    if let Some(bytes) = arguments.segment {
+        job = job.segment_bytes(bytes);
+    }
+    Ok(job.run()?)
+}

@@ -1,0 +1,305 @@
+//! `rmalab launch --hosts`: ranks on hosts that a remote shell only pretends.
+//!
+//! A test starts its own binary as the ranks, for this very test, so that the ranks come to the same call.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::parent_id;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use assert_cmd::cargo::CommandCargoExt;
+use rmalab_atomics::bootstrap::Membership;
+use rmalab_atomics::{Error, Rank};
+use rustix::process::{Pid, Signal};
+
+/// How long anything here may take before it counts as hung.
+const HUNG: Duration = Duration::from_secs(120);
+
+/// Names the folder in which ranks leave files, and says that a process is a rank of a test.
+const FOLDER: &str = "RMALAB_TEST_FOLDER";
+
+/// What precedes what a rank says.
+const MARK: &str = "said: ";
+
+/// The path of the test that this stands in.
+macro_rules! here {
+    () => {{
+        let test = std::any::type_name_of_val(&|| ()).split("::{{closure}}").next().unwrap_or_default();
+        test.split_once("::").expect("a path in a crate").1
+    }};
+}
+
+/// Is the rank in a rank: says what `body` returns, and ends.
+fn be_a_rank(body: impl FnOnce(&Membership, &Path) -> Result<String, i32>) {
+    let Some(folder) = std::env::var_os(FOLDER) else { return };
+    // Nobody else would end a rank that hangs.
+    std::thread::spawn(|| {
+        std::thread::sleep(HUNG);
+        std::process::exit(99)
+    });
+    let member = Membership::by_environment().unwrap();
+    let result = body(&member, Path::new(&folder));
+    let code = match result {
+        Ok(said) => {
+            println!("\n{MARK}{said}");
+            drop(member);
+            0
+        }
+        Err(code) => {
+            member.fail();
+            code
+        }
+    };
+    std::process::exit(code)
+}
+
+/// Waits in a barrier to which nobody comes, and says why that ended.
+fn wait_for_a_failure(member: &Membership) -> String {
+    match member.barrier() {
+        Err(Error::PeerFailed { rank }) => format!("{rank} has failed"),
+        other => format!("{other:?}"),
+    }
+}
+
+/// Leaves this process's id and its parent's in the folder.
+fn leave_pids(member: &Membership, folder: &Path) {
+    let text = format!("{} {}", std::process::id(), parent_id());
+    let (begun, done) = (folder.join(format!("{} begun", member.rank().0)), folder.join(member.rank().0.to_string()));
+    fs::write(&begun, text).unwrap();
+    fs::rename(begun, done).unwrap();
+}
+
+/// The folder of a test, with a remote shell in it that only names the host.
+struct Setting {
+    folder: tempfile::TempDir,
+}
+
+impl Setting {
+    fn new() -> Setting {
+        let setting = Setting { folder: tempfile::tempdir().unwrap() };
+        setting.shell("echo welcome to $host; RMALAB_HOST=$host exec sh -c \"$*\"");
+        setting
+    }
+
+    /// Sets what the remote shell does, behind the host's name.
+    fn shell(&self, does: &str) {
+        let path = self.path("rsh");
+        fs::write(&path, format!("#!/bin/sh\nhost=$1; shift\n{does}\n")).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn launch(&self, test: &str, hosts: &str) -> Command {
+        let mut command = Command::cargo_bin("rmalab").unwrap();
+        command.args(["launch", "--interface", "lo", "--hosts", hosts, "--rsh"]).arg(self.path("rsh"));
+        command.arg("--").arg(std::env::current_exe().unwrap());
+        command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
+        command.env(FOLDER, self.folder.path()).stdin(Stdio::null());
+        command
+    }
+
+    fn start(&self, test: &str, hosts: &str) -> Child {
+        self.launch(test, hosts).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// The process ids that the ranks have left, and those of their parents.
+    fn pids(&self, size: u32) -> Vec<[i32; 2]> {
+        let read = |rank: u32| {
+            let text = fs::read_to_string(self.path(&rank.to_string())).ok()?;
+            let (own, parent) = text.split_once(' ')?;
+            Some([own.parse().unwrap(), parent.parse().unwrap()])
+        };
+        eventually("all ranks", || (0..size).all(|rank| read(rank).is_some()));
+        (0..size).filter_map(read).collect()
+    }
+}
+
+fn said(output: &Output) -> Vec<String> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut said: Vec<String> =
+        text.lines().filter(|line| line.contains(MARK)).map(|line| line.replace(MARK, "")).collect();
+    said.sort();
+    said
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[track_caller]
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < HUNG, "{what}: has not come");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn kill(pid: i32, signal: Signal) {
+    rustix::process::kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+}
+
+#[track_caller]
+fn are_gone(pids: &[[i32; 2]]) {
+    let lives = |pid: i32| {
+        fs::read_to_string(format!("/proc/{pid}/stat"))
+            .is_ok_and(|stat| !stat.rsplit_once(") ").unwrap().1.starts_with('Z'))
+    };
+    eventually("the end of all processes", || !pids.iter().flatten().any(|&pid| lives(pid)));
+}
+
+#[test]
+fn ranks_on_two_hosts_meet() {
+    be_a_rank(|member, _| {
+        // No secret is on a command line, and the ranks share no memory.
+        let parent = fs::read_to_string(format!("/proc/{}/cmdline", parent_id())).unwrap();
+        assert!(parent.contains("--part"), "{parent}");
+        let hub = std::env::var("RMALAB_HUB").unwrap();
+        let secret = hub.split_once('/').unwrap().1;
+        assert!(!parent.contains(secret));
+        assert!(rmalab_atomics::shm::attach().unwrap_err().to_string().contains("several hosts"));
+        let all = member.allgather(&[member.rank().0 as u8]).unwrap();
+        assert_eq!(all.concat(), (0..member.size() as u8).collect::<Vec<_>>());
+        let greeting = std::env::var("RMALAB_TEST_GREETING").unwrap();
+        Ok(format!("{greeting} {} of {:?}", member.topology().nodes(), member.hosts().join(",")))
+    });
+    let setting = Setting::new();
+    let mut command = setting.launch(here!(), "a:2,b:3,c");
+    let output = command.env("RMALAB_TEST_GREETING", "hello").output().unwrap();
+    let expected: Vec<String> = (0..6).map(|rank| format!("[{rank}] hello 3 of \"a,a,b,b,b,c\"")).collect();
+    assert_eq!(said(&output), expected, "{}", stderr(&output));
+    assert!(output.status.success());
+    assert!(stderr(&output).contains("b: welcome to b"), "{}", stderr(&output));
+}
+
+#[test]
+fn the_first_failure_ends_the_job_and_is_its_exit_code() {
+    be_a_rank(|member, _| if member.rank() == Rank(2) { Err(7) } else { Ok(wait_for_a_failure(member)) });
+    let setting = Setting::new();
+    let output = setting.launch(here!(), "a:2,b:2").output().unwrap();
+    assert_eq!(said(&output), ["[0] rank 2 has failed", "[1] rank 2 has failed", "[3] rank 2 has failed"]);
+    assert_eq!(output.status.code(), Some(7));
+    let words = stderr(&output);
+    assert!(words.contains("b: rank 2 (pid ") && words.contains("exited with code 7"), "{words}");
+}
+
+#[test]
+fn a_rank_that_is_killed_is_known_on_all_hosts() {
+    be_a_rank(|member, folder| {
+        leave_pids(member, folder);
+        Ok(wait_for_a_failure(member))
+    });
+    let setting = Setting::new();
+    let job = setting.start(here!(), "a:2,b:2");
+    let pids = setting.pids(4);
+    kill(pids[1][0], Signal::KILL);
+    let output = job.wait_with_output().unwrap();
+    assert_eq!(said(&output), ["[0] rank 1 has failed", "[2] rank 1 has failed", "[3] rank 1 has failed"]);
+    assert_eq!(output.status.code(), Some(128 + 9), "{}", stderr(&output));
+    are_gone(&pids);
+}
+
+#[test]
+fn a_host_that_is_lost_ends_the_job() {
+    be_a_rank(|member, folder| {
+        leave_pids(member, folder);
+        Ok(wait_for_a_failure(member))
+    });
+    let setting = Setting::new();
+    let job = setting.start(here!(), "a:2,b:2");
+    let pids = setting.pids(4);
+    // The parent of rank 2: its host's launcher.
+    kill(pids[2][1], Signal::KILL);
+    let output = job.wait_with_output().unwrap();
+    let said = said(&output);
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(
+        said.iter().all(|line| line.ends_with("rank 2 has failed") || line.ends_with("rank 3 has failed")),
+        "{said:?}"
+    );
+    assert_eq!(output.status.code(), Some(1));
+    let words = stderr(&output);
+    assert!(words.contains("b: the launcher on this host has not told of the end of rank 2"), "{words}");
+    are_gone(&pids);
+}
+
+#[test]
+fn nothing_is_left_of_a_launcher_that_is_killed() {
+    be_a_rank(|member, folder| {
+        leave_pids(member, folder);
+        loop {
+            std::thread::park();
+        }
+    });
+    let setting = Setting::new();
+    let mut job = setting.start(here!(), "a:2,b:2");
+    let pids = setting.pids(4);
+    job.kill().unwrap();
+    job.wait().unwrap();
+    are_gone(&pids);
+}
+
+#[test]
+fn an_interrupt_reaches_the_ranks_of_all_hosts() {
+    be_a_rank(|member, folder| {
+        leave_pids(member, folder);
+        loop {
+            std::thread::park();
+        }
+    });
+    let setting = Setting::new();
+    let job = setting.start(here!(), "localhost:1,b:2");
+    let pids = setting.pids(3);
+    kill(i32::try_from(job.id()).unwrap(), Signal::INT);
+    let output = job.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(128 + 2), "{}", stderr(&output));
+    are_gone(&pids);
+}
+
+#[test]
+fn a_remote_shell_that_fails_is_told_with_its_words() {
+    let setting = Setting::new();
+    setting.shell("echo no route to $host >&2; exit 255");
+    let output = setting.launch(here!(), "a:2").output().unwrap();
+    assert_eq!(output.status.code(), Some(255));
+    let words = stderr(&output);
+    assert!(words.contains("a: no route to a") && words.contains("ended with exit code 255"), "{words}");
+    setting.shell("echo rmalab part 1; echo what is this");
+    let output = setting.launch(here!(), "a:2").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("not `rmalab launch --part` of this version"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_program_that_is_missing_is_told_by_the_host() {
+    let setting = Setting::new();
+    let mut command = Command::cargo_bin("rmalab").unwrap();
+    command.args(["launch", "--interface", "lo", "--hosts", "a:1", "--rsh"]).arg(setting.path("rsh"));
+    let output = command.args(["--", "/no/such/program"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("a: error: no program /no/such/program"), "{}", stderr(&output));
+}
+
+#[test]
+fn orders_that_are_none_are_refused() {
+    for (arguments, code, says) in [
+        (&["launch", "--part"][..], 1, "has no orders"),
+        (&["launch", "--hosts", "a:x", "--", "true"], 2, "is no host"),
+        (&["launch", "--hosts", "a:2", "-n", "3", "--", "true"], 2, "room for 2"),
+        (&["launch", "--hosts", "a:2", "--", "true"], 1, "--interface is missing"),
+        (&["launch", "--hosts", "a:2", "--interface", "no-such", "--", "true"], 1, "no-such"),
+        (&["launch", "--hostfile", "/no/such/file", "--", "true"], 1, "/no/such/file"),
+        (&["launch", "--hosts", "a", "--hostfile", "b", "--", "true"], 2, "cannot be used with"),
+        (&["launch", "--", "true"], 2, "-n"),
+        (&["launch", "-n", "1", "--env", "=x", "--", "true"], 2, "NAME=VALUE"),
+    ] {
+        let output = Command::cargo_bin("rmalab").unwrap().args(arguments).stdin(Stdio::null()).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(says), "{arguments:?}: {}", stderr(&output));
+    }
+}
