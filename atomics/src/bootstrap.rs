@@ -15,20 +15,35 @@
 //! A star, since a rank keeps O(1) memory and descriptors and whoever fails is known to all after one hop; the hub keeps
 //! one connection a rank. It carries what is rare: a few messages for each pair of ranks that talk at all.
 //!
+//! # Under which launchers
+//!
+//! [`Membership::by_environment`] finds out by the variables that each of them sets:
+//!
+//! | launcher | protocol | hub |
+//! | --- | --- | --- |
+//! | `rmalab launch`, [`Launcher`](crate::Launcher) | the invitation is in the environment | the launcher's |
+//! | MPICH's `mpiexec`, `srun --mpi=pmi2` | PMI-1 | rank 0's |
+//! | Open MPI's `mpirun`, `prterun`, `srun --mpi=pmix` | PMIx, through the system's `libpmix` | rank 0's |
+//!
 //! # Who may take part
 //!
 //! Both ends of a connection prove that they know the job's secret, by HMAC-SHA-256 over the nonces of both, before
 //! anything else is believed; the secret itself never travels over the connection. What follows is not encrypted: the
 //! keys of registered memory are as good as the memory to whoever can read the network, as they are in RDMA itself.
-//! The hub listens on one address, and on no other.
+//! The hub listens on one address, and on no other: that of the interface that is named (`RMALAB_INTERFACE`), or the
+//! loopback interface where all ranks are on one host.
 //!
 //! # How a death is noticed
 //!
 //! The kernel closes the connection of a process that has ended, however it has ended. A host that is gone closes
 //! nothing: the connections are probed every second (TCP keep-alive), and given up after four.
 
+mod environment;
 mod hub;
+mod interface;
 mod member;
+mod pmi1;
+mod pmix;
 mod secret;
 mod wire;
 
@@ -36,11 +51,16 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
+pub use environment::by_environment;
 pub use hub::Hub;
+pub use interface::address_of;
 pub use member::{Answer, Membership};
 pub use secret::Secret;
 
 use crate::{Error, Rank, Result};
+
+/// Opens the hub, in the one process that is asked to.
+pub type Opener<'a> = &'a mut dyn FnMut() -> Result<Invitation>;
 
 /// What a launcher gives to the processes that it has started.
 pub trait Bootstrap: fmt::Debug + Send {
@@ -53,6 +73,9 @@ pub trait Bootstrap: fmt::Debug + Send {
     /// How many ranks there are.
     fn size(&self) -> u32;
 
+    /// Whether all of them are on this host, if the launcher tells.
+    fn one_host(&self) -> Option<bool>;
+
     /// Where the ranks meet; all of them call this once.
     ///
     /// Under a launcher that does not host the meeting itself rank 0 calls `open`, and its invitation reaches the others.
@@ -60,7 +83,15 @@ pub trait Bootstrap: fmt::Debug + Send {
     /// # Errors
     ///
     /// That of `open`, and [`Error::World`] when the launcher does not answer or says what cannot be.
-    fn invitation(&mut self, open: &mut dyn FnMut() -> Result<Invitation>) -> Result<Invitation>;
+    fn invitation(&mut self, open: Opener<'_>) -> Result<Invitation>;
+}
+
+/// Reads what rank 0 has handed round.
+fn from_rank_0(text: &str) -> Result<Invitation> {
+    if text.is_empty() {
+        return Err(Error::world("rank 0 has not told where the ranks meet; it says why"));
+    }
+    Ok(Invitation { host: Some(Rank(0)), ..text.parse()? })
 }
 
 /// Where the ranks of a job meet, and what proves that one belongs to it.

@@ -78,7 +78,7 @@ impl std::error::Error for Failure {
 
 /// One check: all ranks of a world call `run`.
 #[derive(Debug)]
-pub struct Check<A> {
+pub struct Check<A: ?Sized> {
     /// What it is called, in tests and failures.
     pub name: &'static str,
     /// The sizes of worlds to run it in.
@@ -87,7 +87,7 @@ pub struct Check<A> {
     pub run: fn(&A) -> Result<(), Failure>,
 }
 
-impl<A> Check<A> {
+impl<A: ?Sized> Check<A> {
     /// Whether a world of `size` ranks is large enough for it.
     pub fn suits(&self, size: u32) -> bool {
         self.ranks.iter().min().is_some_and(|&least| least <= size)
@@ -155,7 +155,7 @@ macro_rules! __conformance_list {
 macro_rules! table {
     ([] $($group:ident $name:ident $ranks:expr,)*) => {
         /// All checks, in the order in which every rank of a world runs them.
-        pub fn checks<A: RemoteAtomics>() -> Vec<Check<A>> {
+        pub fn checks<A: RemoteAtomics + ?Sized>() -> Vec<Check<A>> {
             vec![$(Check {
                 name: stringify!($name),
                 ranks: &$ranks,
@@ -200,7 +200,7 @@ macro_rules! __conformance_tests {
 /// # Panics
 ///
 /// When there is no such check, and when the runner does.
-pub fn run_named<A: RemoteAtomics>(name: &str, runner: impl Fn(u32, fn(&A) -> Result<(), Failure>)) {
+pub fn run_named<A: RemoteAtomics + ?Sized>(name: &str, runner: impl Fn(u32, fn(&A) -> Result<(), Failure>)) {
     let check = checks::<A>().into_iter().find(|check| check.name == name);
     let check = check.unwrap_or_else(|| panic!("there is no check called {name}"));
     for &ranks in check.ranks {
@@ -223,7 +223,7 @@ impl From<Error> for Stop {
 }
 
 impl Stop {
-    fn explain<A: RemoteAtomics>(self, check: &'static str, ra: &A) -> Failure {
+    fn explain<A: RemoteAtomics + ?Sized>(self, check: &'static str, ra: &A) -> Failure {
         let (saw, source) = match self {
             Stop::Saw(saw) => (saw, None),
             Stop::Operation(error) => (format!("an operation failed: {error}"), Some(error)),
@@ -246,7 +246,7 @@ macro_rules! require {
 use require;
 
 /// Runs the body of a check and says where it failed, if it does.
-fn run<A: RemoteAtomics, T>(
+fn run<A: RemoteAtomics + ?Sized, T>(
     check: &'static str,
     ra: &A,
     body: impl FnOnce(&Lab<'_, A>) -> Outcome<T>,
@@ -269,7 +269,7 @@ fn share() -> Outcome<u64> {
 }
 
 /// What one rank has at hand during a check.
-struct Lab<'a, A: RemoteAtomics> {
+struct Lab<'a, A: RemoteAtomics + ?Sized> {
     ra: &'a A,
     collectives: Collectives<'a, A>,
     check: &'static str,
@@ -278,7 +278,7 @@ struct Lab<'a, A: RemoteAtomics> {
     allocated: RefCell<Vec<Disp>>,
 }
 
-impl<'a, A: RemoteAtomics> Lab<'a, A> {
+impl<'a, A: RemoteAtomics + ?Sized> Lab<'a, A> {
     /// Bytes of a chunk of the collectives: few enough for a suite in one world, whose collectives are never freed, and
     /// enough for messages to take the bulk way too.
     const CHUNK: u64 = 128;

@@ -31,6 +31,10 @@
 //! * A posted put, which the standard lets an MPI hold back until the flush, is seen by others while its rank makes no
 //!   call. Waits and pauses complete what is posted; a rank that computes does not.
 //!
+//! * Open MPI 4, where it chooses its osc/rdma component on a machine without RDMA (which is its choice on one node), ends
+//!   with a segmentation fault in the first `MPI_Compare_and_swap`, even of a rank with itself (its issues 7027, 7967 and
+//!   11349; seen in 4.1.4). [`Attach::attach`] refuses to begin then, and names the flags of `mpirun` that choose another.
+//!
 //! An MPI whose network has no atomics carries them out by messages, which the target serves in its own calls only, so
 //! `passive_progress` is false: a rank that computes for long keeps others waiting, unless the MPI has a progress thread
 //! (`MPICH_ASYNC_PROGRESS=1`).
@@ -65,8 +69,8 @@ use posted::{Posted, REQUESTS, Requests};
 
 use crate::shm::environment::{self, Environment};
 use crate::{
-    Address, Atomicity, Capabilities, Disp, Error, Operation, Rank, RemoteAtomics, Request, Result, SEGMENT_BYTES,
-    SymmetricHeap, Time, Topology, Until, WORD,
+    Address, Atomicity, Capabilities, Disp, Error, Joined, Operation, Rank, RemoteAtomics, Request, Result,
+    SEGMENT_BYTES, SymmetricHeap, Time, Topology, Until, WORD, Wishes,
 };
 
 /// The backend's name, as `--backend` takes it.
@@ -136,7 +140,7 @@ impl Attach {
             }
             (wanted, given) => given.or(wanted).unwrap_or(SEGMENT_BYTES),
         };
-        let segment = segment.checked_next_multiple_of(WORD).filter(|&bytes| i64::try_from(bytes).is_ok());
+        let segment = segment.max(WORD).checked_next_multiple_of(WORD).filter(|&bytes| i64::try_from(bytes).is_ok());
         let segment = segment.ok_or_else(|| Error::world("a segment must be shorter than 2^63 bytes"))?;
         let session = Session::start()?;
         let handles = Handles::new();
@@ -166,6 +170,9 @@ impl Attach {
         let nodes = comm.nodes(&handles, rank, size)?;
         let neighbours = nodes.iter().filter(|&&node| node == nodes[rank.index()]).count();
         let (window, base) = Window::allocate(&handles, &comm, segment)?;
+        if size > 1 {
+            window.check_usable()?;
+        }
         Ok(Mpi {
             base,
             segment,
@@ -178,6 +185,7 @@ impl Attach {
             posted: RefCell::new(Posted::new()),
             requests: RefCell::default(),
             ordering_flushes: Cell::new(0),
+            reached_out_to: RefCell::default(),
             window,
             comm,
             _session: session,
@@ -313,6 +321,29 @@ impl Window {
     }
 }
 
+impl Window {
+    /// An error where Open MPI 4 has chosen, of its own accord, the component that crashes; see the module's text.
+    fn check_usable(&self) -> Result<()> {
+        let chosen = ["OMPI_MCA_osc", "OMPI_MCA_btl"].iter().any(|name| std::env::var_os(name).is_some());
+        if chosen || !library().starts_with("Open MPI v4.") {
+            return Ok(());
+        }
+        let mut name = [0u8; ffi::MPI_MAX_OBJECT_NAME as usize + 1];
+        let mut len: c_int = 0;
+        // SAFETY: the buffer is as long as the call may write (section 6.8).
+        let code = unsafe { ffi::MPI_Win_get_name(self.0, name.as_mut_ptr().cast(), &mut len) };
+        check(code, || "asking for the window's name".to_owned())?;
+        // The component's name is the first word of the names that it gives.
+        if !name.starts_with(b"rdma ") {
+            return Ok(());
+        }
+        Err(Error::Unsupported {
+            what: "MPI_Compare_and_swap through the osc/rdma component of Open MPI 4",
+            why: "between ranks of one node it ends in a segmentation fault (its issue 7027); start with `mpirun --mca osc sm` on one node, with `--mca osc pt2pt` on several, or, where the network has atomics of its own, say `--mca osc rdma`",
+        })
+    }
+}
+
 impl Drop for Window {
     fn drop(&mut self) {
         // SAFETY: it is freed here only. The free waits for all ranks, so that none accesses a segment that is gone.
@@ -341,6 +372,8 @@ pub struct Mpi {
     posted: RefCell<Posted>,
     requests: RefCell<Requests>,
     ordering_flushes: Cell<u64>,
+    /// Targets of bulk operations and word puts since the last flush of everything, where ranks share cores.
+    reached_out_to: RefCell<Vec<Rank>>,
     // In the order in which they go.
     window: Window,
     comm: Comm,
@@ -436,6 +469,7 @@ impl Mpi {
     /// Completes what is under way to `target`, but for requests.
     #[inline(always)]
     fn flush_words(&self, target: Rank) {
+        self.let_go_until_reached(&[target]);
         // SAFETY: the rank exists (the caller's check); the window lives as long as `self`, in one epoch.
         self.complete(unsafe { ffi::MPI_Win_flush(target.0 as c_int, self.window.0) });
         self.posted.borrow_mut().completed(target);
@@ -444,6 +478,7 @@ impl Mpi {
     /// Completes what is under way to `target` at this rank: its buffers may be used again.
     #[inline(always)]
     fn complete_here(&self, target: Rank) {
+        self.let_go_until_reached(&[target]);
         // SAFETY: the rank exists (the caller's check); the window lives as long as `self`, in one epoch.
         self.complete(unsafe { ffi::MPI_Win_flush_local(target.0 as c_int, self.window.0) });
     }
@@ -477,6 +512,7 @@ impl Mpi {
     ///
     /// The range at `at` exists. `own` is valid for what `way` does to `len` bytes, until that is complete.
     unsafe fn transfer(&self, way: Way, at: Address, own: *mut u8, len: usize) -> Result<()> {
+        self.reach_out_to(at.rank);
         let (win, byte, rank) = (self.window.0, self.handles.byte, at.rank.0 as c_int);
         for start in (0..len).step_by(CALL_BYTES) {
             let part = (len - start).min(CALL_BYTES) as c_int;
@@ -516,6 +552,7 @@ impl Mpi {
         if self.requests.borrow().len() >= REQUESTS {
             self.flush_all()?;
         }
+        self.reach_out_to(at.rank);
         let mut request = self.handles.null_request;
         let (win, byte, rank, len) = (self.window.0, self.handles.byte, at.rank.0 as c_int, len as c_int);
         let (own, disp) = (own.cast::<c_void>(), at.disp.0 as ffi::MPI_Aint);
@@ -561,6 +598,28 @@ impl Drop for Mpi {
         }
         // An error would have ended the job.
         let _ = self.flush_all();
+    }
+}
+
+impl Joined for Mpi {
+    const MEETS: bool = false;
+    const STARTED_BY: Option<&'static str> = Some(
+        "the ranks of the backend mpi are the processes of an MPI job, such as `mpirun -n 4 PROGRAM --backend mpi`",
+    );
+
+    fn join(wishes: Wishes) -> Result<Mpi> {
+        let mut attach = Attach::new();
+        if let Some(bytes) = wishes.segment_bytes {
+            attach = attach.segment_bytes(bytes);
+        }
+        if let Some(topology) = wishes.topology {
+            attach = attach.topology(topology);
+        }
+        attach.attach()
+    }
+
+    fn fail(self) {
+        Mpi::fail(self);
     }
 }
 
@@ -632,6 +691,7 @@ impl RemoteAtomics for Mpi {
             self.complete(unsafe { ffi::MPI_Win_flush_local_all(self.window.0) });
             self.posted.borrow_mut().completed_locally();
         }
+        self.reach_out_to(at.rank);
         let slot = self.posted.borrow_mut().take(at, value);
         let (rank, disp) = (at.rank.0 as c_int, at.disp.0 as ffi::MPI_Aint);
         let (word, replace) = (self.handles.word, self.handles.replace);
@@ -684,6 +744,8 @@ impl RemoteAtomics for Mpi {
 
     #[inline]
     fn flush_all(&self) -> Result<()> {
+        let targets = self.reached_out_to.take();
+        self.let_go_until_reached(&targets);
         // SAFETY: the window lives as long as `self`, in one epoch.
         self.complete(unsafe { ffi::MPI_Win_flush_all(self.window.0) });
         self.posted.borrow_mut().all_completed();

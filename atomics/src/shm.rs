@@ -121,7 +121,10 @@ impl Attach {
                 let topology = topology.or(self.topology).unwrap_or_else(|| Topology::of_machine(size));
                 join(inherited(shm, layout)?, layout, rank, topology)
             }
-            Identity::Foreign { rank, size, variable, job } => {
+            Identity::Foreign { hosts: environment::Hosts::Several(words), .. } => {
+                Err(Error::world(format!("{words}; ranks that share memory must all be on one host")))
+            }
+            Identity::Foreign { rank, size, variable, job, .. } => {
                 let environment = Environment::own();
                 let segment_bytes = match (self.segment_bytes, environment.segment_bytes()?) {
                     (Some(wanted), Some(given)) if wanted > given => {

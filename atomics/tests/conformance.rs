@@ -8,6 +8,12 @@ use rmalab_atomics::{Counted, Mapped, Rank, RemoteAtomics, World};
 
 rmalab_atomics::conformance!(local, Mapped, on_threads);
 
+// The same through a table of functions, as programs have it that choose a backend by its name.
+rmalab_atomics::conformance!(dynamic, dyn RemoteAtomics, |ranks, check| {
+    let run = |ra: &Mapped| check(ra).unwrap_or_else(|failure| panic!("{failure}"));
+    World::threads(ranks).run(run).expect("a world of threads");
+});
+
 fn on_threads(ranks: u32, check: fn(&Mapped) -> Result<(), Failure>) {
     let run = |ra: &Mapped| check(ra).unwrap_or_else(|failure| panic!("{failure}"));
     World::threads(ranks).run(run).expect("a world of threads");

@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use rmalab::study::{Backend, MAX_RANKS, Options, Target};
 use rmalab::verify::{Engine, Selection, section_name};
 use rmalab::{Error, Result};
-use rmalab_atomics::Rank;
+use rmalab_atomics::{Rank, started_as};
 use rmalab_verify::explorer::{self, Search};
 use rmalab_verify::play::Section;
 use rmalab_verify::{Network, Nodes, Scenario};
@@ -38,6 +38,8 @@ Examples:
       Two mutexes against each other, one second for each cell.
   rmalab study --backend local --read-fraction 0.5 --critical-section 1us --csv - --quiet
       Longer critical sections, data to standard output.
+  mpirun -n 4 rmalab study --backend mpi --ranks 2,4
+      Locks over the atomics of an MPI; smaller worlds are some of the job's ranks. So with verbs, or without mpirun there.
   rmalab verify
       Checks every lock in every order of its ranks' operations, where that takes seconds.
   rmalab simulate --lock mcs-rw-rp,two-level --ranks 4:4096:4
@@ -135,10 +137,11 @@ pub(crate) enum Command {
 /// Options of `rmalab study`.
 #[derive(Debug, Args)]
 pub(crate) struct StudyArgs {
-    /// Where the ranks run: local (threads), shm (processes), or all [default: all]
-    #[arg(long, value_name = "BACKEND", value_delimiter = ',', value_parser = ["local", "shm", "all"])]
+    /// Where the ranks run: local (threads), shm (processes), verbs, mpi, or all (local and shm) [default: all]
+    #[arg(long, value_name = "BACKEND", value_delimiter = ',', value_parser = ["local", "shm", "verbs", "mpi", "all"])]
     pub(crate) backend: Vec<String>,
-    /// Numbers of ranks; each is a world of its own [default: powers of two up to twice the processors, at least 8]
+    /// Numbers of ranks; each is a world of its own [default: powers of two up to twice the processors, at least 8; up to
+    /// all under mpirun]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)))]
     pub(crate) ranks: Vec<u32>,
     /// Names of locks and policies, see `rmalab list` [default: all]
@@ -203,10 +206,18 @@ impl StudyArgs {
         let mut options = Options::default();
         let given = |names: &[String]| names.iter().any(|name| name == "all");
         if !self.backend.is_empty() && !given(&self.backend) {
-            options.backends = self.backend.iter().map(|name| name.parse::<Backend>()).collect::<Result<_, _>>()?;
+            options.backends = self
+                .backend
+                .iter()
+                .map(|name| name.parse::<Backend>())
+                .collect::<Result<_, _>>()
+                .map_err(|error| Error::usage(error.to_string()))?;
         }
         if !self.ranks.is_empty() {
             options.ranks.clone_from(&self.ranks);
+        } else if let Ok(Some((_, size @ 2..))) = started_as() {
+            options.ranks = std::iter::successors(Some(1), |ranks| Some(ranks * 2)).take_while(|&n| n < size).collect();
+            options.ranks.push(size);
         }
         if !self.read_fraction.is_empty() {
             options.read_fractions.clone_from(&self.read_fraction);

@@ -61,6 +61,16 @@ impl Error {
         Error::Usage(what.into())
     }
 
+    /// Whether another rank has failed, and not this one.
+    pub fn is_peer_failure(&self) -> bool {
+        let error = match self {
+            Error::Atomics(error) => error,
+            Error::Lock { source: rmalab_locks::Error::Atomics(error), .. } => error,
+            _ => return false,
+        };
+        matches!(error, rmalab_atomics::Error::PeerFailed { .. })
+    }
+
     /// Whether the fault is in the options: the command then ends with exit code 2 and not 1.
     pub fn is_usage(&self) -> bool {
         use rmalab_verify::Error as Verify;

@@ -18,7 +18,7 @@ use cli::{Cli, Command, LaunchArgs, StudyArgs};
 use rmalab::report::{self, Report};
 use rmalab::study::{Backend, Outcome, Study};
 use rmalab::{Error, Registry, interrupt};
-use rmalab_atomics::{Launcher, Topology};
+use rmalab_atomics::{Launcher, Topology, started_as};
 
 fn main() -> ExitCode {
     let registry = Registry::standard();
@@ -48,12 +48,21 @@ fn main_study() -> Command {
 }
 
 fn failed(error: &Error) -> ExitCode {
-    eprintln!("error: {error}");
+    // All ranks of a job have the same arguments, and one of them says what is wrong with those.
+    let repeats = error.is_usage() && matches!(started_as(), Ok(Some((rank, _))) if rank.0 > 0);
+    if !repeats {
+        eprintln!("error: {error}");
+    }
     ExitCode::from(if error.is_usage() { 2 } else { 1 })
 }
 
 fn study(registry: &Registry, arguments: &StudyArgs) -> rmalab::Result<ExitCode> {
     let study = Study::new(registry, arguments.options()?)?;
+    if !study.learns() {
+        interrupt::sets(&study.stop_flag())?;
+        let outcome = study.run()?;
+        return Ok(if outcome.complete { ExitCode::SUCCESS } else { ExitCode::from(interrupt::EXIT_CODE) });
+    }
     let outputs = [(&arguments.json, Format::Json), (&arguments.csv, Format::Csv)];
     let outputs: Vec<(&Path, Format)> =
         outputs.into_iter().filter_map(|(path, format)| Some((path.as_deref()?, format))).collect();
@@ -141,7 +150,11 @@ fn list(registry: &Registry) -> rmalab::Result<ExitCode> {
     }
     text += "\nBackends:\n";
     for backend in Backend::ALL {
-        text += &format!("  {:width$}  {}\n", backend.name(), backend.description());
+        text += &format!("  {:width$}  {}", backend.name(), backend.description());
+        if !backend.is_built() {
+            text += &format!(" (not in this program: build it with --features {backend})");
+        }
+        text.push('\n');
     }
     let _ = io::stdout().lock().write_all(text.as_bytes());
     Ok(ExitCode::SUCCESS)

@@ -5,7 +5,7 @@ mod standard;
 use std::sync::Arc;
 
 use rmalab_atomics::sim::Sim;
-use rmalab_atomics::{Mapped, Rank};
+use rmalab_atomics::{Mapped, Rank, RemoteAtomics};
 use rmalab_locks::{Exclusive, Global, GlobalParams, RawMutex, RawRwLock, WindowLock};
 
 use crate::simulate::{Shared, Times, run_rank};
@@ -72,25 +72,65 @@ impl Info {
 }
 
 /// Makes one rank's part of a lock whose global words are at a home rank.
-type Bind = dyn Fn(&Mapped, Rank) -> rmalab_locks::Result<Box<dyn Bound>> + Send + Sync;
+type Bind = dyn Fn(&Mapped, Rank) -> rmalab_locks::Result<Box<dyn Bound<Mapped>>> + Send + Sync;
+
+/// The same on any backend.
+type BindAny = dyn for<'a> Fn(&(dyn RemoteAtomics + 'a), Rank) -> rmalab_locks::Result<Box<dyn Bound<dyn RemoteAtomics + 'a>>>
+    + Send
+    + Sync;
 
 /// Makes one rank's part of a lock in a simulation, and does with it what is shared.
 pub(crate) type Simulated = dyn for<'t> Fn(&Sim<'t>, &Shared) -> rmalab_locks::Result<Times> + Send + Sync;
+
+/// What a study runs on: shared memory itself, or any backend behind a table of functions.
+pub(crate) trait Studied: RemoteAtomics {
+    /// Acquisitions between two looks at the clock in the throughput pass.
+    ///
+    /// Reading the clock takes some 25 ns, the cheapest lock of shared memory 10: one reading in 16 acquisitions stays
+    /// below a fifth of it. A network's operations take a microsecond at the least.
+    const BATCH: u64;
+
+    /// Whether all ranks read the same clock, as those of one host do.
+    const ONE_CLOCK: bool;
+
+    /// This rank's part of the subject.
+    fn bind(&self, subject: &Subject, home: Rank) -> rmalab_locks::Result<Box<dyn Bound<Self>>>;
+}
+
+impl Studied for Mapped {
+    const BATCH: u64 = 16;
+    const ONE_CLOCK: bool = true;
+
+    fn bind(&self, subject: &Subject, home: Rank) -> rmalab_locks::Result<Box<dyn Bound<Mapped>>> {
+        (subject.bind)(self, home)
+    }
+}
+
+impl<'a> Studied for dyn RemoteAtomics + 'a {
+    const BATCH: u64 = 1;
+    const ONE_CLOCK: bool = false;
+
+    fn bind(&self, subject: &Subject, home: Rank) -> rmalab_locks::Result<Box<dyn Bound<dyn RemoteAtomics + 'a>>> {
+        (subject.bind_any)(self, home)
+    }
+}
 
 /// One lock or window policy that can be put through a study, or a simulation.
 pub struct Subject {
     info: Info,
     bind: Box<Bind>,
+    bind_any: Box<BindAny>,
     simulated: Arc<Simulated>,
 }
 
 impl Subject {
     fn new<W: WindowLock + 'static>(info: Info, params: impl Fn(Rank) -> W::Params + Send + Sync + 'static) -> Subject {
         let params = Arc::new(params);
-        let simulated = Arc::clone(&params);
+        let (any, simulated) = (Arc::clone(&params), Arc::clone(&params));
         Subject {
             info,
             bind: Box::new(move |ra, home| Ok(Box::new(Running::new(W::new(ra, params(home))?)))),
+            bind_any: Box::new(move |ra, home| Ok(Box::new(Running::new(W::new(ra, any(home))?)))),
             simulated: Arc::new(move |ra: &Sim<'_>, shared: &Shared| {
                 run_rank(|| W::new(ra, simulated(shared.task.home)), ra, shared)
             }),
@@ -103,8 +143,8 @@ impl Subject {
     }
 
     /// This rank's part of a new one, its global words at `home`; every rank calls this at the same point.
-    pub(crate) fn bind(&self, ra: &Mapped, home: Rank) -> Result<Box<dyn Bound>> {
-        (self.bind)(ra, home).map_err(|source| Error::Lock { lock: self.info.name.clone(), source })
+    pub(crate) fn bind<A: Studied + ?Sized>(&self, ra: &A, home: Rank) -> Result<Box<dyn Bound<A>>> {
+        ra.bind(self, home).map_err(|source| Error::Lock { lock: self.info.name.clone(), source })
     }
 
     /// What a rank of a simulation does with it.

@@ -19,12 +19,13 @@ use std::time::{Duration, SystemTime};
 
 pub(crate) use measure::{Bound, Running, by_distance, histogram};
 pub(crate) use options::nanoseconds;
-pub use options::{BUDGET, Backend, MAX_RANKS, Options, Target};
+pub use options::{BUDGET, MAX_RANKS, Options, Target};
 use outcome::Message;
 pub use outcome::{Cell, Key, Outcome, Quantiles, Side, Values};
 pub(crate) use outcome::{digits, humane, humane_span, jain, median, si};
 pub use processes::serve;
-use rmalab_atomics::{Mapped, Topology, World};
+pub use rmalab_atomics::Backend;
+use rmalab_atomics::{Mapped, Rank, Topology, World, started_as};
 
 use crate::machine::Machine;
 use crate::{Error, Registry, Result};
@@ -33,6 +34,8 @@ use crate::{Error, Registry, Result};
 pub struct Study<'a> {
     registry: &'a Registry,
     options: Options,
+    /// Which rank of how many this process is, if a launcher has started the program as all ranks of one world.
+    job: Option<(Rank, u32)>,
     stop: Arc<AtomicBool>,
     progress: Box<dyn FnMut(&Progress) + 'a>,
 }
@@ -69,7 +72,13 @@ impl<'a> Study<'a> {
     /// [`Error::Usage`] for options that make no sense.
     pub fn new(registry: &'a Registry, options: Options) -> Result<Study<'a>> {
         let options = options.checked(registry)?;
-        Ok(Study { registry, options, stop: Arc::default(), progress: Box::new(|_| ()) })
+        let job = job(&options)?;
+        Ok(Study { registry, options, job, stop: Arc::default(), progress: Box::new(|_| ()) })
+    }
+
+    /// Whether this process learns what comes out: not so in the ranks of a job (of `mpirun`, say) but the first.
+    pub fn learns(&self) -> bool {
+        self.job.is_none_or(|(rank, _)| rank.0 == 0)
     }
 
     /// What will be measured, with every name and number filled in.
@@ -97,12 +106,15 @@ impl<'a> Study<'a> {
     pub fn estimate(&self) -> Duration {
         let measurements = u32::try_from(self.measurements()).unwrap_or(u32::MAX);
         let worlds = u32::try_from(self.options.ranks.len()).unwrap_or(u32::MAX);
-        let start: Duration = self.options.backends.iter().map(|backend| START[*backend as usize] * worlds).sum();
+        let start: Duration = self.options.backends.iter().map(|&backend| start(backend) * worlds).sum();
         // Ranks that wait for a processor at each of a cell's barriers.
         self.options.cell_duration().saturating_mul(measurements) * 103 / 100 + start
     }
 
     /// Runs it.
+    ///
+    /// In the ranks of a job that do not [learn](Self::learns) what comes out, the outcome has no cells. A rank of a job
+    /// that fails says so on standard error and ends the process.
     ///
     /// # Errors
     ///
@@ -114,34 +126,27 @@ impl<'a> Study<'a> {
         let of = self.measurements();
         let mut samples = Vec::with_capacity(of);
         let mut interrupted = false;
-        (self.progress)(&Progress { done: 0, of, last: None });
-        'worlds: for &backend in &self.options.backends {
-            for &ranks in &self.options.ranks {
-                if self.stop.load(Ordering::Relaxed) {
-                    interrupted = true;
-                    break 'worlds;
-                }
-                let mut hear = |message| match message {
-                    Message::Sample(sample) => {
-                        let last = Some(sample.key.clone());
-                        samples.push(*sample);
-                        (self.progress)(&Progress { done: samples.len(), of, last });
-                    }
-                    Message::Interrupted => interrupted = true,
-                    Message::Failed(_) => (),
-                };
-                let world = WorldOfStudy { registry: self.registry, options: &self.options, backend, ranks };
-                match backend {
-                    Backend::Local => world.threads(&self.stop, &mut hear)?,
-                    Backend::Shm => world.processes(&self.stop, &mut hear)?,
-                }
+        let mut progress = std::mem::replace(&mut self.progress, Box::new(|_| ()));
+        progress(&Progress { done: 0, of, last: None });
+        let mut hear = |message| match message {
+            Message::Sample(sample) => {
+                let last = Some(sample.key.clone());
+                samples.push(*sample);
+                progress(&Progress { done: samples.len(), of, last });
             }
+            Message::Interrupted => interrupted = true,
+            Message::Failed(_) => (),
+        };
+        match self.job {
+            Some((_, size)) => self.job(size, &self.stop, &mut hear)?,
+            None => self.worlds(&mut hear)?,
         }
+        drop(progress);
         Ok(Outcome {
             generator: concat!("rmalab ", env!("CARGO_PKG_VERSION")).into(),
             command: std::env::args().collect::<Vec<_>>().join(" "),
             started,
-            complete: !interrupted && samples.len() == of,
+            complete: !interrupted && (samples.len() == of || !self.learns()),
             cell_ns: nanoseconds(self.options.cell_duration()),
             machine,
             subjects: self
@@ -156,8 +161,42 @@ impl<'a> Study<'a> {
     }
 }
 
-/// What starting and ending one world takes, by backend.
-const START: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(150)];
+/// What starting and ending one world takes.
+fn start(backend: Backend) -> Duration {
+    Duration::from_millis(match backend {
+        Backend::Local => 20,
+        Backend::Shm => 150,
+        _ => 500,
+    })
+}
+
+/// Which rank of how many this process is, if the program was started as all ranks of the worlds that are asked for.
+fn job(options: &Options) -> Result<Option<(Rank, u32)>> {
+    let started_by = |&backend: &Backend| backend.started_by().map(|how| (backend, how));
+    let started = started_as().map_err(|error| Error::usage(error.to_string()))?;
+    let foreign = options.backends.iter().find_map(started_by);
+    match (started, foreign) {
+        (None, Some((backend, how))) => {
+            Err(Error::usage(format!("--backend {backend}: no launcher has started this process as a rank: {how}")))
+        }
+        // Whoever works in a shell that a launcher has started alone is nobody's rank.
+        (None, None) | (Some((_, 1)), None) => Ok(None),
+        (Some((rank, size)), _) => {
+            let [Backend::Shm | Backend::Verbs | Backend::Mpi] = options.backends[..] else {
+                return Err(Error::usage(format!(
+                    "this process is one of {size} that a launcher has started, which are the ranks of one world: \
+                     name it with --backend shm, verbs or mpi"
+                )));
+            };
+            match options.ranks.iter().find(|&&ranks| ranks > size) {
+                Some(ranks) => Err(Error::usage(format!(
+                    "ranks: {ranks} do not exist where a launcher has started {size}; start {ranks}, or ask for fewer"
+                ))),
+                None => Ok(Some((rank, size))),
+            }
+        }
+    }
+}
 
 /// One world of a study: one backend and one number of ranks.
 struct WorldOfStudy<'a> {
@@ -165,6 +204,26 @@ struct WorldOfStudy<'a> {
     options: &'a Options,
     backend: Backend,
     ranks: u32,
+}
+
+impl Study<'_> {
+    /// Starts and measures one world after the other; `hear` is told what rank 0 of each says.
+    fn worlds(&self, hear: &mut dyn FnMut(Message)) -> Result<()> {
+        for &backend in &self.options.backends {
+            for &ranks in &self.options.ranks {
+                if self.stop.load(Ordering::Relaxed) {
+                    hear(Message::Interrupted);
+                    return Ok(());
+                }
+                let world = WorldOfStudy { registry: self.registry, options: &self.options, backend, ranks };
+                match backend {
+                    Backend::Local => world.threads(&self.stop, hear)?,
+                    _ => world.processes(&self.stop, hear)?,
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 impl WorldOfStudy<'_> {

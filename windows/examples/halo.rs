@@ -3,13 +3,14 @@
 //! In every step each rank puts its outermost columns into the halo columns of its neighbours, between two fences. A
 //! column of a matrix in row-major order is a layout: one number from every row.
 //!
-//! `cargo run -p rmalab-windows --example halo -- --backend shm --ranks 4`
+//! `cargo run -p rmalab-windows --example halo -- --backend shm --ranks 4`; with `--features mpi` under
+//! `mpirun -n 4`, with `--features verbs` either way.
 
 mod world;
 
 use std::path::Path;
 
-use rmalab_atomics::{Mapped, Rank};
+use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_windows::{Layout, Team, Window, WindowDisp};
 
 /// Rows of the plate; the first and the last one keep their temperatures.
@@ -37,7 +38,7 @@ fn step(old: &[f64], pitch: usize) -> Vec<f64> {
     new
 }
 
-fn spread(ra: &Mapped, record: Option<&Path>) -> world::Result<u64> {
+fn spread(ra: &dyn RemoteAtomics, record: Option<&Path>) -> world::Result<u64> {
     let team = Team::new(ra)?;
     let (me, size) = (team.rank().0, team.size());
     // At the edges of the plate there is no neighbour: `None`, the null target, of which everything may be asked.
@@ -82,7 +83,7 @@ fn spread(ra: &Mapped, record: Option<&Path>) -> world::Result<u64> {
 }
 
 fn main() -> world::Result<()> {
-    let numbers = world::run(spread)?;
-    println!("{numbers} temperatures after {STEPS} steps, each as the sequential computation has it");
-    Ok(())
+    world::run(spread, |numbers| {
+        println!("{numbers} temperatures after {STEPS} steps, each as the sequential computation has it");
+    })
 }

@@ -5,7 +5,8 @@
 //! A key goes into its slot by compare_and_swap; one that comes too late gets a cell by fetch_and_op, and another
 //! compare_and_swap links the cell to the slot's list.
 //!
-//! `cargo run -p rmalab-windows --example hash_table -- --backend shm --ranks 4`
+//! `cargo run -p rmalab-windows --example hash_table -- --backend shm --ranks 4`; with `--features mpi` under
+//! `mpirun -n 4`, with `--features verbs` either way.
 //!
 //! With `--record DIR` it leaves a trace of what it did (see `rmalab_windows::trace`), which other lock policies can be
 //! tried on.
@@ -14,7 +15,7 @@ mod world;
 
 use std::path::Path;
 
-use rmalab_atomics::{Mapped, Rank};
+use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_windows::{LockAll, Op, Result, Team, Window, WindowDisp};
 
 /// Keys that each rank inserts.
@@ -42,7 +43,7 @@ fn slot_of(key: u64, ranks: u32) -> (Rank, u64) {
 }
 
 /// Inserts a key that is not there yet. Returns whether it went into a cell.
-fn insert(table: &LockAll<'_, '_, Mapped>, key: u64, ranks: u32) -> Result<bool> {
+fn insert(table: &LockAll<'_, '_, dyn RemoteAtomics + '_>, key: u64, ranks: u32) -> Result<bool> {
     let (rank, slot) = slot_of(key, ranks);
     let part = table.at(rank)?;
     if part.compare_and_swap(key_at(slot), 0, key)? == 0 {
@@ -60,7 +61,7 @@ fn insert(table: &LockAll<'_, '_, Mapped>, key: u64, ranks: u32) -> Result<bool>
     }
 }
 
-fn contains(table: &LockAll<'_, '_, Mapped>, key: u64, ranks: u32) -> Result<bool> {
+fn contains(table: &LockAll<'_, '_, dyn RemoteAtomics + '_>, key: u64, ranks: u32) -> Result<bool> {
     let (rank, mut place) = slot_of(key, ranks);
     let part = table.at(rank)?;
     loop {
@@ -72,7 +73,7 @@ fn contains(table: &LockAll<'_, '_, Mapped>, key: u64, ranks: u32) -> Result<boo
     }
 }
 
-fn fill_and_search(ra: &Mapped, record: Option<&Path>) -> world::Result<u64> {
+fn fill_and_search(ra: &dyn RemoteAtomics, record: Option<&Path>) -> world::Result<u64> {
     let team = Team::new(ra)?;
     let (me, size) = (u64::from(team.rank().0), team.size());
     let inserted = u64::from(size) * KEYS;
@@ -102,7 +103,7 @@ fn fill_and_search(ra: &Mapped, record: Option<&Path>) -> world::Result<u64> {
 }
 
 fn main() -> world::Result<()> {
-    let in_cells = world::run(fill_and_search)?;
-    println!("every inserted key is found, and no other one; {in_cells} are in overflow cells");
-    Ok(())
+    world::run(fill_and_search, |in_cells| {
+        println!("every inserted key is found, and no other one; {in_cells} are in overflow cells");
+    })
 }

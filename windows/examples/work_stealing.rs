@@ -3,13 +3,14 @@
 //! A queue of tasks that are known beforehand is one counter, the number of the next task: fetch_and_op takes one, for
 //! the owner as for a thief, and neither needs the other's help.
 //!
-//! `cargo run -p rmalab-windows --example work_stealing -- --backend shm --ranks 4`
+//! `cargo run -p rmalab-windows --example work_stealing -- --backend shm --ranks 4`; with `--features mpi` under
+//! `mpirun -n 4`, with `--features verbs` either way.
 
 mod world;
 
 use std::path::Path;
 
-use rmalab_atomics::{Mapped, Rank};
+use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_windows::{Op, Team, Window, WindowDisp};
 
 /// Tasks of each rank.
@@ -35,7 +36,7 @@ fn work(owner: Rank, task: u64) -> u64 {
     (first..first + many).map(length).max().unwrap_or(0)
 }
 
-fn work_and_steal(ra: &Mapped, record: Option<&Path>) -> world::Result<u64> {
+fn work_and_steal(ra: &dyn RemoteAtomics, record: Option<&Path>) -> world::Result<u64> {
     let team = Team::new(ra)?;
     let (me, size) = (team.rank(), team.size());
     let mut builder = Window::builder(&team).disp_unit(8).name("work_stealing");
@@ -78,7 +79,7 @@ fn work_and_steal(ra: &Mapped, record: Option<&Path>) -> world::Result<u64> {
 }
 
 fn main() -> world::Result<()> {
-    let stolen = world::run(work_and_steal)?;
-    println!("every task was done exactly once, with the right result; {stolen} were stolen");
-    Ok(())
+    world::run(work_and_steal, |stolen| {
+        println!("every task was done exactly once, with the right result; {stolen} were stolen");
+    })
 }

@@ -1,10 +1,11 @@
 //! The hub: one thread, to which every rank has one connection.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use rustix::io::Errno;
 use super::secret::{BYTES, random};
 use super::wire::{self, CHALLENGE, Frames, HANDSHAKE, HELLO, HUB, MAGIC, MOST, RANK, frame, kind};
 use super::{Invitation, Secret};
+use crate::launch::limits;
 use crate::{Error, Rank, Result};
 
 /// Connections that have not yet proved who they are, at the most; more have to wait in the kernel's queue.
@@ -21,6 +23,15 @@ const STRANGERS: usize = 256;
 
 /// How long the last words to the members may take to get out, once a rank has failed and the hub is to end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Connections that the kernel keeps until the hub takes them; of a large job all come at once.
+const BACKLOG: i32 = 4096;
+
+/// Descriptors that the hub needs besides those of its connections.
+const FDS_BESIDE: u64 = 16;
+
+/// How long the hub leaves alone the connections that the system does not let it take.
+const RETRY: Duration = Duration::from_millis(10);
 
 /// Where the ranks of one job meet. When it is dropped, it ends, and with it the job's connections.
 #[derive(Debug)]
@@ -36,7 +47,8 @@ impl Hub {
     ///
     /// # Errors
     ///
-    /// [`Error::World`] for no ranks, [`Error::System`] when the system refuses the port, a thread or a secret.
+    /// [`Error::World`] for no ranks, or for more than this process may have connections; [`Error::System`] when the
+    /// system refuses the port, a thread or a secret.
     pub fn open(address: IpAddr, size: u32) -> Result<Hub> {
         Hub::open_at(SocketAddr::new(address, 0), size)
     }
@@ -50,8 +62,11 @@ impl Hub {
         if size == 0 {
             return Err(Error::world("a world needs at least one rank"));
         }
+        limits::open_files(u64::from(size) + FDS_BESIDE, size)?;
         let failed = |error| Error::system(format!("listening on {address} for the ranks of the job"), error);
         let listener = TcpListener::bind(address).map_err(failed)?;
+        // It listens already; this only makes its queue longer.
+        rustix::net::listen(&listener, BACKLOG).map_err(|error| failed(error.into()))?;
         listener.set_nonblocking(true).map_err(failed)?;
         let hub = listener.local_addr().map_err(failed)?;
         let secret = Secret::new()?;
@@ -141,30 +156,33 @@ struct Connection {
     /// Of a stranger: what it has said so far.
     said: Vec<u8>,
     frames: Frames,
-    out: Vec<u8>,
-    /// How much of `out` has gone.
+    /// What has still to go. A frame to all is there once, however many connections wait for it.
+    out: VecDeque<Arc<[u8]>>,
+    /// How much of the first of them has gone.
     gone: usize,
 }
 
 impl Connection {
-    fn send(&mut self, frame: &[u8]) {
-        self.out.extend(frame);
+    fn send(&mut self, frame: impl Into<Arc<[u8]>>) {
+        self.out.push_back(frame.into());
         // What does not go now goes when the socket takes more; an error shows at the next read.
         let _ = self.push();
     }
 
     fn push(&mut self) -> io::Result<()> {
-        while self.gone < self.out.len() {
-            match self.stream.write(&self.out[self.gone..]) {
+        while let Some(frame) = self.out.front() {
+            match self.stream.write(&frame[self.gone..]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => self.gone += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
             }
+            if self.gone == frame.len() {
+                self.gone = 0;
+                self.out.pop_front();
+            }
         }
-        self.out.clear();
-        self.gone = 0;
         Ok(())
     }
 
@@ -259,7 +277,6 @@ impl State {
                 let rank = Rank(u32::from_le_bytes(bytes));
                 if self.members.get(rank.index()) == Some(&Place::Empty) {
                     self.gone(rank, Place::Failed);
-                    self.announce(rank);
                 }
             }
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
@@ -269,7 +286,17 @@ impl State {
 
     fn admit(&mut self) {
         // One a turn: another one makes the next poll return at once.
-        let Ok((stream, _)) = self.listener.accept() else { return };
+        let stream = match self.listener.accept() {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
+                if !matches!(error.kind(), WouldBlock | Interrupted | ConnectionAborted) {
+                    // No descriptor or memory for it: it stays where it is, and poll would tell of it again at once.
+                    std::thread::sleep(RETRY);
+                }
+                return;
+            }
+        };
         if stream.set_nonblocking(true).is_err() || wire::prepare(&stream).is_err() {
             return;
         }
@@ -279,7 +306,7 @@ impl State {
             since: Instant::now(),
             said: Vec::new(),
             frames: Frames::default(),
-            out: Vec::new(),
+            out: VecDeque::new(),
             gone: 0,
         };
         self.connections.insert(self.next, connection);
@@ -332,7 +359,6 @@ impl State {
             && self.members[rank.index()] == Place::Joined(number)
         {
             self.gone(rank, Place::Failed);
-            self.announce(rank);
         }
     }
 
@@ -364,7 +390,7 @@ impl State {
                 challenge[BYTES..].copy_from_slice(&proof);
                 let rank = u32::from_le_bytes([claim[0], claim[1], claim[2], claim[3]]);
                 connection.who = Who::Claims { rank, nonces, claim };
-                connection.send(&challenge);
+                connection.send(challenge);
                 Ok(true)
             }
             Who::Claims { rank, nonces, claim } => {
@@ -374,7 +400,7 @@ impl State {
                     && let Some(connection) = self.connections.get_mut(&number)
                 {
                     connection.who = Who::Refused;
-                    connection.send(&frame(kind::REFUSED, &[why.as_bytes()]));
+                    connection.send(frame(kind::REFUSED, &[why.as_bytes()]));
                     // These were the last words; a connection that is closed already needs no end.
                     let _ = connection.stream.shutdown(Shutdown::Write);
                 }
@@ -402,9 +428,9 @@ impl State {
         let failed = self.failed;
         let Some(connection) = self.connections.get_mut(&number) else { return Ok(()) };
         connection.who = Who::Member(Rank(rank));
-        connection.send(&frame(kind::WELCOME, &[]));
+        connection.send(frame(kind::WELCOME, &[]));
         if let Some(rank) = failed {
-            connection.send(&frame(kind::FAILED, &[&rank.0.to_le_bytes()]));
+            connection.send(frame(kind::FAILED, &[&rank.0.to_le_bytes()]));
         }
         Ok(())
     }
@@ -425,7 +451,6 @@ impl State {
             }
             kind::FAILED => {
                 self.gone(rank, Place::Failed);
-                self.announce(rank);
                 false
             }
             // Nobody says that: as good as dead.
@@ -450,7 +475,7 @@ impl State {
             body.extend((part.len() as u32).to_le_bytes());
             body.extend(part);
         }
-        self.tell_all(&frame(kind::GATHER, &[&body]));
+        self.tell_all(frame(kind::GATHER, &[&body]));
     }
 
     /// Passes a request or an answer on.
@@ -466,13 +491,13 @@ impl State {
             if !self.asked.remove(&(from, to, *number)) {
                 return false;
             }
-            self.tell(to, &frame(kind, &[&from.0.to_le_bytes(), rest]));
+            self.tell(to, frame(kind, &[&from.0.to_le_bytes(), rest]));
             return true;
         }
         match self.members.get(to.index()) {
             Some(Place::Joined(_)) => {
                 self.asked.insert((to, from, *number));
-                self.tell(to, &frame(kind, &[&from.0.to_le_bytes(), rest]));
+                self.tell(to, frame(kind, &[&from.0.to_le_bytes(), rest]));
             }
             None => self.refuse(to, from, number, "does not exist"),
             Some(Place::Empty) => self.refuse(to, from, number, "has not joined yet"),
@@ -483,12 +508,15 @@ impl State {
 
     /// Answers a request to `to` in its place.
     fn refuse(&mut self, to: Rank, from: Rank, number: &[u8; 8], why: &str) {
-        self.tell(from, &frame(kind::ANSWER, &[&to.0.to_le_bytes(), number, &[1], why.as_bytes()]));
+        self.tell(from, frame(kind::ANSWER, &[&to.0.to_le_bytes(), number, &[1], why.as_bytes()]));
     }
 
-    /// Notes that a rank is no longer there, and tells those who wait for its answers.
+    /// Notes that a rank is no longer there, and tells all if it has failed, and those who wait for its answers.
     fn gone(&mut self, rank: Rank, how: Place) {
         self.members[rank.index()] = how;
+        if how == Place::Failed {
+            self.announce(rank);
+        }
         let after = self.asked.split_off(&(rank, Rank(0), [0; 8]));
         let (mine, others): (BTreeSet<_>, BTreeSet<_>) = after.into_iter().partition(|asked| asked.0 == rank);
         self.asked.extend(others);
@@ -497,7 +525,7 @@ impl State {
         }
     }
 
-    fn tell(&mut self, rank: Rank, frame: &[u8]) {
+    fn tell(&mut self, rank: Rank, frame: Vec<u8>) {
         if let Some(Place::Joined(number)) = self.members.get(rank.index())
             && let Some(connection) = self.connections.get_mut(number)
         {
@@ -508,14 +536,15 @@ impl State {
     fn announce(&mut self, rank: Rank) {
         if self.failed.is_none() {
             self.failed = Some(rank);
-            self.tell_all(&frame(kind::FAILED, &[&rank.0.to_le_bytes()]));
+            self.tell_all(frame(kind::FAILED, &[&rank.0.to_le_bytes()]));
         }
     }
 
-    fn tell_all(&mut self, frame: &[u8]) {
+    fn tell_all(&mut self, frame: Vec<u8>) {
+        let frame: Arc<[u8]> = frame.into();
         for connection in self.connections.values_mut() {
             if !connection.is_stranger() {
-                connection.send(frame);
+                connection.send(Arc::clone(&frame));
             }
         }
     }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io::Read;
 use std::net::{Shutdown, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -39,9 +40,12 @@ struct State {
 }
 
 struct Shared {
+    rank: Rank,
     stream: TcpStream,
     /// One frame at a time.
     writing: Mutex<()>,
+    /// One exchange at a time.
+    exchanging: Mutex<()>,
     failed: AtomicU32,
     state: Mutex<State>,
     changed: Condvar,
@@ -95,8 +99,10 @@ impl Membership {
         let failed = |error| Error::system("setting the connection to the hub up", error);
         let reader = stream.try_clone().map_err(failed)?;
         let shared = Arc::new(Shared {
+            rank,
             stream,
             writing: Mutex::new(()),
+            exchanging: Mutex::new(()),
             failed: AtomicU32::new(NOBODY),
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -108,7 +114,11 @@ impl Membership {
             .name("rmalab-member".into())
             .spawn({
                 let shared = Arc::clone(&shared);
-                move || shared.listen(reader, gone)
+                move || {
+                    if catch_unwind(AssertUnwindSafe(|| shared.listen(reader, gone))).is_err() {
+                        shared.server_panicked();
+                    }
+                }
             })
             .map_err(|error| Error::system("starting the thread that listens to the hub", error))?;
         let mut membership = Membership {
@@ -122,7 +132,15 @@ impl Membership {
             hub,
         };
         let deadline = Instant::now() + patience;
-        let hosts = membership.exchange(host.as_bytes(), Some((deadline, patience)))?;
+        let hosts = match membership.exchange(host.as_bytes(), Some((deadline, patience))) {
+            Ok(hosts) => hosts,
+            Err(error) => {
+                // Without this rank there is no job; a hub of its own does not wait for those who never come.
+                membership.leave(true);
+                membership.hub = None;
+                return Err(error);
+            }
+        };
         membership.hosts = hosts.iter().map(|host| String::from_utf8_lossy(host).into()).collect();
         let mut nodes = HashMap::new();
         let places: Vec<(u32, u32)> = membership
@@ -185,10 +203,17 @@ impl Membership {
         let number = u64::from(self.numbers.fetch_add(1, Ordering::Relaxed));
         self.shared.send(&frame(kind::REQUEST, &[&to.0.to_le_bytes(), &number.to_le_bytes(), bytes]))?;
         let answer = self.shared.wait(None, |state| state.answers.remove(&number))?;
-        answer.map_err(|why| Error::world(format!("{to}: {why}")))
+        answer.or_else(|why| {
+            // Of one who has failed the hub says that it has left, behind the word that it has failed.
+            self.check()?;
+            Err(Error::world(format!("{to}: {why}")))
+        })
     }
 
     /// Has `server` answer the requests of the other ranks, on the thread that listens to the hub.
+    ///
+    /// It must not wait for other ranks itself, since nothing is heard of them meanwhile. If it panics, its rank has
+    /// failed.
     pub fn serve(&self, server: impl FnMut(Rank, &[u8]) -> Answer + Send + 'static) {
         let mut place = lock(&self.shared.server);
         *place = Some(Box::new(server));
@@ -199,7 +224,7 @@ impl Membership {
         }
     }
 
-    /// An error if any rank has failed: two loads.
+    /// An error if any rank has failed: one load.
     ///
     /// # Errors
     ///
@@ -229,6 +254,7 @@ impl Membership {
 
     fn exchange(&self, bytes: &[u8], until: Option<(Instant, Duration)>) -> Result<Vec<Vec<u8>>> {
         check_length(bytes)?;
+        let _one = lock(&self.shared.exchanging);
         self.check()?;
         self.shared.send(&frame(kind::GATHER, &[bytes]))?;
         let parts = self.shared.wait(until, |state| state.gathered.take())?;
@@ -255,7 +281,7 @@ impl Drop for Membership {
         }
         let _ = self.shared.stream.shutdown(Shutdown::Both);
         if let Some(listener) = self.listener.take() {
-            // It panics only with a server's panic, of which the others have heard by now.
+            // It does not panic: a server's panic ends in it.
             let _ = listener.join();
         }
     }
@@ -320,6 +346,13 @@ impl Shared {
                 return self.failed(gone);
             }
         }
+    }
+
+    /// Without its server a rank answers nobody, so it has failed.
+    fn server_panicked(&self) {
+        // A hub that is gone has nobody to tell.
+        let _ = self.send(&frame(kind::FAILED, &[]));
+        self.failed(self.rank.0);
     }
 
     fn failed(&self, who: u32) {

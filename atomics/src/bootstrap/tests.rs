@@ -52,6 +52,54 @@ fn too_many_bytes_are_refused_and_the_longest_are_not() {
 }
 
 #[test]
+fn frames_of_any_length_arrive_whole() {
+    // Among them those that end just where a read does.
+    job(1, |member| {
+        for chunks in 1..4 {
+            for length in (chunks * (16 << 10) - 16)..(chunks * (16 << 10) + 16) {
+                assert_eq!(member.allgather(&vec![1; length]).unwrap(), [vec![1; length]]);
+            }
+        }
+    });
+}
+
+#[test]
+fn threads_of_one_rank_take_turns() {
+    job(2, |member| {
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        member.barrier().unwrap();
+                    }
+                });
+            }
+        });
+    });
+}
+
+#[test]
+fn a_server_that_panics_has_failed() {
+    let seen = job(2, |member| {
+        if member.rank() == Rank(1) {
+            member.serve(|_, _| panic!("a test's server"));
+            member.barrier().unwrap();
+        } else {
+            member.barrier().unwrap();
+            assert!(matches!(member.request(Rank(1), b""), Err(Error::PeerFailed { rank: Rank(1) })));
+        }
+        loop {
+            match member.check() {
+                Err(Error::PeerFailed { rank }) => break rank,
+                Err(other) => panic!("{other}"),
+                Ok(()) => std::thread::yield_now(),
+            }
+        }
+    });
+    assert_eq!(seen, [Rank(1); 2]);
+}
+
+#[test]
 fn requests_are_answered_by_ranks_that_do_other_things() {
     job(5, |member| {
         let me = member.rank();
@@ -227,7 +275,16 @@ fn ranks_that_cannot_be_are_refused() {
 #[test]
 fn ranks_that_do_not_come_are_waited_for_no_longer_than_asked() {
     let hub = Hub::open(HERE, 2).unwrap();
-    let joined = Membership::join(hub.invitation(), Rank(0), 2, "", Duration::from_millis(20), None);
+    let invitation = hub.invitation().clone();
+    let joined = Membership::join(&invitation, Rank(0), 2, "", Duration::from_millis(20), None);
+    assert!(joined.unwrap_err().to_string().contains("20ms"));
+    // The other one is not left waiting, nor is the rank that has the hub.
+    assert!(matches!(join(&invitation, 1, 2), Err(Error::PeerFailed { rank: Rank(0) })));
+    drop(hub);
+    let hub = Hub::open(HERE, 2).unwrap();
+    let mut invitation = hub.invitation().clone();
+    invitation.host = Some(Rank(0));
+    let joined = Membership::join(&invitation, Rank(0), 2, "", Duration::from_millis(20), Some(hub));
     assert!(joined.unwrap_err().to_string().contains("20ms"));
 }
 

@@ -68,23 +68,20 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Reads what is there; whether the connection goes on.
+    /// Reads once; whether the connection goes on.
+    ///
+    /// Once, since what has come may be whole frames, and the next read of a connection that blocks would wait for more.
     pub(super) fn read(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
         self.bytes.drain(..std::mem::take(&mut self.taken));
         let mut chunk = [0; 16 << 10];
-        loop {
-            match stream.read(&mut chunk) {
-                Ok(0) => return Ok(false),
-                Ok(count) => {
-                    self.bytes.extend(&chunk[..count]);
-                    if count < chunk.len() {
-                        return Ok(true);
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
-                Err(error) => return Err(error),
+        match stream.read(&mut chunk) {
+            Ok(0) => Ok(false),
+            Ok(count) => {
+                self.bytes.extend(&chunk[..count]);
+                Ok(true)
             }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(true),
+            Err(error) => Err(error),
         }
     }
 

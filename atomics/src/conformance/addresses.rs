@@ -6,7 +6,7 @@ use crate::{Address, Disp, Error, Operation, Rank, RemoteAtomics, Result, Time, 
 /// A word operation with its name; all of them would change a word, or end a wait at once, if the address existed.
 type WordOperation<A> = (Operation, fn(&A, Address) -> Result<()>);
 
-fn word_operations<A: RemoteAtomics>() -> [WordOperation<A>; 6] {
+fn word_operations<A: RemoteAtomics + ?Sized>() -> [WordOperation<A>; 6] {
     [
         (Operation::FetchAdd, |ra, at| ra.fetch_add(at, 1).map(drop)),
         (Operation::CompareAndSwap, |ra, at| ra.compare_and_swap(at, PATTERN, 1).map(drop)),
@@ -24,7 +24,7 @@ const PATTERN: u64 = 0xa5a5_a5a5_a5a5_a5a5;
 const WORDS: u64 = 32;
 
 /// Fills the region of this rank, lets all ranks do `body`, and looks whether anything has changed.
-fn unchanged<A: RemoteAtomics>(lab: &Lab<'_, A>, body: impl FnOnce(Disp) -> Outcome) -> Outcome {
+fn unchanged<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>, body: impl FnOnce(Disp) -> Outcome) -> Outcome {
     let ra = lab.ra;
     let region = lab.alloc(WORDS)?;
     let end = ra.heap().end().0;
@@ -70,7 +70,7 @@ fn beyond_and_misaligned(end: u64) -> [Disp; 4] {
     [end - 4, end + 1, u64::MAX, u64::MAX - 6].map(Disp)
 }
 
-pub(super) fn word_operations_refuse_bad_addresses<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+pub(super) fn word_operations_refuse_bad_addresses<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     let (ra, size, end) = (lab.ra, lab.ra.size(), lab.ra.heap().end().0);
     unchanged(lab, |region| {
         for (operation, call) in word_operations::<A>() {
@@ -103,7 +103,7 @@ pub(super) fn word_operations_refuse_bad_addresses<A: RemoteAtomics>(lab: &Lab<'
     })
 }
 
-pub(super) fn bulk_operations_refuse_bad_addresses<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+pub(super) fn bulk_operations_refuse_bad_addresses<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     let (ra, size, end) = (lab.ra, lab.ra.size(), lab.ra.heap().end().0);
     unchanged(lab, |region| {
         let source = [0x11; 64];
@@ -151,7 +151,7 @@ pub(super) fn bulk_operations_refuse_bad_addresses<A: RemoteAtomics>(lab: &Lab<'
     })
 }
 
-pub(super) fn waits_and_flushes_refuse_bad_addresses<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+pub(super) fn waits_and_flushes_refuse_bad_addresses<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     let (ra, size, end) = (lab.ra, lab.ra.size(), lab.ra.heap().end().0);
     for rank in [size, u32::MAX].map(Rank) {
         let seen = ra.flush(rank);
@@ -184,7 +184,7 @@ pub(super) fn waits_and_flushes_refuse_bad_addresses<A: RemoteAtomics>(lab: &Lab
     Ok(())
 }
 
-pub(super) fn the_whole_segment_exists<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+pub(super) fn the_whole_segment_exists<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     let (ra, end) = (lab.ra, lab.ra.heap().end().0);
     require!(end.is_multiple_of(WORD), "a segment of {end} bytes is not one of whole words");
     for target in lab.ranks() {

@@ -7,7 +7,7 @@ use crate::random::Random;
 use crate::{Address, Disp, Error, Rank, RemoteAtomics, Request, Result, Until, WORD, bulk};
 
 /// Puts `source` and ends by one of the three ways to complete.
-fn put_somehow<A: RemoteAtomics>(ra: &A, at: Address, source: &[u8], random: &mut Random) -> Result<()> {
+fn put_somehow<A: RemoteAtomics + ?Sized>(ra: &A, at: Address, source: &[u8], random: &mut Random) -> Result<()> {
     // SAFETY: `source` is borrowed, hence valid and unwritten, until `complete` has flushed; a failed post reads nothing.
     let request = unsafe { ra.put_bytes_nb(at, source.as_ptr(), source.len())? };
     complete(ra, at.rank, request, random)?;
@@ -16,13 +16,13 @@ fn put_somehow<A: RemoteAtomics>(ra: &A, at: Address, source: &[u8], random: &mu
 }
 
 /// Gets into `dest` and ends by one of the three ways to complete.
-fn get_somehow<A: RemoteAtomics>(ra: &A, at: Address, dest: &mut [u8], random: &mut Random) -> Result<()> {
+fn get_somehow<A: RemoteAtomics + ?Sized>(ra: &A, at: Address, dest: &mut [u8], random: &mut Random) -> Result<()> {
     // SAFETY: `dest` is borrowed mutably, hence valid and untouched, until `complete` has returned.
     let request = unsafe { ra.get_bytes_nb(at, dest.as_mut_ptr(), dest.len())? };
     complete(ra, at.rank, request, random)
 }
 
-fn complete<A: RemoteAtomics>(ra: &A, target: Rank, request: Request, random: &mut Random) -> Result<()> {
+fn complete<A: RemoteAtomics + ?Sized>(ra: &A, target: Rank, request: Request, random: &mut Random) -> Result<()> {
     match random.below(4) {
         0 => ra.wait(request),
         1 => {
@@ -36,7 +36,7 @@ fn complete<A: RemoteAtomics>(ra: &A, target: Rank, request: Request, random: &m
     }
 }
 
-pub(super) fn bulk_agrees_with_a_model<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+pub(super) fn bulk_agrees_with_a_model<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     const BYTES: u64 = 256;
     // Each rank has a range of its own on every rank.
     let at = lab.alloc(lab.size() * BYTES / 8)?.plus(lab.me() * BYTES);
@@ -93,7 +93,7 @@ pub(super) fn bulk_agrees_with_a_model<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Ou
     Ok(())
 }
 
-pub(super) fn bulk_puts_touch_only_their_bytes<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+pub(super) fn bulk_puts_touch_only_their_bytes<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     // Ranges of 1 to 13 bytes, dealt out to the ranks in turn, all written at the same time: neighbours share words.
     const BYTES: usize = 1024;
     let at = lab.alloc(BYTES as u64 / 8)?;
@@ -124,7 +124,7 @@ pub(super) fn bulk_puts_touch_only_their_bytes<A: RemoteAtomics>(lab: &Lab<'_, A
     Ok(())
 }
 
-pub(super) fn bulk_and_words_see_each_other<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+pub(super) fn bulk_and_words_see_each_other<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     let at = lab.alloc(lab.size())?.word(lab.me());
     let mut random = lab.random();
     for _ in 0..lab.rounds(200) {
@@ -146,7 +146,7 @@ pub(super) fn bulk_and_words_see_each_other<A: RemoteAtomics>(lab: &Lab<'_, A>) 
     Ok(())
 }
 
-pub(super) fn bulk_scope_completes_before_the_flag<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+pub(super) fn bulk_scope_completes_before_the_flag<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     // A scope of scattered puts, then one word: whoever sees the word sees all bytes.
     const BYTES: usize = 600;
     let (data, flag, receipt) = (lab.alloc(BYTES as u64 / 8)?, lab.alloc(1)?, lab.alloc(1)?);
@@ -172,7 +172,7 @@ pub(super) fn bulk_scope_completes_before_the_flag<A: RemoteAtomics>(lab: &Lab<'
     Ok(())
 }
 
-pub(super) fn long_transfers<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+pub(super) fn long_transfers<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     const BYTES: usize = 64 << 10;
     let at = lab.alloc(BYTES as u64 / 8)?;
     let target = lab.neighbour(1);
@@ -189,7 +189,7 @@ pub(super) fn long_transfers<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn clears_zero_just_their_range<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+pub(super) fn clears_zero_just_their_range<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     // Long enough to hold many pages, whole and in part.
     const BYTES: usize = 96 << 10;
     let at = lab.alloc(BYTES as u64 / WORD)?;
@@ -226,7 +226,7 @@ pub(super) fn clears_zero_just_their_range<A: RemoteAtomics>(lab: &Lab<'_, A>) -
     Ok(())
 }
 
-pub(super) fn shared_words_are_the_words<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+pub(super) fn shared_words_are_the_words<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     const WORDS: u64 = 8;
     let at = lab.alloc(lab.size() * WORDS)?.word(lab.me() * WORDS);
     let ra = lab.ra;

@@ -4,7 +4,7 @@ use super::{Lab, Outcome, require};
 use crate::random::Random;
 use crate::{Collectives, Rank, RemoteAtomics};
 
-pub(super) fn barriers_separate<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+pub(super) fn barriers_separate<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     let at = lab.alloc(1)?;
     let counter = Rank(lab.ra.size() - 1).at(at);
     let mut random = lab.random();
@@ -22,7 +22,7 @@ pub(super) fn barriers_separate<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn collectives_agree_with_a_sequential_run<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+pub(super) fn collectives_agree_with_a_sequential_run<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     let size = lab.ra.size();
     let words = |call: u64, rank: Rank, len: usize| {
         let mut random = Random::new(call, u64::from(rank.0));

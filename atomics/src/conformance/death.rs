@@ -13,7 +13,7 @@ use crate::{Error, Rank, RemoteAtomics, Result, Until};
 /// # Errors
 ///
 /// A [`Failure`] when a rank sees anything else, when `die` returns, or in a world of fewer than 3 ranks.
-pub fn peer_death<A: RemoteAtomics>(ra: &A, die: impl FnOnce()) -> Result<(), Failure> {
+pub fn peer_death<A: RemoteAtomics + ?Sized>(ra: &A, die: impl FnOnce()) -> Result<(), Failure> {
     let body = || -> Outcome {
         let lab = Lab::new(CHECK, ra)?;
         require!(lab.size() >= 3, "this check needs 3 ranks");
@@ -45,7 +45,7 @@ const CHECK: &str = "peer_death";
 const WAYS: u64 = 6;
 
 /// Waits, in one of the ways there are, for something that never comes.
-fn block<A: RemoteAtomics>(lab: &Lab<'_, A>, way: u64, word: crate::Disp) -> Result<()> {
+fn block<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>, way: u64, word: crate::Disp) -> Result<()> {
     let ra = lab.ra;
     match way % WAYS {
         0 => ra.wait_until(word, Until::Ne(0)).map(drop),

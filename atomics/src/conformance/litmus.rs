@@ -81,7 +81,7 @@ impl fmt::Display for Litmus {
 
 /// A litmus test of the table.
 #[derive(Debug)]
-pub struct LitmusTest<A> {
+pub struct LitmusTest<A: ?Sized> {
     /// What it is called.
     pub name: &'static str,
     /// How many ranks take part in an instance; a world needs as many, and further ranks take turns.
@@ -108,7 +108,7 @@ enum Homes {
 }
 
 /// A test: its program is a function of the role.
-struct Shape<A: RemoteAtomics> {
+struct Shape<A: RemoteAtomics + ?Sized> {
     roles: u32,
     homes: Homes,
     variables: u64,
@@ -123,7 +123,7 @@ struct Shape<A: RemoteAtomics> {
 }
 
 /// One run of a test's program by one rank.
-struct Instance<'a, A: RemoteAtomics> {
+struct Instance<'a, A: RemoteAtomics + ?Sized> {
     ra: &'a A,
     homes: [Rank; 2],
     words: [Disp; 2],
@@ -136,7 +136,7 @@ struct Instance<'a, A: RemoteAtomics> {
 const X: usize = 0;
 const Y: usize = 1;
 
-impl<A: RemoteAtomics> Instance<'_, A> {
+impl<A: RemoteAtomics + ?Sized> Instance<'_, A> {
     fn at(&self, variable: usize) -> Address {
         self.homes[variable].at(self.words[variable])
     }
@@ -214,7 +214,7 @@ impl<A: RemoteAtomics> Instance<'_, A> {
 }
 
 /// Runs `iterations` instances and counts their outcomes, alike on all ranks.
-fn race<A: RemoteAtomics>(lab: &Lab<'_, A>, shape: &Shape<A>, iterations: u64) -> Outcome<Vec<u64>> {
+fn race<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>, shape: &Shape<A>, iterations: u64) -> Outcome<Vec<u64>> {
     let size = lab.size();
     require!(size >= u64::from(shape.roles), "{} ranks are too few for {} roles", size, shape.roles);
     let batches = iterations.div_ceil(BATCH).max(1);
@@ -291,7 +291,7 @@ fn race<A: RemoteAtomics>(lab: &Lab<'_, A>, shape: &Shape<A>, iterations: u64) -
     Ok(seen)
 }
 
-fn measure<A: RemoteAtomics>(
+fn measure<A: RemoteAtomics + ?Sized>(
     name: &'static str,
     lab: &Lab<'_, A>,
     shape: &Shape<A>,
@@ -312,7 +312,7 @@ fn measure<A: RemoteAtomics>(
 }
 
 /// As a check: no forbidden outcome in [`ITERATIONS`], or the share of them that was asked for.
-fn check<A: RemoteAtomics>(lab: &Lab<'_, A>, shape: &Shape<A>) -> Outcome {
+fn check<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>, shape: &Shape<A>) -> Outcome {
     let litmus = measure(lab.check, lab, shape, lab.rounds(ITERATIONS))?;
     require!(litmus.forbidden() == 0, "forbidden outcomes were seen:\n{litmus}");
     Ok(())
@@ -321,7 +321,7 @@ fn check<A: RemoteAtomics>(lab: &Lab<'_, A>, shape: &Shape<A>) -> Outcome {
 macro_rules! tests {
     ($($(#[$doc:meta])* $name:ident $shape:expr;)*) => {
         /// The litmus tests, for a command that runs them at length and prints their histograms.
-        pub fn litmus<A: RemoteAtomics>() -> Vec<LitmusTest<A>> {
+        pub fn litmus<A: RemoteAtomics + ?Sized>() -> Vec<LitmusTest<A>> {
             vec![$({
                 let shape: Shape<A> = $shape;
                 LitmusTest {
@@ -336,14 +336,14 @@ macro_rules! tests {
         }
 
         $($(#[$doc])*
-        pub(super) fn $name<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+        pub(super) fn $name<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
             check(lab, &$shape)
         })*
     };
 }
 
 /// Both roles write one variable, then read the other.
-fn store_buffering<A: RemoteAtomics>(
+fn store_buffering<A: RemoteAtomics + ?Sized>(
     program: fn(u32, &Instance<'_, A>) -> Outcome<u32>,
     forbidden: fn(u32) -> bool,
 ) -> Shape<A> {
@@ -352,7 +352,7 @@ fn store_buffering<A: RemoteAtomics>(
 }
 
 /// Role 0 writes data x, then flag y; role 1 reads the flag, then the data.
-fn message_passing<A: RemoteAtomics>(
+fn message_passing<A: RemoteAtomics + ?Sized>(
     homes: Homes,
     program: fn(u32, &Instance<'_, A>) -> Outcome<u32>,
     forbidden: fn(u32) -> bool,
@@ -364,7 +364,10 @@ fn message_passing<A: RemoteAtomics>(
 const STALE: fn(u32) -> bool = |seen| seen == 0b01;
 
 /// Role 0 writes x = 1 then y = 2, role 1 y = 1 then x = 2.
-fn two_plus_two_writes<A: RemoteAtomics>(homes: Homes, program: fn(u32, &Instance<'_, A>) -> Outcome<u32>) -> Shape<A> {
+fn two_plus_two_writes<A: RemoteAtomics + ?Sized>(
+    homes: Homes,
+    program: fn(u32, &Instance<'_, A>) -> Outcome<u32>,
+) -> Shape<A> {
     let forbidden = |seen| seen == 0b11; // both of the first writes came last
     Shape { roles: 2, homes, variables: 2, reads: &["x", "y"], ends: true, program, forbidden }
 }

@@ -8,7 +8,7 @@ use super::{Lab, Outcome, require};
 use crate::{Address, RemoteAtomics, Result, Time, Until};
 
 /// Writes `value` in one of the ways there are to change a word that holds `old`.
-fn write_somehow<A: RemoteAtomics>(ra: &A, way: u64, at: Address, old: u64, value: u64) -> Result<()> {
+fn write_somehow<A: RemoteAtomics + ?Sized>(ra: &A, way: u64, at: Address, old: u64, value: u64) -> Result<()> {
     match way % 5 {
         0 => ra.put(at, value),
         1 => ra.fetch_store(at, value).map(drop),
@@ -18,7 +18,7 @@ fn write_somehow<A: RemoteAtomics>(ra: &A, way: u64, at: Address, old: u64, valu
     }
 }
 
-pub(super) fn every_condition<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+pub(super) fn every_condition<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     const HIGH: u64 = 1 << 63;
     // (condition, values that do not satisfy it, a value that does)
     let cases: &[(Until, &[u64], u64)] = &[
@@ -71,7 +71,7 @@ pub(super) fn every_condition<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn token_ring<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+pub(super) fn token_ring<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     let token = lab.alloc(1)?;
     let next = lab.neighbour(1);
     for round in 1..=lab.rounds(300) {
@@ -90,7 +90,7 @@ pub(super) fn token_ring<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn all_to_one<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+pub(super) fn all_to_one<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     let (arrived, go) = (lab.alloc(1)?, lab.alloc(1)?);
     for round in 1..=lab.rounds(400) {
         let root = crate::Rank((round % lab.size()) as u32);
@@ -111,7 +111,7 @@ pub(super) fn all_to_one<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn bulk_puts_wake<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+pub(super) fn bulk_puts_wake<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     // The word that is waited for is anywhere in the range that is put.
     const WORDS: u64 = 96;
     let (region, receipt) = (lab.alloc(WORDS)?, lab.alloc(1)?);
@@ -131,7 +131,7 @@ pub(super) fn bulk_puts_wake<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn neighbouring_words_do_not_satisfy<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+pub(super) fn neighbouring_words_do_not_satisfy<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     let region = lab.alloc(3)?;
     let target = lab.neighbour(1);
     let mut random = lab.random();
@@ -147,7 +147,7 @@ pub(super) fn neighbouring_words_do_not_satisfy<A: RemoteAtomics>(lab: &Lab<'_, 
     Ok(())
 }
 
-pub(super) fn deadlines<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+pub(super) fn deadlines<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     let ra = lab.ra;
     let word = lab.alloc(1)?;
     let mut before = ra.now();
@@ -179,7 +179,7 @@ pub(super) fn deadlines<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn deadlines_in_the_middle_of_wake_ups<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+pub(super) fn deadlines_in_the_middle_of_wake_ups<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     // Short deadlines that expire while writes come in: every write is seen in the end, and nothing that was not written.
     let (word, receipt) = (lab.alloc(1)?, lab.alloc(1)?);
     let (to, from) = (lab.neighbour(1), lab.neighbour(lab.size() - 1));
@@ -203,7 +203,7 @@ pub(super) fn deadlines_in_the_middle_of_wake_ups<A: RemoteAtomics>(lab: &Lab<'_
     Ok(())
 }
 
-pub(super) fn pauses_return<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+pub(super) fn pauses_return<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     let word = lab.alloc(1)?;
     for operations in [0, 1, 10, 1_000, 10_000, 0] {
         lab.ra.pause(operations)?;

@@ -6,7 +6,7 @@ use crate::{Disp, Error, Rank, RemoteAtomics};
 /// Operations of each rank in the checks under contention.
 const OPERATIONS: u64 = 5_000;
 
-pub(super) fn fresh_memory_is_zero<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+pub(super) fn fresh_memory_is_zero<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     const WORDS: u64 = 300;
     let mut random = lab.random();
     for round in 0..3 {
@@ -24,7 +24,7 @@ pub(super) fn fresh_memory_is_zero<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcom
     Ok(())
 }
 
-pub(super) fn return_values<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+pub(super) fn return_values<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     // Each rank has a word of its own on every rank, so that nobody else changes what it expects.
     let at = lab.alloc(lab.size())?.word(lab.me());
     let ra = lab.ra;
@@ -85,7 +85,7 @@ pub(super) fn return_values<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn fetch_add_loses_nothing<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+pub(super) fn fetch_add_loses_nothing<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     let at = lab.alloc(1)?;
     let mut random = lab.random();
     let mut added = vec![0u64; lab.size() as usize];
@@ -105,7 +105,7 @@ pub(super) fn fetch_add_loses_nothing<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Out
     Ok(())
 }
 
-pub(super) fn fetch_add_returns_each_value_once<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+pub(super) fn fetch_add_returns_each_value_once<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     let each = lab.rounds(1_000);
     let at = lab.alloc(1)?;
     for home in [Rank(0), Rank(lab.ra.size() - 1)] {
@@ -127,7 +127,7 @@ pub(super) fn fetch_add_returns_each_value_once<A: RemoteAtomics>(lab: &Lab<'_, 
     Ok(())
 }
 
-pub(super) fn compare_and_swap_increments<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+pub(super) fn compare_and_swap_increments<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     let at = lab.alloc(1)?;
     let mut random = lab.random();
     let mut added = vec![0u64; lab.size() as usize];
@@ -154,7 +154,7 @@ pub(super) fn compare_and_swap_increments<A: RemoteAtomics>(lab: &Lab<'_, A>) ->
     Ok(())
 }
 
-pub(super) fn compare_and_swap_stores_only_on_equality<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+pub(super) fn compare_and_swap_stores_only_on_equality<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     // In every round all ranks try to be the one that moves the word from the round's number to their own.
     let (word, winners) = (lab.alloc(1)?, lab.alloc(1)?);
     let home = Rank(lab.ra.size() - 1);
@@ -179,7 +179,7 @@ pub(super) fn compare_and_swap_stores_only_on_equality<A: RemoteAtomics>(lab: &L
     Ok(())
 }
 
-pub(super) fn fetch_store_returns_each_token_once<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+pub(super) fn fetch_store_returns_each_token_once<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     let each = lab.rounds(1_000);
     let at = lab.alloc(1)?;
     for home in [Rank(0), Rank(lab.ra.size() - 1)] {
@@ -201,7 +201,7 @@ pub(super) fn fetch_store_returns_each_token_once<A: RemoteAtomics>(lab: &Lab<'_
     Ok(())
 }
 
-pub(super) fn kinds_are_atomic_with_each_other<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+pub(super) fn kinds_are_atomic_with_each_other<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     // Money on accounts: every kind of operation moves it, the owners' own included, and none of it is lost.
     let at = lab.alloc(1)?;
     let mut random = lab.random();
@@ -243,7 +243,7 @@ fn is_whole(word: u64) -> bool {
     word == 0 || word == whole((word >> 32) as u32)
 }
 
-pub(super) fn words_do_not_tear<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+pub(super) fn words_do_not_tear<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     const WORDS: u64 = 8;
     let at = lab.alloc(WORDS)?;
     let ra = lab.ra;
@@ -281,7 +281,7 @@ pub(super) fn words_do_not_tear<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn puts_of_one_rank_arrive_in_order<A: RemoteAtomics>(lab: &Lab<'_, A>) -> Outcome {
+pub(super) fn puts_of_one_rank_arrive_in_order<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     // Every rank counts up on a word of each other rank, which may not see it go down.
     let at = lab.alloc(lab.size())?;
     let ra = lab.ra;

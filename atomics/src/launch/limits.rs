@@ -9,8 +9,9 @@ use rustix::process::{Resource, Rlimit};
 use crate::mapped::Layout;
 use crate::{Error, Result};
 
-/// Descriptors that the launcher needs for each rank: its standard output and error, its result, and its process.
-const FDS_PER_RANK: u64 = 4;
+/// Descriptors that the launcher needs for each rank: its standard output and error, its result, its process, and its
+/// connection to the hub.
+const FDS_PER_RANK: u64 = 5;
 
 /// Descriptors that it needs besides: standard streams, shared memory, signals, and those of a start under way.
 const FDS_BESIDE: u64 = 64;
@@ -55,9 +56,18 @@ fn in_units(bytes: u64) -> String {
 ///
 /// [`Error::World`] when the hard limit is too low.
 pub(super) fn descriptors(size: u32) -> Result<Rlimit> {
+    open_files(FDS_BESIDE + FDS_PER_RANK * u64::from(size), size)
+}
+
+/// Sees to it that this process may open `more` descriptors for `size` ranks, and returns the limit as it was.
+///
+/// # Errors
+///
+/// [`Error::World`] when the hard limit is too low.
+pub(crate) fn open_files(more: u64, size: u32) -> Result<Rlimit> {
     let before = rustix::process::getrlimit(Resource::Nofile);
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64);
-    let needed = open + FDS_BESIDE + FDS_PER_RANK * u64::from(size);
+    let needed = open + more;
     if before.maximum.is_some_and(|maximum| maximum < needed) {
         return Err(Error::world(format!(
             "{size} ranks need {needed} open files, and this process may have {} (ulimit -Hn)",

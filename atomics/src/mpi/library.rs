@@ -25,6 +25,7 @@ pub(super) struct Handles {
     pub(super) no_op: ffi::MPI_Op,
     pub(super) null_request: ffi::MPI_Request,
     pub(super) ignored_status: *mut ffi::MPI_Status,
+    pub(super) ignored_statuses: *mut ffi::MPI_Status,
     pub(super) any_source: c_int,
     pub(super) any_tag: c_int,
     pub(super) win_model: c_int,
@@ -43,6 +44,7 @@ impl Handles {
                 no_op: rmalab_no_op,
                 null_request: ffi::RSMPI_REQUEST_NULL,
                 ignored_status: ffi::RSMPI_STATUS_IGNORE,
+                ignored_statuses: ffi::RSMPI_STATUSES_IGNORE,
                 any_source: ffi::RSMPI_ANY_SOURCE,
                 any_tag: ffi::RSMPI_ANY_TAG,
                 win_model: rmalab_win_model,
@@ -52,7 +54,7 @@ impl Handles {
     }
 }
 
-/// The name and version of the MPI that this program is linked with: the first line of what it says of itself.
+/// The name and version of the MPI that this program is linked with, such as `Open MPI v4.1.4`: the beginning of what it says of itself.
 pub fn library() -> String {
     let mut text = vec![0u8; ffi::MPI_MAX_LIBRARY_VERSION_STRING as usize + 1];
     let mut len: c_int = 0;
@@ -63,7 +65,7 @@ pub fn library() -> String {
     }
     text.truncate(usize::try_from(len).unwrap_or(0));
     let text = String::from_utf8_lossy(&text);
-    let line = text.split(['\n', '\0']).next().unwrap_or_default();
+    let line = text.split(['\n', '\0', ',']).next().unwrap_or_default();
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

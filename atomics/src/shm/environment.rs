@@ -57,9 +57,20 @@ pub(crate) enum Identity {
         size: u32,
         /// The variable that gave the rank.
         variable: &'static str,
+        hosts: Hosts,
         /// What tells this job from others of the same parent, if anything does.
         job: String,
     },
+}
+
+/// On how many hosts the ranks are, as far as a launcher's variables tell.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Hosts {
+    Unknown,
+    /// All are on this one.
+    One,
+    /// They are on several; in words that name the variables.
+    Several(Box<str>),
 }
 
 /// How one family of launchers says who a rank is.
@@ -87,10 +98,11 @@ const DIALECTS: [Dialect; 4] = [
     },
     // Hydra (MPICH, MVAPICH, Intel MPI), and srun --mpi=pmi2.
     Dialect { rank: "PMI_RANK", size: &["PMI_SIZE"], local: "MPI_LOCALNRANKS", only_with: None, job: &["PMI_JOBID"] },
-    // PMIx by itself does not tell the number of ranks in the environment: srun --mpi=pmix does by Slurm's variables.
+    // PMIx by itself does not tell the number of ranks in the environment: srun --mpi=pmix does by Slurm's variables, and
+    // under others the user does.
     Dialect {
         rank: "PMIX_RANK",
-        size: &["OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
+        size: &["OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", SIZE],
         local: "OMPI_COMM_WORLD_LOCAL_SIZE",
         only_with: None,
         job: &["PMIX_NAMESPACE"],
@@ -156,51 +168,65 @@ impl Environment<'_> {
                 call: self.number(CALL)?,
             });
         }
+        let Some((dialect, rank)) = self.dialect()? else { return Ok(Identity::Alone) };
+        let variable = dialect.size.iter().copied().find(|name| (self.0)(name).is_some());
+        let Some(variable) = variable else {
+            let names = dialect.size.join(" or ");
+            return Err(Error::world(format!(
+                "{} is set, but nothing tells the number of ranks ({names})",
+                dialect.rank
+            )));
+        };
+        let size: u32 = self.required(variable, dialect.rank)?;
+        check_rank(dialect.rank, rank, variable, size)?;
+        let hosts = self.hosts(dialect, size, variable)?;
+        let job = dialect.job.iter().filter_map(|name| self.text(name)).collect::<Vec<_>>().join(".");
+        Ok(Identity::Foreign { rank: Rank(rank), size, variable: dialect.rank, hosts, job })
+    }
+
+    /// The launcher, other than ours, that has started this process as a rank, and as which one.
+    fn dialect(&self) -> Result<Option<(&'static Dialect, u32)>> {
         for dialect in &DIALECTS {
             if dialect.only_with.is_some_and(|name| (self.0)(name).is_none()) {
                 continue;
             }
-            let Some(rank) = self.number(dialect.rank)? else { continue };
-            let variable = dialect.size.iter().copied().find(|name| (self.0)(name).is_some());
-            let Some(variable) = variable else {
-                let names = dialect.size.join(" or ");
-                return Err(Error::world(format!(
-                    "{} is set, but nothing tells the number of ranks ({names})",
-                    dialect.rank
-                )));
-            };
-            let size: u32 = self.required(variable, dialect.rank)?;
-            check_rank(dialect.rank, rank, variable, size)?;
-            if let Some(local) = self.number::<u32>(dialect.local)?
-                && local != size
-            {
-                return Err(Error::world(format!(
-                    "{local} of the {size} ranks are on this host ({}={local}, {variable}={size}); ranks that share memory must all be on one host",
-                    dialect.local
-                )));
+            if let Some(rank) = self.number(dialect.rank)? {
+                return Ok(Some((dialect, rank)));
             }
-            if dialect.rank.starts_with("SLURM") || dialect.rank.starts_with("PMIX") {
-                self.check_one_slurm_node(size)?;
-            }
-            let job = dialect.job.iter().filter_map(|name| self.text(name)).collect::<Vec<_>>().join(".");
-            return Ok(Identity::Foreign { rank: Rank(rank), size, variable: dialect.rank, job });
         }
-        Ok(Identity::Alone)
+        Ok(None)
     }
 
-    fn check_one_slurm_node(&self, size: u32) -> Result<()> {
+    /// The variable by which a launcher other than ours has told this process its rank.
+    pub(crate) fn foreign(&self) -> Result<Option<&'static str>> {
+        Ok(self.dialect()?.map(|(dialect, _)| dialect.rank))
+    }
+
+    fn hosts(&self, dialect: &Dialect, size: u32, variable: &str) -> Result<Hosts> {
+        if let Some(local) = self.number::<u32>(dialect.local)? {
+            return Ok(if local == size {
+                Hosts::One
+            } else {
+                Hosts::Several(
+                    format!(
+                        "{local} of the {size} ranks are on this host ({}={local}, {variable}={size})",
+                        dialect.local
+                    )
+                    .into(),
+                )
+            });
+        }
         for name in ["SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES"] {
             match self.number::<u32>(name)? {
                 None => continue,
-                Some(1) => return Ok(()),
+                Some(1) => return Ok(Hosts::One),
                 Some(nodes) => {
-                    return Err(Error::world(format!(
-                        "the {size} ranks are on {nodes} hosts ({name}={nodes}); ranks that share memory must all be on one host"
-                    )));
+                    let words = format!("the {size} ranks are on {nodes} hosts ({name}={nodes})");
+                    return Ok(Hosts::Several(words.into()));
                 }
             }
         }
-        Ok(())
+        Ok(Hosts::Unknown)
     }
 
     /// What `RMALAB_SEGMENT_BYTES` says.
@@ -228,6 +254,16 @@ impl Environment<'_> {
     /// What `RMALAB_JOB` says.
     pub(crate) fn job(&self) -> Option<OsString> {
         (self.0)(JOB)
+    }
+
+    /// What `name` says, if it is set to anything.
+    pub(crate) fn chosen(&self, name: &str) -> Option<String> {
+        self.text(name).filter(|text| !text.is_empty())
+    }
+
+    /// The number that `name` says.
+    pub(crate) fn descriptor(&self, name: &str) -> Result<Option<RawFd>> {
+        self.number(name)
     }
 
     /// The descriptor that takes the result, if there is one.
@@ -288,6 +324,7 @@ mod tests {
             rank: Rank(rank),
             size,
             variable,
+            hosts: Hosts::One,
             job: job.to_string(),
         };
         let open_mpi = [
@@ -306,6 +343,7 @@ mod tests {
             ("SLURM_PROCID", "1"),
             ("SLURM_NTASKS", "8"),
             ("SLURM_STEP_NUM_TASKS", "2"),
+            ("SLURM_STEP_NUM_NODES", "1"),
             ("SLURM_JOB_ID", "77"),
             ("SLURM_STEP_ID", "3"),
         ];
@@ -330,10 +368,26 @@ mod tests {
         refused(&[("PMI_RANK", "0")], "PMI_SIZE");
         refused(&[("PMIX_RANK", "0")], "SLURM_NTASKS");
         refused(&[("PMI_RANK", "3"), ("PMI_SIZE", "3")], "PMI_RANK=3");
-        let spread = [("PMI_RANK", "0"), ("PMI_SIZE", "4"), ("MPI_LOCALNRANKS", "2")];
-        refused(&spread, "2 of the 4 ranks are on this host");
-        let spread =
-            [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4"), ("SLURM_STEP_ID", "0"), ("SLURM_STEP_NUM_NODES", "2")];
-        refused(&spread, "on 2 hosts");
+    }
+
+    #[test]
+    fn launchers_tell_on_how_many_hosts_the_ranks_are() {
+        #[track_caller]
+        fn several(variables: &[(&str, &str)], why: &str) {
+            match identity(variables).unwrap() {
+                Identity::Foreign { hosts: Hosts::Several(words), .. } => assert!(words.contains(why), "{words}"),
+                other => panic!("{other:?}"),
+            }
+        }
+        several(
+            &[("PMI_RANK", "0"), ("PMI_SIZE", "4"), ("MPI_LOCALNRANKS", "2")],
+            "2 of the 4 ranks are on this host (MPI_LOCALNRANKS=2, PMI_SIZE=4)",
+        );
+        several(
+            &[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4"), ("SLURM_STEP_ID", "0"), ("SLURM_STEP_NUM_NODES", "2")],
+            "on 2 hosts (SLURM_STEP_NUM_NODES=2)",
+        );
+        let untold = identity(&[("PMI_RANK", "0"), ("PMI_SIZE", "4")]).unwrap();
+        assert!(matches!(untold, Identity::Foreign { hosts: Hosts::Unknown, .. }), "{untold:?}");
     }
 }

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers and ranks included")]
 
 mod basics;
+mod bootstrap;
 mod conformance;
 mod endings;
 mod exposed;

@@ -2,7 +2,7 @@
 //!
 //! Each cell has three passes, because measuring costs time, and the locks take less of it than the clock does:
 //!
-//! 1. throughput: acquisitions are only counted; the clock is read once in [`BATCH`] of them;
+//! 1. throughput: acquisitions are only counted; the clock is read once in some of them;
 //! 2. latency: the clock is read after each acquire and after each release;
 //! 3. counted: every remote operation is counted, and a ledger at the target, which takes remote operations of its own
 //!    that are not counted, tells who was let in before whom.
@@ -13,16 +13,12 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use rmalab_atomics::{Counted, Disp, Distance, Mapped, Rank, RemoteAtomics, Time};
+use rmalab_atomics::{Counted, Disp, Distance, Rank, RemoteAtomics, Time};
 use rmalab_locks::{LockKind, WindowLock};
 use serde::{Deserialize, Serialize};
 
 use super::options::{Target, nanoseconds};
-
-/// Acquisitions between two looks at the clock in the throughput pass.
-///
-/// Reading the clock takes some 25 ns, the cheapest lock 10: one reading in 16 acquisitions stays below a fifth of it.
-const BATCH: u64 = 16;
+use crate::registry::Studied;
 
 /// Samples of the latency pass that are kept before they go into histograms, so that only every so many acquisitions
 /// pay for a histogram's cache misses.
@@ -57,13 +53,13 @@ pub(crate) struct Ledger {
 }
 
 /// One rank's part of a subject, bound to its place in memory.
-pub(crate) trait Bound {
+pub(crate) trait Bound<A: ?Sized> {
     /// Acquires and releases until `end`, uninstrumented.
-    fn throughput(&mut self, ra: &Mapped, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Throughput>;
+    fn throughput(&mut self, ra: &A, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Throughput>;
     /// Acquires and releases until `end`, and times each step.
-    fn latency(&mut self, ra: &Mapped, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Latency>;
+    fn latency(&mut self, ra: &A, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Latency>;
     /// Acquires and releases until `end`, counts operations, and keeps the ledger.
-    fn counted(&mut self, ra: &Mapped, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Counts>;
+    fn counted(&mut self, ra: &A, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Counts>;
 }
 
 /// What one rank did in the throughput pass.
@@ -128,12 +124,12 @@ impl<W: WindowLock> Running<W> {
     }
 }
 
-impl<W: WindowLock> Bound for Running<W> {
-    fn throughput(&mut self, ra: &Mapped, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Throughput> {
+impl<W: WindowLock, A: Studied + ?Sized> Bound<A> for Running<W> {
+    fn throughput(&mut self, ra: &A, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Throughput> {
         let mut choices = Choices::new(ra, task);
         let mut acquisitions = 0;
         loop {
-            for _ in 0..BATCH {
+            for _ in 0..A::BATCH {
                 let choice = choices.next();
                 acquire(&mut self.lock, ra, choice)?;
                 compute(task.critical_section);
@@ -145,15 +141,15 @@ impl<W: WindowLock> Bound for Running<W> {
                 // All ranks are measured over the same stretch of time; what ends later does not count. A rank that did
                 // not end anything in time (it had no processor, as a rule) is measured until it did.
                 return Ok(match acquisitions {
-                    0 => Throughput { acquisitions: BATCH, overtime_ns: nanoseconds(now.since(end)) },
+                    0 => Throughput { acquisitions: A::BATCH, overtime_ns: nanoseconds(now.since(end)) },
                     acquisitions => Throughput { acquisitions, overtime_ns: 0 },
                 });
             }
-            acquisitions += BATCH;
+            acquisitions += A::BATCH;
         }
     }
 
-    fn latency(&mut self, ra: &Mapped, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Latency> {
+    fn latency(&mut self, ra: &A, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Latency> {
         let mut choices = Choices::new(ra, task);
         let mut readers = Steps::<Histogram<u64>>::new();
         let mut writers = Steps::<Histogram<u64>>::new();
@@ -188,7 +184,7 @@ impl<W: WindowLock> Bound for Running<W> {
         Ok(Latency { readers: readers.recorded(), writers: writers.recorded() })
     }
 
-    fn counted(&mut self, ra: &Mapped, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Counts> {
+    fn counted(&mut self, ra: &A, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Counts> {
         let mut choices = Choices::new(ra, task);
         let mut counts = Counts::default();
         // One wrapper for each side keeps their operations apart without looking at the counts in every round.
@@ -229,7 +225,11 @@ impl<W: WindowLock> Bound for Running<W> {
 
 /// Acquires for reading (lock_all) if `exclusive` names no target.
 #[inline(always)]
-fn acquire<W: WindowLock, A: RemoteAtomics>(lock: &mut W, ra: &A, exclusive: Option<Rank>) -> rmalab_locks::Result<()> {
+fn acquire<W: WindowLock, A: RemoteAtomics + ?Sized>(
+    lock: &mut W,
+    ra: &A,
+    exclusive: Option<Rank>,
+) -> rmalab_locks::Result<()> {
     match exclusive {
         None => lock.lock_all(ra),
         Some(target) => lock.lock(ra, LockKind::Exclusive, target),
@@ -238,7 +238,11 @@ fn acquire<W: WindowLock, A: RemoteAtomics>(lock: &mut W, ra: &A, exclusive: Opt
 
 /// Releases what [`acquire`] acquired.
 #[inline(always)]
-fn release<W: WindowLock, A: RemoteAtomics>(lock: &mut W, ra: &A, exclusive: Option<Rank>) -> rmalab_locks::Result<()> {
+fn release<W: WindowLock, A: RemoteAtomics + ?Sized>(
+    lock: &mut W,
+    ra: &A,
+    exclusive: Option<Rank>,
+) -> rmalab_locks::Result<()> {
     match exclusive {
         None => lock.unlock_all(ra),
         Some(target) => lock.unlock(ra, LockKind::Exclusive, target),
@@ -281,7 +285,7 @@ struct Choices {
 }
 
 impl Choices {
-    fn new(ra: &Mapped, task: &Task<'_>) -> Choices {
+    fn new<A: RemoteAtomics + ?Sized>(ra: &A, task: &Task<'_>) -> Choices {
         Choices {
             random: SmallRng::seed_from_u64(
                 task.seed ^ (u64::from(ra.rank().0) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15),

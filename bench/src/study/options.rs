@@ -1,61 +1,11 @@
 //! What a study is asked to measure.
 
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
+use rmalab_atomics::Backend;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Registry, Result};
-
-/// Where the ranks of a study run.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum Backend {
-    /// Threads of one process.
-    Local,
-    /// Processes of this host, over shared memory.
-    Shm,
-}
-
-impl Backend {
-    /// All backends that a study can use.
-    pub const ALL: [Backend; 2] = [Backend::Local, Backend::Shm];
-
-    /// The name that `--backend` takes.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Backend::Local => "local",
-            Backend::Shm => "shm",
-        }
-    }
-
-    /// One line on what it is.
-    pub const fn description(self) -> &'static str {
-        match self {
-            Backend::Local => "ranks are threads of one process",
-            Backend::Shm => "ranks are processes of this host over shared memory",
-        }
-    }
-}
-
-impl fmt::Display for Backend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Backend {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Backend> {
-        Backend::ALL
-            .into_iter()
-            .find(|backend| backend.name() == name)
-            .ok_or_else(|| Error::usage(format!("no backend is called '{name}': there are local and shm")))
-    }
-}
 
 /// Whom exclusive locks name as their target.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
@@ -113,6 +63,14 @@ pub const BUDGET: Duration = Duration::from_secs(68);
 /// Bounds of a duration that was not given: shorter is noise, longer is waste.
 const DURATIONS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
+/// The shortest where a network is among the backends: a slow one's barrier takes 10 ms, and a cell has several.
+const SHORTEST_OF_NETWORKS: Duration = Duration::from_millis(200);
+
+/// Whether the backend's operations are those of memory that all ranks share.
+pub(crate) fn shares_memory(backend: Backend) -> bool {
+    matches!(backend, Backend::Local | Backend::Shm)
+}
+
 /// The most ranks that one world of a study may have.
 pub const MAX_RANKS: u32 = 4096;
 
@@ -121,7 +79,7 @@ impl Default for Options {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
         let most = (2 * cores).clamp(8, 64);
         Options {
-            backends: Backend::ALL.to_vec(),
+            backends: vec![Backend::Local, Backend::Shm],
             ranks: std::iter::successors(Some(1), |ranks| Some(ranks * 2)).take_while(|&ranks| ranks <= most).collect(),
             locks: Vec::new(),
             read_fractions: vec![1.0, 0.9],
@@ -154,6 +112,9 @@ impl Options {
         dedup(&mut self.read_fractions);
         for name in &self.locks {
             registry.find(name)?;
+        }
+        for backend in &self.backends {
+            backend.check_built().map_err(|error| Error::usage(error.to_string()))?;
         }
         for (empty, what) in [
             (self.locks.is_empty(), "lock"),
@@ -202,7 +163,9 @@ impl Options {
     pub fn cell_duration(&self) -> Duration {
         self.duration.unwrap_or_else(|| {
             let measurements = u32::try_from(self.cells()).unwrap_or(u32::MAX).saturating_mul(self.repetitions).max(1);
-            (BUDGET / measurements).clamp(DURATIONS.0, DURATIONS.1)
+            let all_share = self.backends.iter().copied().all(shares_memory);
+            let shortest = if all_share { DURATIONS.0 } else { SHORTEST_OF_NETWORKS };
+            (BUDGET / measurements).clamp(shortest, DURATIONS.1)
         })
     }
 }

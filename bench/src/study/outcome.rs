@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use rmalab_atomics::Backend;
 use serde::{Deserialize, Serialize};
 
 use super::measure::{Counts, Latency, Recorded, SideCounts, Steps, Throughput, histogram};
-use super::options::{Backend, Options};
+use super::options::Options;
 use crate::machine::Machine;
 use crate::registry::Info;
 

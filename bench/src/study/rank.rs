@@ -3,12 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rmalab_atomics::{Collectives, Disp, Mapped, Rank, RemoteAtomics, Time};
+use rmalab_atomics::{Backend, Collectives, Disp, Rank, Time};
 use rmalab_locks::LINE;
 
 use super::measure::{Bound, Ledger, Task};
-use super::options::{Backend, Options, nanoseconds};
+use super::options::{Options, nanoseconds};
 use super::outcome::{Message, RankSample, Sample, Values, world_keys};
+use crate::registry::Studied;
 use crate::{Error, Registry, Result};
 
 /// Bytes of a rank's segment: the locks' words, and the room for results.
@@ -33,8 +34,8 @@ const LONGEST_NOTICE: Duration = Duration::from_millis(10);
 /// # Errors
 ///
 /// Those of the locks and of the atomics. Other ranks may be waiting then, so the rank has to fail and not just leave.
-pub(crate) fn measure(
-    ra: &Mapped,
+pub(crate) fn measure<A: Studied + ?Sized>(
+    ra: &A,
     registry: &Registry,
     backend: Backend,
     options: &Options,
@@ -46,7 +47,7 @@ pub(crate) fn measure(
     }
     let meeting = Meeting::new(ra)?;
     let home = Rank(options.home);
-    let mut locks: Vec<(&str, Box<dyn Bound>)> = Vec::new();
+    let mut locks: Vec<(&str, Box<dyn Bound<A>>)> = Vec::new();
     for name in &options.locks {
         locks.push((name, registry.find(name)?.bind(ra, home)?));
     }
@@ -90,10 +91,10 @@ pub(crate) fn measure(
 }
 
 /// All passes of one cell.
-fn measure_cell(
-    ra: &Mapped,
-    meeting: &Meeting<'_>,
-    lock: &mut dyn Bound,
+fn measure_cell<A: Studied + ?Sized>(
+    ra: &A,
+    meeting: &Meeting<'_, A>,
+    lock: &mut dyn Bound<A>,
     task: &mut Task<'_>,
     share: impl Fn(u32) -> Duration,
 ) -> rmalab_locks::Result<RankSample> {
@@ -109,21 +110,26 @@ fn measure_cell(
 }
 
 /// Where the ranks of a study meet.
-struct Meeting<'a> {
-    ra: &'a Mapped,
-    together: Collectives<'a, Mapped>,
+struct Meeting<'a, A: Studied + ?Sized> {
+    ra: &'a A,
+    together: Collectives<'a, A>,
     /// At each rank: its results.
     results: Disp,
 }
 
-impl<'a> Meeting<'a> {
-    fn new(ra: &'a Mapped) -> Result<Meeting<'a>> {
+impl<'a, A: Studied + ?Sized> Meeting<'a, A> {
+    fn new(ra: &'a A) -> Result<Meeting<'a, A>> {
         Ok(Meeting { ra, together: Collectives::new(ra)?, results: ra.heap().alloc(RESULT_BYTES, LINE)? })
     }
 
     /// Waits until all ranks are here, and then until a time that all have heard of in time, which is returned.
+    ///
+    /// Without a common clock the time is that at which the barrier lets this rank go, on its own clock.
     fn start(&self) -> rmalab_atomics::Result<Time> {
         self.together.barrier()?;
+        if !A::ONE_CLOCK {
+            return Ok(self.ra.now());
+        }
         // The ranks sleep meanwhile, so that those that have not heard of it yet find a processor.
         let notice = (NOTICE * self.ra.size()).min(LONGEST_NOTICE);
         let mut start = [self.ra.now().after(notice).0];

@@ -3,49 +3,55 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::exit;
-use std::time::Duration;
 
-use rmalab_atomics::{Mapped, World};
+use rmalab_atomics::{Backend, Collectives, Rank, RemoteAtomics, started_as};
 
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Runs `body` on `--ranks N` ranks (4 by default): threads with `--backend local`, the default, processes with
-/// `--backend shm`. Returns the sum of what they return.
+/// Runs `body` on `--ranks N` ranks (4 by default, or as many as `mpirun` has started): threads with `--backend local`,
+/// the default, and processes with the others. Rank 0 says what their sum is.
 ///
 /// With `--record DIR` the body is given the folder, for its window to be recorded in.
-pub(crate) fn run(body: impl Fn(&Mapped, Option<&Path>) -> Result<u64> + Sync) -> Result<u64> {
+pub(crate) fn run(
+    body: impl Fn(&dyn RemoteAtomics, Option<&Path>) -> Result<u64> + Sync,
+    say: impl Fn(u64) + Sync,
+) -> Result<()> {
     let Arguments { backend, ranks, record } = arguments(std::env::args().skip(1)).unwrap_or_else(|wrong| {
-        eprintln!("{wrong}; the options are --backend local|shm, --ranks N and --record DIR");
+        eprintln!("{wrong}; the options are --backend local|shm|verbs|mpi, --ranks N and --record DIR");
         exit(2)
     });
-    let body = |ra: &Mapped| body(ra, record.as_deref());
-    let results = match backend {
-        Backend::Local => World::threads(ranks).run(body)?.into_iter().collect::<Result<Vec<u64>>>()?,
-        // Each process runs this program from its start, and in it this call does not return.
-        Backend::Shm => World::processes(ranks).time_limit(Duration::from_secs(60)).try_run(body)?,
+    let ranks = match (ranks, started_as()?) {
+        (Some(ranks), _) | (None, Some((_, ranks @ 2..))) => ranks,
+        (None, _) => 4,
     };
-    Ok(results.iter().sum())
-}
-
-enum Backend {
-    Local,
-    Shm,
+    // Where ranks are processes that this one starts, each runs this program from its start, and ends in this call.
+    backend.try_run(ranks, |ra| -> Result<()> {
+        let mut sum = [body(ra, record.as_deref())?];
+        Collectives::new(ra)?.allreduce(&mut sum, u64::wrapping_add)?;
+        if ra.rank() == Rank(0) {
+            say(sum[0]);
+        }
+        Ok(())
+    })?;
+    Ok(())
 }
 
 struct Arguments {
     backend: Backend,
-    ranks: u32,
+    ranks: Option<u32>,
     record: Option<PathBuf>,
 }
 
 fn arguments(mut args: impl Iterator<Item = String>) -> std::result::Result<Arguments, String> {
-    let (mut backend, mut ranks, mut record) = (Backend::Local, 4, None);
+    let (mut backend, mut ranks, mut record) = (Backend::Local, None, None);
     while let Some(option) = args.next() {
         match (option.as_str(), args.next().as_deref()) {
-            ("--backend", Some("local")) => backend = Backend::Local,
-            ("--backend", Some("shm")) => backend = Backend::Shm,
+            ("--backend", Some(name)) => {
+                let known = name.parse().and_then(|known: Backend| known.check_built().map(|()| known));
+                backend = known.map_err(|error| format!("--backend {name}: {error}"))?;
+            }
             ("--ranks", Some(n)) => match n.parse() {
-                Ok(n @ 1..=64) => ranks = n,
+                Ok(n @ 1..=64) => ranks = Some(n),
                 _ => return Err(format!("--ranks {n}: not a number from 1 to 64")),
             },
             ("--record", Some(dir)) => record = Some(dir.into()),

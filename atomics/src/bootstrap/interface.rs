@@ -1,0 +1,46 @@
+//! The address that a hub is to listen on.
+
+use std::net::IpAddr;
+
+use crate::{Error, Result};
+
+/// The address of this host that `interface` means: an address, or the name of a network interface, of which an IPv4
+/// address is taken if it has one.
+///
+/// # Errors
+///
+/// [`Error::World`] when this host has no such interface or address, with those that it has; [`Error::System`] when the
+/// system does not tell them.
+pub fn address_of(interface: &str) -> Result<IpAddr> {
+    let mut all = if_addrs::get_if_addrs()
+        .map_err(|error| Error::system("asking the system for its network interfaces", error))?;
+    // A link-local address means nothing without its interface, which an address alone does not carry.
+    all.retain(|found| !matches!(found.ip(), IpAddr::V6(address) if address.is_unicast_link_local()));
+    let mut matching: Vec<IpAddr> = match interface.parse::<IpAddr>() {
+        Ok(address) => all.iter().map(|found| found.ip()).filter(|found| *found == address).collect(),
+        Err(_) => all.iter().filter(|found| found.name == interface).map(|found| found.ip()).collect(),
+    };
+    matching.sort_by_key(IpAddr::is_ipv6);
+    matching.first().copied().ok_or_else(|| {
+        let has: Vec<String> = all.iter().map(|found| format!("{} ({})", found.name, found.ip())).collect();
+        Error::world(format!("this host has no network interface or address {interface:?}; it has {}", has.join(", ")))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn interfaces_have_names_and_addresses() {
+        let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        assert_eq!(address_of("lo").unwrap(), loopback);
+        assert_eq!(address_of("127.0.0.1").unwrap(), loopback);
+        for wrong in ["", "no-such-interface", "192.0.2.1", "lo "] {
+            let words = address_of(wrong).unwrap_err().to_string();
+            assert!(words.contains(&format!("{wrong:?}")) && words.contains("lo (127.0.0.1)"), "{words}");
+        }
+    }
+}

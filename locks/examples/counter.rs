@@ -1,0 +1,27 @@
+//! A reader-writer lock that lives at rank 0, used by four ranks.
+//!
+//! `cargo run --release -p rmalab-locks --example counter`: threads, or `-- shm` for processes. With `--features verbs`
+//! and `-- verbs` they are processes over RDMA; with `--features mpi` and `-- mpi` under `mpirun -n 4`, over MPI.
+
+use rmalab_atomics::{Backend, Collectives, Rank, RemoteAtomics};
+use rmalab_locks::{McsRwRp, Result, RwLock};
+
+fn count(ra: &dyn RemoteAtomics) -> Result<()> {
+    let counter = Rank(0).at(ra.heap().alloc(8, 8)?); // the same place on every rank, without communication
+    let mut lock = RwLock::<_, McsRwRp>::create(ra, Rank(0), ())?;
+    let guard = lock.acquire_write()?;
+    let old = ra.get(counter)?;
+    ra.fetch_store(counter, old + 1)?;
+    guard.release()?;
+    let mut seen = Collectives::new(ra)?.allgather(&[old])?;
+    seen.sort_unstable();
+    if ra.rank() == Rank(0) {
+        println!("{seen:?}");
+    }
+    Ok(())
+}
+
+fn main() -> std::result::Result<(), rmalab_atomics::Error> {
+    let backend: Backend = std::env::args().nth(1).as_deref().unwrap_or("local").parse()?;
+    backend.try_run(4, count).map(drop)
+}
