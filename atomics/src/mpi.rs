@@ -69,8 +69,8 @@ use posted::{Posted, REQUESTS, Requests};
 
 use crate::shm::environment::{self, Environment};
 use crate::{
-    Address, Atomicity, Capabilities, Disp, Error, Operation, Rank, RemoteAtomics, Request, Result, SEGMENT_BYTES,
-    SymmetricHeap, Time, Topology, Until, WORD,
+    Address, Atomicity, Capabilities, Disp, Error, Joined, Operation, Rank, RemoteAtomics, Request, Result,
+    SEGMENT_BYTES, SymmetricHeap, Time, Topology, Until, WORD, Wishes,
 };
 
 /// The backend's name, as `--backend` takes it.
@@ -598,6 +598,28 @@ impl Drop for Mpi {
         }
         // An error would have ended the job.
         let _ = self.flush_all();
+    }
+}
+
+impl Joined for Mpi {
+    const MEETS: bool = false;
+    const STARTED_BY: Option<&'static str> = Some(
+        "the ranks of the backend mpi are the processes of an MPI job, such as `mpirun -n 4 PROGRAM --backend mpi`",
+    );
+
+    fn join(wishes: Wishes) -> Result<Mpi> {
+        let mut attach = Attach::new();
+        if let Some(bytes) = wishes.segment_bytes {
+            attach = attach.segment_bytes(bytes);
+        }
+        if let Some(topology) = wishes.topology {
+            attach = attach.topology(topology);
+        }
+        attach.attach()
+    }
+
+    fn fail(self) {
+        Mpi::fail(self);
     }
 }
 

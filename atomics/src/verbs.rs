@@ -74,9 +74,10 @@ use crate::bootstrap::Membership;
 use crate::exposed::{ExposedKey, Lease, Refused, UserMemory};
 use crate::mapped::copy;
 use crate::registration::{Limits, Slot, Staging};
+use crate::shm::environment::Environment;
 use crate::{
-    Address, Atomicity, Capabilities, Disp, Error, Operation, Rank, RemoteAtomics, Request, Result, SEGMENT_BYTES,
-    SymmetricHeap, Time, Topology, Until, WORD,
+    Address, Atomicity, Capabilities, Disp, Error, Joined, Operation, Rank, RemoteAtomics, Request, Result,
+    SEGMENT_BYTES, SymmetricHeap, Time, Topology, Until, WORD, Wishes,
 };
 use connection::{Broken, Connection, Hold, Posted, Target, buffer};
 use device::{Completions, Device, Local, Region};
@@ -844,6 +845,30 @@ impl Verbs {
             }
             turns.turn(self)?;
         }
+    }
+}
+
+impl Joined for Verbs {
+    const MEETS: bool = true;
+
+    /// By whichever launcher the environment tells of, on the device that it names, if it names one.
+    fn join(wishes: Wishes) -> Result<Verbs> {
+        let mut attach = Attach::new();
+        let environment = Environment::own();
+        if let Some(bytes) = wishes.segment_bytes.max(environment.segment_bytes()?) {
+            attach = attach.segment_bytes(bytes);
+        }
+        let membership = Membership::by_environment()?;
+        let placed = wishes.topology.or(environment.topology(membership.size())?);
+        let mut verbs = attach.attach(membership)?;
+        if let Some(topology) = placed {
+            verbs.topology = topology;
+        }
+        Ok(verbs)
+    }
+
+    fn fail(self) {
+        Verbs::fail(self);
     }
 }
 

@@ -282,7 +282,8 @@ fn is_killed() -> Result<(), String> {
 /// Started by nobody, and by the `mpirun` of another MPI, which this one takes for nobody.
 fn without_the_right_mpirun() -> Result<(), String> {
     let foreign = if mpi::library().starts_with("Open MPI") { "PMI_SIZE" } else { "OMPI_COMM_WORLD_SIZE" };
-    for (variable, expected) in [(None, "no launcher has started this process"), (Some(foreign), "has started 4 ranks")] {
+    for (variable, expected) in [(None, "no launcher has started this process"), (Some(foreign), "has started 4 ranks")]
+    {
         let mut command = Command::new("timeout");
         command.arg(HUNG).arg(std::env::current_exe().unwrap()).env(ROLE, "attach");
         command.envs(variable.map(|variable| (variable, "4")));

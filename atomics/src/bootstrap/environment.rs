@@ -143,9 +143,7 @@ pub fn by_environment() -> Result<Box<dyn Bootstrap>> {
     once()?;
     Ok(match way {
         Way::Launched { rank, size, invitation } => Box::new(Launched { rank, size, invitation }),
-        Way::Pmi1 { fd, rank, size, one_host } => {
-            Box::new(Pmi1::new(inherited(fd)?, rank, size, one_host, patience))
-        }
+        Way::Pmi1 { fd, rank, size, one_host } => Box::new(Pmi1::new(inherited(fd)?, rank, size, one_host, patience)),
         Way::Pmix => Box::new(Pmix::connect(patience)?),
     })
 }

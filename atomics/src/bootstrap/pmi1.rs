@@ -61,10 +61,9 @@ impl Pmi1 {
     fn ask(&mut self, request: &str, due: &str, deadline: Instant) -> Result<Answer> {
         let failed = |what: &dyn Display| Error::world(format!("the launcher (PMI_FD), asked {request:?}: {what}"));
         let io_failed = |error: io::Error| match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => failed(&format!(
-                "no answer within {:?} (RMALAB_TIMEOUT sets how many seconds to wait)",
-                self.patience
-            )),
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                failed(&format!("no answer within {:?} (RMALAB_TIMEOUT sets how many seconds to wait)", self.patience))
+            }
             _ => failed(&error),
         };
         let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));

@@ -114,7 +114,11 @@ impl Library {
             // SAFETY: the handle is open, and stays so.
             let symbol = unsafe { libc::dlsym(handle, name.as_ptr()) };
             if symbol.is_null() {
-                return Err(Error::world(format!("the system's libpmix has no {} ({})", name.to_string_lossy(), load_error())));
+                return Err(Error::world(format!(
+                    "the system's libpmix has no {} ({})",
+                    name.to_string_lossy(),
+                    load_error()
+                )));
             }
             Ok(symbol)
         };
@@ -216,7 +220,9 @@ impl Library {
 
     fn finalize(&self) -> Result<()> {
         // SAFETY: the library has been initialized, and nothing of it is used after this.
-        self.check("leaving the launcher's PMIx server (PMIx_Finalize)", unsafe { (self.finalize)(std::ptr::null(), 0) })
+        self.check("leaving the launcher's PMIx server (PMIx_Finalize)", unsafe {
+            (self.finalize)(std::ptr::null(), 0)
+        })
     }
 }
 

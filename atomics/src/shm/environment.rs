@@ -172,7 +172,10 @@ impl Environment<'_> {
         let variable = dialect.size.iter().copied().find(|name| (self.0)(name).is_some());
         let Some(variable) = variable else {
             let names = dialect.size.join(" or ");
-            return Err(Error::world(format!("{} is set, but nothing tells the number of ranks ({names})", dialect.rank)));
+            return Err(Error::world(format!(
+                "{} is set, but nothing tells the number of ranks ({names})",
+                dialect.rank
+            )));
         };
         let size: u32 = self.required(variable, dialect.rank)?;
         check_rank(dialect.rank, rank, variable, size)?;
