@@ -202,7 +202,7 @@ fn a_refused_registration_says_how_to_raise_the_limit() {
 #[test]
 fn a_full_completion_queue_is_one_line() {
     let hub = Hub::open(HERE, 1).unwrap();
-    let member = Membership::join(&hub.invitation(), Rank(0), 1, "here", PATIENCE, None).unwrap();
+    let member = Membership::join(hub.invitation(), Rank(0), 1, "here", PATIENCE, None).unwrap();
     let ra = Attach::new().completion_entries(1).attach(member).unwrap();
     let at = Rank(0).at(Disp(0));
     // Behind a wait a put asks for a completion, and nobody takes them out before there is no room for another request.
