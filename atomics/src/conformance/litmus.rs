@@ -364,7 +364,10 @@ fn message_passing<A: RemoteAtomics + ?Sized>(
 const STALE: fn(u32) -> bool = |seen| seen == 0b01;
 
 /// Role 0 writes x = 1 then y = 2, role 1 y = 1 then x = 2.
-fn two_plus_two_writes<A: RemoteAtomics + ?Sized>(homes: Homes, program: fn(u32, &Instance<'_, A>) -> Outcome<u32>) -> Shape<A> {
+fn two_plus_two_writes<A: RemoteAtomics + ?Sized>(
+    homes: Homes,
+    program: fn(u32, &Instance<'_, A>) -> Outcome<u32>,
+) -> Shape<A> {
     let forbidden = |seen| seen == 0b11; // both of the first writes came last
     Shape { roles: 2, homes, variables: 2, reads: &["x", "y"], ends: true, program, forbidden }
 }
