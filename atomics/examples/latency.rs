@@ -1,14 +1,15 @@
-//! What one operation on another rank's memory takes: medians and 99th percentiles, in microseconds.
+//! What one operation on another rank's memory takes, in microseconds.
 //!
 //! `cargo run --release -p rmalab-atomics --features verbs --example latency -- --backend verbs`
 //!
-//! Rank 0 works on words of rank 1, which waits meanwhile, so that nothing is contended. A line for each operation: its
-//! name, the median, the 99th percentile, and the number of times.
+//! Rank 0 works on words of rank 1, which waits meanwhile, so that nothing is contended. A line for each operation: the
+//! backend, the operation, its median, and another one with its 99th percentile. `write` is a put and a flush. These are
+//! the lines that `scripts/verbs-baseline` compares with perftest's.
 
 use std::error::Error;
 use std::process::ExitCode;
 
-use rmalab_atomics::{Collectives, Joined, Mapped, Rank, RemoteAtomics, World};
+use rmalab_atomics::{Collectives, Joined, Mapped, Output, Rank, RemoteAtomics, World};
 
 /// Bytes of the long transfers.
 const LONG: usize = 4096;
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
         "verbs" => run::<rmalab_atomics::Verbs>(times),
         #[cfg(feature = "mpi")]
         "mpi" => run::<rmalab_atomics::Mpi>(times),
+        #[allow(unreachable_patterns, reason = "with both features")]
         "verbs" | "mpi" => Err(format!("built without --features {backend}").into()),
         other => Err(format!("--backend {other}: it is one of shm, verbs and mpi").into()),
     });
@@ -50,7 +52,7 @@ fn arguments() -> Result<Arguments, Box<dyn Error>> {
 }
 
 fn run<J: Joined>(times: usize) -> Result<(), Box<dyn Error>> {
-    let lines = World::processes(2).over::<J>().try_run(|ra| measure(ra, times))?;
+    let lines = World::processes(2).output(Output::Inherit).over::<J>().try_run(|ra| measure(ra, times))?;
     for line in lines.into_iter().flatten() {
         println!("{line}");
     }
@@ -78,16 +80,18 @@ fn measure<A: RemoteAtomics>(ra: &A, times: usize) -> rmalab_atomics::Result<Vec
             }
             each.sort_unstable();
             let at = |percent: usize| each[(times * percent / 100).min(times - 1)].as_nanos() as f64 / 1000.0;
-            lines.push(format!("{name} {:.3} {:.3} {times}", at(50), at(99)));
+            let backend = ra.capabilities().backend;
+            lines.push(format!("{backend} {name} {:.3}", at(50)));
+            lines.push(format!("{backend} {name}_p99 {:.3}", at(99)));
             rmalab_atomics::Result::Ok(())
         };
         line("fetch_add", &mut |_| ra.fetch_add(word, 1).map(drop))?;
-        line("compare_and_swap", &mut |turn| ra.compare_and_swap(word, turn, turn).map(drop))?;
+        line("compare_swap", &mut |turn| ra.compare_and_swap(word, turn, turn).map(drop))?;
         line("fetch_store", &mut |turn| ra.fetch_store(word, turn).map(drop))?;
-        line("get", &mut |_| ra.get(word).map(drop))?;
-        line("put_flush", &mut |turn| ra.put(word, turn).and_then(|()| ra.flush(Rank(1))))?;
-        line("put_4KiB_flush", &mut |_| ra.put_bytes(long, &source))?;
-        line("get_4KiB", &mut |_| ra.get_bytes(long, &mut dest))?;
+        line("read", &mut |_| ra.get(word).map(drop))?;
+        line("write", &mut |turn| ra.put(word, turn).and_then(|()| ra.flush(Rank(1))))?;
+        line("write_4KiB", &mut |_| ra.put_bytes(long, &source))?;
+        line("read_4KiB", &mut |_| ra.get_bytes(long, &mut dest))?;
     }
     together.barrier()?;
     Ok(lines)

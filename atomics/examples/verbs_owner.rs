@@ -55,7 +55,7 @@ fn run(
 
 fn rank(rank: u32, hub: &Hub, time: Duration) -> Result<u64> {
     let patience = Duration::from_secs(30);
-    let member = Membership::join(&hub.invitation(), Rank(rank), RANKS, "this host", patience, None)?;
+    let member = Membership::join(hub.invitation(), Rank(rank), RANKS, "this host", patience, None)?;
     let ra = Attach::new().attach(member)?;
     let word = ra.heap().alloc(8, 64)?;
     let collectives = Collectives::new(&ra)?;

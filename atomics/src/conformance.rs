@@ -23,6 +23,12 @@
 //! * A rank whose check fails leaves the world as failed (it panics, or its process exits with an error), so that the
 //!   others, which may wait for it, end with [`PeerFailed`](crate::Error::PeerFailed).
 //!
+//! # Slow backends
+//!
+//! The numbers of rounds are made for memory, where an operation takes some 20 ns. Where it takes a thousand times as long,
+//! `RMALAB_CONFORMANCE_SHARE=n` has every check run the n-th part of its rounds, and no check is left out. Less is
+//! tested then, of rare interleavings above all.
+//!
 //! [`peer_death`] stands apart, since how a rank dies is the backend's affair. [`litmus()`] gives the ordering tests with
 //! their histograms, for a command to print.
 
@@ -253,11 +259,22 @@ fn run<A: RemoteAtomics + ?Sized, T>(
     outcome.map_err(|stop| stop.explain(check, ra))
 }
 
+/// The variable that says which part of the usual rounds is run.
+const SHARE: &str = "RMALAB_CONFORMANCE_SHARE";
+
+fn share() -> Outcome<u64> {
+    let Some(text) = std::env::var_os(SHARE) else { return Ok(1) };
+    let share = text.to_str().and_then(|text| text.parse().ok()).filter(|&share| share > 0);
+    share.ok_or_else(|| Stop::Saw(format!("{SHARE}={} is not a number from 1 on", text.display())))
+}
+
 /// What one rank has at hand during a check.
 struct Lab<'a, A: RemoteAtomics + ?Sized> {
     ra: &'a A,
     collectives: Collectives<'a, A>,
     check: &'static str,
+    /// Which part of the usual rounds is run.
+    share: u64,
     allocated: RefCell<Vec<Disp>>,
 }
 
@@ -268,7 +285,12 @@ impl<'a, A: RemoteAtomics + ?Sized> Lab<'a, A> {
 
     fn new(check: &'static str, ra: &'a A) -> Outcome<Lab<'a, A>> {
         let collectives = Collectives::with_chunk(ra, Self::CHUNK)?;
-        Ok(Lab { ra, collectives, check, allocated: RefCell::default() })
+        Ok(Lab { ra, collectives, check, share: share()?, allocated: RefCell::default() })
+    }
+
+    /// How many rounds to run where `usual` are usual: a share of them, and one at least.
+    fn rounds(&self, usual: u64) -> u64 {
+        usual.div_ceil(self.share)
     }
 
     /// Zeroed symmetric words, given back at the end of the check.

@@ -8,7 +8,8 @@
 //! | --- | --- | --- |
 //! | `local` | threads of one process | [`World::threads`] |
 //! | `shm` | processes of one host | [`World::processes`] |
-//! | `verbs` (a feature) | processes of any hosts, through RDMA network adapters | [`verbs::Attach`](https://docs.rs/) |
+//! | `verbs` | processes of any hosts, through RDMA network adapters; a feature | [`World::processes`] over `Verbs` |
+//! | `mpi` | processes of an MPI job, through its remote memory access; a feature | [`World::processes`] over `Mpi` |
 //! | `controlled` | coroutines, each call of which an engine carries out when it pleases | [`controlled::spawn`] |
 //!
 //! [`Counted`] wraps any of them; [`conformance`](mod@conformance) is the suite that all of them pass.
@@ -51,10 +52,14 @@ pub use heap::SymmetricHeap;
 pub use launch::{Host, Hosts, Job, Launcher, Line, Outcome, Output, Stream, part};
 pub use local::Threads;
 pub use mapped::Mapped;
+#[cfg(feature = "mpi")]
+pub use mpi::Mpi;
 pub use processes::{Joined, Processes, Wishes};
 pub use remote::{Atomicity, Capabilities, RemoteAtomics, Request, Time, Until, WORD};
 pub use subset::Subset;
 pub use topology::{Distance, Topology};
+#[cfg(feature = "verbs")]
+pub use verbs::Verbs;
 pub use world::{SEGMENT_BYTES, World, bind_to_core};
 
 /// The signals of [`Job::signal`].

@@ -28,23 +28,28 @@
 //!   compare at one word. No MPI is known to make use of the assumption; the conformance suite tells.
 //! * The standard says nothing of a put at a location where somebody else accumulates. Bulk operations here are whole for
 //!   each aligned word where the MPI's copies are, as those of processors and network adapters are.
-//! * A posted put, which the standard lets an MPI hold back until the flush, is seen by others while its rank makes no
-//!   call. Waits and pauses complete what is posted; a rank that computes does not.
-//!
+//! * A posted put is on its way when its call returns; the standard lets an MPI hold it back until the flush. Waits and
+//!   pauses here complete what is posted; a rank that computes does not.
 //! * Open MPI 4, where it chooses its osc/rdma component on a machine without RDMA (which is its choice on one node), ends
 //!   with a segmentation fault in the first `MPI_Compare_and_swap`, even of a rank with itself (its issues 7027, 7967 and
 //!   11349; seen in 4.1.4). [`Attach::attach`] refuses to begin then, and names the flags of `mpirun` that choose another.
 //!
-//! An MPI whose network has no atomics carries them out by messages, which the target serves in its own calls only, so
-//! `passive_progress` is false: a rank that computes for long keeps others waiting, unless the MPI has a progress thread
-//! (`MPICH_ASYNC_PROGRESS=1`).
+//! # Progress
+//!
+//! An MPI whose network has no atomics carries them out by messages, which the target serves in its own calls only; so
+//! `passive_progress` is false. A rank that computes for long keeps others waiting, unless the MPI has a progress thread
+//! (`MPICH_ASYNC_PROGRESS=1`). Seen with a target that slept: Debian's MPICH 4.0.2 (ch4:ucx, no network adapter) is of
+//! that kind even on one node, puts and windows of `MPI_Win_allocate_shared` included; Open MPI 4.1.4 with osc/sm is not.
+//!
+//! Where a node has more ranks than cores, such an MPI also blocks in a flush while the target has no core. Flushes are
+//! then preceded by a request that can be tested for, between which the core is given away (mpi/wait.rs).
 //!
 //! # Failures
 //!
 //! The death of a rank is the death of the job: `mpirun` ends the others. So no operation returns
 //! [`PeerFailed`](crate::Error::PeerFailed); a rank that [fails](Mpi::fail), or whose thread panics, ends the job by
 //! `MPI_Abort`, and so does an operation that MPI cannot complete, since MPI does not say then whether it still uses its
-//! buffers. An operation that MPI refuses to start is an [`Error::System`](crate::Error::System).
+//! buffers. An operation that MPI refuses to start is an [`Error::System`].
 //!
 //! # Binding
 //!
@@ -69,8 +74,8 @@ use posted::{Posted, REQUESTS, Requests};
 
 use crate::shm::environment::{self, Environment};
 use crate::{
-    Address, Atomicity, Capabilities, Disp, Error, Operation, Rank, RemoteAtomics, Request, Result, SEGMENT_BYTES,
-    SymmetricHeap, Time, Topology, Until, WORD,
+    Address, Atomicity, Capabilities, Disp, Error, Joined, Operation, Rank, RemoteAtomics, Request, Result,
+    SEGMENT_BYTES, SymmetricHeap, Time, Topology, Until, WORD, Wishes,
 };
 
 /// The backend's name, as `--backend` takes it.
@@ -354,7 +359,7 @@ impl Drop for Window {
     }
 }
 
-/// One rank of an MPI job, in the thread that has initialized MPI.
+/// One rank of an MPI job, in the thread that has initialized MPI (`MPI_THREAD_FUNNELED`), which it cannot leave.
 ///
 /// When it is dropped, the rank has left the world: in good order, for which it waits until all others have come that far
 /// (and finalizes MPI, if it was initialized here); or, when its thread is panicking, as a failure, which ends the job.
@@ -598,6 +603,28 @@ impl Drop for Mpi {
         }
         // An error would have ended the job.
         let _ = self.flush_all();
+    }
+}
+
+impl Joined for Mpi {
+    const MEETS: bool = false;
+    const STARTED_BY: Option<&'static str> = Some(
+        "the ranks of the backend mpi are the processes of an MPI job, such as `mpirun -n 4 PROGRAM --backend mpi`",
+    );
+
+    fn join(wishes: Wishes) -> Result<Mpi> {
+        let mut attach = Attach::new();
+        if let Some(bytes) = wishes.segment_bytes {
+            attach = attach.segment_bytes(bytes);
+        }
+        if let Some(topology) = wishes.topology {
+            attach = attach.topology(topology);
+        }
+        attach.attach()
+    }
+
+    fn fail(self) {
+        Mpi::fail(self);
     }
 }
 

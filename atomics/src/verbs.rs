@@ -74,9 +74,10 @@ use crate::bootstrap::Membership;
 use crate::exposed::{ExposedKey, Lease, Refused, UserMemory};
 use crate::mapped::copy;
 use crate::registration::{Limits, Slot, Staging};
+use crate::shm::environment::Environment;
 use crate::{
-    Address, Atomicity, Capabilities, Disp, Error, Operation, Rank, RemoteAtomics, Request, Result, SEGMENT_BYTES,
-    SymmetricHeap, Time, Topology, Until, WORD,
+    Address, Atomicity, Capabilities, Disp, Error, Joined, Operation, Rank, RemoteAtomics, Request, Result,
+    SEGMENT_BYTES, SymmetricHeap, Time, Topology, Until, WORD, Wishes,
 };
 use connection::{Broken, Connection, Hold, Posted, Target, buffer};
 use device::{Completions, Device, Local, Region};
@@ -97,6 +98,8 @@ pub struct Attach {
     gid_index: Option<u8>,
     port: Option<u8>,
     node_shared: Option<bool>,
+    topology: Option<Topology>,
+    completion_entries: Option<u32>,
 }
 
 impl Attach {
@@ -130,10 +133,23 @@ impl Attach {
         self
     }
 
+    /// Places the ranks on nodes, instead of each host being one; what ranks share depends on their hosts all the same.
+    pub fn topology(mut self, topology: Topology) -> Attach {
+        self.topology = Some(topology);
+        self
+    }
+
     /// Whether bulk operations between ranks of one host are copies by the processor; otherwise `RMALAB_NODE_SHARED`, or
     /// yes. Words go through the adapter either way.
     pub fn node_shared(mut self, shared: bool) -> Attach {
         self.node_shared = Some(shared);
+        self
+    }
+
+    /// Entries of the completion queues, instead of as many as there are requests: for tests of what happens to full ones.
+    #[doc(hidden)]
+    pub fn completion_entries(mut self, entries: u32) -> Attach {
+        self.completion_entries = Some(entries);
         self
     }
 
@@ -208,6 +224,7 @@ impl Attach {
             Some(shared) => shared,
             None => settings::number(shared::NODE_SHARED)? != Some(0),
         };
+        let completions = self.completion_entries.unwrap_or(connection::DEPTH as u32);
         let (initiator, responder) = (abilities.initiator.clamp(1, READS), abilities.responder.clamp(1, READS));
         let place = Place { port, gid, initiator, responder };
         let segment = self.segment_bytes.unwrap_or(SEGMENT_BYTES);
@@ -218,7 +235,18 @@ impl Attach {
         let memory = Arc::new(Memory::new(segment)?);
         let region = Arc::new(Region::segment(&device, Arc::clone(&memory))?);
         let staging = Staging::new(Local(Arc::clone(&device)), SLOTS, SLOT_BYTES, PINNED)?;
-        Ok(Parts { device, place, atomicity, segment, memory, region, staging, node_shared })
+        Ok(Parts {
+            device,
+            place,
+            atomicity,
+            segment,
+            memory,
+            region,
+            staging,
+            node_shared,
+            topology: self.topology,
+            completions,
+        })
     }
 }
 
@@ -257,6 +285,8 @@ struct Parts {
     region: Arc<Region>,
     staging: Staging<Local>,
     node_shared: bool,
+    topology: Option<Topology>,
+    completions: u32,
 }
 
 /// The ends of the queue pairs that others have asked for.
@@ -320,6 +350,8 @@ pub struct Verbs {
     memory: Arc<Memory>,
     device: Arc<Device>,
     place: Place,
+    /// Entries of a connection's completion queue: of as many as its requests it is never full.
+    completions: u32,
     /// What has broken a connection: from then on nothing can be relied on.
     failed: RefCell<Option<Failed>>,
     /// The number of this burst of puts.
@@ -414,7 +446,7 @@ const LONGEST: usize = 1 << 30;
 /// Polls before a waiting rank gives the processor to others, gifts before it sleeps, and for how long it does.
 ///
 /// Soft-RoCE's kernel threads, and other ranks, need the processor that a rank spins on.
-const SPINS: u32 = 300;
+const SPINS: u32 = 2_000;
 const YIELDS: u32 = 1_000;
 const SLEEP: Duration = Duration::from_micros(50);
 
@@ -437,7 +469,10 @@ impl Turns {
     fn turn(&mut self, verbs: &Verbs) -> Result<()> {
         if self.0 < SPINS {
             self.0 += 1;
-            std::hint::spin_loop();
+            // Rarely: the pause instruction is what takes longest where the processor is an emulated one.
+            if self.0.is_multiple_of(16) {
+                std::hint::spin_loop();
+            }
             return Ok(());
         }
         self.slow_turn(verbs)
@@ -459,14 +494,15 @@ impl Turns {
 
 impl Verbs {
     fn join(parts: Parts, membership: Membership) -> Result<Verbs> {
-        let Parts { device, place, atomicity, segment, memory, region, staging, node_shared } = parts;
+        let Parts { device, place, atomicity, segment, memory, region, staging, node_shared, topology, completions } =
+            parts;
         let (rank, size) = (membership.rank(), membership.size());
         let verbs = Verbs {
             rank,
             size,
             segment,
             atomicity,
-            topology: membership.topology().clone(),
+            topology: topology.unwrap_or_else(|| membership.topology().clone()),
             heap: SymmetricHeap::new(segment),
             peers: RefCell::default(),
             membership: Some(membership),
@@ -476,6 +512,7 @@ impl Verbs {
             memory,
             device,
             place,
+            completions,
             failed: RefCell::default(),
             burst: Cell::new(0),
             looked: Cell::new(None),
@@ -486,6 +523,10 @@ impl Verbs {
             past: Cell::default(),
             second_guesses: Cell::new(0),
         };
+        if verbs.topology.size() != size {
+            let ranks = verbs.topology.size();
+            return verbs.refuse(Error::world(format!("the topology has {ranks} ranks and the world {size}")));
+        }
         if size > MOST_RANKS {
             return verbs.refuse(Error::world(format!("verbs: {size} ranks; this backend takes {MOST_RANKS}")));
         }
@@ -668,7 +709,7 @@ impl Verbs {
     #[cold]
     fn connect(&self, rank: Rank) -> Result<()> {
         self.check()?;
-        let mut connection = Connection::new(&self.device, self.place)?;
+        let mut connection = Connection::new(&self.device, self.place, self.completions)?;
         let answer = self.membership().request(rank, &message::request(&connection.endpoint()))?;
         let (peer, memory) = message::read_answer(&answer)
             .ok_or_else(|| Error::world(format!("verbs: {rank} answers what this version does not know")))?;
@@ -832,6 +873,30 @@ impl Verbs {
             }
             turns.turn(self)?;
         }
+    }
+}
+
+impl Joined for Verbs {
+    const MEETS: bool = true;
+
+    /// By whichever launcher the environment tells of, on the device that it names, if it names one.
+    fn join(wishes: Wishes) -> Result<Verbs> {
+        let mut attach = Attach::new();
+        let environment = Environment::own();
+        if let Some(bytes) = wishes.segment_bytes.max(environment.segment_bytes()?) {
+            attach = attach.segment_bytes(bytes);
+        }
+        let membership = Membership::by_environment()?;
+        let placed = wishes.topology.or(environment.topology(membership.size())?);
+        let mut verbs = attach.attach(membership)?;
+        if let Some(topology) = placed {
+            verbs.topology = topology;
+        }
+        Ok(verbs)
+    }
+
+    fn fail(self) {
+        Verbs::fail(self);
     }
 }
 

@@ -28,7 +28,17 @@ fn machine(shape: Shape) -> Profile {
         arbitration: Arbitration::RoundRobin,
         jitter: Jitter::None,
         nic: Nic { engines: 1, gap: ns(10), byte: 100.0, atomic: ns(20), word: ns(60), put: ns(15), get: ns(25) },
-        node: Node { sockets: 1, hit: ns(1), atomic: ns(5), core: ns(40), socket: ns(90), notice: ns(0), byte: 50.0 },
+        node: Node {
+            sockets: 1,
+            hit: ns(1),
+            atomic: ns(5),
+            core: ns(40),
+            socket: ns(90),
+            notice: ns(0),
+            keep: 1.0,
+            pause: ns(0),
+            byte: 50.0,
+        },
     }
 }
 

@@ -4,13 +4,15 @@
 
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
+mod exposure;
+
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use rmalab_atomics::bootstrap::{Hub, Membership};
 use rmalab_atomics::conformance::Failure;
 use rmalab_atomics::verbs::{Attach, Verbs};
-use rmalab_atomics::{Rank, RemoteAtomics};
+use rmalab_atomics::{Collectives, Rank, RemoteAtomics};
 
 rmalab_atomics::conformance!(verbs, Verbs, on_verbs);
 
@@ -39,7 +41,7 @@ fn on_verbs(ranks: u32, check: fn(&Verbs) -> Result<(), Failure>) {
     world(ranks, &Attach::new(), |ra| check(ra).unwrap_or_else(|failure| panic!("{failure}")));
 }
 
-/// Processor-time-free statistics of what operations cost in requests.
+/// Operations cost the requests that they should: a put and a flush one, many puts and a flush two completions.
 #[test]
 fn operations_cost_what_they_should() {
     world(2, &Attach::new(), |ra| {
@@ -60,36 +62,60 @@ fn operations_cost_what_they_should() {
     });
 }
 
-mod exposure;
-
 #[test]
 fn exposed_memory_agrees_with_a_model() {
     for ranks in [1, exposure::RANKS] {
-        world(ranks, &Attach::new(), |ra| exposure::agrees_with_a_model(ra));
+        world(ranks, &Attach::new(), exposure::agrees_with_a_model);
     }
 }
 
 #[test]
 fn exposed_memory_comes_back() {
-    world(exposure::RANKS, &Attach::new(), |ra| exposure::memory_comes_back(ra));
+    world(exposure::RANKS, &Attach::new(), exposure::memory_comes_back);
 }
 
 #[test]
 fn refusals_of_exposed_memory() {
-    world(exposure::RANKS, &Attach::new(), |ra| exposure::refusals(ra));
+    world(exposure::RANKS, &Attach::new(), exposure::refusals);
 }
 
 #[test]
 fn a_withdrawal_waits_for_the_leases() {
-    world(exposure::RANKS, &Attach::new(), |ra| exposure::a_withdrawal_waits_for_the_leases(ra));
+    world(exposure::RANKS, &Attach::new(), exposure::a_withdrawal_waits_for_the_leases);
 }
 
 #[test]
 fn nothing_is_written_after_a_withdrawal() {
-    world(exposure::RANKS, &Attach::new(), |ra| exposure::nothing_is_written_after_a_withdrawal(ra));
+    world(exposure::RANKS, &Attach::new(), exposure::nothing_is_written_after_a_withdrawal);
 }
 
 #[test]
 fn places_for_exposed_memory_are_used_up_and_come_back() {
-    world(1, &Attach::new(), |ra| exposure::places_are_used_up_and_come_back(ra));
+    world(1, &Attach::new(), exposure::places_are_used_up_and_come_back);
+}
+
+#[test]
+fn data_of_one_host_is_copied_by_the_processor_unless_told_otherwise() {
+    for shared in [true, false] {
+        world(2, &Attach::new().node_shared(shared), |ra| {
+            let at = ra.heap().alloc(10_000, 8).unwrap();
+            let (me, peer) = (ra.rank(), Rank(1 - ra.rank().0));
+            let collectives = Collectives::new(ra).unwrap();
+            ra.fetch_add(peer.at(at), 0).unwrap();
+            collectives.barrier().unwrap();
+            let before = ra.statistics().requests;
+            let bytes = vec![me.0 as u8 + 1; 10_000];
+            ra.put_bytes(peer.at(at), &bytes).unwrap();
+            let requests = ra.statistics().requests - before;
+            assert_eq!(requests, u64::from(!shared), "shared: {shared}");
+            collectives.barrier().unwrap();
+            let mut seen = vec![0; 10_000];
+            ra.get_bytes(me.at(at), &mut seen).unwrap();
+            assert!(seen.iter().all(|&byte| byte == peer.0 as u8 + 1));
+            // Words of the same place go through the adapter all the same.
+            let before = ra.statistics().requests;
+            ra.fetch_add(peer.at(at), 0).unwrap();
+            assert_eq!(ra.statistics().requests - before, 1);
+        });
+    }
 }

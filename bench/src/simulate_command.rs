@@ -14,7 +14,7 @@ use rmalab::simulate::validate::{self, Check};
 use rmalab::simulate::{
     self, Ended, Load, Mix, Options, Parameters, Progress, Section, Simulation, Target, machine, scale,
 };
-use rmalab::{Error, Registry, Result, calibrate, interrupt};
+use rmalab::{Error, Registry, Result, interrupt};
 use rmalab_atomics::sim::{Profile, profile};
 
 /// What `--help` begins with.
@@ -309,27 +309,20 @@ fn paper(arguments: &SimulateArgs) -> Result<ExitCode> {
     told(&format!("profile {}, words served by the adapter, {pairs} pairs a rank", profile.name), "paper", &checks)
 }
 
-/// How long this machine is calibrated, if no profile of it is named.
-const CALIBRATION: Duration = Duration::from_secs(3);
-
 /// Compares with this machine.
 fn machine(registry: &Registry, arguments: &SimulateArgs) -> Result<ExitCode> {
     let profile = match &arguments.profile[..] {
-        [] => {
-            if !arguments.quiet {
-                eprintln!("calibrating: about {} s", CALIBRATION.as_secs());
-            }
-            let asked = calibrate::Options { name: "this-machine".into(), duration: CALIBRATION };
-            calibrate::calibrate(&asked, &AtomicBool::new(false), |_| {})?.profile
-        }
-        [one] => Profile::find(one)?,
+        [] => None,
+        [one] => Some(Profile::find(one)?),
         _ => return Err(Error::usage("--validate machine compares one profile")),
     };
+    let name = profile.as_ref().map_or("as calibrated in between", |profile| &profile.name);
     if !arguments.quiet {
-        eprintln!("measuring, and simulating profile {}: about {} s", profile.name, machine::SECONDS);
+        eprintln!("measuring, and simulating profile {name}: about {} s", machine::SECONDS);
     }
-    let checks = machine::compare(registry, &profile, arguments.seed)?;
-    told(&format!("profile {}, against processes of this machine", profile.name), "measured", &checks)
+    let (checks, count) = machine::compare(registry, profile.as_ref(), arguments.seed)?;
+    let head = format!("profile {name}, against processes of this machine, medians of {count} repetitions");
+    told(&head, "measured", &checks)
 }
 
 /// Shows a comparison; its exit code.

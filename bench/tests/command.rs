@@ -80,6 +80,75 @@ fn bad_arguments_are_refused_with_a_clear_line() {
     assert!(!report.exists());
 }
 
+/// What a launcher of MPI ranks sets: this process is rank `rank` of `size`.
+fn as_rank(rank: u32, size: u32, arguments: &[&str]) -> Output {
+    let size = size.to_string();
+    let mut command = rmalab(arguments);
+    command.env("PMI_RANK", rank.to_string()).env("PMI_SIZE", &size).env("MPI_LOCALNRANKS", &size);
+    command.output().expect("the program starts")
+}
+
+#[test]
+fn backends_that_are_not_there_say_what_to_do() {
+    for backend in ["verbs", "mpi"] {
+        let output = run(&["study", "--backend", backend]);
+        let said = stderr(&output);
+        // Without the feature: how to build it. With it: mpi needs its launcher, verbs a device.
+        let says = match rmalab::study::Backend::is_built(backend.parse().unwrap()) {
+            false => format!("--features {backend}"),
+            true if backend == "mpi" => "mpirun -n 4".to_owned(),
+            true => continue,
+        };
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.starts_with("error: ") && said.lines().count() == 1 && said.contains(&says), "{said}");
+    }
+}
+
+#[test]
+fn ranks_of_a_job_say_once_what_is_wrong_with_their_arguments() {
+    for (arguments, says) in [
+        (&["study"][..], "--backend shm, verbs or mpi"),
+        (&["study", "--backend", "local"], "--backend shm, verbs or mpi"),
+        (&["study", "--backend", "shm", "--ranks", "2,4"], "start 4, or ask for fewer"),
+    ] {
+        let first = as_rank(0, 3, arguments);
+        let said = stderr(&first);
+        assert_eq!(first.status.code(), Some(2), "{said}");
+        assert!(said.lines().count() == 1 && said.contains(says), "{said}");
+        let other = as_rank(1, 3, arguments);
+        assert_eq!((other.status.code(), stderr(&other)), (Some(2), String::new()));
+    }
+}
+
+/// Worlds smaller than the job are some of its ranks, and rank 0 alone tells and writes.
+#[test]
+fn the_ranks_of_a_job_measure_together() {
+    let at = tempfile::tempdir().unwrap();
+    let report = at.path().join("report");
+    let program = rmalab(&[]).get_program().to_str().unwrap().to_owned();
+    let report_at = report.to_str().unwrap();
+    let study = ["study", "--backend", "shm", "--ranks", "1,2,3", "--locks", "mcs,rma-rw", "--duration", "20ms"];
+    let more = ["--ranks-per-node", "2", "--report", report_at];
+    let output = run(&[&["launch", "-n", "3", "--segment", "5M", "--", &program][..], &study, &more].concat());
+    let (said, told) = (stderr(&output), stdout(&output));
+    assert!(output.status.success(), "{said}");
+    assert!(told.contains("mcs") && told.lines().all(|line| line.starts_with("[0]")), "{told}");
+    assert!(said.lines().all(|line| line.starts_with("[0]")), "{said}");
+    let data: serde_json::Value = serde_json::from_slice(&fs::read(report.join("data.json")).unwrap()).unwrap();
+    assert_eq!(data["complete"], true);
+    let cells = data["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 3 * 2 * 2);
+    for cell in cells {
+        assert!(cell["throughput"].as_f64().unwrap() > 0.0, "{cell}");
+        let side = if cell["readers"].is_null() { &cell["writers"] } else { &cell["readers"] };
+        let operations =
+            ["operations_own", "operations_node", "operations_remote"].map(|key| side[key].as_f64().unwrap());
+        assert!(operations.iter().sum::<f64>() >= 2.0, "{cell}");
+        // The third rank is on a node of its own.
+        assert!(operations[2] == 0.0 || cell["ranks"] == 3, "{cell}");
+    }
+}
+
 #[test]
 fn help_reads_like_a_manual() {
     let help = stdout(&run(&["--help"]));
@@ -95,7 +164,7 @@ fn everything_is_listed() {
     let output = run(&["list"]);
     assert!(output.status.success());
     let list = stdout(&output);
-    for name in ["mcs-rw-rp", "two-level", "nocheck", "local", "shm", "paper: ", "fairness: "] {
+    for name in ["mcs-rw-rp", "two-level", "nocheck", "local", "shm", "verbs", "mpi", "paper: ", "fairness: "] {
         assert!(list.contains(name), "{name} is missing:\n{list}");
     }
 }

@@ -98,7 +98,8 @@ fn arrive(counter: u64) -> u64 {
 }
 
 fn depart(counter: u64) -> u64 {
-    arrive(counter) - inside(counter)
+    // Wrapping, so that a counter that a mutant has broken is told by what breaks, in debug builds as in release builds.
+    arrive(counter).wrapping_sub(inside(counter))
 }
 
 /// The parameters of [`RmaRw`], under the paper's names.
@@ -208,7 +209,7 @@ impl RawRwLock for RmaRw {
         {
             return Ok(());
         }
-        let left = ra.fetch_add(self.counter, INSIDE.wrapping_neg())? - INSIDE;
+        let left = ra.fetch_add(self.counter, INSIDE.wrapping_neg())?.wrapping_sub(INSIDE);
         if inside(left) == 0 && left & WRITE == 0 {
             // If that fails, somebody has arrived, or a writer has come, and will do it (I5).
             ra.compare_and_swap(self.counter, left, 0)?;
@@ -284,7 +285,7 @@ fn reset_counter<A: RemoteAtomics + ?Sized>(ra: &A, counter: Address) -> Result<
         seen = old;
     }
     // By I3 DEPART is still what was seen. From now on it counts in this row.
-    let cleared = (seen & (WRITE | CLOSED)) + depart(seen) * ARRIVE;
+    let cleared = (seen & (WRITE | CLOSED)).wrapping_add(depart(seen).wrapping_mul(ARRIVE));
     ra.fetch_add(counter, PHASE.wrapping_sub(cleared))?;
     Ok(())
 }

@@ -48,9 +48,19 @@ fn work_stealing() {
 }
 
 #[test]
+fn a_backend_that_was_not_built_says_how_to() {
+    for backend in rmalab_atomics::Backend::ALL.into_iter().filter(|backend| !backend.is_built()) {
+        let output = run("halo", &["--backend", backend.name()]);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(stderr.lines().count() == 1 && stderr.contains(&format!("--features {backend}")), "{stderr}");
+    }
+}
+
+#[test]
 fn a_bad_argument_is_one_line_and_exit_code_2() {
     let bad: [&[&str]; 5] =
-        [&["--ranks", "0"], &["--ranks", "many"], &["--ranks"], &["--backend", "verbs"], &["--colour", "red"]];
+        [&["--ranks", "0"], &["--ranks", "many"], &["--ranks"], &["--backend", "infiniband"], &["--colour", "red"]];
     for args in bad {
         let output = run("halo", args);
         let stderr = String::from_utf8_lossy(&output.stderr);

@@ -43,7 +43,7 @@ pub(super) fn bulk_agrees_with_a_model<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, 
     let ra = lab.ra;
     let mut random = lab.random();
     let mut model = vec![[0u8; BYTES as usize]; lab.size() as usize];
-    for step in 0..1_000 {
+    for step in 0..lab.rounds(1_000) {
         let target = lab.any_rank(&mut random);
         let model = &mut model[target.index()];
         let start = random.below(BYTES + 1);
@@ -98,7 +98,7 @@ pub(super) fn bulk_puts_touch_only_their_bytes<A: RemoteAtomics + ?Sized>(lab: &
     const BYTES: usize = 1024;
     let at = lab.alloc(BYTES as u64 / 8)?;
     let mut random = lab.common_random();
-    for round in 1..=40u8 {
+    for round in 1..=lab.rounds(40) as u8 {
         let mut expected = [0; BYTES];
         let mut start = 0;
         let mut turn = 0;
@@ -127,7 +127,7 @@ pub(super) fn bulk_puts_touch_only_their_bytes<A: RemoteAtomics + ?Sized>(lab: &
 pub(super) fn bulk_and_words_see_each_other<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     let at = lab.alloc(lab.size())?.word(lab.me());
     let mut random = lab.random();
-    for _ in 0..200 {
+    for _ in 0..lab.rounds(200) {
         let word = lab.any_rank(&mut random).at(at);
         let (first, second, addend) = (random.next(), random.next(), random.next());
         lab.ra.put_bytes(word, &first.to_ne_bytes())?;
@@ -151,7 +151,7 @@ pub(super) fn bulk_scope_completes_before_the_flag<A: RemoteAtomics + ?Sized>(la
     const BYTES: usize = 600;
     let (data, flag, receipt) = (lab.alloc(BYTES as u64 / 8)?, lab.alloc(1)?, lab.alloc(1)?);
     let (to, from) = (lab.neighbour(1), lab.neighbour(lab.size() - 1));
-    for round in 1..=200u64 {
+    for round in 1..=lab.rounds(200) {
         let mut bytes = [0; BYTES];
         Random::new(round, lab.me()).fill(&mut bytes);
         bulk::scope(lab.ra, |bulk| {

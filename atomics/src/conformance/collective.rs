@@ -8,7 +8,7 @@ pub(super) fn barriers_separate<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> 
     let at = lab.alloc(1)?;
     let counter = Rank(lab.ra.size() - 1).at(at);
     let mut random = lab.random();
-    for round in 1..=300 {
+    for round in 1..=lab.rounds(300) {
         lab.dawdle(&mut random)?;
         lab.ra.fetch_add(counter, 1)?;
         lab.barrier()?;
@@ -31,7 +31,7 @@ pub(super) fn collectives_agree_with_a_sequential_run<A: RemoteAtomics + ?Sized>
     let (me, mut common, mut own) = (lab.ra.rank(), lab.common_random(), lab.random());
     // Two of them, used in turn: what one has under way does not disturb the other.
     let both = [Collectives::with_chunk(lab.ra, 8)?, Collectives::with_chunk(lab.ra, 200)?];
-    for call in 0..150 {
+    for call in 0..lab.rounds(150) {
         let collectives = &both[common.below(2) as usize];
         let root = lab.any_rank(&mut common);
         let most = [12, 12, 12, 120][common.below(4) as usize];

@@ -72,10 +72,9 @@ pub(super) fn every_condition<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Ou
 }
 
 pub(super) fn token_ring<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
-    const ROUNDS: u64 = 300;
     let token = lab.alloc(1)?;
     let next = lab.neighbour(1);
-    for round in 1..=ROUNDS {
+    for round in 1..=lab.rounds(300) {
         // Rank 0 starts a round with its number; everybody passes on what came, and rank 0 takes it back.
         if lab.me() == 0 {
             write_somehow(lab.ra, round, next.at(token), round - 1, round)?;
@@ -92,9 +91,8 @@ pub(super) fn token_ring<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome
 }
 
 pub(super) fn all_to_one<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
-    const ROUNDS: u64 = 400;
     let (arrived, go) = (lab.alloc(1)?, lab.alloc(1)?);
-    for round in 1..=ROUNDS {
+    for round in 1..=lab.rounds(400) {
         let root = crate::Rank((round % lab.size()) as u32);
         if lab.ra.rank() == root {
             let others = lab.size() - 1;
@@ -119,7 +117,7 @@ pub(super) fn bulk_puts_wake<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Out
     let (region, receipt) = (lab.alloc(WORDS)?, lab.alloc(1)?);
     let (to, from) = (lab.neighbour(1), lab.neighbour(lab.size() - 1));
     let mut random = lab.common_random();
-    for round in 1..=200u64 {
+    for round in 1..=lab.rounds(200) {
         let first = random.below(WORDS);
         let words = 1 + random.below(WORDS - first);
         let watched = first + random.below(words);
@@ -137,7 +135,7 @@ pub(super) fn neighbouring_words_do_not_satisfy<A: RemoteAtomics + ?Sized>(lab: 
     let region = lab.alloc(3)?;
     let target = lab.neighbour(1);
     let mut random = lab.random();
-    for round in 0..40 {
+    for round in 0..lab.rounds(40) {
         for beside in [region, region.word(2)] {
             write_somehow(lab.ra, random.next(), target.at(beside), 0, 1)?;
             lab.ra.flush(target)?;
@@ -186,7 +184,7 @@ pub(super) fn deadlines_in_the_middle_of_wake_ups<A: RemoteAtomics + ?Sized>(lab
     let (word, receipt) = (lab.alloc(1)?, lab.alloc(1)?);
     let (to, from) = (lab.neighbour(1), lab.neighbour(lab.size() - 1));
     let mut random = lab.random();
-    for round in 1..=200u64 {
+    for round in 1..=lab.rounds(200) {
         lab.dawdle(&mut random)?;
         lab.ra.put(to.at(word), round)?;
         loop {
@@ -211,7 +209,7 @@ pub(super) fn pauses_return<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outc
         lab.ra.pause(operations)?;
     }
     // Polling a remote word, each rank the next one's, with bounded exponential pauses.
-    for round in 1..=100 {
+    for round in 1..=lab.rounds(100) {
         let watched = lab.neighbour(1).at(word);
         lab.ra.fetch_add(lab.own(word), 1)?;
         let mut pause = 1;

@@ -32,7 +32,7 @@ pub(super) fn return_values<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outc
     for target in lab.ranks() {
         let word = target.at(at);
         let mut model = 0u64;
-        for _ in 0..500 {
+        for _ in 0..lab.rounds(500) {
             // Extremes more often than chance would have it.
             let value = match random.below(4) {
                 0 => [0, 1, u64::MAX, 1 << 63, u64::MAX >> 1, u64::from(u32::MAX)][random.below(6) as usize],
@@ -90,7 +90,7 @@ pub(super) fn fetch_add_loses_nothing<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A
     let mut random = lab.random();
     let mut added = vec![0u64; lab.size() as usize];
     lab.barrier()?;
-    for _ in 0..4 * OPERATIONS {
+    for _ in 0..lab.rounds(4 * OPERATIONS) {
         let target = lab.any_rank(&mut random);
         let value = random.next();
         lab.ra.fetch_add(target.at(at), value)?;
@@ -106,12 +106,12 @@ pub(super) fn fetch_add_loses_nothing<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A
 }
 
 pub(super) fn fetch_add_returns_each_value_once<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
-    const EACH: u64 = 1_000;
+    let each = lab.rounds(1_000);
     let at = lab.alloc(1)?;
     for home in [Rank(0), Rank(lab.ra.size() - 1)] {
         lab.barrier()?;
         let mut returned = Vec::new();
-        for _ in 0..EACH {
+        for _ in 0..each {
             let ticket = lab.ra.fetch_add(home.at(at), 1)?;
             let before = returned.last().copied();
             require!(before.is_none_or(|before| before < ticket), "ticket {ticket} after {before:?}");
@@ -132,7 +132,7 @@ pub(super) fn compare_and_swap_increments<A: RemoteAtomics + ?Sized>(lab: &Lab<'
     let mut random = lab.random();
     let mut added = vec![0u64; lab.size() as usize];
     lab.barrier()?;
-    for _ in 0..OPERATIONS {
+    for _ in 0..lab.rounds(OPERATIONS) {
         let target = lab.any_rank(&mut random);
         let mut seen = lab.ra.get(target.at(at))?;
         loop {
@@ -158,7 +158,7 @@ pub(super) fn compare_and_swap_stores_only_on_equality<A: RemoteAtomics + ?Sized
     // In every round all ranks try to be the one that moves the word from the round's number to their own.
     let (word, winners) = (lab.alloc(1)?, lab.alloc(1)?);
     let home = Rank(lab.ra.size() - 1);
-    for round in 0..300u64 {
+    for round in 0..lab.rounds(300) {
         let claim = (round << 32) + lab.me() + 1;
         let old = lab.ra.compare_and_swap(home.at(word), round << 32, claim)?;
         if old == round << 32 {
@@ -180,13 +180,13 @@ pub(super) fn compare_and_swap_stores_only_on_equality<A: RemoteAtomics + ?Sized
 }
 
 pub(super) fn fetch_store_returns_each_token_once<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
-    const EACH: u64 = 1_000;
+    let each = lab.rounds(1_000);
     let at = lab.alloc(1)?;
     for home in [Rank(0), Rank(lab.ra.size() - 1)] {
         lab.barrier()?;
         let mut returned = Vec::new();
-        for i in 0..EACH {
-            returned.push(lab.ra.fetch_store(home.at(at), 1 + lab.me() * EACH + i)?);
+        for i in 0..each {
+            returned.push(lab.ra.fetch_store(home.at(at), 1 + lab.me() * each + i)?);
         }
         lab.barrier()?;
         let last = lab.ra.get(home.at(at))?;
@@ -207,7 +207,7 @@ pub(super) fn kinds_are_atomic_with_each_other<A: RemoteAtomics + ?Sized>(lab: &
     let mut random = lab.random();
     let mut paid_in = 0u64;
     lab.barrier()?;
-    for _ in 0..OPERATIONS {
+    for _ in 0..lab.rounds(OPERATIONS) {
         let account = lab.any_rank(&mut random).at(at);
         let value = random.below(1 << 20);
         match random.below(3) {
@@ -249,7 +249,7 @@ pub(super) fn words_do_not_tear<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> 
     let ra = lab.ra;
     let mut random = lab.random();
     lab.barrier()?;
-    for _ in 0..OPERATIONS {
+    for _ in 0..lab.rounds(OPERATIONS) {
         let target = lab.any_rank(&mut random);
         let word = target.at(at.word(random.below(WORDS)));
         let value = whole(random.next() as u32);
@@ -291,7 +291,8 @@ pub(super) fn puts_of_one_rank_arrive_in_order<A: RemoteAtomics + ?Sized>(lab: &
         seen[writer.index()] = now;
         Ok((now < before).then_some((before, now)))
     };
-    for count in 1..=OPERATIONS {
+    let rounds = lab.rounds(OPERATIONS);
+    for count in 1..=rounds {
         for target in lab.ranks() {
             ra.put(target.at(at.word(lab.me())), count)?;
         }
@@ -303,7 +304,7 @@ pub(super) fn puts_of_one_rank_arrive_in_order<A: RemoteAtomics + ?Sized>(lab: &
     lab.complete_barrier()?;
     for writer in lab.ranks() {
         let last = ra.get(lab.own(at.word(u64::from(writer.0))))?;
-        require!(last == OPERATIONS, "{writer} flushed {OPERATIONS}, and its word is {last}");
+        require!(last == rounds, "{writer} flushed {rounds}, and its word is {last}");
     }
     Ok(())
 }

@@ -3,7 +3,8 @@
 //! MPI libraries wait by polling without end, which ranks that share cores cannot afford. So a wait does not block inside of
 //! MPI. It reads its word by loads, as the unified memory model allows (MPI-3.1, section 11.4), and lets MPI work between
 //! them by `MPI_Iprobe`: an MPI whose network has no atomics carries out the operations of others only in calls of their
-//! target, which a wait must go on to make. That is why it sleeps for no longer than 50 us at first.
+//! target, which a wait must go on to make. That is why it sleeps for no longer than 50 us at first, and stays awake while it
+//! seems to be asked.
 //!
 //! A flush does block inside of MPI; see [`let_go_until_reached`](Mpi::let_go_until_reached) for what is done about it.
 
@@ -44,8 +45,18 @@ impl Patience {
 /// Loads between two calls of MPI while a waiter spins: together as long as the call.
 const LOADS: u32 = 32;
 
-/// The shortest and the longest sleep. In between, a waiter sleeps for a hundredth of the time that it has waited.
-const SLEEPS: (u64, u64) = (50_000, 1_000_000);
+/// A call of MPI that takes longer than this, in nanoseconds, has probably served another rank: on the machine where this
+/// was written one that finds nothing takes 0.3 us under MPICH 4.0.2, half of it the clock (nine of ten less than 0.6 us),
+/// and one that carries out a fetch-and-op 3.8 us (nine of ten more than 1.7 us). A wrong guess costs some processor time,
+/// or some speed.
+const SERVED: u64 = 1_000;
+
+/// How long a waiter that has served another rank looks out for the next request before it sleeps, in nanoseconds.
+const AWAKE: u64 = 50_000;
+
+/// The shortest and the longest sleep, in nanoseconds. In between, a waiter sleeps for a thousandth of the time that nobody
+/// has wanted anything of it.
+const SLEEPS: (u64, u64) = (50_000, 250_000);
 
 /// What one uncontended word operation takes, in nanoseconds: the unit of `pause`.
 const OPERATION: u64 = 200;
@@ -138,24 +149,30 @@ impl Mpi {
             std::hint::spin_loop();
         }
         self.send_off()?;
-        let start = self.now();
+        let mut now = self.now();
+        let (mut quiet_since, mut awake_until) = (now, now.0.saturating_add(self.patience.yields));
         loop {
+            let before = now;
             self.progress()?;
             if let Some(value) = satisfied() {
                 return self.acquire(value);
             }
-            let now = self.now();
+            now = self.now();
             if deadline.is_some_and(|deadline| now >= deadline) {
                 return Ok(None);
             }
-            let waited = now.0 - start.0;
-            if waited < self.patience.yields {
+            if now.0 - before.0 > SERVED {
+                quiet_since = now;
+                awake_until = awake_until.max(now.0 + AWAKE);
+            }
+            if now.0 < awake_until {
                 std::thread::yield_now();
             } else {
-                let sleep = (waited / 100).clamp(SLEEPS.0, SLEEPS.1);
+                let sleep = ((now.0 - quiet_since.0) / 1_000).clamp(SLEEPS.0, SLEEPS.1);
                 let left = deadline.map_or(u64::MAX, |deadline| deadline.0 - now.0);
                 std::thread::sleep(Duration::from_nanos(sleep.min(left)));
             }
+            now = self.now();
         }
     }
 

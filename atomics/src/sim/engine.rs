@@ -18,9 +18,11 @@
 //! # An operation by a processor
 //!
 //! Accesses to a line that write take turns. Each takes `hit` or `atomic`, and a transfer (`core`, `socket`) if another
-//! core, or the adapter, has written the line since. It takes effect at its end. While a line is on its way to another core,
-//! the one that had it goes on with it: so two cores that want a line all the time do many operations on it each before it
-//! moves, as real ones do. Who waits for a word of its own notices a change one transfer, and `notice`, after it.
+//! core, or the adapter, has written the line since. It takes effect at its end. The core that has a line goes on with it
+//! for a part of the transfer (`keep`), until it hears that another one wants it: so two cores that want a line all the time
+//! do many operations on it each before it moves, as real ones do. Who reads a line that is on its way to be written waits
+//! for that. A core's stores take effect in their order, while it goes on; its atomics wait for the stores before them. Who
+//! waits for a word of its own notices a change one transfer, and `notice`, after it.
 
 use std::rc::Rc;
 
@@ -120,6 +122,8 @@ struct RankState {
     outstanding: u32,
     /// When the last of those that are is complete at this rank.
     complete: u64,
+    /// When the last of the stores that its processor carries out has taken effect.
+    stored: u64,
 }
 
 /// Messages of a rank to a target that are not complete.
@@ -173,7 +177,10 @@ pub(super) struct World<'p> {
     pending: FxHashSet<u64>,
     requests: u64,
     request_of: FxHashMap<u32, u64>,
+    /// For messages.
     random: Random,
+    /// For lines.
+    lines: Random,
     events: u64,
     operations: Operations,
     failed: Option<Rank>,
@@ -193,7 +200,8 @@ pub(super) struct Setting {
 
 impl<'p> World<'p> {
     pub(super) fn new(profile: &'p Profile, network: &'p Network, setting: &Setting, clock: Rc<Clock>) -> World<'p> {
-        let state = || RankState { blocked: Blocked::Reply(Reply::Done), wait: 0, outstanding: 0, complete: 0 };
+        let state =
+            || RankState { blocked: Blocked::Reply(Reply::Done), wait: 0, outstanding: 0, complete: 0, stored: 0 };
         World {
             profile,
             network,
@@ -213,6 +221,7 @@ impl<'p> World<'p> {
             requests: 0,
             request_of: FxHashMap::default(),
             random: Random::new(setting.seed, 0),
+            lines: Random::new(setting.seed, 1),
             events: 0,
             operations: Operations::default(),
             failed: None,
@@ -433,7 +442,7 @@ impl<'p> World<'p> {
                     Shape::OneNode => OPERATION * 1000,
                     _ => self.profile.remote_word(1).0,
                 };
-                let time = u64::from(operations.max(1)) * one;
+                let time = u64::from(operations.max(1)) * one + self.profile.node.pause.0;
                 self.reply(rank, now + time, Reply::Done);
             }
             Op::Compute { time } => self.reply(rank, now + time, Reply::Done),
@@ -693,6 +702,26 @@ impl<'p> World<'p> {
         }
     }
 
+    /// For how much of a transfer of that length the core that has the line goes on with it: `keep`, and up to a quarter of
+    /// it more or less, lest ranks fall in step as no real ones do.
+    fn kept(&mut self, moved: u64) -> u64 {
+        let keep = self.profile.node.keep;
+        if keep >= 1.0 {
+            return moved;
+        }
+        let unit = (self.lines.next() >> 11) as f64 / (1_u64 << 53) as f64;
+        ((moved as f64 * keep * (0.75 + unit / 2.0)) as u64).min(moved)
+    }
+
+    /// Another core reads a line: who has written it goes on with it until it hears of that.
+    fn shared(&mut self, line: u32, moved: u64) {
+        let (now, kept) = (self.now(), self.kept(moved));
+        let state = self.memory.get(line);
+        if state.before.until <= now && state.writer != ADAPTER {
+            state.before = Before { rank: state.writer, from: state.free, until: state.free.max(now) + kept };
+        }
+    }
+
     /// Has the origin's processor carry a message out, on a word of its own node.
     fn local(&mut self, message: u32) {
         let now = self.now();
@@ -704,15 +733,23 @@ impl<'p> World<'p> {
             Load::Word(Action::Get) => {
                 let line = self.memory.line(at.rank, at.disp);
                 let state = self.memory.get(line);
-                let (writer, reader, keeps) =
-                    (state.writer, state.reader, state.before.rank == rank && now < state.before.until);
+                let (writer, reader, free) = (state.writer, state.reader, state.free);
+                let keeps = state.before.rank == rank && now < state.before.until;
                 if !keeps {
                     state.reader = rank;
                 }
-                let moved = if reader == rank || keeps { 0 } else { self.transfer(writer, rank) };
-                now + node.hit.0 + moved
+                match if reader == rank || keeps { 0 } else { self.transfer(writer, rank) } {
+                    0 => now + node.hit.0,
+                    moved => {
+                        let hit = node.hit.0;
+                        self.shared(line, moved);
+                        free.max(now) + moved + hit
+                    }
+                }
             }
             Load::Word(_) | Load::Put(_) => {
+                // Atomics wait for the stores before them.
+                let now = if posted { now } else { now.max(self.ranks[rank as usize].stored) };
                 let cost = if matches!(load, Load::Put(_)) { node.hit.0 } else { node.atomic.0 };
                 let line = self.memory.line(at.rank, at.disp);
                 let state = self.memory.get(line);
@@ -724,12 +761,13 @@ impl<'p> World<'p> {
                     let holder = if writer == rank && reader != rank && reader != NOBODY { reader } else { writer };
                     let moved = self.transfer(holder, rank);
                     let came = free.max(now) + moved;
+                    let kept = if moved > 0 { self.kept(moved) } else { 0 };
                     let state = self.memory.get(line);
                     (state.free, state.writer, state.reader) = (came + cost, rank, rank);
                     if moved > 0 {
                         // Who has only read it has it no more.
                         state.before = if holder == writer {
-                            Before { rank: writer, from: free, until: came }
+                            Before { rank: writer, from: free, until: came - moved + kept }
                         } else {
                             Before::NOBODY
                         };
@@ -741,13 +779,16 @@ impl<'p> World<'p> {
             &Load::GetBytes(_, len) => now + self.copying(len),
             Load::Bytes(..) => now,
         };
-        let done = match self.channels.get_mut(&Self::channel(rank, at.rank)) {
-            Some(channel) if posted => {
-                // In the order in which they were posted, whatever their lines take.
-                channel.arrives = channel.arrives.max(done);
-                channel.arrives
+        let done = if posted {
+            // Stores take effect in their order, whatever their lines take.
+            let stored = &mut self.ranks[rank as usize].stored;
+            *stored = done.max(*stored);
+            if let Some(channel) = self.channels.get_mut(&Self::channel(rank, at.rank)) {
+                channel.arrives = channel.arrives.max(*stored);
             }
-            _ => done,
+            *stored
+        } else {
+            done
         };
         self.queue.push(done, What::Local(message));
     }
@@ -813,6 +854,9 @@ impl<'p> World<'p> {
             let moved = self.transfer(by, rank.0);
             let line = self.memory.line(rank, disp);
             self.memory.get(line).reader = rank.0;
+            if moved > 0 {
+                self.shared(line, moved);
+            }
             let noticed = self.now() + moved + self.profile.node.notice.0 + self.profile.node.hit.0;
             self.reply(rank.0, noticed, Reply::Word(value));
         }

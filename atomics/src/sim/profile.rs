@@ -3,7 +3,8 @@
 //! A profile is a TOML file. Every value has its unit, and the profiles in `atomics/profiles` have the source of every
 //! number in a comment: a paper and its section, what it was fitted to, or that it is assumed. Times are `"100ns"` or
 //! `"0.71us"`; what each byte takes is a bandwidth, `"12.5GB/s"`, or a time, `"80ps/B"`. All keys are needed, and there are
-//! no others; a machine of the shape `one-node` has the keys of a network and the table `nic` either all or not at all.
+//! no others; a machine of the shape `one-node` has the keys of a network and the table `nic` either all or not at all, and
+//! `node.keep` and `node.pause` may be left out: they are 1 and 0 then.
 //!
 //! | key | value |
 //! | --- | --- |
@@ -18,7 +19,8 @@
 //! | `nic.engines` | 1 to 1024 |
 //! | `nic.gap`, `nic.atomic`, `nic.word`, `nic.put`, `nic.get` | times |
 //! | `node.sockets` | 1 to 1024 |
-//! | `node.hit`, `node.atomic`, `node.core`, `node.socket`, `node.notice` | times |
+//! | `node.hit`, `node.atomic`, `node.core`, `node.socket`, `node.notice`, `node.pause` | times |
+//! | `node.keep` | 0 to 1 |
 //! | `nic.byte`, `node.byte` | bandwidths, or times for each byte |
 
 use std::fmt::Write;
@@ -118,6 +120,10 @@ pub struct Node {
     pub socket: Span,
     /// Of who waits for a word to notice its change, besides getting the line.
     pub notice: Span,
+    /// For which share of a transfer the core that has the line goes on with it: until it hears that another one wants it.
+    pub keep: f64,
+    /// Of a pause, beyond the time that was asked for.
+    pub pause: Span,
     /// For each byte copied, in picoseconds.
     pub byte: f64,
 }
@@ -239,7 +245,8 @@ impl Profile {
     pub fn parse(name: &str, text: &str) -> Result<Profile> {
         let table = Table::parse(name, text, &[&KEYS[..], &NETWORK[..]].concat())?;
         let shape = shape(&table)?;
-        let node = table.table("node", &["sockets", "hit", "atomic", "core", "socket", "notice", "byte"])?;
+        let node =
+            table.table("node", &["sockets", "hit", "atomic", "core", "socket", "notice", "keep", "pause", "byte"])?;
         let mut profile = Profile {
             name: line(&table, "name")?,
             about: line(&table, "about")?,
@@ -252,6 +259,8 @@ impl Profile {
                 core: time(&node, "core")?,
                 socket: time(&node, "socket")?,
                 notice: time(&node, "notice")?,
+                keep: if node.has("keep") { node.number("keep", 0.0..=1.0)? } else { 1.0 },
+                pause: if node.has("pause") { time(&node, "pause")? } else { Span(0) },
                 byte: node.per_byte("byte")?,
             },
             shape,
@@ -325,6 +334,8 @@ impl Profile {
                 core: Span(0),
                 socket: Span(0),
                 notice: Span(0),
+                keep: 1.0,
+                pause: Span(0),
                 byte: 0.0,
             },
         }
@@ -406,6 +417,8 @@ impl Profile {
         table.time("core", node.core, "a line that another core of the socket has");
         table.time("socket", node.socket, "a line that a core of another socket has");
         table.time("notice", node.notice, "a waiter to notice a change, besides getting the line");
+        table.put("keep", node.keep, "share of a transfer for which who has the line goes on with it");
+        table.time("pause", node.pause, "a pause, beyond the time asked for");
         table.put("byte", format!("{:?}", write_per_byte(node.byte)), "each byte copied");
         text
     }

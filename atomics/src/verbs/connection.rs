@@ -92,9 +92,9 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// A queue pair that waits for its peer.
-    pub(super) fn new(device: &Arc<Device>, place: Place) -> Result<Connection> {
-        let queue = Completions::new(device, DEPTH as u32)?;
+    /// A queue pair that waits for its peer, with room for so many completions.
+    pub(super) fn new(device: &Arc<Device>, place: Place, completions: u32) -> Result<Connection> {
+        let queue = Completions::new(device, completions)?;
         let pair = QueuePair::new(device, place, &queue, DEPTH as u32)?;
         Ok(Connection {
             pair,

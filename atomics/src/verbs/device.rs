@@ -234,7 +234,7 @@ impl Device {
                 _ => GidKind::InfiniBand,
             };
             // SAFETY: any 16 bytes are an address.
-            (answer == 0).then(|| Gid { index, bytes: unsafe { entry.gid.raw }, kind })
+            (answer == 0).then_some(Gid { index, bytes: unsafe { entry.gid.raw }, kind })
         };
         (0..port.gids.min(256)).filter_map(|index| entry(index as u8)).filter(|gid| gid.bytes != [0; 16]).collect()
     }

@@ -28,7 +28,7 @@
 //!
 //! # Cost
 //!
-//! A lease is a read, a compare-and-swap and another read, and an addition at its end. Exposing is a registration.
+//! A lease is a read, a compare-and-swap and three more reads, and an addition at its end. Exposing is a registration.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 

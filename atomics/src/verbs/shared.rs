@@ -10,7 +10,7 @@
 //! its number, of this user, of the right size, and sealed against shrinking. Where it cannot be opened (containers that
 //! count their processes apart, other users) the adapter does the copying.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
 use rustix::fs::{Mode, OFlags, SealFlags};
@@ -18,7 +18,7 @@ use rustix::fs::{Mode, OFlags, SealFlags};
 use super::Verbs;
 use super::memory::Memory;
 use super::message::{self, Shared};
-use crate::{Address, Distance, Rank, Result};
+use crate::{Address, Rank, Result};
 
 /// Whether ranks of one host share their data, unless the program says so: 0 for no.
 pub(super) const NODE_SHARED: &str = "RMALAB_NODE_SHARED";
@@ -53,7 +53,9 @@ impl Verbs {
         if at.rank == self.rank {
             return Ok(self.memory.range(at.disp.0, len));
         }
-        if !self.node_shared || self.topology.distance(self.rank, at.rank) != Distance::Node {
+        if !self.node_shared
+            || self.membership().topology().node_of(self.rank) != self.membership().topology().node_of(at.rank)
+        {
             return Ok(None);
         }
         if let Some(memory) = self.neighbours.borrow().get(&at.rank.0) {
@@ -81,6 +83,8 @@ impl Verbs {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use super::*;
 
     #[test]

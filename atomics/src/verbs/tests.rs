@@ -8,8 +8,7 @@ use crate::bootstrap::Hub;
 #[test]
 fn a_device_that_is_not_there_is_one_clear_line_and_known_to_all() {
     let hub = Hub::open(IpAddr::V4(Ipv4Addr::LOCALHOST), 2).unwrap();
-    let join =
-        |rank| Membership::join(&hub.invitation(), Rank(rank), 2, "here", Duration::from_secs(20), None).unwrap();
+    let join = |rank| Membership::join(hub.invitation(), Rank(rank), 2, "here", Duration::from_secs(20), None).unwrap();
     std::thread::scope(|scope| {
         let other = scope.spawn(|| join(1).barrier());
         let error = Attach::new().device("no-such-device").attach(join(0)).unwrap_err().to_string();

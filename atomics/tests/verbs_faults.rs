@@ -1,0 +1,232 @@
+//! What goes wrong with RDMA verbs is an error of one line, told to all ranks, and nobody waits for ever.
+//!
+//! These tests need Soft-RoCE and the rights of root: they kill ranks, take rights away from them, and take the device
+//! away. They fail without it.
+
+#![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use rmalab_atomics::bootstrap::{Hub, Invitation, Membership};
+use rmalab_atomics::verbs::{Attach, Verbs};
+use rmalab_atomics::{Collectives, Disp, Error, Rank, RemoteAtomics, Result, Time, Until};
+
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// In which every survivor has to have been told.
+const TOLD_WITHIN: Duration = Duration::from_secs(5);
+
+/// What the test that plays a rank reads: the scenario, the rank, the number of ranks and the invitation.
+const PART: &str = "RMALAB_VERBS_FAULTS_PART";
+
+/// Ranks that are processes.
+struct Ranks {
+    _hub: Hub,
+    ranks: Vec<Process>,
+}
+
+struct Process {
+    child: Child,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts the ranks of `scenario`, each by a command that `change` may change.
+fn start(scenario: &str, size: u32, change: impl Fn(u32, &mut Command)) -> Ranks {
+    let hub = Hub::open(HERE, size).unwrap();
+    let invitation = hub.invitation().to_text();
+    let rank = |rank: u32| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["a_rank_of_the_other_tests", "--exact", "--ignored", "--nocapture"]);
+        command.env(PART, format!("{scenario} {rank} {size} {invitation}"));
+        change(rank, &mut command);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+        let output: Box<dyn Read + Send> = Box::new(child.stdout.take().unwrap());
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(|line| line.ok()) {
+                // What the test framework says around it is of no interest.
+                if let Some((_, words)) = line.split_once("rank says: ") {
+                    let _ = sender.send(words.to_owned());
+                }
+            }
+        });
+        Process { child, lines }
+    };
+    Ranks { _hub: hub, ranks: (0..size).map(rank).collect() }
+}
+
+impl Ranks {
+    fn line(&self, rank: usize, within: Duration) -> String {
+        let line = self.ranks[rank].lines.recv_timeout(within);
+        line.unwrap_or_else(|error| panic!("rank {rank} says nothing within {within:?}: {error}"))
+    }
+
+    /// Waits until all ranks are where the scenario has them.
+    fn all_ready(&self) {
+        for rank in 0..self.ranks.len() {
+            assert_eq!(self.line(rank, PATIENCE), "ready");
+        }
+        // They say so just before.
+        std::thread::sleep(Duration::from_millis(300));
+    }
+}
+
+fn say(words: impl std::fmt::Display) {
+    println!("rank says: {words}");
+}
+
+/// Plays the rank that the environment names.
+#[test]
+#[ignore = "a part of the other tests, which start it as a process"]
+fn a_rank_of_the_other_tests() {
+    let part = std::env::var(PART).expect("the other tests start this one");
+    let words: Vec<&str> = part.split(' ').collect();
+    let [scenario, rank, size, invitation] = words[..] else { panic!("{part}") };
+    let invitation: Invitation = invitation.parse().unwrap();
+    let (rank, size) = (rank.parse().unwrap(), size.parse().unwrap());
+    let member = Membership::join(&invitation, Rank(rank), size, "here", PATIENCE, None).unwrap();
+    match Attach::new().attach(member).and_then(|ra| play(scenario, &ra)) {
+        Ok(()) => say("ended"),
+        Err(Error::PeerFailed { rank }) => say(format_args!("peer failed: {}", rank.0)),
+        Err(error) => say(error),
+    }
+}
+
+fn play(scenario: &str, ra: &Verbs) -> Result<()> {
+    let word = ra.heap().alloc(8, 8)?;
+    let collectives = Collectives::new(ra)?;
+    collectives.barrier()?;
+    // Everybody has connected to everybody.
+    for rank in (0..ra.size()).map(Rank) {
+        ra.fetch_add(rank.at(word), 0)?;
+    }
+    collectives.barrier()?;
+    say("ready");
+    match (scenario, ra.rank().0) {
+        ("death", 0) | ("alone", _) => ra.wait_until(word, Until::Ne(0)).map(drop),
+        ("death", 2) => loop {
+            ra.put(Rank(1).at(word.plus(0)), 0)?;
+            ra.flush(Rank(1))?;
+        },
+        ("death", 3) => collectives.barrier(),
+        ("death", 4) => loop {
+            ra.put_bytes(Rank(1).at(Disp(0)), &vec![0; 100_000])?;
+        },
+        ("write", _) => loop {
+            ra.fetch_add(Rank(0).at(word), 1)?;
+        },
+        _ => loop {
+            std::thread::sleep(PATIENCE);
+        },
+    }
+}
+
+#[test]
+fn the_death_of_a_rank_is_told_to_all_whatever_they_do() {
+    let mut world = start("death", 5, |_, command| {
+        // So that the writes of bulk data go through the device.
+        command.env("RMALAB_NODE_SHARED", "0");
+    });
+    world.all_ready();
+    let killed = Instant::now();
+    world.ranks[1].child.kill().unwrap();
+    for rank in [0, 2, 3, 4] {
+        let line = world.line(rank, TOLD_WITHIN.saturating_sub(killed.elapsed()));
+        assert_eq!(line, "peer failed: 1", "rank {rank}");
+        println!("rank {rank} was told {:?} after the kill", killed.elapsed());
+    }
+}
+
+/// The one line that rank 0 of `scenario` ends with.
+fn words_of(scenario: &str, change: impl Fn(u32, &mut Command)) -> String {
+    let world = start(scenario, 1, change);
+    let line = world.line(0, PATIENCE);
+    println!("{line}");
+    line
+}
+
+#[test]
+fn a_missing_device_is_named_with_those_that_are_there() {
+    let line = words_of("alone", |_, command| {
+        command.env("RMALAB_DEVICE", "mlx5_7");
+    });
+    assert!(line.contains("no RDMA device \"mlx5_7\"") && line.contains("it has rxe0"), "{line}");
+}
+
+#[test]
+fn ports_and_addresses_that_are_not_there_are_named() {
+    for (name, value, expected) in [
+        ("RMALAB_IB_PORT", "7", "port 7"),
+        ("RMALAB_GID_INDEX", "200", "with number 200"),
+        ("RMALAB_IB_PORT", "x", "RMALAB_IB_PORT=\"x\""),
+    ] {
+        let line = words_of("alone", |_, command| {
+            command.env("RMALAB_DEVICE", "rxe0").env(name, value);
+        });
+        assert!(line.contains(expected), "{name}={value}: {line}");
+    }
+}
+
+#[test]
+fn a_refused_registration_says_how_to_raise_the_limit() {
+    let line = words_of("alone", |_, command| {
+        let program = command.get_program().to_owned();
+        let args: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
+        let environment: Vec<_> =
+            command.get_envs().map(|(name, value)| (name.to_owned(), value.unwrap().to_owned())).collect();
+        *command = Command::new("sh");
+        command.args(["-c", "ulimit -l 64; exec \"$0\" \"$@\""]).arg(program).args(args).envs(environment);
+        // Root may lock as much as it likes.
+        command.uid(65_534).gid(65_534);
+    });
+    for expected in
+        ["registering", "limit on locked memory is 64 KiB", "ulimit -l unlimited", "limits.d", "LimitMEMLOCK"]
+    {
+        assert!(line.contains(expected), "{line}");
+    }
+}
+
+#[test]
+fn a_full_completion_queue_is_one_line() {
+    let hub = Hub::open(HERE, 1).unwrap();
+    let member = Membership::join(hub.invitation(), Rank(0), 1, "here", PATIENCE, None).unwrap();
+    let ra = Attach::new().completion_entries(1).attach(member).unwrap();
+    let at = Rank(0).at(Disp(0));
+    // Behind a wait a put asks for a completion, and nobody takes them out before there is no room for another request.
+    let put = |value| {
+        ra.put(at, value)?;
+        ra.wait_until_deadline(Disp(0), Until::Ge(0), Time(0))
+    };
+    let error = (0..1_000).find_map(|value| put(value).err()).or_else(|| ra.pause(0).err());
+    let error = error.expect("a queue of few entries cannot hold so many").to_string();
+    println!("{error}");
+    assert!(error.contains("completion queue") && !error.contains('\n'), "{error}");
+}
+
+/// Soft-RoCE's device does not go as long as somebody has it open: the kernel waits. Its network does.
+#[test]
+fn a_network_that_goes_away_is_one_line() {
+    let world = start("write", 2, |_, _| ());
+    world.all_ready();
+    let set = |state| assert!(Command::new("ip").args(["link", "set", "lo", state]).status().unwrap().success());
+    set("down");
+    let lines = [0, 1].map(|rank| world.line(rank, TOLD_WITHIN));
+    set("up");
+    println!("{lines:?}");
+    for line in lines {
+        assert!(line.contains("verbs: device rxe0: its port has gone down"), "{line}");
+    }
+}
