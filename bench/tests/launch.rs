@@ -55,11 +55,14 @@ fn be_a_rank(body: impl FnOnce(&Membership, &Path) -> Result<String, i32>) {
     std::process::exit(code)
 }
 
-/// Waits in a barrier to which nobody comes, and says why that ended.
+/// Meets the others until one does not come, and says why that ended.
 fn wait_for_a_failure(member: &Membership) -> String {
-    match member.barrier() {
-        Err(Error::PeerFailed { rank }) => format!("{rank} has failed"),
-        other => format!("{other:?}"),
+    loop {
+        match member.barrier() {
+            Ok(()) => {}
+            Err(Error::PeerFailed { rank }) => break format!("{rank} has failed"),
+            Err(other) => break other.to_string(),
+        }
     }
 }
 

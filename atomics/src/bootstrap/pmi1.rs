@@ -190,9 +190,9 @@ mod tests {
     }
 
     /// One rank's part of a launcher as it is to be.
-    fn serve(stream: UnixStream, store: &Mutex<Option<String>>, barrier: &Barrier) -> Vec<String> {
+    fn serve(mut stream: &UnixStream, store: &Mutex<Option<String>>, barrier: &Barrier) -> Vec<String> {
         let mut heard = Vec::new();
-        for line in BufReader::new(&stream).lines() {
+        for line in BufReader::new(stream).lines() {
             let line = line.unwrap();
             let answer = match value(&line, "cmd").unwrap() {
                 "init" => "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1".to_owned(),
@@ -215,7 +215,7 @@ mod tests {
                 other => panic!("{other}"),
             };
             heard.push(line);
-            (&stream).write_all(format!("{answer}\n").as_bytes()).unwrap();
+            stream.write_all(format!("{answer}\n").as_bytes()).unwrap();
         }
         heard
     }
@@ -229,7 +229,7 @@ mod tests {
                     let (mut pmi, theirs) = pair(rank, size, PATIENCE);
                     let (store, barrier) = (&store, &barrier);
                     scope.spawn(move || {
-                        let heard = serve(theirs, store, barrier);
+                        let heard = serve(&theirs, store, barrier);
                         assert_eq!(heard.last().unwrap(), "cmd=finalize");
                     });
                     scope.spawn(move || pmi.invitation(&mut || open()))

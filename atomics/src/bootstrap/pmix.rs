@@ -86,16 +86,24 @@ const _: () = {
     assert!(std::mem::offset_of!(Info, value) == 520);
 };
 
-/// The functions of the library that are needed here.
+// The functions of the library that are needed here: `PMIx_Init` and so on.
+type Init = unsafe extern "C" fn(*mut Proc, *mut Info, usize) -> c_int;
+type Put = unsafe extern "C" fn(u8, *const c_char, *mut Value) -> c_int;
+type Commit = unsafe extern "C" fn() -> c_int;
+type Fence = unsafe extern "C" fn(*const Proc, usize, *const Info, usize) -> c_int;
+type Get = unsafe extern "C" fn(*const Proc, *const c_char, *const Info, usize, *mut *mut Value) -> c_int;
+type Finalize = unsafe extern "C" fn(*const Info, usize) -> c_int;
+type ErrorString = unsafe extern "C" fn(c_int) -> *const c_char;
+
 #[derive(Clone, Copy)]
 struct Library {
-    init: unsafe extern "C" fn(*mut Proc, *mut Info, usize) -> c_int,
-    put: unsafe extern "C" fn(u8, *const c_char, *mut Value) -> c_int,
-    commit: unsafe extern "C" fn() -> c_int,
-    fence: unsafe extern "C" fn(*const Proc, usize, *const Info, usize) -> c_int,
-    get: unsafe extern "C" fn(*const Proc, *const c_char, *const Info, usize, *mut *mut Value) -> c_int,
-    finalize: unsafe extern "C" fn(*const Info, usize) -> c_int,
-    error_string: unsafe extern "C" fn(c_int) -> *const c_char,
+    init: Init,
+    put: Put,
+    commit: Commit,
+    fence: Fence,
+    get: Get,
+    finalize: Finalize,
+    error_string: ErrorString,
 }
 
 impl Library {
@@ -126,13 +134,13 @@ impl Library {
         // stay where they are since the library is never unloaded.
         unsafe {
             Ok(Library {
-                init: std::mem::transmute::<*mut c_void, _>(find(c"PMIx_Init")?),
-                put: std::mem::transmute::<*mut c_void, _>(find(c"PMIx_Put")?),
-                commit: std::mem::transmute::<*mut c_void, _>(find(c"PMIx_Commit")?),
-                fence: std::mem::transmute::<*mut c_void, _>(find(c"PMIx_Fence")?),
-                get: std::mem::transmute::<*mut c_void, _>(find(c"PMIx_Get")?),
-                finalize: std::mem::transmute::<*mut c_void, _>(find(c"PMIx_Finalize")?),
-                error_string: std::mem::transmute::<*mut c_void, _>(find(c"PMIx_Error_string")?),
+                init: std::mem::transmute::<*mut c_void, Init>(find(c"PMIx_Init")?),
+                put: std::mem::transmute::<*mut c_void, Put>(find(c"PMIx_Put")?),
+                commit: std::mem::transmute::<*mut c_void, Commit>(find(c"PMIx_Commit")?),
+                fence: std::mem::transmute::<*mut c_void, Fence>(find(c"PMIx_Fence")?),
+                get: std::mem::transmute::<*mut c_void, Get>(find(c"PMIx_Get")?),
+                finalize: std::mem::transmute::<*mut c_void, Finalize>(find(c"PMIx_Finalize")?),
+                error_string: std::mem::transmute::<*mut c_void, ErrorString>(find(c"PMIx_Error_string")?),
             })
         }
     }
