@@ -122,7 +122,8 @@ impl<'a> Study<'a> {
     pub fn run(mut self) -> Result<Outcome> {
         serve(self.registry)?;
         let started = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-        let machine = Machine::describe();
+        // One rank of a job: several at a time would keep each other from the processors that they time.
+        let machine = if self.learns() { Machine::describe() } else { Machine::default() };
         let of = self.measurements();
         let mut samples = Vec::with_capacity(of);
         let mut interrupted = false;
