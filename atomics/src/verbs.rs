@@ -52,6 +52,16 @@
 //! of it at once; an adapter needs seconds of sending again to find out that nobody answers. Before an error is returned
 //! the queue pair is destroyed: the adapter touches no buffer of its requests any more.
 
+//!
+//! # Bindings
+//!
+//! The library is called through `rdma-mummy-sys`, which loads libibverbs when the program starts: a program with this
+//! backend starts on any host, and says that there is no device. `ibverbs-sys` links it: without libibverbs.so.1 the same
+//! program does not start (the loader ends it with status 127). Otherwise they are alike: posts and polls are calls through
+//! the device's own table, and the same loop of fetch-and-adds over Soft-RoCE took 21.3 µs at the 10th percentile with
+//! either. The safe crate `ibverbs` has sends and receives only; `sideway`, over the first of the two, has what is
+//! needed, but is MPL-2.0, and this module would still have to say who owns a buffer, and for how long.
+
 mod connection;
 mod device;
 mod exposed;
