@@ -76,6 +76,7 @@ pub fn serve(registry: &Registry) -> Result<()> {
 }
 
 /// Tells whoever has started this process as a rank.
+#[allow(clippy::needless_pass_by_value, reason = "as what is told on a thread, where it is passed on")]
 fn tell(message: Message) {
     let text = serde_json::to_string(&message).expect("messages are JSON");
     // Whoever has started this rank has gone away if nobody reads; the rank ends with it.
