@@ -58,8 +58,9 @@
 //! The library is called through `rdma-mummy-sys`, which loads libibverbs when the program starts: a program with this
 //! backend starts on any host, and says that there is no device. `ibverbs-sys` links it: without libibverbs.so.1 the same
 //! program does not start (the loader ends it with status 127). Otherwise they are alike: posts and polls are calls through
-//! the device's own table, and the same loop of fetch-and-adds over Soft-RoCE took 21.3 µs at the 10th percentile with
-//! either. The safe crate `ibverbs` has sends and receives only; `sideway`, over the first of the two, has what is
+//! the device's own table. The same loop of fetch-and-adds over Soft-RoCE, twice each on a loaded machine, took 21.3 and
+//! 21.3 µs at the 10th percentile with the first and 33.0 and 21.3 µs with the second, which tells them apart no further. The
+//! safe crate `ibverbs` has sends and receives only; `sideway`, over the first of the two, was not measured: it has what is
 //! needed, but is MPL-2.0, and this module would still have to say who owns a buffer, and for how long.
 
 mod connection;
@@ -479,7 +480,7 @@ impl Turns {
     fn turn(&mut self, verbs: &Verbs) -> Result<()> {
         if self.0 < SPINS {
             self.0 += 1;
-            // Rarely: the pause instruction is what takes longest where the processor is an emulated one.
+            // Not each time: an emulated processor leaves its loop for a pause.
             if self.0.is_multiple_of(16) {
                 std::hint::spin_loop();
             }
