@@ -2,6 +2,8 @@
 //!
 //! A test starts its own binary as the ranks, for this very test, so that the ranks come to the same call.
 
+#![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::parent_id;
