@@ -41,6 +41,8 @@ fn a_shared_lock_with_reader_preference_is_two_requests() {
     };
     std::thread::scope(|scope| {
         let ranks = [0, 1].map(|number| scope.spawn(move || rank(number)));
-        ranks.map(|rank| rank.join().unwrap());
+        for rank in ranks {
+            rank.join().unwrap();
+        }
     });
 }
