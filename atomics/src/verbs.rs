@@ -31,8 +31,9 @@
 //! * What the processor has copied (see below) is in memory before a later request is posted: a post of the library orders
 //!   stores to memory before it, and a flush is a fence besides.
 //!
-//! Of atomics the specification (section 9.4.5) says that they are atomic with each other; a put to a word that others
-//! change by atomics at the same time may be lost. No lock here does that.
+//! Of atomics the specification (section 9.4.5) says that they are atomic with each other. It does not say so of a write: a
+//! put to a word that others change by atomics at the same time may be lost on an adapter, which is less than the trait
+//! promises. `tas` puts to a word that others compare meanwhile; that is right where a comparison that fails writes nothing.
 //!
 //! # The owner's words
 //!
