@@ -125,7 +125,7 @@ fn stress(
         };
         println!(
             "{kind:15} {exclusive:>7} exclusive {shared:>7} shared {alls:>7} lock_all {:>9}  {verdict}",
-            format!("{:.0?}", Duration::from_millis(time.as_millis() as u64))
+            format!("{:.1?}", Duration::from_micros(time.as_micros() as u64))
         );
     }
     for disp in lock.allocations().into_iter().chain([words]) {
