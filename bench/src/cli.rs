@@ -13,6 +13,7 @@ use rmalab_verify::play::Section;
 use rmalab_verify::{Network, Nodes, Scenario};
 
 use crate::advise_command;
+use crate::reproduce_command;
 use crate::simulate_command;
 
 /// Studies of locks over network atomics, and checks: throughput, latency, fairness, remote operations, proofs by search.
@@ -46,6 +47,8 @@ Examples:
       What lock_all takes on a simulated machine of up to 4,096 ranks.
   rmalab advise bench/workloads/shared_exclusive.toml --ranks 2
       Which policy a window should have that is used like this.
+  rmalab reproduce fx100-lockall
+      An experiment of a paper, with the paper's figures beside ours.
   rmalab list
       All locks, policies and backends, with their papers.
   rmalab launch -n 4 -- ./program argument
@@ -122,6 +125,9 @@ pub(crate) enum Command {
     /// Say which lock policy a window should have, by simulating all of them
     #[command(long_about = advise_command::ABOUT, after_long_help = advise_command::MANUAL)]
     Advise(advise_command::AdviseArgs),
+    /// Repeat the papers' experiments, and print their figures beside ours
+    #[command(long_about = reproduce_command::ABOUT, after_long_help = reproduce_command::MANUAL)]
+    Reproduce(reproduce_command::ReproduceArgs),
     /// Measure this machine's shared memory, and write a profile of it for the simulator
     #[command(long_about = CALIBRATE, after_help = "Durations are numbers with a unit: 500ms, 10s.")]
     Calibrate(CalibrateArgs),

@@ -23,6 +23,12 @@ pub enum Error {
         /// What it said.
         source: rmalab_locks::Error,
     },
+    /// A window failed.
+    #[error(transparent)]
+    Window(#[from] rmalab_windows::Error),
+    /// It was asked to end before it was done.
+    #[error("interrupted")]
+    Interrupted,
     /// A check cannot be made as asked for, or a saved one cannot be read.
     #[error(transparent)]
     Verify(#[from] rmalab_verify::Error),
@@ -66,6 +72,7 @@ impl Error {
         let error = match self {
             Error::Atomics(error) => error,
             Error::Lock { source: rmalab_locks::Error::Atomics(error), .. } => error,
+            Error::Window(rmalab_windows::Error::Atomics(error)) => error,
             _ => return false,
         };
         matches!(error, rmalab_atomics::Error::PeerFailed { .. })

@@ -6,13 +6,18 @@
 #![forbid(unsafe_code)]
 
 pub mod advise;
+pub mod applications;
 pub mod calibrate;
 mod error;
+pub mod finding;
 pub mod interrupt;
+pub mod job;
+mod jobs;
 mod machine;
 mod names;
 mod registry;
 pub mod report;
+pub mod reproduce;
 pub mod simulate;
 pub mod study;
 mod table;
@@ -20,6 +25,7 @@ pub mod verify;
 pub mod workload;
 
 pub use error::{Error, Result};
+pub use jobs::serve;
 pub use machine::Machine;
 pub use registry::{Info, Registry, Subject};
 pub use study::{Options, Outcome, Study};

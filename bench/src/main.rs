@@ -5,6 +5,7 @@ mod advise_command;
 mod calibrate_command;
 mod cli;
 mod launch_command;
+mod reproduce_command;
 mod simulate_command;
 mod verify_command;
 mod watch;
@@ -23,8 +24,10 @@ use rmalab_atomics::started_as;
 
 fn main() -> ExitCode {
     let registry = Registry::standard();
-    // A rank of a study, or of advice, is this program again, and has no command line of its own.
-    if let Err(error) = rmalab::study::serve(&registry).and_then(|()| rmalab::advise::serve()) {
+    // A rank of a study, of advice, or of another job is this program again, and has no command line of its own.
+    if let Err(error) =
+        rmalab::study::serve(&registry).and_then(|()| rmalab::advise::serve()).and_then(|()| rmalab::serve())
+    {
         return failed(&error);
     }
     let done = match Cli::parse().command.unwrap_or_else(main_study) {
@@ -32,6 +35,7 @@ fn main() -> ExitCode {
         Command::Verify(arguments) => verify_command::run(&arguments),
         Command::Simulate(arguments) => simulate_command::run(registry, &arguments),
         Command::Advise(arguments) => advise_command::run(&arguments),
+        Command::Reproduce(arguments) => reproduce_command::run(&arguments),
         Command::Calibrate(arguments) => calibrate_command::run(&arguments),
         Command::List => list(&registry),
         Command::Launch(arguments) => launch_command::run(&arguments),

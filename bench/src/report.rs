@@ -5,6 +5,7 @@ mod figures;
 mod folder;
 mod html;
 mod plots;
+mod reproduction;
 mod simulated;
 
 use std::fs;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 pub use data::{csv, json};
 use folder::Folder;
+pub use reproduction::ReproductionReport;
 pub use simulated::SimulationReport;
 pub(crate) use simulated::one_plot;
 
@@ -47,7 +49,7 @@ impl Report {
         filled.map_err(|source| Error::File { path: "data.json and data.csv".into(), source })?;
         let page = html::page(outcome, &figures);
         let svgs = figures.iter().map(|figure| (figure.name.as_str(), figure.svg.as_str()));
-        publish(self.folder, svgs, &data, &table, &page)
+        publish(self.folder, svgs, &data, &table, &[("index.html", &page)])
     }
 }
 
@@ -57,7 +59,7 @@ fn publish<'a>(
     figures: impl Iterator<Item = (&'a str, &'a str)>,
     json: &[u8],
     csv: &[u8],
-    page: &str,
+    pages: &[(&str, &str)],
 ) -> Result<PathBuf> {
     let draft = folder.draft()?;
     let plots = draft.join("plots");
@@ -67,7 +69,9 @@ fn publish<'a>(
     }
     write(&draft.join("data.json"), json)?;
     write(&draft.join("data.csv"), csv)?;
-    write(&draft.join("index.html"), page.as_bytes())?;
+    for (name, page) in pages {
+        write(&draft.join(name), page.as_bytes())?;
+    }
     folder.publish()
 }
 

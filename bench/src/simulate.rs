@@ -25,6 +25,7 @@ use rank::{Guard, Task};
 pub(crate) use rank::{Shared, Times, run as run_rank};
 use rmalab_atomics::Rank;
 use rmalab_atomics::sim::{Options as World, Profile, Simulator};
+pub(crate) use table::aligned;
 pub use table::table;
 
 use crate::registry::Simulated;

@@ -1,6 +1,6 @@
 //! Which figures a report has, what is in them, and how to read them.
 
-use super::plots::{self, Bars, Drawn, Lines, Ranges, Scale, Style};
+use super::plots::{self, Bars, Drawn, Lines, Ranges, Scale, Style, X};
 use crate::study::{Backend, Cell, Outcome, Side, Values, humane, si};
 use crate::{Error, Result};
 
@@ -73,11 +73,12 @@ impl Of<'_> {
     ) -> Lines {
         let series = self.outcome.subjects.iter().map(|info| {
             let cells = self.cells().filter(|cell| cell.key.lock == info.name && cell.key.read_fraction == fraction);
-            let mut points: Vec<_> = cells.filter_map(|cell| Some((cell.key.ranks, value(cell)?))).collect();
-            points.sort_by_key(|&(ranks, _)| ranks);
+            let mut points: Vec<(f64, f64)> =
+                cells.filter_map(|cell| Some((f64::from(cell.key.ranks), value(cell)?))).collect();
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
             (Style::of(info), points)
         });
-        Lines { title, y_label: y_label.into(), scale, series: series.collect() }
+        Lines { title, x: X::Ranks, y_label: y_label.into(), scale, series: series.collect() }
     }
 
     fn throughput(&self) -> Option<Plan> {

@@ -9,7 +9,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use crate::{Error, Result};
 
 /// What a report consists of; a folder with anything else in it is not ours to replace.
-pub(super) const CONTENTS: [&str; 4] = ["index.html", "data.csv", "data.json", "plots"];
+pub(super) const CONTENTS: [&str; 5] = ["index.html", "docs.html", "data.csv", "data.json", "plots"];
 
 /// A place for a report that has been found writable.
 #[derive(Debug)]

@@ -36,7 +36,7 @@ const GRID: RGBColor = RGBColor(225, 225, 225);
 
 /// Width and height of a panel, in pixels.
 const PANEL: (u32, u32) = (460, 360);
-/// Width of the legend, in pixels.
+/// Width of the narrowest legend, in pixels.
 const LEGEND: u32 = 180;
 
 /// How one subject is drawn, in every plot of every report.
@@ -63,6 +63,13 @@ impl Style {
         }
     }
 
+    /// A line that belongs to no subject: of two with the same number, such as what was published and what was found,
+    /// one is dashed, or has hollow marks.
+    pub(super) fn numbered(number: usize, name: &str, dashed: bool, hollow: bool) -> Style {
+        let colour = COLOURS[number % COLOURS.len()];
+        Style { name: name.to_owned(), colour, mark: number, hollow, dashed, bound: false }
+    }
+
     /// The bound beside a subject's line.
     pub(super) fn bound_of(info: &Info) -> Style {
         Style { dashed: true, bound: true, ..Style::of(info) }
@@ -78,15 +85,49 @@ pub(super) enum Scale {
     Log(fn(f64) -> String),
 }
 
-/// Lines over numbers of ranks.
-pub(super) struct Lines {
-    pub(super) title: String,
-    pub(super) y_label: String,
-    pub(super) scale: Scale,
-    pub(super) series: Vec<(Style, Vec<(u32, f64)>)>,
+/// What is on an x axis.
+pub(super) enum X {
+    /// Numbers of ranks.
+    Ranks,
+    /// Something else with a label: each doubling is one step, and the formatter writes a value.
+    Doubling(String, fn(f64) -> String),
+    /// Something else with a label, from zero on.
+    Linear(String, fn(f64) -> String),
 }
 
-/// Draws panels of lines, two in a row; the number of ranks is on every x axis.
+impl X {
+    fn label(&self) -> &str {
+        match self {
+            X::Ranks => "ranks",
+            X::Doubling(label, _) | X::Linear(label, _) => label,
+        }
+    }
+
+    fn ticks(&self, values: impl Iterator<Item = f64>) -> Ticks {
+        match self {
+            X::Ranks => Ticks::doubling(values, |ranks| ranks.to_string()),
+            X::Doubling(_, write) => Ticks::doubling(values, write),
+            X::Linear(_, write) => {
+                let mut ticks = Ticks::linear(values.fold(0.0, f64::max).max(f64::MIN_POSITIVE) * 1.05);
+                for (at, label) in &mut ticks.at {
+                    *label = write(*at);
+                }
+                ticks
+            }
+        }
+    }
+}
+
+/// Lines over numbers of ranks, or of something else.
+pub(super) struct Lines {
+    pub(super) title: String,
+    pub(super) x: X,
+    pub(super) y_label: String,
+    pub(super) scale: Scale,
+    pub(super) series: Vec<(Style, Vec<(f64, f64)>)>,
+}
+
+/// Draws panels of lines, two in a row.
 pub(super) fn lines(panels: &[Lines]) -> Drawn {
     lines_of(panels, PANEL)
 }
@@ -104,7 +145,7 @@ pub(super) fn lines_of(panels: &[Lines], size: (u32, u32)) -> Drawn {
             Scale::Unit => Ticks::unit(),
             Scale::Log(write) => Ticks::log(points().map(|point| point.1), write),
         };
-        draw_lines(area, panel, &ticks, &Ticks::ranks(points().map(|point| point.0)))
+        draw_lines(area, panel, &ticks, &panel.x.ticks(points().map(|point| point.0)))
     })
 }
 
@@ -123,7 +164,7 @@ fn draw_lines(area: &Area<'_>, panel: &Lines, y: &Ticks, x: &Ticks) -> Result<()
         .axis_style(INK)
         .label_style(font(16, INK))
         .axis_desc_style(font(16, INK))
-        .x_desc("ranks")
+        .x_desc(panel.x.label())
         .y_desc(&panel.y_label)
         .x_labels(x.at.len())
         .y_labels(y.at.len())
@@ -134,8 +175,10 @@ fn draw_lines(area: &Area<'_>, panel: &Lines, y: &Ticks, x: &Ticks) -> Result<()
     for (style, points) in &panel.series {
         let points: Vec<(f64, f64)> = points
             .iter()
-            .filter(|&&(_, value)| matches!(panel.scale, Scale::Unit) || value > 0.0)
-            .map(|&(ranks, value)| (x.place(f64::from(ranks)), y.place(value)))
+            .filter(|&&(at, value)| {
+                (x.log.is_none() || at > 0.0) && (matches!(panel.scale, Scale::Unit) || value > 0.0)
+            })
+            .map(|&(at, value)| (x.place(at), y.place(value)))
             .collect();
         if style.dashed {
             let width = if style.bound { 1 } else { 2 };
@@ -306,6 +349,18 @@ enum Legend {
     Boxes(Vec<(String, RGBColor)>),
 }
 
+impl Legend {
+    /// Pixels that its longest name takes with its mark.
+    fn width(&self) -> u32 {
+        let length = |name: &str| name.chars().count();
+        let longest = match self {
+            Legend::Marks(styles) => styles.iter().map(|style| length(&style.name)).max(),
+            Legend::Boxes(boxes) => boxes.iter().map(|(name, _)| length(name)).max(),
+        };
+        LEGEND.max(48 + 8 * u32::try_from(longest.unwrap_or(0)).unwrap_or(0))
+    }
+}
+
 /// A sheet of panels, two in a row, with the legend at the right of the first row.
 fn sheet(
     panels: usize,
@@ -320,7 +375,8 @@ fn sheet(
         Legend::Boxes(boxes) => boxes.len(),
     };
     let height = height.max(60 + 20 * u32::try_from(entries).unwrap_or(0));
-    let size = (columns * width + LEGEND, rows * height);
+    let legend_width = legend.width();
+    let size = (columns * width + legend_width, rows * height);
     let mut svg = String::new();
     {
         let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
@@ -330,7 +386,7 @@ fn sheet(
             let area = root.clone().shrink((column * width, row * height), (width, height));
             draw(index, &area)?;
         }
-        let area = root.clone().shrink((columns * width, 36), (LEGEND, size.1 - 36));
+        let area = root.clone().shrink((columns * width, 36), (legend_width, size.1 - 36));
         draw_legend(&area, legend)?;
         root.present().map_err(text)?;
     }
@@ -399,8 +455,8 @@ impl Style {
     }
 }
 
-/// The most numbers of ranks that an axis has.
-const MOST_RANKS: usize = 8;
+/// The most numbers that an axis of doublings has.
+const MOST_DOUBLINGS: usize = 8;
 
 /// The least ratio of the ends of a logarithmic axis.
 const NARROWEST: f64 = 4.0;
@@ -432,21 +488,20 @@ impl Ticks {
         Ticks { range: (0.0, 1.05), at: at.map(|at| (at, format!("{at:.1}"))).to_vec(), log: None }
     }
 
-    /// Numbers of ranks, each doubling one step.
-    fn ranks(ranks: impl Iterator<Item = u32>) -> Ticks {
-        let mut ranks: Vec<u32> = ranks.collect();
-        ranks.sort_unstable();
-        ranks.dedup();
-        let mut at: Vec<(f64, String)> =
-            ranks.iter().map(|&ranks| (f64::from(ranks).log2(), ranks.to_string())).collect();
+    /// Numbers, each doubling one step.
+    fn doubling(values: impl Iterator<Item = f64>, write: impl Fn(f64) -> String) -> Ticks {
+        let mut values: Vec<f64> = values.filter(|value| *value > 0.0).collect();
+        values.sort_by(f64::total_cmp);
+        values.dedup();
+        let mut at: Vec<(f64, String)> = values.iter().map(|&value| (value.log2(), write(value))).collect();
         let (first, last) = (at.first().map_or(0.0, |tick| tick.0), at.last().map_or(1.0, |tick| tick.0));
         let margin = 0.2f64.max((last - first) / 20.0);
-        if at.len() > MOST_RANKS {
+        if at.len() > MOST_DOUBLINGS {
             // The last one is kept, and of the others those that do not touch the next one kept.
             let mut next = f64::INFINITY;
             at.reverse();
             at.retain(|(place, _)| {
-                let apart = next - place >= (last - first) / MOST_RANKS as f64;
+                let apart = next - place >= (last - first) / MOST_DOUBLINGS as f64;
                 if apart {
                     next = *place;
                 }
@@ -523,7 +578,8 @@ mod tests {
     #[test]
     fn nothing_can_be_drawn() {
         assert!(lines(&[]).is_ok());
-        let empty = Lines { title: "t".into(), y_label: "y".into(), scale: Scale::Unit, series: Vec::new() };
+        let empty =
+            Lines { title: "t".into(), x: X::Ranks, y_label: "y".into(), scale: Scale::Unit, series: Vec::new() };
         assert!(lines(&[empty]).unwrap().contains("<svg"));
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::figures::{rate, short};
 use super::folder::Folder;
 use super::html::{CSS, escape, inline, push};
-use super::plots::{self, Bars, Lines, Scale, Style};
+use super::plots::{self, Bars, Lines, Scale, Style, X};
 use crate::registry::Info;
 use crate::simulate::{Outcome, Point};
 use crate::study::{Quantiles, digits, humane, si};
@@ -42,7 +42,7 @@ impl SimulationReport {
         table(outcome, &mut csv).map_err(|source| Error::File { path: "data.csv".into(), source })?;
         let page = page(outcome, &figures);
         let svgs = figures.iter().map(|figure| (figure.name, figure.svg.as_str()));
-        super::publish(self.folder, svgs, &json, &csv, &page)
+        super::publish(self.folder, svgs, &json, &csv, &[("index.html", &page)])
     }
 }
 
@@ -143,9 +143,9 @@ fn lines(
     let panel = |(machine, load)| {
         let mut series = Vec::new();
         for info in &outcome.subjects {
-            let of = |value: &dyn Fn(&Point) -> Option<f64>| -> Vec<(u32, f64)> {
+            let of = |value: &dyn Fn(&Point) -> Option<f64>| -> Vec<(f64, f64)> {
                 let points = outcome.panel(machine, load).filter(|point| point.key.lock == info.name);
-                points.filter_map(|point| Some((point.key.ranks, value(point)?))).collect()
+                points.filter_map(|point| Some((f64::from(point.key.ranks), value(point)?))).collect()
             };
             let points = of(&value);
             if points.is_empty() {
@@ -157,7 +157,8 @@ fn lines(
                 series.push((Style::bound_of(info), bound));
             }
         }
-        Lines { title: title(outcome, &machine.name, &load.to_string()), y_label: y_label.into(), scale, series }
+        let title = title(outcome, &machine.name, &load.to_string());
+        Lines { title, x: X::Ranks, y_label: y_label.into(), scale, series }
     };
     outcome.panels().map(panel).collect()
 }

@@ -1,0 +1,305 @@
+//! One program for the ranks of any world: threads, processes of this machine, or ranks of a simulated one.
+//!
+//! A [`Job`] is what every rank does. It is data, so that it can be told to processes and kept beside its results, and
+//! its code is generic over the ranks' operations, so that shared memory is reached without a detour.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use rmalab_atomics::sim::profile::LocalAtomics;
+use rmalab_atomics::sim::{self, Profile, Sim, Simulator, Stats};
+use rmalab_atomics::{Distance, Mapped, RemoteAtomics, World, bind_to_core};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+/// The environment variable that tells a process what to do as a rank.
+const TASK: &str = "RMALAB_JOB";
+
+/// Bytes of a simulated rank's stack: what is not touched takes no memory.
+const STACK_BYTES: usize = 256 << 10;
+
+/// What every rank of a world does.
+pub trait Job: Serialize + DeserializeOwned + Clone + Send + Sync + 'static {
+    /// What a rank returns.
+    type Out: Serialize + DeserializeOwned + Send + 'static;
+
+    /// Its name, which no other job has.
+    const NAME: &'static str;
+
+    /// Bytes of each rank's segment in a world of `ranks`; what is not touched takes no memory.
+    fn segment_bytes(&self, _ranks: u32) -> u64 {
+        16 << 20
+    }
+
+    /// What a rank does.
+    ///
+    /// # Errors
+    ///
+    /// Those of the job. Other ranks may be waiting then: the world ends, with this error.
+    fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Self::Out>;
+}
+
+/// Where the ranks of a world are.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Place {
+    /// Threads of this process.
+    Local,
+    /// Processes of this machine, over shared memory.
+    Shm,
+    /// Ranks of a simulated machine.
+    Sim(Machine),
+}
+
+/// A simulated machine.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Machine {
+    /// Its profile: a name, or a file.
+    pub profile: String,
+    /// Ranks of a node, if not as many as the profile says.
+    pub ranks_per_node: Option<u32>,
+    /// Engines of an adapter, if not as many as the profile says.
+    pub engines: Option<u32>,
+    /// Whether adapters carry out atomics inside a node, if not as the profile says.
+    pub atomics_by_adapter: Option<bool>,
+    /// What irregularities depend on.
+    pub seed: u64,
+}
+
+/// Some ranks, somewhere.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Ranks {
+    /// Where they are.
+    pub place: Place,
+    /// How many there are.
+    pub ranks: u32,
+}
+
+impl Ranks {
+    /// So many threads of this process.
+    pub fn threads(ranks: u32) -> Ranks {
+        Ranks { place: Place::Local, ranks }
+    }
+
+    /// So many processes of this machine; each has a processor to itself if there are enough.
+    pub fn processes(ranks: u32) -> Ranks {
+        Ranks { place: Place::Shm, ranks }
+    }
+
+    /// So many ranks of a simulated machine, with all else as its profile has it.
+    pub fn simulated(profile: &str, ranks: u32) -> Ranks {
+        let machine = Machine {
+            profile: profile.to_owned(),
+            ranks_per_node: None,
+            engines: None,
+            atomics_by_adapter: None,
+            seed: 1,
+        };
+        Ranks { place: Place::Sim(machine), ranks }
+    }
+
+    /// As many ranks on each node; of a simulated machine only.
+    #[must_use]
+    pub fn ranks_per_node(mut self, ranks: u32) -> Ranks {
+        if let Place::Sim(machine) = &mut self.place {
+            machine.ranks_per_node = Some(ranks);
+        }
+        self
+    }
+
+    /// As many engines of each adapter; of a simulated machine only.
+    #[must_use]
+    pub fn engines(mut self, engines: u32) -> Ranks {
+        if let Place::Sim(machine) = &mut self.place {
+            machine.engines = Some(engines);
+        }
+        self
+    }
+
+    /// Whether adapters carry out atomics inside a node; of a simulated machine only.
+    #[must_use]
+    pub fn atomics_by_adapter(mut self, by_adapter: bool) -> Ranks {
+        if let Place::Sim(machine) = &mut self.place {
+            machine.atomics_by_adapter = Some(by_adapter);
+        }
+        self
+    }
+}
+
+impl fmt::Display for Ranks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ranks = self.ranks;
+        match &self.place {
+            Place::Local => write!(f, "{ranks} threads"),
+            Place::Shm => write!(f, "{ranks} processes"),
+            Place::Sim(machine) => write!(f, "{ranks} ranks of {}, simulated", machine.profile),
+        }
+    }
+}
+
+/// What came of a job.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Ran<T> {
+    /// What each rank returned, in their order.
+    pub ranks: Vec<T>,
+    /// What a simulator counted.
+    pub simulated: Option<Counted>,
+}
+
+/// What a simulator counted, from the begin of the world to its end.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Counted {
+    /// Events that were handled.
+    pub events: u64,
+    /// Virtual time, in nanoseconds.
+    pub end_ns: f64,
+    /// Operations of all ranks by the distance of their targets: own rank, same node, other nodes.
+    pub operations: [u64; 3],
+    /// The share of the time in which the engines of the busiest adapter were busy.
+    pub adapter_busy: f64,
+}
+
+impl Counted {
+    fn of(stats: &Stats) -> Counted {
+        Counted {
+            events: stats.events,
+            end_ns: stats.end.as_nanoseconds(),
+            operations: Distance::ALL.map(|distance| stats.operations.at(distance)),
+            adapter_busy: stats.busiest.map_or(0.0, |busiest| busiest.utilization),
+        }
+    }
+}
+
+/// What a process is told that is a rank.
+#[derive(Serialize, Deserialize)]
+struct Task<J> {
+    job: J,
+    ranks: u32,
+}
+
+/// Runs a job on all ranks of a world; until it has ended, or `stop` is set.
+///
+/// # Errors
+///
+/// [`Error::Interrupted`] when it was stopped, what the first rank said whose job failed, and those of the world.
+pub fn run<J: Job>(job: &J, world: &Ranks, stop: &AtomicBool) -> Result<Ran<J::Out>> {
+    let ranks = world.ranks;
+    let ran = match &world.place {
+        Place::Local => threads(job, ranks).map(|ranks| Ran { ranks, simulated: None }),
+        Place::Shm => processes(job, ranks).map(|ranks| Ran { ranks, simulated: None }),
+        Place::Sim(machine) => simulated(job, machine, ranks, stop),
+    };
+    // What an interrupt does to a world is no fault of the world.
+    if stop.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { ran }
+}
+
+/// Binds a rank to a processor, if every rank can have one to itself.
+fn bind(ra: &Mapped) -> Result<()> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    if ra.size() as usize <= processors {
+        bind_to_core(ra.rank())?;
+    }
+    Ok(())
+}
+
+fn mapped<J: Job>(ra: &Mapped, job: &J) -> Result<J::Out> {
+    bind(ra)?;
+    job.run(ra)
+}
+
+/// A rank whose job fails unwinds, so that the others do not wait for it.
+fn threads<J: Job>(job: &J, ranks: u32) -> Result<Vec<J::Out>> {
+    let first = Mutex::new(None);
+    let body = |ra: &Mapped| {
+        mapped(ra, job).unwrap_or_else(|error| {
+            let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
+            first.get_or_insert(error);
+            drop(first);
+            resume_unwind(Box::new(()))
+        })
+    };
+    let world = World::threads(ranks).segment_bytes(job.segment_bytes(ranks));
+    let done = catch_unwind(AssertUnwindSafe(|| world.run(body)));
+    match (done, first.into_inner().unwrap_or_else(PoisonError::into_inner)) {
+        (Ok(done), _) => Ok(done?),
+        (Err(panic), Some(error)) if panic.is::<()>() => Err(error),
+        (Err(panic), _) => resume_unwind(panic),
+    }
+}
+
+fn processes<J: Job>(job: &J, ranks: u32) -> Result<Vec<J::Out>> {
+    let program = std::env::current_exe()
+        .map_err(|error| Error::Ranks(format!("this program, which its ranks are, cannot be found: {error}")))?;
+    let task = serde_json::to_value(Task { job, ranks }).expect("a job is JSON");
+    let task = serde_json::json!({ "name": J::NAME, "task": task });
+    let world = World::processes(ranks).segment_bytes(job.segment_bytes(ranks));
+    Ok(world.command(program, [] as [&str; 0]).env(TASK, task.to_string()).try_run(|ra| mapped(ra, job))?)
+}
+
+/// What this process was told to do, if it was started as a rank of a job: the job's name, and the rest.
+pub(crate) fn told() -> Result<Option<(String, serde_json::Value)>> {
+    #[derive(Deserialize)]
+    struct Told {
+        name: String,
+        task: serde_json::Value,
+    }
+    let Some(text) = std::env::var_os(TASK) else { return Ok(None) };
+    let told: Told = serde_json::from_slice(text.as_encoded_bytes()).map_err(nonsense)?;
+    Ok(Some((told.name, told.task)))
+}
+
+fn nonsense(error: serde_json::Error) -> Error {
+    Error::Ranks(format!("{TASK}: {error}; it is set for ranks by the program itself"))
+}
+
+/// Is a rank of that job, and ends the process.
+pub(crate) fn rank<J: Job>(task: serde_json::Value) -> Result<()> {
+    let Task::<J> { job, ranks } = serde_json::from_value(task).map_err(nonsense)?;
+    let world = World::processes(ranks).segment_bytes(job.segment_bytes(ranks));
+    world.try_run(|ra| mapped(ra, &job))?;
+    Ok(())
+}
+
+fn simulated<J: Job>(job: &J, machine: &Machine, ranks: u32, stop: &AtomicBool) -> Result<Ran<J::Out>> {
+    let profile = Profile::find(&machine.profile)?;
+    let by = |by_adapter| if by_adapter { LocalAtomics::Nic } else { LocalAtomics::Processor };
+    let options = sim::Options {
+        ranks_per_node: machine.ranks_per_node,
+        engines: machine.engines,
+        local_atomics: machine.atomics_by_adapter.map(by),
+        seed: machine.seed,
+        segment_bytes: job.segment_bytes(ranks),
+        stack_bytes: STACK_BYTES,
+        ..sim::Options::new(ranks)
+    };
+    // Others may wait for a rank that failed for ever: what it said is the reason then.
+    let first: Rc<RefCell<Option<Error>>> = Rc::default();
+    let body = {
+        let (job, first) = (job.clone(), Rc::clone(&first));
+        move |ra: &Sim<'_>| {
+            // One copy of the code is enough where time is virtual.
+            job.run::<dyn RemoteAtomics>(ra)
+                .map_err(|error| {
+                    first.borrow_mut().get_or_insert(error);
+                })
+                .ok()
+        }
+    };
+    let done = Simulator::new(&profile, &options)?.run_with(body, &mut |_| !stop.load(Ordering::Relaxed));
+    if let Some(error) = first.borrow_mut().take() {
+        return Err(error);
+    }
+    let done = done?;
+    let ranks = done.results.into_iter().map(|result| result.expect("no rank has failed")).collect();
+    Ok(Ran { ranks, simulated: Some(Counted::of(&done.stats)) })
+}
+
+/// Nanoseconds between two readings of a rank's clock, [`RemoteAtomics::now`].
+pub fn elapsed(ra: &(impl RemoteAtomics + ?Sized), since: rmalab_atomics::Time) -> f64 {
+    ra.now().since(since).as_nanos() as f64
+}

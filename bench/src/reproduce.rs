@@ -1,0 +1,186 @@
+//! The papers' experiments: the same protocols on our stack, the papers' figures beside ours.
+//!
+//! An [`Experiment`] is a row of the list that [`all`] gives. It runs its jobs through a [`Context`], which keeps what came
+//! of each in a [journal](Journal), so that a run that was stopped goes on where it was.
+
+mod context;
+mod journal;
+
+// The experiments, one file each.
+pub(crate) mod fompi_fence;
+
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+pub use context::{Context, Progress};
+pub use journal::Journal;
+
+use crate::finding::Finding;
+use crate::{Error, Machine, Result, names};
+
+/// How much of an experiment is run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Extent {
+    /// Sizes and repetitions such that all experiments take 15 minutes on two processors.
+    #[default]
+    Quick,
+    /// The papers' sizes.
+    Long,
+}
+
+impl Extent {
+    /// One of two values: the quick one, or the long one.
+    pub fn pick<T>(self, quick: T, long: T) -> T {
+        match self {
+            Extent::Quick => quick,
+            Extent::Long => long,
+        }
+    }
+}
+
+/// An experiment of a paper.
+#[derive(Clone, Copy, Debug)]
+pub struct Experiment {
+    /// Its name on the command line.
+    pub id: &'static str,
+    /// Which system, and where it was published, with the figure.
+    pub source: &'static str,
+    /// What it measures, in a few words.
+    pub title: &'static str,
+    /// What is done: the paper's protocol, and at which sizes and on which machine it runs here.
+    pub protocol: &'static str,
+    /// What the paper found, in a sentence.
+    pub found: &'static str,
+    /// A paragraph that introduces a newcomer to what is measured and why.
+    pub lesson: &'static str,
+    /// Seconds that it takes on two processors, quick and long.
+    pub seconds: (u32, u32),
+    /// Does it.
+    pub run: fn(&Context<'_>) -> Result<Finding>,
+}
+
+impl Experiment {
+    /// How long it takes about.
+    pub fn estimate(&self, extent: Extent) -> Duration {
+        Duration::from_secs(u64::from(extent.pick(self.seconds.0, self.seconds.1)))
+    }
+}
+
+/// All experiments, in the order of the papers.
+pub fn all() -> Vec<&'static Experiment> {
+    vec![
+        &fompi_fence::EXPERIMENT, //
+    ]
+}
+
+/// The experiments of those names, in the order of the papers.
+///
+/// # Errors
+///
+/// [`Error::Usage`] when there is none of a name.
+pub fn named(ids: &[String]) -> Result<Vec<&'static Experiment>> {
+    let all = all();
+    for id in ids {
+        if !all.iter().any(|experiment| experiment.id == id) {
+            return Err(names::unknown("experiment", id, all.iter().map(|experiment| experiment.id)));
+        }
+    }
+    Ok(all.into_iter().filter(|experiment| ids.iter().any(|id| id == experiment.id)).collect())
+}
+
+/// What came of one experiment.
+#[derive(Clone, Debug, Serialize)]
+pub struct Reproduced {
+    /// Which one.
+    #[serde(serialize_with = "by_id")]
+    pub experiment: &'static Experiment,
+    /// What it has found; or what went wrong.
+    pub finding: std::result::Result<Finding, String>,
+    /// Seconds that it took, without what was taken from the journal.
+    pub seconds: f64,
+}
+
+fn by_id<S: serde::Serializer>(experiment: &&'static Experiment, to: S) -> std::result::Result<S::Ok, S::Error> {
+    to.serialize_str(experiment.id)
+}
+
+/// What came of all experiments of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// The program and its version.
+    pub generator: String,
+    /// When it started.
+    pub started: String,
+    /// The command.
+    pub command: String,
+    /// Quick or long.
+    pub extent: Extent,
+    /// Whether all experiments ran to their ends.
+    pub complete: bool,
+    /// On which machine.
+    pub machine: Machine,
+    /// The experiments, in their order.
+    pub experiments: Vec<Reproduced>,
+}
+
+/// Runs experiments one after the other; one that fails does not keep the next from running. An interrupt ends the run,
+/// and what was found until then is returned.
+///
+/// # Errors
+///
+/// Those of the journal.
+pub fn run(
+    experiments: &[&'static Experiment],
+    context: &Context<'_>,
+    mut done: impl FnMut(&Reproduced),
+) -> Result<Outcome> {
+    let started = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
+    let machine = Machine::describe();
+    let mut reproduced = Vec::new();
+    let mut complete = true;
+    for experiment in experiments {
+        let begin = Instant::now();
+        context.enter(experiment);
+        let finding = match (experiment.run)(context) {
+            Err(Error::Interrupted) => {
+                complete = false;
+                break;
+            }
+            Err(error @ (Error::File { .. } | Error::Usage(_))) => return Err(error),
+            Err(error) => Err(error.to_string()),
+            Ok(finding) => Ok(finding),
+        };
+        let one = Reproduced { experiment, finding, seconds: begin.elapsed().as_secs_f64() };
+        done(&one);
+        reproduced.push(one);
+    }
+    Ok(Outcome {
+        generator: concat!("rmalab ", env!("CARGO_PKG_VERSION")).into(),
+        started,
+        command: std::env::args().collect::<Vec<_>>().join(" "),
+        extent: context.extent(),
+        complete,
+        machine,
+        experiments: reproduced,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_texts_are_there() {
+        let all = all();
+        for experiment in &all {
+            assert_eq!(all.iter().filter(|other| other.id == experiment.id).count(), 1, "{}", experiment.id);
+            let texts = [experiment.source, experiment.title, experiment.protocol, experiment.found, experiment.lesson];
+            assert!(texts.iter().all(|text| !text.is_empty()), "{}", experiment.id);
+            assert!(experiment.seconds.0 > 0 && experiment.seconds.1 >= experiment.seconds.0, "{}", experiment.id);
+        }
+        let seconds: u32 = all.iter().map(|experiment| experiment.seconds.0).sum();
+        assert!(seconds <= 15 * 60, "all of them take {seconds} s by their own estimates");
+    }
+}

@@ -1,0 +1,183 @@
+//! What an experiment runs its jobs through.
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::{Experiment, Extent, Journal};
+use crate::job::{self, Job, Ran, Ranks};
+use crate::study::median;
+use crate::{Error, Result};
+
+/// What is being done.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a> {
+    /// The experiment.
+    pub experiment: &'static Experiment,
+    /// Its place among those of this run, from 0.
+    pub place: usize,
+    /// What it does now.
+    pub what: &'a str,
+    /// The time that is left, by the experiments' estimates and this machine's pace.
+    pub left: Duration,
+}
+
+/// Where experiments run: it keeps and finds results, tells how far the run is, and ends it when it is asked to.
+pub struct Context<'a> {
+    extent: Extent,
+    experiments: Vec<&'static Experiment>,
+    stop: &'a AtomicBool,
+    journal: RefCell<Option<Journal>>,
+    tell: Box<dyn Fn(&Progress<'_>) + 'a>,
+    place: Cell<usize>,
+    began: Cell<Instant>,
+    /// Time that experiments took which have ended, and what was estimated for them.
+    past: Cell<(f64, f64)>,
+    entered: Cell<bool>,
+}
+
+impl<'a> Context<'a> {
+    /// A context for those experiments. `tell` hears what is being done.
+    pub fn new(
+        extent: Extent,
+        experiments: &[&'static Experiment],
+        stop: &'a AtomicBool,
+        journal: Option<Journal>,
+        tell: impl Fn(&Progress<'_>) + 'a,
+    ) -> Context<'a> {
+        Context {
+            extent,
+            experiments: experiments.to_vec(),
+            stop,
+            journal: RefCell::new(journal),
+            tell: Box::new(tell),
+            place: Cell::new(0),
+            began: Cell::new(Instant::now()),
+            past: Cell::new((0.0, 0.0)),
+            entered: Cell::new(false),
+        }
+    }
+
+    /// Quick or long.
+    pub fn extent(&self) -> Extent {
+        self.extent
+    }
+
+    /// One of two values: the quick one, or the long one.
+    pub fn pick<T>(&self, quick: T, long: T) -> T {
+        self.extent.pick(quick, long)
+    }
+
+    /// An experiment begins.
+    pub(super) fn enter(&self, experiment: &'static Experiment) {
+        let place = self.experiments.iter().position(|other| other.id == experiment.id).unwrap_or(0);
+        if self.entered.replace(true) {
+            let (took, estimated) = self.past.get();
+            let before = self.experiments[self.place.get()].estimate(self.extent).as_secs_f64();
+            self.past.set((took + self.began.get().elapsed().as_secs_f64(), estimated + before));
+        }
+        self.place.set(place);
+        self.began.set(Instant::now());
+        self.tell("");
+    }
+
+    fn tell(&self, what: &str) {
+        let place = self.place.get();
+        let Some(experiment) = self.experiments.get(place) else { return };
+        let (took, estimated) = self.past.get();
+        let pace = if estimated > 0.0 { (took / estimated).clamp(0.05, 20.0) } else { 1.0 };
+        let rest: f64 = self.experiments[place..].iter().map(|each| each.estimate(self.extent).as_secs_f64()).sum();
+        let left = (rest * pace - self.began.get().elapsed().as_secs_f64()).max(0.0);
+        (self.tell)(&Progress { experiment, place, what, left: Duration::from_secs_f64(left) });
+    }
+
+    /// Runs a job, or takes its result from the journal.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`job::run`]; [`Error::Interrupted`] when the run is to end.
+    pub fn run<J: Job>(&self, job: &J, world: &Ranks) -> Result<Ran<J::Out>> {
+        self.repetition(job, world, 0)
+    }
+
+    /// Runs several jobs `times` times in turn, so that what changes on the machine meanwhile is the same for all; what
+    /// is returned is, for each job, its runs.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub fn in_turn<J: Job>(&self, times: u32, jobs: &[(J, Ranks)]) -> Result<Vec<Vec<Ran<J::Out>>>> {
+        let mut runs: Vec<Vec<Ran<J::Out>>> = jobs.iter().map(|_| Vec::new()).collect();
+        for repetition in 0..times {
+            for ((job, world), runs) in jobs.iter().zip(&mut runs) {
+                runs.push(self.repetition(job, world, repetition)?);
+            }
+        }
+        Ok(runs)
+    }
+
+    /// The median, over `times` runs in turn with all the other jobs, of what `figure` takes from a run; for each job.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub fn medians<J: Job>(
+        &self,
+        times: u32,
+        jobs: &[(J, Ranks)],
+        figure: impl Fn(&Ran<J::Out>) -> f64,
+    ) -> Result<Vec<f64>> {
+        let runs = self.in_turn(times, jobs)?;
+        Ok(runs.iter().map(|runs| median(runs.iter().map(&figure))).collect())
+    }
+
+    /// Does something else than a job, or takes its result from the journal; `key` names it and all that it depends on.
+    ///
+    /// # Errors
+    ///
+    /// Those of `work`; [`Error::Interrupted`] when the run is to end.
+    pub fn keep<T: serde::Serialize + serde::de::DeserializeOwned>(
+        &self,
+        key: &str,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let id = self.experiments.get(self.place.get()).map_or("", |experiment| experiment.id);
+        let key = format!("{id} {key}");
+        if let Some(journal) = &*self.journal.borrow()
+            && let Some(kept) = journal.get(&key)
+        {
+            return Ok(kept);
+        }
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Error::Interrupted);
+        }
+        let result = match work() {
+            Err(_) if self.stop.load(Ordering::Relaxed) => return Err(Error::Interrupted),
+            result => result?,
+        };
+        if let Some(journal) = &mut *self.journal.borrow_mut() {
+            journal.put(&key, &result)?;
+        }
+        Ok(result)
+    }
+
+    fn repetition<J: Job>(&self, job: &J, world: &Ranks, repetition: u32) -> Result<Ran<J::Out>> {
+        let text = serde_json::to_string(&(J::NAME, job, world, repetition)).expect("a job is JSON");
+        self.tell(&format!("{}, {world}", J::NAME));
+        self.keep(&text, || job::run(job, world, self.stop))
+    }
+
+    /// The flag that ends the run.
+    pub fn stop(&self) -> &'a AtomicBool {
+        self.stop
+    }
+
+    /// Removes the journal's file: everything is done.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::File`].
+    pub fn finish(self) -> Result<()> {
+        self.journal.into_inner().map_or(Ok(()), Journal::remove)
+    }
+}

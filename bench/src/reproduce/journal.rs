@@ -1,0 +1,177 @@
+//! What an unfinished run has measured: a file of lines, so that it can be stopped, or killed, and go on.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+/// Results by their keys; each is a line of a file before anybody sees it.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    kept: HashMap<String, serde_json::Value>,
+}
+
+/// The first line: whose results these are. Those of another program, or of other options, are no use.
+#[derive(PartialEq, Serialize, Deserialize)]
+struct Head {
+    rmalab_journal: u32,
+    of: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Entry<'a> {
+    key: std::borrow::Cow<'a, str>,
+    value: serde_json::Value,
+}
+
+/// The version of the file's form.
+const VERSION: u32 = 1;
+
+impl Journal {
+    /// Opens the journal at `path`, or makes one. `of` names all that the results depend on beside their keys, such as
+    /// the build; `fresh` throws away what is there.
+    ///
+    /// A last line that was not written completely is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Usage`] when there is a file that is no journal, or one of another `of`; [`Error::File`].
+    pub fn open(path: &Path, of: &str, fresh: bool) -> Result<Journal> {
+        let failed = |source| Error::File { path: path.to_owned(), source };
+        let head = Head { rmalab_journal: VERSION, of: of.to_owned() };
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        let mut kept = HashMap::new();
+        let mut sound = 0;
+        if let Some(first) = lines.next() {
+            let found: Head = serde_json::from_str(first).map_err(|_| {
+                Error::usage(format!(
+                    "{} is no journal of an unfinished run; move it away, or name another report",
+                    path.display()
+                ))
+            })?;
+            if found != head && !fresh {
+                return Err(Error::usage(format!(
+                    "{} holds results of another run ({}); go on with that one, or start again with --fresh",
+                    path.display(),
+                    found.of
+                )));
+            }
+            if !fresh {
+                sound = first.len();
+                for line in lines {
+                    let Ok(entry) = serde_json::from_str::<Entry<'_>>(line) else { break };
+                    kept.insert(entry.key.into_owned(), entry.value);
+                    sound += line.len();
+                }
+            }
+        } else if !serde_json::to_string(&head).expect("two values are JSON").starts_with(&text) {
+            return Err(Error::usage(format!(
+                "{} is no journal of an unfinished run; move it away, or name another report",
+                path.display()
+            )));
+        }
+        let file = OpenOptions::new().create(true).append(true).open(path).map_err(failed)?;
+        file.set_len(sound as u64).map_err(failed)?;
+        let mut journal = Journal { path: path.to_owned(), file, kept };
+        if sound == 0 {
+            journal.line(&head)?;
+        }
+        Ok(journal)
+    }
+
+    /// How many results there are.
+    pub fn len(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The result of that key, if there is one and it is a `T`.
+    pub(super) fn get<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+        T::deserialize(self.kept.get(key)?).ok()
+    }
+
+    /// Keeps a result.
+    pub(super) fn put<T: Serialize>(&mut self, key: &str, value: &T) -> Result<()> {
+        let value = serde_json::to_value(value).expect("a result is JSON");
+        self.line(&Entry { key: key.into(), value: value.clone() })?;
+        self.kept.insert(key.to_owned(), value);
+        Ok(())
+    }
+
+    fn line(&mut self, value: &impl Serialize) -> Result<()> {
+        let mut line = serde_json::to_vec(value).expect("a result is JSON");
+        line.push(b'\n');
+        self.file.write_all(&line).map_err(|source| Error::File { path: self.path.clone(), source })
+    }
+
+    /// Removes the file.
+    pub(super) fn remove(self) -> Result<()> {
+        fs::remove_file(&self.path).map_err(|source| Error::File { path: self.path, source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_outlive_a_kill_in_the_middle_of_a_line() {
+        let at = tempfile::tempdir().unwrap();
+        let path = at.path().join("journal");
+        let mut journal = Journal::open(&path, "build 1", false).unwrap();
+        journal.put("a", &1.5).unwrap();
+        journal.put("b", &2.5).unwrap();
+        drop(journal);
+        let text = fs::read(&path).unwrap();
+        fs::write(&path, &text[..text.len() - 3]).unwrap();
+        let mut journal = Journal::open(&path, "build 1", false).unwrap();
+        assert_eq!((journal.get::<f64>("a"), journal.get::<f64>("b")), (Some(1.5), None));
+        journal.put("b", &3.5).unwrap();
+        drop(journal);
+        let journal = Journal::open(&path, "build 1", false).unwrap();
+        assert_eq!((journal.len(), journal.get::<f64>("b")), (2, Some(3.5)));
+        journal.remove().unwrap();
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn other_files_and_other_runs_are_refused() {
+        let at = tempfile::tempdir().unwrap();
+        let path = at.path().join("journal");
+        for (text, fresh) in
+            [("a thesis", false), ("a thesis", true), ("of\ntwo lines", false), ("of\ntwo lines", true)]
+        {
+            fs::write(&path, text).unwrap();
+            let error = Journal::open(&path, "build 1", fresh).unwrap_err().to_string();
+            assert!(error.contains("is no journal"), "{error}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        fs::remove_file(&path).unwrap();
+        Journal::open(&path, "build 1", false).unwrap().put("a", &1).unwrap();
+        let error = Journal::open(&path, "build 2", false).unwrap_err().to_string();
+        assert!(error.contains("another run (build 1)") && error.contains("--fresh"), "{error}");
+        assert!(Journal::open(&path, "build 2", true).unwrap().is_empty());
+        assert!(Journal::open(&path, "build 2", false).unwrap().is_empty());
+    }
+}

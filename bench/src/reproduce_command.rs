@@ -1,0 +1,222 @@
+//! `rmalab reproduce`: what it is asked for, shows and writes.
+
+use std::cell::RefCell;
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueHint};
+use indicatif::{ProgressBar, ProgressStyle};
+use rmalab::report::ReproductionReport;
+use rmalab::reproduce::{self, Context, Experiment, Extent, Journal, Outcome, Progress, Reproduced};
+use rmalab::{Machine, Result, interrupt};
+
+/// What `--help` begins with.
+pub(crate) const ABOUT: &str = "\
+Repeat the papers' experiments: the same protocols on this program's stack, with the papers' figures beside ours.
+
+Each experiment runs on processes of this machine at sizes that fit it, and on simulated machines with the paper's profile at \
+the paper's sizes. It prints tables, says in one sentence whether the paper's finding holds here, and why where it does not, \
+and adds a section with plots to the report.";
+
+/// What `--help` ends with.
+pub(crate) const MANUAL: &str = "\
+Examples:
+  rmalab reproduce --list
+      All experiments, with what they measure and how long they take.
+  rmalab reproduce fx100-lockall fompi-locks
+      Two of them.
+  rmalab reproduce --all
+      All of them, in 15 minutes on two processors; rmalab-reproduction/index.html afterwards.
+  rmalab reproduce --all --long
+      All of them at the papers' sizes.
+
+Stopping and going on:
+  What is measured is kept in a file beside the report, REPORT.unfinished, until the run is complete. The same command again,
+  after Ctrl-C or a kill, goes on where it was; --fresh starts again.
+
+Exit codes:
+  0    done; the papers' findings need not hold
+  1    an experiment failed
+  2    an argument is wrong, or the report's folder cannot be used
+  130  interrupted (Ctrl-C); what was found until then is in the report";
+
+/// Options of `rmalab reproduce`.
+#[derive(Debug, Args)]
+pub(crate) struct ReproduceArgs {
+    /// Names of experiments, see --list
+    #[arg(value_name = "ID", required_unless_present_any = ["all", "list"], conflicts_with = "all")]
+    ids: Vec<String>,
+    /// All experiments
+    #[arg(long)]
+    all: bool,
+    /// List the experiments and do nothing else
+    #[arg(long)]
+    list: bool,
+    /// At the papers' sizes and with more repetitions
+    #[arg(long)]
+    long: bool,
+    /// Start again, where an unfinished run is kept
+    #[arg(long)]
+    fresh: bool,
+    /// The report's folder, which is made, or replaced if it holds an older report
+    #[arg(long, value_name = "DIR", default_value = "rmalab-reproduction", value_hint = ValueHint::DirPath)]
+    report: PathBuf,
+    /// Nothing but the findings and errors
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Runs the sub-command.
+pub(crate) fn run(arguments: &ReproduceArgs) -> Result<ExitCode> {
+    if arguments.list {
+        let _ = io::stdout().lock().write_all(list().as_bytes());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let experiments = if arguments.all { reproduce::all() } else { reproduce::named(&arguments.ids)? };
+    let extent = if arguments.long { Extent::Long } else { Extent::Quick };
+    let report = ReproductionReport::prepare(&arguments.report)?;
+    let path = unfinished(&arguments.report);
+    let journal = Journal::open(&path, &of(), arguments.fresh)?;
+    if !arguments.quiet {
+        let seconds: u64 = experiments.iter().map(|experiment| experiment.estimate(extent).as_secs()).sum();
+        eprintln!(
+            "reproduce: {} experiments: about {}",
+            experiments.len(),
+            humantime::format_duration(Duration::from_secs(seconds))
+        );
+        if !journal.is_empty() {
+            eprintln!("going on with {}: {} results are taken from it", path.display(), journal.len());
+        }
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    interrupt::sets(&stop)?;
+    let watch = Watch::new(experiments.len(), arguments.quiet);
+    let context = Context::new(extent, &experiments, &stop, Some(journal), |progress| watch.show(progress));
+    let outcome = reproduce::run(&experiments, &context, |one| watch.found(one))?;
+    watch.finish();
+    if outcome.complete {
+        context.finish()?;
+    }
+    let folder = report.write(&outcome)?;
+    print(&summary(&outcome));
+    if !arguments.quiet {
+        if !outcome.complete {
+            eprintln!("interrupted: the same command goes on where it was ({})", path.display());
+        }
+        eprintln!("report: {}", folder.join("index.html").display());
+    }
+    let failed = outcome.experiments.iter().any(|one| one.finding.is_err());
+    Ok(match (outcome.complete, failed) {
+        (false, _) => ExitCode::from(interrupt::EXIT_CODE),
+        (true, true) => ExitCode::FAILURE,
+        (true, false) => ExitCode::SUCCESS,
+    })
+}
+
+/// Where an unfinished run is kept.
+fn unfinished(report: &Path) -> PathBuf {
+    let mut path = report.as_os_str().to_owned();
+    path.push(".unfinished");
+    PathBuf::from(path)
+}
+
+/// What results depend on beside their jobs.
+fn of() -> String {
+    let machine = Machine::describe();
+    format!("rmalab {} ({}, {}) on {}", env!("CARGO_PKG_VERSION"), machine.commit, machine.profile, machine.cpu)
+}
+
+fn print(text: &str) {
+    // A reader that has gone away has seen what it wanted.
+    let _ = io::stdout().lock().write_all(text.as_bytes());
+}
+
+fn list() -> String {
+    let all = reproduce::all();
+    let width = all.iter().map(|experiment| experiment.id.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for experiment in all {
+        let Experiment { id, title, source, seconds: (quick, long), .. } = experiment;
+        text += &format!("{id:width$}  {title}\n{:width$}  {source}; {quick} s, --long {long} s\n", "");
+    }
+    text
+}
+
+/// What one experiment has found, as text.
+fn found(one: &Reproduced) -> String {
+    let experiment = one.experiment;
+    let mut text = format!("== {}: {}\n   {}\n\n", experiment.id, experiment.title, experiment.source);
+    match &one.finding {
+        Err(why) => text += &format!("failed: {why}\n\n"),
+        Ok(finding) => {
+            for table in &finding.tables {
+                text += &format!("{table}\n");
+            }
+            for claim in &finding.claims {
+                let mark = if claim.holds { "holds" } else { "does not hold" };
+                text += &format!("- the paper: {}\n  here: {} ({mark})\n", claim.paper, claim.here);
+            }
+            text += &format!("\n{}\n\n", finding.sentence());
+        }
+    }
+    text
+}
+
+/// A line for each experiment.
+fn summary(outcome: &Outcome) -> String {
+    let width = outcome.experiments.iter().map(|one| one.experiment.id.len()).max().unwrap_or(0);
+    let line = |one: &Reproduced| {
+        let said = one.finding.as_ref().map_or_else(|why| format!("failed: {why}"), |finding| finding.sentence());
+        format!("{:width$}  {said}\n", one.experiment.id)
+    };
+    outcome.experiments.iter().map(line).collect()
+}
+
+/// Time between two lines of progress where there is no terminal.
+const LINES: Duration = Duration::from_secs(5);
+
+/// Shows how far the run is.
+struct Watch {
+    bar: ProgressBar,
+    of: usize,
+    lines: bool,
+    last: RefCell<Option<Instant>>,
+}
+
+impl Watch {
+    fn new(of: usize, quiet: bool) -> Watch {
+        let terminal = io::stderr().is_terminal();
+        let bar = if terminal && !quiet {
+            let style = ProgressStyle::with_template("{bar:20} {pos}/{len}  {elapsed} gone, {msg}");
+            ProgressBar::new(of as u64).with_style(style.expect("the template is a constant"))
+        } else {
+            ProgressBar::hidden()
+        };
+        Watch { bar, of, lines: !terminal && !quiet, last: RefCell::new(None) }
+    }
+
+    fn show(&self, progress: &Progress<'_>) {
+        let Progress { experiment, place, what, left } = progress;
+        let left = humantime::format_duration(Duration::from_secs(left.as_secs()));
+        let text = format!("about {left} left  {}: {what}", experiment.id);
+        self.bar.set_position(*place as u64);
+        self.bar.set_message(text.clone());
+        let due = self.last.borrow().is_none_or(|last| last.elapsed() >= LINES);
+        if self.lines && due && !what.is_empty() {
+            *self.last.borrow_mut() = Some(Instant::now());
+            eprintln!("{}/{}: {text}", place + 1, self.of);
+        }
+    }
+
+    fn found(&self, one: &Reproduced) {
+        self.bar.suspend(|| print(&found(one)));
+    }
+
+    fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
