@@ -353,7 +353,8 @@ impl RemoteAtomics for Sim<'_> {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { late_puts: true, atomicity: Atomicity::Global, ..Capabilities::coherent("sim") }
+        let capabilities = Capabilities::coherent("sim");
+        Capabilities { late_puts: true, ordered_puts: true, atomicity: Atomicity::Global, ..capabilities }
     }
 
     fn heap(&self) -> &SymmetricHeap {

@@ -24,4 +24,6 @@ macro_rules! serve {
 // One line each, by name.
 serve! {
     crate::reproduce::fompi_fence::Fences,
+    crate::reproduce::infiniband::Epochs,
+    crate::reproduce::mpich2_ops::Messages,
 }

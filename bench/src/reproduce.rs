@@ -8,6 +8,16 @@ mod journal;
 
 // The experiments, one file each.
 pub(crate) mod fompi_fence;
+mod ib_bandwidth;
+mod ib_bidir;
+mod ib_latency;
+mod ib_origins;
+mod ib_overlap;
+mod ib_skew;
+mod ib_sync;
+pub(crate) mod infiniband;
+pub(crate) mod mpich2_ops;
+mod send_receive;
 
 use std::time::{Duration, Instant};
 
@@ -71,7 +81,15 @@ impl Experiment {
 /// All experiments, in the order of the papers.
 pub fn all() -> Vec<&'static Experiment> {
     vec![
-        &fompi_fence::EXPERIMENT, //
+        &mpich2_ops::EXPERIMENT,
+        &ib_latency::EXPERIMENT,
+        &ib_bidir::EXPERIMENT,
+        &ib_bandwidth::EXPERIMENT,
+        &ib_sync::EXPERIMENT,
+        &ib_overlap::EXPERIMENT,
+        &ib_skew::EXPERIMENT,
+        &ib_origins::EXPERIMENT,
+        &fompi_fence::EXPERIMENT,
     ]
 }
 
