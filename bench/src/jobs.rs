@@ -23,5 +23,12 @@ macro_rules! serve {
 
 // One line each, by name.
 serve! {
+    crate::reproduce::fompi_atomics::Accumulates,
     crate::reproduce::fompi_fence::Fences,
+    crate::reproduce::fompi_latency::Transfers,
+    crate::reproduce::fompi_locks::LockCalls,
+    crate::reproduce::fompi_pscw::Neighbours,
+    crate::reproduce::fompi_windows::Creations,
+    crate::reproduce::fx100_lockall::LockAlls,
+    crate::reproduce::fx10_software::SoftwareLocks,
 }
