@@ -132,6 +132,8 @@ pub enum Quantity {
     Count,
     /// A part of 1; linear.
     Share,
+    /// A number without a unit, from 0 on, of an x axis; linear.
+    Number,
 }
 
 /// An axis.

@@ -23,7 +23,14 @@ macro_rules! serve {
 
 // One line each, by name.
 serve! {
+    crate::reproduce::fompi_atomics::Accumulates,
     crate::reproduce::fompi_fence::Fences,
     crate::reproduce::infiniband::Epochs,
     crate::reproduce::mpich2_ops::Messages,
+    crate::reproduce::fompi_latency::Transfers,
+    crate::reproduce::fompi_locks::LockCalls,
+    crate::reproduce::fompi_pscw::Neighbours,
+    crate::reproduce::fompi_windows::Creations,
+    crate::reproduce::fx100_lockall::LockAlls,
+    crate::reproduce::fx10_software::SoftwareLocks,
 }

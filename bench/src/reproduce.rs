@@ -7,6 +7,7 @@ mod context;
 mod journal;
 
 // The experiments, one file each.
+pub(crate) mod fompi_atomics;
 pub(crate) mod fompi_fence;
 mod ib_bandwidth;
 mod ib_bidir;
@@ -18,6 +19,15 @@ mod ib_sync;
 pub(crate) mod infiniband;
 pub(crate) mod mpich2_ops;
 mod send_receive;
+pub(crate) mod fompi_latency;
+pub(crate) mod fompi_locks;
+pub(crate) mod fompi_pscw;
+pub(crate) mod fompi_windows;
+mod fx100_engines;
+mod fx100_future;
+pub(crate) mod fx100_lockall;
+mod fx100_ppn;
+pub(crate) mod fx10_software;
 
 use std::time::{Duration, Instant};
 
@@ -90,6 +100,17 @@ pub fn all() -> Vec<&'static Experiment> {
         &ib_skew::EXPERIMENT,
         &ib_origins::EXPERIMENT,
         &fompi_fence::EXPERIMENT,
+        &fx100_lockall::EXPERIMENT,
+        &fx100_ppn::EXPERIMENT,
+        &fx100_engines::EXPERIMENT,
+        &fx10_software::EXPERIMENT,
+        &fx100_future::EXPERIMENT,
+        &fompi_latency::EXPERIMENT,
+        &fompi_atomics::EXPERIMENT,
+        &fompi_fence::EXPERIMENT,
+        &fompi_pscw::EXPERIMENT,
+        &fompi_locks::EXPERIMENT,
+        &fompi_windows::EXPERIMENT,
     ]
 }
 

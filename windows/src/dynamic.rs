@@ -112,6 +112,12 @@ impl Dynamic {
         self.version
     }
 
+    /// Bytes of what is known of the others.
+    pub(crate) fn remembered_bytes(&self) -> usize {
+        let each = |known: &Known| size_of::<(Rank, Known)>() + size_of_val(&known.regions[..]);
+        self.known.borrow().values().map(each).sum()
+    }
+
     fn used(&self) -> Disp {
         self.version.word(1)
     }

@@ -122,6 +122,14 @@ impl Matching {
         self.completions
     }
 
+    /// Bytes of what is counted for each other rank.
+    pub(crate) fn remembered_bytes(&self) -> usize {
+        match &self.way {
+            Way::Flags { exposures, accesses, .. } => size_of_val(&exposures[..]) + size_of_val(&accesses[..]),
+            Way::Ring(_) => 0,
+        }
+    }
+
     /// Begins an exposure epoch with `group`, and tells its ranks, unless it is not to be `told`.
     fn post<A: RemoteAtomics + ?Sized>(&self, ra: &A, group: &[Rank], told: bool) -> Result<()> {
         let me = u64::from(ra.rank().0);

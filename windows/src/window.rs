@@ -693,6 +693,22 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         self.core.part(self.core.ra.rank()).2
     }
 
+    /// Bytes of this rank's own memory, outside of its segment, in which the window remembers the other ranks: where their
+    /// parts are, its epochs with each ([`PscwStrategy::Flags`](crate::PscwStrategy::Flags)), and what they have attached.
+    ///
+    /// What is remembered is counted, and not what the program's allocator keeps beside it.
+    pub fn remembered_bytes(&self) -> u64 {
+        let parts = match &self.core.memory {
+            Memory::Symmetric { .. } => 0,
+            Memory::Table(parts) => size_of_val(&parts[..]),
+            Memory::Leased { parts, .. } => {
+                size_of_val(&parts[..]) + parts.iter().map(|part| size_of_val(&*part.place)).sum::<usize>()
+            }
+            Memory::Dynamic(dynamic) => dynamic.remembered_bytes(),
+        };
+        (parts + self.core.matching.remembered_bytes()) as u64
+    }
+
     /// This rank's part of the window, as words that it reaches by loads and stores (the attribute `MPI_WIN_BASE`).
     ///
     /// `None` for a dynamic window, and where the backend has no such way.

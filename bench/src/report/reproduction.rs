@@ -112,7 +112,7 @@ fn writer(quantity: Quantity) -> fn(f64) -> String {
         Quantity::Bandwidth => |rate| format!("{}B/s", spaced(rate)),
         Quantity::Ratio => |ratio| format!("{}×", super::number(ratio)),
         Quantity::Count => count,
-        Quantity::Share => super::number,
+        Quantity::Share | Quantity::Number => super::number,
     }
 }
 

@@ -7,6 +7,7 @@ use rmalab_atomics::sim::profile::LocalAtomics;
 use rmalab_atomics::sim::{Options as World, Profile, Simulator};
 use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 use rmalab_locks::{Policy, PolicyKind, WindowLock};
+use serde::{Deserialize, Serialize};
 
 use super::table::aligned;
 use crate::study::{digits, humane};
@@ -151,7 +152,7 @@ pub fn paper(profile: &Profile, pairs: u32, stop: &Arc<AtomicBool>) -> Result<Ve
     let of = |run| &found.iter().find(|(other, _)| *other == run).expect("all were run").1;
     let pair = |run| of(run).slowest() / f64::from(pairs);
     let whole = |run| pair(run) * 1000.0;
-    let engines = [1, 4].map(|engines| fetch_adds(profile, engines, pairs));
+    let engines = [1, 4].map(|engines| fetch_adds(profile, engines, profile.ranks_per_node, pairs));
     let [one, four] = engines;
     let gain = 1.0 - four? / one?;
     let full = of((4096, 32));
@@ -185,23 +186,24 @@ pub fn paper(profile: &Profile, pairs: u32, stop: &Arc<AtomicBool>) -> Result<Ve
 }
 
 /// What ranks took, in nanoseconds, and how far they are from the lock.
-struct Times {
-    end: Vec<f64>,
-    hops: Vec<f64>,
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Times {
+    pub(crate) end: Vec<f64>,
+    pub(crate) hops: Vec<f64>,
 }
 
 impl Times {
-    fn slowest(&self) -> f64 {
+    pub(crate) fn slowest(&self) -> f64 {
         self.end.iter().copied().fold(0.0, f64::max)
     }
 
-    fn fastest(&self) -> f64 {
+    pub(crate) fn fastest(&self) -> f64 {
         self.end.iter().copied().fold(f64::INFINITY, f64::min)
     }
 }
 
 /// Acquires and releases for reading, from the first to the last, all ranks at the same time.
-fn locks(profile: &Profile, ranks: u32, per_node: u32, pairs: u32, stop: &Arc<AtomicBool>) -> Result<Times> {
+pub(crate) fn locks(profile: &Profile, ranks: u32, per_node: u32, pairs: u32, stop: &AtomicBool) -> Result<Times> {
     let world = World {
         ranks_per_node: Some(per_node),
         local_atomics: Some(LocalAtomics::Nic),
@@ -225,13 +227,13 @@ fn locks(profile: &Profile, ranks: u32, per_node: u32, pairs: u32, stop: &Arc<At
     Ok(Times { end, hops })
 }
 
-/// What a fetch_add takes on the slowest of the ranks of one node that all add to one word, through that many engines.
-fn fetch_adds(profile: &Profile, engines: u32, times: u32) -> Result<f64> {
+/// What a fetch_add takes on the slowest of some ranks of one node that all add to one word, through that many engines.
+pub(crate) fn fetch_adds(profile: &Profile, engines: u32, ranks: u32, times: u32) -> Result<f64> {
     let world = World {
         engines: Some(engines),
         local_atomics: Some(LocalAtomics::Nic),
-        ranks_per_node: Some(profile.ranks_per_node),
-        ..World::new(profile.ranks_per_node)
+        ranks_per_node: Some(ranks),
+        ..World::new(ranks)
     };
     let outcome = Simulator::new(profile, &world)?.run(move |ra| -> rmalab_atomics::Result<f64> {
         for _ in 0..times {

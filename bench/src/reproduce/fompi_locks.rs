@@ -1,0 +1,267 @@
+//! foMPI's passive synchronization: operations of lock, lock_all and flush at any number of ranks.
+
+use rmalab_atomics::{Counted, Counts, Rank, RemoteAtomics, WORD};
+use rmalab_locks::LockKind;
+use rmalab_windows::{Team, Window};
+use serde::{Deserialize, Serialize};
+
+use super::{Context, Experiment};
+use crate::Result;
+use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value};
+use crate::job::{Job, Ranks, elapsed};
+use crate::study::median;
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    id: "fompi-locks",
+    source: "foMPI (Gerstenberger, Besta, Hoefler, SC'13), the slides on scalable lock synchronization and flush",
+    title: "lock, lock_all and flush: operations and times at any number of ranks",
+    protocol: "The last of p ranks, alone, locks and unlocks an allocated window with the two-level policy (master and target at \
+               rank 0): each call's network operations are counted, and its time is taken. Simulated on profile gemini, 32 ranks \
+               a node, from 2 to 4,096 ranks (65,536 with --long); the times on 2 processes of this machine, too.",
+    found: "A constant number of operations for p processes: lock_all has one phase (one operation at the master), an exclusive \
+            lock two (master, then target); flush takes O(1) time and memory.",
+    lesson: "A window of p ranks has p locks. To take all of them could cost p operations; foMPI keeps one master word that says \
+             whether anybody holds an exclusive lock anywhere, so that lock_all has one place to ask. An exclusive lock pays for \
+             that with one more operation, and everybody saves p.",
+    seconds: (10, 30),
+    run,
+};
+
+/// What is looked at, in the order of [`Calls`].
+const CALLS: [&str; 9] = [
+    "lock_all",
+    "unlock_all",
+    "lock(exclusive), the first",
+    "lock(exclusive), another target",
+    "unlock, one of two",
+    "unlock, the last",
+    "lock(shared)",
+    "unlock(shared)",
+    "flush with nothing to do",
+];
+
+/// One value for each of [`CALLS`].
+type Calls<T> = [T; 9];
+
+/// The last rank's calls, one after the other, while the others wait.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct LockCalls {
+    /// Over how many rounds times are taken.
+    rounds: u32,
+}
+
+impl Job for LockCalls {
+    /// Nanoseconds and operations of each of [`CALLS`], of the last rank.
+    type Out = Option<(Calls<f64>, Calls<u64>)>;
+
+    const NAME: &'static str = "lock-calls";
+
+    fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Self::Out> {
+        let counted = Counted::new(ra);
+        let team = Team::new(&counted)?;
+        let mut window = Window::allocate(&team, WORD)?;
+        team.barrier()?;
+        let mut out = None;
+        if ra.rank().0 + 1 == ra.size() {
+            // Which calls to do alike: the first one only tells what the others cost.
+            let mut nothing = Clock::new(&counted);
+            let times: Vec<f64> = (0..self.rounds).map(|_| nothing.lap().0).collect();
+            let lost = median(times.into_iter());
+            let mut times: Calls<Vec<f64>> = Default::default();
+            let mut operations = [0; 9];
+            for _ in 0..self.rounds {
+                let laps = round(&counted, &mut window)?;
+                for (at, (time, counts)) in laps.into_iter().enumerate() {
+                    times[at].push((time - lost).max(0.0));
+                    operations[at] = counts.remote_operations() + counts.own_operations();
+                }
+            }
+            out = Some((times.map(|times| median(times.into_iter())), operations));
+        }
+        team.barrier()?;
+        window.free()?;
+        Ok(out)
+    }
+}
+
+/// Time and operations between two calls.
+struct Clock<'c, 'a, A: RemoteAtomics + ?Sized> {
+    counted: &'c Counted<'a, A>,
+    since: rmalab_atomics::Time,
+}
+
+impl<'c, 'a, A: RemoteAtomics + ?Sized> Clock<'c, 'a, A> {
+    fn new(counted: &'c Counted<'a, A>) -> Clock<'c, 'a, A> {
+        counted.reset();
+        Clock { counted, since: counted.now() }
+    }
+
+    /// Since the last call of this.
+    fn lap(&mut self) -> (f64, Counts) {
+        let time = elapsed(self.counted, self.since);
+        let counts = self.counted.take();
+        self.since = self.counted.now();
+        (time, counts)
+    }
+}
+
+/// Each of [`CALLS`] once.
+fn round<'a, 't, A: RemoteAtomics + ?Sized>(
+    counted: &Counted<'a, A>,
+    window: &mut Window<'t, Counted<'a, A>>,
+) -> Result<Calls<(f64, Counts)>> {
+    let mut clock = Clock::new(counted);
+    let all = window.lock_all()?;
+    let lock_all = clock.lap();
+    all.flush(Rank(0))?;
+    let flush = clock.lap();
+    all.unlock_all()?;
+    let unlock_all = clock.lap();
+    let first = window.lock(LockKind::Exclusive, Rank(0))?;
+    let exclusive = clock.lap();
+    let second = window.lock(LockKind::Exclusive, Rank(1))?;
+    let another = clock.lap();
+    second.unlock()?;
+    let one = clock.lap();
+    first.unlock()?;
+    let last = clock.lap();
+    let shared = window.lock(LockKind::Shared, Rank(0))?;
+    let lock = clock.lap();
+    shared.unlock()?;
+    let unlock = clock.lap();
+    Ok([lock_all, unlock_all, exclusive, another, one, last, lock, unlock, flush])
+}
+
+/// What the calls take on the ranks of a world.
+#[derive(Clone, Debug)]
+struct Point {
+    ranks: u32,
+    times: Calls<f64>,
+    operations: Calls<u64>,
+}
+
+fn point(context: &Context<'_>, world: &Ranks, rounds: u32) -> Result<Point> {
+    let ran = context.run(&LockCalls { rounds }, world)?;
+    let (times, operations) = ran.ranks.into_iter().flatten().next().expect("the last rank makes the calls");
+    Ok(Point { ranks: world.ranks, times, operations })
+}
+
+fn run(context: &Context<'_>) -> Result<Finding> {
+    let mut points = Vec::new();
+    for power in 1..=context.pick(12, 16) {
+        points.push(point(context, &Ranks::simulated("gemini", 1 << power), 1)?);
+    }
+    let here = point(context, &Ranks::processes(2), 20_000)?;
+    Ok(report(&points, &here))
+}
+
+fn report(points: &[Point], here: &Point) -> Finding {
+    let mut finding = Finding::new();
+    let ranks: Vec<u32> = points.iter().map(|point| point.ranks).collect();
+    let (least, most) = (ranks[0], ranks[ranks.len() - 1]);
+    // With two ranks one of them locks itself.
+    let several = || points.iter().filter(|point| point.ranks > 2);
+    let mut table = Table::new(
+        format!("Operations of a call, and its time, on {least} to {most} ranks"),
+        ["call", "operations, all p alike", "time, simulated, other node", "time on 2 processes here"],
+    );
+    let far = &points[points.len() - 1];
+    for (at, call) in CALLS.into_iter().enumerate() {
+        let first = points[0].operations[at];
+        let alike = points.iter().all(|point| point.operations[at] == first);
+        let operations = if alike { Value::Count(first) } else { Value::from("differ") };
+        table.row([Value::from(call), operations, Value::Time(far.times[at]), Value::Time(here.times[at])]);
+    }
+    finding.tables.push(table);
+    let of = |at: usize| -> Vec<u64> {
+        let mut all: Vec<u64> = points.iter().chain([here]).map(|point| point.operations[at]).collect();
+        all.dedup();
+        all
+    };
+    let told = |at: usize| of(at).iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+    finding.claim(
+        of(0) == [1] && of(1) == [1],
+        "lock_all takes 1 operation for any p",
+        format!("counted: {} to lock and {} to unlock, for each p from {least} to {most}", told(0), told(1)),
+    );
+    finding.claim(
+        of(2) == [2] && of(5) == [2],
+        "an exclusive lock takes 2 operations for any p",
+        format!("counted: {} to lock, {} to unlock, for each p from {least} to {most}", told(2), told(5)),
+    );
+    finding.claim(
+        of(3) == [1] && of(4) == [1],
+        "the global phase is that of a rank's first exclusive lock only",
+        format!("counted: {} for one more target, and {} to unlock it", told(3), told(4)),
+    );
+    finding.claim(
+        of(6) == [1] && of(7) == [1],
+        "a shared lock is local to its target",
+        format!("counted: {} to lock, {} to unlock, for each p from {least} to {most}", told(6), told(7)),
+    );
+    let flushes: Vec<f64> = several().map(|point| point.times[8]).collect();
+    let same = flushes.windows(2).all(|pair| pair[0] == pair[1]);
+    finding.claim(
+        of(8) == [0] && same,
+        "flush takes O(1) time",
+        format!(
+            "no operations, and {} for each p, simulated, when nothing is under way; {} on 2 processes here",
+            Value::Time(flushes.first().copied().unwrap_or(f64::NAN)),
+            Value::Time(here.times[8])
+        ),
+    );
+    // What is left of growth is the way through the network, and not more operations.
+    let series = |at: usize, style: usize| Series {
+        name: CALLS[at].into(),
+        origin: Origin::Simulated,
+        style,
+        points: points.iter().map(|point| (f64::from(point.ranks), point.times[at])).collect(),
+    };
+    finding.plots.push(Plot {
+        name: "ranks".into(),
+        title: "Uncontended locks against the number of ranks".into(),
+        x: Axis::new("ranks", Quantity::Count),
+        y: Axis::new("time of a call by the last rank", Quantity::Time),
+        series: vec![series(0, 0), series(2, 1), series(6, 2), series(8, 3)],
+        text: "The calls of the rank that is farthest from the master. Up to 32 ranks that is on the same node; the slow rise \
+               beyond is the longer way through the torus, the number of operations stays what it is. An exclusive lock takes \
+               two operations, one after the other, so it lies twice as high as lock_all."
+            .into(),
+    });
+    finding
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+    use crate::job;
+
+    fn counted(world: &Ranks) -> Calls<u64> {
+        let ran = job::run(&LockCalls { rounds: 2 }, world, &AtomicBool::new(false)).unwrap();
+        let mut found = ran.ranks.into_iter().flatten();
+        let one = found.next().unwrap().1;
+        assert!(found.next().is_none(), "the last rank only");
+        one
+    }
+
+    #[test]
+    fn operations_are_constant() {
+        let expected = [1, 1, 2, 1, 1, 2, 1, 1, 0];
+        for ranks in [2, 3, 31, 64, 256] {
+            assert_eq!(counted(&Ranks::simulated("gemini", ranks)), expected, "{ranks}");
+        }
+        assert_eq!(counted(&Ranks::threads(3)), expected);
+    }
+
+    #[test]
+    fn a_number_of_operations_that_grows_is_seen() {
+        let point =
+            |ranks, lock_all| Point { ranks, times: [1000.0; 9], operations: [lock_all, 1, 2, 1, 1, 2, 1, 1, 0] };
+        let finding = report(&[point(2, 1), point(4, 1)], &point(2, 1));
+        assert!(finding.claims.iter().all(|claim| claim.holds));
+        let finding = report(&[point(2, 1), point(4, 3)], &point(2, 1));
+        assert_eq!(finding.claims.iter().filter(|claim| !claim.holds).count(), 1);
+    }
+}

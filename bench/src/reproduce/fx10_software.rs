@@ -1,0 +1,286 @@
+//! The FX100 study's figure 9: lock and unlock where software at the target does what network atomics do elsewhere.
+
+use std::time::Duration;
+
+use rmalab_atomics::{Rank, RemoteAtomics, WORD};
+use rmalab_locks::LockKind;
+use rmalab_windows::{Team, Transport, WindowDisp};
+use serde::{Deserialize, Serialize};
+
+use super::fx100_lockall::slowest;
+use super::{Context, Experiment};
+use crate::Result;
+use crate::applications::Strategies;
+use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value};
+use crate::job::{Job, Ranks, elapsed};
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    id: "fx10-software",
+    source: "FX100 study (Hatanaka, Hori, Ishikawa), section 5.2, figure 9",
+    title: "shared lock and unlock without network atomics",
+    protocol: "256 ranks lock and unlock one rank's window in shared mode, over and over, at the same time; the time of a pair on \
+               the slowest rank. By network atomics (MCS-RW with reader preference), and by the two-sided transport, on which \
+               the target's processor serves requests, here with one short put that carries the lock and is acknowledged. \
+               Simulated on profile fx100 with its adapter for all atomics; the target does nothing but serve, or it computes \
+               and serves between two stretches of computing only. Measured on processes of this machine, with the target \
+               waiting, and with an agent (a thread that serves).",
+    found: "1,000 pairs take 114 s on the FX10, which has no network atomics, and 130 µs each on the FX100: about 1,000 times as \
+            long.",
+    lesson: "Without network atomics somebody at the target has to look at each lock request. What that costs is not the few \
+             instructions that grant a lock. It is the time until somebody looks: a processor that computes looks when its \
+             program next calls the library, and an agent that sleeps has to be woken. That time has nothing to do with the \
+             network, and it is easily a thousand times as long as an atomic operation.",
+    seconds: (20, 60),
+    run,
+};
+
+/// Ranks that lock and unlock rank 0's window, which computes meanwhile or serves.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct SoftwareLocks {
+    strategies: Strategies,
+    /// How often each rank locks and unlocks.
+    pairs: u32,
+    /// Whether a short put is inside. Without an operation, a lock by messages would not even be asked for.
+    put: bool,
+    /// What rank 0 computes between two calls in which it serves, in nanoseconds; none if it waits in a call.
+    computes: Option<u64>,
+}
+
+impl Job for SoftwareLocks {
+    /// Nanoseconds of a pair; 0 of the target.
+    type Out = f64;
+
+    const NAME: &'static str = "software-locks";
+
+    fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<f64> {
+        let team = Team::new(ra)?;
+        let window = self.strategies.window(&team, WORD)?;
+        let ended = ra.heap().alloc(WORD, WORD)?;
+        team.barrier()?;
+        let mut time = 0.0;
+        if ra.rank() != Rank(0) {
+            let begin = ra.now();
+            for pair in 0..self.pairs {
+                let lock = window.lock(LockKind::Shared, Rank(0))?;
+                if self.put {
+                    lock.put_value(WindowDisp(0), u64::from(pair))?;
+                }
+                lock.unlock()?;
+            }
+            time = elapsed(ra, begin) / f64::from(self.pairs);
+            ra.fetch_add(Rank(0).at(ended), 1)?;
+        } else if let Some(computes) = self.computes {
+            while ra.get(Rank(0).at(ended))? + 1 < u64::from(ra.size()) {
+                ra.compute(Duration::from_nanos(computes))?;
+                team.progress()?;
+            }
+        }
+        // A target that waits here serves.
+        team.barrier()?;
+        window.free()?;
+        Ok(time)
+    }
+}
+
+impl SoftwareLocks {
+    /// By network atomics, with the study's lock.
+    fn by_atomics(pairs: u32, computes: Option<u64>) -> SoftwareLocks {
+        let strategies = Strategies { policy: Some("mcs-rw-rp".into()), ..Strategies::default() };
+        SoftwareLocks { strategies, pairs, put: false, computes }
+    }
+
+    /// By the target's processor.
+    fn by_messages(transport: Transport, pairs: u32, computes: Option<u64>) -> SoftwareLocks {
+        let strategies = Strategies { transport: Some(transport.name().into()), ..Strategies::default() };
+        SoftwareLocks { strategies, pairs, put: true, computes }
+    }
+}
+
+/// Ranks of the study's figures.
+const RANKS: u32 = 256;
+
+/// The study's times of a pair with as many ranks: by software, and by atomics.
+const PUBLISHED: (f64, f64) = (114e6, 130e3);
+
+/// The stretches of computing, in nanoseconds.
+const STRETCHES: [u64; 5] = [10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
+
+fn run(context: &Context<'_>) -> Result<Finding> {
+    let world = Ranks::simulated("fx100", RANKS).atomics_by_adapter(true);
+    let pairs = context.pick(20, 100);
+    let one = |job: &SoftwareLocks| -> Result<f64> { Ok(slowest(&context.run(job, &world)?)) };
+    let atomics = one(&SoftwareLocks::by_atomics(pairs, None))?;
+    let messages = one(&SoftwareLocks::by_messages(Transport::TwoSided, pairs, None))?;
+    let mut stretches = Vec::new();
+    for stretch in STRETCHES {
+        let atomics = one(&SoftwareLocks::by_atomics(pairs, Some(stretch)))?;
+        let messages = one(&SoftwareLocks::by_messages(Transport::TwoSided, pairs, Some(stretch)))?;
+        stretches.push((stretch as f64, atomics, messages));
+    }
+    let pairs = 2000;
+    let jobs = [
+        SoftwareLocks::by_atomics(pairs, None),
+        SoftwareLocks::by_messages(Transport::TwoSided, pairs, None),
+        SoftwareLocks::by_messages(Transport::TwoSidedAgent, pairs, None),
+    ];
+    let mut here = Vec::new();
+    for ranks in [2, 4, 8] {
+        let jobs = jobs.clone().map(|job| (job, Ranks::processes(ranks)));
+        let medians = context.medians(5, &jobs, slowest)?;
+        here.push((ranks, [medians[0], medians[1], medians[2]]));
+    }
+    Ok(report(atomics, messages, &stretches, &here))
+}
+
+/// Times of a pair: simulated with a target that only serves; for each stretch that it computes, by atomics and by messages;
+/// and on numbers of processes, by atomics, messages, and messages to an agent.
+fn report(atomics: f64, messages: f64, stretches: &[(f64, f64, f64)], here: &[(u32, [f64; 3])]) -> Finding {
+    let mut finding = Finding::new();
+    let factor = PUBLISHED.0 / PUBLISHED.1;
+    let mut table = Table::new(
+        "A pair of lock and unlock, 256 ranks, slowest rank",
+        ["the target", "by atomics", "by software at the target", "software / atomics"],
+    );
+    table.row([
+        Value::from("published: FX100, FX10"),
+        Value::Time(PUBLISHED.1),
+        Value::Time(PUBLISHED.0),
+        Value::Ratio(factor),
+    ]);
+    let row = |what: String, atomics: f64, messages: f64| {
+        [what.into(), Value::Time(atomics), Value::Time(messages), Value::Ratio(messages / atomics)]
+    };
+    table.row(row("simulated: serves and does nothing else".into(), atomics, messages));
+    for &(stretch, atomics, messages) in stretches {
+        table.row(row(format!("simulated: serves every {}", Value::Time(stretch)), atomics, messages));
+    }
+    finding.tables.push(table);
+    let mut table = Table::new(
+        "The same on processes of this machine",
+        ["processes", "by atomics", "by messages, target waits", "by messages to an agent", "agent / atomics"],
+    );
+    for &(processes, [atomics, messages, agent]) in here {
+        table.row([
+            Value::Count(processes.into()),
+            Value::Time(atomics),
+            Value::Time(messages),
+            Value::Time(agent),
+            Value::Ratio(agent / atomics),
+        ]);
+    }
+    finding.tables.push(table);
+
+    let ratio = messages / atomics;
+    finding.claim(
+        ratio >= factor / 3.0,
+        format!("114 s per 1,000 pairs by software against 130 µs each by atomics, {factor:.0} times"),
+        format!(
+            "{} against {}, {} times, simulated with a target that does nothing but serve (a third of the published factor \
+             counts as agreement)",
+            Value::Time(messages),
+            Value::Time(atomics),
+            Value::Ratio(ratio)
+        ),
+    );
+    let reached = stretches.iter().find(|(_, atomics, messages)| messages / atomics >= factor);
+    finding.claim(
+        reached.is_some(),
+        "software at the target is that much slower",
+        match reached {
+            Some(&(stretch, atomics, messages)) => format!(
+                "by {}, simulated, once the target serves only every {}",
+                Value::Ratio(messages / atomics),
+                Value::Time(stretch)
+            ),
+            None => "at no period of serving that was simulated".into(),
+        },
+    );
+    let spread = stretches.iter().map(|&(_, time, _)| (time / atomics - 1.0).abs()).fold(0.0, f64::max);
+    finding.claim(
+        spread < 0.05,
+        "by atomics only the origin takes part in a passive epoch (section 3.1)",
+        format!(
+            "whatever the target computes, a pair by atomics takes the same, to {:.1} %, simulated",
+            spread * 100.0
+        ),
+    );
+    let faster = here.iter().all(|&(_, [atomics, messages, agent])| atomics < messages && atomics < agent);
+    let most = here.iter().map(|(_, [atomics, _, agent])| agent / atomics).fold(0.0, f64::max);
+    finding.claim(
+        faster,
+        "atomics are ahead of software at the target",
+        format!("on 2, 4 and 8 processes of this machine, up to {} ahead of an agent", Value::Ratio(most)),
+    );
+    if ratio < factor / 3.0 {
+        finding.why = format!(
+            "our target looks at once and needs no time for a request but that of its messages, which is {} for each of the \
+             255 others; the study does not say what the FX10's library does, and its 114 ms for 256 ranks are {} of the \
+             target's time for each pair, far more than messages take, so that nearly all of it is time until somebody looks",
+            Value::Time(messages / f64::from(RANKS - 1)),
+            Value::Time(PUBLISHED.0 / f64::from(RANKS)),
+        );
+    }
+    let series = |name: &str, origin, style, points| Series { name: name.into(), origin, style, points };
+    let ends = [STRETCHES[0], STRETCHES[STRETCHES.len() - 1]].map(|stretch| stretch as f64);
+    finding.plots.push(Plot {
+        name: "period".into(),
+        title: "256 ranks lock and unlock a rank that computes".into(),
+        x: Axis::new("how many ns the target computes before it serves", Quantity::Count),
+        y: Axis::new("time of a pair, slowest rank", Quantity::Time),
+        series: vec![
+            series("by atomics", Origin::Simulated, 0, stretches.iter().map(|point| (point.0, point.1)).collect()),
+            series("by software", Origin::Simulated, 1, stretches.iter().map(|point| (point.0, point.2)).collect()),
+            series("FX100", Origin::Published, 0, ends.map(|x| (x, PUBLISHED.1)).to_vec()),
+            series("FX10", Origin::Published, 1, ends.map(|x| (x, PUBLISHED.0)).to_vec()),
+        ],
+        text: "To the right the target looks less and less often. The lock by atomics does not notice. The lock by software \
+               waits for the target's next look, whatever the network can do: its line has slope one as soon as that is \
+               longer than serving takes. Where it crosses the dashed line of the FX10 one can read how rarely somebody \
+               would have to look for the study's figure."
+            .into(),
+    });
+    let processes = |at: usize| here.iter().map(|&(ranks, times)| (f64::from(ranks), times[at])).collect();
+    finding.plots.push(Plot {
+        name: "here".into(),
+        title: "A pair on this machine".into(),
+        x: Axis::new("processes", Quantity::Count),
+        y: Axis::new("time of a pair, slowest process", Quantity::Time),
+        series: vec![
+            series("by atomics", Origin::Measured, 0, processes(0)),
+            series("by messages, target waits", Origin::Measured, 1, processes(1)),
+            series("by messages to an agent", Origin::Measured, 2, processes(2)),
+        ],
+        text: "Shared memory has the fastest atomics there are, tens of nanoseconds, and a message between processes that have \
+               a processor each costs little more than two cache misses. What makes software slow here, too, is that the one \
+               who serves has to run: with more processes than processors it is the operating system that decides when."
+            .into(),
+    });
+    finding
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+    use crate::job;
+
+    #[test]
+    fn software_waits_for_the_targets_next_look_and_atomics_do_not() {
+        let stop = AtomicBool::new(false);
+        let world = Ranks::simulated("fx100", 8).atomics_by_adapter(true);
+        let time = |job: &SoftwareLocks| slowest(&job::run(job, &world, &stop).unwrap());
+        let atomics = [None, Some(1_000_000)].map(|computes| time(&SoftwareLocks::by_atomics(10, computes)));
+        let messages = [None, Some(1_000_000)]
+            .map(|computes| time(&SoftwareLocks::by_messages(Transport::TwoSided, 10, computes)));
+        assert!((atomics[1] / atomics[0] - 1.0).abs() < 0.05, "{atomics:?}");
+        assert!(messages[1] > 900_000.0 && messages[0] < 100_000.0, "{messages:?}");
+    }
+
+    #[test]
+    fn an_agent_serves_while_the_target_computes() {
+        let stop = AtomicBool::new(false);
+        let job = SoftwareLocks::by_messages(Transport::TwoSidedAgent, 10, Some(1_000_000));
+        assert!(slowest(&job::run(&job, &Ranks::threads(3), &stop).unwrap()) > 0.0);
+    }
+}
