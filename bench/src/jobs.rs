@@ -24,5 +24,8 @@ macro_rules! serve {
 // One line each, by name.
 serve! {
     crate::applications::Ghost,
+    crate::applications::RandomAccess,
+    crate::applications::HashTable,
+    crate::applications::Dsde,
     crate::reproduce::fompi_fence::Fences,
 }
