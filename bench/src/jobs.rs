@@ -24,6 +24,10 @@ macro_rules! serve {
 // One line each, by name.
 serve! {
     crate::reproduce::fompi_atomics::Accumulates,
+    crate::applications::Ghost,
+    crate::applications::RandomAccess,
+    crate::applications::HashTable,
+    crate::applications::Dsde,
     crate::reproduce::fompi_fence::Fences,
     crate::reproduce::infiniband::Epochs,
     crate::reproduce::mpich2_ops::Messages,
