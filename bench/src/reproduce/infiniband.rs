@@ -28,7 +28,7 @@ use rmalab_windows::{Assert, LockKind, Team, Window, WindowDisp};
 use serde::{Deserialize, Serialize};
 
 use super::Context;
-use super::send_receive::{Burst, SendReceive};
+use super::send_receive::{Burst, EAGER, SendReceive};
 use crate::applications::Strategies;
 use crate::finding::{Origin, Series, Value};
 use crate::job::{Job, Place, Ran, Ranks, elapsed};
@@ -245,7 +245,17 @@ impl Epochs {
             epoch.at(target)?.put(WindowDisp(offset as i64), data)?;
             self.compute(ra)?;
         }
-        Ok(epoch.complete()?)
+        epoch.complete()?;
+        self.release(ra, target)
+    }
+
+    /// Waits until long operations are acknowledged: they leave from the program's memory, which is its own again then. Short
+    /// ones were copied.
+    fn release<A: RemoteAtomics + ?Sized>(&self, ra: &A, target: Rank) -> Result<()> {
+        if self.bytes > EAGER {
+            ra.flush(target)?;
+        }
+        Ok(())
     }
 
     /// The exposure epochs of rank 0.

@@ -271,7 +271,8 @@ impl<'a, A: RemoteAtomics + ?Sized> SendReceive<'a, A> {
             self.receive(&[target])?;
             self.write(target, self.place(me, number, burst), last(number), data)?;
         }
-        Ok(())
+        // They leave from the program's memory, which is its own again when they are acknowledged.
+        Ok(self.ra.flush(target)?)
     }
 
     /// The target's wait: serves the origins until each has sent its last operation.
