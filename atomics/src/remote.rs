@@ -248,6 +248,11 @@ pub trait RemoteAtomics {
         Ok(())
     }
 
+    /// This handle as one that threads of the rank can share, if they can.
+    fn shared(&self) -> Option<&(dyn RemoteAtomics + Sync)> {
+        None
+    }
+
     /// The number in the whole world of the rank that is number `rank` here; another one in a [`Subset`](crate::Subset).
     fn world_rank(&self, rank: Rank) -> Rank {
         rank

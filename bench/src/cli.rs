@@ -14,6 +14,7 @@ use rmalab_verify::{Network, Nodes, Scenario};
 
 use crate::advise_command;
 use crate::reproduce_command;
+use crate::run_command;
 use crate::simulate_command;
 
 /// Studies of locks over network atomics, and checks: throughput, latency, fairness, remote operations, proofs by search.
@@ -49,8 +50,10 @@ Examples:
       Which policy a window should have that is used like this.
   rmalab reproduce fx100-lockall
       An experiment of a paper, with the paper's figures beside ours.
+  rmalab run ghost --sync pscw --transport two-sided
+      An application, with the strategies of the window layer that are asked for.
   rmalab list
-      All locks, policies and backends, with their papers.
+      All locks, policies and backends, with their papers, and all applications.
   rmalab launch -n 4 -- ./program argument
       Four ranks of a program that attaches to its world.
   rmalab launch --hosts a:2,b:2 --interface eth0 -- ./program argument
@@ -128,10 +131,13 @@ pub(crate) enum Command {
     /// Repeat the papers' experiments, and print their figures beside ours
     #[command(long_about = reproduce_command::ABOUT, after_long_help = reproduce_command::MANUAL)]
     Reproduce(reproduce_command::ReproduceArgs),
+    /// Run an application on windows, and check what it computes
+    #[command(long_about = run_command::ABOUT, after_long_help = run_command::MANUAL)]
+    Run(run_command::RunArgs),
     /// Measure this machine's shared memory, and write a profile of it for the simulator
     #[command(long_about = CALIBRATE, after_help = "Durations are numbers with a unit: 500ms, 10s.")]
     Calibrate(CalibrateArgs),
-    /// List the locks, the policies and the backends
+    /// List the locks, the policies, the backends and the applications
     List,
     /// Run a program as the ranks of one world on this host
     Launch(LaunchArgs),

@@ -23,5 +23,6 @@ macro_rules! serve {
 
 // One line each, by name.
 serve! {
+    crate::applications::Ghost,
     crate::reproduce::fompi_fence::Fences,
 }
