@@ -3,12 +3,20 @@
 //! Each is a [`Job`] whose fields are its command-line options, and runs on threads, on processes and on
 //! simulated machines, with any strategy of the window layer.
 
+pub(crate) mod fft;
 mod ghost;
+pub(crate) mod halo;
+pub(crate) mod lattice;
+pub(crate) mod stencil;
+pub(crate) mod support;
 
 use std::str::FromStr;
 use std::sync::atomic::AtomicBool;
 
+pub use fft::Fft;
 pub use ghost::Ghost;
+pub use lattice::Lattice;
+pub use stencil::Stencil;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
@@ -80,6 +88,9 @@ macro_rules! applications {
 // One each; bench/src/jobs.rs has a line for each, too.
 applications! {
     Ghost,
+    Fft,
+    Lattice,
+    Stencil,
 }
 
 /// What came of the runs of an application.

@@ -23,6 +23,11 @@ macro_rules! serve {
 
 // One line each, by name.
 serve! {
+    crate::applications::Fft,
     crate::applications::Ghost,
+    crate::applications::Lattice,
+    crate::applications::Stencil,
+    crate::reproduce::dart_distance::Distances,
+    crate::reproduce::dart_latency::Latency,
     crate::reproduce::fompi_fence::Fences,
 }

@@ -7,7 +7,12 @@ mod context;
 mod journal;
 
 // The experiments, one file each.
+pub(crate) mod dart_distance;
+pub(crate) mod dart_latency;
+mod dart_stencil;
 pub(crate) mod fompi_fence;
+mod fompi_fft;
+mod fompi_milc;
 
 use std::time::{Duration, Instant};
 
@@ -71,7 +76,12 @@ impl Experiment {
 /// All experiments, in the order of the papers.
 pub fn all() -> Vec<&'static Experiment> {
     vec![
-        &fompi_fence::EXPERIMENT, //
+        &dart_latency::EXPERIMENT,
+        &dart_distance::EXPERIMENT,
+        &dart_stencil::EXPERIMENT,
+        &fompi_fence::EXPERIMENT,
+        &fompi_fft::EXPERIMENT,
+        &fompi_milc::EXPERIMENT,
     ]
 }
 

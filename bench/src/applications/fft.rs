@@ -262,7 +262,7 @@ impl Fft {
     fn forward<A: RemoteAtomics + ?Sized>(
         &self,
         team: &Team<'_, A>,
-        way: &mut Way<'_, A>,
+        way: &mut Way<'_, '_, A>,
         lines: &mut Lines,
         share: Share,
         mut planes: Vec<Complex64>,
@@ -324,6 +324,28 @@ impl Fft {
         Ok(all)
     }
 
+    /// All transforms: what has come of the last one, and nanoseconds of one.
+    fn transforms<A: RemoteAtomics + ?Sized>(
+        &self,
+        team: &Team<'_, A>,
+        way: &mut Way<'_, '_, A>,
+        share: Share,
+    ) -> Result<(Vec<Complex64>, f64)> {
+        let ra = team.ra();
+        let mut lines = Lines::new(share.n, false);
+        let mut all = Vec::new();
+        let mut ns = 0.0;
+        for _ in 0..self.iterations {
+            let planes = share.input();
+            team.barrier()?;
+            let begin = ra.now();
+            all = self.forward(team, way, &mut lines, share, planes)?;
+            team.barrier()?;
+            ns += elapsed(ra, begin) / f64::from(self.iterations);
+        }
+        Ok((all, ns))
+    }
+
     /// The inverse transform, by plain puts: this rank's planes of what was transformed.
     fn back<A: RemoteAtomics + ?Sized>(
         &self,
@@ -353,7 +375,7 @@ impl Fft {
     }
 
     /// Compares what this and the other ranks have transformed with what it should be; collective.
-    fn check<A: RemoteAtomics + ?Sized>(
+    fn compare<A: RemoteAtomics + ?Sized>(
         team: &Team<'_, A>,
         share: Share,
         all: &[Complex64],
@@ -458,9 +480,9 @@ impl Fft {
 }
 
 /// What pieces travel by.
-enum Way<'w, A: RemoteAtomics + ?Sized> {
-    Window(Box<Window<'w, A>>),
-    Messages(Box<Messages<'w, A>>),
+enum Way<'w, 't, A: RemoteAtomics + ?Sized> {
+    Window(&'w mut Window<'t, A>),
+    Messages(&'w Messages<'t, A>),
 }
 
 impl Job for Fft {
@@ -476,43 +498,29 @@ impl Job for Fft {
 
     fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Transformed> {
         let (size, ranks) = (self.size, ra.size());
-        if size < 2 || size > 2048 || !size.is_multiple_of(ranks) || self.iterations == 0 {
-            return Err(Error::usage(format!(
-                "fft: --size {size} --iterations {} with {ranks} ranks: the size is a multiple of the ranks from 2 to 2048, \
-                 and there is at least one iteration",
-                self.iterations
-            )));
-        }
+        self.check(ranks)?;
         let share = Share { n: size as usize, ranks: ranks as usize, me: ra.rank().index() };
         let team = Team::new(ra)?;
         let bytes = self.numbers(ranks) * NUMBER;
-        let window = |strategies: &Strategies| strategies.numbers_window(&team, bytes);
-        let mut way = match self.how {
-            How::Messages => Way::Messages(Box::new(messages(ra, self.message_bytes(ranks))?)),
-            _ => Way::Window(Box::new(window(&self.strategies)?)),
-        };
-        let mut lines = Lines::new(share.n, false);
-        let mut all = Vec::new();
-        let mut ns = 0.0;
-        for _ in 0..self.iterations {
-            let planes = share.input();
+        let (all, ns, back);
+        if self.how == How::Messages {
+            let messages = messages(ra, self.message_bytes(ranks))?;
+            (all, ns) = self.transforms(&team, &mut Way::Messages(&messages), share)?;
             team.barrier()?;
-            let begin = ra.now();
-            all = self.forward(&team, &mut way, &mut lines, share, planes)?;
-            team.barrier()?;
-            ns += elapsed(ra, begin) / f64::from(self.iterations);
+            two_sided(messages.free(team.collectives()))?;
+            let mut window = Strategies::default().numbers_window(&team, bytes)?;
+            back = self.back(&team, &mut window, share, all.clone())?;
+            window.free()?;
+        } else {
+            let mut window = self.strategies.numbers_window(&team, bytes)?;
+            (all, ns, back) = self.strategies.served(&mut window, |window| {
+                let (all, ns) = self.transforms(&team, &mut Way::Window(window), share)?;
+                let back = self.back(&team, window, share, all.clone())?;
+                Ok((all, ns, back))
+            })?;
+            window.free()?;
         }
-        let mut window = match way {
-            Way::Window(window) => window,
-            Way::Messages(messages) => {
-                team.barrier()?;
-                two_sided(messages.free(team.collectives()))?;
-                Box::new(window(&Strategies::default())?)
-            }
-        };
-        let back = self.back(&team, &mut window, share, all.clone())?;
-        window.free()?;
-        let checked = Self::check(&team, share, &all, &back)?;
+        let checked = Self::compare(&team, share, &all, &back)?;
         // Nobody ends before rank 0 has said that all is right.
         team.barrier()?;
         Ok(Transformed { ns, checked })
@@ -521,7 +529,11 @@ impl Job for Fft {
 
 impl Strategies {
     /// An allocated window whose displacements are complex numbers.
-    fn numbers_window<'t, A: RemoteAtomics + ?Sized>(&self, team: &'t Team<'t, A>, bytes: u64) -> Result<Window<'t, A>> {
+    fn numbers_window<'t, A: RemoteAtomics + ?Sized>(
+        &self,
+        team: &'t Team<'t, A>,
+        bytes: u64,
+    ) -> Result<Window<'t, A>> {
         let window = Window::builder(team).config(self.config()?).disp_unit(NUMBER as u32).allocate(bytes)?;
         match window.ignored().first() {
             Some(ignored) => Err(Error::usage(ignored.to_string())),
@@ -533,12 +545,34 @@ impl Strategies {
 impl Application for Fft {
     const TITLE: &'static str = "three-dimensional Fourier transform";
 
+    fn strategies(&self) -> &Strategies {
+        &self.strategies
+    }
+
+    fn check(&self, ranks: u32) -> Result<()> {
+        if self.size < 2 || self.size > 2048 || !self.size.is_multiple_of(ranks) || self.iterations == 0 {
+            return Err(Error::usage(format!(
+                "fft: --size {} --iterations {} with {ranks} ranks: the size is a multiple of the ranks from 2 to 2048, and \
+                 there is at least one iteration",
+                self.size, self.iterations
+            )));
+        }
+        Ok(())
+    }
+
+    fn time(&self, ran: &Ran<Transformed>) -> f64 {
+        ran.ranks.iter().map(|transformed| transformed.ns).fold(0.0, f64::max)
+    }
+
     fn table(&self, ran: &Ran<Transformed>) -> Table {
         let mut table = Table::new(Self::TITLE, ["", ""]);
-        let ns = slowest(ran);
+        let ns = self.time(ran);
         let Some(first) = ran.ranks.first() else { return table };
         let n = f64::from(self.size);
-        table.row([Value::from("cube"), Value::from(format!("{}³ complex numbers, {} ranks", self.size, ran.ranks.len()))]);
+        table.row([
+            Value::from("cube"),
+            Value::from(format!("{}³ complex numbers, {} ranks", self.size, ran.ranks.len())),
+        ]);
         table.row([Value::from("time of a transform"), Value::Time(ns)]);
         table.row([Value::from("floating-point operations"), Value::Rate(15.0 * n.powi(3) * n.log2() / ns * 1e9)]);
         if let Some(Checked { defined, back, sequential }) = first.checked {
@@ -550,11 +584,6 @@ impl Application for Fft {
         }
         table
     }
-}
-
-/// The time of the slowest rank.
-pub(crate) fn slowest(ran: &Ran<Transformed>) -> f64 {
-    ran.ranks.iter().map(|transformed| transformed.ns).fold(0.0, f64::max)
 }
 
 #[cfg(test)]
@@ -598,27 +627,26 @@ mod tests {
             let ran = job::run(&job, &Ranks::simulated("gemini", 4).ranks_per_node(1), &stop).unwrap();
             assert!(ran.ranks[0].checked.unwrap().sequential.is_some());
             // 16 planes of 32 lines, and 16 × 16 lines, of 320 operations each, by 4 ranks.
-            assert!(slowest(&ran) > 3.0 * 16.0 * 16.0 * 320.0 / 4.0);
-            times.push(slowest(&ran));
+            assert!(job.time(&ran) > 3.0 * 16.0 * 16.0 * 320.0 / 4.0);
+            times.push(job.time(&ran));
         }
         assert!(times[0] < times[1] && times[1] < times[2], "overlapped, bulk, messages: {times:?}");
     }
 
     /// Transforms with an error of its own at one rank, and returns what the check says.
-    fn broken(spoil: impl Fn(&mut Vec<Complex64>, &mut Vec<Complex64>) + Sync + Copy) -> String {
+    fn broken(spoil: impl Fn(&mut Vec<Complex64>, &mut Vec<Complex64>) + std::marker::Sync + Copy) -> String {
         let job = small();
         let run = |ra: &Mapped| -> Result<String> {
             let team = Team::new(ra)?;
             let share = Share { n: 12, ranks: 2, me: ra.rank().index() };
             let mut window = Strategies::default().numbers_window(&team, job.numbers(2) * NUMBER)?;
             let mut lines = Lines::new(12, false);
-            let mut way = Way::Window(Box::new(Strategies::default().numbers_window(&team, job.numbers(2) * NUMBER)?));
-            let mut all = job.forward(&team, &mut way, &mut lines, share, share.input())?;
+            let mut all = job.forward(&team, &mut Way::Window(&mut window), &mut lines, share, share.input())?;
             let mut back = job.back(&team, &mut window, share, all.clone())?;
             if share.me == 0 {
                 spoil(&mut all, &mut back);
             }
-            let checked = Fft::check(&team, share, &all, &back);
+            let checked = Fft::compare(&team, share, &all, &back);
             Ok(checked.map_or_else(|error| error.to_string(), |_| String::new()))
         };
         // Rank 1 waits for rank 0 in vain where the check fails, as in a world that then ends.

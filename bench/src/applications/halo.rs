@@ -175,25 +175,28 @@ impl Plan {
             }
             (How::Window, Sync::Fence) => {
                 let mut window = strategies.window(team, bytes)?;
-                let mut epoch = Some(window.fence()?);
-                let mut round = 0;
-                let done = body(&mut |out, into| {
-                    self.own(me, out, into);
-                    let fence = epoch.take().ok_or_else(|| Error::Ranks("a fence failed before".into()))?;
-                    for (i, Neighbour { rank, slot }) in self.others(me) {
-                        fence.at(rank)?.put(self.at(round, slot), &out[i])?;
+                let done = strategies.served(&mut window, |window| {
+                    let mut epoch = Some(window.fence()?);
+                    let mut round = 0;
+                    let done = body(&mut |out, into| {
+                        self.own(me, out, into);
+                        let fence = epoch.take().ok_or_else(|| Error::Ranks("a fence failed before".into()))?;
+                        for (i, Neighbour { rank, slot }) in self.others(me) {
+                            fence.at(rank)?.put(self.at(round, slot), &out[i])?;
+                        }
+                        let fence = fence.next()?;
+                        for (i, _) in self.others(me) {
+                            fence.at(me)?.get(self.at(round, i), &mut into[i])?;
+                        }
+                        epoch = Some(fence);
+                        round += 1;
+                        Ok(())
+                    })?;
+                    if let Some(fence) = epoch {
+                        fence.close()?;
                     }
-                    let fence = fence.next()?;
-                    for (i, _) in self.others(me) {
-                        fence.at(me)?.get(self.at(round, i), &mut into[i])?;
-                    }
-                    epoch = Some(fence);
-                    round += 1;
-                    Ok(())
+                    Ok(done)
                 })?;
-                if let Some(fence) = epoch {
-                    fence.close()?;
-                }
                 window.free()?;
                 Ok(done)
             }
@@ -201,48 +204,53 @@ impl Plan {
                 let mut window = strategies.window(team, bytes)?;
                 let group = self.group(me);
                 let mut round = 0;
-                let done = body(&mut |out, into| {
-                    self.own(me, out, into);
-                    let (mut access, mut exposure) = window.pscw()?;
-                    let exposure = exposure.post(&group)?;
-                    let access = access.start(&group)?;
-                    for (i, Neighbour { rank, slot }) in self.others(me) {
-                        access.at(rank)?.put(self.at(round, slot), &out[i])?;
-                    }
-                    access.complete()?;
-                    exposure.wait()?;
-                    let own = window.local()?;
-                    for (i, _) in self.others(me) {
-                        own.read(self.at(round, i), &mut into[i])?;
-                    }
-                    round += 1;
-                    Ok(())
+                let done = strategies.served(&mut window, |window| {
+                    body(&mut |out, into| {
+                        self.own(me, out, into);
+                        let (mut access, mut exposure) = window.pscw()?;
+                        let exposure = exposure.post(&group)?;
+                        let access = access.start(&group)?;
+                        for (i, Neighbour { rank, slot }) in self.others(me) {
+                            access.at(rank)?.put(self.at(round, slot), &out[i])?;
+                        }
+                        access.complete()?;
+                        exposure.wait()?;
+                        let own = window.local()?;
+                        for (i, _) in self.others(me) {
+                            own.read(self.at(round, i), &mut into[i])?;
+                        }
+                        round += 1;
+                        Ok(())
+                    })
                 })?;
                 window.free()?;
                 Ok(done)
             }
             (How::Window, Sync::Flags) => {
                 let mut window = strategies.window(team, bytes)?;
-                if strategies.config()?.transport != Transport::OneSided {
+                if strategies.config()?.transport == Transport::TwoSided {
                     return Err(Error::usage(
-                        "--sync flags waits for words that no message announces: use --transport one-sided, or another --sync",
+                        "--sync flags waits for a word, and serves nobody meanwhile: use another --transport, or another --sync",
                     ));
                 }
                 let mut flags = self.flags(team)?;
-                let epoch = window.lock_all()?;
-                let done = body(&mut |out, into| {
-                    self.own(me, out, into);
-                    let round = flags.round;
-                    for (i, Neighbour { rank, slot }) in self.others(me) {
-                        epoch.at(rank)?.put(self.at(round, slot), &out[i])?;
-                    }
-                    flags.tell(|rank| Ok(epoch.flush(rank)?))?;
-                    for (i, _) in self.others(me) {
-                        epoch.at(me)?.get(self.at(round, i), &mut into[i])?;
-                    }
-                    Ok(())
+                let done = strategies.served(&mut window, |window| {
+                    let epoch = window.lock_all()?;
+                    let done = body(&mut |out, into| {
+                        self.own(me, out, into);
+                        let round = flags.round;
+                        for (i, Neighbour { rank, slot }) in self.others(me) {
+                            epoch.at(rank)?.put(self.at(round, slot), &out[i])?;
+                        }
+                        flags.tell(|rank| Ok(epoch.flush(rank)?))?;
+                        for (i, _) in self.others(me) {
+                            epoch.at(me)?.get(self.at(round, i), &mut into[i])?;
+                        }
+                        Ok(())
+                    })?;
+                    epoch.unlock_all()?;
+                    Ok(done)
                 })?;
-                epoch.unlock_all()?;
                 flags.free(team)?;
                 window.free()?;
                 Ok(done)
@@ -357,6 +365,7 @@ mod tests {
     fn neighbours_have_each_others_data() {
         let one_sided = Strategies::default();
         let two_sided = Strategies { transport: Some("two-sided".into()), ..Strategies::default() };
+        let agent = Strategies { transport: Some("two-sided-agent".into()), ..Strategies::default() };
         for ranks in [1, 2, 3, 4] {
             for sync in [Sync::Fence, Sync::Pscw, Sync::Flags] {
                 ring(ranks, How::Window, sync, &one_sided);
@@ -366,6 +375,9 @@ mod tests {
             }
             for sync in [Sync::Fence, Sync::Pscw] {
                 ring(ranks, How::Window, sync, &two_sided);
+            }
+            for sync in [Sync::Fence, Sync::Pscw, Sync::Flags] {
+                ring(ranks, How::Window, sync, &agent);
             }
             ring(ranks, How::Messages, Sync::Flags, &one_sided);
         }

@@ -238,7 +238,14 @@ impl Part {
                 }
             }));
         }
-        Part { local, neighbours, links, faces, ghosts, global: (0..sites).map(|site| whole.number(at(site))).collect() }
+        Part {
+            local,
+            neighbours,
+            links,
+            faces,
+            ghosts,
+            global: (0..sites).map(|site| whole.number(at(site))).collect(),
+        }
     }
 
     /// Applies the operator to a field with its ghosts.
@@ -350,7 +357,12 @@ impl Lattice {
     }
 
     /// Solves this rank's part; the field, and what there is to tell.
-    fn solve<A: RemoteAtomics + ?Sized>(&self, team: &Team<'_, A>, part: &Part, ranks: Grid) -> Result<(Vec<Vector>, Solved)> {
+    fn solve<A: RemoteAtomics + ?Sized>(
+        &self,
+        team: &Team<'_, A>,
+        part: &Part,
+        ranks: Grid,
+    ) -> Result<(Vec<Vector>, Solved)> {
         let here = ranks.place(team.rank().index());
         let neighbours = (0..8).map(|face| {
             let rank = ranks.number(ranks.next(here, face / 2, face.is_multiple_of(2)));
@@ -422,7 +434,7 @@ impl Lattice {
     }
 
     /// Compares the ranks' solutions, which are put together, with what is right.
-    fn check_parts(&self, ranks: Grid, local: Grid, parts: &[Vec<Vector>]) -> Result<Checked> {
+    fn compare_parts(&self, ranks: Grid, local: Grid, parts: &[Vec<Vector>]) -> Result<Checked> {
         let grid = Grid(std::array::from_fn(|i| ranks.0[i] * local.0[i]));
         let mut whole = vec![Vector::default(); grid.len()];
         for (rank, field) in parts.iter().enumerate() {
@@ -432,11 +444,11 @@ impl Lattice {
                 whole[grid.number(std::array::from_fn(|i| here[i] * local.0[i] + place[i]))] = *vector;
             }
         }
-        self.check(grid, &whole)
+        self.compare(grid, &whole)
     }
 
     /// Compares a solution, by global numbers, with the equation and with a sequential solution.
-    fn check(&self, grid: Grid, solution: &[Vector]) -> Result<Checked> {
+    fn compare(&self, grid: Grid, solution: &[Vector]) -> Result<Checked> {
         let whole = Whole::new(grid, self.mass);
         let residual = whole.residual(solution);
         // The recurrence of conjugate gradients and the residual drift apart by rounding.
@@ -484,18 +496,13 @@ impl Job for Lattice {
     }
 
     fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Solved> {
+        self.check(ra.size())?;
         let local = self.local()?;
-        if !(self.mass > 0.0 && self.tolerance > 0.0) {
-            return Err(Error::usage(format!(
-                "lattice: --mass {} --tolerance {}: both must be more than 0",
-                self.mass, self.tolerance
-            )));
-        }
         let ranks = Grid(factors(ra.size()));
         let part = Part::new(ranks, local, ra.rank().index());
         let team = Team::new(ra)?;
         let (field, mut solved) = self.solve(&team, &part, ranks)?;
-        solved.checked = at_root(&team, &field, field.len(), |parts| self.check_parts(ranks, local, &parts))?;
+        solved.checked = at_root(&team, &field, field.len(), |parts| self.compare_parts(ranks, local, &parts))?;
         Ok(solved)
     }
 }
@@ -503,9 +510,28 @@ impl Job for Lattice {
 impl Application for Lattice {
     const TITLE: &'static str = "conjugate gradients on a four-dimensional lattice";
 
+    fn strategies(&self) -> &Strategies {
+        &self.strategies
+    }
+
+    fn check(&self, _ranks: u32) -> Result<()> {
+        self.local()?;
+        if !(self.mass > 0.0 && self.tolerance > 0.0) {
+            return Err(Error::usage(format!(
+                "lattice: --mass {} --tolerance {}: both must be more than 0",
+                self.mass, self.tolerance
+            )));
+        }
+        Ok(())
+    }
+
+    fn time(&self, ran: &Ran<Solved>) -> f64 {
+        ran.ranks.iter().map(|solved| solved.ns).fold(0.0, f64::max)
+    }
+
     fn table(&self, ran: &Ran<Solved>) -> Table {
         let mut table = Table::new(Self::TITLE, ["", ""]);
-        let ns = slowest(ran);
+        let ns = self.time(ran);
         let Some(first) = ran.ranks.first() else { return table };
         let ranks = ran.ranks.len();
         let dims = |sites: &[u32]| sites.iter().map(ToString::to_string).collect::<Vec<_>>().join(" × ");
@@ -529,11 +555,6 @@ impl Application for Lattice {
         }
         table
     }
-}
-
-/// The time of the slowest rank.
-pub(crate) fn slowest(ran: &Ran<Solved>) -> f64 {
-    ran.ranks.iter().map(|solved| solved.ns).fold(0.0, f64::max)
 }
 
 #[cfg(test)]
@@ -585,7 +606,7 @@ mod tests {
             let ran = job::run(&job, &Ranks::simulated("gemini", 6).ranks_per_node(2), &stop).unwrap();
             assert!(ran.ranks[0].checked.unwrap().difference.is_some());
             let computed = f64::from(ran.ranks[0].iterations) * 24.0 * job.site_ns;
-            assert!(slowest(&ran) > computed, "{how:?}: it has computed for {computed} ns");
+            assert!(job.time(&ran) > computed, "{how:?}: it has computed for {computed} ns");
         }
     }
 
@@ -595,15 +616,15 @@ mod tests {
         let grid = Grid([2, 3, 2, 2]);
         let whole = Whole::new(grid, job.mass);
         let mut solution = whole.solve(job.tolerance, job.iterations);
-        assert_eq!(job.check(grid, &solution).unwrap().difference, Some(0.0));
+        assert_eq!(job.compare(grid, &solution).unwrap().difference, Some(0.0));
         solution[17][1].im += 1e-6;
-        assert!(job.check(grid, &solution).unwrap_err().to_string().contains("the residual is"));
+        assert!(job.compare(grid, &solution).unwrap_err().to_string().contains("the residual is"));
         solution[17][1].im = f64::NAN;
-        assert!(job.check(grid, &solution).unwrap_err().to_string().contains("the residual is NaN"));
+        assert!(job.compare(grid, &solution).unwrap_err().to_string().contains("the residual is NaN"));
         // Two sites that are mixed up.
         let mut solution = whole.solve(job.tolerance, job.iterations);
         solution.swap(3, 9);
-        assert!(job.check(grid, &solution).is_err());
+        assert!(job.compare(grid, &solution).is_err());
     }
 
     /// Ranks that see only the faces of the first exchange converge to something else.
@@ -615,7 +636,7 @@ mod tests {
             let team = Team::new(ra)?;
             let part = Part::new(ranks, local, ra.rank().index());
             let (field, _) = job.iterate(&team, &part, &mut |_, _| Ok(()))?;
-            at_root(&team, &field, field.len(), |parts| Ok(job.check_parts(ranks, local, &parts)))
+            at_root(&team, &field, field.len(), |parts| Ok(job.compare_parts(ranks, local, &parts)))
         };
         let seen = rmalab_atomics::World::threads(2).run(run).unwrap().remove(0).unwrap().unwrap();
         assert!(seen.unwrap_err().to_string().contains("the residual is"));

@@ -174,7 +174,7 @@ impl Stencil {
     }
 
     /// Compares a grid with that of a sequential run.
-    fn check(&self, grid: &[f32], iterations: u32) -> Result<()> {
+    fn compare(&self, grid: &[f32], iterations: u32) -> Result<()> {
         let (expected, needed) = self.sequential();
         if iterations != needed {
             return Err(wrong("stencil", format!("{iterations} iterations, and a sequential run takes {needed}")));
@@ -208,9 +208,8 @@ impl Stencil {
         };
         let neighbours = vec![neighbour(me.checked_sub(1), 1), neighbour(Some(me + 1), 0)];
         let plan = Plan { neighbours, bytes: self.row_bytes() };
-        let solved = plan.run(team, (self.how, self.sync, &self.strategies), |exchange| {
-            self.iterate(team, &mut rows, exchange)
-        })?;
+        let solved = plan
+            .run(team, (self.how, self.sync, &self.strategies), |exchange| self.iterate(team, &mut rows, exchange))?;
         Ok((rows, solved))
     }
 
@@ -282,21 +281,13 @@ impl Job for Stencil {
     }
 
     fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Solved> {
-        if self.size < ra.size() || self.every == 0 {
-            return Err(Error::usage(format!(
-                "stencil: {} rows for {} ranks, and a look every {} iterations: each rank needs a row, and --every is at \
-                 least 1",
-                self.size,
-                ra.size(),
-                self.every
-            )));
-        }
+        self.check(ra.size())?;
         let team = Team::new(ra)?;
         let (rows, mut solved) = self.solve(&team)?;
         let updates = u64::from(self.size) * u64::from(self.size) * u64::from(solved.iterations);
         if updates <= CHECKED {
             let iterations = solved.iterations;
-            let look = |parts: Vec<Vec<f32>>| self.check(&parts.concat(), iterations);
+            let look = |parts: Vec<Vec<f32>>| self.compare(&parts.concat(), iterations);
             solved.checked = at_root(&team, &rows.inner(), self.part(ra.size()), look)?.is_some();
         }
         Ok(solved)
@@ -306,9 +297,28 @@ impl Job for Stencil {
 impl Application for Stencil {
     const TITLE: &'static str = "five-point Gauss-Seidel stencil";
 
+    fn strategies(&self) -> &Strategies {
+        &self.strategies
+    }
+
+    fn check(&self, ranks: u32) -> Result<()> {
+        if self.size < ranks || self.size > 1 << 16 || self.every == 0 {
+            return Err(Error::usage(format!(
+                "stencil: {} rows for {ranks} ranks, and a look every {} iterations: each rank needs a row, there are 65,536 \
+                 at the most, and --every is at least 1",
+                self.size, self.every
+            )));
+        }
+        Ok(())
+    }
+
+    fn time(&self, ran: &Ran<Solved>) -> f64 {
+        ran.ranks.iter().map(|solved| solved.ns).fold(0.0, f64::max)
+    }
+
     fn table(&self, ran: &Ran<Solved>) -> Table {
         let mut table = Table::new(Self::TITLE, ["", ""]);
-        let ns = slowest(ran);
+        let ns = self.time(ran);
         let Some(first) = ran.ranks.first() else { return table };
         let (points, iterations) = (u64::from(self.size) * u64::from(self.size), first.iterations);
         table.row([Value::from("grid"), Value::from(format!("{0} × {0}, {1} ranks", self.size, ran.ranks.len()))]);
@@ -326,11 +336,6 @@ impl Application for Stencil {
         table.row([Value::from("check"), Value::from(check)]);
         table
     }
-}
-
-/// The time of the slowest rank.
-pub(crate) fn slowest(ran: &Ran<Solved>) -> f64 {
-    ran.ranks.iter().map(|solved| solved.ns).fold(0.0, f64::max)
 }
 
 #[cfg(test)]
@@ -373,7 +378,7 @@ mod tests {
             let ran = job::run(&job, &world, &stop).unwrap();
             assert!(ran.ranks[0].checked);
             let computed = f64::from(ran.ranks[0].iterations) * 2.0 * 13.0 * job.point_ns;
-            assert!(slowest(&ran) > computed, "{how:?}: it has computed for {computed} ns");
+            assert!(job.time(&ran) > computed, "{how:?}: it has computed for {computed} ns");
         }
     }
 
@@ -381,11 +386,11 @@ mod tests {
     fn a_wrong_point_is_found() {
         let job = small();
         let (mut grid, iterations) = job.sequential();
-        job.check(&grid, iterations).unwrap();
-        assert!(job.check(&grid, iterations + 3).unwrap_err().to_string().contains("a sequential run takes"));
+        job.compare(&grid, iterations).unwrap();
+        assert!(job.compare(&grid, iterations + 3).unwrap_err().to_string().contains("a sequential run takes"));
         grid[13 * 4 + 7] += 1e-6;
-        assert!(job.check(&grid, iterations).unwrap_err().to_string().contains("row 4, column 7 is"));
-        assert!(job.check(&grid[..20], iterations).unwrap_err().to_string().contains("20 points"));
+        assert!(job.compare(&grid, iterations).unwrap_err().to_string().contains("row 4, column 7 is"));
+        assert!(job.compare(&grid[..20], iterations).unwrap_err().to_string().contains("20 points"));
     }
 
     /// The sequential run does what the equation says: behind it, no point is far from a quarter of its neighbours' sum.
@@ -414,7 +419,7 @@ mod tests {
             let [first, end] = [ra.rank().0, ra.rank().0 + 1].map(|rank| job.first(rank, 2));
             let mut rows = Rows::new(13, first, end - first);
             let solved = job.iterate(&team, &mut rows, &mut |_, _| Ok(()))?;
-            at_root(&team, &rows.inner(), job.part(2), |parts| Ok(job.check(&parts.concat(), solved.iterations)))
+            at_root(&team, &rows.inner(), job.part(2), |parts| Ok(job.compare(&parts.concat(), solved.iterations)))
         };
         let seen = rmalab_atomics::World::threads(2).run(run).unwrap().remove(0).unwrap().unwrap();
         assert!(seen.unwrap_err().to_string().contains("in a sequential run, after 30 iterations"));

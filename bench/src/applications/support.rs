@@ -90,7 +90,7 @@ pub(super) fn at_root<A: RemoteAtomics + ?Sized, T: Pod, R>(
 
 /// The error of a result that is not the sequential one.
 pub(super) fn wrong(name: &str, what: impl std::fmt::Display) -> Error {
-    Error::Ranks(format!("{name}: {what}"))
+    Error::Wrong(format!("{name}: {what}"))
 }
 
 #[cfg(test)]
