@@ -623,11 +623,11 @@ mod tests {
         let stop = AtomicBool::new(false);
         let mut times = Vec::new();
         for how in [How::Overlapped, How::Bulk, How::Messages] {
-            let job = Fft { how, size: 16, ..small() };
+            let job = Fft { how, size: 64, iterations: 1, ..small() };
             let ran = job::run(&job, &Ranks::simulated("gemini", 4).ranks_per_node(1), &stop).unwrap();
             assert!(ran.ranks[0].checked.unwrap().sequential.is_some());
-            // 16 planes of 32 lines, and 16 × 16 lines, of 320 operations each, by 4 ranks.
-            assert!(job.time(&ran) > 3.0 * 16.0 * 16.0 * 320.0 / 4.0);
+            // 64 planes of 128 lines, and 64 × 64 lines, of 1,920 operations each, by 4 ranks.
+            assert!(job.time(&ran) > 3.0 * 64.0 * 64.0 * 1920.0 / 4.0);
             times.push(job.time(&ran));
         }
         assert!(times[0] < times[1] && times[1] < times[2], "overlapped, bulk, messages: {times:?}");

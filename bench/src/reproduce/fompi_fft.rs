@@ -30,7 +30,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 const NAMES: [&str; 3] = ["puts, overlapped", "puts, in bulk", "messages"];
 
 fn run(context: &Context<'_>) -> Result<Finding> {
-    let size = context.pick(64, 128);
+    let size: u32 = context.pick(64, 128);
     let job = |how, size| Fft { how, size, iterations: 1, ..defaults() };
     let hows = [How::Overlapped, How::Bulk, How::Messages];
     let ranks: Vec<u32> = (2..=size.ilog2()).map(|power| 1 << power).collect();
