@@ -3,20 +3,19 @@
 //! Each is a [`Job`] whose fields are its command-line options, and runs on threads, on processes and on
 //! simulated machines, with any strategy of the window layer.
 
+mod dsde;
 pub(crate) mod fft;
 mod ghost;
 pub(crate) mod halo;
+mod hash_table;
 pub(crate) mod lattice;
+mod random;
+mod random_access;
 pub(crate) mod stencil;
 pub(crate) mod support;
 
 use std::str::FromStr;
 use std::sync::atomic::AtomicBool;
-
-pub use fft::Fft;
-pub use ghost::Ghost;
-pub use lattice::Lattice;
-pub use stencil::Stencil;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
@@ -24,6 +23,14 @@ use rmalab_atomics::RemoteAtomics;
 use rmalab_locks::PolicyKind;
 use rmalab_windows::{AccumulateStrategy, Config, FenceStrategy, PscwStrategy, Team, Transport, Window};
 use serde::{Deserialize, Serialize};
+
+pub use dsde::Dsde;
+pub use fft::Fft;
+pub use ghost::Ghost;
+pub use hash_table::HashTable;
+pub use lattice::Lattice;
+pub use random_access::RandomAccess;
+pub use stencil::Stencil;
 
 use crate::finding::Table;
 use crate::job::{self, Job, Place, Ran, Ranks};
@@ -37,12 +44,12 @@ pub trait Application: Job {
     /// How its windows work.
     fn strategies(&self) -> &Strategies;
 
-    /// Whether it can run with these options on so many ranks.
+    /// Whether it can run with these options there.
     ///
     /// # Errors
     ///
     /// [`Error::Usage`], which says what does not go together.
-    fn check(&self, ranks: u32) -> Result<()>;
+    fn check(&self, world: &Ranks) -> Result<()>;
 
     /// Nanoseconds that a run took, on the slowest rank: by these the median of several runs is chosen.
     fn time(&self, ran: &Ran<Self::Out>) -> f64;
@@ -88,6 +95,9 @@ macro_rules! applications {
 // One each; bench/src/jobs.rs has a line for each, too.
 applications! {
     Ghost,
+    RandomAccess,
+    HashTable,
+    Dsde,
     Fft,
     Lattice,
     Stencil,
@@ -121,7 +131,7 @@ pub fn run<T: Application>(application: &T, world: &Ranks, repetitions: u32, sto
         return Err(Error::usage("an application has at least one rank"));
     }
     application.strategies().check(world)?;
-    application.check(world.ranks)?;
+    application.check(world)?;
     let mut runs = Vec::new();
     for _ in 0..repetitions.max(1) {
         runs.push(job::run(application, world, stop)?);

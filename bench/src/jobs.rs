@@ -25,6 +25,9 @@ macro_rules! serve {
 serve! {
     crate::applications::Fft,
     crate::applications::Ghost,
+    crate::applications::RandomAccess,
+    crate::applications::HashTable,
+    crate::applications::Dsde,
     crate::applications::Lattice,
     crate::applications::Stencil,
     crate::reproduce::dart_distance::Distances,

@@ -39,7 +39,7 @@ use super::halo::{messages, slot_bytes, two_sided};
 use super::support::{at_root, compute, hash, root_bytes, signed, sum, wrong};
 use super::{Application, Strategies};
 use crate::finding::{Table, Value};
-use crate::job::{Job, Ran, elapsed};
+use crate::job::{Job, Ran, Ranks, elapsed};
 use crate::{Error, Result};
 
 /// Bytes of a number.
@@ -222,6 +222,18 @@ impl Share {
 type Put<'p> = dyn Fn(usize, usize, &[Complex64]) -> Result<()> + 'p;
 
 impl Fft {
+    /// Whether it can run with these options on so many ranks.
+    fn fits(&self, ranks: u32) -> Result<()> {
+        if self.size < 2 || self.size > 2048 || !self.size.is_multiple_of(ranks) || self.iterations == 0 {
+            return Err(Error::usage(format!(
+                "fft: --size {} --iterations {} with {ranks} ranks: the size is a multiple of the ranks from 2 to 2048, and \
+                 there is at least one iteration",
+                self.size, self.iterations
+            )));
+        }
+        Ok(())
+    }
+
     /// Lets `body` put pieces into the ranks' windows; behind it all pieces are there.
     fn epoch<A: RemoteAtomics + ?Sized>(
         &self,
@@ -498,7 +510,7 @@ impl Job for Fft {
 
     fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Transformed> {
         let (size, ranks) = (self.size, ra.size());
-        self.check(ranks)?;
+        self.fits(ranks)?;
         let share = Share { n: size as usize, ranks: ranks as usize, me: ra.rank().index() };
         let team = Team::new(ra)?;
         let bytes = self.numbers(ranks) * NUMBER;
@@ -549,15 +561,8 @@ impl Application for Fft {
         &self.strategies
     }
 
-    fn check(&self, ranks: u32) -> Result<()> {
-        if self.size < 2 || self.size > 2048 || !self.size.is_multiple_of(ranks) || self.iterations == 0 {
-            return Err(Error::usage(format!(
-                "fft: --size {} --iterations {} with {ranks} ranks: the size is a multiple of the ranks from 2 to 2048, and \
-                 there is at least one iteration",
-                self.size, self.iterations
-            )));
-        }
-        Ok(())
+    fn check(&self, world: &Ranks) -> Result<()> {
+        self.fits(world.ranks)
     }
 
     fn time(&self, ran: &Ran<Transformed>) -> f64 {
@@ -594,7 +599,7 @@ mod tests {
 
     use super::super::support::defaults;
     use super::*;
-    use crate::job::{self, Ranks};
+    use crate::job;
 
     fn small() -> Fft {
         Fft { size: 12, iterations: 2, ..defaults() }

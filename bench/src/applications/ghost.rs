@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Application, Strategies};
 use crate::finding::{Table, Value};
-use crate::job::{Job, Ran, elapsed};
+use crate::job::{Job, Ran, Ranks, elapsed};
 use crate::{Error, Result};
 
 /// Steps whose ghosts are compared byte by byte.
@@ -105,7 +105,7 @@ impl Application for Ghost {
         &self.strategies
     }
 
-    fn check(&self, _ranks: u32) -> Result<()> {
+    fn check(&self, _world: &Ranks) -> Result<()> {
         if self.bytes == 0 || !self.bytes.is_multiple_of(8) || self.bytes > MOST {
             return Err(Error::usage(format!(
                 "--bytes {}: a message has a multiple of 8 bytes, up to {MOST}",
@@ -323,7 +323,7 @@ mod tests {
 
     use super::*;
     use crate::applications::run;
-    use crate::job::{self, Ranks};
+    use crate::job;
 
     fn ghost(sync: Sync, strategies: Strategies) -> Ghost {
         Ghost { bytes: 64, iterations: 5, sync, strategies }

@@ -33,6 +33,7 @@ use rmalab_windows::{GlobalMemory, Reserve, Team, Transport, WindowDisp};
 use serde::{Deserialize, Serialize};
 
 use super::Strategies;
+use crate::job::{Place, Ranks};
 use crate::{Error, Result};
 
 /// What data travel by.
@@ -81,6 +82,21 @@ pub(super) struct Plan {
 
 /// Sends the elements of the first list to the neighbours, and fills the second list with what they send.
 pub(super) type Exchange<'e, T> = dyn FnMut(&[Vec<T>], &mut [Vec<T>]) -> Result<()> + 'e;
+
+/// Whether data can travel that way there.
+///
+/// # Errors
+///
+/// [`Error::Usage`] for global memory on a simulated machine.
+pub(super) fn how_fits(how: How, world: &Ranks) -> Result<()> {
+    if how == How::Dart && matches!(world.place, Place::Sim(_)) {
+        return Err(Error::usage(
+            "--how dart: the processors of a simulated machine reach no other segment; use --how window there, whose puts \
+             inside a node are by the processor or by the adapter, as the profile has it",
+        ));
+    }
+    Ok(())
+}
 
 /// Bytes of a slot of the messages' ring in which a message of so many bytes has room, if that may be.
 pub(super) fn slot_bytes(bytes: u64) -> u32 {
@@ -256,10 +272,6 @@ impl Plan {
                 Ok(done)
             }
             (How::Dart, Sync::Pscw) => Err(Error::usage("--how dart has no epochs: use --sync flags or --sync fence")),
-            (How::Dart, _) if ra.capabilities().backend == "sim" => Err(Error::usage(
-                "--how dart: the processors of a simulated machine reach no other segment; there the profile says what \
-                 carries out the puts of --how window inside a node",
-            )),
             (How::Dart, _) => {
                 let mut flags = self.flags(team)?;
                 let reserve = Reserve { collective: bytes + (64 << 10), pool: 4096 };

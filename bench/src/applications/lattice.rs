@@ -33,11 +33,11 @@ use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_windows::Team;
 use serde::{Deserialize, Serialize};
 
-use super::halo::{self, Exchange, How, Neighbour, Plan, Sync};
+use super::halo::{self, Exchange, How, Neighbour, Plan, Sync, how_fits};
 use super::support::{at_root, compute, root_bytes, signed, sum, wrong};
 use super::{Application, Strategies};
 use crate::finding::{Table, Value};
-use crate::job::{Job, Ran, elapsed};
+use crate::job::{Job, Ran, Ranks, elapsed};
 use crate::{Error, Result};
 
 /// What a site has.
@@ -333,6 +333,18 @@ impl Whole {
 }
 
 impl Lattice {
+    /// Whether it can run with these options on so many ranks.
+    fn fits(&self, _ranks: u32) -> Result<()> {
+        self.local()?;
+        if !(self.mass > 0.0 && self.tolerance > 0.0) {
+            return Err(Error::usage(format!(
+                "lattice: --mass {} --tolerance {}: both must be more than 0",
+                self.mass, self.tolerance
+            )));
+        }
+        Ok(())
+    }
+
     fn local(&self) -> Result<Grid> {
         match <[u32; 4]>::try_from(&self.local[..]) {
             Ok(sites) if sites.iter().all(|&sites| (1..=1024).contains(&sites)) && Grid(sites).len() <= 1 << 24 => {
@@ -496,7 +508,7 @@ impl Job for Lattice {
     }
 
     fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Solved> {
-        self.check(ra.size())?;
+        self.fits(ra.size())?;
         let local = self.local()?;
         let ranks = Grid(factors(ra.size()));
         let part = Part::new(ranks, local, ra.rank().index());
@@ -514,15 +526,9 @@ impl Application for Lattice {
         &self.strategies
     }
 
-    fn check(&self, _ranks: u32) -> Result<()> {
-        self.local()?;
-        if !(self.mass > 0.0 && self.tolerance > 0.0) {
-            return Err(Error::usage(format!(
-                "lattice: --mass {} --tolerance {}: both must be more than 0",
-                self.mass, self.tolerance
-            )));
-        }
-        Ok(())
+    fn check(&self, world: &Ranks) -> Result<()> {
+        how_fits(self.how, world)?;
+        self.fits(world.ranks)
     }
 
     fn time(&self, ran: &Ran<Solved>) -> f64 {
@@ -563,7 +569,7 @@ mod tests {
 
     use super::super::support::defaults;
     use super::*;
-    use crate::job::{self, Ranks};
+    use crate::job;
 
     fn small() -> Lattice {
         Lattice { local: vec![2, 3, 2, 2], ..defaults() }

@@ -24,11 +24,11 @@ use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_windows::Team;
 use serde::{Deserialize, Serialize};
 
-use super::halo::{self, Exchange, How, Neighbour, Plan, Sync};
+use super::halo::{self, Exchange, How, Neighbour, Plan, Sync, how_fits};
 use super::support::{at_root, compute, root_bytes, signed, wrong};
 use super::{Application, Strategies};
 use crate::finding::{Table, Value};
-use crate::job::{Job, Ran, elapsed};
+use crate::job::{Job, Ran, Ranks, elapsed};
 use crate::{Error, Result};
 
 /// Updates of points up to which a run is checked.
@@ -151,6 +151,18 @@ impl Rows {
 }
 
 impl Stencil {
+    /// Whether it can run with these options on so many ranks.
+    fn fits(&self, ranks: u32) -> Result<()> {
+        if self.size < ranks || self.size > 1 << 16 || self.every == 0 {
+            return Err(Error::usage(format!(
+                "stencil: {} rows for {ranks} ranks, and a look every {} iterations: each rank needs a row, there are 65,536 \
+                 at the most, and --every is at least 1",
+                self.size, self.every
+            )));
+        }
+        Ok(())
+    }
+
     /// The first row of a rank.
     fn first(&self, rank: u32, ranks: u32) -> usize {
         (u64::from(self.size) * u64::from(rank) / u64::from(ranks)) as usize
@@ -281,7 +293,7 @@ impl Job for Stencil {
     }
 
     fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Solved> {
-        self.check(ra.size())?;
+        self.fits(ra.size())?;
         let team = Team::new(ra)?;
         let (rows, mut solved) = self.solve(&team)?;
         let updates = u64::from(self.size) * u64::from(self.size) * u64::from(solved.iterations);
@@ -301,15 +313,9 @@ impl Application for Stencil {
         &self.strategies
     }
 
-    fn check(&self, ranks: u32) -> Result<()> {
-        if self.size < ranks || self.size > 1 << 16 || self.every == 0 {
-            return Err(Error::usage(format!(
-                "stencil: {} rows for {ranks} ranks, and a look every {} iterations: each rank needs a row, there are 65,536 \
-                 at the most, and --every is at least 1",
-                self.size, self.every
-            )));
-        }
-        Ok(())
+    fn check(&self, world: &Ranks) -> Result<()> {
+        how_fits(self.how, world)?;
+        self.fits(world.ranks)
     }
 
     fn time(&self, ran: &Ran<Solved>) -> f64 {
@@ -344,7 +350,7 @@ mod tests {
 
     use super::super::support::defaults;
     use super::*;
-    use crate::job::{self, Ranks};
+    use crate::job;
 
     fn small() -> Stencil {
         Stencil { size: 13, every: 3, ..defaults() }
