@@ -68,6 +68,9 @@ pub struct Options {
     pub engines: Option<u32>,
     /// Who carries out atomics inside a node; the profile says unless it is said here.
     pub local_atomics: Option<LocalAtomics>,
+    /// Who carries out bulk operations inside a node; unless it is said, puts whoever carries out atomics, and gets the
+    /// processor.
+    pub local_bulk: Option<LocalAtomics>,
     /// What irregularities depend on.
     pub seed: u64,
     /// Bytes of a rank's segment; only what is touched takes memory.
@@ -85,6 +88,7 @@ impl Options {
             placement: None,
             engines: None,
             local_atomics: None,
+            local_bulk: None,
             seed: 1,
             segment_bytes: crate::SEGMENT_BYTES,
             stack_bytes: 64 << 10,
@@ -231,6 +235,7 @@ impl Simulator {
                 && !matches!(self.profile.shape, Shape::OneNode),
             engines: self.options.engines.unwrap_or(self.profile.nic.engines),
             local_atomics: self.options.local_atomics.unwrap_or(self.profile.local_atomics),
+            local_bulk: self.options.local_bulk,
             seed: self.options.seed,
         };
         let mut world = World::new(&self.profile, &self.network, &setting, clock);

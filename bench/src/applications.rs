@@ -4,10 +4,15 @@
 //! simulated machines, with any strategy of the window layer.
 
 mod dsde;
+pub(crate) mod fft;
 mod ghost;
+pub(crate) mod halo;
 mod hash_table;
+pub(crate) mod lattice;
 mod random;
 mod random_access;
+pub(crate) mod stencil;
+pub(crate) mod support;
 
 use std::str::FromStr;
 use std::sync::atomic::AtomicBool;
@@ -20,9 +25,12 @@ use rmalab_windows::{AccumulateStrategy, Config, FenceStrategy, PscwStrategy, Te
 use serde::{Deserialize, Serialize};
 
 pub use dsde::Dsde;
+pub use fft::Fft;
 pub use ghost::Ghost;
 pub use hash_table::HashTable;
+pub use lattice::Lattice;
 pub use random_access::RandomAccess;
+pub use stencil::Stencil;
 
 use crate::finding::Table;
 use crate::job::{self, Job, Place, Ran, Ranks};
@@ -90,6 +98,9 @@ applications! {
     RandomAccess,
     HashTable,
     Dsde,
+    Fft,
+    Lattice,
+    Stencil,
 }
 
 /// What came of the runs of an application.

@@ -24,10 +24,15 @@ macro_rules! serve {
 // One line each, by name.
 serve! {
     crate::reproduce::fompi_atomics::Accumulates,
+    crate::applications::Fft,
     crate::applications::Ghost,
     crate::applications::RandomAccess,
     crate::applications::HashTable,
     crate::applications::Dsde,
+    crate::applications::Lattice,
+    crate::applications::Stencil,
+    crate::reproduce::dart_distance::Distances,
+    crate::reproduce::dart_latency::Latency,
     crate::reproduce::fompi_fence::Fences,
     crate::reproduce::infiniband::Epochs,
     crate::reproduce::mpich2_ops::Messages,

@@ -28,6 +28,12 @@ mod fx100_future;
 pub(crate) mod fx100_lockall;
 mod fx100_ppn;
 pub(crate) mod fx10_software;
+pub(crate) mod dart_distance;
+pub(crate) mod dart_latency;
+mod dart_stencil;
+pub(crate) mod fompi_fence;
+mod fompi_fft;
+mod fompi_milc;
 
 use std::time::{Duration, Instant};
 
@@ -111,6 +117,12 @@ pub fn all() -> Vec<&'static Experiment> {
         &fompi_pscw::EXPERIMENT,
         &fompi_locks::EXPERIMENT,
         &fompi_windows::EXPERIMENT,
+        &dart_latency::EXPERIMENT,
+        &dart_distance::EXPERIMENT,
+        &dart_stencil::EXPERIMENT,
+        &fompi_fence::EXPERIMENT,
+        &fompi_fft::EXPERIMENT,
+        &fompi_milc::EXPERIMENT,
     ]
 }
 

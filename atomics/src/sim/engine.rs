@@ -166,6 +166,7 @@ pub(super) struct World<'p> {
     cyclic: bool,
     engines: u32,
     local_atomics: LocalAtomics,
+    local_bulk: Option<LocalAtomics>,
     clock: Rc<Clock>,
     queue: Queue<What>,
     ranks: Vec<RankState>,
@@ -188,13 +189,14 @@ pub(super) struct World<'p> {
     resumed: Vec<(u32, Reply)>,
 }
 
-/// How a world's ranks are placed, and what carries out their atomics.
+/// How a world's ranks are placed, and what carries out their operations inside a node.
 pub(super) struct Setting {
     pub(super) size: u32,
     pub(super) ranks_per_node: u32,
     pub(super) cyclic: bool,
     pub(super) engines: u32,
     pub(super) local_atomics: LocalAtomics,
+    pub(super) local_bulk: Option<LocalAtomics>,
     pub(super) seed: u64,
 }
 
@@ -209,6 +211,7 @@ impl<'p> World<'p> {
             cyclic: setting.cyclic,
             engines: setting.engines,
             local_atomics: setting.local_atomics,
+            local_bulk: setting.local_bulk,
             clock,
             queue: Queue::new(),
             ranks: (0..setting.size).map(|_| state()).collect(),
@@ -396,7 +399,7 @@ impl<'p> World<'p> {
                 let distance = self.distance(me, at.rank);
                 self.operations.add(Kind::Put, distance);
                 let message = self.message(Message { origin: me, at, load: Load::Put(value) });
-                self.post(message, rank, distance, WORD as usize);
+                self.post(message, rank, distance, WORD as usize, self.local_atomics);
             }
             Op::PutBytes { at, source, len } => {
                 let distance = self.distance(me, at.rank);
@@ -405,7 +408,7 @@ impl<'p> World<'p> {
                 // SAFETY: the rank is suspended inside `put_bytes_nb`, whose caller vouches for `len` bytes at `source`.
                 unsafe { source.copy_to_nonoverlapping(bytes.as_mut_ptr(), len) };
                 let message = self.message(Message { origin: me, at, load: Load::PutBytes(bytes) });
-                self.post(message, rank, distance, len);
+                self.post(message, rank, distance, len, self.local_bulk.unwrap_or(self.local_atomics));
             }
             Op::GetBytes { at, dest, len } => {
                 let distance = self.distance(me, at.rank);
@@ -416,7 +419,8 @@ impl<'p> World<'p> {
                 let message = self.message(Message { origin: me, at, load: Load::GetBytes(dest, len) });
                 self.request_of.insert(message, request);
                 self.open(rank, at.rank);
-                if distance == Distance::Remote {
+                let adapter = matches!(self.local_bulk, Some(LocalAtomics::Nic));
+                if distance == Distance::Remote || (distance == Distance::Node && adapter) {
                     self.send(message, 0);
                 } else {
                     self.local(message);
@@ -509,10 +513,10 @@ impl<'p> World<'p> {
         }
     }
 
-    fn post(&mut self, message: u32, rank: u32, distance: Distance, bytes: usize) {
+    fn post(&mut self, message: u32, rank: u32, distance: Distance, bytes: usize, in_node: LocalAtomics) {
         let adapter = match distance {
             Distance::Remote => true,
-            Distance::Node => matches!(self.local_atomics, LocalAtomics::Nic),
+            Distance::Node => matches!(in_node, LocalAtomics::Nic),
             Distance::Own => false,
         };
         let target = self.peek(message).at.rank;
