@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use rmalab_atomics::{Rank, RemoteAtomics, WORD};
+use rmalab_atomics::{Mapped, Rank, RemoteAtomics, WORD, World};
 use rmalab_locks::LockKind;
-use rmalab_windows::{Team, Transport, WindowDisp};
+use rmalab_windows::{Team, Transport, Window, WindowDisp};
 use serde::{Deserialize, Serialize};
 
 use super::fx100_lockall::slowest;
@@ -12,7 +12,8 @@ use super::{Context, Experiment};
 use crate::Result;
 use crate::applications::Strategies;
 use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value};
-use crate::job::{Job, Ranks, elapsed};
+use crate::job::{self, Job, Ranks, elapsed};
+use crate::study::median;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fx10-software",
@@ -21,9 +22,10 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     protocol: "256 ranks lock and unlock one rank's window in shared mode, over and over, at the same time; the time of a pair on \
                the slowest rank. By network atomics (MCS-RW with reader preference), and by the two-sided transport, on which \
                the target's processor serves requests, here with one short put that carries the lock and is acknowledged. \
-               Simulated on profile fx100 with its adapter for all atomics; the target does nothing but serve, or it computes \
-               and serves between two stretches of computing only. Measured on processes of this machine, with the target \
-               waiting, and with an agent (a thread that serves).",
+               Simulated on profile fx100, where the adapter serves all atomics, or, by messages, the target's processor its own \
+               words; the target does nothing but serve, or it computes \
+               and serves between two stretches of computing only. Measured on threads of this machine, with the target \
+               waiting, and with an agent (one more thread, which serves).",
     found: "1,000 pairs take 114 s on the FX10, which has no network atomics, and 130 µs each on the FX100: about 1,000 times as \
             long.",
     lesson: "Without network atomics somebody at the target has to look at each lock request. What that costs is not the few \
@@ -59,15 +61,7 @@ impl Job for SoftwareLocks {
         team.barrier()?;
         let mut time = 0.0;
         if ra.rank() != Rank(0) {
-            let begin = ra.now();
-            for pair in 0..self.pairs {
-                let lock = window.lock(LockKind::Shared, Rank(0))?;
-                if self.put {
-                    lock.put_value(WindowDisp(0), u64::from(pair))?;
-                }
-                lock.unlock()?;
-            }
-            time = elapsed(ra, begin) / f64::from(self.pairs);
+            time = pairs(ra, &window, self.pairs, self.put)?;
             ra.fetch_add(Rank(0).at(ended), 1)?;
         } else if let Some(computes) = self.computes {
             while ra.get(Rank(0).at(ended))? + 1 < u64::from(ra.size()) {
@@ -82,6 +76,43 @@ impl Job for SoftwareLocks {
     }
 }
 
+/// Locks and unlocks rank 0's window, and returns the nanoseconds of a pair.
+fn pairs<A: RemoteAtomics + ?Sized>(ra: &A, window: &Window<'_, A>, pairs: u32, put: bool) -> Result<f64> {
+    let begin = ra.now();
+    for pair in 0..pairs {
+        let lock = window.lock(LockKind::Shared, Rank(0))?;
+        if put {
+            lock.put_value(WindowDisp(0), u64::from(pair))?;
+        }
+        lock.unlock()?;
+    }
+    Ok(elapsed(ra, begin) / f64::from(pairs))
+}
+
+/// As [`SoftwareLocks`], with an agent at each rank, which is a thread: nanoseconds of a pair, on the slowest thread.
+fn with_agents(ranks: u32, times: u32) -> Result<f64> {
+    let strategies = Strategies { transport: Some(Transport::TwoSidedAgent.name().into()), ..Strategies::default() };
+    let rank = |ra: &Mapped| -> Result<f64> {
+        let team = Team::new(ra)?;
+        let window = strategies.window(&team, WORD)?;
+        let agent = window.agent()?;
+        let time = std::thread::scope(|scope| -> Result<f64> {
+            let served = scope.spawn(move || agent.serve());
+            team.barrier()?;
+            let time = if ra.rank() == Rank(0) { 0.0 } else { pairs(ra, &window, times, true)? };
+            // Behind it nobody asks this rank's agent any more.
+            team.barrier()?;
+            window.stop_agent()?;
+            served.join().expect("an agent does not panic")?;
+            Ok(time)
+        })?;
+        window.free()?;
+        Ok(time)
+    };
+    let each = World::threads(ranks).segment_bytes(16 << 20).run(rank)?;
+    each.into_iter().try_fold(0.0, |slowest: f64, time| Ok(slowest.max(time?)))
+}
+
 impl SoftwareLocks {
     /// By network atomics, with the study's lock.
     fn by_atomics(pairs: u32, computes: Option<u64>) -> SoftwareLocks {
@@ -90,8 +121,9 @@ impl SoftwareLocks {
     }
 
     /// By the target's processor.
-    fn by_messages(transport: Transport, pairs: u32, computes: Option<u64>) -> SoftwareLocks {
-        let strategies = Strategies { transport: Some(transport.name().into()), ..Strategies::default() };
+    fn by_messages(pairs: u32, computes: Option<u64>) -> SoftwareLocks {
+        let transport = Transport::TwoSided.name();
+        let strategies = Strategies { transport: Some(transport.into()), ..Strategies::default() };
         SoftwareLocks { strategies, pairs, put: true, computes }
     }
 }
@@ -106,35 +138,43 @@ const PUBLISHED: (f64, f64) = (114e6, 130e3);
 const STRETCHES: [u64; 5] = [10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
 
 fn run(context: &Context<'_>) -> Result<Finding> {
-    let world = Ranks::simulated("fx100", RANKS).atomics_by_adapter(true);
+    let by_adapter = Ranks::simulated("fx100", RANKS).atomics_by_adapter(true);
+    let by_processor = Ranks::simulated("fx100", RANKS);
     let pairs = context.pick(20, 100);
-    let one = |job: &SoftwareLocks| -> Result<f64> { Ok(slowest(&context.run(job, &world)?)) };
-    let atomics = one(&SoftwareLocks::by_atomics(pairs, None))?;
-    let messages = one(&SoftwareLocks::by_messages(Transport::TwoSided, pairs, None))?;
+    let one = |computes| -> Result<[f64; 2]> {
+        let atomics = context.run(&SoftwareLocks::by_atomics(pairs, computes), &by_adapter)?;
+        let messages = context.run(&SoftwareLocks::by_messages(pairs, computes), &by_processor)?;
+        Ok([slowest(&atomics), slowest(&messages)])
+    };
+    let serves = one(None)?;
     let mut stretches = Vec::new();
     for stretch in STRETCHES {
-        let atomics = one(&SoftwareLocks::by_atomics(pairs, Some(stretch)))?;
-        let messages = one(&SoftwareLocks::by_messages(Transport::TwoSided, pairs, Some(stretch)))?;
+        let [atomics, messages] = one(Some(stretch))?;
         stretches.push((stretch as f64, atomics, messages));
     }
     let pairs = 2000;
-    let jobs = [
-        SoftwareLocks::by_atomics(pairs, None),
-        SoftwareLocks::by_messages(Transport::TwoSided, pairs, None),
-        SoftwareLocks::by_messages(Transport::TwoSidedAgent, pairs, None),
-    ];
     let mut here = Vec::new();
     for ranks in [2, 4, 8] {
-        let jobs = jobs.clone().map(|job| (job, Ranks::processes(ranks)));
-        let medians = context.medians(5, &jobs, slowest)?;
-        here.push((ranks, [medians[0], medians[1], medians[2]]));
+        let jobs = [SoftwareLocks::by_atomics(pairs, None), SoftwareLocks::by_messages(pairs, None)];
+        let (mut times, mut agents) = ([Vec::new(), Vec::new()], Vec::new());
+        for repetition in 0..5 {
+            for (job, times) in jobs.iter().zip(&mut times) {
+                let key = serde_json::to_string(&(job, ranks, repetition)).expect("a job is JSON");
+                let run = || job::run(job, &Ranks::threads(ranks), context.stop()).map(|ran| slowest(&ran));
+                times.push(context.keep(&key, run)?);
+            }
+            let key = format!("agents of {ranks} threads, {pairs} pairs, {repetition}");
+            agents.push(context.keep(&key, || with_agents(ranks, pairs))?);
+        }
+        let [atomics, messages] = times.map(|times| median(times.into_iter()));
+        here.push((ranks, [atomics, messages, median(agents.into_iter())]));
     }
-    Ok(report(atomics, messages, &stretches, &here))
+    Ok(report(serves, &stretches, &here))
 }
 
 /// Times of a pair: simulated with a target that only serves; for each stretch that it computes, by atomics and by messages;
-/// and on numbers of processes, by atomics, messages, and messages to an agent.
-fn report(atomics: f64, messages: f64, stretches: &[(f64, f64, f64)], here: &[(u32, [f64; 3])]) -> Finding {
+/// and on numbers of threads, by atomics, messages, and messages to an agent.
+fn report([atomics, messages]: [f64; 2], stretches: &[(f64, f64, f64)], here: &[(u32, [f64; 3])]) -> Finding {
     let mut finding = Finding::new();
     let factor = PUBLISHED.0 / PUBLISHED.1;
     let mut table = Table::new(
@@ -156,12 +196,12 @@ fn report(atomics: f64, messages: f64, stretches: &[(f64, f64, f64)], here: &[(u
     }
     finding.tables.push(table);
     let mut table = Table::new(
-        "The same on processes of this machine",
-        ["processes", "by atomics", "by messages, target waits", "by messages to an agent", "agent / atomics"],
+        "The same on threads of this machine",
+        ["threads", "by atomics", "by messages, target waits", "by messages to an agent", "agent / atomics"],
     );
-    for &(processes, [atomics, messages, agent]) in here {
+    for &(threads, [atomics, messages, agent]) in here {
         table.row([
-            Value::Count(processes.into()),
+            Value::Count(threads.into()),
             Value::Time(atomics),
             Value::Time(messages),
             Value::Time(agent),
@@ -209,7 +249,7 @@ fn report(atomics: f64, messages: f64, stretches: &[(f64, f64, f64)], here: &[(u
     finding.claim(
         faster,
         "atomics are ahead of software at the target",
-        format!("on 2, 4 and 8 processes of this machine, up to {} ahead of an agent", Value::Ratio(most)),
+        format!("on 2, 4 and 8 threads of this machine, up to {} ahead of an agent", Value::Ratio(most)),
     );
     if ratio < factor / 3.0 {
         finding.why = format!(
@@ -239,20 +279,20 @@ fn report(atomics: f64, messages: f64, stretches: &[(f64, f64, f64)], here: &[(u
                would have to look for the study's figure."
             .into(),
     });
-    let processes = |at: usize| here.iter().map(|&(ranks, times)| (f64::from(ranks), times[at])).collect();
+    let threads = |at: usize| here.iter().map(|&(ranks, times)| (f64::from(ranks), times[at])).collect();
     finding.plots.push(Plot {
         name: "here".into(),
         title: "A pair on this machine".into(),
-        x: Axis::new("processes", Quantity::Count),
-        y: Axis::new("time of a pair, slowest process", Quantity::Time),
+        x: Axis::new("threads", Quantity::Count),
+        y: Axis::new("time of a pair, slowest thread", Quantity::Time),
         series: vec![
-            series("by atomics", Origin::Measured, 0, processes(0)),
-            series("by messages, target waits", Origin::Measured, 1, processes(1)),
-            series("by messages to an agent", Origin::Measured, 2, processes(2)),
+            series("by atomics", Origin::Measured, 0, threads(0)),
+            series("by messages, target waits", Origin::Measured, 1, threads(1)),
+            series("by messages to an agent", Origin::Measured, 2, threads(2)),
         ],
-        text: "Shared memory has the fastest atomics there are, tens of nanoseconds, and a message between processes that have \
-               a processor each costs little more than two cache misses. What makes software slow here, too, is that the one \
-               who serves has to run: with more processes than processors it is the operating system that decides when."
+        text: "Shared memory has the fastest atomics there are, tens of nanoseconds, and a message between threads that have a \
+               processor each costs little more than two cache misses. What makes software slow here, too, is that the one \
+               who serves has to run: with more threads than processors it is the operating system that decides when."
             .into(),
     });
     finding
@@ -263,7 +303,6 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
-    use crate::job;
 
     #[test]
     fn software_waits_for_the_targets_next_look_and_atomics_do_not() {
@@ -271,16 +310,13 @@ mod tests {
         let world = Ranks::simulated("fx100", 8).atomics_by_adapter(true);
         let time = |job: &SoftwareLocks| slowest(&job::run(job, &world, &stop).unwrap());
         let atomics = [None, Some(1_000_000)].map(|computes| time(&SoftwareLocks::by_atomics(10, computes)));
-        let messages = [None, Some(1_000_000)]
-            .map(|computes| time(&SoftwareLocks::by_messages(Transport::TwoSided, 10, computes)));
+        let messages = [None, Some(1_000_000)].map(|computes| time(&SoftwareLocks::by_messages(10, computes)));
         assert!((atomics[1] / atomics[0] - 1.0).abs() < 0.05, "{atomics:?}");
         assert!(messages[1] > 900_000.0 && messages[0] < 100_000.0, "{messages:?}");
     }
 
     #[test]
-    fn an_agent_serves_while_the_target_computes() {
-        let stop = AtomicBool::new(false);
-        let job = SoftwareLocks::by_messages(Transport::TwoSidedAgent, 10, Some(1_000_000));
-        assert!(slowest(&job::run(&job, &Ranks::threads(3), &stop).unwrap()) > 0.0);
+    fn agents_serve() {
+        assert!(with_agents(3, 10).unwrap() > 0.0);
     }
 }
