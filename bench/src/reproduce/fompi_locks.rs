@@ -214,12 +214,13 @@ fn report(points: &[Point], here: &Point) -> Finding {
         format!("counted: {} to lock, {} to unlock, for each p from {least} to {most}", told(6), told(7)),
     );
     let flushes: Vec<f64> = points.iter().filter(|point| point.ranks > PER_NODE).map(|point| point.times[8]).collect();
-    let same = flushes.windows(2).all(|pair| pair[0] == pair[1]);
+    // The clock tells whole nanoseconds.
+    let same = flushes.windows(2).all(|pair| (pair[0] - pair[1]).abs() <= 1.0);
     finding.claim(
         of(8) == [0] && same,
         "flush takes O(1) time",
         format!(
-            "no operations, and {} for a put of 8 B to the next node, simulated: exactly the same for each p with two nodes and \
+            "no operations, and {} for a put of 8 B to the next node, simulated: the same for each p with two nodes and \
              more; {} on 2 processes here",
             Value::Time(flushes.first().copied().unwrap_or(f64::NAN)),
             Value::Time(here.times[8])
