@@ -6,7 +6,7 @@
 //! | --- | --- |
 //! | the origin's processor starts it | `overhead` |
 //! | it leaves the origin's adapter, one message each `gap` + bytes × `byte` | when the adapter is free |
-//! | it arrives | `wire` + hops × `hop` (`loopback` to the own node) + jitter |
+//! | it arrives, its bytes while they still leave | `wire` + hops × `hop` (`loopback` to the own node) + jitter |
 //! | an engine of the target's adapter serves it | when the engine is free, and by turns ([`Arbitration`]) |
 //! | an atomic has its word for `word`, after `atomic` of the engine alone | when the word is free |
 //! | it takes effect | then |
@@ -517,6 +517,10 @@ impl<'p> World<'p> {
         let adapter = match distance {
             Distance::Remote => true,
             Distance::Node => matches!(in_node, LocalAtomics::Nic),
+            // Bytes are copied by the processor in any case, as they are by gets: atomics do not meet them.
+            Distance::Node => {
+                matches!(self.local_atomics, LocalAtomics::Nic) && !matches!(self.peek(message).load, Load::PutBytes(_))
+            }
             Distance::Own => false,
         };
         let target = self.peek(message).at.rank;
@@ -564,7 +568,8 @@ impl<'p> World<'p> {
         let adapter = &mut self.adapters[from as usize];
         let leaves = adapter.leaves.max(ready);
         adapter.leaves = leaves + self.profile.nic.gap.0 + long;
-        let mut arrives = leaves + long + self.way(from, to);
+        // Its begin: the target's adapter takes the bytes while they still leave (`serve`).
+        let mut arrives = leaves + self.way(from, to);
         let waits = matches!(self.peek(message).load, Load::Word(_));
         if let Some(channel) = self.channels.get_mut(&Self::channel(origin.0, at.rank)) {
             // In the order in which they were sent.

@@ -1,5 +1,7 @@
 //! foMPI's accumulates: by network atomics, and by a lock, a get and a put.
 
+use std::time::Duration;
+
 use rmalab_atomics::{Rank, RemoteAtomics, WORD};
 use rmalab_windows::{AccumulateStrategy, Op, Team, WindowDisp};
 use serde::{Deserialize, Serialize};
@@ -50,6 +52,8 @@ impl Job for Accumulates {
         let mut out = Vec::new();
         team.barrier()?;
         if ra.rank() == Rank(0) {
+            // The others have all left the barrier by then, and are in the next one.
+            ra.compute(Duration::from_millis(1))?;
             let target = Rank(ra.size() - 1);
             let all = window.lock_all()?;
             for &count in &self.counts {

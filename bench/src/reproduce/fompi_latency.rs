@@ -68,6 +68,8 @@ impl Job for Transfers {
         let mut out = Vec::new();
         team.barrier()?;
         if ra.rank() == Rank(0) {
+            // The others have all left the barrier by then, and are in the next one.
+            ra.compute(Duration::from_millis(1))?;
             let (first, rank) = (WindowDisp(0), Rank(self.target));
             let all = window.lock_all()?;
             let target = all.at(rank)?;
@@ -185,6 +187,7 @@ fn report(sizes: &[u32], far: &Place, near: &Place, here: &Place) -> Finding {
         }
         finding.tables.push(table);
     }
+    // A simulated processor takes no time for what it does between two operations.
     let mut table = Table::new("A flush with nothing to do", ["where", "time"]);
     for (name, place) in places {
         table.row([Value::from(name), Value::Time(place.flush)]);
@@ -199,7 +202,8 @@ fn report(sizes: &[u32], far: &Place, near: &Place, here: &Place) -> Finding {
             put < 1.5 && get < 1.5,
             "a constant latency of small messages",
             format!(
-                "{name}: a put takes {} at 8 B and {} times that at 512 B, a get {} and {} (less than 1.5 counts as constant)",
+                "{name}: a put takes {} at 8 B and {} times as long at 512 B, a get {} and {} times (less than 1.5 counts as \
+                 constant)",
                 Value::Time(place.put[at(8)]),
                 crate::study::digits(put),
                 Value::Time(place.get[at(8)]),

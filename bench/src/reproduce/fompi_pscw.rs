@@ -310,7 +310,8 @@ fn report(ring: &[Vec<Point>], many: &[Vec<Point>], here: &[(u32, [f64; 2])]) ->
             series: times,
             text: "The ring stays flat once it spans nodes: who has two neighbours does not notice how many ranks there are. \
                    The upper pair has two more neighbours for each doubling, and so rises in equal steps. Matching is above \
-                   flags by one atomic operation for each post, which is what its short memory costs. On this machine \
+                   flags since it needs atomic operations where a flag is put: an adapter serves only a few of them at a time, \
+                   and 32 ranks share it. That is what its short memory costs. On this machine \
                    processes have to take turns as soon as there are more of them than processors."
                 .into(),
         },
