@@ -13,6 +13,7 @@ use rmalab_verify::play::Section;
 use rmalab_verify::{Network, Nodes, Scenario};
 
 use crate::advise_command;
+use crate::compare_command;
 use crate::reproduce_command;
 use crate::simulate_command;
 
@@ -49,6 +50,8 @@ Examples:
       Which policy a window should have that is used like this.
   rmalab reproduce fx100-lockall
       An experiment of a paper, with the paper's figures beside ours.
+  rmalab compare
+      Windows and locks beside MPICH, Open MPI, Concurrency Kit and others, with the ratios.
   rmalab list
       All locks, policies and backends, with their papers.
   rmalab launch -n 4 -- ./program argument
@@ -128,6 +131,9 @@ pub(crate) enum Command {
     /// Repeat the papers' experiments, and print their figures beside ours
     #[command(long_about = reproduce_command::ABOUT, after_long_help = reproduce_command::MANUAL)]
     Reproduce(reproduce_command::ReproduceArgs),
+    /// Measure windows and locks beside those of MPIs and of other libraries
+    #[command(long_about = compare_command::ABOUT, after_long_help = compare_command::MANUAL)]
+    Compare(compare_command::CompareArgs),
     /// Measure this machine's shared memory, and write a profile of it for the simulator
     #[command(long_about = CALIBRATE, after_help = "Durations are numbers with a unit: 500ms, 10s.")]
     Calibrate(CalibrateArgs),
@@ -505,7 +511,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// A duration that is not 0.
-fn span(text: &str) -> Result<Duration, String> {
+pub(crate) fn span(text: &str) -> Result<Duration, String> {
     let duration = duration(text)?;
     if duration.is_zero() { Err("nothing can be measured in no time".into()) } else { Ok(duration) }
 }

@@ -23,5 +23,7 @@ macro_rules! serve {
 
 // One line each, by name.
 serve! {
+    crate::compare::locks::LocalLock,
+    crate::compare::ours::Operations,
     crate::reproduce::fompi_fence::Fences,
 }

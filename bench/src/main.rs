@@ -4,6 +4,7 @@
 mod advise_command;
 mod calibrate_command;
 mod cli;
+mod compare_command;
 mod launch_command;
 mod reproduce_command;
 mod simulate_command;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Command::Simulate(arguments) => simulate_command::run(registry, &arguments),
         Command::Advise(arguments) => advise_command::run(&arguments),
         Command::Reproduce(arguments) => reproduce_command::run(&arguments),
+        Command::Compare(arguments) => compare_command::run(&arguments),
         Command::Calibrate(arguments) => calibrate_command::run(&arguments),
         Command::List => list(&registry),
         Command::Launch(arguments) => launch_command::run(&arguments),
