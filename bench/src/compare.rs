@@ -87,8 +87,7 @@ impl Peers {
     /// [`Error::File`] when there is no place for temporary files, [`Error::Interrupted`]. An implementation that is not
     /// here, or does not work, is no error: it is [skipped](Self::skipped).
     pub fn find(options: &Options, stop: &AtomicBool) -> Result<Peers> {
-        let folder =
-            tempfile::tempdir().map_err(|source| Error::File { path: env::temp_dir(), source })?;
+        let folder = tempfile::tempdir().map_err(|source| Error::File { path: env::temp_dir(), source })?;
         let path = env::var_os("PATH").unwrap_or_default();
         let mut peers = Peers { mpis: Vec::new(), kit: None, skipped: Vec::new(), _folder: folder };
         if !options.operations.is_empty() {
@@ -196,8 +195,15 @@ pub const OURS: &str = "rmalab";
 enum Step {
     PingPong,
     /// The operations of one implementation; ours is the first, MPIs follow.
-    Operations { who: usize, ranks: u32 },
-    Locks { whose: Whose, threads: u32, writers: u32 },
+    Operations {
+        who: usize,
+        ranks: u32,
+    },
+    Locks {
+        whose: Whose,
+        threads: u32,
+        writers: u32,
+    },
 }
 
 impl Step {
@@ -300,9 +306,7 @@ impl Run<'_> {
                 self.peers.mpis[who - 1].measure_operations(ranks, budget, &names, self.stop)?
             }
             Step::Locks { whose: Whose::C, threads, writers } => match &self.peers.kit {
-                Some(kit) => {
-                    kit.measure_locks(threads, writers, self.options.budget_ns(threads), &names, self.stop)?
-                }
+                Some(kit) => kit.measure_locks(threads, writers, self.options.budget_ns(threads), &names, self.stop)?,
                 None => Vec::new(),
             },
             Step::Locks { whose, threads, writers } => {

@@ -54,11 +54,7 @@ pub(super) fn measure_freely(budget: f64, mut batch: impl FnMut(f64) -> Result<f
 }
 
 /// Makes calls, as many as `body` is told, until so much time has passed; nanoseconds of a call, and their number.
-pub(super) fn until(
-    time: f64,
-    now: impl Fn() -> f64,
-    body: &mut dyn FnMut(u64) -> Result<()>,
-) -> Result<(f64, u64)> {
+pub(super) fn until(time: f64, now: impl Fn() -> f64, body: &mut dyn FnMut(u64) -> Result<()>) -> Result<(f64, u64)> {
     let begin = now();
     let (mut chunk, mut calls, mut last) = (1, 0, begin);
     loop {
@@ -113,7 +109,11 @@ mod tests {
             };
             let (found, calls) = until(10e6, now, &mut body).unwrap();
             assert!((found - each).abs() < 1e-6 && calls as f64 * each >= 10e6, "{each}: {found} of {calls}");
-            assert!(looks.get() <= 16.0 + 10e6 / 2e3 && calls as f64 * each <= 10e6 + 4e6, "{each}: {} looks", looks.get());
+            assert!(
+                looks.get() <= 16.0 + 10e6 / 2e3 && calls as f64 * each <= 10e6 + 4e6,
+                "{each}: {} looks",
+                looks.get()
+            );
         }
     }
 

@@ -1,6 +1,8 @@
 //! The operations through our windows, on processes. `peers/mpi.c` does the same through an MPI: the same loops, sizes and
 //! checks.
 
+use std::hint::black_box;
+
 use rmalab_atomics::{Rank, RemoteAtomics, bind_to_core};
 use rmalab_windows::{LockAll, LockKind, Op, Team, Window, WindowDisp};
 use rustix::time::{ClockId, clock_gettime};
@@ -373,6 +375,8 @@ impl<A: RemoteAtomics + ?Sized> Member<'_, A> {
             }),
             "sync" => self.alone(window, |epoch, calls| {
                 for _ in 0..calls {
+                    // Something is in memory between two of them, or the compiler would make one of all.
+                    black_box(made);
                     epoch.sync();
                 }
                 Ok(())

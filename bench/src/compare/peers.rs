@@ -103,7 +103,8 @@ const MPIS: [Mpi; 2] = [
 
 /// A program of that name in one of the folders of `path`.
 fn which(path: &OsStr, name: &str) -> Option<PathBuf> {
-    let runs = |at: &PathBuf| fs::metadata(at).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0);
+    let runs =
+        |at: &PathBuf| fs::metadata(at).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0);
     std::env::split_paths(path).map(|folder| folder.join(name)).find(runs)
 }
 
@@ -133,9 +134,8 @@ impl Mpi {
     }
 
     fn find(&self, path: &OsStr, folder: &Path, found: &mut Found, stop: &AtomicBool) -> Result<()> {
-        let skip = |name: &str, why: String| {
-            format!("{name} is skipped: {why} (Debian: apt-get install {})", self.packages)
-        };
+        let skip =
+            |name: &str, why: String| format!("{name} is skipped: {why} (Debian: apt-get install {})", self.packages);
         let (cc, launcher) = match self.tools(path) {
             Ok(tools) => tools,
             Err(why) => {
@@ -231,7 +231,8 @@ fn build(cc: &Path, source: &str, program: &Path, libraries: &[&str]) -> Result<
         command.output().map_err(|error| format!("{} does not start: {error}", cc.display()))?;
     if !status.success() {
         let said = String::from_utf8_lossy(&stderr);
-        let line = said.lines().find(|line| line.contains("error")).or(said.lines().next()).unwrap_or("it says nothing");
+        let line =
+            said.lines().find(|line| line.contains("error")).or(said.lines().next()).unwrap_or("it says nothing");
         return Err(format!("{} cannot build its program: {line}", cc.display()));
     }
     let libraries = libraries.iter().map(|library| format!(" {library}")).collect::<String>();
@@ -318,7 +319,7 @@ fn each(
         match began {
             Some(name) if name == names[took.len()] => took.push(Took::Failed(heard.ending)),
             // It has not even begun; it would not the next time.
-            _ => took.resize(names.len(), Took::Failed(format!("did not start: {}", heard.ending))),
+            _ => took.resize(names.len(), Took::Failed(format!("fails to start: {}", heard.ending))),
         }
     }
     Ok(took)
@@ -536,7 +537,10 @@ mod tests {
             // Whoever has taken it over may not have noticed yet that it has ended.
             stat.is_empty() || stat.contains(") Z ")
         };
-        assert!((0..1000).any(|_| gone() || { std::thread::sleep(Duration::from_millis(10)); false }));
+        assert!((0..1000).any(|_| gone() || {
+            std::thread::sleep(Duration::from_millis(10));
+            false
+        }));
     }
 
     #[test]
@@ -561,7 +565,9 @@ mod tests {
         let (empty, stop) = (at.path().as_os_str(), AtomicBool::new(false));
         let found = mpis(empty, at.path(), &stop).unwrap();
         assert!(found.peers.is_empty());
-        for (line, [name, package]) in found.skipped.iter().zip([["MPICH", "libmpich-dev"], ["Open MPI", "openmpi-bin"]]) {
+        for (line, [name, package]) in
+            found.skipped.iter().zip([["MPICH", "libmpich-dev"], ["Open MPI", "openmpi-bin"]])
+        {
             assert!(line.starts_with(name) && line.contains(package), "{line}");
         }
         assert_eq!(found.skipped.len(), 2);

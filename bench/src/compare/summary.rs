@@ -104,7 +104,13 @@ fn least(figures: impl Iterator<Item = Option<f64>>) -> Option<f64> {
 }
 
 impl Summary {
-    pub(super) fn of(options: &Options, peers: &Peers, machine: &Machine, ping_pong: &[f64], cells: &[Cell]) -> Summary {
+    pub(super) fn of(
+        options: &Options,
+        peers: &Peers,
+        machine: &Machine,
+        ping_pong: &[f64],
+        cells: &[Cell],
+    ) -> Summary {
         let names: Vec<&str> = peers.mpis.iter().map(|peer| peer.name.as_str()).collect();
         let mut summary = Summary::default();
         let comparison = Comparison { cells, names: &names };
@@ -157,7 +163,8 @@ impl Comparison<'_> {
         }
         summary.tables.push(table);
         if ranks == 2 && !ratios.is_empty() {
-            let titles = |name: &str| operations.iter().find(|one| one.name == name).map_or("", |one| one.title).to_owned();
+            let titles =
+                |name: &str| operations.iter().find(|one| one.name == name).map_or("", |one| one.title).to_owned();
             summary.bars = ratios.iter().map(|&(name, ratio)| Bar { title: titles(name), ratio }).collect();
             summary.bars.sort_by(|a, b| b.ratio.total_cmp(&a.ratio));
             let goal = "2 ranks: every operation ahead of the best of the others".to_owned();

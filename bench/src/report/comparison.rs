@@ -163,7 +163,8 @@ fn bars(bars: &[Bar]) -> String {
         );
     }
     let one = at(1.0);
-    let _ = writeln!(svg, "<line x1=\"{one:.1}\" y1=\"0\" x2=\"{one:.1}\" y2=\"{height}\" stroke=\"#282828\"/>\n</svg>");
+    let _ =
+        writeln!(svg, "<line x1=\"{one:.1}\" y1=\"0\" x2=\"{one:.1}\" y2=\"{height}\" stroke=\"#282828\"/>\n</svg>");
     svg
 }
 
