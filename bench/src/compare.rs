@@ -22,6 +22,7 @@ pub use locks::{LOCKS, Lock, Whose};
 use operations::Worlds;
 pub use operations::{OPERATIONS, Operation, named};
 pub use peers::{Peer, Took};
+pub(crate) use summary::times;
 pub use summary::{Bar, Goal, Summary};
 
 use crate::job::{self, Ranks};
@@ -271,7 +272,9 @@ impl Run<'_> {
         match step {
             Step::PingPong => who.to_owned(),
             Step::Operations { ranks, .. } => format!("{who}, {ranks} ranks"),
-            Step::Locks { threads, writers, .. } => format!("{who}, {threads} threads, {writers} % writers"),
+            Step::Locks { threads, writers, .. } => {
+                format!("{who}, {threads} thread{}, {writers} % writers", if *threads == 1 { "" } else { "s" })
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use crate::Machine;
 use crate::finding::{Axis, Origin, Plot, Quantity, Series, Table, Value};
 use crate::study::{digits, humane, median};
 
-/// With more ranks than cores: who takes so long for anything waits for turns of the scheduler, in nanoseconds.
+/// With more ranks than cores: who takes so long for most operations waits for turns of the scheduler, in nanoseconds.
 const TURN_NS: f64 = 1e6;
 
 /// How many times faster ours is to be than who waits for turns of the scheduler.
@@ -90,13 +90,18 @@ impl Figure {
     }
 }
 
-/// How many times faster ours is, in words: two figures that are the same to two digits are even.
+/// How many times faster ours is, in words.
 fn verdict(ratio: Option<f64>) -> Value {
     match ratio {
         None => Value::None,
-        Some(ratio) if ratio >= 1.0 => Value::Text(format!("ahead {}×", digits(ratio))),
-        Some(ratio) => Value::Text(format!("BEHIND {}×", digits(ratio))),
+        Some(ratio) if ratio >= 1.0 => Value::Text(format!("ahead {}", times(ratio))),
+        Some(ratio) => Value::Text(format!("BEHIND {}", times(ratio))),
     }
+}
+
+/// A ratio, with as many decimals as it takes to see something.
+pub(crate) fn times(ratio: f64) -> String {
+    if ratio < 0.1 { format!("{ratio:.4}×") } else { format!("{}×", digits(ratio)) }
 }
 
 fn least(figures: impl Iterator<Item = Option<f64>>) -> Option<f64> {
@@ -185,17 +190,17 @@ impl Comparison<'_> {
                 Some((one.name, self.figure(one, ranks, who).time()?, self.figure(one, ranks, OURS).time()))
             })
             .collect();
-        let Some(longest) = times.iter().map(|(_, time, _)| *time).max_by(f64::total_cmp) else { return };
-        if longest < TURN_NS {
+        let typical = median(times.iter().map(|(_, time, _)| *time));
+        if typical < TURN_NS {
             return;
         }
         let ratios: Vec<(&str, f64)> =
             times.iter().filter_map(|&(name, time, ours)| Some((name, time / ours?))).collect();
         let goal = format!(
-            "{ranks} ranks on {} cores: {AHEAD_OF_TURNS} times ahead of {who}, which waits for turns of the scheduler (up to \
-             {})",
+            "{ranks} ranks on {} cores: {AHEAD_OF_TURNS} times ahead of {who}, which waits for turns of the scheduler \
+             (half of its operations take more than {})",
             cores(),
-            humane(longest)
+            humane(typical)
         );
         summary.goals.push(counted(goal, &ratios, AHEAD_OF_TURNS));
     }
@@ -236,12 +241,12 @@ fn counted(goal: String, ratios: &[(&str, f64)], least: f64) -> Goal {
     let short: Vec<String> = ratios
         .iter()
         .filter(|(_, ratio)| *ratio < least)
-        .map(|(name, ratio)| format!("{name} {}×", digits(*ratio)))
+        .map(|(name, ratio)| format!("{name} {}", times(*ratio)))
         .collect();
     let smallest = ratios.iter().min_by(|a, b| a.1.total_cmp(&b.1));
     let here = match (smallest, short.is_empty()) {
         (None, _) => "nothing to compare".to_owned(),
-        (Some((name, ratio)), true) => format!("all {}; the least is {name}, {}×", ratios.len(), digits(*ratio)),
+        (Some((name, ratio)), true) => format!("all {}; the least is {name}, {}", ratios.len(), times(*ratio)),
         (_, false) => format!("{} of {}; not {}", ratios.len() - short.len(), ratios.len(), short.join(", ")),
     };
     Goal { goal, here, met: short.is_empty() && smallest.is_some() }
@@ -266,7 +271,7 @@ fn locks(summary: &mut Summary, cells: &[Cell]) {
             if ours.is_none() {
                 continue;
             }
-            let mut row = vec![Value::Share(f64::from(writers) / 100.0), Value::Count(u64::from(count))];
+            let mut row = vec![Value::Text(format!("{writers} %")), Value::Count(u64::from(count))];
             for one in [ours, theirs] {
                 row.push(one.map_or(Value::None, |(name, _)| Value::from(name)));
                 row.push(one.map_or(Value::None, |(_, time)| Value::Time(time)));

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use super::folder::Folder;
 use super::html::{CSS, escape, inline, push};
 use super::reproduction::{draw, table};
-use crate::compare::{Bar, Outcome, What};
-use crate::study::digits;
+use crate::compare::{Bar, Outcome, What, times};
 use crate::{Error, Result};
 
 /// A report of a comparison that can be written, as has been made sure of before anything is measured.
@@ -155,11 +154,11 @@ fn bars(bars: &[Bar]) -> String {
         let _ = writeln!(
             svg,
             "<text x=\"{NAMES}\" y=\"{:.1}\" text-anchor=\"end\">{}</text><rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{length:.1}\" \
-             height=\"14\" fill=\"{colour}\"/><text x=\"{label:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}×</text>",
+             height=\"14\" fill=\"{colour}\"/><text x=\"{label:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>",
             y + 11.0,
             escape(&bar.title),
             y + 11.0,
-            digits(bar.ratio)
+            times(bar.ratio)
         );
     }
     let one = at(1.0);
