@@ -13,6 +13,7 @@ use rmalab_verify::play::Section;
 use rmalab_verify::{Network, Nodes, Scenario};
 
 use crate::advise_command;
+use crate::compare_command;
 use crate::reproduce_command;
 use crate::run_command;
 use crate::simulate_command;
@@ -52,6 +53,8 @@ Examples:
       An experiment of a paper, with the paper's figures beside ours.
   rmalab run ghost --sync pscw --transport two-sided
       An application, with the strategies of the window layer that are asked for.
+  rmalab compare
+      Windows and locks beside MPICH, Open MPI, Concurrency Kit and others, with the ratios.
   rmalab list
       All locks, policies and backends, with their papers, and all applications.
   rmalab launch -n 4 -- ./program argument
@@ -134,6 +137,9 @@ pub(crate) enum Command {
     /// Run an application on windows, and check what it computes
     #[command(long_about = run_command::ABOUT, after_long_help = run_command::MANUAL)]
     Run(run_command::RunArgs),
+    /// Measure windows and locks beside those of MPIs and of other libraries
+    #[command(long_about = compare_command::ABOUT, after_long_help = compare_command::MANUAL)]
+    Compare(compare_command::CompareArgs),
     /// Measure this machine's shared memory, and write a profile of it for the simulator
     #[command(long_about = CALIBRATE, after_help = "Durations are numbers with a unit: 500ms, 10s.")]
     Calibrate(CalibrateArgs),
@@ -511,7 +517,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// A duration that is not 0.
-fn span(text: &str) -> Result<Duration, String> {
+pub(crate) fn span(text: &str) -> Result<Duration, String> {
     let duration = duration(text)?;
     if duration.is_zero() { Err("nothing can be measured in no time".into()) } else { Ok(duration) }
 }

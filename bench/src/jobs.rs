@@ -33,6 +33,8 @@ serve! {
     crate::applications::Stencil,
     crate::reproduce::dart_distance::Distances,
     crate::reproduce::dart_latency::Latency,
+    crate::compare::locks::LocalLock,
+    crate::compare::ours::Operations,
     crate::reproduce::fompi_fence::Fences,
     crate::reproduce::infiniband::Epochs,
     crate::reproduce::mpich2_ops::Messages,

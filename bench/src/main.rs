@@ -4,6 +4,7 @@
 mod advise_command;
 mod calibrate_command;
 mod cli;
+mod compare_command;
 mod launch_command;
 mod reproduce_command;
 mod run_command;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Command::Advise(arguments) => advise_command::run(&arguments),
         Command::Reproduce(arguments) => reproduce_command::run(&arguments),
         Command::Run(arguments) => run_command::run(&arguments),
+        Command::Compare(arguments) => compare_command::run(&arguments),
         Command::Calibrate(arguments) => calibrate_command::run(&arguments),
         Command::List => list(&registry),
         Command::Launch(arguments) => launch_command::run(&arguments),
