@@ -19,10 +19,10 @@ use rmalab_locks::PolicyKind;
 use rmalab_windows::{AccumulateStrategy, Config, FenceStrategy, PscwStrategy, Team, Transport, Window};
 use serde::{Deserialize, Serialize};
 
-pub use dsde::Dsde;
-pub use ghost::Ghost;
+pub use dsde::{Dsde, Epoch, Protocol};
+pub use ghost::{Ghost, Sync};
 pub use hash_table::HashTable;
-pub use random_access::RandomAccess;
+pub use random_access::{RandomAccess, Update};
 
 use crate::finding::Table;
 use crate::job::{self, Job, Place, Ran, Ranks};

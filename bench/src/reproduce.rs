@@ -7,7 +7,11 @@ mod context;
 mod journal;
 
 // The experiments, one file each.
+mod dart_gups;
+mod fompi_dsde;
 pub(crate) mod fompi_fence;
+mod fompi_hashtable;
+mod mpich2_ghost;
 
 use std::time::{Duration, Instant};
 
@@ -71,7 +75,11 @@ impl Experiment {
 /// All experiments, in the order of the papers.
 pub fn all() -> Vec<&'static Experiment> {
     vec![
-        &fompi_fence::EXPERIMENT, //
+        &mpich2_ghost::EXPERIMENT,
+        &dart_gups::EXPERIMENT,
+        &fompi_fence::EXPERIMENT,
+        &fompi_hashtable::EXPERIMENT,
+        &fompi_dsde::EXPERIMENT,
     ]
 }
 

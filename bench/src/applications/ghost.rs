@@ -178,6 +178,7 @@ impl Ghost {
         let to = neighbours(me, team.size());
         let passive = matches!(self.sync, Sync::Lock | Sync::LockAll);
         let mut send: [Vec<u8>; 4] = std::array::from_fn(|_| vec![0; self.bytes as usize]);
+        let mut ghost = vec![0; self.bytes as usize];
         let mut exchanged = Exchanged { time: 0.0, checked: 0 };
         for step in 0..u64::from(COMPARED) + u64::from(self.iterations) {
             for (direction, send) in send.iter_mut().enumerate() {
@@ -203,19 +204,14 @@ impl Ghost {
                 team.barrier()?;
             }
             for from in 0..4 {
+                if let Way::Window(window) = way {
+                    self.look(window, step, from, &mut ghost)?;
+                }
+                let ghost = received.as_ref().map_or(&ghost, |received| &received[from]);
                 for place in self.places(step) {
-                    let found = match (&received, &*way) {
-                        (Some(received), _) => {
-                            let at = 8 * place as usize;
-                            let bytes = received[from].get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
-                            bytes.map_or(0, u64::from_ne_bytes)
-                        }
-                        (None, Way::Window(window)) => {
-                            let disp = slot(step, from, self.bytes).0 + 8 * place as i64;
-                            window.local()?.load(WindowDisp(disp))?
-                        }
-                        (None, Way::Messages(_)) => 0,
-                    };
+                    let at = 8 * place as usize;
+                    let bytes = ghost.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+                    let found = bytes.map_or(0, u64::from_ne_bytes);
                     let expected = word(to[from], from ^ 1, step, place);
                     if found != expected {
                         return Err(Error::Wrong(format!(
@@ -229,6 +225,25 @@ impl Ghost {
         }
         team.barrier()?;
         Ok(exchanged)
+    }
+
+    /// Copies out of the window what is looked at of a ghost.
+    fn look<A: RemoteAtomics + ?Sized>(
+        &self,
+        window: &Window<'_, A>,
+        step: u64,
+        from: usize,
+        ghost: &mut [u8],
+    ) -> Result<()> {
+        let (local, WindowDisp(start)) = (window.local()?, slot(step, from, self.bytes));
+        if step < u64::from(COMPARED) {
+            return Ok(local.read(WindowDisp(start), ghost)?);
+        }
+        for place in self.places(step) {
+            let at = 8 * place as usize;
+            local.read(WindowDisp(start + at as i64), &mut ghost[at..at + 8])?;
+        }
+        Ok(())
     }
 
     /// A step by puts.
