@@ -20,7 +20,7 @@ use rmalab_windows::{AccumulateStrategy, Config, FenceStrategy, PscwStrategy, Te
 use serde::{Deserialize, Serialize};
 
 pub use dsde::{Dsde, Epoch, Protocol};
-pub use ghost::{Ghost, Sync};
+pub use ghost::{Ghost, Synchronization};
 pub use hash_table::HashTable;
 pub use random_access::{RandomAccess, Update};
 
