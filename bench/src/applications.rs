@@ -31,6 +31,10 @@ pub use hash_table::HashTable;
 pub use lattice::Lattice;
 pub use random_access::RandomAccess;
 pub use stencil::Stencil;
+pub use dsde::{Dsde, Epoch, Protocol};
+pub use ghost::{Ghost, Synchronization};
+pub use hash_table::HashTable;
+pub use random_access::{RandomAccess, Update};
 
 use crate::finding::Table;
 use crate::job::{self, Job, Place, Ran, Ranks};

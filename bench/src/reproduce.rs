@@ -34,6 +34,11 @@ mod dart_stencil;
 pub(crate) mod fompi_fence;
 mod fompi_fft;
 mod fompi_milc;
+mod dart_gups;
+mod fompi_dsde;
+pub(crate) mod fompi_fence;
+mod fompi_hashtable;
+mod mpich2_ghost;
 
 use std::time::{Duration, Instant};
 
@@ -123,6 +128,11 @@ pub fn all() -> Vec<&'static Experiment> {
         &fompi_fence::EXPERIMENT,
         &fompi_fft::EXPERIMENT,
         &fompi_milc::EXPERIMENT,
+        &mpich2_ghost::EXPERIMENT,
+        &dart_gups::EXPERIMENT,
+        &fompi_fence::EXPERIMENT,
+        &fompi_hashtable::EXPERIMENT,
+        &fompi_dsde::EXPERIMENT,
     ]
 }
 
