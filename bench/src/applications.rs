@@ -24,17 +24,13 @@ use rmalab_locks::PolicyKind;
 use rmalab_windows::{AccumulateStrategy, Config, FenceStrategy, PscwStrategy, Team, Transport, Window};
 use serde::{Deserialize, Serialize};
 
-pub use dsde::Dsde;
-pub use fft::Fft;
-pub use ghost::Ghost;
-pub use hash_table::HashTable;
-pub use lattice::Lattice;
-pub use random_access::RandomAccess;
-pub use stencil::Stencil;
 pub use dsde::{Dsde, Epoch, Protocol};
+pub use fft::Fft;
 pub use ghost::{Ghost, Synchronization};
 pub use hash_table::HashTable;
+pub use lattice::Lattice;
 pub use random_access::{RandomAccess, Update};
+pub use stencil::Stencil;
 
 use crate::finding::Table;
 use crate::job::{self, Job, Place, Ran, Ranks};

@@ -7,8 +7,25 @@ mod context;
 mod journal;
 
 // The experiments, one file each.
+pub(crate) mod dart_distance;
+mod dart_gups;
+pub(crate) mod dart_latency;
+mod dart_stencil;
 pub(crate) mod fompi_atomics;
+mod fompi_dsde;
 pub(crate) mod fompi_fence;
+mod fompi_fft;
+mod fompi_hashtable;
+pub(crate) mod fompi_latency;
+pub(crate) mod fompi_locks;
+mod fompi_milc;
+pub(crate) mod fompi_pscw;
+pub(crate) mod fompi_windows;
+mod fx100_engines;
+mod fx100_future;
+pub(crate) mod fx100_lockall;
+mod fx100_ppn;
+pub(crate) mod fx10_software;
 mod ib_bandwidth;
 mod ib_bidir;
 mod ib_latency;
@@ -17,28 +34,9 @@ mod ib_overlap;
 mod ib_skew;
 mod ib_sync;
 pub(crate) mod infiniband;
+mod mpich2_ghost;
 pub(crate) mod mpich2_ops;
 mod send_receive;
-pub(crate) mod fompi_latency;
-pub(crate) mod fompi_locks;
-pub(crate) mod fompi_pscw;
-pub(crate) mod fompi_windows;
-mod fx100_engines;
-mod fx100_future;
-pub(crate) mod fx100_lockall;
-mod fx100_ppn;
-pub(crate) mod fx10_software;
-pub(crate) mod dart_distance;
-pub(crate) mod dart_latency;
-mod dart_stencil;
-pub(crate) mod fompi_fence;
-mod fompi_fft;
-mod fompi_milc;
-mod dart_gups;
-mod fompi_dsde;
-pub(crate) mod fompi_fence;
-mod fompi_hashtable;
-mod mpich2_ghost;
 
 use std::time::{Duration, Instant};
 
@@ -102,6 +100,7 @@ impl Experiment {
 /// All experiments, in the order of the papers.
 pub fn all() -> Vec<&'static Experiment> {
     vec![
+        &mpich2_ghost::EXPERIMENT,
         &mpich2_ops::EXPERIMENT,
         &ib_latency::EXPERIMENT,
         &ib_bidir::EXPERIMENT,
@@ -110,7 +109,10 @@ pub fn all() -> Vec<&'static Experiment> {
         &ib_overlap::EXPERIMENT,
         &ib_skew::EXPERIMENT,
         &ib_origins::EXPERIMENT,
-        &fompi_fence::EXPERIMENT,
+        &dart_latency::EXPERIMENT,
+        &dart_distance::EXPERIMENT,
+        &dart_gups::EXPERIMENT,
+        &dart_stencil::EXPERIMENT,
         &fx100_lockall::EXPERIMENT,
         &fx100_ppn::EXPERIMENT,
         &fx100_engines::EXPERIMENT,
@@ -122,17 +124,10 @@ pub fn all() -> Vec<&'static Experiment> {
         &fompi_pscw::EXPERIMENT,
         &fompi_locks::EXPERIMENT,
         &fompi_windows::EXPERIMENT,
-        &dart_latency::EXPERIMENT,
-        &dart_distance::EXPERIMENT,
-        &dart_stencil::EXPERIMENT,
-        &fompi_fence::EXPERIMENT,
-        &fompi_fft::EXPERIMENT,
-        &fompi_milc::EXPERIMENT,
-        &mpich2_ghost::EXPERIMENT,
-        &dart_gups::EXPERIMENT,
-        &fompi_fence::EXPERIMENT,
         &fompi_hashtable::EXPERIMENT,
         &fompi_dsde::EXPERIMENT,
+        &fompi_fft::EXPERIMENT,
+        &fompi_milc::EXPERIMENT,
     ]
 }
 

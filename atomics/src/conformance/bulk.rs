@@ -189,7 +189,10 @@ pub(super) fn puts_keep_their_order_where_it_is_promised<A: RemoteAtomics + ?Siz
         ra.wait_until(told, Until::Ge(round))?;
         let mut seen = vec![0; len];
         ra.get_bytes(lab.own(bytes), &mut seen)?;
-        require!(seen == vec![round as u8; len], "round {round}: told of {len} bytes that are not all there: {seen:x?}");
+        require!(
+            seen == vec![round as u8; len],
+            "round {round}: told of {len} bytes that are not all there: {seen:x?}"
+        );
         ra.put(last.at(read), round)?;
         ra.wait_until(read, Until::Ge(round))?;
     }

@@ -408,7 +408,8 @@ impl<'p> World<'p> {
                 // SAFETY: the rank is suspended inside `put_bytes_nb`, whose caller vouches for `len` bytes at `source`.
                 unsafe { source.copy_to_nonoverlapping(bytes.as_mut_ptr(), len) };
                 let message = self.message(Message { origin: me, at, load: Load::PutBytes(bytes) });
-                self.post(message, rank, distance, len, self.local_bulk.unwrap_or(self.local_atomics));
+                // By the processor unless it is said otherwise, as gets are: atomics do not meet them.
+                self.post(message, rank, distance, len, self.local_bulk.unwrap_or(LocalAtomics::Processor));
             }
             Op::GetBytes { at, dest, len } => {
                 let distance = self.distance(me, at.rank);
@@ -517,10 +518,6 @@ impl<'p> World<'p> {
         let adapter = match distance {
             Distance::Remote => true,
             Distance::Node => matches!(in_node, LocalAtomics::Nic),
-            // Bytes are copied by the processor in any case, as they are by gets: atomics do not meet them.
-            Distance::Node => {
-                matches!(self.local_atomics, LocalAtomics::Nic) && !matches!(self.peek(message).load, Load::PutBytes(_))
-            }
             Distance::Own => false,
         };
         let target = self.peek(message).at.rank;
