@@ -110,7 +110,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         series,
         text: "Every rank has the same six messages at any number of ranks; what grows is the price of finding out who sends. The \
                line of alltoall bends upwards, since every rank is told something about every other one; that of reduce-scatter \
-               will, too, with a word for each rank instead of one for each rank and round. The windows' line rises by a step for \
+               will, too, once a word for each rank outweighs its rounds. The windows' line rises by a step for \
                each doubling, that of the fence, and so does that of NBX, whose barrier is a dissemination as well; it is on top \
                since each of its messages is acknowledged by another one."
             .into(),
