@@ -567,7 +567,7 @@ impl Application for Fft {
     }
 
     fn table(&self, ran: &Ran<Transformed>) -> Table {
-        let mut table = Table::new(Self::TITLE, ["", ""]);
+        let mut table = Table::new(Self::TITLE, ["what", "value"]);
         let ns = self.time(ran);
         let Some(first) = ran.ranks.first() else { return table };
         let n = f64::from(self.size);

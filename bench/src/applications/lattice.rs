@@ -538,7 +538,7 @@ impl Application for Lattice {
     }
 
     fn table(&self, ran: &Ran<Solved>) -> Table {
-        let mut table = Table::new(Self::TITLE, ["", ""]);
+        let mut table = Table::new(Self::TITLE, ["what", "value"]);
         let ns = self.time(ran);
         let Some(first) = ran.ranks.first() else { return table };
         let ranks = ran.ranks.len();

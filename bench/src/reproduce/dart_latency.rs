@@ -126,7 +126,12 @@ impl Job for Latency {
                 GlobalMemory::run(&team, Reserve { collective: most + (64 << 10), pool: 4096 }, |memory| {
                     let at = memory.team_memalloc_aligned(most)?.at_unit(Rank(1));
                     let times = self.time(ra, |buffer| {
-                        Ok(if self.get { memory.get(at, buffer)? } else { memory.put(at, buffer)? })
+                        if self.get {
+                            memory.get(at, buffer)?
+                        } else {
+                            memory.put(at, buffer)?
+                        }
+                        Ok(())
                     })?;
                     team.barrier()?;
                     Ok(times)
