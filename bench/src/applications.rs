@@ -24,12 +24,12 @@ use rmalab_locks::PolicyKind;
 use rmalab_windows::{AccumulateStrategy, Config, FenceStrategy, PscwStrategy, Team, Transport, Window};
 use serde::{Deserialize, Serialize};
 
-pub use dsde::Dsde;
+pub use dsde::{Dsde, Epoch, Protocol};
 pub use fft::Fft;
-pub use ghost::Ghost;
+pub use ghost::{Ghost, Synchronization};
 pub use hash_table::HashTable;
 pub use lattice::Lattice;
-pub use random_access::RandomAccess;
+pub use random_access::{RandomAccess, Update};
 pub use stencil::Stencil;
 
 use crate::finding::Table;

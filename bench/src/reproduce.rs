@@ -8,11 +8,15 @@ mod journal;
 
 // The experiments, one file each.
 pub(crate) mod dart_distance;
+mod dart_gups;
 pub(crate) mod dart_latency;
 mod dart_stencil;
+mod fompi_dsde;
 pub(crate) mod fompi_fence;
 mod fompi_fft;
+mod fompi_hashtable;
 mod fompi_milc;
+mod mpich2_ghost;
 
 use std::time::{Duration, Instant};
 
@@ -76,10 +80,14 @@ impl Experiment {
 /// All experiments, in the order of the papers.
 pub fn all() -> Vec<&'static Experiment> {
     vec![
+        &mpich2_ghost::EXPERIMENT,
         &dart_latency::EXPERIMENT,
         &dart_distance::EXPERIMENT,
+        &dart_gups::EXPERIMENT,
         &dart_stencil::EXPERIMENT,
         &fompi_fence::EXPERIMENT,
+        &fompi_hashtable::EXPERIMENT,
+        &fompi_dsde::EXPERIMENT,
         &fompi_fft::EXPERIMENT,
         &fompi_milc::EXPERIMENT,
     ]

@@ -227,6 +227,8 @@ impl Dsde {
                 self.take(epoch.window(), round, &mut taken)
             })?;
             epoch.unlock_all()?;
+            // A target of messages serves the unlocks of the others here.
+            team.barrier()?;
             return Ok(exchanged);
         }
         let opens = FenceAssert { noprecede: true, ..FenceAssert::default() };

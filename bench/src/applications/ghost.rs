@@ -32,7 +32,7 @@ use crate::job::{Job, Ran, Ranks, elapsed};
 use crate::{Error, Result};
 
 /// Steps whose ghosts are compared byte by byte.
-const COMPARED: u32 = 8;
+const COMPARED: u32 = 2;
 
 /// Exchanges messages with four neighbours, again and again.
 #[derive(Args, Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -44,8 +44,8 @@ pub struct Ghost {
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     pub iterations: u32,
     /// How a step is synchronized
-    #[arg(long, value_enum, value_name = "HOW", default_value_t = Sync::Fence)]
-    pub sync: Sync,
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Synchronization::Fence)]
+    pub sync: Synchronization,
     /// Strategies of the window.
     #[command(flatten)]
     pub strategies: Strategies,
@@ -54,7 +54,7 @@ pub struct Ghost {
 /// How a step is synchronized.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Sync {
+pub enum Synchronization {
     /// Messages, four received and four sent
     PointToPoint,
     /// Puts between two fences, the first of which is told that nothing precedes it
@@ -89,7 +89,7 @@ impl Job for Ghost {
 
     fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Exchanged> {
         let team = Team::new(ra)?;
-        if self.sync == Sync::PointToPoint {
+        if self.sync == Synchronization::PointToPoint {
             let messages = Messages::new(ra).map_err(rmalab_windows::Error::from)?;
             return self.steps(&team, &mut Way::Messages(&messages));
         }
@@ -176,8 +176,9 @@ impl Ghost {
     fn steps<A: RemoteAtomics + ?Sized>(&self, team: &Team<'_, A>, way: &mut Way<'_, '_, A>) -> Result<Exchanged> {
         let (ra, me) = (team.ra(), team.rank());
         let to = neighbours(me, team.size());
-        let passive = matches!(self.sync, Sync::Lock | Sync::LockAll);
+        let passive = matches!(self.sync, Synchronization::Lock | Synchronization::LockAll);
         let mut send: [Vec<u8>; 4] = std::array::from_fn(|_| vec![0; self.bytes as usize]);
+        let mut ghost = vec![0; self.bytes as usize];
         let mut exchanged = Exchanged { time: 0.0, checked: 0 };
         for step in 0..u64::from(COMPARED) + u64::from(self.iterations) {
             for (direction, send) in send.iter_mut().enumerate() {
@@ -203,19 +204,14 @@ impl Ghost {
                 team.barrier()?;
             }
             for from in 0..4 {
+                if let Way::Window(window) = way {
+                    self.look(window, step, from, &mut ghost)?;
+                }
+                let ghost = received.as_ref().map_or(&ghost, |received| &received[from]);
                 for place in self.places(step) {
-                    let found = match (&received, &*way) {
-                        (Some(received), _) => {
-                            let at = 8 * place as usize;
-                            let bytes = received[from].get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
-                            bytes.map_or(0, u64::from_ne_bytes)
-                        }
-                        (None, Way::Window(window)) => {
-                            let disp = slot(step, from, self.bytes).0 + 8 * place as i64;
-                            window.local()?.load(WindowDisp(disp))?
-                        }
-                        (None, Way::Messages(_)) => 0,
-                    };
+                    let at = 8 * place as usize;
+                    let bytes = ghost.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+                    let found = bytes.map_or(0, u64::from_ne_bytes);
                     let expected = word(to[from], from ^ 1, step, place);
                     if found != expected {
                         return Err(Error::Wrong(format!(
@@ -231,6 +227,25 @@ impl Ghost {
         Ok(exchanged)
     }
 
+    /// Copies out of the window what is looked at of a ghost.
+    fn look<A: RemoteAtomics + ?Sized>(
+        &self,
+        window: &Window<'_, A>,
+        step: u64,
+        from: usize,
+        ghost: &mut [u8],
+    ) -> Result<()> {
+        let (local, WindowDisp(start)) = (window.local()?, slot(step, from, self.bytes));
+        if step < u64::from(COMPARED) {
+            return Ok(local.read(WindowDisp(start), ghost)?);
+        }
+        for place in self.places(step) {
+            let at = 8 * place as usize;
+            local.read(WindowDisp(start + at as i64), &mut ghost[at..at + 8])?;
+        }
+        Ok(())
+    }
+
     /// A step by puts.
     fn put<A: RemoteAtomics + ?Sized>(
         &self,
@@ -243,8 +258,8 @@ impl Ghost {
         let puts = || to.into_iter().zip(send).enumerate();
         let slot = |direction: usize| slot(step, direction ^ 1, self.bytes);
         match self.sync {
-            Sync::PointToPoint => {}
-            Sync::Fence => {
+            Synchronization::PointToPoint => {}
+            Synchronization::Fence => {
                 let opens = FenceAssert { noprecede: true, ..FenceAssert::default() };
                 let epoch = window.fence_assert(opens)?;
                 for (direction, (to, send)) in puts() {
@@ -252,7 +267,7 @@ impl Ghost {
                 }
                 epoch.close()?;
             }
-            Sync::Barriers => {
+            Synchronization::Barriers => {
                 team.barrier()?;
                 let epoch = window.lock_all_assert(Assert::NoCheck)?;
                 for (direction, (to, send)) in puts() {
@@ -261,7 +276,7 @@ impl Ghost {
                 epoch.unlock_all()?;
                 team.barrier()?;
             }
-            Sync::Pscw => {
+            Synchronization::Pscw => {
                 let mut group = to.to_vec();
                 group.sort();
                 group.dedup();
@@ -274,14 +289,14 @@ impl Ghost {
                 epoch.complete()?;
                 exposed.wait()?;
             }
-            Sync::Lock => {
+            Synchronization::Lock => {
                 for (direction, (to, send)) in puts() {
                     let epoch = window.lock(LockKind::Exclusive, to)?;
                     epoch.put(slot(direction), send)?;
                     epoch.unlock()?;
                 }
             }
-            Sync::LockAll => {
+            Synchronization::LockAll => {
                 let epoch = window.lock_all()?;
                 for (direction, (to, send)) in puts() {
                     epoch.at(to)?.put(slot(direction), send)?;
@@ -325,7 +340,7 @@ mod tests {
     use crate::applications::run;
     use crate::job;
 
-    fn ghost(sync: Sync, strategies: Strategies) -> Ghost {
+    fn ghost(sync: Synchronization, strategies: Strategies) -> Ghost {
         Ghost { bytes: 64, iterations: 5, sync, strategies }
     }
 
@@ -347,7 +362,7 @@ mod tests {
     fn every_synchronization_and_transport_brings_the_ghosts() {
         let two_sided = Strategies { transport: Some("two-sided".into()), ..Strategies::default() };
         let agent = Strategies { transport: Some("two-sided-agent".into()), ..Strategies::default() };
-        for &sync in Sync::value_variants() {
+        for &sync in Synchronization::value_variants() {
             for ranks in [1, 2, 4] {
                 for strategies in [Strategies::default(), two_sided.clone(), agent.clone()] {
                     let done =
@@ -378,14 +393,14 @@ mod tests {
             let to = neighbours(team.rank(), team.size());
             self.0.put(&team, &mut window, 0, to, &send)?;
             self.0.put(&team, &mut window, 1, to, &send)?;
-            let still = Ghost { sync: Sync::PointToPoint, ..self.0.clone() };
+            let still = Ghost { sync: Synchronization::PointToPoint, ..self.0.clone() };
             still.steps(&team, &mut Way::Window(&mut window))
         }
     }
 
     #[test]
     fn ghosts_that_did_not_come_are_an_error() {
-        let job = Astray(ghost(Sync::Fence, Strategies::default()));
+        let job = Astray(ghost(Synchronization::Fence, Strategies::default()));
         let error = job::run(&job, &Ranks::threads(2), &AtomicBool::new(false)).unwrap_err().to_string();
         assert!(error.contains("word 0 of the ghost from rank 1 is 0xffffffffffffffff"), "{error}");
     }
