@@ -127,9 +127,9 @@ impl Job for Latency {
                     let at = memory.team_memalloc_aligned(most)?.at_unit(Rank(1));
                     let times = self.time(ra, |buffer| {
                         if self.get {
-                            memory.get(at, buffer)?
+                            memory.get(at, buffer)?;
                         } else {
-                            memory.put(at, buffer)?
+                            memory.put(at, buffer)?;
                         }
                         Ok(())
                     })?;
