@@ -36,7 +36,7 @@ use rustfft::{Fft as Plan, FftPlanner};
 use serde::{Deserialize, Serialize};
 
 use super::halo::{messages, slot_bytes, two_sided};
-use super::support::{at_root, compute, hash, root_bytes, signed, sum, wrong};
+use super::support::{at_root, compute, hash, root_bytes, signed, sum, within, wrong};
 use super::{Application, Strategies};
 use crate::finding::{Table, Value};
 use crate::job::{Job, Ran, Ranks, elapsed};
@@ -224,7 +224,7 @@ type Put<'p> = dyn Fn(usize, usize, &[Complex64]) -> Result<()> + 'p;
 impl Fft {
     /// Whether it can run with these options on so many ranks.
     fn fits(&self, ranks: u32) -> Result<()> {
-        if self.size < 2 || self.size > 2048 || !self.size.is_multiple_of(ranks) || self.iterations == 0 {
+        if !(2..=2048).contains(&self.size) || !self.size.is_multiple_of(ranks) || self.iterations == 0 {
             return Err(Error::usage(format!(
                 "fft: --size {} --iterations {} with {ranks} ranks: the size is a multiple of the ranks from 2 to 2048, and \
                  there is at least one iteration",
@@ -403,7 +403,7 @@ impl Fft {
         let input = share.input();
         let scale = largest(&mut all.iter().map(|number| number.norm()))?;
         let back = largest(&mut back.iter().zip(&input).map(|(back, input)| (back - input).norm()))?;
-        let mut defined = 0.0_f64;
+        let mut defined = 0;
         for k in 0..DEFINED {
             // The coefficient of a random place, by its definition: each rank adds up its planes.
             let place = (hash(SEED, u64::MAX - k) % (n * n * n) as u64) as usize;
@@ -425,12 +425,10 @@ impl Fft {
                 Complex64::default()
             };
             let [re, im] = sum(team, [total.re - found.re, total.im - found.im])?;
-            // As the largest, such that what is not a number is not lost.
-            let difference = Complex64::new(re, im).norm() / scale;
-            if !(difference <= defined) {
-                defined = difference;
-            }
+            // By bits as well.
+            defined = defined.max((Complex64::new(re, im).norm() / scale).to_bits());
         }
+        let defined = f64::from_bits(defined);
         let compare = |parts: Vec<Vec<Complex64>>| {
             Self::compare_with_sequential(share, &parts, scale).map(|difference| Checked {
                 defined,
@@ -443,14 +441,13 @@ impl Fft {
         } else {
             (share.me == 0).then_some(Checked { defined, back, sequential: None })
         };
-        // Written such that what is not a number is wrong, too.
-        if share.me == 0 && !(defined <= TOLERANCE) {
+        if share.me == 0 && !within(defined, TOLERANCE) {
             return Err(wrong(
                 "fft",
                 format!("a coefficient differs from its definition by {defined:.2e} of the largest one"),
             ));
         }
-        if share.me == 0 && !(back <= TOLERANCE) {
+        if share.me == 0 && !within(back, TOLERANCE) {
             return Err(wrong("fft", format!("the inverse transform differs from the input by {back:.2e}")));
         }
         Ok(checked)
@@ -465,7 +462,7 @@ impl Fft {
             for (i, found) in part.iter().enumerate() {
                 let (z, y, x) = (i / share.piece(), rank * own + i / n % own, i % n);
                 let difference = (found - expected[(z * n + y) * n + x]).norm() / scale;
-                if !(difference <= TOLERANCE) {
+                if !within(difference, TOLERANCE) {
                     return Err(wrong(
                         "fft",
                         format!(
@@ -570,7 +567,7 @@ impl Application for Fft {
     }
 
     fn table(&self, ran: &Ran<Transformed>) -> Table {
-        let mut table = Table::new(Self::TITLE, ["", ""]);
+        let mut table = Table::new(Self::TITLE, ["what", "value"]);
         let ns = self.time(ran);
         let Some(first) = ran.ranks.first() else { return table };
         let n = f64::from(self.size);

@@ -34,7 +34,7 @@ use rmalab_windows::Team;
 use serde::{Deserialize, Serialize};
 
 use super::halo::{self, Exchange, How, Neighbour, Plan, Sync, how_fits};
-use super::support::{at_root, compute, root_bytes, signed, sum, wrong};
+use super::support::{at_root, compute, root_bytes, signed, sum, within, wrong};
 use super::{Application, Strategies};
 use crate::finding::{Table, Value};
 use crate::job::{Job, Ran, Ranks, elapsed};
@@ -213,8 +213,8 @@ impl Part {
             (0..sites).filter(|&site| on_face(site, face)).map(|site| site as u32).collect()
         });
         let mut ghosts = [sites; 9];
-        for face in 0..8 {
-            ghosts[face + 1] = ghosts[face] + faces[face].len();
+        for (face, sites) in faces.iter().enumerate() {
+            ghosts[face + 1] = ghosts[face] + sites.len();
         }
         let mut seen = [0; 8];
         let (mut neighbours, mut links) = (Vec::new(), Vec::new());
@@ -336,7 +336,8 @@ impl Lattice {
     /// Whether it can run with these options on so many ranks.
     fn fits(&self, _ranks: u32) -> Result<()> {
         self.local()?;
-        if !(self.mass > 0.0 && self.tolerance > 0.0) {
+        let positive = |number: f64| number > 0.0;
+        if !positive(self.mass) || !positive(self.tolerance) {
             return Err(Error::usage(format!(
                 "lattice: --mass {} --tolerance {}: both must be more than 0",
                 self.mass, self.tolerance
@@ -431,9 +432,11 @@ impl Lattice {
             compute(ra, sites as f64 * self.site_ns)?;
             let [along] = sum(team, [way.iter().zip(&applied).map(|(a, b)| product(a, b)).sum()])?;
             let step = now / along;
-            for site in 0..sites {
-                field[site] = plus(&field[site], step, &way[site]);
-                rest[site] = plus(&rest[site], -step, &applied[site]);
+            for (field, way) in field.iter_mut().zip(&way) {
+                *field = plus(field, step, way);
+            }
+            for (rest, applied) in rest.iter_mut().zip(&applied) {
+                *rest = plus(rest, -step, applied);
             }
             let [next] = sum(team, [rest.iter().map(norm).sum()])?;
             for (way, rest) in way.iter_mut().zip(&rest) {
@@ -465,8 +468,7 @@ impl Lattice {
         let residual = whole.residual(solution);
         // The recurrence of conjugate gradients and the residual drift apart by rounding.
         let most = 2.0 * self.tolerance + 1e-14;
-        // Written such that what is not a number is wrong, too.
-        if !(residual <= most) {
+        if !within(residual, most) {
             return Err(wrong(
                 "lattice",
                 format!("the residual is {residual:.2e} of the right-hand side, and may be {most:.2e}"),
@@ -482,7 +484,7 @@ impl Lattice {
         let mut difference = 0.0_f64;
         for (site, (found, expected)) in solution.iter().zip(&expected).enumerate() {
             let here = norm(&plus(found, -1.0, expected)).sqrt() / largest;
-            if !(here <= most) {
+            if !within(here, most) {
                 return Err(wrong(
                     "lattice",
                     format!(
@@ -536,7 +538,7 @@ impl Application for Lattice {
     }
 
     fn table(&self, ran: &Ran<Solved>) -> Table {
-        let mut table = Table::new(Self::TITLE, ["", ""]);
+        let mut table = Table::new(Self::TITLE, ["what", "value"]);
         let ns = self.time(ran);
         let Some(first) = ran.ranks.first() else { return table };
         let ranks = ran.ranks.len();

@@ -323,7 +323,7 @@ impl Application for Stencil {
     }
 
     fn table(&self, ran: &Ran<Solved>) -> Table {
-        let mut table = Table::new(Self::TITLE, ["", ""]);
+        let mut table = Table::new(Self::TITLE, ["what", "value"]);
         let ns = self.time(ran);
         let Some(first) = ran.ranks.first() else { return table };
         let (points, iterations) = (u64::from(self.size) * u64::from(self.size), first.iterations);

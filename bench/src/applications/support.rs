@@ -88,6 +88,11 @@ pub(super) fn at_root<A: RemoteAtomics + ?Sized, T: Pod, R>(
     Ok(seen)
 }
 
+/// Whether a difference is as small as it may be; what is not a number is not.
+pub(super) fn within(difference: f64, most: f64) -> bool {
+    difference <= most
+}
+
 /// The error of a result that is not the sequential one.
 pub(super) fn wrong(name: &str, what: impl std::fmt::Display) -> Error {
     Error::Wrong(format!("{name}: {what}"))

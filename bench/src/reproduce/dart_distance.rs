@@ -1,5 +1,6 @@
 //! DART's blocking put and get against the distance of the ranks.
 
+use rmalab_atomics::sim::Profile;
 use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_windows::{Assert, Team, Window, WindowDisp};
 use serde::{Deserialize, Serialize};
@@ -22,7 +23,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     lesson: "A rank's number says little about how far away it is, but with ranks placed in blocks the first ones share its \
              node. What a runtime can save by loads and stores ends there; behind the border the network's latency is what \
              counts, and it hardly depends on the distance any more.",
-    seconds: (8, 20),
+    seconds: (8, 8),
     run,
 };
 
@@ -75,11 +76,10 @@ impl Job for Distances {
 
 fn run(context: &Context<'_>) -> Result<Finding> {
     let short: Vec<u32> = (1..RANKS).collect();
-    // Of 1 MiB each target takes its memory: the border, and one rank of every node.
+    // Of 1 MiB each target takes its memory in the simulator: the border, and ranks of other nodes.
     let some = [1, 2, 4, 8, 12, 16, 20, 22, 23, 24, 25, 26, 32, 48, 64, 96, 120, 144, 168, 192, 216, 240, 255].to_vec();
-    let long = context.pick(some, short.clone());
     let mut finding = Finding::new();
-    for (bytes, size, distances) in [(8, "8 B", &short), (1 << 20, "1 MiB", &long)] {
+    for (bytes, size, distances) in [(8, "8 B", &short), (1 << 20, "1 MiB", &some)] {
         for (get, what) in [(false, "put"), (true, "get")] {
             let mut curves = Vec::new();
             for by_adapter in [false, true] {
@@ -99,7 +99,27 @@ fn run(context: &Context<'_>) -> Result<Finding> {
             plot(&mut finding, what, size, curves);
         }
     }
+    if finding.claims.iter().any(|claim| !claim.holds) {
+        finding.why = why();
+    }
     Ok(finding)
+}
+
+/// Why long messages show no step upwards, from the profile.
+fn why() -> String {
+    let rate = |byte: f64| Value::Bandwidth(1e12 / byte);
+    Profile::find("aries").map_or_else(
+        |error| error.to_string(),
+        |profile| {
+            format!(
+                "a core of this profile copies {} and an adapter moves {} (neither is the paper's machine's, whose rates it \
+                 does not tell), so long transfers gain nothing by loads and stores, and a get, which has only one stage that \
+                 takes so long, loses",
+                rate(profile.node.byte),
+                rate(profile.nic.byte)
+            )
+        },
+    )
 }
 
 /// The least and the largest time at distances from `first` to before `end`.

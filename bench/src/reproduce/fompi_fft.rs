@@ -23,7 +23,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     lesson: "Between the transforms of two directions every rank needs something of every other one. What is sent while there is \
              still something to compute costs no time; puts allow that without anybody at the other end, and without the copies \
              and handshakes of messages.",
-    seconds: (25, 150),
+    seconds: (10, 100),
     run,
 };
 
@@ -112,7 +112,8 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         text: "Each doubling of the ranks halves the computing, and the bytes that a rank sends, but doubles the pieces that \
                they are sent in. So the curves fall together, and flatten where the start of so many pieces is what takes \
                the time. The distance between overlapped and bulk is the time that is hidden behind computing; it \
-               is the largest while there is much of both."
+               is the largest while there is much of both. The messages' curve turns up in the end: all send to all at a time, and each \
+               try for a place in a receiver's ring is an atomic operation on one word."
             .into(),
     });
     Ok(finding)
