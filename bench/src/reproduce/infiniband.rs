@@ -8,11 +8,13 @@
 //!
 //! # What the simulated cluster is fitted to, and what is predicted
 //!
-//! * 12.6 µs for an epoch of one small put, that is 6.3 µs for a put to be seen: what the profile was fitted to. It is no
-//!   reproduction.
+//! * 6.3 µs for a put to be seen, half of the 12.6 µs of an epoch with one small put: what the profile was fitted to. A
+//!   figure of 12.6 µs would be no reproduction.
 //! * 865 MB/s at 256 KiB: the profile's bandwidth. No reproduction either.
 //! * 7.6 µs for a small message of sends and receives (J. Liu and others, IPDPS 2004), a measurement of the system below, from
 //!   which [`send_receive`] has its processors' time.
+//! * That a put is two messages there, one about it and one of its data, is what section 3.1 of the paper says; it was fitted
+//!   to no figure.
 //! * All else is predicted: every other figure of these experiments, and how they depend on sizes, bursts, computation and
 //!   origins.
 //!
@@ -564,10 +566,11 @@ mod tests {
             })
         };
         let [idle, busy] = times(Design::Rdma);
-        assert!(busy - idle < 0.4 * 160_000.0, "{idle} and {busy} ns");
-        for design in [Design::SendReceive, Design::TwoSided] {
+        assert!(busy - idle < 0.1 * 160_000.0, "{idle} and {busy} ns");
+        // The two-sided target takes longer than the origin, which computes meanwhile: some of that is hidden.
+        for (design, least) in [(Design::SendReceive, 0.8), (Design::TwoSided, 0.4)] {
             let [idle, busy] = times(design);
-            assert!(busy - idle > 0.8 * 160_000.0, "{}: {idle} and {busy} ns", design.name());
+            assert!(busy - idle > least * 160_000.0, "{}: {idle} and {busy} ns", design.name());
         }
     }
 
