@@ -10,6 +10,7 @@
 //! | an engine of the target's adapter serves it | when the engine is free, and by turns ([`Arbitration`]) |
 //! | an atomic has its word for `word`, after `atomic` of the engine alone | when the word is free |
 //! | it takes effect | then |
+//! | the bytes of a get leave the target's adapter, bytes × `byte` | when that is free |
 //! | the answer arrives, and the processor notices | the way back, `completion` |
 //!
 //! Posted puts leave the origin after `overhead`, and are complete when their acknowledgement would arrive. Messages of a
@@ -667,7 +668,11 @@ impl<'p> World<'p> {
                 let long = (len as f64 * self.profile.nic.byte) as u64;
                 let state = self.messages[message as usize].as_mut().expect("a message under way is there");
                 state.load = Load::Bytes(bytes, dest);
-                self.queue.push(now + long + back, What::Back(message));
+                // The bytes share the adapter with all that leaves it.
+                let adapter = &mut self.adapters[home as usize];
+                let leaves = adapter.leaves.max(now);
+                adapter.leaves = leaves + long;
+                self.queue.push(leaves + long + back, What::Back(message));
             }
             Load::Bytes(..) => {}
         }

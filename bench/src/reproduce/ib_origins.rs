@@ -61,7 +61,10 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         finding.claim(
             near(most, paper),
             format!("{}: {says}", Design::ALL[style].name()),
-            format!("simulated: up to {}", beside(Value::Bandwidth(most), most, paper)),
+            format!(
+                "simulated: up to {}; its adapter is given 865 MB/s, one origin's figure, which it cannot exceed",
+                beside(Value::Bandwidth(most), most, paper)
+            ),
         );
     }
     let ahead = cluster[0].iter().zip(&cluster[1]).all(|(one, two)| one.1 > two.1);

@@ -8,11 +8,13 @@
 //!
 //! # What the simulated cluster is fitted to, and what is predicted
 //!
-//! * 12.6 µs for an epoch of one small put, that is 6.3 µs for a put to be seen: what the profile was fitted to. It is no
-//!   reproduction.
+//! * 6.3 µs for a put to be seen, half of the 12.6 µs of an epoch with one small put: what the profile was fitted to. A
+//!   figure of 12.6 µs would be no reproduction.
 //! * 865 MB/s at 256 KiB: the profile's bandwidth. No reproduction either.
 //! * 7.6 µs for a small message of sends and receives (J. Liu and others, IPDPS 2004), a measurement of the system below, from
 //!   which [`send_receive`] has its processors' time.
+//! * That a put is two messages there, one about it and one of its data, is what section 3.1 of the paper says; it was fitted
+//!   to no figure.
 //! * All else is predicted: every other figure of these experiments, and how they depend on sizes, bursts, computation and
 //!   origins.
 //!
@@ -30,7 +32,7 @@ use serde::{Deserialize, Serialize};
 use super::Context;
 use super::send_receive::{Burst, EAGER, SendReceive};
 use crate::applications::Strategies;
-use crate::finding::{Origin, Series, Value};
+use crate::finding::{Finding, Origin, Series, Table, Value};
 use crate::job::{Job, Place, Ran, Ranks, elapsed};
 use crate::{Error, Result};
 
@@ -111,7 +113,12 @@ impl Epochs {
         self.modelled = matches!(world.place, Place::Sim(_));
         let bytes = self.bytes as u64 * u64::from(self.burst.max(1)) * u64::from(world.ranks - 1);
         // Virtual time does not vary; real time is about 50 ms.
-        self.rounds = if self.modelled { 5 } else { (200_000_000 / (bytes + 40_000)).clamp(10, 4000) as u32 };
+        self.rounds = if self.modelled {
+            5
+        } else {
+            let slow = if self.design == Design::TwoSided { 8 } else { 1 };
+            (200_000_000 / (bytes + 40_000) / slow).clamp(5, 4000) as u32
+        };
         (self, world)
     }
 
@@ -462,10 +469,45 @@ pub(super) fn beside(value: Value, here: f64, paper: f64) -> String {
     format!("{value}, {:+.0} %", 100.0 * off(here, paper))
 }
 
-/// Sizes of operations: powers of 4, or of 2, from 4 bytes to 256 KiB.
+/// Sizes of simulated operations: powers of 4, or of 2, from 4 bytes to 256 KiB.
 pub(super) fn sizes(context: &Context<'_>) -> Vec<usize> {
-    let step = context.pick(2, 1);
-    (2..=18).step_by(step).map(|power| 1 << power).collect()
+    (2..=18).step_by(context.pick(2, 1)).map(|power| 1 << power).collect()
+}
+
+/// Sizes of measured operations: powers of 16, or of 2, from 4 bytes to 256 KiB.
+pub(super) fn sizes_here(context: &Context<'_>) -> Vec<usize> {
+    (2..=18).step_by(context.pick(4, 1)).map(|power| 1 << power).collect()
+}
+
+/// As numbers.
+pub(super) fn numbers(sizes: &[usize]) -> Vec<f64> {
+    sizes.iter().map(|&bytes| bytes as f64).collect()
+}
+
+/// A table of curves, a row for each point.
+pub(super) fn tabulated(
+    title: String,
+    columns: &[&str],
+    curves: &[Vec<(f64, f64)>],
+    x: impl Fn(f64) -> Value,
+    y: impl Fn(f64) -> Value,
+) -> Table {
+    let mut table = Table::new(title, columns.iter().copied());
+    for row in 0..curves.first().map_or(0, Vec::len) {
+        let values = curves.iter().map(|curve| y(curve[row].1));
+        table.row([x(curves[0][row].0)].into_iter().chain(values));
+    }
+    table
+}
+
+/// Why the claim before does not hold, if it does not.
+pub(super) fn because(finding: &mut Finding, reason: &str) {
+    if finding.claims.last().is_some_and(|claim| !claim.holds) && !finding.why.contains(reason) {
+        if !finding.why.is_empty() {
+            finding.why += "; ";
+        }
+        finding.why += reason;
+    }
 }
 
 #[cfg(test)]
@@ -524,11 +566,29 @@ mod tests {
             })
         };
         let [idle, busy] = times(Design::Rdma);
-        assert!(busy - idle < 0.4 * 160_000.0, "{idle} and {busy} ns");
-        for design in [Design::SendReceive, Design::TwoSided] {
+        assert!(busy - idle < 0.1 * 160_000.0, "{idle} and {busy} ns");
+        // The two-sided target takes longer than the origin, which computes meanwhile: some of that is hidden.
+        for (design, least) in [(Design::SendReceive, 0.8), (Design::TwoSided, 0.4)] {
             let [idle, busy] = times(design);
-            assert!(busy - idle > 0.8 * 160_000.0, "{}: {idle} and {busy} ns", design.name());
+            assert!(busy - idle > least * 160_000.0, "{}: {idle} and {busy} ns", design.name());
         }
+    }
+
+    #[test]
+    fn gets_that_overlap_share_the_adapter() {
+        let bytes = 65536;
+        let epoch = time(Epochs::new(Design::Rdma, Pattern::Gets, bytes).burst(16), cluster(2));
+        assert!(epoch > 16.0 * bytes as f64 / 0.865, "{epoch} ns");
+    }
+
+    #[test]
+    fn reasons_are_those_of_claims_that_do_not_hold() {
+        let mut finding = Finding::new();
+        for (holds, reason) in [(true, "none"), (false, "one"), (false, "another"), (false, "one")] {
+            finding.claim(holds, "a", "b");
+            because(&mut finding, reason);
+        }
+        assert_eq!(finding.why, "one; another");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use rmalab_windows::two_sided::{ACK, ANSWER, COMPLETE, GET, GRANT, LOCK, POST, P
 use rmalab_windows::{LockKind, PostAssert, StartAssert, Team, Window, WindowDisp};
 use serde::{Deserialize, Serialize};
 
+use super::infiniband::because;
 use super::{Context, Experiment};
 use crate::Result;
 use crate::applications::Strategies;
@@ -225,6 +226,11 @@ fn counted(context: &Context<'_>, job: &Messages, world: &Ranks) -> Result<(Vec<
     Ok((sum, each))
 }
 
+/// A number of messages, which is whole unless ranks differ.
+fn number(count: f64) -> Value {
+    if count.fract() == 0.0 { Value::Count(count as u64) } else { Value::Number(count) }
+}
+
 /// A line of the comparison: what is counted, of which job, and what the paper says.
 struct Line {
     what: &'static str,
@@ -343,13 +349,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
                     no_ack = false;
                 }
                 let row = |ranks: String| {
-                    [
-                        what.into(),
-                        Value::Count(job.puts.into()),
-                        ranks.into(),
-                        Value::Count(wanted),
-                        Value::Number(here),
-                    ]
+                    [what.into(), Value::Count(job.puts.into()), ranks.into(), Value::Count(wanted), number(here)]
                 };
                 if matches!(world.place, crate::job::Place::Sim(_)) && (world.ranks == 4 || world.ranks == 16) {
                     table.row(row(world.ranks.to_string()));
@@ -357,7 +357,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
                 if world.ranks == 4 && job.two_sided {
                     let each = by_kind.iter().map(|&count| match count {
                         0 => Value::None,
-                        count => Value::Number(count as f64 / 4.0),
+                        count => number(count as f64 / 4.0),
                     });
                     kinds.row([what.into(), Value::Count(job.puts.into())].into_iter().chain(each));
                 }
@@ -366,14 +366,15 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         let here = format!("equal in {same} of {all} cases of 2 to {} ranks{differs}", ranks.last().unwrap_or(&0));
         finding.claim(same == all, says, here);
         if group == "get" {
+            because(
+                &mut finding,
+                "a get here returns its value when it is called, so nobody knows then that it is the last operation, and the \
+                 lock is released by a message of its own behind it",
+            );
+        }
+        if group == "get" {
             let count = if no_ack { "none" } else { "some" };
             finding.claim(no_ack, "4.3: no acknowledgement where there is a get", format!("{count} counted"));
-            if same != all {
-                finding.why =
-                    "a get here returns its value when it is called, so nobody knows then that it is the last \
-                               operation, and the lock is released by a message of its own behind it"
-                        .into();
-            }
         }
     }
     finding.tables.extend([table, kinds]);

@@ -3,8 +3,8 @@
 //! # Sources
 //!
 //! * W. Jiang and others, High Performance MPI-2 One-Sided Communication over InfiniBand, CCGrid 2004, section 3: operations
-//!   wait for `complete`; short ones are copied through buffers, long ones begin with a handshake; the target serves them in
-//!   `wait`; gets are answered by writes.
+//!   wait for `complete`; a put is a message that says what it is, and one of its data; short ones are copied through buffers,
+//!   long ones begin with a handshake; the target serves them in `wait`; gets are answered by writes.
 //! * J. Liu and others, Design and Implementation of MPICH2 over InfiniBand with RDMA Support, IPDPS 2004: a ring of buffers
 //!   for each pair of processes, into which a sender writes remotely what the receiver polls for; a small message takes
 //!   7.6 µs.
@@ -29,7 +29,7 @@ use rmalab_atomics::{Disp, Rank, RemoteAtomics, Until, WORD};
 use crate::Result;
 
 /// Slots of a ring.
-const SLOTS: u64 = 32;
+const SLOTS: u64 = 64;
 
 /// The longest message, in bytes, that is sent without a handshake; assumed.
 pub(super) const EAGER: usize = 8192;
@@ -58,6 +58,8 @@ enum Kind {
     Done,
     /// A get.
     Get,
+    /// What the next message is about.
+    About,
 }
 
 /// A message that has come.
@@ -200,7 +202,7 @@ impl<'a, A: RemoteAtomics + ?Sized> SendReceive<'a, A> {
         };
         let ticket = before(rank).0;
         self.words.borrow_mut()[(u64::from(rank.0) * SLOTS + ticket % SLOTS) as usize] = word;
-        let kinds = [Kind::Post, Kind::Data, Kind::Ask, Kind::Clear, Kind::Done, Kind::Get];
+        let kinds = [Kind::Post, Kind::Data, Kind::Ask, Kind::Clear, Kind::Done, Kind::Get, Kind::About];
         let kind = kinds[((word >> 16 & 0xff) as usize).clamp(1, kinds.len()) - 1];
         let len = (word >> 32) as usize;
         if kind == Kind::Data {
@@ -261,10 +263,13 @@ impl<'a, A: RemoteAtomics + ?Sized> SendReceive<'a, A> {
             return Ok(());
         }
         if burst.bytes <= EAGER {
-            return (0..burst.count)
-                .try_for_each(|number| self.send(target, Kind::Data, last(number), data, burst.bytes));
+            return (0..burst.count).try_for_each(|number| {
+                self.send(target, Kind::About, false, &[], burst.bytes)?;
+                self.send(target, Kind::Data, last(number), data, burst.bytes)
+            });
         }
         for _ in 0..burst.count {
+            self.send(target, Kind::About, false, &[], burst.bytes)?;
             self.send(target, Kind::Ask, false, &[], burst.bytes)?;
         }
         for number in 0..burst.count {
