@@ -416,12 +416,14 @@ impl<'p> World<'p> {
                 let message = self.message(Message { origin: me, at, load: Load::GetBytes(dest, len) });
                 self.request_of.insert(message, request);
                 self.open(rank, at.rank);
-                if distance == Distance::Remote {
+                let started = if distance == Distance::Remote {
                     self.send(message, 0);
+                    self.profile.overhead.0
                 } else {
                     self.local(message);
-                }
-                self.reply(rank, now + self.profile.overhead.0, Reply::Word(request));
+                    self.profile.node.hit.0
+                };
+                self.reply(rank, now + started, Reply::Word(request));
             }
             Op::Test { request } => {
                 let done = !self.pending.contains(&request);
