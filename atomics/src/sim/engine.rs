@@ -423,11 +423,14 @@ impl<'p> World<'p> {
                 self.open(rank, at.rank);
                 let adapter = matches!(self.local_bulk, Some(LocalAtomics::Nic));
                 if distance == Distance::Remote || (distance == Distance::Node && adapter) {
+                let started = if distance == Distance::Remote {
                     self.send(message, 0);
+                    self.profile.overhead.0
                 } else {
                     self.local(message);
-                }
-                self.reply(rank, now + self.profile.overhead.0, Reply::Word(request));
+                    self.profile.node.hit.0
+                };
+                self.reply(rank, now + started, Reply::Word(request));
             }
             Op::Test { request } => {
                 let done = !self.pending.contains(&request);

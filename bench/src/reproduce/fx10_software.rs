@@ -46,6 +46,8 @@ pub(crate) struct SoftwareLocks {
     put: bool,
     /// What rank 0 computes between two calls in which it serves, in nanoseconds; none if it waits in a call.
     computes: Option<u64>,
+    /// What the others compute behind each pair, in nanoseconds.
+    others_compute: u64,
 }
 
 impl Job for SoftwareLocks {
@@ -61,7 +63,7 @@ impl Job for SoftwareLocks {
         team.barrier()?;
         let mut time = 0.0;
         if ra.rank() != Rank(0) {
-            time = pairs(ra, &window, self.pairs, self.put)?;
+            time = pairs(ra, &window, self.pairs, self.put, Duration::from_nanos(self.others_compute))?;
             ra.fetch_add(Rank(0).at(ended), 1)?;
         } else if let Some(computes) = self.computes {
             while ra.get(Rank(0).at(ended))? + 1 < u64::from(ra.size()) {
@@ -76,17 +78,34 @@ impl Job for SoftwareLocks {
     }
 }
 
-/// Locks and unlocks rank 0's window, and returns the nanoseconds of a pair.
-fn pairs<A: RemoteAtomics + ?Sized>(ra: &A, window: &Window<'_, A>, pairs: u32, put: bool) -> Result<f64> {
-    let begin = ra.now();
-    for pair in 0..pairs {
+/// Locks and unlocks rank 0's window, computes behind that, and returns the nanoseconds of a pair without the computing.
+fn pairs<A: RemoteAtomics + ?Sized>(
+    ra: &A,
+    window: &Window<'_, A>,
+    pairs: u32,
+    put: bool,
+    computes: Duration,
+) -> Result<f64> {
+    let one = |pair: u32| -> Result<()> {
         let lock = window.lock(LockKind::Shared, Rank(0))?;
         if put {
             lock.put_value(WindowDisp(0), u64::from(pair))?;
         }
-        lock.unlock()?;
+        Ok(lock.unlock()?)
+    };
+    let begin = ra.now();
+    if computes.is_zero() {
+        (0..pairs).try_for_each(one)?;
+        return Ok(elapsed(ra, begin) / f64::from(pairs));
     }
-    Ok(elapsed(ra, begin) / f64::from(pairs))
+    let mut time = 0.0;
+    for pair in 0..pairs {
+        let begin = ra.now();
+        one(pair)?;
+        time += elapsed(ra, begin);
+        ra.compute(computes)?;
+    }
+    Ok(time / f64::from(pairs))
 }
 
 /// As [`SoftwareLocks`], with an agent at each rank, which is a thread: nanoseconds of a pair, on the slowest thread.
@@ -99,7 +118,7 @@ fn with_agents(ranks: u32, times: u32) -> Result<f64> {
         let time = std::thread::scope(|scope| -> Result<f64> {
             let served = scope.spawn(move || agent.serve());
             team.barrier()?;
-            let time = if ra.rank() == Rank(0) { 0.0 } else { pairs(ra, &window, times, true)? };
+            let time = if ra.rank() == Rank(0) { 0.0 } else { pairs(ra, &window, times, true, Duration::ZERO)? };
             // Behind it nobody asks this rank's agent any more.
             team.barrier()?;
             window.stop_agent()?;
@@ -117,14 +136,15 @@ impl SoftwareLocks {
     /// By network atomics, with the study's lock.
     fn by_atomics(pairs: u32, computes: Option<u64>) -> SoftwareLocks {
         let strategies = Strategies { policy: Some("mcs-rw-rp".into()), ..Strategies::default() };
-        SoftwareLocks { strategies, pairs, put: false, computes }
+        SoftwareLocks { strategies, pairs, put: false, computes, others_compute: 0 }
     }
 
-    /// By the target's processor.
+    /// By the target's processor. If that computes, so do the others, half as long: it serves as long as
+    /// requests keep coming.
     fn by_messages(pairs: u32, computes: Option<u64>) -> SoftwareLocks {
         let transport = Transport::TwoSided.name();
         let strategies = Strategies { transport: Some(transport.into()), ..Strategies::default() };
-        SoftwareLocks { strategies, pairs, put: true, computes }
+        SoftwareLocks { strategies, pairs, put: true, computes, others_compute: computes.unwrap_or(0) / 2 }
     }
 }
 
@@ -196,7 +216,7 @@ fn report(serves: &[(u32, [f64; 2])], stretches: &[(u32, f64, [f64; 2])], here: 
     table.row(row("256, published".into(), RANKS, [PUBLISHED.1, PUBLISHED.0]));
     finding.tables.push(table);
     let mut table = Table::new(
-        "The target computes, and serves in between",
+        "The target computes, and serves in between (by software the others compute, too)",
         ["ranks", "it computes for", "by atomics", "by software", "software / atomics"],
     );
     for &(ranks, stretch, [atomics, messages]) in stretches {
@@ -256,12 +276,15 @@ fn report(serves: &[(u32, [f64; 2])], stretches: &[(u32, f64, [f64; 2])], here: 
     );
     if ratio < factor / 3.0 {
         let each = |ranks: u32| Value::Time(of(ranks)[1] / f64::from(ranks - 1));
+        let slow = stretches.iter().find(|(ranks, _, times)| *ranks == RANKS && times[1] >= PUBLISHED.0 / 3.0);
+        let reached = slow.map_or("at no period that was simulated".into(), |(_, stretch, times)| {
+            format!("a pair takes {} once it looks every {}", Value::Time(times[1]), Value::Time(*stretch))
+        });
         finding.why = format!(
             "our target looks at once, and a request then takes {} of its time with {SOME} ranks, and {} with 256, which find \
              its 16 slots full and ask again and again over the network; the study does not say what the FX10's library does, \
-             but its 114 ms are {} of the target's time for each pair of 256 ranks, so that most of it must be time until \
-             somebody looks: with {SOME} ranks our stand-in is as many times slower than atomics once its target computes for \
-             some milliseconds between two looks",
+             but its 114 ms are {} for each of 255 requests, as if it served one of them at a look and looked that rarely; ours \
+             serves all that have come, and is as slow only if it looks more rarely still: {reached}",
             each(SOME),
             each(RANKS),
             Value::Time(PUBLISHED.0 / f64::from(RANKS - 1)),
@@ -302,9 +325,9 @@ fn report(serves: &[(u32, [f64; 2])], stretches: &[(u32, f64, [f64; 2])], here: 
             series("by software, 16", Origin::Simulated, 3, period(SOME, 1)),
         ],
         text: "To the right the target looks less and less often. The lock by atomics does not notice. The lock by software \
-               waits for the target's next look, whatever the network can do: with 16 ranks its line has slope one as soon as \
-               that is longer than serving takes. With 256 ranks it is flatter, since our target serves as long as requests \
-               keep coming, and with so many ranks they do: it seldom gets to compute."
+               waits for the target's next look, whatever the network can do, so its line has slope one as soon as that is \
+               longer than serving takes: the factor between the two can be made as large as one likes. (By software the \
+               others compute half as long between two pairs, since the target serves as long as requests keep coming.)"
             .into(),
     });
     let threads = |at: usize| here.iter().map(|&(ranks, times)| (f64::from(ranks), times[at])).collect();
@@ -340,7 +363,7 @@ mod tests {
         let atomics = [None, Some(1_000_000)].map(|computes| time(&SoftwareLocks::by_atomics(10, computes)));
         let messages = [None, Some(1_000_000)].map(|computes| time(&SoftwareLocks::by_messages(10, computes)));
         assert!((atomics[1] / atomics[0] - 1.0).abs() < 0.05, "{atomics:?}");
-        assert!(messages[1] > 900_000.0 && messages[0] < 100_000.0, "{messages:?}");
+        assert!(messages[1] > 400_000.0 && messages[0] < 100_000.0, "{messages:?}");
     }
 
     #[test]
