@@ -418,10 +418,10 @@ static double measure(const struct operation *op, double budget, long *total)
             double grown = time > 0 ? calls * (target / time) : 10.0 * calls;
             calls = grown > 10.0 * calls ? 10 * calls : (long)grown + 1;
         }
-        if (calls > 1)
-            calls = (long)(calls * (target / time)) + 1;
-        if (calls > MOST_CALLS)
-            calls = MOST_CALLS;
+        if (calls > 1) {
+            double wanted = time > 0 ? calls * (target / time) + 1 : MOST_CALLS;
+            calls = wanted < MOST_CALLS ? (long)wanted : MOST_CALLS;
+        }
         while (made < BATCHES && (made == 0 || sum < 4 * budget)) {
             time = counted(op, calls);
             sum += time;

@@ -69,8 +69,8 @@ fn who_is_missing_is_named_and_ours_is_measured_all_the_same() {
 }
 
 fn program(at: &Path, text: &str) {
-    fs::write(at, text).unwrap();
-    fs::set_permissions(at, fs::Permissions::from_mode(0o755)).unwrap();
+    let written = fs::write(at, text).and_then(|()| fs::set_permissions(at, fs::Permissions::from_mode(0o755)));
+    written.expect("temporary files can be written");
 }
 
 #[test]
