@@ -37,8 +37,6 @@ pub(crate) mod infiniband;
 mod mpich2_ghost;
 pub(crate) mod mpich2_ops;
 mod send_receive;
-mod fompi_milc;
-mod mpich2_ghost;
 
 use std::time::{Duration, Instant};
 

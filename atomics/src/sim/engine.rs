@@ -422,8 +422,7 @@ impl<'p> World<'p> {
                 self.request_of.insert(message, request);
                 self.open(rank, at.rank);
                 let adapter = matches!(self.local_bulk, Some(LocalAtomics::Nic));
-                if distance == Distance::Remote || (distance == Distance::Node && adapter) {
-                let started = if distance == Distance::Remote {
+                let started = if distance == Distance::Remote || (distance == Distance::Node && adapter) {
                     self.send(message, 0);
                     self.profile.overhead.0
                 } else {
