@@ -68,8 +68,7 @@ pub struct Options {
     pub engines: Option<u32>,
     /// Who carries out atomics inside a node; the profile says unless it is said here.
     pub local_atomics: Option<LocalAtomics>,
-    /// Who carries out bulk operations inside a node; unless it is said, puts whoever carries out atomics, and gets the
-    /// processor.
+    /// Who carries out bulk operations inside a node; the processor unless it is said.
     pub local_bulk: Option<LocalAtomics>,
     /// What irregularities depend on.
     pub seed: u64,
