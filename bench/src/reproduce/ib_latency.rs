@@ -56,7 +56,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         finding.claim(
             near(time, paper),
             format!("small messages, {design}: {}{fitted}", Value::Time(paper)),
-            format!("simulated: {}", beside(Value::Time(time), time, paper)),
+            format!("simulated: {}", beside(Value::Time, time, paper)),
         );
         because(
             &mut finding,
@@ -86,7 +86,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     finding.claim(
         near(most, 17_000.0),
         "large messages are up to 17 µs faster",
-        format!("simulated: up to {}", beside(Value::Time(most), most, 17_000.0)),
+        format!("simulated: up to {}", beside(Value::Time, most, 17_000.0)),
     );
     for (other, name) in [(1, names[1]), (2, names[2])] {
         let ratios: Vec<(f64, f64)> =

@@ -63,7 +63,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
             format!("{}: {says}", Design::ALL[style].name()),
             format!(
                 "simulated: up to {}; its adapter is given 865 MB/s, one origin's figure, which it cannot exceed",
-                beside(Value::Bandwidth(most), most, paper)
+                beside(Value::Bandwidth, most, paper)
             ),
         );
     }

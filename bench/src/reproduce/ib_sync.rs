@@ -54,7 +54,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         finding.claim(
             near(time, paper),
             format!("one origin, {name}: {}", Value::Time(paper)),
-            format!("simulated: {}", beside(Value::Time(time), time, paper)),
+            format!("simulated: {}", beside(Value::Time, time, paper)),
         );
     }
     let less = |curves: &[Vec<(f64, f64)>], row: usize| 1.0 - curves[0][row].1 / curves[1][row].1;

@@ -445,13 +445,9 @@ pub(super) fn curves(values: &[f64], times: &[f64], y: impl Fn(f64, f64) -> f64)
 
 /// As series of a plot, with the designs' names.
 pub(super) fn series(designs: &[Design], curves: &[Vec<(f64, f64)>], origin: Origin) -> Vec<Series> {
-    let of = |(style, (design, points)): (usize, (&Design, &Vec<(f64, f64)>))| Series {
-        name: design.name().into(),
-        origin,
-        style,
-        points: points.clone(),
-    };
-    designs.iter().zip(curves).enumerate().map(of).collect()
+    let each = designs.iter().zip(curves).enumerate();
+    each.map(|(style, (design, points))| Series { name: design.name().into(), origin, style, points: points.clone() })
+        .collect()
 }
 
 /// How far `here` is from what the paper has, as a part of that.
@@ -465,8 +461,8 @@ pub(super) fn near(here: f64, paper: f64) -> bool {
 }
 
 /// A figure, and how far it is from the paper's.
-pub(super) fn beside(value: Value, here: f64, paper: f64) -> String {
-    format!("{value}, {:+.0} %", 100.0 * off(here, paper))
+pub(super) fn beside(value: fn(f64) -> Value, here: f64, paper: f64) -> String {
+    format!("{}, {:+.0} %", value(here), 100.0 * off(here, paper))
 }
 
 /// Sizes of simulated operations: powers of 4, or of 2, from 4 bytes to 256 KiB.
@@ -594,6 +590,6 @@ mod tests {
     #[test]
     fn figures_are_near_or_not() {
         assert!(near(10.0, 11.0) && near(11.5, 10.0) && !near(8.0, 10.0));
-        assert_eq!(beside(Value::Time(9000.0), 9000.0, 10_000.0), "9.00 µs, -10 %");
+        assert_eq!(beside(Value::Time, 9000.0, 10_000.0), "9.00 µs, -10 %");
     }
 }
