@@ -119,6 +119,7 @@ macro_rules! __conformance_list {
             bulk bulk_puts_touch_only_their_bytes [2, 3, 4],
             bulk bulk_and_words_see_each_other [1, 2, 3],
             bulk bulk_scope_completes_before_the_flag [2, 3, 8],
+            bulk puts_keep_their_order_where_it_is_promised [2, 3],
             bulk long_transfers [1, 2, 3],
             bulk clears_zero_just_their_range [1, 2, 3],
             bulk shared_words_are_the_words [1, 2, 3],

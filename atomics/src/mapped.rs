@@ -254,6 +254,10 @@ const DONE: Request = Request(0);
 
 impl RemoteAtomics for Mapped {
     #[inline(always)]
+    fn shared(&self) -> Option<&(dyn RemoteAtomics + Sync)> {
+        Some(self)
+    }
+
     fn rank(&self) -> Rank {
         self.rank
     }

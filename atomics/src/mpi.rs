@@ -649,6 +649,7 @@ impl RemoteAtomics for Mpi {
             atomicity: Atomicity::Hca,
             native_fetch_store: true,
             late_puts: true,
+            ordered_puts: false,
             passive_progress: false,
         }
     }

@@ -95,6 +95,9 @@ pub struct Capabilities {
     pub native_fetch_store: bool,
     /// Whether a posted word put may be visible later than its call returns.
     pub late_puts: bool,
+    /// Whether puts of a rank to one target, bulk ones included, take effect in the order of their calls: who sees a word
+    /// put then finds the bytes of the bulk puts before it.
+    pub ordered_puts: bool,
     /// Whether operations complete while their target makes no call.
     pub passive_progress: bool,
 }
@@ -107,6 +110,7 @@ impl Capabilities {
             atomicity: Atomicity::Global,
             native_fetch_store: true,
             late_puts: false,
+            ordered_puts: false,
             passive_progress: true,
         }
     }
@@ -136,7 +140,8 @@ pub struct Request(pub u64);
 /// * The own segment is a target like any other: a rank that posts a put to its own word flushes itself before it, or
 ///   anybody whom it has told, may count on it.
 /// * Bulk operations are not atomic beyond one aligned word, and complete at flush. They are ordered neither among
-///   themselves nor with the word operations of the same rank, not even a later put to the same target.
+///   themselves nor with the word operations of the same rank, not even a later put to the same target, unless the backend
+///   says that it keeps them in order ([`Capabilities::ordered_puts`]).
 /// * A successful [`wait_until`](Self::wait_until) acquires what the operation that made its condition true released.
 ///
 /// # Rest
@@ -246,6 +251,11 @@ pub trait RemoteAtomics {
             std::hint::spin_loop();
         }
         Ok(())
+    }
+
+    /// This handle as one that threads of the rank can share, if they can.
+    fn shared(&self) -> Option<&(dyn RemoteAtomics + Sync)> {
+        None
     }
 
     /// The number in the whole world of the rank that is number `rank` here; another one in a [`Subset`](crate::Subset).

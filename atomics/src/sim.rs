@@ -68,6 +68,8 @@ pub struct Options {
     pub engines: Option<u32>,
     /// Who carries out atomics inside a node; the profile says unless it is said here.
     pub local_atomics: Option<LocalAtomics>,
+    /// Who carries out bulk operations inside a node; the processor unless it is said.
+    pub local_bulk: Option<LocalAtomics>,
     /// What irregularities depend on.
     pub seed: u64,
     /// Bytes of a rank's segment; only what is touched takes memory.
@@ -85,6 +87,7 @@ impl Options {
             placement: None,
             engines: None,
             local_atomics: None,
+            local_bulk: None,
             seed: 1,
             segment_bytes: crate::SEGMENT_BYTES,
             stack_bytes: 64 << 10,
@@ -231,6 +234,7 @@ impl Simulator {
                 && !matches!(self.profile.shape, Shape::OneNode),
             engines: self.options.engines.unwrap_or(self.profile.nic.engines),
             local_atomics: self.options.local_atomics.unwrap_or(self.profile.local_atomics),
+            local_bulk: self.options.local_bulk,
             seed: self.options.seed,
         };
         let mut world = World::new(&self.profile, &self.network, &setting, clock);
@@ -353,7 +357,8 @@ impl RemoteAtomics for Sim<'_> {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { late_puts: true, atomicity: Atomicity::Global, ..Capabilities::coherent("sim") }
+        let capabilities = Capabilities::coherent("sim");
+        Capabilities { late_puts: true, ordered_puts: true, atomicity: Atomicity::Global, ..capabilities }
     }
 
     fn heap(&self) -> &SymmetricHeap {

@@ -931,6 +931,7 @@ impl RemoteAtomics for Verbs {
             atomicity: self.atomicity,
             native_fetch_store: false,
             late_puts: true,
+            ordered_puts: false,
             passive_progress: true,
         }
     }

@@ -79,6 +79,38 @@ fn operations_take_what_the_profile_says() {
     assert_eq!(outcome.unwrap().results[0], [1090, 1035, 100, 925, 5, 5, 123, 1125]);
 }
 
+/// A put and a get of bytes to the other rank of the node, and the put's flush, in nanoseconds.
+fn bulk_in_a_node(local_bulk: Option<LocalAtomics>) -> [u64; 3] {
+    let options = Options { local_bulk, ..Options::new(2) };
+    let outcome = Simulator::new(&machine(torus()), &options).unwrap().run(|ra| {
+        let mut times = [0; 3];
+        if ra.rank() == Rank(0) {
+            let before = ra.time().0;
+            ra.post_bytes(Rank(1).at(Disp(64)), &[7; 1000]).unwrap();
+            times[0] = ra.time().0 - before;
+            ra.flush(Rank(1)).unwrap();
+            times[1] = ra.time().0 - before - times[0];
+            let mut bytes = [0; 1000];
+            let before = ra.time().0;
+            ra.get_bytes(Rank(1).at(Disp(64)), &mut bytes).unwrap();
+            times[2] = ra.time().0 - before;
+            assert_eq!(bytes, [7; 1000]);
+        }
+        times.map(|time| time / 1000)
+    });
+    outcome.unwrap().results[0]
+}
+
+#[test]
+fn bytes_go_to_the_own_node_by_the_processor_or_by_the_adapter() {
+    let usual = bulk_in_a_node(None);
+    assert_eq!(bulk_in_a_node(Some(LocalAtomics::Processor)), usual);
+    let [post, flush, get] = bulk_in_a_node(Some(LocalAtomics::Nic));
+    // The processor copies in the call; the adapter's way is what the flush waits for.
+    assert!(flush > 0 && usual[1] == 0, "{flush}, {usual:?}");
+    assert!(post + flush > usual[0] + usual[1] && get > usual[2], "{post} + {flush} and {get}, {usual:?}");
+}
+
 /// The machines that the suite runs on.
 #[derive(Clone, Copy)]
 enum On {
@@ -96,6 +128,7 @@ fn simulate<R: 'static>(on: On, ranks: u32, seed: u64, body: impl for<'t> Fn(&Si
     if matches!(on, On::Adapters) {
         profile.jitter = Jitter::Exponential(Span::nanoseconds(300));
         options.local_atomics = Some(LocalAtomics::Nic);
+        options.local_bulk = Some(LocalAtomics::Nic);
         options.engines = Some(4);
     }
     Simulator::new(&profile, &options).expect("a machine").run(body).expect("it ends")

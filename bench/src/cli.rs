@@ -13,7 +13,9 @@ use rmalab_verify::play::Section;
 use rmalab_verify::{Network, Nodes, Scenario};
 
 use crate::advise_command;
+use crate::compare_command;
 use crate::reproduce_command;
+use crate::run_command;
 use crate::simulate_command;
 
 /// Studies of locks over network atomics, and checks: throughput, latency, fairness, remote operations, proofs by search.
@@ -49,8 +51,12 @@ Examples:
       Which policy a window should have that is used like this.
   rmalab reproduce fx100-lockall
       An experiment of a paper, with the paper's figures beside ours.
+  rmalab run ghost --sync pscw --transport two-sided
+      An application, with the strategies of the window layer that are asked for.
+  rmalab compare
+      Windows and locks beside MPICH, Open MPI, Concurrency Kit and others, with the ratios.
   rmalab list
-      All locks, policies and backends, with their papers.
+      All locks, policies and backends, with their papers, and all applications.
   rmalab launch -n 4 -- ./program argument
       Four ranks of a program that attaches to its world.
   rmalab launch --hosts a:2,b:2 --interface eth0 -- ./program argument
@@ -128,10 +134,16 @@ pub(crate) enum Command {
     /// Repeat the papers' experiments, and print their figures beside ours
     #[command(long_about = reproduce_command::ABOUT, after_long_help = reproduce_command::MANUAL)]
     Reproduce(reproduce_command::ReproduceArgs),
+    /// Run an application on windows, and check what it computes
+    #[command(long_about = run_command::ABOUT, after_long_help = run_command::MANUAL)]
+    Run(run_command::RunArgs),
+    /// Measure windows and locks beside those of MPIs and of other libraries
+    #[command(long_about = compare_command::ABOUT, after_long_help = compare_command::MANUAL)]
+    Compare(compare_command::CompareArgs),
     /// Measure this machine's shared memory, and write a profile of it for the simulator
     #[command(long_about = CALIBRATE, after_help = "Durations are numbers with a unit: 500ms, 10s.")]
     Calibrate(CalibrateArgs),
-    /// List the locks, the policies and the backends
+    /// List the locks, the policies, the backends and the applications
     List,
     /// Run a program as the ranks of one world on this host
     Launch(LaunchArgs),
@@ -505,7 +517,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// A duration that is not 0.
-fn span(text: &str) -> Result<Duration, String> {
+pub(crate) fn span(text: &str) -> Result<Duration, String> {
     let duration = duration(text)?;
     if duration.is_zero() { Err("nothing can be measured in no time".into()) } else { Ok(duration) }
 }

@@ -26,6 +26,9 @@ pub enum Error {
     /// A window failed.
     #[error(transparent)]
     Window(#[from] rmalab_windows::Error),
+    /// An application has computed something else than the sequential computation; the sentence says what, and where.
+    #[error("wrong result: {0}")]
+    Wrong(String),
     /// It was asked to end before it was done.
     #[error("interrupted")]
     Interrupted,

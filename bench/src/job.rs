@@ -67,6 +67,9 @@ pub struct Machine {
     pub engines: Option<u32>,
     /// Whether adapters carry out atomics inside a node, if not as the profile says.
     pub atomics_by_adapter: Option<bool>,
+    /// Whether adapters carry out bulk operations inside a node, if not as the profile says.
+    #[serde(default)]
+    pub bulk_by_adapter: Option<bool>,
     /// What irregularities depend on.
     pub seed: u64,
 }
@@ -98,6 +101,7 @@ impl Ranks {
             ranks_per_node: None,
             engines: None,
             atomics_by_adapter: None,
+            bulk_by_adapter: None,
             seed: 1,
         };
         Ranks { place: Place::Sim(machine), ranks }
@@ -117,6 +121,15 @@ impl Ranks {
     pub fn engines(mut self, engines: u32) -> Ranks {
         if let Place::Sim(machine) = &mut self.place {
             machine.engines = Some(engines);
+        }
+        self
+    }
+
+    /// Whether adapters carry out puts and gets of bytes inside a node; of a simulated machine only.
+    #[must_use]
+    pub fn bulk_by_adapter(mut self, by_adapter: bool) -> Ranks {
+        if let Place::Sim(machine) = &mut self.place {
+            machine.bulk_by_adapter = Some(by_adapter);
         }
         self
     }
@@ -272,6 +285,7 @@ fn simulated<J: Job>(job: &J, machine: &Machine, ranks: u32, stop: &AtomicBool) 
         ranks_per_node: machine.ranks_per_node,
         engines: machine.engines,
         local_atomics: machine.atomics_by_adapter.map(by),
+        local_bulk: machine.bulk_by_adapter.map(by),
         seed: machine.seed,
         segment_bytes: job.segment_bytes(ranks),
         stack_bytes: STACK_BYTES,

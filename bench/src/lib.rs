@@ -8,6 +8,7 @@
 pub mod advise;
 pub mod applications;
 pub mod calibrate;
+pub mod compare;
 mod error;
 pub mod finding;
 pub mod interrupt;

@@ -152,7 +152,7 @@ fn middle(mut series: impl FnMut() -> f64) -> f64 {
 /// The round trip of one line between the first and the last processor that this program may use.
 ///
 /// None with a single processor, where a round trip would measure the scheduler.
-fn ping_pong() -> Option<f64> {
+pub(crate) fn ping_pong() -> Option<f64> {
     const TRIPS: u64 = 2_000;
     let allowed = sched_getaffinity(None).ok()?;
     let usable: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();

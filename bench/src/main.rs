@@ -4,8 +4,10 @@
 mod advise_command;
 mod calibrate_command;
 mod cli;
+mod compare_command;
 mod launch_command;
 mod reproduce_command;
+mod run_command;
 mod simulate_command;
 mod verify_command;
 mod watch;
@@ -36,6 +38,8 @@ fn main() -> ExitCode {
         Command::Simulate(arguments) => simulate_command::run(registry, &arguments),
         Command::Advise(arguments) => advise_command::run(&arguments),
         Command::Reproduce(arguments) => reproduce_command::run(&arguments),
+        Command::Run(arguments) => run_command::run(&arguments),
+        Command::Compare(arguments) => compare_command::run(&arguments),
         Command::Calibrate(arguments) => calibrate_command::run(&arguments),
         Command::List => list(&registry),
         Command::Launch(arguments) => launch_command::run(&arguments),
@@ -161,6 +165,7 @@ fn list(registry: &Registry) -> rmalab::Result<ExitCode> {
         }
         text.push('\n');
     }
+    text += &run_command::list();
     let _ = io::stdout().lock().write_all(text.as_bytes());
     Ok(ExitCode::SUCCESS)
 }

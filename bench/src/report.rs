@@ -1,5 +1,6 @@
 //! Reports: a folder with one self-contained page, its figures, and the data.
 
+mod comparison;
 mod data;
 mod figures;
 mod folder;
@@ -11,6 +12,7 @@ mod simulated;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+pub use comparison::ComparisonReport;
 pub use data::{csv, json};
 use folder::Folder;
 pub use reproduction::ReproductionReport;

@@ -7,10 +7,18 @@ mod context;
 mod journal;
 
 // The experiments, one file each.
+pub(crate) mod dart_distance;
+mod dart_gups;
+pub(crate) mod dart_latency;
+mod dart_stencil;
 pub(crate) mod fompi_atomics;
+mod fompi_dsde;
 pub(crate) mod fompi_fence;
+mod fompi_fft;
+mod fompi_hashtable;
 pub(crate) mod fompi_latency;
 pub(crate) mod fompi_locks;
+mod fompi_milc;
 pub(crate) mod fompi_pscw;
 pub(crate) mod fompi_windows;
 mod fx100_engines;
@@ -18,6 +26,17 @@ mod fx100_future;
 pub(crate) mod fx100_lockall;
 mod fx100_ppn;
 pub(crate) mod fx10_software;
+mod ib_bandwidth;
+mod ib_bidir;
+mod ib_latency;
+mod ib_origins;
+mod ib_overlap;
+mod ib_skew;
+mod ib_sync;
+pub(crate) mod infiniband;
+mod mpich2_ghost;
+pub(crate) mod mpich2_ops;
+mod send_receive;
 
 use std::time::{Duration, Instant};
 
@@ -81,6 +100,19 @@ impl Experiment {
 /// All experiments, in the order of the papers.
 pub fn all() -> Vec<&'static Experiment> {
     vec![
+        &mpich2_ghost::EXPERIMENT,
+        &mpich2_ops::EXPERIMENT,
+        &ib_latency::EXPERIMENT,
+        &ib_bidir::EXPERIMENT,
+        &ib_bandwidth::EXPERIMENT,
+        &ib_sync::EXPERIMENT,
+        &ib_overlap::EXPERIMENT,
+        &ib_skew::EXPERIMENT,
+        &ib_origins::EXPERIMENT,
+        &dart_latency::EXPERIMENT,
+        &dart_distance::EXPERIMENT,
+        &dart_gups::EXPERIMENT,
+        &dart_stencil::EXPERIMENT,
         &fx100_lockall::EXPERIMENT,
         &fx100_ppn::EXPERIMENT,
         &fx100_engines::EXPERIMENT,
@@ -92,6 +124,10 @@ pub fn all() -> Vec<&'static Experiment> {
         &fompi_pscw::EXPERIMENT,
         &fompi_locks::EXPERIMENT,
         &fompi_windows::EXPERIMENT,
+        &fompi_hashtable::EXPERIMENT,
+        &fompi_dsde::EXPERIMENT,
+        &fompi_fft::EXPERIMENT,
+        &fompi_milc::EXPERIMENT,
     ]
 }
 

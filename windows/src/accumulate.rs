@@ -168,6 +168,18 @@ fn update<T: Element>(word: &impl Word, bits: Bits, native: bool, op: Op, value:
     }
 }
 
+/// Adds words to words, if that is what the operation does to the elements: in a loop that is nothing but its atomics.
+#[inline]
+fn add_all<T: Element>(words: &[AtomicU64], op: Op, source: &[T]) -> bool {
+    let adds = op == Op::Sum && T::KIND.is_integer() && size_of::<T>() == 8;
+    if adds {
+        for (word, value) in words.iter().zip(source) {
+            word.fetch_add(value.to_word(), Ordering::SeqCst);
+        }
+    }
+    adds
+}
+
 /// The address of the word that holds byte `offset`.
 #[inline(always)]
 fn word_at(start: Address, offset: u64) -> (Address, u64) {
@@ -212,6 +224,13 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
                 let (first, byte) = word_at(start, offset);
                 let words = (byte % WORD + n as u64 * size).div_ceil(WORD);
                 let direct = ra.shared_words(first, words);
+                if let Some(words) = direct
+                    && let None = result
+                    && self.native()
+                    && add_all(words, op, source)
+                {
+                    return Ok(());
+                }
                 for i in 0..n {
                     let at = byte + i as u64 * size;
                     let bits = Bits::of::<T>(at);

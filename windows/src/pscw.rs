@@ -42,8 +42,12 @@
 //! # Cost
 //!
 //! For each pair of a target and an origin, in remote operations: flags 1 put for the post and 1 for the complete, as
-//! MPICH-2's messages; matching 2 for the post and 1 for the complete. A flush for each target, unless nothing was done. Start and wait are local.
+//! MPICH-2's messages; matching 2 for the post and 1 for the complete. Start and wait are local. A flush for each target,
+//! unless nothing was done, or the network keeps puts in their order ([`Capabilities::ordered_puts`]): then the complete
+//! follows the data, as MVAPICH2's does, and nobody waits for an acknowledgement.
 //! Memory: 2 p words and as many counts, or min(p, 64) + 2 words a rank.
+//!
+//! [`Capabilities::ordered_puts`]: rmalab_atomics::Capabilities::ordered_puts
 
 use std::cell::{Cell, RefCell};
 
@@ -396,7 +400,8 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Access<'_, '_, A, W> {
         if let Some(requests) = &core.two_sided {
             requests.complete()?;
         } else {
-            if self.used.get() {
+            // What is complete here is told behind itself where puts keep their order.
+            if self.used.get() && !core.ra.capabilities().ordered_puts {
                 for &target in &self.group {
                     core.ra.flush(target)?;
                 }

@@ -172,6 +172,33 @@ pub(super) fn bulk_scope_completes_before_the_flag<A: RemoteAtomics + ?Sized>(la
     Ok(())
 }
 
+/// Bytes of any number, and then a word that tells of them, nothing flushed between.
+pub(super) fn puts_keep_their_order_where_it_is_promised<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
+    const BYTES: usize = 3000;
+    let (bytes, told, read) = (lab.alloc(BYTES as u64 / WORD)?, lab.alloc(1)?, lab.alloc(1)?);
+    let ra = lab.ra;
+    if !ra.capabilities().ordered_puts {
+        return Ok(());
+    }
+    let (next, last) = (lab.neighbour(1), lab.neighbour(lab.size() - 1));
+    let mut random = lab.common_random();
+    for round in 1..=lab.rounds(300) {
+        let len = 1 + random.below(BYTES as u64) as usize;
+        ra.post_bytes(next.at(bytes), &vec![round as u8; len])?;
+        ra.put(next.at(told), round)?;
+        ra.wait_until(told, Until::Ge(round))?;
+        let mut seen = vec![0; len];
+        ra.get_bytes(lab.own(bytes), &mut seen)?;
+        require!(
+            seen == vec![round as u8; len],
+            "round {round}: told of {len} bytes that are not all there: {seen:x?}"
+        );
+        ra.put(last.at(read), round)?;
+        ra.wait_until(read, Until::Ge(round))?;
+    }
+    Ok(())
+}
+
 pub(super) fn long_transfers<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     const BYTES: usize = 64 << 10;
     let at = lab.alloc(BYTES as u64 / 8)?;

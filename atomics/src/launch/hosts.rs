@@ -34,6 +34,9 @@ const TICK: Duration = Duration::from_millis(50);
 /// How much longer than its ranks a part may take to end.
 const BESIDE: Duration = Duration::from_secs(5);
 
+/// How long a part that has ended is waited for whose standard error is still open.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// Messages of the parts that wait to be dealt with; the threads that read more wait.
 const WAITING: usize = 1024;
 
@@ -323,6 +326,7 @@ impl Hosts {
             child,
             greeted: false,
             closed: false,
+            quiet: false,
             heard: Instant::now(),
             status: None,
         };
@@ -345,8 +349,10 @@ fn quoted(text: &str) -> String {
 enum Came {
     Out(Vec<u8>),
     Err(Vec<u8>),
-    /// It says no more.
-    End,
+    /// It says no more on its standard output, or on its standard error.
+    End {
+        is_out: bool,
+    },
 }
 
 /// Starts the threads that read what a part says.
@@ -367,10 +373,8 @@ fn reader(child: &mut Child, at: usize, tell: &SyncSender<(usize, Came)>) -> Res
                     return;
                 }
             }
-            if is_out {
-                // Nobody listens any more when the job is over.
-                let _ = tell.send((at, Came::End));
-            }
+            // Nobody listens any more when the job is over.
+            let _ = tell.send((at, Came::End { is_out }));
         };
         std::thread::Builder::new()
             .name("rmalab-host".into())
@@ -398,6 +402,8 @@ struct PartProcess {
     greeted: bool,
     /// Whether its standard output has ended.
     closed: bool,
+    /// Whether its standard error has ended.
+    quiet: bool,
     heard: Instant,
     status: Option<ExitStatus>,
 }
@@ -456,10 +462,11 @@ impl Running {
                 Some(Said::Alive) => {}
                 None => self.fail(1, &format!("{name}: the other end is not `rmalab launch --part` of this version")),
             },
-            Came::End => {
+            Came::End { is_out: true } => {
                 part.closed = true;
                 part.input = None;
             }
+            Came::End { is_out: false } => part.quiet = true,
         }
     }
 
@@ -518,6 +525,10 @@ impl Running {
             }
             // An error could only say that it is no child of this process, which it is.
             let Ok(Some(status)) = part.child.try_wait() else { continue };
+            // Why it has ended stands in its last words; what a remote shell has left behind may keep their stream open.
+            if !(part.quiet || over || part.heard.elapsed() >= LAST_WORDS) {
+                continue;
+            }
             part.status = Some(status);
             let missing: Vec<Rank> =
                 (part.first..).zip(&part.ended).filter(|(_, ended)| !**ended).map(|(rank, _)| Rank(rank)).collect();

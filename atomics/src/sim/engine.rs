@@ -10,6 +10,7 @@
 //! | an engine of the target's adapter serves it | when the engine is free, and by turns ([`Arbitration`]) |
 //! | an atomic has its word for `word`, after `atomic` of the engine alone | when the word is free |
 //! | it takes effect | then |
+//! | the bytes of a get leave the target's adapter, bytes × `byte` | when that is free |
 //! | the answer arrives, and the processor notices | the way back, `completion` |
 //!
 //! Posted puts leave the origin after `overhead`, and are complete when their acknowledgement would arrive. Messages of a
@@ -166,6 +167,7 @@ pub(super) struct World<'p> {
     cyclic: bool,
     engines: u32,
     local_atomics: LocalAtomics,
+    local_bulk: Option<LocalAtomics>,
     clock: Rc<Clock>,
     queue: Queue<What>,
     ranks: Vec<RankState>,
@@ -188,13 +190,14 @@ pub(super) struct World<'p> {
     resumed: Vec<(u32, Reply)>,
 }
 
-/// How a world's ranks are placed, and what carries out their atomics.
+/// How a world's ranks are placed, and what carries out their operations inside a node.
 pub(super) struct Setting {
     pub(super) size: u32,
     pub(super) ranks_per_node: u32,
     pub(super) cyclic: bool,
     pub(super) engines: u32,
     pub(super) local_atomics: LocalAtomics,
+    pub(super) local_bulk: Option<LocalAtomics>,
     pub(super) seed: u64,
 }
 
@@ -209,6 +212,7 @@ impl<'p> World<'p> {
             cyclic: setting.cyclic,
             engines: setting.engines,
             local_atomics: setting.local_atomics,
+            local_bulk: setting.local_bulk,
             clock,
             queue: Queue::new(),
             ranks: (0..setting.size).map(|_| state()).collect(),
@@ -396,7 +400,7 @@ impl<'p> World<'p> {
                 let distance = self.distance(me, at.rank);
                 self.operations.add(Kind::Put, distance);
                 let message = self.message(Message { origin: me, at, load: Load::Put(value) });
-                self.post(message, rank, distance, WORD as usize);
+                self.post(message, rank, distance, WORD as usize, self.local_atomics);
             }
             Op::PutBytes { at, source, len } => {
                 let distance = self.distance(me, at.rank);
@@ -405,7 +409,8 @@ impl<'p> World<'p> {
                 // SAFETY: the rank is suspended inside `put_bytes_nb`, whose caller vouches for `len` bytes at `source`.
                 unsafe { source.copy_to_nonoverlapping(bytes.as_mut_ptr(), len) };
                 let message = self.message(Message { origin: me, at, load: Load::PutBytes(bytes) });
-                self.post(message, rank, distance, len);
+                // By the processor unless it is said otherwise, as gets are: atomics do not meet them.
+                self.post(message, rank, distance, len, self.local_bulk.unwrap_or(LocalAtomics::Processor));
             }
             Op::GetBytes { at, dest, len } => {
                 let distance = self.distance(me, at.rank);
@@ -416,7 +421,8 @@ impl<'p> World<'p> {
                 let message = self.message(Message { origin: me, at, load: Load::GetBytes(dest, len) });
                 self.request_of.insert(message, request);
                 self.open(rank, at.rank);
-                let started = if distance == Distance::Remote {
+                let adapter = matches!(self.local_bulk, Some(LocalAtomics::Nic));
+                let started = if distance == Distance::Remote || (distance == Distance::Node && adapter) {
                     self.send(message, 0);
                     self.profile.overhead.0
                 } else {
@@ -511,13 +517,10 @@ impl<'p> World<'p> {
         }
     }
 
-    fn post(&mut self, message: u32, rank: u32, distance: Distance, bytes: usize) {
+    fn post(&mut self, message: u32, rank: u32, distance: Distance, bytes: usize, in_node: LocalAtomics) {
         let adapter = match distance {
             Distance::Remote => true,
-            // Bytes are copied by the processor in any case, as they are by gets: atomics do not meet them.
-            Distance::Node => {
-                matches!(self.local_atomics, LocalAtomics::Nic) && !matches!(self.peek(message).load, Load::PutBytes(_))
-            }
+            Distance::Node => matches!(in_node, LocalAtomics::Nic),
             Distance::Own => false,
         };
         let target = self.peek(message).at.rank;
@@ -667,7 +670,11 @@ impl<'p> World<'p> {
                 let long = (len as f64 * self.profile.nic.byte) as u64;
                 let state = self.messages[message as usize].as_mut().expect("a message under way is there");
                 state.load = Load::Bytes(bytes, dest);
-                self.queue.push(now + long + back, What::Back(message));
+                // The bytes share the adapter with all that leaves it.
+                let adapter = &mut self.adapters[home as usize];
+                let leaves = adapter.leaves.max(now);
+                adapter.leaves = leaves + long;
+                self.queue.push(leaves + long + back, What::Back(message));
             }
             Load::Bytes(..) => {}
         }

@@ -245,7 +245,8 @@ fn claims(out: &mut String, finding: &Finding) {
     out.push_str("</table></div>\n");
 }
 
-fn table(out: &mut String, table: &Table) {
+/// A table of a finding.
+pub(super) fn table(out: &mut String, table: &Table) {
     push(out, format_args!("<h3>{}</h3>\n<div class=\"wide\"><table>\n<tr>", escape(&table.title)));
     for (place, column) in table.columns.iter().enumerate() {
         let class = if place == 0 { "" } else { " class=\"n\"" };

@@ -178,6 +178,6 @@ impl<'a> Context<'a> {
     ///
     /// [`Error::File`].
     pub fn finish(self) -> Result<()> {
-        self.journal.into_inner().map_or(Ok(()), Journal::remove)
+        self.journal.into_inner().map_or(Ok(()), Journal::finish)
     }
 }

@@ -107,12 +107,12 @@ impl Journal {
     }
 
     /// The result of that key, if there is one and it is a `T`.
-    pub(super) fn get<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+    pub(crate) fn get<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         T::deserialize(self.kept.get(key)?).ok()
     }
 
     /// Keeps a result.
-    pub(super) fn put<T: Serialize>(&mut self, key: &str, value: &T) -> Result<()> {
+    pub(crate) fn put<T: Serialize>(&mut self, key: &str, value: &T) -> Result<()> {
         let value = serde_json::to_value(value).expect("a result is JSON");
         self.line(&Entry { key: key.into(), value: value.clone() })?;
         self.kept.insert(key.to_owned(), value);
@@ -125,8 +125,12 @@ impl Journal {
         self.file.write_all(&line).map_err(|source| Error::File { path: self.path.clone(), source })
     }
 
-    /// Removes the file.
-    pub(super) fn remove(self) -> Result<()> {
+    /// Removes the file: everything is done.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::File`].
+    pub fn finish(self) -> Result<()> {
         fs::remove_file(&self.path).map_err(|source| Error::File { path: self.path, source })
     }
 }
@@ -151,7 +155,7 @@ mod tests {
         drop(journal);
         let journal = Journal::open(&path, "build 1", false).unwrap();
         assert_eq!((journal.len(), journal.get::<f64>("b")), (2, Some(3.5)));
-        journal.remove().unwrap();
+        journal.finish().unwrap();
         assert!(!path.exists());
     }
 

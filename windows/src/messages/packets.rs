@@ -22,7 +22,7 @@
 //!   at most as long as a put takes. A fetch-and-add would hand out tickets without room, whose holders may be computing
 //!   when the room comes, and everybody behind them in the ring would wait for them.
 //! * I2. The number is put after header, word and data are ordered before it: as word puts to the same target up to
-//!   [`SHORT`] bytes, and as a bulk put that is flushed beyond that.
+//!   [`SHORT`] bytes, and as a bulk put beyond that, which is flushed unless the backend keeps puts in their order.
 //! * I3. Slot t is written again only after head > t was told, which is after it was read.
 //! * I4. Whoever finds an empty ring has told of all but S/2 − 1 packets, so the ring shows room to everybody: a sender that
 //!   found it full is followed by a telling, even though a sleeping owner tells nothing.
@@ -36,7 +36,7 @@
 //! # Cost
 //!
 //! A packet of up to 40 bytes into a ring with room: one compare-and-swap and three word puts and one for each word of
-//! data; longer ones a bulk put and a flush for each slot. A get of the head every S/2 packets or so. The compare-and-swap
+//! data; longer ones a bulk put, and a flush unless puts keep their order, for each slot. A get of the head every S/2 packets or so. The compare-and-swap
 //! is repeated when another sender was faster: under contention the senders are not treated alike.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -334,7 +334,10 @@ impl<'a, A: RemoteAtomics + ?Sized> Packets<'a, A> {
                 self.ra.put(to.rank.at(slot.word(i)), u64::from_ne_bytes(bytes))?;
             }
         } else {
-            self.ra.put_bytes(to.rank.at(slot.word(3)), data)?; // with its flush, for I2
+            self.ra.post_bytes(to.rank.at(slot.word(3)), data)?;
+            if !self.ra.capabilities().ordered_puts {
+                self.ra.flush(to.rank)?; // I2
+            }
         }
         self.ra.put(to.rank.at(slot), ticket + 1)?; // I2
         self.slots_filled += 1;

@@ -70,6 +70,16 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     ///
     /// [`Error::Agent`] when the window's transport has no agent, or when the team's was made already.
     pub fn agent(&self) -> Result<Agent<'t, A>> {
+        self.agent_on(self.core.ra)
+    }
+
+    /// As [`agent`](Self::agent), by another handle of the same rank: one that threads can share, such as
+    /// [`RemoteAtomics::shared`] gives, where the window's own may not be one.
+    ///
+    /// # Errors
+    ///
+    /// As [`agent`](Self::agent).
+    pub fn agent_on<'s, B: RemoteAtomics + ?Sized>(&self, ra: &'s B) -> Result<Agent<'s, B>> {
         let rank = self.core.ra.rank();
         let refuse = |why| Error::Agent { rank, why };
         let requests = self.core.two_sided.as_deref().filter(|requests| requests.agent);
@@ -78,8 +88,8 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         if std::mem::replace(&mut requests.ends.state().borrow_mut().agent_made, true) {
             return Err(refuse("the team's agent was made already; run that one again"));
         }
-        let messages = Messages::from_blueprint(self.core.ra, blueprint, AGENT);
-        Ok(Agent { ra: self.core.ra, messages, server: RefCell::default() })
+        let messages = Messages::from_blueprint(ra, blueprint, AGENT);
+        Ok(Agent { ra, messages, server: RefCell::default() })
     }
 
     /// Ends [`Agent::serve`] of this rank's agent, once it has served what has come before.

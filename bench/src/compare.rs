@@ -1,0 +1,442 @@
+//! Ours and others side by side: windows and MPIs, locks and locks, in one interleaved run.
+//!
+//! Each repetition runs every implementation once, one after the other, beginning with another one each time, so that what
+//! changes on the machine meanwhile meets all of them. What is told is the median over the repetitions. Everything that
+//! was measured is kept in a [journal](Journal), so that a run that was stopped goes on where it was.
+
+mod batches;
+pub(crate) mod locks;
+mod operations;
+pub(crate) mod ours;
+mod peers;
+mod summary;
+
+use std::collections::HashMap;
+use std::env;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+pub use locks::{LOCKS, Lock, Whose};
+use operations::Worlds;
+pub use operations::{OPERATIONS, Operation, named};
+pub use peers::{Peer, Took};
+pub(crate) use summary::times;
+pub use summary::{Bar, Goal, Summary};
+
+use crate::job::{self, Ranks};
+use crate::reproduce::Journal;
+use crate::{Error, Machine, Result};
+
+/// The numbers of ranks of windows: a core for each of the first, more than there are cores on small machines for the others.
+pub const RANKS: [u32; 3] = [2, 4, 8];
+
+/// The numbers of threads of locks.
+pub const THREADS: [u32; 3] = [1, 2, 8];
+
+/// The shares of writers, in per cent.
+pub const WRITERS: [u32; 4] = [0, 10, 50, 100];
+
+/// How much longer everything is measured that has more ranks than cores, since a turn of a rank takes milliseconds there.
+const CROWDED: f64 = 5.0;
+
+/// What is compared, and how thoroughly.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Operations of windows.
+    pub operations: Vec<Operation>,
+    /// Numbers of ranks of windows, of [`RANKS`].
+    pub ranks: Vec<u32>,
+    /// Whether locks are compared.
+    pub locks: bool,
+    /// How often everything is measured.
+    pub repetitions: u32,
+    /// How long each operation and each lock is measured in a repetition.
+    pub budget: Duration,
+}
+
+impl Options {
+    /// The least time that something can be measured for.
+    pub const LEAST_BUDGET: Duration = Duration::from_millis(1);
+
+    fn budget_ns(&self, ranks: u32) -> f64 {
+        let crowded = ranks as usize > cores();
+        self.budget.as_nanos() as f64 * if crowded { CROWDED } else { 1.0 }
+    }
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The implementations that were found on this machine, beside ours; their programs go away with this value.
+#[derive(Debug)]
+pub struct Peers {
+    mpis: Vec<Peer>,
+    kit: Option<Peer>,
+    /// A sentence for each that is not here, and what to do.
+    pub skipped: Vec<String>,
+    _folder: tempfile::TempDir,
+}
+
+impl Peers {
+    /// Looks for the implementations that the options need, and builds their programs.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::File`] when there is no place for temporary files, [`Error::Interrupted`]. An implementation that is not
+    /// here, or does not work, is no error: it is [skipped](Self::skipped).
+    pub fn find(options: &Options, stop: &AtomicBool) -> Result<Peers> {
+        let folder = tempfile::tempdir().map_err(|source| Error::File { path: env::temp_dir(), source })?;
+        let path = env::var_os("PATH").unwrap_or_default();
+        let mut peers = Peers { mpis: Vec::new(), kit: None, skipped: Vec::new(), _folder: folder };
+        if !options.operations.is_empty() {
+            let found = peers::mpis(&path, peers._folder.path(), stop)?;
+            peers.mpis = found.peers;
+            peers.skipped.extend(found.skipped);
+        }
+        if options.locks {
+            let mut found = peers::concurrency_kit(&path, peers._folder.path(), stop)?;
+            peers.kit = found.peers.pop();
+            peers.skipped.extend(found.skipped);
+        }
+        Ok(peers)
+    }
+
+    /// Those that were found.
+    pub fn found(&self) -> impl Iterator<Item = &Peer> {
+        self.mpis.iter().chain(&self.kit)
+    }
+
+    /// What the results of a run depend on beside its options, in a line.
+    pub fn versions(&self) -> String {
+        self.found().map(|peer| format!("{} {}", peer.name, peer.version)).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// What is compared.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum What {
+    /// An operation of a window, by so many ranks.
+    Operation {
+        /// Its name.
+        name: String,
+        /// How many ranks there are.
+        ranks: u32,
+    },
+    /// A lock, by so many threads.
+    Lock {
+        /// How many threads there are.
+        threads: u32,
+        /// Of a hundred acquisitions, how many are a writer's.
+        writers: u32,
+    },
+}
+
+/// What one implementation took for one thing, in all repetitions.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Cell {
+    /// What it took.
+    pub what: What,
+    /// Which implementation.
+    pub who: String,
+    /// Nanoseconds, in the order of the repetitions.
+    pub ns: Vec<f64>,
+    /// How it failed, where it did.
+    pub failures: Vec<String>,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// The program and its version.
+    pub generator: String,
+    /// When it started.
+    pub started: String,
+    /// The command.
+    pub command: String,
+    /// Whether everything was measured as often as it was to be.
+    pub complete: bool,
+    /// How often everything was to be measured.
+    pub repetitions: u32,
+    /// On which machine.
+    pub machine: Machine,
+    /// The round trip of a cache line between the first and the last core, in nanoseconds, before each repetition.
+    pub ping_pong_ns: Vec<f64>,
+    /// The other implementations, with their versions; locks of crates are of those that this program was built with.
+    pub peers: Vec<Peer>,
+    /// A sentence for each that is not here.
+    pub skipped: Vec<String>,
+    /// All measurements.
+    pub cells: Vec<Cell>,
+    /// What they say.
+    pub summary: Summary,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a> {
+    /// Steps that are done, and all of them.
+    pub done: usize,
+    /// All steps.
+    pub of: usize,
+    /// What is being measured.
+    pub what: &'a str,
+    /// The time that is left, by the steps that were made; of the others by a guess.
+    pub left: Duration,
+}
+
+/// What ours is called.
+pub const OURS: &str = "rmalab";
+
+/// A part of a repetition: one implementation, one number of ranks.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Step {
+    PingPong,
+    /// The operations of one implementation; ours is the first, MPIs follow.
+    Operations {
+        who: usize,
+        ranks: u32,
+    },
+    Locks {
+        whose: Whose,
+        threads: u32,
+        writers: u32,
+    },
+}
+
+impl Step {
+    /// A guess of how long it takes, in seconds, before it was made for the first time.
+    fn guess(&self, budget: f64) -> f64 {
+        match self {
+            Step::PingPong => 0.1,
+            // Starts take about a second; MPICH's ranks wait a turn of the scheduler for each other.
+            Step::Operations { ranks: 2, .. } => 1.0 + 40.0 * budget,
+            Step::Operations { who, ranks } => 1.0 + 60.0 * budget + if *who == 1 { f64::from(*ranks) } else { 0.0 },
+            Step::Locks { threads, .. } => 12.0 * budget * if *threads > 2 { CROWDED } else { 1.0 },
+        }
+    }
+}
+
+/// A run.
+struct Run<'a> {
+    options: &'a Options,
+    peers: &'a Peers,
+    stop: &'a AtomicBool,
+}
+
+/// What a step has measured: rows by name.
+type Rows = Vec<(String, Took)>;
+
+impl Run<'_> {
+    /// The steps of a repetition, in an order of its own.
+    fn steps(&self, repetition: u32) -> Vec<Step> {
+        let mut steps = vec![Step::PingPong];
+        let turn = |count: usize| (0..count).map(move |place| (place + repetition as usize) % count);
+        for &ranks in &self.options.ranks {
+            if self.operations(ranks).next().is_some() {
+                steps.extend(turn(1 + self.peers.mpis.len()).map(|who| Step::Operations { who, ranks }));
+            }
+        }
+        if self.options.locks {
+            let mut all = vec![Whose::Ours, Whose::Rust];
+            all.extend(self.peers.kit.is_some().then_some(Whose::C));
+            for threads in THREADS {
+                for writers in WRITERS {
+                    steps.extend(turn(all.len()).map(|who| Step::Locks { whose: all[who], threads, writers }));
+                }
+            }
+        }
+        steps
+    }
+
+    /// The operations that are measured with so many ranks.
+    fn operations(&self, ranks: u32) -> impl Iterator<Item = &Operation> {
+        self.options.operations.iter().filter(move |operation| operation.has(ranks))
+    }
+
+    fn who(&self, step: &Step) -> &str {
+        match step {
+            Step::PingPong => "cache line",
+            Step::Operations { who: 0, .. } | Step::Locks { whose: Whose::Ours, .. } => OURS,
+            Step::Operations { who, .. } => &self.peers.mpis[who - 1].name,
+            Step::Locks { whose: Whose::Rust, .. } => "locks of crates",
+            Step::Locks { whose: Whose::C, .. } => self.peers.kit.as_ref().map_or("", |kit| &kit.name),
+        }
+    }
+
+    fn describe(&self, step: &Step) -> String {
+        let who = self.who(step);
+        match step {
+            Step::PingPong => who.to_owned(),
+            Step::Operations { ranks, .. } => format!("{who}, {ranks} ranks"),
+            Step::Locks { threads, writers, .. } => {
+                format!("{who}, {threads} thread{}, {writers} % writers", if *threads == 1 { "" } else { "s" })
+            }
+        }
+    }
+
+    /// What the result of a step depends on.
+    fn key(&self, step: &Step, repetition: u32) -> String {
+        let names = self.names(step).join(",");
+        format!("{repetition}: {}: {names}: {} ns", self.describe(step), self.options.budget.as_nanos())
+    }
+
+    fn names(&self, step: &Step) -> Vec<String> {
+        match *step {
+            Step::PingPong => Vec::new(),
+            Step::Operations { ranks, .. } => self.operations(ranks).map(|one| one.name.to_owned()).collect(),
+            Step::Locks { whose, writers, .. } => locks::of(whose, writers).map(|one| one.name.to_owned()).collect(),
+        }
+    }
+
+    fn take(&self, step: &Step) -> Result<Rows> {
+        let names = self.names(step);
+        let took = match *step {
+            Step::PingPong => {
+                let time = crate::machine::ping_pong();
+                return Ok(time.map(|time| ("ping-pong".to_owned(), Took::Time(time))).into_iter().collect());
+            }
+            Step::Operations { who: 0, ranks } => {
+                let job = ours::Operations { names: names.clone(), budget: self.options.budget_ns(ranks) };
+                let ran = job::run(&job, &Ranks::processes(ranks), self.stop)?;
+                ran.ranks.into_iter().next().unwrap_or_default().into_iter().map(Took::Time).collect()
+            }
+            Step::Operations { who, ranks } => {
+                let budget = self.options.budget_ns(ranks);
+                self.peers.mpis[who - 1].measure_operations(ranks, budget, &names, self.stop)?
+            }
+            Step::Locks { whose: Whose::C, threads, writers } => match &self.peers.kit {
+                Some(kit) => kit.measure_locks(threads, writers, self.options.budget_ns(threads), &names, self.stop)?,
+                None => Vec::new(),
+            },
+            Step::Locks { whose, threads, writers } => {
+                let budget = self.options.budget_ns(threads);
+                names.iter().map(|name| self.lock(whose, name, threads, writers, budget)).collect::<Result<_>>()?
+            }
+        };
+        Ok(names.into_iter().zip(took).collect())
+    }
+
+    fn lock(&self, whose: Whose, name: &str, threads: u32, writers: u32, budget: f64) -> Result<Took> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Error::Interrupted);
+        }
+        if whose == Whose::Rust {
+            return locks::theirs(name, threads, writers, budget).map(Took::Time);
+        }
+        let job = locks::LocalLock { lock: name.to_owned(), writers, budget };
+        let ran = job::run(&job, &Ranks::threads(threads), self.stop)?;
+        Ok(Took::Time(ran.ranks.into_iter().next().unwrap_or_default()))
+    }
+
+    /// Where the rows of a step belong: what was measured, and whose it is.
+    fn place(&self, step: &Step, name: String) -> Option<(What, String)> {
+        Some(match *step {
+            Step::PingPong => return None,
+            Step::Operations { ranks, .. } => (What::Operation { name, ranks }, self.who(step).to_owned()),
+            Step::Locks { threads, writers, .. } => (What::Lock { threads, writers }, name),
+        })
+    }
+}
+
+/// Compares; an interrupt ends the run, and what was measured until then is returned.
+///
+/// # Errors
+///
+/// Those of our ranks, [`Error::Ranks`] when ours leaves something wrong in memory, and those of the journal. What other
+/// implementations do wrong is in the outcome.
+pub fn run(
+    options: &Options,
+    peers: &Peers,
+    stop: &AtomicBool,
+    mut journal: Option<&mut Journal>,
+    tell: impl Fn(&Progress<'_>),
+) -> Result<Outcome> {
+    let started = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
+    let machine = Machine::describe();
+    let run = Run { options, peers, stop };
+    let steps: Vec<(u32, Step)> = (0..options.repetitions)
+        .flat_map(|repetition| run.steps(repetition).into_iter().map(move |step| (repetition, step)))
+        .collect();
+    let mut pace = Pace { took: HashMap::new(), budget: options.budget.as_secs_f64() };
+    let (mut cells, mut places, mut ping_pong_ns) = (Vec::<Cell>::new(), HashMap::new(), Vec::new());
+    let mut complete = true;
+    for (done, (repetition, step)) in steps.iter().enumerate() {
+        let key = run.key(step, *repetition);
+        let rows: Rows = match journal.as_ref().and_then(|journal| journal.get(&key)) {
+            Some(rows) => rows,
+            None => {
+                let left = steps[done..].iter().map(|(_, step)| pace.of(step)).sum();
+                let what = format!("{}, repetition {}", run.describe(step), repetition + 1);
+                tell(&Progress { done, of: steps.len(), what: &what, left: Duration::from_secs_f64(left) });
+                let begin = Instant::now();
+                let rows = match run.take(step) {
+                    _ if stop.load(Ordering::Relaxed) => Err(Error::Interrupted),
+                    rows => rows,
+                };
+                let rows = match rows {
+                    Err(Error::Interrupted) => {
+                        complete = false;
+                        break;
+                    }
+                    rows => rows?,
+                };
+                pace.took.insert(step.clone(), begin.elapsed().as_secs_f64());
+                if let Some(journal) = &mut journal {
+                    journal.put(&key, &rows)?;
+                }
+                rows
+            }
+        };
+        for (name, took) in rows {
+            let Some(place) = run.place(step, name) else {
+                ping_pong_ns.extend(match took {
+                    Took::Time(time) => Some(time),
+                    Took::Failed(_) => None,
+                });
+                continue;
+            };
+            let index = *places.entry(place.clone()).or_insert_with(|| {
+                let (what, who) = place;
+                cells.push(Cell { what, who, ns: Vec::new(), failures: Vec::new() });
+                cells.len() - 1
+            });
+            match took {
+                Took::Time(time) => cells[index].ns.push(time),
+                Took::Failed(how) => cells[index].failures.push(how),
+            }
+        }
+    }
+    let summary = Summary::of(options, peers, &machine, &ping_pong_ns, &cells);
+    Ok(Outcome {
+        generator: concat!("rmalab ", env!("CARGO_PKG_VERSION")).into(),
+        started,
+        command: env::args().collect::<Vec<_>>().join(" "),
+        complete,
+        repetitions: options.repetitions,
+        machine,
+        ping_pong_ns,
+        peers: peers.found().cloned().collect(),
+        skipped: peers.skipped.clone(),
+        cells,
+        summary,
+    })
+}
+
+/// How long steps take.
+struct Pace {
+    took: HashMap<Step, f64>,
+    budget: f64,
+}
+
+impl Pace {
+    fn of(&self, step: &Step) -> f64 {
+        self.took.get(step).copied().unwrap_or_else(|| step.guess(self.budget))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,272 @@
+//! Locks of one process: ours on threads, beside those of the standard library and of other crates. `peers/ck.c` does the
+//! same with Concurrency Kit's: the same pattern of readers and writers, bound threads, and nothing inside.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Barrier, Mutex, RwLock};
+
+use mcslock::raw::{MutexNode, spins};
+use rmalab_atomics::{Collectives, Rank, RemoteAtomics, bind_to_core};
+use rmalab_locks::{
+    Cohort, Exclusive, Global, Hierarchical, LockKind, Mcs, McsRwNeutral, McsRwRp, McsRwWp, RmaMcs, RmaRw, Tas, TasRw,
+    Ticket, TwoLevel, WindowLock,
+};
+use serde::{Deserialize, Serialize};
+
+use super::batches;
+use super::ours::now;
+use crate::job::Job;
+use crate::study::median;
+use crate::{Error, Result};
+
+/// Whose locks are measured in one go.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Whose {
+    /// Those of this workspace, on the local backend.
+    Ours,
+    /// Those of the standard library and of crates.
+    Rust,
+    /// Concurrency Kit's and the C library's.
+    C,
+}
+
+/// A lock that is compared with others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lock {
+    /// Its name.
+    pub name: &'static str,
+    /// Whose it is.
+    pub whose: Whose,
+    /// Whether it lets readers share.
+    pub shared: bool,
+}
+
+const fn lock(whose: Whose, name: &'static str, shared: bool) -> Lock {
+    Lock { name, whose, shared }
+}
+
+/// All locks.
+pub const LOCKS: [Lock; 29] = [
+    lock(Whose::Ours, "tas", false),
+    lock(Whose::Ours, "ticket", false),
+    lock(Whose::Ours, "mcs", false),
+    lock(Whose::Ours, "cohort", false),
+    lock(Whose::Ours, "rma-mcs", false),
+    lock(Whose::Ours, "tas-rw", true),
+    lock(Whose::Ours, "mcs-rw-rp", true),
+    lock(Whose::Ours, "mcs-rw-wp", true),
+    lock(Whose::Ours, "mcs-rw-neutral", true),
+    lock(Whose::Ours, "rma-rw", true),
+    lock(Whose::Ours, "two-level", true),
+    lock(Whose::Ours, "hierarchical", true),
+    lock(Whose::C, "pthread_rwlock", true),
+    lock(Whose::C, "ck_rwlock", true),
+    lock(Whose::C, "ck_pflock", true),
+    lock(Whose::C, "ck_brlock", true),
+    lock(Whose::C, "ck_bytelock", true),
+    lock(Whose::C, "ck_rwcohort_wp", true),
+    lock(Whose::C, "ck_rwcohort_rp", true),
+    lock(Whose::C, "ck_rwcohort_neutral", true),
+    lock(Whose::C, "pthread_mutex", false),
+    lock(Whose::C, "ck_spinlock_mcs", false),
+    lock(Whose::C, "ck_spinlock_ticket", false),
+    lock(Whose::C, "ck_spinlock_clh", false),
+    lock(Whose::Rust, "std RwLock", true),
+    lock(Whose::Rust, "parking_lot RwLock", true),
+    lock(Whose::Rust, "std Mutex", false),
+    lock(Whose::Rust, "parking_lot Mutex", false),
+    lock(Whose::Rust, "mcslock Mutex", false),
+];
+
+/// Those locks of `whose` that are measured with so many writers of a hundred: a mutex knows nothing but writers.
+pub(super) fn of(whose: Whose, writers: u32) -> impl Iterator<Item = &'static Lock> {
+    LOCKS.iter().filter(move |lock| lock.whose == whose && (lock.shared || writers == 100))
+}
+
+/// Who reads and who writes: `false` and `true`, in the order of a thread's acquisitions.
+const PATTERN: usize = 1024;
+
+/// A thread's pattern of readers and writers, the same in every run and every implementation.
+fn pattern(thread: u32, writers: u32) -> Vec<bool> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(u64::from(thread) + 1);
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 11) % 100 < u64::from(writers)
+    };
+    std::iter::repeat_with(next).take(PATTERN).collect()
+}
+
+/// One of our locks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct LocalLock {
+    pub(super) lock: String,
+    /// Of a hundred.
+    pub(super) writers: u32,
+    /// Nanoseconds.
+    pub(super) budget: f64,
+}
+
+impl Job for LocalLock {
+    /// Nanoseconds of an acquisition and its release, as all ranks have agreed.
+    type Out = f64;
+
+    const NAME: &'static str = "compared lock";
+
+    fn segment_bytes(&self, _ranks: u32) -> u64 {
+        1 << 20
+    }
+
+    fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<f64> {
+        let measure = match self.lock.as_str() {
+            "tas" => pairs::<A, Global<Exclusive<Tas>>>,
+            "ticket" => pairs::<A, Global<Exclusive<Ticket>>>,
+            "mcs" => pairs::<A, Global<Exclusive<Mcs>>>,
+            "cohort" => pairs::<A, Global<Exclusive<Cohort>>>,
+            "rma-mcs" => pairs::<A, Global<Exclusive<RmaMcs>>>,
+            "tas-rw" => pairs::<A, Global<TasRw>>,
+            "mcs-rw-rp" => pairs::<A, Global<McsRwRp>>,
+            "mcs-rw-wp" => pairs::<A, Global<McsRwWp>>,
+            "mcs-rw-neutral" => pairs::<A, Global<McsRwNeutral>>,
+            "rma-rw" => pairs::<A, Global<RmaRw>>,
+            "two-level" => pairs::<A, TwoLevel>,
+            "hierarchical" => pairs::<A, Hierarchical>,
+            name => return Err(Error::usage(format!("there is no lock '{name}' to compare"))),
+        };
+        measure(ra, self)
+    }
+}
+
+/// Readers lock all targets, writers rank 0 exclusively.
+fn pairs<A: RemoteAtomics + ?Sized, W: WindowLock>(ra: &A, task: &LocalLock) -> Result<f64> {
+    bind_to_core(ra.rank())?;
+    let failed = |source| Error::Lock { lock: task.lock.clone(), source };
+    let mut lock = W::new(ra, W::Params::default()).map_err(failed)?;
+    let all = Collectives::new(ra)?;
+    let writes = pattern(ra.rank().0, task.writers);
+    let mut place = 0;
+    let mut body = |calls: u64| {
+        for _ in 0..calls {
+            let write = writes[place % PATTERN];
+            place += 1;
+            if write {
+                lock.lock(ra, LockKind::Exclusive, Rank(0)).map_err(failed)?;
+                lock.unlock(ra, LockKind::Exclusive, Rank(0)).map_err(failed)?;
+            } else {
+                lock.lock_all(ra).map_err(failed)?;
+                lock.unlock_all(ra).map_err(failed)?;
+            }
+        }
+        Ok(())
+    };
+    batches::measure_freely(task.budget, |time| {
+        all.barrier()?;
+        let (each, _) = batches::until(time, || now() as f64, &mut body)?;
+        let each = all.allgather(&[each.to_bits()])?;
+        Ok(median(each.into_iter().map(f64::from_bits)))
+    })
+}
+
+/// Nanoseconds of an acquisition and its release, of a lock of the standard library or of a crate.
+pub(super) fn theirs(name: &str, threads: u32, writers: u32, budget: f64) -> Result<f64> {
+    match name {
+        "std RwLock" => {
+            let lock = RwLock::new(());
+            together(threads, writers, budget, |write| if write { drop(lock.write()) } else { drop(lock.read()) })
+        }
+        "parking_lot RwLock" => {
+            let lock = parking_lot::RwLock::new(());
+            together(threads, writers, budget, |write| if write { drop(lock.write()) } else { drop(lock.read()) })
+        }
+        "std Mutex" => {
+            let lock = Mutex::new(());
+            together(threads, writers, budget, |_| drop(lock.lock()))
+        }
+        "parking_lot Mutex" => {
+            let lock = parking_lot::Mutex::new(());
+            together(threads, writers, budget, |_| drop(lock.lock()))
+        }
+        "mcslock Mutex" => {
+            let lock = spins::Mutex::new(());
+            together(threads, writers, budget, |_| lock.lock_with_then(&mut MutexNode::new(), |()| ()))
+        }
+        _ => Err(Error::usage(format!("there is no lock '{name}' to compare"))),
+    }
+}
+
+/// `pair` by so many threads, each as often as it can; `true` is for writing.
+fn together(threads: u32, writers: u32, budget: f64, pair: impl Fn(bool) + Sync) -> Result<f64> {
+    let barrier = Barrier::new(threads as usize);
+    let times: Vec<AtomicU64> = (0..threads).map(|_| AtomicU64::new(0)).collect();
+    let one = |thread: u32| {
+        // A machine that forbids it would forbid it to all threads, and no other thread waits yet for one that has not come.
+        let bound = bind_to_core(Rank(thread));
+        let writes = pattern(thread, writers);
+        let mut place = 0;
+        let mut body = |calls: u64| {
+            for _ in 0..calls {
+                pair(writes[place % PATTERN]);
+                place += 1;
+            }
+            Ok(())
+        };
+        let time = batches::measure_freely(budget, |time| {
+            barrier.wait();
+            let (each, _) = batches::until(time, || now() as f64, &mut body)?;
+            times[thread as usize].store(each.to_bits(), Ordering::Release);
+            barrier.wait();
+            Ok(median(times.iter().map(|time| f64::from_bits(time.load(Ordering::Acquire)))))
+        });
+        bound.map_err(Error::from).and(time)
+    };
+    std::thread::scope(|scope| {
+        let one = &one;
+        let threads: Vec<_> = (0..threads).map(|thread| scope.spawn(move || one(thread))).collect();
+        let ended = threads.into_iter().map(|thread| thread.join().expect("locks do not panic"));
+        ended.collect::<Result<Vec<f64>>>().map(|times| times.first().copied().unwrap_or(0.0))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+    use crate::job::{self, Ranks};
+
+    #[test]
+    fn the_peers_program_has_every_lock_of_c_and_no_other() {
+        let program = include_str!("../../peers/ck.c");
+        let theirs: Vec<&str> =
+            program.lines().filter_map(|line| line.strip_prefix("    { \"")?.split('"').next()).collect();
+        assert_eq!(theirs, of(Whose::C, 100).map(|lock| lock.name).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn every_lock_of_ours_and_of_rust_takes_time() {
+        for lock in of(Whose::Ours, 100) {
+            let job = LocalLock { lock: lock.name.into(), writers: 50, budget: 1e5 };
+            let ran = job::run(&job, &Ranks::threads(2), &AtomicBool::new(false)).unwrap();
+            assert!(ran.ranks[0] > 0.0 && ran.ranks[0] == ran.ranks[1], "{}: {:?}", lock.name, ran.ranks);
+        }
+        for lock in of(Whose::Rust, 100) {
+            assert!(theirs(lock.name, 2, 50, 1e5).unwrap() > 0.0, "{}", lock.name);
+        }
+    }
+
+    #[test]
+    fn patterns_have_the_share_that_was_asked_for() {
+        for (writers, least, most) in [(0, 0, 0), (10, 70, 140), (100, PATTERN, PATTERN)] {
+            let count = pattern(3, writers).into_iter().filter(|&write| write).count();
+            assert!((least..=most).contains(&count), "{writers} %: {count}");
+        }
+        assert_ne!(pattern(0, 50), pattern(1, 50));
+    }
+
+    #[test]
+    fn mutexes_have_no_readers() {
+        assert!(of(Whose::C, 10).all(|lock| lock.shared));
+        assert_eq!(of(Whose::Rust, 100).count(), 5);
+    }
+}

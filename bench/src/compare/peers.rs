@@ -1,0 +1,577 @@
+//! Other implementations: looked for on this machine, built, run, and listened to.
+//!
+//! Each is a small program of ours (`bench/peers`) that is built by the peer's own compiler wrapper and says, a line at a
+//! time, what it measures. What crashes or hangs costs one operation: the program is started again for those behind it.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+/// Our programs for MPIs and for Concurrency Kit.
+const MPI_PROGRAM: &str = include_str!("../../peers/mpi.c");
+const CK_PROGRAM: &str = include_str!("../../peers/ck.c");
+
+/// How they are built.
+const FLAGS: [&str; 2] = ["-O3", "-march=native"];
+
+/// How long a peer may be silent.
+pub(super) const SILENCE: Duration = Duration::from_secs(90);
+
+/// How long a peer has to end that was asked to.
+const LAST_WORDS: Duration = Duration::from_secs(3);
+
+/// What a peer, or we, took for an operation.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Took {
+    /// Nanoseconds.
+    Time(f64),
+    /// None, since it crashed, hung or was wrong; how.
+    Failed(String),
+}
+
+/// An implementation that is here.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Peer {
+    /// Its name.
+    pub name: String,
+    /// What it says of its version.
+    pub version: String,
+    /// How its program was built.
+    pub built: String,
+    /// How its program is started: a command without the number of ranks and the program.
+    pub launched: String,
+    #[serde(skip)]
+    program: PathBuf,
+    #[serde(skip)]
+    launcher: Vec<String>,
+}
+
+/// The implementations that are here, and a sentence for each that is not.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) peers: Vec<Peer>,
+    pub(super) skipped: Vec<String>,
+}
+
+/// An MPI.
+struct Mpi {
+    name: &'static str,
+    /// What its commands' names end in where several are installed.
+    suffix: &'static str,
+    /// Debian's packages.
+    packages: &'static str,
+    /// What its launcher says of its version contains one of these.
+    says: [&'static str; 2],
+    /// Arguments of the launcher.
+    launch: &'static [&'static str],
+    /// Names, and more arguments: each is a peer of its own.
+    variants: &'static [(&'static str, &'static [&'static str])],
+}
+
+const MPIS: [Mpi; 2] = [
+    Mpi {
+        name: "MPICH",
+        suffix: "mpich",
+        packages: "mpich libmpich-dev",
+        says: ["HYDRA", "MPICH"],
+        launch: &[],
+        variants: &[("MPICH", &[])],
+    },
+    Mpi {
+        name: "Open MPI",
+        suffix: "openmpi",
+        packages: "openmpi-bin libopenmpi-dev",
+        says: ["Open MPI", "OpenRTE"],
+        // Otherwise it refuses root, and more ranks than cores; the program binds its ranks as ours are bound.
+        launch: &["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"],
+        variants: &[("Open MPI", &[]), ("Open MPI osc/sm", &["--mca", "osc", "sm"])],
+    },
+];
+
+/// A program of that name in one of the folders of `path`.
+fn which(path: &OsStr, name: &str) -> Option<PathBuf> {
+    let runs =
+        |at: &PathBuf| fs::metadata(at).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0);
+    std::env::split_paths(path).map(|folder| folder.join(name)).find(runs)
+}
+
+impl Mpi {
+    /// The compiler and the launcher; or what is missing.
+    fn tools(&self, path: &OsStr) -> Result<(PathBuf, PathBuf), String> {
+        let find = |end: &str| {
+            let cc = which(path, &format!("mpicc{end}"));
+            let launcher = ["mpiexec", "mpirun"].iter().find_map(|name| which(path, &format!("{name}{end}")));
+            (cc, launcher)
+        };
+        let suffix = format!(".{}", self.suffix);
+        let own = find(&suffix);
+        if let (Some(cc), Some(launcher)) = own {
+            return Ok((cc, launcher));
+        }
+        if let (Some(cc), Some(launcher)) = find("")
+            && let Ok(output) = Command::new(&launcher).arg("--version").stdin(Stdio::null()).output()
+        {
+            let said = String::from_utf8_lossy(&output.stdout);
+            if self.says.iter().any(|name| said.contains(name)) {
+                return Ok((cc, launcher));
+            }
+        }
+        let missing = if own.0.is_none() { "mpicc" } else { "mpiexec" };
+        Err(format!("there is no {missing}{suffix}, nor an mpicc and mpiexec of it"))
+    }
+
+    fn find(&self, path: &OsStr, folder: &Path, found: &mut Found, stop: &AtomicBool) -> Result<()> {
+        let skip =
+            |name: &str, why: String| format!("{name} is skipped: {why} (Debian: apt-get install {})", self.packages);
+        let (cc, launcher) = match self.tools(path) {
+            Ok(tools) => tools,
+            Err(why) => {
+                found.skipped.push(skip(self.name, why));
+                return Ok(());
+            }
+        };
+        let program = folder.join(format!("mpi-{}", self.suffix));
+        let built = match build(&cc, MPI_PROGRAM, &program, &[]) {
+            Ok(built) => built,
+            Err(why) => {
+                found.skipped.push(skip(self.name, why));
+                return Ok(());
+            }
+        };
+        for (name, more) in self.variants {
+            let launcher: Vec<String> = [launcher.to_string_lossy().into_owned()]
+                .into_iter()
+                .chain(self.launch.iter().chain(*more).map(|&argument| argument.to_owned()))
+                .collect();
+            let mut peer = Peer {
+                name: (*name).to_owned(),
+                version: String::new(),
+                built: built.clone(),
+                launched: launcher.join(" "),
+                program: program.clone(),
+                launcher,
+            };
+            let heard = listen(peer.mpi(2, 0.0, &[]), SILENCE, stop)?;
+            match heard.version {
+                Some(version) if heard.done => {
+                    peer.version = version;
+                    found.peers.push(peer);
+                }
+                _ => found.skipped.push(skip(name, format!("its program does not run: {}", heard.ending))),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The MPIs that are found in the folders of `path`; their programs are built in `folder`.
+pub(super) fn mpis(path: &OsStr, folder: &Path, stop: &AtomicBool) -> Result<Found> {
+    let mut found = Found::default();
+    for mpi in &MPIS {
+        mpi.find(path, folder, &mut found, stop)?;
+    }
+    Ok(found)
+}
+
+/// Concurrency Kit and the C library's locks, if they are here.
+pub(super) fn concurrency_kit(path: &OsStr, folder: &Path, stop: &AtomicBool) -> Result<Found> {
+    let mut found = Found::default();
+    let skip = |why: String| {
+        format!("Concurrency Kit and pthread are skipped: {why} (Debian: apt-get install gcc libc6-dev libck-dev)")
+    };
+    let Some(cc) = which(path, "cc") else {
+        found.skipped.push(skip("there is no C compiler called cc".into()));
+        return Ok(found);
+    };
+    let program = folder.join("ck");
+    match build(&cc, CK_PROGRAM, &program, &["-lck", "-lpthread"]) {
+        Err(why) => found.skipped.push(skip(why)),
+        Ok(built) => {
+            let mut peer = Peer {
+                name: "Concurrency Kit, pthread".into(),
+                version: String::new(),
+                built,
+                launched: String::new(),
+                program,
+                launcher: Vec::new(),
+            };
+            let heard = listen(peer.locks(1, 0, 0.0, &[]), SILENCE, stop)?;
+            match heard.version {
+                Some(version) if heard.done => {
+                    peer.version = version;
+                    found.peers.push(peer);
+                }
+                _ => found.skipped.push(skip(format!("its program does not run: {}", heard.ending))),
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Builds a program; the command that was used, or why it did not work.
+fn build(cc: &Path, source: &str, program: &Path, libraries: &[&str]) -> Result<String, String> {
+    let file = program.with_extension("c");
+    fs::write(&file, source).map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
+    let mut command = Command::new(cc);
+    command.args(FLAGS).arg("-o").arg(program).arg(&file).args(libraries).stdin(Stdio::null());
+    let Output { status, stderr, .. } =
+        command.output().map_err(|error| format!("{} does not start: {error}", cc.display()))?;
+    if !status.success() {
+        let said = String::from_utf8_lossy(&stderr);
+        let line =
+            said.lines().find(|line| line.contains("error")).or(said.lines().next()).unwrap_or("it says nothing");
+        return Err(format!("{} cannot build its program: {line}", cc.display()));
+    }
+    let libraries = libraries.iter().map(|library| format!(" {library}")).collect::<String>();
+    Ok(format!("{} {}{libraries}", cc.display(), FLAGS.join(" ")))
+}
+
+impl Peer {
+    /// One that is not there.
+    #[cfg(test)]
+    pub(super) fn named(name: &str) -> Peer {
+        let nothing = String::new;
+        let (program, launcher) = (PathBuf::new(), Vec::new());
+        Peer { name: name.into(), version: nothing(), built: nothing(), launched: nothing(), program, launcher }
+    }
+
+    /// The command that measures operations of an MPI.
+    fn mpi(&self, ranks: u32, budget: f64, operations: &[String]) -> Command {
+        let mut command = Command::new(&self.launcher[0]);
+        command.args(&self.launcher[1..]).args(["-n", &ranks.to_string()]);
+        command.arg(&self.program).arg(budget.to_string()).args(operations);
+        command
+    }
+
+    /// The command that measures locks.
+    fn locks(&self, threads: u32, writers: u32, budget: f64, locks: &[String]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args([budget.to_string(), threads.to_string(), writers.to_string()]).args(locks);
+        command
+    }
+
+    /// What an MPI takes for operations, in their order.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Interrupted`]; what the peer does wrong is no error.
+    pub(super) fn measure_operations(
+        &self,
+        ranks: u32,
+        budget: f64,
+        operations: &[String],
+        stop: &AtomicBool,
+    ) -> Result<Vec<Took>> {
+        each(|names| self.mpi(ranks, budget, names), operations, SILENCE, stop)
+    }
+
+    /// What locks take, in their order; `writers` in per cent.
+    ///
+    /// # Errors
+    ///
+    /// As [`measure_operations`](Self::measure_operations).
+    pub(super) fn measure_locks(
+        &self,
+        threads: u32,
+        writers: u32,
+        budget: f64,
+        locks: &[String],
+        stop: &AtomicBool,
+    ) -> Result<Vec<Took>> {
+        each(|names| self.locks(threads, writers, budget, names), locks, SILENCE, stop)
+    }
+}
+
+/// What a program takes for each of `names`. Where it ends, or is silent for too long, it is started again for what is left.
+fn each(
+    command: impl Fn(&[String]) -> Command,
+    names: &[String],
+    silence: Duration,
+    stop: &AtomicBool,
+) -> Result<Vec<Took>> {
+    let mut took: Vec<Took> = Vec::new();
+    while took.len() < names.len() {
+        let left = &names[took.len()..];
+        let heard = listen(command(left), silence, stop)?;
+        let began = heard.began;
+        for (name, one) in heard.took {
+            // A program that answers what was not asked is not listened to.
+            if names.get(took.len()) == Some(&name) {
+                took.push(one);
+            }
+        }
+        if took.len() == names.len() {
+            break;
+        }
+        match began {
+            Some(name) if name == names[took.len()] => took.push(Took::Failed(heard.ending)),
+            // It has not even begun; it would not the next time.
+            _ => took.resize(names.len(), Took::Failed(format!("fails to start: {}", heard.ending))),
+        }
+    }
+    Ok(took)
+}
+
+/// What a program has said.
+#[derive(Debug, Default)]
+struct Heard {
+    version: Option<String>,
+    took: Vec<(String, Took)>,
+    /// What it began last, if it did not say what it took.
+    began: Option<String>,
+    done: bool,
+    /// How it ended, if not as it should.
+    ending: String,
+}
+
+impl Heard {
+    fn line(&mut self, line: &str) {
+        let (word, rest) = line.trim_end().split_once(' ').unwrap_or((line.trim_end(), ""));
+        let (name, rest_of) = rest.split_once(' ').unwrap_or((rest, ""));
+        match word {
+            "version" => self.version = Some(rest.split_whitespace().collect::<Vec<_>>().join(" ")),
+            "begin" => self.began = Some(rest.to_owned()),
+            "done" => self.done = true,
+            "row" | "wrong" => {
+                let took = match rest_of.parse::<f64>() {
+                    Ok(time) if word == "row" && time.is_finite() && time >= 0.0 => Took::Time(time),
+                    _ if word == "wrong" => Took::Failed(format!("wrong: {rest_of}")),
+                    _ => Took::Failed(format!("said '{rest_of}'")),
+                };
+                self.took.push((name.to_owned(), took));
+                self.began = None;
+            }
+            // What a peer prints besides.
+            _ => (),
+        }
+    }
+}
+
+/// A program with all that it has started, which end with this value.
+struct Group(Child);
+
+impl Group {
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = Pid::from_raw(self.0.id().cast_signed()) {
+            // It may have ended.
+            let _ = kill_process_group(group, signal);
+        }
+    }
+
+    /// Whether it ends by itself within `time`.
+    fn ends(&mut self, time: Duration) -> bool {
+        let begin = Instant::now();
+        while matches!(self.0.try_wait(), Ok(None)) {
+            if begin.elapsed() > time {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        true
+    }
+}
+
+impl Drop for Group {
+    /// Launchers end their ranks when they are asked to end; ranks end with what has started them.
+    fn drop(&mut self) {
+        if !self.ends(Duration::ZERO) {
+            self.signal(Signal::TERM);
+            if !self.ends(LAST_WORDS) {
+                self.signal(Signal::KILL);
+                let _ = self.0.wait();
+            }
+        }
+    }
+}
+
+/// Runs a program and listens to it, until it ends or is silent for too long.
+///
+/// # Errors
+///
+/// [`Error::Interrupted`] when `stop` is set.
+fn listen(mut command: Command, silence: Duration, stop: &AtomicBool) -> Result<Heard> {
+    // In a process group of its own, so that a Ctrl-C is for this program to handle, and all of it can be ended at once.
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut heard = Heard::default();
+    let mut group = match command.spawn() {
+        Ok(child) => Group(child),
+        Err(error) => {
+            heard.ending = format!("{} does not start: {error}", command.get_program().display());
+            return Ok(heard);
+        }
+    };
+    let (tell, lines) = mpsc::channel();
+    let (tell_errors, errors) = mpsc::channel();
+    if let (Some(out), Some(err)) = (group.0.stdout.take(), group.0.stderr.take()) {
+        std::thread::spawn(move || read_lines(out, &tell));
+        std::thread::spawn(move || read_lines(err, &tell_errors));
+    }
+    let mut last = Instant::now();
+    loop {
+        if stop.load(Ordering::Relaxed) {
+            return Err(Error::Interrupted);
+        }
+        match lines.recv_timeout(Duration::from_millis(50)) {
+            Ok(line) => {
+                heard.line(&line);
+                last = Instant::now();
+            }
+            Err(RecvTimeoutError::Timeout) if last.elapsed() < silence => (),
+            Err(RecvTimeoutError::Timeout) => {
+                heard.ending = format!("hangs: nothing within {} s", silence.as_secs());
+                return Ok(heard);
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    if heard.done {
+        // Whatever happens to it at its end is no operation's fault.
+        group.ends(LAST_WORDS);
+        return Ok(heard);
+    }
+    group.ends(LAST_WORDS);
+    let status = group.0.try_wait().ok().flatten();
+    let said: Vec<String> = errors.try_iter().collect();
+    heard.ending = ending(status.map(|status| status.to_string()), &said);
+    Ok(heard)
+}
+
+fn read_lines(from: impl Read, tell: &mpsc::Sender<String>) {
+    for line in BufReader::new(from).split(b'\n') {
+        let Ok(line) = line else { break };
+        if tell.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+            break;
+        }
+    }
+}
+
+/// How a program ended that was not done: a signal that its launcher tells of, or else its last line.
+fn ending(status: Option<String>, said: &[String]) -> String {
+    let words = ["Segmentation fault", "Bus error", "Aborted", "Floating point exception"];
+    let fault = words.iter().find(|word| said.iter().any(|line| line.contains(*word)));
+    let line = said.iter().rev().map(|line| line.trim()).find(|line| line.contains(char::is_alphabetic));
+    match (fault, line, status) {
+        (Some(fault), ..) => format!("crashes ({})", fault.to_lowercase()),
+        (None, Some(line), Some(status)) => format!("crashes ({status}; {line})"),
+        (None, _, Some(status)) => format!("crashes ({status})"),
+        (None, ..) => "does not end".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn strings(names: &[&str]) -> Vec<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    fn shell(script: &str) -> impl Fn(&[String]) -> Command {
+        move |names| {
+            let mut command = Command::new("/bin/sh");
+            command.arg("-c").arg(script).arg("peer").args(names);
+            command
+        }
+    }
+
+    #[test]
+    fn lines_are_understood() {
+        let mut heard = Heard::default();
+        for line in [
+            "version A  B\t1.2",
+            "begin put-8",
+            "a warning",
+            "row put-8 12.5",
+            "begin x",
+            "wrong x 3 instead of 4",
+            "row y NaN",
+            "row",
+            "begin z",
+        ] {
+            heard.line(line);
+        }
+        assert_eq!(heard.version.as_deref(), Some("A B 1.2"));
+        let failed = |text: &str| Took::Failed(text.into());
+        let rows = [("put-8", Took::Time(12.5)), ("x", failed("wrong: 3 instead of 4")), ("y", failed("said 'NaN'"))];
+        assert_eq!(heard.took[..3], rows.map(|(name, took)| (name.to_owned(), took)));
+        assert_eq!((heard.began.as_deref(), heard.done), (Some("z"), false));
+    }
+
+    #[test]
+    fn a_crash_costs_one_operation() {
+        let script = "for name; do
+            echo begin $name
+            if [ $name = b ]; then kill -SEGV $$; fi
+            echo row $name 7
+        done; echo done";
+        let stop = AtomicBool::new(false);
+        let took = each(shell(script), &strings(&["a", "b", "c"]), SILENCE, &stop).unwrap();
+        assert_eq!((&took[0], &took[2]), (&Took::Time(7.0), &Took::Time(7.0)));
+        assert!(matches!(&took[1], Took::Failed(how) if how.starts_with("crashes")), "{took:?}");
+    }
+
+    #[test]
+    fn what_hangs_is_ended_with_all_that_it_has_started() {
+        let at = tempfile::tempdir().unwrap();
+        let file = at.path().join("pid");
+        let script = format!("echo begin $1; sleep 1000 & echo $! > {}; wait", file.display());
+        let stop = AtomicBool::new(false);
+        let took = each(shell(&script), &strings(&["a"]), Duration::from_millis(300), &stop).unwrap();
+        assert!(matches!(&took[0], Took::Failed(how) if how.starts_with("hangs")), "{took:?}");
+        let pid = fs::read_to_string(file).unwrap();
+        let gone = || {
+            let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+            // Whoever has taken it over may not have noticed yet that it has ended.
+            stat.is_empty() || stat.contains(") Z ")
+        };
+        assert!((0..1000).any(|_| gone() || {
+            std::thread::sleep(Duration::from_millis(10));
+            false
+        }));
+    }
+
+    #[test]
+    fn what_does_not_start_is_tried_once() {
+        let stop = AtomicBool::new(false);
+        let took = each(|_| Command::new("/nowhere/peer"), &strings(&["a", "b"]), SILENCE, &stop).unwrap();
+        assert!(took.iter().all(|one| matches!(one, Took::Failed(how) if how.contains("/nowhere/peer"))), "{took:?}");
+        let took = each(shell("echo no such device >&2; exit 1"), &strings(&["a", "b"]), SILENCE, &stop).unwrap();
+        assert!(took.iter().all(|one| matches!(one, Took::Failed(how) if how.contains("no such device"))), "{took:?}");
+    }
+
+    #[test]
+    fn an_interrupt_ends_it() {
+        let stop = AtomicBool::new(true);
+        let done = each(shell("sleep 1000"), &strings(&["a"]), SILENCE, &stop);
+        assert!(matches!(done, Err(Error::Interrupted)), "{done:?}");
+    }
+
+    #[test]
+    fn what_is_missing_is_told_with_what_to_install() {
+        let at = tempfile::tempdir().unwrap();
+        let (empty, stop) = (at.path().as_os_str(), AtomicBool::new(false));
+        let found = mpis(empty, at.path(), &stop).unwrap();
+        assert!(found.peers.is_empty());
+        for (line, [name, package]) in
+            found.skipped.iter().zip([["MPICH", "libmpich-dev"], ["Open MPI", "openmpi-bin"]])
+        {
+            assert!(line.starts_with(name) && line.contains(package), "{line}");
+        }
+        assert_eq!(found.skipped.len(), 2);
+        let found = concurrency_kit(empty, at.path(), &stop).unwrap();
+        assert!(found.peers.is_empty() && found.skipped[0].contains("libck-dev"), "{:?}", found.skipped);
+    }
+}

@@ -1,0 +1,366 @@
+//! What a comparison says: tables of ratios, plots, and whether the goals are met.
+
+use serde::Serialize;
+
+use super::{Cell, LOCKS, OURS, Operation, Options, Peers, THREADS, WRITERS, What, Whose, Worlds, cores};
+use crate::Machine;
+use crate::finding::{Axis, Origin, Plot, Quantity, Series, Table, Value};
+use crate::study::{digits, humane, median};
+
+/// With more ranks than cores: who takes so long for most operations waits for turns of the scheduler, in nanoseconds.
+const TURN_NS: f64 = 1e6;
+
+/// How many times faster ours is to be than who waits for turns of the scheduler.
+const AHEAD_OF_TURNS: f64 = 10.0;
+
+/// A round trip of a line that is shorter is one between near cores, in nanoseconds.
+const NEAR_NS: f64 = 300.0;
+
+/// Lines of a plot for our locks, and for those of others.
+const LINES: usize = 4;
+
+/// A bar of the plot of ratios.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Bar {
+    /// What is compared.
+    pub title: String,
+    /// The time of the best of the others by ours.
+    pub ratio: f64,
+}
+
+/// What was to be reached.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Goal {
+    /// What.
+    pub goal: String,
+    /// What was found here.
+    pub here: String,
+    /// Whether it is reached; computed from the figures.
+    pub met: bool,
+}
+
+/// What the measurements say.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Summary {
+    /// What was to be reached, if that was measured.
+    pub goals: Vec<Goal>,
+    /// Times and ratios.
+    pub tables: Vec<Table>,
+    /// Ratios of the operations with two ranks, the largest first.
+    pub bars: Vec<Bar>,
+    /// Times against ranks and threads.
+    pub plots: Vec<Plot>,
+    /// What a reader has to know: versions, what is not here, what failed, how far the cores are from each other.
+    pub notes: Vec<String>,
+}
+
+/// What is known of one implementation of one thing.
+#[derive(Clone, PartialEq, Debug)]
+enum Figure {
+    Time(f64),
+    Failed(String),
+    None,
+}
+
+impl Figure {
+    fn of(cells: &[Cell], what: &What, who: &str) -> Figure {
+        let Some(cell) = cells.iter().find(|cell| cell.what == *what && cell.who == who) else { return Figure::None };
+        // What fails sometimes is of no use, however fast it is at other times.
+        match cell.failures.first() {
+            Some(how) => Figure::Failed(how.clone()),
+            None if cell.ns.is_empty() => Figure::None,
+            None => Figure::Time(median(cell.ns.iter().copied())),
+        }
+    }
+
+    fn time(&self) -> Option<f64> {
+        match *self {
+            Figure::Time(time) => Some(time),
+            _ => None,
+        }
+    }
+
+    fn value(&self) -> Value {
+        match self {
+            Figure::Time(time) => Value::Time(*time),
+            // In a table one word is enough; a note has the rest.
+            Figure::Failed(how) => Value::Text(how.split([' ', ':']).next().unwrap_or("failed").to_owned()),
+            Figure::None => Value::None,
+        }
+    }
+}
+
+/// How many times faster ours is, in words.
+fn verdict(ratio: Option<f64>) -> Value {
+    match ratio {
+        None => Value::None,
+        Some(ratio) if ratio >= 1.0 => Value::Text(format!("ahead {}", times(ratio))),
+        Some(ratio) => Value::Text(format!("BEHIND {}", times(ratio))),
+    }
+}
+
+/// A ratio, with as many decimals as it takes to see something.
+pub(crate) fn times(ratio: f64) -> String {
+    if ratio < 0.1 { format!("{ratio:.4}×") } else { format!("{}×", digits(ratio)) }
+}
+
+fn least(figures: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    figures.flatten().min_by(f64::total_cmp)
+}
+
+impl Summary {
+    pub(super) fn of(
+        options: &Options,
+        peers: &Peers,
+        machine: &Machine,
+        ping_pong: &[f64],
+        cells: &[Cell],
+    ) -> Summary {
+        let names: Vec<&str> = peers.mpis.iter().map(|peer| peer.name.as_str()).collect();
+        let mut summary = Summary::default();
+        let comparison = Comparison { cells, names: &names };
+        for &ranks in &options.ranks {
+            let operations: Vec<&Operation> = options.operations.iter().filter(|one| one.has(ranks)).collect();
+            comparison.operations(&mut summary, ranks, &operations);
+        }
+        for operation in options.operations.iter().filter(|operation| operation.worlds == Worlds::Crowds) {
+            comparison.plot(&mut summary, operation, &options.ranks);
+        }
+        if options.locks {
+            locks(&mut summary, cells);
+        }
+        summary.notes = notes(peers, machine, ping_pong, cells);
+        summary
+    }
+}
+
+/// The implementations of windows.
+struct Comparison<'a> {
+    cells: &'a [Cell],
+    /// Those that are not ours.
+    names: &'a [&'a str],
+}
+
+impl Comparison<'_> {
+    fn figure(&self, operation: &Operation, ranks: u32, who: &str) -> Figure {
+        Figure::of(self.cells, &What::Operation { name: operation.name.to_owned(), ranks }, who)
+    }
+
+    /// The table of the operations with so many ranks, and whether the goals are met.
+    fn operations(&self, summary: &mut Summary, ranks: u32, operations: &[&Operation]) {
+        if !operations.iter().any(|operation| self.figure(operation, ranks, OURS) != Figure::None) {
+            return;
+        }
+        let columns = ["operation", OURS].into_iter().chain(self.names.iter().copied());
+        let columns = columns.chain(["best of the others", "rmalab is"]);
+        let mut table = Table::new(format!("Operations of windows, {ranks} ranks on {} cores", cores()), columns);
+        let mut ratios = Vec::new();
+        for operation in operations {
+            let ours = self.figure(operation, ranks, OURS);
+            let theirs: Vec<Figure> = self.names.iter().map(|name| self.figure(operation, ranks, name)).collect();
+            let best = least(theirs.iter().map(Figure::time));
+            let ratio = best.zip(ours.time()).map(|(best, ours)| best / ours);
+            let mut row = vec![Value::from(operation.title), ours.value()];
+            row.extend(theirs.iter().map(Figure::value));
+            row.extend([best.map_or(Value::None, Value::Time), verdict(ratio)]);
+            table.row(row);
+            ratios.extend(ratio.map(|ratio| (operation.name, ratio)));
+        }
+        summary.tables.push(table);
+        if ranks == 2 && !ratios.is_empty() {
+            let titles =
+                |name: &str| operations.iter().find(|one| one.name == name).map_or("", |one| one.title).to_owned();
+            summary.bars = ratios.iter().map(|&(name, ratio)| Bar { title: titles(name), ratio }).collect();
+            summary.bars.sort_by(|a, b| b.ratio.total_cmp(&a.ratio));
+            let goal = "2 ranks: every operation ahead of the best of the others".to_owned();
+            summary.goals.push(counted(goal, &ratios, 1.0));
+        }
+        if ranks as usize > cores() {
+            for name in self.names {
+                self.against_turns(summary, ranks, operations, name);
+            }
+        }
+    }
+
+    /// With more ranks than cores: whether ours is far ahead of an implementation whose ranks wait for turns of the scheduler.
+    fn against_turns(&self, summary: &mut Summary, ranks: u32, operations: &[&Operation], who: &str) {
+        let times: Vec<(&str, f64, Option<f64>)> = operations
+            .iter()
+            .filter_map(|one| {
+                Some((one.name, self.figure(one, ranks, who).time()?, self.figure(one, ranks, OURS).time()))
+            })
+            .collect();
+        let typical = median(times.iter().map(|(_, time, _)| *time));
+        if typical < TURN_NS {
+            return;
+        }
+        let ratios: Vec<(&str, f64)> =
+            times.iter().filter_map(|&(name, time, ours)| Some((name, time / ours?))).collect();
+        let goal = format!(
+            "{ranks} ranks on {} cores: {AHEAD_OF_TURNS} times ahead of {who}, which waits for turns of the scheduler \
+             (half of its operations take more than {})",
+            cores(),
+            humane(typical)
+        );
+        summary.goals.push(counted(goal, &ratios, AHEAD_OF_TURNS));
+    }
+
+    fn plot(&self, summary: &mut Summary, operation: &Operation, ranks: &[u32]) {
+        let series: Vec<Series> = [OURS]
+            .iter()
+            .chain(self.names)
+            .enumerate()
+            .map(|(style, name)| {
+                let point = |&ranks: &u32| Some((f64::from(ranks), self.figure(operation, ranks, name).time()?));
+                let points = ranks.iter().filter_map(point).collect();
+                Series { name: (*name).to_owned(), origin: Origin::Measured, style, points }
+            })
+            .filter(|series| series.points.len() > 1)
+            .collect();
+        if series.len() < 2 {
+            return;
+        }
+        summary.plots.push(Plot {
+            name: operation.name.to_owned(),
+            title: operation.title.to_owned(),
+            x: Axis::new("ranks", Quantity::Count),
+            y: Axis::new("time of an operation", Quantity::Time),
+            series,
+            text: format!(
+                "Lower is better. As long as every rank has a core, it may wait by looking at memory again and again. With \
+                 more ranks than the {} cores here the one that is waited for may have none: who goes on looking then wastes \
+                 a turn of the scheduler, some milliseconds, where one who gives up the core loses microseconds.",
+                cores()
+            ),
+        });
+    }
+}
+
+/// Whether all ratios reach `least`, and those that do not.
+fn counted(goal: String, ratios: &[(&str, f64)], least: f64) -> Goal {
+    let short: Vec<String> = ratios
+        .iter()
+        .filter(|(_, ratio)| *ratio < least)
+        .map(|(name, ratio)| format!("{name} {}", times(*ratio)))
+        .collect();
+    let smallest = ratios.iter().min_by(|a, b| a.1.total_cmp(&b.1));
+    let here = match (smallest, short.is_empty()) {
+        (None, _) => "nothing to compare".to_owned(),
+        (Some((name, ratio)), true) => format!("all {}; the least is {name}, {}", ratios.len(), times(*ratio)),
+        (_, false) => format!("{} of {}; not {}", ratios.len() - short.len(), ratios.len(), short.join(", ")),
+    };
+    Goal { goal, here, met: short.is_empty() && smallest.is_some() }
+}
+
+fn locks(summary: &mut Summary, cells: &[Cell]) {
+    let figure = |name: &str, threads, writers| Figure::of(cells, &What::Lock { threads, writers }, name);
+    let measured = |name: &str, writers| THREADS.iter().any(|&threads| figure(name, threads, writers) != Figure::None);
+    let threads = |count: u32| if count == 1 { "1 thread".to_owned() } else { format!("{count} threads") };
+    let mut best = Table::new(
+        "Locks: the best of ours and the best of the others",
+        ["writers", "threads", "best of rmalab", "time", "best of the others", "time", "rmalab is"],
+    );
+    for writers in WRITERS {
+        let of = |ours: bool, threads: u32| {
+            let candidates = LOCKS.iter().filter(move |lock| (lock.whose == Whose::Ours) == ours);
+            let times = candidates.filter_map(|lock| Some((lock.name, figure(lock.name, threads, writers).time()?)));
+            times.min_by(|a, b| a.1.total_cmp(&b.1))
+        };
+        for count in THREADS {
+            let (ours, theirs) = (of(true, count), of(false, count));
+            if ours.is_none() {
+                continue;
+            }
+            let mut row = vec![Value::Text(format!("{writers} %")), Value::Count(u64::from(count))];
+            for one in [ours, theirs] {
+                row.push(one.map_or(Value::None, |(name, _)| Value::from(name)));
+                row.push(one.map_or(Value::None, |(_, time)| Value::Time(time)));
+            }
+            row.push(verdict(ours.zip(theirs).map(|(ours, theirs)| theirs.1 / ours.1)));
+            best.row(row);
+        }
+    }
+    if best.rows.is_empty() {
+        return;
+    }
+    summary.tables.push(best);
+    for writers in WRITERS {
+        let columns = ["lock".to_owned(), "whose".to_owned()].into_iter().chain(THREADS.map(threads));
+        let mut table = Table::new(format!("Locks, {writers} % writers: an acquisition and its release"), columns);
+        let mut there: Vec<_> = LOCKS.iter().filter(|lock| measured(lock.name, writers)).collect();
+        let time = |name: &str| figure(name, 2, writers).time().unwrap_or(f64::INFINITY);
+        there.sort_by(|a, b| time(a.name).total_cmp(&time(b.name)));
+        for lock in &there {
+            let whose = match lock.whose {
+                Whose::Ours => "rmalab",
+                Whose::Rust => "Rust",
+                Whose::C => "C",
+            };
+            let mut row = vec![Value::from(lock.name), Value::from(whose)];
+            row.extend(THREADS.map(|threads| figure(lock.name, threads, writers).value()));
+            table.row(row);
+        }
+        summary.tables.push(table);
+        let fastest = |ours: bool| there.iter().filter(move |lock| (lock.whose == Whose::Ours) == ours).take(LINES);
+        let series: Vec<Series> = fastest(true)
+            .chain(fastest(false))
+            .enumerate()
+            .map(|(style, lock)| {
+                let point = |&threads: &u32| Some((f64::from(threads), figure(lock.name, threads, writers).time()?));
+                let points = THREADS.iter().filter_map(point).collect();
+                Series { name: lock.name.to_owned(), origin: Origin::Measured, style, points }
+            })
+            .filter(|series| series.points.len() > 1)
+            .collect();
+        if series.is_empty() {
+            continue;
+        }
+        summary.plots.push(Plot {
+            name: format!("locks-{writers}"),
+            title: format!("Locks of one process, {writers} % writers"),
+            x: Axis::new("threads", Quantity::Count),
+            y: Axis::new("time of an acquisition and its release", Quantity::Time),
+            series,
+            text: format!(
+                "Lower is better; the {LINES} fastest of ours and of the others with 2 threads. With one thread a lock costs \
+                 its atomic instructions. With two, the line that holds its state travels between the cores. With more threads \
+                 than the {} cores here it matters who may be passed by: where a lock goes to a thread that waits for its turn \
+                 of the scheduler, all wait with it.",
+                cores()
+            ),
+        });
+    }
+}
+
+fn notes(peers: &Peers, machine: &Machine, ping_pong: &[f64], cells: &[Cell]) -> Vec<String> {
+    let mut notes = Vec::new();
+    for peer in peers.found() {
+        let launched = if peer.launched.is_empty() { String::new() } else { format!(", started by {}", peer.launched) };
+        notes.push(format!("{}: {}, built by {}{launched}", peer.name, peer.version, peer.built));
+    }
+    notes.extend(peers.skipped.iter().cloned());
+    if !ping_pong.is_empty() {
+        let near = ping_pong.iter().filter(|&&time| time < NEAR_NS).count();
+        let far = ping_pong.len() - near;
+        let distance = match (near, far) {
+            (_, 0) => "near cores".to_owned(),
+            (0, _) => "far cores".to_owned(),
+            (near, far) => format!("near cores in {near} repetitions, far ones in {far}"),
+        };
+        let times: Vec<String> = ping_pong.iter().map(|&time| humane(time)).collect();
+        notes.push(format!("Round trip of a cache line, before each repetition: {} ({distance})", times.join(", ")));
+    }
+    for cell in cells.iter().filter(|cell| !cell.failures.is_empty()) {
+        let what = match &cell.what {
+            What::Operation { name, ranks } => format!("{name}, {ranks} ranks"),
+            What::Lock { threads, writers } => format!("{threads} threads, {writers} % writers"),
+        };
+        let times = cell.failures.len();
+        let of = times + cell.ns.len();
+        notes.push(format!("{}: {what}: {} ({times} of {of} times)", cell.who, cell.failures[0]));
+    }
+    if machine.profile != "release" {
+        notes.push(format!("rmalab is not a release build ({}): its times say little", machine.profile));
+    }
+    notes
+}

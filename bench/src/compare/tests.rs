@@ -1,0 +1,117 @@
+//! Comparisons whose peers are not there, and what the summary makes of figures.
+
+use super::*;
+
+fn options(operations: &[&str]) -> Options {
+    let names: Vec<String> = operations.iter().map(|&name| name.to_owned()).collect();
+    Options {
+        operations: named(&names).unwrap(),
+        ranks: vec![2],
+        locks: false,
+        repetitions: 3,
+        budget: Duration::from_millis(1),
+    }
+}
+
+fn nobody(skipped: &[&str]) -> Peers {
+    let skipped = skipped.iter().map(|&line| line.to_owned()).collect();
+    Peers { mpis: Vec::new(), kit: None, skipped, _folder: tempfile::tempdir().unwrap() }
+}
+
+fn cell(name: &str, ranks: u32, who: &str, ns: &[f64], failures: &[&str]) -> Cell {
+    Cell {
+        what: What::Operation { name: name.into(), ranks },
+        who: who.into(),
+        ns: ns.to_vec(),
+        failures: failures.iter().map(|&how| how.to_owned()).collect(),
+    }
+}
+
+fn with_peers(names: &[&str]) -> Peers {
+    let mut peers = nobody(&[]);
+    peers.mpis = names.iter().map(|name| Peer::named(name)).collect();
+    peers
+}
+
+#[test]
+fn implementations_take_turns() {
+    let (options, peers, stop) = (options(&["put-8"]), with_peers(&["A", "B"]), AtomicBool::new(false));
+    let run = Run { options: &options, peers: &peers, stop: &stop };
+    let order = |repetition| {
+        let steps = run.steps(repetition);
+        assert_eq!(steps[0], Step::PingPong);
+        steps[1..].iter().map(|step| run.who(step).to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(order(0), [OURS, "A", "B"]);
+    assert_eq!(order(1), ["A", "B", OURS]);
+    assert_eq!(order(5), ["B", OURS, "A"]);
+}
+
+#[test]
+fn the_best_of_the_others_is_what_counts_and_what_fails_is_nobodys_best() {
+    let (options, peers) = (options(&["put-8", "barrier", "compare-and-swap"]), with_peers(&["A", "B"]));
+    let cells = [
+        cell("put-8", 2, OURS, &[10.0, 90.0, 11.0], &[]),
+        cell("put-8", 2, "A", &[22.0, 22.0, 1.0], &[]),
+        cell("put-8", 2, "B", &[33.0], &[]),
+        cell("barrier", 2, OURS, &[100.0], &[]),
+        cell("barrier", 2, "A", &[200.0], &[]),
+        cell("barrier", 2, "B", &[50.0], &[]),
+        cell("compare-and-swap", 2, OURS, &[8.0], &[]),
+        cell("compare-and-swap", 2, "A", &[24.0], &[]),
+        cell("compare-and-swap", 2, "B", &[1.0], &["crashes (segmentation fault)"]),
+    ];
+    let summary = Summary::of(&options, &peers, &Machine::default(), &[100.0, 500.0], &cells);
+    let text = summary.tables[0].to_string();
+    for words in ["ahead 2.00×", "BEHIND 0.50×", "ahead 3.00×", "crashes"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let goal = &summary.goals[0];
+    assert!(!goal.met && goal.here == "2 of 3; not barrier 0.50×", "{goal:?}");
+    assert_eq!(summary.bars.iter().map(|bar| bar.ratio).collect::<Vec<_>>(), [3.0, 2.0, 0.5]);
+    let notes = summary.notes.join("\n");
+    assert!(notes.contains("B: compare-and-swap, 2 ranks: crashes (segmentation fault) (1 of 2 times)"), "{notes}");
+    assert!(notes.contains("near cores in 1 repetitions, far ones in 1"), "{notes}");
+}
+
+#[test]
+fn who_waits_for_turns_is_to_be_left_far_behind() {
+    let (options, peers) = (Options { ranks: vec![1024], ..options(&["barrier", "pscw"]) }, with_peers(&["A", "B"]));
+    let figures = |barrier| {
+        [
+            cell("barrier", 1024, OURS, &[1e4], &[]),
+            cell("barrier", 1024, "A", &[barrier], &[]),
+            cell("barrier", 1024, "B", &[2e4], &[]),
+            cell("pscw", 1024, OURS, &[1e4], &[]),
+            cell("pscw", 1024, "A", &[barrier / 90.0], &[]),
+        ]
+    };
+    let summary = Summary::of(&options, &peers, &Machine::default(), &[], &figures(8e6));
+    assert_eq!(summary.goals.len(), 1);
+    assert!(!summary.goals[0].met && summary.goals[0].here.contains("not pscw 8.89×"), "{:?}", summary.goals);
+    // Whose times are all short does not wait for turns, and 10 times is no goal then.
+    assert!(Summary::of(&options, &peers, &Machine::default(), &[], &figures(2e4)).goals.is_empty());
+}
+
+#[test]
+fn a_run_that_was_stopped_goes_on_with_what_was_kept() {
+    let at = tempfile::tempdir().unwrap();
+    let path = at.path().join("journal");
+    let (options, peers) = (Options { locks: true, ..options(&["put-8"]) }, nobody(&["A is skipped"]));
+    // Nothing is run: a step that is not kept would be seen by the stop.
+    let stop = AtomicBool::new(true);
+    let run_of = Run { options: &options, peers: &peers, stop: &stop };
+    let mut journal = Journal::open(&path, "test", false).unwrap();
+    for step in &run_of.steps(0)[..2] {
+        let rows: Rows = match step {
+            Step::PingPong => vec![("ping-pong".into(), Took::Time(100.0))],
+            _ => vec![("put-8".into(), Took::Time(7.0))],
+        };
+        journal.put(&run_of.key(step, 0), &rows).unwrap();
+    }
+    let outcome = run(&options, &peers, &stop, Some(&mut journal), |_| {}).unwrap();
+    assert!(!outcome.complete);
+    assert_eq!(outcome.cells, [cell("put-8", 2, OURS, &[7.0], &[])]);
+    assert_eq!(outcome.ping_pong_ns, [100.0]);
+    assert_eq!(outcome.skipped, ["A is skipped"]);
+}

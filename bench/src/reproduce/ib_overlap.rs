@@ -1,0 +1,97 @@
+//! MVAPICH2's overlap of communication and computation.
+
+use super::infiniband::{Design, Epochs, Pattern, because, cluster, curves, measured, series, simulated};
+use super::{Context, Experiment};
+use crate::Result;
+use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Table, Value};
+use crate::job::Ranks;
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    id: "ib-overlap",
+    source: "MVAPICH2 (Jiang and others, CCGrid 2004), section 5.5, figure 10",
+    title: "computation behind each put, 64 KiB",
+    protocol: "The bandwidth test, 16 puts of 64 KiB in an epoch, with computation behind each; the time of an epoch against the \
+               computation. Simulated on the paper's cluster (profile infiniband-2004), where a put takes 76 µs of the wire, and \
+               measured on 2 processes of this machine.",
+    found: "Computation does not slow the one-sided design down; it does the one over sends and receives.",
+    lesson: "A processor that has told its adapter what to send is free. If operations only begin when the epoch ends, or if a \
+             handshake needs the processor while it computes, then the program computes first and communicates afterwards, and \
+             the times add up. Whether they do is what this measures.",
+    seconds: (8, 30),
+    run,
+};
+
+const BURST: u32 = 16;
+
+const BYTES: usize = 65536;
+
+/// Computation behind a put, as a part of what the put takes.
+const PARTS: [f64; 5] = [0.0, 0.2, 0.4, 0.6, 0.8];
+
+fn run(context: &Context<'_>) -> Result<Finding> {
+    let job = |design, between, world: &Ranks| {
+        Epochs { between, ..Epochs::new(design, Pattern::Puts, BYTES).burst(BURST) }.on(world.clone())
+    };
+    let jobs = |times: &[u64], world: &Ranks| -> Vec<(Epochs, Ranks)> {
+        Design::ALL.into_iter().flat_map(|design| times.iter().map(move |&time| job(design, time, world))).collect()
+    };
+    // What a put takes without computation.
+    let alone = |time: f64| time / f64::from(BURST);
+    let behind = |put: f64| PARTS.map(|part| (part * put) as u64);
+    let (network, processes) = (cluster(2), Ranks::processes(2));
+    let put = alone(simulated(context, &[job(Design::Rdma, 0, &network)])?[0]);
+    let put_here = alone(measured(context, &[job(Design::Rdma, 0, &processes)])?[0]);
+    let cluster = curves(&PARTS, &simulated(context, &jobs(&behind(put), &network))?, |_, time| time);
+    let here = curves(&PARTS, &measured(context, &jobs(&behind(put_here), &processes))?, |_, time| time);
+
+    let mut finding = Finding::new();
+    for (name, place, put, curves, origin) in [
+        ("cluster", "simulated", put, &cluster, Origin::Simulated),
+        ("here", "2 processes here", put_here, &here, Origin::Measured),
+    ] {
+        let columns =
+            ["behind each put".to_owned()].into_iter().chain(Design::ALL.map(|design| design.name().to_owned()));
+        let mut table = Table::new(format!("Time of an epoch, {place}; a put takes {}", Value::Time(put)), columns);
+        for (row, part) in PARTS.iter().enumerate() {
+            let times = curves.iter().map(|curve| Value::Time(curve[row].1));
+            table.row([Value::Time(part * put)].into_iter().chain(times));
+        }
+        finding.tables.push(table);
+        // The share of the computation that shows in the time of the epoch.
+        let last = PARTS.len() - 1;
+        let shows = |curve: &[(f64, f64)]| (curve[last].1 - curve[0].1) / (PARTS[last] * put * f64::from(BURST));
+        let shown: Vec<f64> = curves.iter().map(|curve| shows(curve)).collect();
+        finding.claim(
+            shown[0] < 0.1,
+            "computation does not slow one-sided puts down",
+            format!("{place}: {} of the computation show", Value::Share(shown[0])),
+        );
+        because(
+            &mut finding,
+            "between processes of one machine there is no adapter that could carry a put out: the processor that puts copies the \
+             bytes itself, and computes when it has done so",
+        );
+        for other in [1, 2] {
+            finding.claim(
+                shown[other] > 0.5,
+                "computation slows down what is done by sends and receives",
+                format!(
+                    "{place}, {}: {} of the computation show",
+                    Design::ALL[other].name(),
+                    Value::Share(shown[other])
+                ),
+            );
+        }
+        finding.plots.push(Plot {
+            name: name.into(),
+            title: format!("16 puts of 64 KiB with computation between, {place}"),
+            x: Axis::new("computation, as a part of what the put takes", Quantity::Share),
+            y: Axis::new("time of an epoch", Quantity::Time),
+            series: series(&Design::ALL, curves, origin),
+            text: "A flat line says that the computation is hidden: it is done while the bytes are on their way. A line that rises \
+                   says that it is not, and a slope as steep as the computation itself says that none of it is."
+                .into(),
+        });
+    }
+    Ok(finding)
+}

@@ -1,0 +1,103 @@
+//! MVAPICH2's process skew: computation at the target between post and wait.
+
+use super::infiniband::{Design, Epochs, Pattern, because, cluster, curves, measured, series, simulated};
+use super::{Context, Experiment};
+use crate::Result;
+use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Table, Value};
+use crate::job::Ranks;
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    id: "ib-skew",
+    source: "MVAPICH2 (Jiang and others, CCGrid 2004), section 5.6, figure 11",
+    title: "computation of the target between post and wait, 64 KiB",
+    protocol: "The bandwidth test, 16 puts of 64 KiB in an epoch; the target computes between post and wait. Bandwidth against that \
+               computation, as a part of the time that the epoch takes without it. Simulated on the paper's cluster (profile \
+               infiniband-2004), and measured on 2 processes of this machine.",
+    found: "The one-sided design is not affected at all; the bandwidth of the one over sends and receives drops.",
+    lesson: "Processes are never quite in step. If an operation needs its target to answer, the origin waits for whatever the target \
+             is doing. A put into the memory of a process needs nothing of it: the target may compute as long as the data are on \
+             their way, and finds them there.",
+    seconds: (8, 30),
+    run,
+};
+
+const BURST: u32 = 16;
+
+const BYTES: usize = 65536;
+
+/// Computation at the target, as a part of the time of an epoch.
+const PARTS: [f64; 5] = [0.0, 0.2, 0.4, 0.6, 0.8];
+
+fn run(context: &Context<'_>) -> Result<Finding> {
+    let job = |design, skew, world: &Ranks| {
+        Epochs { skew, ..Epochs::new(design, Pattern::Puts, BYTES).burst(BURST) }.on(world.clone())
+    };
+    let jobs = |times: &[u64], world: &Ranks| -> Vec<(Epochs, Ranks)> {
+        Design::ALL.into_iter().flat_map(|design| times.iter().map(move |&time| job(design, time, world))).collect()
+    };
+    let skews = |epoch: f64| PARTS.map(|part| (part * epoch) as u64);
+    let bandwidth = |_: f64, time: f64| f64::from(BURST) * BYTES as f64 / (time * 1e-9);
+    let (network, processes) = (cluster(2), Ranks::processes(2));
+    let epoch = simulated(context, &[job(Design::Rdma, 0, &network)])?[0];
+    let epoch_here = measured(context, &[job(Design::Rdma, 0, &processes)])?[0];
+    let cluster = curves(&PARTS, &simulated(context, &jobs(&skews(epoch), &network))?, bandwidth);
+    let here = curves(&PARTS, &measured(context, &jobs(&skews(epoch_here), &processes))?, bandwidth);
+
+    let mut finding = Finding::new();
+    for (name, place, epoch, curves, origin) in [
+        ("cluster", "simulated", epoch, &cluster, Origin::Simulated),
+        ("here", "2 processes here", epoch_here, &here, Origin::Measured),
+    ] {
+        let columns = ["computation".to_owned()].into_iter().chain(Design::ALL.map(|design| design.name().to_owned()));
+        let mut table = Table::new(format!("Bandwidth, {place}; an epoch takes {}", Value::Time(epoch)), columns);
+        for (row, part) in PARTS.iter().enumerate() {
+            let rates = curves.iter().map(|curve| Value::Bandwidth(curve[row].1));
+            table.row([Value::Time(part * epoch)].into_iter().chain(rates));
+        }
+        finding.tables.push(table);
+        let last = PARTS.len() - 1;
+        let left: Vec<f64> = curves.iter().map(|curve| curve[last].1 / curve[0].1).collect();
+        // The share of the computation by which epochs become longer.
+        let time = |rate: f64| f64::from(BURST) * BYTES as f64 / rate * 1e9;
+        let shows: Vec<f64> =
+            curves.iter().map(|curve| (time(curve[last].1) - time(curve[0].1)) / (PARTS[last] * epoch)).collect();
+        let says = |style: usize| {
+            format!(
+                "{place}, {}: {} of the bandwidth are left when the target computes for {}, {} of which show",
+                Design::ALL[style].name(),
+                Value::Share(left[style]),
+                Value::Time(PARTS[last] * epoch),
+                Value::Share(shows[style])
+            )
+        };
+        finding.claim(
+            shows[0] < if origin == Origin::Simulated { 0.05 } else { 0.3 },
+            "process skew does not affect one-sided puts",
+            says(0),
+        );
+        if origin == Origin::Measured {
+            because(
+                &mut finding,
+                "the puts are copied by the origin's processor, which shares memory and caches, and under load the processor \
+                 itself, with the target that computes",
+            );
+        }
+        for other in [1, 2] {
+            let lowers = "it lowers the bandwidth of what is done by sends and receives";
+            finding.claim(shows[other] > 0.5, lowers, says(other));
+        }
+        finding.plots.push(Plot {
+            name: name.into(),
+            title: format!("Bandwidth of 16 puts of 64 KiB to a target that computes, {place}"),
+            x: Axis::new("the target's computation, as a part of an epoch", Quantity::Share),
+            y: Axis::new("bandwidth", Quantity::Bandwidth),
+            series: series(&Design::ALL, curves, origin),
+            text: "A flat line says that the target's computation does not matter to the origin: while it goes on, data arrive. A \
+                   line that falls says that the origin waits for the target to serve it, so that its computation and the transfer \
+                   add up. Computation that takes longer than an epoch would slow every design down, since the next post comes \
+                   behind it."
+                .into(),
+        });
+    }
+    Ok(finding)
+}

@@ -1,0 +1,124 @@
+//! `rmalab compare` as people use it: what it refuses, who is missing, and who crashes.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use assert_cmd::cargo::CommandCargoExt;
+
+/// Runs it where nothing but the programs of `path` is found.
+fn compare(arguments: &[&str], path: &Path) -> Output {
+    let mut command = Command::cargo_bin("rmalab").expect("cargo builds it for its tests");
+    command.arg("compare").args(arguments).env("PATH", path).stdin(Stdio::null());
+    command.output().expect("the program starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Two operations, once, as short as can be.
+fn short<'a>(report: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
+    let report = report.to_str().expect("temporary folders have plain names");
+    let common =
+        ["--operations", "put-8,get-8", "--ranks", "2", "--repetitions", "1", "--budget", "1ms", "--report", report];
+    [&common, more].concat()
+}
+
+#[test]
+fn bad_arguments_are_refused_with_a_clear_line() {
+    let at = tempfile::tempdir().unwrap();
+    let report = at.path().join("report");
+    for (arguments, says) in [
+        (&["--operations", "put-9"][..], "did you mean 'put-8'"),
+        (&["--operations", "put-8,"], "no operation is called ''"),
+        (&["--ranks", "3"], "3 is none of 2, 4 and 8"),
+        (&["--budget", "10ns"], "at least 1ms"),
+        (&["--budget", "10"], "10us"),
+        (&["--only", "moon"], "moon"),
+        (&["--only", "locks", "--ranks", "2"], "those of windows"),
+        (&["--repetitions", "0"], "repetitions"),
+        (&["--json", "/nowhere/at/all.json"], "/nowhere/at/all.json"),
+    ] {
+        let output = compare(&[arguments, &["--report", report.to_str().unwrap()]].concat(), at.path());
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.starts_with("error: ") && said.contains(says), "{arguments:?}: {said}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+    assert!(!report.exists());
+}
+
+#[test]
+fn who_is_missing_is_named_and_ours_is_measured_all_the_same() {
+    let at = tempfile::tempdir().unwrap();
+    let (empty, report) = (at.path().join("empty"), at.path().join("report"));
+    fs::create_dir(&empty).unwrap();
+    let output = compare(&short(&report, &[]), &empty);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    for words in ["MPICH is skipped", "libmpich-dev", "Open MPI is skipped", "libopenmpi-dev"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let table = text(&output.stdout);
+    assert!(table.contains("put 8 B, flush") && table.contains("get 8 B, flush") && table.contains(" ns"), "{table}");
+    assert!(table.contains("MPICH is skipped"), "the notes say so, too: {table}");
+    let page = fs::read_to_string(report.join("index.html")).unwrap();
+    assert!(page.contains("MPICH is skipped") && !at.path().join("report.unfinished").exists());
+}
+
+fn program(at: &Path, text: &str) {
+    let written = fs::write(at, text).and_then(|()| fs::set_permissions(at, fs::Permissions::from_mode(0o755)));
+    written.expect("temporary files can be written");
+}
+
+#[test]
+fn who_crashes_loses_one_row() {
+    let at = tempfile::tempdir().unwrap();
+    let (path, report) = (at.path().join("path"), at.path().join("report"));
+    fs::create_dir(&path).unwrap();
+    // A compiler whose programs are scripts: `-O3 -march=native -o PROGRAM SOURCE`. A launcher: `-n 2 PROGRAM ...`.
+    program(&path.join("fake"), FAKE);
+    let compiler = format!("#!/bin/sh\nexec /bin/cp {} \"$4\"\n", path.join("fake").display());
+    program(&path.join("mpicc.mpich"), &compiler);
+    program(&path.join("mpiexec.mpich"), "#!/bin/sh\nshift 2\n\"$@\"\n");
+    let output = compare(&short(&report, &["--json"]), &path);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(outcome["peers"][0]["version"], "Fake 1.0", "{outcome}");
+    let cells = outcome["cells"].as_array().unwrap();
+    let theirs = |name: &str| {
+        cells.iter().find(|cell| cell["who"] == "MPICH" && cell["what"]["operation"]["name"] == name).unwrap()
+    };
+    assert_eq!((&theirs("get-8")["ns"][0], theirs("get-8")["failures"].as_array().unwrap().len()), (&12.5.into(), 0));
+    let put = theirs("put-8");
+    assert!(put["ns"].as_array().unwrap().is_empty(), "{put}");
+    assert!(put["failures"][0].as_str().unwrap().starts_with("crashes (segmentation fault"), "{put}");
+    // The tables are on standard error then.
+    assert!(said.contains("crashes") && said.contains("12.5 ns") && said.contains("Open MPI is skipped"), "{said}");
+}
+
+/// An MPI that crashes in put-8.
+const FAKE: &str = "#!/bin/sh
+echo 'version Fake 1.0'
+shift
+for name; do
+    echo begin $name
+    if [ $name = put-8 ]; then
+        echo 'exited on signal 11 (Segmentation fault)' >&2
+        exit 139
+    fi
+    echo row $name 12.5
+done
+echo done
+";
+
+#[test]
+fn operations_are_listed() {
+    let at = tempfile::tempdir().unwrap();
+    let output = compare(&["--list"], at.path());
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stdout).lines().any(|line| line.starts_with("lock-exclusive")));
+}

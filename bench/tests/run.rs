@@ -1,0 +1,103 @@
+//! `rmalab run` as people use it.
+
+use std::process::{Command, Output, Stdio};
+
+use assert_cmd::cargo::CommandCargoExt;
+
+fn run(arguments: &[&str]) -> Output {
+    let mut command = Command::cargo_bin("rmalab").expect("cargo builds it for its tests");
+    command.arg("run").args(arguments).stdin(Stdio::null()).output().expect("the program starts")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn bad_arguments_are_refused_with_a_clear_line() {
+    for (arguments, says) in [
+        (&[][..], "which application?"),
+        (&["gohst"], "'ghost'"),
+        (&["ghost", "--ranks", "0"], "0 is not in"),
+        (&["ghost", "--ranks", "99999"], "--ranks 99999: there can be"),
+        (&["ghost", "--backend", "verbs"], "verbs"),
+        (&["ghost", "--profile", "gemini"], "add --backend sim"),
+        (&["ghost", "--ranks-per-node", "2"], "add --backend sim"),
+        (&["ghost", "--backend", "sim", "--profile", "gemeni"], "no profile is called \"gemeni\""),
+        (&["ghost", "--repetitions", "0"], "repetitions"),
+        (&["ghost", "--bytes", "12"], "--bytes 12: a message has a multiple of 8 bytes"),
+        (&["ghost", "--sync", "hope"], "point-to-point"),
+        (&["ghost", "--policy", "mcs-rw"], "mcs-rw-rp"),
+        (&["ghost", "--fence", "deferred"], "the one-sided transport does not offer it"),
+        (&["ghost", "--backend", "sim", "--transport", "two-sided-agent"], "a thread for each rank's agent"),
+        (&["random-access", "--look-ahead", "1025"], "1025 is not in"),
+        (&["random-access", "--log2-words", "1", "--ranks", "4"], "at least a word each"),
+        (&["random-access", "--how", "dart-get-put", "--backend", "sim"], "take get-put"),
+        (&["random-access", "--how", "dart-get-put", "--policy", "mcs"], "windows of its own"),
+        (&["hash-table", "--inserts", "0"], "0 is not in"),
+        (&["dsde", "--how", "post"], "alltoall"),
+        (&["dsde", "--bytes", "8"], "--bytes"),
+    ] {
+        let output = run(arguments);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.starts_with("error: ") && said.contains(says), "{arguments:?}: {said}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn applications_run_on_every_backend() {
+    let small = ["--ranks", "3"];
+    for application in [
+        &["ghost", "--iterations", "20", "--sync", "pscw"][..],
+        &["random-access", "--log2-words", "10"],
+        &["hash-table", "--inserts", "100", "--policy", "mcs-rw-rp"],
+        &["dsde", "--rounds", "10", "--how", "nbx"],
+    ] {
+        for backend in ["local", "shm", "sim"] {
+            let output = run(&[application, &small, &["--backend", backend]].concat());
+            let (told, said) = (stdout(&output), stderr(&output));
+            assert!(output.status.success(), "{application:?} on {backend}: {said}");
+            assert!(told.starts_with(application[0]) && told.lines().count() > 4, "{told}");
+            assert_eq!(said, "", "{application:?} on {backend}");
+        }
+    }
+}
+
+#[test]
+fn the_data_are_json() {
+    let output = run(&["--repetitions", "3", "ghost", "--iterations", "10", "--ranks", "2", "--json", "-", "--quiet"]);
+    let data: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
+    let done = &data["done"];
+    assert_eq!((done["application"].as_str(), done["options"]["iterations"].as_u64()), (Some("ghost"), Some(10)));
+    assert_eq!(done["times"].as_array().map(Vec::len), Some(3));
+    assert_eq!(done["runs"][2]["ranks"].as_array().map(Vec::len), Some(2));
+    assert_eq!(stderr(&output), "");
+}
+
+#[test]
+fn a_wrong_result_is_said_and_fails() {
+    // Two words for two simulated ranks, whose updates by get and put meet all the time.
+    let options = ["--log2-words", "1", "--updates", "2000", "--ranks", "2", "--backend", "sim"];
+    let output = run(&[&["random-access", "--how", "get-put"], &options[..]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(said.starts_with("error: wrong result: random-access: ") && said.lines().count() == 1, "{said}");
+}
+
+#[test]
+fn applications_are_listed() {
+    let output = run(&["--list"]);
+    let list = stdout(&output);
+    let names: Vec<&str> = list.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(["ghost", "random-access", "hash-table", "dsde"].iter().all(|name| names.contains(name)), "{list}");
+    // Jobs and sub-commands have the same names.
+    for name in names {
+        assert!(run(&[name, "--help"]).status.success(), "{name}");
+    }
+}
