@@ -204,7 +204,7 @@ fn report(simulated: &[Points], counted: &Points, here: &[(u32, [f64; 3])]) -> F
             let taken = points.iter().find(|point| point.0 == ranks).map(|point| &point.1);
             taken.map_or(Value::None, |taken| Value::Bytes(value(taken)))
         };
-        let (heap, private): (fn(&Taken) -> u64, fn(&Taken) -> u64) = (|taken| taken.heap, |taken| taken.private);
+        let [heap, private]: [fn(&Taken) -> u64; 2] = [|taken| taken.heap, |taken| taken.private];
         table.row([
             Value::Count(ranks.into()),
             of(counted, heap),
