@@ -249,17 +249,17 @@ pub(crate) fn told() -> Result<Option<(String, serde_json::Value)>> {
         task: serde_json::Value,
     }
     let Some(text) = std::env::var_os(TASK) else { return Ok(None) };
-    let told: Told = serde_json::from_slice(text.as_encoded_bytes()).map_err(nonsense)?;
+    let told: Told = serde_json::from_slice(text.as_encoded_bytes()).map_err(|error| nonsense(&error))?;
     Ok(Some((told.name, told.task)))
 }
 
-fn nonsense(error: serde_json::Error) -> Error {
+fn nonsense(error: &serde_json::Error) -> Error {
     Error::Ranks(format!("{TASK}: {error}; it is set for ranks by the program itself"))
 }
 
 /// Is a rank of that job, and ends the process.
 pub(crate) fn rank<J: Job>(task: serde_json::Value) -> Result<()> {
-    let Task::<J> { job, ranks } = serde_json::from_value(task).map_err(nonsense)?;
+    let Task::<J> { job, ranks } = serde_json::from_value(task).map_err(|error| nonsense(&error))?;
     let world = World::processes(ranks).segment_bytes(job.segment_bytes(ranks));
     world.try_run(|ra| mapped(ra, &job))?;
     Ok(())
