@@ -145,7 +145,7 @@ impl HashTable {
 
     /// The keys that a rank inserts: different ones for all, and not 0.
     fn keys(&self, rank: Rank) -> impl Iterator<Item = u64> + use<> {
-        let first = (u64::from(self.seed) << 40 ^ u64::from(rank.0) * self.inserts) + 1;
+        let first = (u64::from(self.seed) << 40).wrapping_add(u64::from(rank.0) * self.inserts) + 1;
         (first..first + self.inserts).map(mixed)
     }
 

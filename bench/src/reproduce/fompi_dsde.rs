@@ -89,19 +89,17 @@ fn run(context: &Context<'_>) -> Result<Finding> {
             tail(3)
         ),
     );
-    let series = |(style, ((_, name), points)): (usize, (&(Protocol, &str), &Vec<(f64, f64)>))| Series {
-        name: (*name).into(),
-        origin: Origin::Simulated,
-        style,
-        points: points.clone(),
+    let series = |protocol: usize, origin, points: Vec<(f64, f64)>| Series {
+        name: PROTOCOLS[protocol].1.into(),
+        origin,
+        style: protocol,
+        points,
     };
-    let mut series: Vec<Series> = PROTOCOLS.iter().zip(&curves).enumerate().map(series).collect();
-    series.extend(PROTOCOLS.iter().zip(&here).enumerate().map(|(style, ((_, name), &time))| Series {
-        name: (*name).into(),
-        origin: Origin::Measured,
-        style,
-        points: vec![(2.0, time)],
-    }));
+    let simulated =
+        curves.iter().enumerate().map(|(protocol, points)| series(protocol, Origin::Simulated, points.clone()));
+    let measured =
+        here.iter().enumerate().map(|(protocol, &time)| series(protocol, Origin::Measured, vec![(2.0, time)]));
+    let series = simulated.chain(measured).collect();
     finding.plots.push(Plot {
         name: "ranks".into(),
         title: "Dynamic sparse data exchange, 6 random neighbours".into(),
