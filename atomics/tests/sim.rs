@@ -82,23 +82,23 @@ fn operations_take_what_the_profile_says() {
 /// A put and a get of bytes to the other rank of the node, and the put's flush, in nanoseconds.
 fn bulk_in_a_node(local_bulk: Option<LocalAtomics>) -> [u64; 3] {
     let options = Options { local_bulk, ..Options::new(2) };
-    let outcome = Simulator::new(&machine(torus()), &options).unwrap().run(|ra| {
+    let outcome = Simulator::new(&machine(torus()), &options).expect("a machine").run(|ra| {
         let mut times = [0; 3];
         if ra.rank() == Rank(0) {
             let before = ra.time().0;
-            ra.post_bytes(Rank(1).at(Disp(64)), &[7; 1000]).unwrap();
+            ra.post_bytes(Rank(1).at(Disp(64)), &[7; 1000]).expect("a put");
             times[0] = ra.time().0 - before;
-            ra.flush(Rank(1)).unwrap();
+            ra.flush(Rank(1)).expect("a flush");
             times[1] = ra.time().0 - before - times[0];
             let mut bytes = [0; 1000];
             let before = ra.time().0;
-            ra.get_bytes(Rank(1).at(Disp(64)), &mut bytes).unwrap();
+            ra.get_bytes(Rank(1).at(Disp(64)), &mut bytes).expect("a get");
             times[2] = ra.time().0 - before;
             assert_eq!(bytes, [7; 1000]);
         }
         times.map(|time| time / 1000)
     });
-    outcome.unwrap().results[0]
+    outcome.expect("it ends").results[0]
 }
 
 #[test]
