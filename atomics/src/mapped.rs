@@ -501,4 +501,33 @@ mod tests {
         let file = crate::shm::create(layout).unwrap();
         check(Mapping::shared(std::os::fd::AsFd::as_fd(&file), layout, true).unwrap());
     }
+
+    #[test]
+    fn what_may_hold_something_is_found() {
+        let check = |mapping: Mapping| {
+            let page = rustix::param::page_size();
+            let start = mapping.blocks().as_ptr().wrapping_add(2 * page).map_addr(|at| at & !(page - 1));
+            let written = [3, 4, 9].map(|number: usize| start.wrapping_add(number * page + 17));
+            for at in written {
+                // SAFETY: a byte within the first segment of 1 MiB, accessed by this thread alone.
+                unsafe { at.write(1) };
+            }
+            let mut runs = Vec::new();
+            // SAFETY: 16 whole pages within that segment.
+            unsafe { mapping.resident(start, 16 * page, |there, at, len| runs.push((there, at.addr(), len))) };
+            for at in written {
+                let holds =
+                    |&(there, from, len): &(bool, usize, usize)| there && (from..from + len).contains(&at.addr());
+                assert_eq!(runs.iter().filter(|run| holds(run)).count(), 1, "{runs:x?}");
+            }
+            let within =
+                |&(_, from, len): &(bool, usize, usize)| from >= start.addr() && from + len <= start.addr() + 16 * page;
+            assert!(runs.iter().all(within), "{runs:x?}");
+            assert!(runs.iter().filter(|run| run.0).map(|run| run.2).sum::<usize>() < 16 * page, "{runs:x?}");
+        };
+        let layout = Layout::new(1, 1 << 20).unwrap();
+        check(Mapping::anonymous(layout).unwrap());
+        let file = crate::shm::create(layout).unwrap();
+        check(Mapping::shared(std::os::fd::AsFd::as_fd(&file), layout, true).unwrap());
+    }
 }

@@ -1,9 +1,10 @@
 //! The memory of a world: one mapping, and what lies where in it.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use rustix::fs::SeekFrom;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::thread::futex;
 
@@ -109,6 +110,8 @@ pub struct Mapping {
     base: NonNull<u8>,
     layout: Layout,
     futexes: futex::Flags,
+    /// The file behind it, if one is.
+    file: Option<OwnedFd>,
 }
 
 // SAFETY: the mapping is plain memory that stays until the last owner drops it, and all access to it goes through
@@ -129,7 +132,7 @@ impl Mapping {
         let base =
             unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags) };
         let base = base.map_err(|error| Error::system(format!("mapping {len} bytes of memory"), error))?;
-        let mapping = Mapping::over(base.cast(), layout, futex::Flags::PRIVATE);
+        let mapping = Mapping::over(base.cast(), layout, futex::Flags::PRIVATE, None);
         mapping.write_header();
         Ok(mapping)
     }
@@ -151,6 +154,9 @@ impl Mapping {
                 stat.st_size, layout.size, layout.segment
             )));
         }
+        // Before anybody holds a lock on the file: closing any descriptor of it gives up all that this process has.
+        let file = rustix::io::fcntl_dupfd_cloexec(fd, 3)
+            .map_err(|error| Error::system("keeping the shared memory's file", error))?;
         // SAFETY: a new mapping at an address of the kernel's choice aliases no memory of Rust's; that other processes
         // write to it is what `Mapping`'s accesses are made for.
         let base = unsafe {
@@ -164,7 +170,7 @@ impl Mapping {
             )
         };
         let base = base.map_err(|error| Error::system(format!("mapping {len} bytes of shared memory"), error))?;
-        let mapping = Mapping::over(base.cast(), layout, futex::Flags::empty());
+        let mapping = Mapping::over(base.cast(), layout, futex::Flags::empty(), Some(file));
         if create {
             mapping.write_header();
         } else {
@@ -173,8 +179,8 @@ impl Mapping {
         Ok(mapping)
     }
 
-    fn over(base: *mut u8, layout: Layout, futexes: futex::Flags) -> Mapping {
-        Mapping { base: NonNull::new(base).expect("the kernel maps nothing at address 0"), layout, futexes }
+    fn over(base: *mut u8, layout: Layout, futexes: futex::Flags, file: Option<OwnedFd>) -> Mapping {
+        Mapping { base: NonNull::new(base).expect("the kernel maps nothing at address 0"), layout, futexes, file }
     }
 
     fn write_header(&self) {
@@ -236,7 +242,9 @@ impl Mapping {
         unsafe { rustix::mm::madvise(start.cast(), len, advice).is_ok() }
     }
 
-    /// Calls `each` for runs of pages that are in memory (`true`), and of those that are not, from `start` on.
+    /// Calls `each` for runs of pages from `start` on that may hold something: with `true` for those that are to be zeroed,
+    /// with `false` for those that are not in memory, and may be swapped out. Pages of a file that it has no bytes for are
+    /// zero, and left out.
     ///
     /// A page that the kernel does not tell of counts as one that is there.
     ///
@@ -244,6 +252,33 @@ impl Mapping {
     ///
     /// As [`give_back`](Self::give_back).
     pub(super) unsafe fn resident(&self, start: *mut u8, len: usize, mut each: impl FnMut(bool, *mut u8, usize)) {
+        let Some(file) = &self.file else {
+            // SAFETY: the caller's promise.
+            return unsafe { self.resident_of_memory(start, len, each) };
+        };
+        let first = (start.addr() - self.base.as_ptr().addr()) as u64;
+        let end = first + len as u64;
+        let mut at = first;
+        while at < end {
+            // The file's runs of bytes, which take the kernel one step each, however long they and what is between are.
+            let data = match rustix::fs::seek(file, SeekFrom::Data(at)) {
+                Ok(data) => data.min(end),
+                // No bytes from here on.
+                Err(rustix::io::Errno::NXIO) => end,
+                Err(_) => at,
+            };
+            if data == end {
+                return;
+            }
+            let hole = rustix::fs::seek(file, SeekFrom::Hole(data)).map_or(end, |hole| hole.clamp(data + 1, end));
+            // SAFETY: within the range, since `first <= data < hole <= end`.
+            each(true, unsafe { start.add((data - first) as usize) }, (hole - data) as usize);
+            at = hole;
+        }
+    }
+
+    /// As [`resident`](Self::resident), of memory that no file is behind.
+    unsafe fn resident_of_memory(&self, start: *mut u8, len: usize, mut each: impl FnMut(bool, *mut u8, usize)) {
         let page = rustix::param::page_size();
         let mut pages = [1_u8; 1024];
         for first in (0..len).step_by(pages.len() * page) {
