@@ -1,13 +1,15 @@
 //! `rmalab run`: what it is asked for, and shows.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueHint};
+use indicatif::{ProgressBar, ProgressStyle};
 use rmalab::applications::{self, Chosen, Done};
 use rmalab::job::{Place, Ranks};
 use rmalab::study::MAX_RANKS;
@@ -131,7 +133,10 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
     let world = arguments.world()?;
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::sets(&stop)?;
-    let done = match application.run(&world, arguments.repetitions, &stop) {
+    let bar = watch(arguments, &world);
+    let done = application.run(&world, arguments.repetitions, &stop);
+    bar.finish_and_clear();
+    let done = match done {
         Err(Error::Interrupted) => {
             eprintln!("interrupted");
             return Ok(ExitCode::from(interrupt::EXIT_CODE));
@@ -149,6 +154,22 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
         eprint!("{text}");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Shows that something is being done, and for how long.
+fn watch(arguments: &RunArgs, world: &Ranks) -> ProgressBar {
+    let times = match arguments.repetitions {
+        1 => String::new(),
+        times => format!(", {times} times"),
+    };
+    let text = format!("{world}{times}");
+    if arguments.quiet || !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{spinner} {msg}, {elapsed} gone").expect("the template is a constant");
+    let bar = ProgressBar::new_spinner().with_style(style).with_message(text);
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
 }
 
 fn write(path: &Path, done: &Done) -> Result<()> {
