@@ -180,6 +180,10 @@ impl Simulator {
         })
     }
 
+    fn local_atomics(&self) -> LocalAtomics {
+        self.options.local_atomics.unwrap_or(self.profile.local_atomics)
+    }
+
     /// Where the ranks are, as their code sees it.
     pub fn topology(&self) -> &Topology {
         &self.topology
@@ -215,6 +219,8 @@ impl Simulator {
             clock: Rc::clone(&clock),
             topology: Arc::clone(&self.topology),
             segment: self.options.segment_bytes,
+            ordered_puts: self.local_atomics() == LocalAtomics::Nic
+                || self.options.local_bulk != Some(LocalAtomics::Nic),
         });
         let stacks = stacks::Stacks::new(self.options.ranks as usize, self.options.stack_bytes)?;
         let body = Rc::new(body);
@@ -233,7 +239,7 @@ impl Simulator {
             cyclic: matches!(self.options.placement.unwrap_or(self.profile.placement), Placement::Cyclic)
                 && !matches!(self.profile.shape, Shape::OneNode),
             engines: self.options.engines.unwrap_or(self.profile.nic.engines),
-            local_atomics: self.options.local_atomics.unwrap_or(self.profile.local_atomics),
+            local_atomics: self.local_atomics(),
             local_bulk: self.options.local_bulk,
             seed: self.options.seed,
         };
@@ -274,6 +280,8 @@ struct Shared {
     clock: Rc<Clock>,
     topology: Arc<Topology>,
     segment: u64,
+    /// Whether no word overtakes bytes on its way to one target.
+    ordered_puts: bool,
 }
 
 /// One rank of a simulated machine.
@@ -358,7 +366,8 @@ impl RemoteAtomics for Sim<'_> {
 
     fn capabilities(&self) -> Capabilities {
         let capabilities = Capabilities::coherent("sim");
-        Capabilities { late_puts: true, ordered_puts: true, atomicity: Atomicity::Global, ..capabilities }
+        let ordered_puts = self.shared.ordered_puts;
+        Capabilities { late_puts: true, ordered_puts, atomicity: Atomicity::Global, ..capabilities }
     }
 
     fn heap(&self) -> &SymmetricHeap {

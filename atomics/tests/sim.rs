@@ -111,6 +111,32 @@ fn bytes_go_to_the_own_node_by_the_processor_or_by_the_adapter() {
     assert!(post + flush > usual[0] + usual[1] && get > usual[2], "{post} + {flush} and {get}, {usual:?}");
 }
 
+/// A word that is put by the processor overtakes bytes that are on their way through the adapter, and nothing else does.
+#[test]
+fn words_overtake_bytes_only_where_no_order_is_promised() {
+    use LocalAtomics::{Nic, Processor};
+    for (words, bulk, ordered) in
+        [(Processor, None, true), (Processor, Some(Nic), false), (Nic, None, true), (Nic, Some(Nic), true)]
+    {
+        let options = Options { local_atomics: Some(words), local_bulk: bulk, ..Options::new(2) };
+        let simulator = Simulator::new(&machine(torus()), &options).unwrap();
+        let outcome = simulator.run(|ra| {
+            let (bytes, told) = (Disp(64), Disp(0));
+            if ra.rank() == Rank(0) {
+                ra.post_bytes(Rank(1).at(bytes), &[7; 1000]).expect("a put");
+                ra.put(Rank(1).at(told), 1).expect("a put");
+                return (ra.capabilities().ordered_puts, 7);
+            }
+            ra.wait_until(told, Until::Eq(1)).expect("a put");
+            let mut last = [0];
+            ra.get_bytes(Rank(1).at(bytes.plus(999)), &mut last).expect("a get");
+            (ra.capabilities().ordered_puts, last[0])
+        });
+        let seen = if ordered { 7 } else { 0 };
+        assert_eq!(outcome.expect("it ends").results, [(ordered, 7), (ordered, seen)], "{words:?}, {bulk:?}");
+    }
+}
+
 /// The machines that the suite runs on.
 #[derive(Clone, Copy)]
 enum On {
