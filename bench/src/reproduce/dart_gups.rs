@@ -42,7 +42,10 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         // 1,024 words for each rank.
         let job = access(Update::GetPut, ranks.ilog2() + 10, each * u64::from(ranks));
         for (place, by_adapter) in [false, true].into_iter().enumerate() {
-            let world = Ranks::simulated("aries", ranks).ranks_per_node(NODE).atomics_by_adapter(by_adapter);
+            let world = Ranks::simulated("aries", ranks)
+                .ranks_per_node(NODE)
+                .atomics_by_adapter(by_adapter)
+                .bulk_by_adapter(by_adapter);
             let ran = context.run(&job, &world)?;
             curves[place].push((f64::from(ranks), job.rate(&ran)));
             means[place].push(ran.ranks.iter().map(|rank| rank.time).sum::<f64>() / f64::from(ranks));
