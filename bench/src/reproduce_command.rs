@@ -30,7 +30,7 @@ Examples:
   rmalab reproduce fx100-lockall fompi-locks
       Two of them.
   rmalab reproduce --all
-      All of them, in 15 minutes on two processors; rmalab-reproduction/index.html afterwards.
+      All of them, in three to five minutes on two processors; rmalab-reproduction/index.html afterwards.
   rmalab reproduce --all --long
       All of them at the papers' sizes.
 
