@@ -137,6 +137,7 @@ macro_rules! __conformance_list {
             litmus store_buffering_flushed_put [2, 3],
             litmus store_buffering_put [2, 3],
             litmus store_buffering_bulk [2, 3],
+            litmus store_buffering_asymmetric [2, 3],
             litmus message_passing_put_same_target [2, 3],
             litmus message_passing_put_two_targets [2, 3],
             litmus message_passing_flushed_put [2, 3],

@@ -89,6 +89,8 @@ pub enum Call {
         /// When the wait is over anyway, answered by [`Answer::TimedOut`].
         deadline: Option<Time>,
     },
+    /// Answered when all puts of words that any rank has posted are visible.
+    FenceEverywhere,
     /// A pause between two polls.
     Pause {
         /// For how long, in uncontended word operations.
@@ -110,7 +112,7 @@ impl Call {
             | Call::BulkPut { at, .. }
             | Call::BulkGet { at } => Some(at),
             Call::WaitUntil { own, .. } => Some(rank.at(own)),
-            Call::Flush { .. } | Call::Pause { .. } | Call::Now => None,
+            Call::Flush { .. } | Call::FenceEverywhere | Call::Pause { .. } | Call::Now => None,
         }
     }
 }
@@ -138,6 +140,7 @@ impl fmt::Display for Call {
                 f.write_str(")")
             }
             Call::Pause { operations } => write!(f, "pause({operations})"),
+            Call::FenceEverywhere => f.write_str("fence_everywhere"),
             Call::Now => f.write_str("now"),
         }
     }
@@ -168,9 +171,9 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// A world of `size` ranks on one node, with word puts that may be late.
+    /// A world of `size` ranks on one node, with word puts that may be late, and a fence for all of them.
     pub fn new(size: u32) -> Shape {
-        let capabilities = Capabilities { late_puts: true, ..Capabilities::coherent("controlled") };
+        let capabilities = Capabilities { late_puts: true, asymmetric_fence: true, ..Capabilities::coherent("controlled") };
         Shape { topology: Arc::new(Topology::one_node(size)), segment: crate::SEGMENT_BYTES, capabilities }
     }
 }
@@ -407,6 +410,14 @@ impl<E: Executor> RemoteAtomics for Controlled<E> {
 
     fn wait_until_deadline(&self, own: Disp, until: Until, deadline: Time) -> Result<Option<u64>> {
         self.wait_call(own, until, Some(deadline))
+    }
+
+    /// Nothing: a post is no step that a rank could stop at.
+    fn fence_light(&self) {}
+
+    fn fence_everywhere(&self) -> Result<bool> {
+        self.done(Call::FenceEverywhere)?;
+        Ok(self.shape.capabilities.asymmetric_fence)
     }
 
     fn pause(&self, operations: u32) -> Result<()> {

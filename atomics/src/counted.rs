@@ -466,6 +466,15 @@ impl<A: RemoteAtomics + ?Sized> RemoteAtomics for Counted<'_, A> {
     }
 
     #[inline(always)]
+    fn fence_light(&self) {
+        self.inner.fence_light();
+    }
+
+    fn fence_everywhere(&self) -> Result<bool> {
+        self.inner.fence_everywhere()
+    }
+
+    #[inline(always)]
     fn shared_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]> {
         self.inner.shared_words(at, words)
     }

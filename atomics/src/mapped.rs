@@ -15,6 +15,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence, fence};
 
+pub use copy::add_words;
 pub use memory::{Layout, Mapping};
 pub(crate) use wait::OPERATION;
 
@@ -273,7 +274,7 @@ impl RemoteAtomics for Mapped {
 
     fn capabilities(&self) -> Capabilities {
         // A put may still be in the processor's store buffer when its call returns.
-        Capabilities { late_puts: self.light, ..Capabilities::coherent(self.backend) }
+        Capabilities { late_puts: self.light, asymmetric_fence: true, ..Capabilities::coherent(self.backend) }
     }
 
     fn heap(&self) -> &SymmetricHeap {
@@ -415,6 +416,20 @@ impl RemoteAtomics for Mapped {
         self.lease_exposed(rank, key)
     }
 
+    #[inline(always)]
+    fn fence_light(&self) {
+        if self.light {
+            compiler_fence(Ordering::SeqCst);
+        } else {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    fn fence_everywhere(&self) -> Result<bool> {
+        Ok(asymmetric::fence_everywhere(self.mapping.is_private()))
+    }
+
+    #[inline(always)]
     fn shared_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]> {
         let len = usize::try_from(words.checked_mul(WORD)?).ok()?;
         if !at.disp.0.is_multiple_of(WORD) {

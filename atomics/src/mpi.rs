@@ -651,6 +651,7 @@ impl RemoteAtomics for Mpi {
             late_puts: true,
             ordered_puts: false,
             passive_progress: false,
+            asymmetric_fence: false,
         }
     }
 

@@ -1,7 +1,7 @@
 //! The trait: one rank's view of everybody's memory.
 
 use std::fmt;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 use crate::exposed::{ExposedKey, Lease, Refused, UserMemory};
@@ -100,6 +100,8 @@ pub struct Capabilities {
     pub ordered_puts: bool,
     /// Whether operations complete while their target makes no call.
     pub passive_progress: bool,
+    /// Whether a rank can fence for all others: [`RemoteAtomics::fence_everywhere`].
+    pub asymmetric_fence: bool,
 }
 
 impl Capabilities {
@@ -112,6 +114,7 @@ impl Capabilities {
             late_puts: false,
             ordered_puts: false,
             passive_progress: true,
+            asymmetric_fence: false,
         }
     }
 }
@@ -269,6 +272,26 @@ pub trait RemoteAtomics {
     /// Word operations through it are as atomic as those of the trait, but wake nobody who waits on the word.
     fn shared_words(&self, _at: Address, _words: u64) -> Option<&[AtomicU64]> {
         None
+    }
+
+    /// The cheap side of an asymmetric fence: between a word put of this rank and what it does next.
+    ///
+    /// Where [`Capabilities::asymmetric_fence`] says that there is one, a rank that puts to a word, calls this and gets another
+    /// word, and a rank that puts to the latter, flushes, calls [`fence_everywhere`](Self::fence_everywhere) and gets the
+    /// former, do not both miss the other one's put. The put may also be a store through
+    /// [`shared_words`](Self::shared_words).
+    #[inline(always)]
+    fn fence_light(&self) {
+        fence(Ordering::SeqCst);
+    }
+
+    /// The dear side of an asymmetric fence, for all other ranks' light ones; whether there was one, and it worked.
+    ///
+    /// # Errors
+    ///
+    /// Those of the network.
+    fn fence_everywhere(&self) -> Result<bool> {
+        Ok(false)
     }
 
     /// Zeroes `len` bytes of this rank's own segment; complete when it returns.

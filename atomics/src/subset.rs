@@ -488,6 +488,15 @@ impl<A: RemoteAtomics + ?Sized> RemoteAtomics for Subset<'_, A> {
     }
 
     #[inline]
+    fn fence_light(&self) {
+        self.parent.fence_light();
+    }
+
+    fn fence_everywhere(&self) -> Result<bool> {
+        self.parent.fence_everywhere()
+    }
+
+    #[inline]
     fn shared_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]> {
         let rank = self.members.outer(at.rank)?;
         self.parent.shared_words(Address { rank, ..at }, words)

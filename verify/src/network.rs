@@ -168,6 +168,7 @@ impl Memory {
             Call::Flush { target } => {
                 self.posts[rank].iter().all(|post| target.is_some_and(|target| post.target != target))
             }
+            Call::FenceEverywhere => self.posts.iter().flatten().all(|post| post.bulk),
             Call::Get { .. } | Call::BulkGet { .. } | Call::Pause { .. } | Call::Now => true,
             _ if issued.by_cpu => true,
             _ => {
@@ -222,7 +223,7 @@ impl Memory {
                 }
                 Some(Answer::Done)
             }
-            Call::Flush { .. } | Call::Pause { .. } => Some(Answer::Done),
+            Call::Flush { .. } | Call::FenceEverywhere | Call::Pause { .. } => Some(Answer::Done),
             // Time stands still: no deadline passes.
             Call::Now => Some(Answer::Word(0)),
         }

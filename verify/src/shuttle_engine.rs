@@ -238,7 +238,7 @@ impl Executor for One {
         observer.issues(self.rank, call);
         match call {
             // These change nothing, and nothing changes them.
-            Call::Flush { .. } | Call::Now if !self.execution.every_call => {}
+            Call::Flush { .. } | Call::FenceEverywhere | Call::Now if !self.execution.every_call => {}
             Call::Pause { .. } => shuttle::thread::yield_now(),
             // Shuttle knows no time: to sleep is to let the director choose.
             _ => shuttle::thread::sleep(Duration::ZERO),

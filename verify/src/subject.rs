@@ -88,6 +88,8 @@ pub struct Subject {
     rest: Option<Vec<Range<Disp>>>,
     /// Bits of named words that may be set at rest.
     keeps: Vec<(&'static str, u64)>,
+    /// Whether a rank may fence for all of them.
+    fences: bool,
 }
 
 /// What ranks run.
@@ -134,6 +136,18 @@ impl Subject {
         Subject { rest: Some(Vec::new()), ..subject }
     }
 
+    /// Says that ranks may fence for all of them ([`RemoteAtomics::fence_everywhere`]).
+    ///
+    /// Without this the explorer takes it that nothing that others do looks at what a rank has posted.
+    pub fn fencing(mut self) -> Subject {
+        self.fences = true;
+        self
+    }
+
+    pub(crate) fn fences(&self) -> bool {
+        self.fences
+    }
+
     fn new(name: &'static str, kind: Kind, code: Code) -> Subject {
         let order = Order::None;
         Subject {
@@ -146,6 +160,7 @@ impl Subject {
             code,
             rest: None,
             keeps: Vec::new(),
+            fences: false,
         }
     }
 

@@ -66,6 +66,9 @@ pub struct Program {
     pub windows: Vec<Config>,
     /// The most slots that a ring of posts has, if not as many as in earnest.
     pub slots: Option<u32>,
+    /// When accumulates change between atomics and a lock, if they do: from how many elements on, after how many elements
+    /// of runs, after how many single updates.
+    pub bias: Option<(usize, u64, u64)>,
     /// The networks that it is searched on within seconds.
     pub networks: &'static [Network],
     code: Arc<Code>,
@@ -102,6 +105,9 @@ impl Program {
             Some(defect) => program.run(rank, &Defective { player, rank, defect }),
             None => program.run(rank, player),
         });
+        if self.bias.is_some() {
+            subject = subject.fencing();
+        }
         for (words, names, rest) in self.layout()? {
             let count = (words.end.0 - words.start.0) / WORD;
             let all: Vec<_> = (0..count).map(|_| (names, Holds::Number)).collect();
@@ -118,10 +124,17 @@ impl Program {
     }
 
     fn run(&self, rank: Rank, player: &dyn Player) -> Result<()> {
-        let stage = Stage::new(player, &Shape::new(self.ranks), rank);
+        let stage = Stage::new(player, &self.shape(), rank);
         let team = Team::new(&stage)?;
         let windows = self.windows.iter().map(|config| self.window(&team, config)).collect::<Result<_>>()?;
         (self.code)(Scene { team: &team, windows })
+    }
+
+    /// The world: it has fences for all where accumulates have a bias.
+    fn shape(&self) -> Shape {
+        let mut shape = Shape::new(self.ranks);
+        shape.capabilities.asymmetric_fence = self.bias.is_some();
+        shape
     }
 
     fn window<'a, 'p>(&self, team: &'a Team<'a, Stage<'p>>, config: &Config) -> Result<Window<'a, Stage<'p>>> {
@@ -130,12 +143,16 @@ impl Program {
             Some(slots) => builder.pscw_slots(slots),
             None => builder,
         };
+        let builder = match self.bias {
+            Some((run, debt, rent)) => builder.accumulate_limits(run, debt, rent),
+            None => builder,
+        };
         Ok(builder.allocate(BYTES)?)
     }
 
     /// Where the words of the team and of the windows are, what they are called, and whether they are zero at rest.
     fn layout(&self) -> Result<Vec<(Range<Disp>, &'static str, bool)>> {
-        let stage = Stage::new(&Silent as &dyn Player, &Shape::new(self.ranks), Rank(0));
+        let stage = Stage::new(&Silent as &dyn Player, &self.shape(), Rank(0));
         let team = Team::new(&stage)?;
         let mut layout = Vec::new();
         let rounds = u64::from(self.ranks.next_power_of_two().ilog2());
@@ -158,7 +175,11 @@ impl Program {
             layout.push((posts..first, names[2], false));
             // A bit tells whether the number of posts is odd.
             layout.push((first..matching.end, names[3], ring));
-            layout.push((accumulate.clone(), names[4], true));
+            // Behind the lock's word are those of its bias, both of which are right with nobody active.
+            let bias = accumulate.start.word(1)..accumulate.start.word(3);
+            layout.push((accumulate.start..bias.start, names[4], true));
+            layout.push((bias.clone(), names[6], false));
+            layout.push((bias.end..accumulate.end, names[4], true));
             layout.extend(policy.iter().map(|block| (block.clone(), names[5], true)));
             drop(window);
         }
@@ -167,8 +188,8 @@ impl Program {
 }
 
 /// The words of the first and of the second window.
-const A: [&str; 6] = ["A.data", "A.completions", "A.tail", "A.posts", "A.accumulate", "A.lock"];
-const B: [&str; 6] = ["B.data", "B.completions", "B.tail", "B.posts", "B.accumulate", "B.lock"];
+const A: [&str; 7] = ["A.data", "A.completions", "A.tail", "A.posts", "A.accumulate", "A.lock", "A.bias"];
+const B: [&str; 7] = ["B.data", "B.completions", "B.tail", "B.posts", "B.accumulate", "B.lock", "B.bias"];
 
 /// All allocations of a heap that start at a line, in the order of their displacements.
 fn allocations(stage: &Stage<'_>) -> Vec<Range<Disp>> {

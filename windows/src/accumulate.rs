@@ -34,12 +34,14 @@
 //! under the lock is the lock's two operations and its flush of this rank's own node, and a
 //! bulk get and a bulk put for each 128 elements with one flush behind them.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use rmalab_atomics::exposed::{Lease, LeasedWords};
+use rmalab_atomics::mapped::add_words;
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
-use rmalab_locks::{LINE, Mcs, Place as LockPlace, RawMutex};
+use rmalab_locks::{Mcs, RawMutex};
 
+use crate::bias::{Bias, Ways};
 use crate::target::Place;
 use crate::{AccumulateStrategy, Element, Integer, Op, Result, combine_slice};
 
@@ -52,9 +54,9 @@ const ALONE: usize = 4;
 /// Updates of a place of one target.
 pub(crate) struct Updates<'u, A: RemoteAtomics + ?Sized> {
     pub(crate) ra: &'u A,
-    pub(crate) accumulate: AccumulateStrategy,
-    /// Where the lock of accumulates is, the same on every rank.
-    pub(crate) lock: Disp,
+    pub(crate) ways: Ways,
+    /// What this rank remembers of its runs, where targets have modes.
+    pub(crate) bias: Option<&'u Bias>,
     pub(crate) rank: Rank,
     pub(crate) place: Place<'u>,
     /// Whether this rank holds the target exclusively.
@@ -92,26 +94,43 @@ impl Word for &AtomicU64 {
     }
 }
 
-/// By the network.
-impl<A: RemoteAtomics + ?Sized> Word for (&A, Address) {
+/// A word, either way.
+enum Spot<'s, A: ?Sized> {
+    Processor(&'s AtomicU64),
+    Network(&'s A, Address),
+}
+
+impl<A: RemoteAtomics + ?Sized> Word for Spot<'_, A> {
     #[inline(always)]
     fn load(&self) -> Result<u64> {
-        Ok(self.0.get(self.1)?)
+        match *self {
+            Spot::Processor(word) => Word::load(&word),
+            Spot::Network(ra, at) => Ok(ra.get(at)?),
+        }
     }
 
     #[inline(always)]
     fn add(&self, value: u64) -> Result<u64> {
-        Ok(self.0.fetch_add(self.1, value)?)
+        match *self {
+            Spot::Processor(word) => word.add(value),
+            Spot::Network(ra, at) => Ok(ra.fetch_add(at, value)?),
+        }
     }
 
     #[inline(always)]
     fn swap(&self, value: u64) -> Result<u64> {
-        Ok(self.0.fetch_store(self.1, value)?)
+        match *self {
+            Spot::Processor(word) => Word::swap(&word, value),
+            Spot::Network(ra, at) => Ok(ra.fetch_store(at, value)?),
+        }
     }
 
     #[inline(always)]
     fn compare_and_swap(&self, expected: u64, desired: u64) -> Result<u64> {
-        Ok(self.0.compare_and_swap(self.1, expected, desired)?)
+        match *self {
+            Spot::Processor(word) => Word::compare_and_swap(&word, expected, desired),
+            Spot::Network(ra, at) => Ok(ra.compare_and_swap(at, expected, desired)?),
+        }
     }
 }
 
@@ -168,10 +187,16 @@ fn update<T: Element>(word: &impl Word, bits: Bits, native: bool, op: Op, value:
     }
 }
 
+/// Whether to combine elements is to add words.
+#[inline(always)]
+fn adds_words<T: Element>(op: Op) -> bool {
+    op == Op::Sum && T::KIND.is_integer() && T::SIZE == WORD
+}
+
 /// Adds words to words, if that is what the operation does to the elements: in a loop that is nothing but its atomics.
 #[inline]
 fn add_all<T: Element>(words: &[AtomicU64], op: Op, source: &[T]) -> bool {
-    let adds = op == Op::Sum && T::KIND.is_integer() && size_of::<T>() == 8;
+    let adds = adds_words::<T>(op);
     if adds {
         for (word, value) in words.iter().zip(source) {
             word.fetch_add(value.to_word(), Ordering::SeqCst);
@@ -192,17 +217,43 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
     #[inline(always)]
     fn in_word<T: Element>(&self, byte: u64) -> bool {
         let size = size_of::<T>() as u64;
-        self.accumulate != AccumulateStrategy::Locked && size <= WORD && byte.is_multiple_of(size)
+        self.ways.strategy != AccumulateStrategy::Locked && size <= WORD && byte.is_multiple_of(size)
     }
 
     #[inline(always)]
     fn native(&self) -> bool {
-        self.accumulate == AccumulateStrategy::Native
+        self.ways.strategy == AccumulateStrategy::Native
     }
 
     /// Combines `source` into the elements from `offset` on; with `result`, what they were before goes there.
     #[inline]
-    pub(crate) fn run<T: Element>(
+    pub(crate) fn run<T: Element>(&self, offset: u64, op: Op, source: &[T], result: Option<&mut [T]>) -> Result<()> {
+        let n = result.as_ref().map_or(source.len(), |result| result.len());
+        if let Place::TwoSided(requests, rank) = self.place {
+            return requests.update(rank, vec![(offset, n as u64 * T::SIZE)], op, source, result);
+        }
+        if n == 0 {
+            return Ok(());
+        }
+        if self.alone && n >= ALONE {
+            return self.plain(offset, op, source, result);
+        }
+        let last = offset + (n as u64 - 1) * T::SIZE;
+        match (self.spot::<T>(offset).is_some(), self.spot::<T>(last).is_some()) {
+            (true, true) => match self.bias {
+                Some(bias) if n >= bias.limits.run && !self.alone => self.either(bias, n as u64, |plain| {
+                    if plain { self.plain(offset, op, source, result) } else { self.atomics(offset, op, source, result) }
+                }),
+                _ => self.by_atomics(|| self.atomics(offset, op, source, result)),
+            },
+            (false, false) if !self.has_words::<T>(offset) => self.locked(|| self.plain(offset, op, source, result)),
+            // Memory of the program that begins or ends within a word: each element goes its own way.
+            _ => self.one_by_one(offset, op, source, result),
+        }
+    }
+
+    #[cold]
+    fn one_by_one<T: Element>(
         &self,
         offset: u64,
         op: Op,
@@ -210,86 +261,133 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         mut result: Option<&mut [T]>,
     ) -> Result<()> {
         let n = result.as_ref().map_or(source.len(), |result| result.len());
-        let size = size_of::<T>() as u64;
-        if let Place::TwoSided(requests, rank) = self.place {
-            return requests.update(rank, vec![(offset, n as u64 * size)], op, source, result);
+        for i in 0..n {
+            let value = if op == Op::NoOp { T::zeroed() } else { source[i] };
+            let old = self.one(offset + i as u64 * T::SIZE, op, value)?;
+            if let Some(result) = &mut result {
+                result[i] = old;
+            }
         }
-        if self.alone && n >= ALONE {
-            return self.plain(offset, op, source, result);
+        Ok(())
+    }
+
+    /// Runs `update`, which is by atomics: at once, or under the target's lock if the target is in mode locked.
+    #[inline(always)]
+    fn by_atomics<R>(&self, update: impl FnOnce() -> Result<R>) -> Result<R> {
+        let Some(bias) = self.bias.filter(|_| !self.alone) else { return update() };
+        if self.ways.enter(self.ra, self.rank)? {
+            let done = update();
+            self.ways.leave(self.ra)?;
+            return done;
         }
+        self.locked(|| {
+            bias.pay(self.ra, self.ways, self.rank)?;
+            update()
+        })
+    }
+
+    /// Runs `update` of `n` elements, which is told whether to be a plain loop, in whichever mode the target is or is due
+    /// to be.
+    #[inline]
+    fn either(&self, bias: &Bias, n: u64, update: impl FnOnce(bool) -> Result<()>) -> Result<()> {
+        if bias.is_due(n) || self.ways.seems_locked(self.ra, self.rank)? {
+            return self.locked(|| update(bias.may_loop(self.ra, self.ways, self.rank, n)?));
+        }
+        bias.owe(n);
+        self.by_atomics(|| update(false))
+    }
+
+    /// Updates elements in their words.
+    #[inline]
+    fn atomics<T: Element>(&self, offset: u64, op: Op, source: &[T], mut result: Option<&mut [T]>) -> Result<()> {
+        let n = result.as_ref().map_or(source.len(), |result| result.len());
         let value = |i: usize| if op == Op::NoOp { T::zeroed() } else { source[i] };
+        let direct = self.direct::<T>(offset, n);
+        if let Some((words, _)) = direct
+            && result.is_none()
+            && self.native()
+            && add_all(words, op, source)
+        {
+            return Ok(());
+        }
+        for i in 0..n {
+            let old = match direct {
+                Some((words, first)) => {
+                    let byte = first + i as u64 * T::SIZE;
+                    update(&&words[(byte / WORD) as usize], Bits::of::<T>(byte), self.native(), op, value(i))?
+                }
+                None => {
+                    let (word, bits) = self.spot::<T>(offset + i as u64 * T::SIZE).expect("the run is in words");
+                    update(&word, bits, self.native(), op, value(i))?
+                }
+            };
+            if let Some(result) = &mut result {
+                result[i] = old;
+            }
+        }
+        Ok(())
+    }
+
+    /// The word of the element at `offset`, if it is updated in its word.
+    #[inline(always)]
+    fn spot<T: Element>(&self, offset: u64) -> Option<(Spot<'_, A>, Bits)> {
         match self.place {
-            Place::Segment(start) if self.in_word::<T>(start.disp.0 + offset) => {
-                let ra = self.ra;
+            Place::Segment(start) => {
+                let (at, byte) = word_at(start, offset);
+                self.in_word::<T>(byte).then_some((Spot::Network(self.ra, at), Bits::of::<T>(byte)))
+            }
+            Place::Leased(lease) => {
+                let leased = words_of(lease)?;
+                let byte = offset.checked_sub(leased.head)?;
+                let word = leased.words.get((byte / WORD) as usize).filter(|_| self.in_word::<T>(byte))?;
+                Some((Spot::Processor(word), Bits::of::<T>(byte)))
+            }
+            Place::TwoSided(..) => None,
+        }
+    }
+
+    /// Whether elements from `offset` on are updated in their words, where there are words.
+    fn has_words<T: Element>(&self, offset: u64) -> bool {
+        match self.place {
+            Place::Leased(lease) => {
+                words_of(lease).is_some_and(|leased| self.in_word::<T>(offset.wrapping_sub(leased.head)))
+            }
+            Place::Segment(_) | Place::TwoSided(..) => false,
+        }
+    }
+
+    /// The words of `n` elements from `offset` on, which are updated in their words, and the byte of the first word where
+    /// the first one is; if the processor reaches them.
+    #[inline(always)]
+    fn direct<T: Element>(&self, offset: u64, n: usize) -> Option<(&[AtomicU64], u64)> {
+        let len = n as u64 * T::SIZE;
+        match self.place {
+            Place::Segment(start) => {
                 let (first, byte) = word_at(start, offset);
-                let words = (byte % WORD + n as u64 * size).div_ceil(WORD);
-                let direct = ra.shared_words(first, words);
-                if let Some(words) = direct
-                    && let None = result
-                    && self.native()
-                    && add_all(words, op, source)
-                {
-                    return Ok(());
-                }
-                for i in 0..n {
-                    let at = byte + i as u64 * size;
-                    let bits = Bits::of::<T>(at);
-                    let old = match direct {
-                        Some(words) => {
-                            let word = &words[((at - first.disp.0) / WORD) as usize];
-                            update(&word, bits, self.native(), op, value(i))?
-                        }
-                        None => {
-                            let word = (ra, word_at(start, offset + i as u64 * size).0);
-                            update(&word, bits, self.native(), op, value(i))?
-                        }
-                    };
-                    if let Some(result) = &mut result {
-                        result[i] = old;
-                    }
-                }
-                Ok(())
+                let words = self.ra.shared_words(first, (byte % WORD + len).div_ceil(WORD))?;
+                Some((words, byte % WORD))
             }
-            Place::Leased(lease)
-                if words_of(lease).is_some_and(|leased| self.in_word::<T>(offset.wrapping_sub(leased.head))) =>
-            {
-                for i in 0..n {
-                    let old = self.one(offset + i as u64 * size, op, value(i))?;
-                    if let Some(result) = &mut result {
-                        result[i] = old;
-                    }
-                }
-                Ok(())
+            Place::Leased(lease) => {
+                let leased = words_of(lease)?;
+                let byte = offset.checked_sub(leased.head)?;
+                let words = leased.words.get((byte / WORD) as usize..(byte + len).div_ceil(WORD) as usize)?;
+                Some((words, byte % WORD))
             }
-            _ => self.locked(|| self.plain(offset, op, source, result)),
+            Place::TwoSided(..) => None,
         }
     }
 
     /// Combines `value` into the element at `offset`, and returns what it was before.
     #[inline]
     pub(crate) fn one<T: Element>(&self, offset: u64, op: Op, value: T) -> Result<T> {
-        match self.place {
-            Place::Segment(start) if self.in_word::<T>(start.disp.0 + offset) => {
-                let (at, byte) = word_at(start, offset);
-                return update(&(self.ra, at), Bits::of::<T>(byte), self.native(), op, value);
-            }
-            Place::Leased(lease) => {
-                if let Some(leased) = words_of(lease)
-                    && let Some(byte) = offset.checked_sub(leased.head)
-                    && self.in_word::<T>(byte)
-                    && let Some(word) = leased.words.get((byte / WORD) as usize)
-                {
-                    return update(&word, Bits::of::<T>(byte), self.native(), op, value);
-                }
-            }
-            Place::TwoSided(requests, rank) => {
-                let mut old = [T::zeroed()];
-                requests.update(rank, vec![(offset, T::SIZE)], op, &[value], Some(&mut old))?;
-                return Ok(old[0]);
-            }
-            Place::Segment(_) => {}
-        }
         let mut old = [T::zeroed()];
+        if let Place::TwoSided(requests, rank) = self.place {
+            requests.update(rank, vec![(offset, T::SIZE)], op, &[value], Some(&mut old))?;
+            return Ok(old[0]);
+        }
+        if let Some((word, bits)) = self.spot::<T>(offset) {
+            return self.by_atomics(|| update(&word, bits, self.native(), op, value));
+        }
         self.locked(|| self.plain(offset, op, &[value], Some(&mut old)))?;
         Ok(old[0])
     }
@@ -297,22 +395,11 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
     /// Stores `desired` at `offset` if the element there is `expected`; returns what it was before.
     #[inline]
     pub(crate) fn compare_and_swap<T: Integer>(&self, offset: u64, expected: T, desired: T) -> Result<T> {
-        match self.place {
-            Place::Segment(start) if self.in_word::<T>(start.disp.0 + offset) => {
-                let (at, byte) = word_at(start, offset);
-                return swap_in_word(&(self.ra, at), Bits::of::<T>(byte), expected, desired);
-            }
-            Place::Leased(lease) => {
-                if let Some(leased) = words_of(lease)
-                    && let Some(byte) = offset.checked_sub(leased.head)
-                    && self.in_word::<T>(byte)
-                    && let Some(word) = leased.words.get((byte / WORD) as usize)
-                {
-                    return swap_in_word(&word, Bits::of::<T>(byte), expected, desired);
-                }
-            }
-            Place::TwoSided(requests, rank) => return requests.compare_and_swap(rank, offset, expected, desired),
-            Place::Segment(_) => {}
+        if let Place::TwoSided(requests, rank) = self.place {
+            return requests.compare_and_swap(rank, offset, expected, desired);
+        }
+        if let Some((word, bits)) = self.spot::<T>(offset) {
+            return self.by_atomics(|| swap_in_word(&word, bits, expected, desired));
         }
         let ra = self.ra;
         self.locked(|| {
@@ -331,6 +418,14 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
     fn plain<T: Element>(&self, offset: u64, op: Op, source: &[T], mut result: Option<&mut [T]>) -> Result<()> {
         let ra = self.ra;
         let n = result.as_ref().map_or(source.len(), |result| result.len());
+        if result.is_none() && adds_words::<T>(op) && let Some((words, 0)) = self.direct::<T>(offset, n) {
+            add_words(words, bytemuck::cast_slice(source));
+            if self.alone || !cfg!(target_arch = "x86_64") {
+                // The flush that follows knows nothing of these stores. Under the lock its release fences, on x86-64.
+                fence(Ordering::SeqCst);
+            }
+            return Ok(());
+        }
         let mut chunk = [T::zeroed(); CHUNK];
         for start in (0..n).step_by(CHUNK) {
             let end = n.min(start + CHUNK);
@@ -352,8 +447,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
     #[inline(never)]
     fn locked<R>(&self, body: impl FnOnce() -> Result<R>) -> Result<R> {
         let ra = self.ra;
-        let place = LockPlace { home: self.rank, words: self.lock, node: self.lock.plus(LINE) };
-        let mut lock = Mcs::bind(ra, place, ())?;
+        let mut lock = Mcs::bind(ra, self.ways.place(self.rank), ())?;
         lock.acquire(ra)?;
         let done = body();
         lock.release(ra)?;

@@ -37,6 +37,7 @@
 
 mod accumulate;
 mod attributes;
+mod bias;
 mod config;
 mod dynamic;
 mod element;

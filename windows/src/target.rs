@@ -8,6 +8,7 @@ use rmalab_atomics::exposed::Lease;
 use rmalab_atomics::{Address, Rank, RemoteAtomics, WORD};
 
 use crate::accumulate::Updates;
+use crate::bias::Ways;
 use crate::trace::recorder::Kind;
 use crate::two_sided::Requests;
 use crate::window::Core;
@@ -104,6 +105,8 @@ pub(crate) enum Part<'e> {
 pub struct Target<'e, A: RemoteAtomics + ?Sized, P = Passive> {
     pub(crate) ra: &'e A,
     pub(crate) core: &'e Core<'e, A>,
+    /// Here as well as in the core, which changes behind shared references: so it need not be loaded anew after each atomic.
+    pub(crate) ways: Ways,
     pub(crate) rank: Rank,
     pub(crate) part: Part<'e>,
     pub(crate) bytes: u64,
@@ -540,11 +543,13 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         let atomic = matches!(op, Op::Replace) || matches!(op, Op::Sum) && T::KIND.is_integer();
         if T::SIZE == WORD
             && atomic
-            && self.core.accumulate == AccumulateStrategy::Native
+            && self.ways.strategy == AccumulateStrategy::Native
             && let Some(at) = self.word_in_segment(disp)
+            && self.ways.enter(self.ra, self.rank)?
         {
             let value = value.to_word();
             let old = if op == Op::Sum { self.ra.fetch_add(at, value) } else { self.ra.fetch_store(at, value) };
+            self.ways.leave(self.ra)?;
             return Ok(T::from_word(old?));
         }
         self.fetch_and_op_elsewise(disp, op, value)
@@ -570,10 +575,13 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     #[inline(always)]
     pub fn compare_and_swap<T: Integer>(&self, disp: WindowDisp, expected: T, desired: T) -> Result<T> {
         if T::SIZE == WORD
-            && self.core.accumulate != AccumulateStrategy::Locked
+            && self.ways.strategy != AccumulateStrategy::Locked
             && let Some(at) = self.word_in_segment(disp)
+            && self.ways.enter(self.ra, self.rank)?
         {
-            return Ok(T::from_word(self.ra.compare_and_swap(at, expected.to_word(), desired.to_word())?));
+            let old = self.ra.compare_and_swap(at, expected.to_word(), desired.to_word());
+            self.ways.leave(self.ra)?;
+            return Ok(T::from_word(old?));
         }
         self.compare_and_swap_elsewise(disp, expected, desired)
     }
@@ -596,8 +604,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     where
         'e: 'p,
     {
-        let Core { ra, accumulate, accumulate_lock: lock, .. } = *self.core;
-        Updates { ra, accumulate, lock, rank: self.rank, place, alone: self.alone }
+        let Target { ra, core, ways, rank, alone, .. } = *self;
+        Updates { ra, ways, bias: ways.biased.then_some(&core.bias), rank, place, alone }
     }
 }
 

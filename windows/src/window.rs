@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use bytemuck::Pod;
 use rmalab_atomics::exposed::{ExposedKey, Lease, UserMemory};
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
-use rmalab_locks::{LINE, Mcs, Policy, RawMutex, WindowLock, WindowLocks};
+use rmalab_locks::{LINE, Policy, WindowLock, WindowLocks};
 
+use crate::bias::{Bias, Limits, Ways};
 use crate::dynamic::Dynamic;
 use crate::pscw::{self, Matching};
 use crate::target::{Part, Place};
@@ -119,7 +120,8 @@ pub(crate) struct State {
 pub(crate) struct Core<'t, A: RemoteAtomics + ?Sized> {
     pub(crate) ra: &'t A,
     pub(crate) team: &'t Team<'t, A>,
-    pub(crate) accumulate: AccumulateStrategy,
+    pub(crate) ways: Ways,
+    pub(crate) bias: Bias,
     pub(crate) fence: FenceStrategy,
     pub(crate) no_locks: bool,
     memory: Memory<'t>,
@@ -133,8 +135,6 @@ pub(crate) struct Core<'t, A: RemoteAtomics + ?Sized> {
     pub(crate) recorder: Option<Rc<Recorder>>,
     /// Whether operations are done at once: by no request, and unrecorded.
     plain: bool,
-    /// Where the lock of accumulates is, the same on every rank.
-    pub(crate) accumulate_lock: Disp,
     /// What the symmetric heap gets back when the window is freed.
     allocations: Vec<Disp>,
     name: RefCell<String>,
@@ -199,7 +199,8 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
                 (rank, part, bytes, unit)
             }
         };
-        Ok(Target { ra: self.ra, core: self, rank, part, bytes, unit, alone, epoch: PhantomData })
+        let ways = self.ways;
+        Ok(Target { ra: self.ra, core: self, ways, rank, part, bytes, unit, alone, epoch: PhantomData })
     }
 
     /// The part of a rank of the team, its bytes and its displacement unit.
@@ -295,6 +296,7 @@ pub struct Builder<'t, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
     disp_unit: u32,
     name: String,
     slots: u32,
+    limits: Limits,
     record: Option<PathBuf>,
 }
 
@@ -310,6 +312,7 @@ impl<'t, A: RemoteAtomics + ?Sized> Builder<'t, A> {
             disp_unit: 1,
             name: String::new(),
             slots: pscw::SLOTS,
+            limits: Limits::default(),
             record,
         }
     }
@@ -334,8 +337,8 @@ impl<'t, A: RemoteAtomics + ?Sized> Builder<'t, A> {
 
     /// Sets the lock policy, fixed at compile time, and its parameters.
     pub fn policy<W: WindowLock>(self, params: W::Params) -> Builder<'t, A, W> {
-        let Builder { team, config, ignored, disp_unit, name, slots, record, .. } = self;
-        Builder { team, config, ignored, params, disp_unit, name, slots, record }
+        let Builder { team, config, ignored, disp_unit, name, slots, limits, record, .. } = self;
+        Builder { team, config, ignored, params, disp_unit, name, slots, limits, record }
     }
 }
 
@@ -369,6 +372,14 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     #[doc(hidden)]
     pub fn pscw_slots(mut self, slots: u32) -> Self {
         self.slots = slots.max(1);
+        self
+    }
+
+    /// Sets when accumulates change from atomics to a lock and back, for tests in which few updates have to do so: from how
+    /// many elements on a run is one, after how many elements of runs, after how many single updates.
+    #[doc(hidden)]
+    pub fn accumulate_limits(mut self, run: usize, debt: u64, rent: u64) -> Self {
+        self.limits = Limits { run, debt, rent };
         self
     }
 
@@ -536,12 +547,18 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         if let Some(recorder) = &recorder {
             self.team.recorded(recorder);
         }
+        let strategy = self.config.accumulate;
+        let biased = strategy != AccumulateStrategy::Locked
+            && two_sided.is_none()
+            && ra.size() > 1
+            && ra.capabilities().asymmetric_fence;
         let core = Core {
             ra,
             plain: two_sided.is_none() && recorder.is_none(),
             recorder,
             team: self.team,
-            accumulate: self.config.accumulate,
+            ways: Ways { strategy, lock: accumulate_lock, biased },
+            bias: Bias::new(self.limits),
             fence: self.config.fence,
             no_locks: self.config.no_locks,
             memory,
@@ -550,7 +567,6 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
             state: State::default(),
             matching,
             two_sided,
-            accumulate_lock,
             allocations,
             name: RefCell::new(self.name),
             attributes: RefCell::default(),
@@ -564,7 +580,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         let ra = self.team.ra();
         let matching = Matching::new(ra, self.config.pscw, self.slots)?;
         allocations.push(matching.allocation());
-        let accumulate_lock = ra.heap().alloc(LINE + Mcs::NODE, LINE)?;
+        let accumulate_lock = ra.heap().alloc(Ways::BYTES, LINE)?;
         allocations.push(accumulate_lock);
         let locks = WindowLocks::<W>::new(ra, self.params)?;
         allocations.extend(locks.allocations());

@@ -404,6 +404,22 @@ tests! {
         i.get(other, role)
     }, |seen| seen == 0);
 
+    /// A fence everywhere is also that of a rank that fences lightly. Where there is none, that rank flushes.
+    store_buffering_asymmetric store_buffering(|role, i| {
+        if role == 0 {
+            i.put(X)?;
+            if i.ra.capabilities().asymmetric_fence { i.ra.fence_light() } else { i.flush(X)? };
+            return i.get(Y, 0);
+        }
+        i.put(Y)?;
+        i.flush(Y)?;
+        let fenced = i.ra.fence_everywhere()?;
+        let seen = i.get(X, 1)?;
+        // A kernel may refuse it, and says so.
+        let refused = i.ra.capabilities().asymmetric_fence && !fenced;
+        Ok(if refused { 1 << 1 } else { seen })
+    }, |seen| seen == 0);
+
     /// Two puts to one target are ordered.
     message_passing_put_same_target message_passing(Homes::Same, |role, i| {
         if role == 0 {

@@ -1,5 +1,7 @@
 //! One fence for two: whoever parks also fences for those who put.
 //!
+//! The same two fences are the trait's `fence_light` and `fence_everywhere`, for protocols of a frequent and a rare side.
+//!
 //! A put stores to a word and then looks whether the word's owner is parked. The owner says that it parks and then looks
 //! at the word. If both looks came before both stores were seen, the wake-up would be lost, so there must be a fence
 //! between store and look on both sides. Puts are frequent, and a fence would cost more than the put. A rank that parks has

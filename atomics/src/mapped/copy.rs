@@ -160,6 +160,76 @@ unsafe fn run_from_shared(mut shared: *const u8, mut dest: *mut u8, mut len: usi
     }
 }
 
+/// Adds `values` to `words`, as many as both have, each by a load and a store of its own.
+///
+/// Nothing of it is atomic: what others add to the same words meanwhile may be lost. Nor is it ordered: fence behind it.
+pub fn add_words(words: &[AtomicU64], values: &[u64]) {
+    let count = words.len().min(values.len());
+    let (words, values) = (&words[..count], &values[..count]);
+    let singly = |words: &[AtomicU64], values: &[u64]| {
+        for (word, value) in words.iter().zip(values) {
+            word.store(word.load(Ordering::Relaxed).wrapping_add(*value), Ordering::Relaxed);
+        }
+    };
+    #[cfg(target_arch = "x86_64")]
+    if count * WORD >= VECTORS && is_x86_feature_detected!("avx2") {
+        let head = words.as_ptr().align_offset(VECTOR).min(count);
+        let rounds = (count - head) / ADDED;
+        let tail = head + rounds * ADDED;
+        singly(&words[..head], &values[..head]);
+        // SAFETY: the processor has AVX2, and both have `rounds * ADDED` words from `head` on, of which those of `words` are
+        // aligned to a vector.
+        unsafe { add_vectors(values.as_ptr().add(head), words.as_ptr().add(head), rounds) };
+        return singly(&words[tail..], &values[tail..]);
+    }
+    singly(words, values);
+}
+
+/// Words that one round of [`add_vectors`] adds.
+#[cfg(target_arch = "x86_64")]
+const ADDED: usize = 4 * VECTOR / WORD;
+
+/// Adds `rounds` times [`ADDED`] values.
+///
+/// # Safety
+///
+/// The processor has AVX2; both pointers are valid for as many words, and `words` is aligned to [`VECTOR`] bytes.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn add_vectors(values: *const u64, words: *const AtomicU64, rounds: usize) {
+    // SAFETY: as for `vectors`.
+    unsafe {
+        std::arch::asm!(
+            "test rcx, rcx",
+            "jz 3f",
+            "2:",
+            "vmovdqu ymm0, [rsi]",
+            "vmovdqu ymm1, [rsi + 32]",
+            "vmovdqu ymm2, [rsi + 64]",
+            "vmovdqu ymm3, [rsi + 96]",
+            "vpaddq ymm0, ymm0, [rdi]",
+            "vpaddq ymm1, ymm1, [rdi + 32]",
+            "vpaddq ymm2, ymm2, [rdi + 64]",
+            "vpaddq ymm3, ymm3, [rdi + 96]",
+            "vmovdqu [rdi], ymm0",
+            "vmovdqu [rdi + 32], ymm1",
+            "vmovdqu [rdi + 64], ymm2",
+            "vmovdqu [rdi + 96], ymm3",
+            "add rsi, 128",
+            "add rdi, 128",
+            "dec rcx",
+            "jnz 2b",
+            "3:",
+            "vzeroupper",
+            inout("rsi") values => _,
+            inout("rdi") words => _,
+            inout("rcx") rounds => _,
+            clobber_abi("sysv64"),
+            options(nostack),
+        );
+    }
+}
+
 /// Moves `count` times [`VECTOR`] bytes.
 ///
 /// # Safety

@@ -274,6 +274,17 @@ impl<T: 'static> World<T> {
                     None => Some(Answer::Done),
                 }
             }
+            Call::FenceEverywhere => {
+                let word = |posts: &Vec<Post>| posts.iter().rposition(|post| !post.bulk);
+                let found = self.posts.iter().enumerate().find_map(|(rank, posts)| Some((rank, word(posts)?)));
+                match found {
+                    Some((rank, index)) => {
+                        self.arrive(rank, index);
+                        None
+                    }
+                    None => Some(Answer::Done),
+                }
+            }
             Call::WaitUntil { own, until, deadline } => {
                 let word = (Rank(rank as u32), own);
                 let value = self.word(word);

@@ -86,6 +86,7 @@ pub(super) fn call(check: &Check, rank: Rank, call: Call) -> String {
             format!("wait {} {}", name(at), condition(check, at, until))
         }
         Call::Pause { operations } => format!("pause {operations}"),
+        Call::FenceEverywhere => "fence everywhere".to_owned(),
         Call::Now => "now".to_owned(),
     }
 }

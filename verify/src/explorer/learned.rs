@@ -478,7 +478,7 @@ pub(super) fn silent(network: Network, call: Call) -> Option<Answer> {
     match call {
         Call::Pause { .. } => Some(Answer::Done),
         Call::Now => Some(Answer::Word(0)),
-        Call::Flush { .. } if !late => Some(Answer::Done),
+        Call::Flush { .. } | Call::FenceEverywhere if !late => Some(Answer::Done),
         _ => None,
     }
 }
@@ -486,7 +486,11 @@ pub(super) fn silent(network: Network, call: Call) -> Option<Answer> {
 /// The answer to `call` that `word` stands for.
 fn answer_to(call: Call, word: u64) -> Answer {
     match call {
-        Call::Put { .. } | Call::BulkPut { .. } | Call::Flush { .. } | Call::Pause { .. } => Answer::Done,
+        Call::Put { .. }
+        | Call::BulkPut { .. }
+        | Call::Flush { .. }
+        | Call::FenceEverywhere
+        | Call::Pause { .. } => Answer::Done,
         _ => Answer::Word(word),
     }
 }

@@ -337,7 +337,8 @@ impl<'s> Walker<'s> {
             let Some(issued) = node.issued else { return Ok(()) };
             let local = match issued.call {
                 Call::Flush { .. } => self.next.memory.ready(rank, &issued),
-                call => self.space.check.network.is_late(&call),
+                // A fence of another rank looks at what has been posted.
+                call => !self.space.check.subject.fences() && self.space.check.network.is_late(&call),
             };
             let inside = node.status.phase == Phase::Inside;
             if !local {

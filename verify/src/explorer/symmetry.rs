@@ -85,7 +85,7 @@ impl Permutation {
                 };
                 Call::WaitUntil { own, until, deadline }
             }
-            Call::Pause { .. } | Call::Now => call,
+            Call::FenceEverywhere | Call::Pause { .. } | Call::Now => call,
         }
     }
 }
@@ -166,7 +166,8 @@ impl Learner {
     }
 
     fn holds(&self, issued: &Issued) -> Result<Holds, Failure> {
-        let has_word = !matches!(issued.call, Call::Flush { .. } | Call::Pause { .. } | Call::Now);
+        let has_word =
+            !matches!(issued.call, Call::Flush { .. } | Call::FenceEverywhere | Call::Pause { .. } | Call::Now);
         if !has_word {
             return Ok(Holds::Number);
         }

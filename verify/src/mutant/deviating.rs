@@ -157,7 +157,10 @@ impl<'p> Deviating<'p> {
 
 /// Whether the lock goes on with a word.
 fn answers_a_word(call: &Call) -> bool {
-    !matches!(call, Call::Put { .. } | Call::BulkPut { .. } | Call::Flush { .. } | Call::Pause { .. })
+    !matches!(
+        call,
+        Call::Put { .. } | Call::BulkPut { .. } | Call::Flush { .. } | Call::FenceEverywhere | Call::Pause { .. }
+    )
 }
 
 fn succeeded(call: Call, answer: Answer) -> Answer {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rmalab_atomics::{Rank, RemoteAtomics, Until, WORD};
 use rmalab_locks::LINE;
 use rmalab_windows::{
-    AccumulateStrategy, Config, FenceStrategy, LockKind, Op, Pair, PolicyKind, PscwStrategy, Target, Team, Window,
+    AccumulateStrategy, Assert, Config, FenceStrategy, LockKind, Op, Pair, PolicyKind, PscwStrategy, Target, Team, Window,
     WindowDisp,
 };
 
@@ -33,7 +33,8 @@ pub fn programs() -> Vec<Program> {
     let mut all = Vec::new();
     let mut add = |name, about, ranks, windows: &[Config], networks, code: fn(Scene<'_, '_>) -> Result<()>| {
         let (windows, code) = (windows.to_vec(), Arc::new(code));
-        all.push(Program { name, about, ranks, windows, slots: None, networks, code });
+        let (slots, bias) = (None, None);
+        all.push(Program { name, about, ranks, windows, slots, bias, networks, code });
     };
 
     let fence = |fence| [Config { fence, ..Config::default() }];
@@ -118,6 +119,16 @@ pub fn programs() -> Vec<Program> {
     add("order-cas", about, 3, cas, ATOMICS, order);
     add("order-locked", about, 2, locked, LATE, order);
 
+    let about = "one rank updates both words by runs, the other one the first word alone; twice";
+    add("bias-2", about, 2, native, LATE, |scene| biased(scene, 1, 2));
+    add("bias-cas-2", about, 2, cas, LATE, |scene| biased(scene, 1, 2));
+    let about = "both ranks update both words by runs; 3 times, from the second time on by a lock";
+    add("bias-runs", about, 2, native, LATE, |scene| biased(scene, 2, 3));
+    let about = "one rank updates both words by a run, twice, the others the first word alone";
+    add("bias-3", about, 3, native, LATE, |scene| biased(scene, 1, 1));
+    let about = "two ranks update both words by runs, the third the first word alone; once";
+    add("bias-3-runs", about, 3, native, LATE, |scene| biased(scene, 2, 1));
+
     let about = "put, free right behind it, allocate again: all zero, and nobody's put is lost";
     // Whatever happens on the consistent network does on this one.
     add("free", about, 2, two_level, &[LatePuts], free);
@@ -129,6 +140,12 @@ pub fn programs() -> Vec<Program> {
     add("pscw-full-4", about, 4, &matching, &[], |scene| pscw_all(scene, 2));
     for program in &mut all {
         program.slots = program.name.starts_with("pscw-full").then_some(1);
+        program.bias = match program.name {
+            "bias-runs" => Some((2, 4, 1)),
+            // Each run makes the mode locked, and each single update makes it atomics again.
+            name if name.starts_with("bias") => Some((2, 2, 1)),
+            _ => None,
+        };
     }
     all
 }
@@ -444,6 +461,41 @@ fn sums(scene: Scene<'_, '_>) -> Result<()> {
         },
         |target| sees(NoLostUpdate, "the sum", target.get_value(FIRST)?, &[sum]),
     )
+}
+
+/// The first `runners` ranks add to both words by runs of two elements, the others to the first word by itself.
+fn biased(mut scene: Scene<'_, '_>, runners: u32, rounds: u64) -> Result<()> {
+    let (me, size, team) = (scene.team.rank(), size(&scene), scene.team);
+    let window = &mut scene.windows[0];
+    let mine = 16_u64.pow(me.0);
+    // Nothing but accumulates communicates.
+    let all = window.lock_all_assert(Assert::NoCheck)?;
+    let target = all.at(Rank(0))?;
+    step(team, &());
+    for round in 0..rounds {
+        if me.0 < runners {
+            let mut old = [0_u64; 2];
+            target.get_accumulate(FIRST, Op::Sum, &[mine; 2], &mut old)?;
+            sees(NoLostUpdate, "this rank's part of both sums", old.map(|old| old / mine % 16), &[[round; 2]])?;
+        } else {
+            let old = target.fetch_and_op(FIRST, Op::Sum, mine)?;
+            sees(NoLostUpdate, "this rank's part of the sum", old / mine % 16, &[round])?;
+        }
+        if runners < size {
+            // Where each run is due, nothing else is remembered.
+            step(team, &round);
+        }
+    }
+    all.unlock_all()?;
+    team.collectives().barrier()?;
+    step(team, &());
+    let both: u64 = (0..runners).map(|rank| rounds * 16_u64.pow(rank)).sum();
+    let one: u64 = (runners..size).map(|rank| rounds * 16_u64.pow(rank)).sum();
+    let mut seen = [0_u64; 2];
+    let all = window.lock_all_assert(Assert::NoCheck)?;
+    all.at(Rank(0))?.get(FIRST, &mut seen)?;
+    sees(NoLostUpdate, "the sums", seen, &[[both + one, both]])?;
+    Ok(all.unlock_all()?)
 }
 
 fn parts_of_a_word(scene: Scene<'_, '_>) -> Result<()> {

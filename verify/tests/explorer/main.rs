@@ -34,7 +34,7 @@ fn run(check: &Check, options: &Options) -> Outcome {
 fn is_silent(network: Network, call: Call) -> bool {
     match call {
         Call::Pause { .. } | Call::Now => true,
-        Call::Flush { .. } => !matches!(network, Network::LatePuts | Network::UnorderedBulk),
+        Call::Flush { .. } | Call::FenceEverywhere => !matches!(network, Network::LatePuts | Network::UnorderedBulk),
         _ => false,
     }
 }

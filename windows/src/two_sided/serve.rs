@@ -9,6 +9,7 @@ use rmalab_locks::LockKind;
 
 use super::{ACCUMULATE, ACK, ANSWER, CAS, COMPLETE, FETCH, GET, GRANT, LOCK, PUT, REGISTER, UNLOCK, flags};
 use crate::accumulate::Updates;
+use crate::bias::Ways;
 use crate::dynamic::Dynamic;
 use crate::element::{Element, Integer, Kind as ElementKind, Op, Pair};
 use crate::messages::{Messages, Packet};
@@ -298,7 +299,8 @@ impl Served {
                     _ => {
                         let Header { element, op, .. } = request.header;
                         let OwnPart { accumulate, lock, .. } = *part;
-                        let updates = Updates { ra, accumulate, lock, rank: me, place, alone: false };
+                        let ways = Ways { strategy: accumulate, lock, biased: false };
+                        let updates = Updates { ra, ways, bias: None, rank: me, place, alone: false };
                         let payload = if packet.kind == CAS { request.payload } else { payload };
                         update(&updates, element, packet.kind, offset, op, payload, len, &mut fetched)?;
                     }

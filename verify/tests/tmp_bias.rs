@@ -1,0 +1,16 @@
+use rmalab_verify::explorer::{Options, explore};
+use rmalab_verify::window_programs::programs;
+use rmalab_verify::{Network, diagram};
+#[test]
+fn tmp() {
+    let only = std::env::var("ONLY").unwrap_or_default();
+    for program in programs().into_iter().filter(|p| p.name.starts_with("bias") && p.name.contains(&only)) {
+        for network in [Network::Sc, Network::LatePuts, Network::UnorderedBulk] {
+            let start = std::time::Instant::now();
+            let check = program.check(network).unwrap();
+            let options = Options { threads: 1, max_bytes: 1 << 30, ..Options::default() };
+            let outcome = match explore(&check, &options, &|_| true) { Ok(o) => o, Err(e) => { println!("{} {network}: {e}", program.name); continue } };
+            println!("{} {network}: {:?} states {:?} {:?} sometimes {:?}", program.name, match &outcome.finding { rmalab_verify::explorer::Finding::Violated(f) => { println!("{}", diagram::text(&check, f).unwrap()); "VIOLATED".to_owned() } other => format!("{other:?}") }, outcome.progress.states, start.elapsed(), outcome.sometimes);
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Two ways for the accumulates of one target, and which of them is in use there.
+//!
+//! Updates of single elements are fastest as network atomics, and runs of many as plain loops, ten times as fast an
+//! element, under the target's lock of accumulates. Both at a time would lose updates. So each target is in one of two
+//! modes at a time: in mode *atomics* all updates are network atomics, in mode *locked* all of them hold the lock, and may
+//! be plain loops. A target is biased towards what it is used for: who finds it in the wrong mode for long enough changes
+//! it.
+//!
+//! # Sources
+//!
+//! A bias that the frequent side confirms by a word of its own, and the rare side revokes: D. Dice, M. Moir, W. Scherer,
+//! Quickly reacquirable locks, 2003; A. Kogan, D. Dice, S. Issa, BRAVO: biased locking for reader-writer locks, ATC'19. The
+//! fence that the rare side runs for all: atomics/src/mapped/asymmetric.rs. When to change: ski rental (A. Karlin,
+//! M. Manasse, L. Rudolph, D. Sleator, Competitive snoopy caching, Algorithmica 3, 1988).
+//!
+//! # Where
+//!
+//! Where ranks have such a fence ([`Capabilities::asymmetric_fence`]): between threads, and between processes of one host.
+//! It is for the updates that strategy and element let go by network atomics (see accumulate.rs); all others take the
+//! lock, as ever, in both modes.
+//!
+//! # State
+//!
+//! | word | at | values |
+//! | --- | --- | --- |
+//! | lock | each target | the MCS lock of accumulates |
+//! | mode | each target | 0: atomics; 1: locked. Changed by holders of the lock only |
+//! | rent | each target | what single updates in mode locked have lost; used by holders of the lock only |
+//! | busy | each rank | 0, or the number of the target plus one that this rank may be updating by atomics |
+//!
+//! A rank's `busy` is in the line of its node of the lock, which nobody else touches in mode atomics; `mode` and `rent` are
+//! beside the lock's tail, so that a plain loop needs one line of the target's beside its elements.
+//!
+//! # The two sides
+//!
+//! By atomics: `busy := target + 1`, light fence, look at `mode`; if that is atomics, update, and `busy := 0`. Otherwise
+//! `busy := 0`, take the lock, and do the same atomics. They are right in both modes: in mode locked nobody updates
+//! without the lock, and in mode atomics nobody updates otherwise than by atomics, nor makes it locked while this rank holds the lock.
+//!
+//! To mode locked, holding the lock: `mode := locked`, fence everywhere, wait until no `busy` names this target. To mode
+//! atomics, holding the lock: `mode := atomics`. A plain loop is complete before its rank releases the lock or changes
+//! the mode.
+//!
+//! # Invariants
+//!
+//! - I1: a plain loop runs only under the lock, in mode locked, and after the wait that follows the change to it.
+//! - I2: while one runs, no rank updates the target by atomics. Whoever holds no lock has looked at `mode` after it had
+//!   set `busy`. If it looked before its light fence was overtaken by the fence everywhere, its `busy` was seen and waited for;
+//!   if later, it saw mode locked. (An earlier spell of mode locked is no difference: what counts is the last change.)
+//! - I3: the wait ends: in mode locked a rank sets its `busy` to this target only until it has looked.
+//!
+//! A mode is no obligation: with nobody active both are right, and a window may be freed in either.
+//!
+//! # Cost
+//!
+//! An update by atomics: two stores to a line of this rank's own and a load of a line that nobody writes. A change to mode
+//! locked: the lock, a fence everywhere (some microseconds), and a look at each rank. A rank changes the mode when its runs
+//! have lost by atomics about what that costs, and the holders of the lock change it back when single updates have, less
+//! what runs have won meanwhile: so twice what the better mode would have cost, and a change, at most.
+//!
+//! [`Capabilities::asymmetric_fence`]: rmalab_atomics::Capabilities::asymmetric_fence
+
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
+
+use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
+use rmalab_locks::{Backoff, BackoffState, LINE, Mcs, Place, RawMutex};
+
+use crate::{AccumulateStrategy, Result};
+
+const ATOMICS: u64 = 0;
+const LOCKED: u64 = 1;
+
+/// When the mode is changed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Elements from which on a run is better off in mode locked.
+    pub(crate) run: usize,
+    /// Elements that a rank's runs update by atomics before it makes the mode locked.
+    pub(crate) debt: u64,
+    /// Single updates under the lock, beyond those that runs have paid for, before the mode is atomics again.
+    pub(crate) rent: u64,
+}
+
+impl Default for Limits {
+    /// A fence everywhere costs about as much as 4,096 elements lose by atomics (2 ns each), and as 256 single updates lose
+    /// by the lock (20 to 40 ns). A run of 8 elements costs as much either way.
+    fn default() -> Limits {
+        Limits { run: 8, debt: 4_096, rent: 256 }
+    }
+}
+
+/// So many elements of a run win in mode locked what one single update loses.
+const PAID: u64 = 8;
+
+/// How the elements of a window are updated, and where the words for it are, the same on every rank.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ways {
+    pub(crate) strategy: AccumulateStrategy,
+    /// The first word of the lock of accumulates.
+    pub(crate) lock: Disp,
+    /// Whether targets have modes; otherwise all are in mode atomics for ever.
+    pub(crate) biased: bool,
+}
+
+impl Ways {
+    /// Bytes that the words have in each segment, from the start of a line on.
+    pub(crate) const BYTES: u64 = LINE + Mcs::NODE + WORD;
+
+    /// The lock of a target.
+    pub(crate) fn place(self, target: Rank) -> Place {
+        Place { home: target, words: self.lock, node: self.lock.plus(LINE) }
+    }
+
+    #[inline(always)]
+    fn mode(self, target: Rank) -> Address {
+        target.at(self.lock.plus(Mcs::WORDS)).unwatched()
+    }
+
+    fn rent(self, target: Rank) -> Address {
+        target.at(self.lock.plus(Mcs::WORDS + WORD)).unwatched()
+    }
+
+    #[inline(always)]
+    fn busy(self, rank: Rank) -> Address {
+        rank.at(self.lock.plus(LINE + Mcs::NODE)).unwatched()
+    }
+
+    /// Whether this rank may update `target` by atomics now, without the lock. If so, [`leave`](Self::leave) must follow.
+    #[inline(always)]
+    pub(crate) fn enter<A: RemoteAtomics + ?Sized>(self, ra: &A, target: Rank) -> Result<bool> {
+        if !self.biased {
+            return Ok(true);
+        }
+        store(ra, self.busy(ra.rank()), u64::from(target.0) + 1)?;
+        ra.fence_light();
+        if load(ra, self.mode(target))? == ATOMICS {
+            return Ok(true);
+        }
+        self.leave(ra)?;
+        Ok(false)
+    }
+
+    /// This rank has updated what it entered for.
+    #[inline(always)]
+    pub(crate) fn leave<A: RemoteAtomics + ?Sized>(self, ra: &A) -> Result<()> {
+        if self.biased { store(ra, self.busy(ra.rank()), 0) } else { Ok(()) }
+    }
+
+    /// Whether `target` seems to be in mode locked: a look, for who takes the lock if it is.
+    #[inline]
+    pub(crate) fn seems_locked<A: RemoteAtomics + ?Sized>(self, ra: &A, target: Rank) -> Result<bool> {
+        Ok(load(ra, self.mode(target))? == LOCKED)
+    }
+}
+
+/// What a rank remembers of its runs on a window.
+#[derive(Debug)]
+pub(crate) struct Bias {
+    pub(crate) limits: Limits,
+    /// Elements of runs that were updated by atomics since this rank last changed a mode.
+    debt: Cell<u64>,
+    /// Whether a fence everywhere was refused.
+    refused: Cell<bool>,
+}
+
+impl Bias {
+    pub(crate) fn new(limits: Limits) -> Bias {
+        Bias { limits, debt: Cell::new(0), refused: Cell::new(false) }
+    }
+
+    /// Whether a run of `n` elements by atomics more would cost as much as a change of mode.
+    #[inline]
+    pub(crate) fn is_due(&self, n: u64) -> bool {
+        self.debt.get().saturating_add(n) >= self.limits.debt && !self.refused.get()
+    }
+
+    /// A run of `n` elements is done by atomics.
+    #[inline]
+    pub(crate) fn owe(&self, n: u64) {
+        self.debt.set(self.debt.get().saturating_add(n));
+    }
+
+    /// Whether a run of `n` elements, whose rank holds the lock of `target`, is to be a plain loop; changes the mode first
+    /// if that is due.
+    pub(crate) fn may_loop<A: RemoteAtomics + ?Sized>(&self, ra: &A, ways: Ways, target: Rank, n: u64) -> Result<bool> {
+        if load(ra, ways.mode(target))? == LOCKED {
+            let rent = load(ra, ways.rent(target))?;
+            if rent != 0 {
+                ra.fetch_store(ways.rent(target), rent.saturating_sub(n / PAID))?;
+            }
+            return Ok(true);
+        }
+        if !self.is_due(n) {
+            self.owe(n);
+            return Ok(false);
+        }
+        self.debt.set(0);
+        ra.fetch_store(ways.mode(target), LOCKED)?;
+        let alone = self.wait_for_all(ra, ways, target);
+        if !matches!(alone, Ok(true)) {
+            ra.fetch_store(ways.mode(target), ATOMICS)?;
+            self.refused.set(true);
+        }
+        alone
+    }
+
+    /// Waits until every other rank has seen mode locked, or is not updating `target`; whether that can be told.
+    #[cold]
+    fn wait_for_all<A: RemoteAtomics + ?Sized>(&self, ra: &A, ways: Ways, target: Rank) -> Result<bool> {
+        if !ra.fence_everywhere()? {
+            return Ok(false);
+        }
+        for rank in (0..ra.size()).map(Rank).filter(|&rank| rank != ra.rank()) {
+            let mut backoff = None;
+            while ra.get(ways.busy(rank))? == u64::from(target.0) + 1 {
+                backoff.get_or_insert_with(|| BackoffState::new(Backoff::default(), ra.rank())).wait(ra)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// A single update holds the lock of `target`: it counts, and changes the mode if that is due.
+    pub(crate) fn pay<A: RemoteAtomics + ?Sized>(&self, ra: &A, ways: Ways, target: Rank) -> Result<()> {
+        if ra.get(ways.mode(target))? == LOCKED
+            && ra.fetch_add(ways.rent(target), 1)? + 1 >= self.limits.rent
+        {
+            ra.fetch_store(ways.rent(target), 0)?;
+            // Complete when it returns, so before the lock is released.
+            ra.fetch_store(ways.mode(target), ATOMICS)?;
+        }
+        Ok(())
+    }
+}
+
+/// Loads a word, by the processor where it reaches it: that is no operation of the network, and not counted as one.
+#[inline(always)]
+fn load<A: RemoteAtomics + ?Sized>(ra: &A, at: Address) -> Result<u64> {
+    match ra.shared_words(at, 1) {
+        Some([word]) => Ok(word.load(Ordering::SeqCst)),
+        _ => Ok(ra.get(at)?),
+    }
+}
+
+/// Stores to a word as a put does, by the processor where it reaches it: no flush has to wait for it.
+#[inline(always)]
+fn store<A: RemoteAtomics + ?Sized>(ra: &A, at: Address, value: u64) -> Result<()> {
+    match ra.shared_words(at, 1) {
+        Some([word]) => word.store(value, Ordering::Release),
+        _ => ra.put(at, value)?,
+    }
+    Ok(())
+}
