@@ -431,14 +431,17 @@ impl RemoteAtomics for Mapped {
 
     #[inline(always)]
     fn shared_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]> {
-        let len = usize::try_from(words.checked_mul(WORD)?).ok()?;
-        if !at.disp.0.is_multiple_of(WORD) {
+        let end = at.disp.0.checked_add(words.checked_mul(WORD)?)?;
+        if at.rank.0 >= self.size || !at.disp.0.is_multiple_of(WORD) || end > self.segment {
             return None;
         }
-        let (_, start) = self.range(Operation::Get, at, len).ok()?;
-        // SAFETY: the range lies in a segment and is aligned (both checked); the mapping lives as long as `self`, and all
-        // accesses to it are atomic.
-        Some(unsafe { std::slice::from_raw_parts(start.cast(), words as usize) })
+        // SAFETY: the rank is one of the mapping's, and the range lies in its segment and is aligned (all checked); the
+        // mapping lives as long as `self`, and all accesses to it are atomic.
+        unsafe {
+            let block = self.blocks.add(at.rank.index() * self.stride);
+            let start = block.add(memory::CONTROL + at.disp.0 as usize);
+            Some(std::slice::from_raw_parts(start.cast().as_ptr(), words as usize))
+        }
     }
 
     fn clear(&self, own: Disp, len: u64) -> Result<()> {

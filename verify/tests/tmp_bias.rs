@@ -14,3 +14,14 @@ fn tmp() {
         }
     }
 }
+#[test]
+fn tmp_defects() {
+    for defect in rmalab_verify::window_programs::defects().iter().filter(|d| d.name.starts_with("bias")) {
+        let check = programs().into_iter().find(|p| p.name == defect.program).unwrap().check_defect(defect).unwrap();
+        let options = Options { threads: 1, max_bytes: 1 << 30, ..Options::default() };
+        match explore(&check, &options, &|_| true) {
+            Ok(outcome) => match &outcome.finding { rmalab_verify::explorer::Finding::Violated(f) => { println!("DEFECT {} found: {:?} {}", defect.name, f.violation, f.schedule.len()); if std::env::var("DRAW").is_ok() {println!("{}", diagram::text(&check, f).unwrap());} } other => println!("DEFECT {} NOT FOUND {other:?}", defect.name) },
+            Err(e) => println!("DEFECT {} {e}", defect.name),
+        }
+    }
+}

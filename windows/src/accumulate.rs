@@ -54,7 +54,7 @@ const ALONE: usize = 4;
 /// Updates of a place of one target.
 pub(crate) struct Updates<'u, A: RemoteAtomics + ?Sized> {
     pub(crate) ra: &'u A,
-    pub(crate) ways: Ways,
+    pub(crate) ways: Ways<'u>,
     /// What this rank remembers of its runs, where targets have modes.
     pub(crate) bias: Option<&'u Bias>,
     pub(crate) rank: Rank,
@@ -290,7 +290,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
     /// to be.
     #[inline]
     fn either(&self, bias: &Bias, n: u64, update: impl FnOnce(bool) -> Result<()>) -> Result<()> {
-        if bias.is_due(n) || self.ways.seems_locked(self.ra, self.rank)? {
+        if bias.is_due(n) || self.ways.is_locked(self.ra, self.rank)? {
             return self.locked(|| update(bias.may_loop(self.ra, self.ways, self.rank, n)?));
         }
         bias.owe(n);

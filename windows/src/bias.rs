@@ -61,7 +61,7 @@
 //! [`Capabilities::asymmetric_fence`]: rmalab_atomics::Capabilities::asymmetric_fence
 
 use std::cell::Cell;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
 use rmalab_locks::{Backoff, BackoffState, LINE, Mcs, Place, RawMutex};
@@ -95,17 +95,42 @@ const PAID: u64 = 8;
 
 /// How the elements of a window are updated, and where the words for it are, the same on every rank.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ways {
+pub(crate) struct Ways<'e> {
     pub(crate) strategy: AccumulateStrategy,
     /// The first word of the lock of accumulates.
     pub(crate) lock: Disp,
     /// Whether targets have modes; otherwise all are in mode atomics for ever.
     pub(crate) biased: bool,
+    /// `busy` and `mode`, where the processor reaches them: stores and loads of them are no operations of the network, and no
+    /// flush has to wait for them. Of a window instead of a target, both are this rank's own.
+    words: Option<(&'e AtomicU64, &'e AtomicU64)>,
 }
 
-impl Ways {
+impl<'e> Ways<'e> {
     /// Bytes that the words have in each segment, from the start of a line on.
     pub(crate) const BYTES: u64 = LINE + Mcs::NODE + WORD;
+
+    /// The ways of a window whose words start at `lock`.
+    pub(crate) fn new<A: RemoteAtomics + ?Sized>(
+        ra: &'e A,
+        strategy: AccumulateStrategy,
+        lock: Disp,
+        biased: bool,
+    ) -> Ways<'e> {
+        let mut ways = Ways { strategy, lock, biased, words: None };
+        let word = |at| Some(&ra.shared_words(at, 1)?[0]);
+        if biased && let (Some(busy), Some(mode)) = (word(ways.busy(ra.rank())), word(ways.mode(ra.rank()))) {
+            ways.words = Some((busy, mode));
+        }
+        ways
+    }
+
+    /// Those to `target`.
+    #[inline(always)]
+    pub(crate) fn to<A: RemoteAtomics + ?Sized>(self, ra: &'e A, target: Rank) -> Ways<'e> {
+        let words = self.words.and_then(|(busy, _)| Some((busy, &ra.shared_words(self.mode(target), 1)?[0])));
+        Ways { words, ..self }
+    }
 
     /// The lock of a target.
     pub(crate) fn place(self, target: Rank) -> Place {
@@ -121,7 +146,6 @@ impl Ways {
         target.at(self.lock.plus(Mcs::WORDS + WORD)).unwatched()
     }
 
-    #[inline(always)]
     fn busy(self, rank: Rank) -> Address {
         rank.at(self.lock.plus(LINE + Mcs::NODE)).unwatched()
     }
@@ -129,28 +153,48 @@ impl Ways {
     /// Whether this rank may update `target` by atomics now, without the lock. If so, [`leave`](Self::leave) must follow.
     #[inline(always)]
     pub(crate) fn enter<A: RemoteAtomics + ?Sized>(self, ra: &A, target: Rank) -> Result<bool> {
-        if !self.biased {
-            return Ok(true);
-        }
-        store(ra, self.busy(ra.rank()), u64::from(target.0) + 1)?;
+        let Some((busy, mode)) = self.words else {
+            return if self.biased { self.enter_by_network(ra, target) } else { Ok(true) };
+        };
+        busy.store(u64::from(target.0) + 1, Ordering::Release);
         ra.fence_light();
-        if load(ra, self.mode(target))? == ATOMICS {
-            return Ok(true);
+        let may = mode.load(Ordering::Acquire) == ATOMICS;
+        if !may {
+            busy.store(0, Ordering::Release);
         }
-        self.leave(ra)?;
-        Ok(false)
+        Ok(may)
+    }
+
+    #[cold]
+    fn enter_by_network<A: RemoteAtomics + ?Sized>(self, ra: &A, target: Rank) -> Result<bool> {
+        ra.put(self.busy(ra.rank()), u64::from(target.0) + 1)?;
+        ra.fence_light();
+        let may = ra.get(self.mode(target))? == ATOMICS;
+        if !may {
+            self.leave(ra)?;
+        }
+        Ok(may)
     }
 
     /// This rank has updated what it entered for.
     #[inline(always)]
     pub(crate) fn leave<A: RemoteAtomics + ?Sized>(self, ra: &A) -> Result<()> {
-        if self.biased { store(ra, self.busy(ra.rank()), 0) } else { Ok(()) }
+        match self.words {
+            Some((busy, _)) => busy.store(0, Ordering::Release),
+            None if self.biased => ra.put(self.busy(ra.rank()), 0)?,
+            None => {}
+        }
+        Ok(())
     }
 
-    /// Whether `target` seems to be in mode locked: a look, for who takes the lock if it is.
+    /// Whether `target` is in mode locked: a look, for who holds the lock, or takes it if it is.
     #[inline]
-    pub(crate) fn seems_locked<A: RemoteAtomics + ?Sized>(self, ra: &A, target: Rank) -> Result<bool> {
-        Ok(load(ra, self.mode(target))? == LOCKED)
+    pub(crate) fn is_locked<A: RemoteAtomics + ?Sized>(self, ra: &A, target: Rank) -> Result<bool> {
+        let mode = match self.words {
+            Some((_, mode)) => mode.load(Ordering::Acquire),
+            None => ra.get(self.mode(target))?,
+        };
+        Ok(mode == LOCKED)
     }
 }
 
@@ -183,9 +227,9 @@ impl Bias {
 
     /// Whether a run of `n` elements, whose rank holds the lock of `target`, is to be a plain loop; changes the mode first
     /// if that is due.
-    pub(crate) fn may_loop<A: RemoteAtomics + ?Sized>(&self, ra: &A, ways: Ways, target: Rank, n: u64) -> Result<bool> {
-        if load(ra, ways.mode(target))? == LOCKED {
-            let rent = load(ra, ways.rent(target))?;
+    pub(crate) fn may_loop<A: RemoteAtomics + ?Sized>(&self, ra: &A, ways: Ways<'_>, target: Rank, n: u64) -> Result<bool> {
+        if ways.is_locked(ra, target)? {
+            let rent = ra.get(ways.rent(target))?;
             if rent != 0 {
                 ra.fetch_store(ways.rent(target), rent.saturating_sub(n / PAID))?;
             }
@@ -207,7 +251,7 @@ impl Bias {
 
     /// Waits until every other rank has seen mode locked, or is not updating `target`; whether that can be told.
     #[cold]
-    fn wait_for_all<A: RemoteAtomics + ?Sized>(&self, ra: &A, ways: Ways, target: Rank) -> Result<bool> {
+    fn wait_for_all<A: RemoteAtomics + ?Sized>(&self, ra: &A, ways: Ways<'_>, target: Rank) -> Result<bool> {
         if !ra.fence_everywhere()? {
             return Ok(false);
         }
@@ -221,8 +265,8 @@ impl Bias {
     }
 
     /// A single update holds the lock of `target`: it counts, and changes the mode if that is due.
-    pub(crate) fn pay<A: RemoteAtomics + ?Sized>(&self, ra: &A, ways: Ways, target: Rank) -> Result<()> {
-        if ra.get(ways.mode(target))? == LOCKED
+    pub(crate) fn pay<A: RemoteAtomics + ?Sized>(&self, ra: &A, ways: Ways<'_>, target: Rank) -> Result<()> {
+        if ways.is_locked(ra, target)?
             && ra.fetch_add(ways.rent(target), 1)? + 1 >= self.limits.rent
         {
             ra.fetch_store(ways.rent(target), 0)?;
@@ -231,23 +275,4 @@ impl Bias {
         }
         Ok(())
     }
-}
-
-/// Loads a word, by the processor where it reaches it: that is no operation of the network, and not counted as one.
-#[inline(always)]
-fn load<A: RemoteAtomics + ?Sized>(ra: &A, at: Address) -> Result<u64> {
-    match ra.shared_words(at, 1) {
-        Some([word]) => Ok(word.load(Ordering::SeqCst)),
-        _ => Ok(ra.get(at)?),
-    }
-}
-
-/// Stores to a word as a put does, by the processor where it reaches it: no flush has to wait for it.
-#[inline(always)]
-fn store<A: RemoteAtomics + ?Sized>(ra: &A, at: Address, value: u64) -> Result<()> {
-    match ra.shared_words(at, 1) {
-        Some([word]) => word.store(value, Ordering::Release),
-        _ => ra.put(at, value)?,
-    }
-    Ok(())
 }

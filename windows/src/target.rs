@@ -106,7 +106,7 @@ pub struct Target<'e, A: RemoteAtomics + ?Sized, P = Passive> {
     pub(crate) ra: &'e A,
     pub(crate) core: &'e Core<'e, A>,
     /// Here as well as in the core, which changes behind shared references: so it need not be loaded anew after each atomic.
-    pub(crate) ways: Ways,
+    pub(crate) ways: Ways<'e>,
     pub(crate) rank: Rank,
     pub(crate) part: Part<'e>,
     pub(crate) bytes: u64,

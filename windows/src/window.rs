@@ -120,7 +120,7 @@ pub(crate) struct State {
 pub(crate) struct Core<'t, A: RemoteAtomics + ?Sized> {
     pub(crate) ra: &'t A,
     pub(crate) team: &'t Team<'t, A>,
-    pub(crate) ways: Ways,
+    pub(crate) ways: Ways<'t>,
     pub(crate) bias: Bias,
     pub(crate) fence: FenceStrategy,
     pub(crate) no_locks: bool,
@@ -199,7 +199,7 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
                 (rank, part, bytes, unit)
             }
         };
-        let ways = self.ways;
+        let ways = self.ways.to(self.ra, rank);
         Ok(Target { ra: self.ra, core: self, ways, rank, part, bytes, unit, alone, epoch: PhantomData })
     }
 
@@ -557,7 +557,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
             plain: two_sided.is_none() && recorder.is_none(),
             recorder,
             team: self.team,
-            ways: Ways { strategy, lock: accumulate_lock, biased },
+            ways: Ways::new(ra, strategy, accumulate_lock, biased),
             bias: Bias::new(self.limits),
             fence: self.config.fence,
             no_locks: self.config.no_locks,

@@ -1,7 +1,7 @@
 //! What the window layer would be without one of its parts.
 
 use rmalab_atomics::controlled::{Answer, Call};
-use rmalab_atomics::{Rank, Until, WORD};
+use rmalab_atomics::{Address, Rank, Until, WORD};
 use rmalab_locks::LINE;
 
 use crate::network::Network::{self, LatePuts, Sc, UnorderedBulk};
@@ -34,6 +34,29 @@ const fn defect(
 
 /// The line that holds the flags of posts in the program `pscw-flags-2`, behind the one with those of completions.
 const POSTS: u64 = 35;
+
+/// The lines of the words for accumulates in programs of two ranks with default windows: those of a target, and each
+/// rank's own. Behind the lock's word, or node, are those of the bias.
+const ACCUMULATES: u64 = 36;
+
+/// The mode of a target.
+fn is_mode(at: Address) -> bool {
+    at.disp.0 == ACCUMULATES * LINE + WORD
+}
+
+/// What a rank may be updating by atomics.
+fn is_busy(at: Address) -> bool {
+    at.disp.0 == (ACCUMULATES + 1) * LINE + 2 * WORD
+}
+
+/// Nobody has to wait for the lock of accumulates.
+fn no_lock(player: &dyn Player, call: Call) -> Answer {
+    match call {
+        Call::FetchStore { at, .. } if !is_mode(at) => Answer::Word(0),
+        Call::CompareAndSwap { expected, .. } => Answer::Word(expected),
+        call => player.call(call),
+    }
+}
 
 /// All defects.
 pub fn defects() -> &'static [Defect] {
@@ -162,11 +185,7 @@ const DEFECTS: &[Defect] = &[
         "everybody finds the lock of accumulates free",
         "maxloc-pair-2",
         Sc,
-        |player, _, call| match call {
-            Call::FetchStore { .. } => Answer::Word(0),
-            Call::CompareAndSwap { expected, .. } => Answer::Word(expected),
-            call => player.call(call),
-        },
+        |player, _, call| no_lock(player, call),
     ),
     defect(
         "accumulate-lock-kept",
@@ -182,6 +201,93 @@ const DEFECTS: &[Defect] = &[
         "accumulate-no-flush",
         "an accumulate under the lock releases it before its put is there",
         "maxloc-pair-2",
+        UnorderedBulk,
+        no_flush,
+    ),
+    defect(
+        "bias-not-looked-at",
+        "an update by atomics does not look at the mode",
+        "bias-2",
+        Sc,
+        |player, rank, call| match call {
+            Call::Get { at } if rank == Rank(1) && is_mode(at) => Answer::Word(0),
+            call => player.call(call),
+        },
+    ),
+    defect(
+        "bias-taken-for-locked",
+        "a run takes the mode for locked, under the lock as well",
+        "bias-2",
+        Sc,
+        |player, rank, call| match call {
+            Call::Get { at } if rank == Rank(0) && is_mode(at) => Answer::Word(1),
+            call => player.call(call),
+        },
+    ),
+    defect("bias-no-wait", "nobody waits for those who are updating by atomics", "bias-2", Sc, |player, rank, call| {
+        match call {
+            Call::Get { at } if at.rank != rank && is_busy(at) => Answer::Word(0),
+            call => player.call(call),
+        }
+    }),
+    defect("bias-no-fence", "nobody fences everywhere", "bias-2", LatePuts, |player, _, call| match call {
+        Call::FenceEverywhere => Answer::Done,
+        call => player.call(call),
+    }),
+    defect("bias-not-busy", "an update by atomics says so to nobody", "bias-2", Sc, |player, _, call| match call {
+        Call::Put { at, .. } if is_busy(at) => Answer::Done,
+        call => player.call(call),
+    }),
+    defect("bias-busy-early", "an update by atomics is over before it is done", "bias-2", Sc, |player, _, call| {
+        match call {
+            Call::Put { at, .. } if is_busy(at) => {
+                player.call(call);
+                player.call(Call::Put { at, value: 0 })
+            }
+            call => player.call(call),
+        }
+    }),
+    defect(
+        "bias-busy-kept",
+        "an update by atomics that finds mode locked waits for the lock as busy as it was",
+        "bias-2",
+        Sc,
+        |player, _, call| match call {
+            Call::Put { at, value: 0 } if is_busy(at) => Answer::Done,
+            call => player.call(call),
+        },
+    ),
+    defect(
+        "bias-runs-unlocked",
+        "runs do not take the lock",
+        "bias-runs",
+        Sc,
+        |player, _, call| no_lock(player, call),
+    ),
+    defect(
+        "bias-singles-unlocked",
+        "an update by atomics does not take the lock where it should",
+        "bias-2",
+        Sc,
+        |player, rank, call| if rank == Rank(1) { no_lock(player, call) } else { player.call(call) },
+    ),
+    defect(
+        "bias-mode-posted",
+        "mode atomics is put, and may arrive when the lock is another rank's",
+        "bias-2",
+        LatePuts,
+        |player, _, call| match call {
+            Call::FetchStore { at, value: 0 } if is_mode(at) => {
+                player.call(Call::Put { at, value: 0 });
+                Answer::Word(1)
+            }
+            call => player.call(call),
+        },
+    ),
+    defect(
+        "bias-no-flush",
+        "a plain loop ends before its puts are there",
+        "bias-2",
         UnorderedBulk,
         no_flush,
     ),

@@ -299,7 +299,7 @@ impl Served {
                     _ => {
                         let Header { element, op, .. } = request.header;
                         let OwnPart { accumulate, lock, .. } = *part;
-                        let ways = Ways { strategy: accumulate, lock, biased: false };
+                        let ways = Ways::new(ra, accumulate, lock, false);
                         let updates = Updates { ra, ways, bias: None, rank: me, place, alone: false };
                         let payload = if packet.kind == CAS { request.payload } else { payload };
                         update(&updates, element, packet.kind, offset, op, payload, len, &mut fetched)?;
