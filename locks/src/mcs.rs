@@ -69,6 +69,7 @@ impl RawMutex for Mcs {
         Ok(Mcs { tail: place.word(0), node: Qnode::new(place.node), me: pointer(ra.rank()) })
     }
 
+    #[inline]
     fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         self.node.prepare(ra)?;
         let pred = ra.fetch_store(self.tail, self.me)?;
@@ -79,6 +80,7 @@ impl RawMutex for Mcs {
         Ok(())
     }
 
+    #[inline]
     fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         let mut next = self.node.next(ra)?;
         if next == NIL {

@@ -54,7 +54,7 @@ const ALONE: usize = 4;
 /// Updates of a place of one target.
 pub(crate) struct Updates<'u, A: RemoteAtomics + ?Sized> {
     pub(crate) ra: &'u A,
-    pub(crate) ways: Ways<'u>,
+    pub(crate) ways: &'u Ways<'u>,
     /// What this rank remembers of its runs, where targets have modes.
     pub(crate) bias: Option<&'u Bias>,
     pub(crate) rank: Rank,
@@ -276,9 +276,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
     fn by_atomics<R>(&self, update: impl FnOnce() -> Result<R>) -> Result<R> {
         let Some(bias) = self.bias.filter(|_| !self.alone) else { return update() };
         if self.ways.enter(self.ra, self.rank)? {
-            let done = update();
-            self.ways.leave(self.ra)?;
-            return done;
+            return self.ways.leave(self.ra, update());
         }
         self.locked(|| {
             bias.pay(self.ra, self.ways, self.rank)?;

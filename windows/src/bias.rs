@@ -66,7 +66,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
 use rmalab_locks::{Backoff, BackoffState, LINE, Mcs, Place, RawMutex};
 
-use crate::{AccumulateStrategy, Result};
+use crate::{AccumulateStrategy, Error, Result};
 
 const ATOMICS: u64 = 0;
 const LOCKED: u64 = 1;
@@ -127,32 +127,32 @@ impl<'e> Ways<'e> {
 
     /// Those to `target`.
     #[inline(always)]
-    pub(crate) fn to<A: RemoteAtomics + ?Sized>(self, ra: &'e A, target: Rank) -> Ways<'e> {
+    pub(crate) fn to<A: RemoteAtomics + ?Sized>(&self, ra: &'e A, target: Rank) -> Ways<'e> {
         let words = self.words.and_then(|(busy, _)| Some((busy, &ra.shared_words(self.mode(target), 1)?[0])));
-        Ways { words, ..self }
+        Ways { words, ..*self }
     }
 
     /// The lock of a target.
-    pub(crate) fn place(self, target: Rank) -> Place {
+    pub(crate) fn place(&self, target: Rank) -> Place {
         Place { home: target, words: self.lock, node: self.lock.plus(LINE) }
     }
 
     #[inline(always)]
-    fn mode(self, target: Rank) -> Address {
+    fn mode(&self, target: Rank) -> Address {
         target.at(self.lock.plus(Mcs::WORDS)).unwatched()
     }
 
-    fn rent(self, target: Rank) -> Address {
+    fn rent(&self, target: Rank) -> Address {
         target.at(self.lock.plus(Mcs::WORDS + WORD)).unwatched()
     }
 
-    fn busy(self, rank: Rank) -> Address {
+    fn busy(&self, rank: Rank) -> Address {
         rank.at(self.lock.plus(LINE + Mcs::NODE)).unwatched()
     }
 
     /// Whether this rank may update `target` by atomics now, without the lock. If so, [`leave`](Self::leave) must follow.
     #[inline(always)]
-    pub(crate) fn enter<A: RemoteAtomics + ?Sized>(self, ra: &A, target: Rank) -> Result<bool> {
+    pub(crate) fn enter<A: RemoteAtomics + ?Sized>(&self, ra: &A, target: Rank) -> Result<bool> {
         let Some((busy, mode)) = self.words else {
             return if self.biased { self.enter_by_network(ra, target) } else { Ok(true) };
         };
@@ -166,30 +166,57 @@ impl<'e> Ways<'e> {
     }
 
     #[cold]
-    fn enter_by_network<A: RemoteAtomics + ?Sized>(self, ra: &A, target: Rank) -> Result<bool> {
+    #[inline(never)]
+    fn enter_by_network<A: RemoteAtomics + ?Sized>(&self, ra: &A, target: Rank) -> Result<bool> {
         ra.put(self.busy(ra.rank()), u64::from(target.0) + 1)?;
         ra.fence_light();
         let may = ra.get(self.mode(target))? == ATOMICS;
         if !may {
-            self.leave(ra)?;
+            self.rest(ra)?;
         }
         Ok(may)
     }
 
-    /// This rank has updated what it entered for.
+    /// This rank has updated what it entered for, with this outcome.
     #[inline(always)]
-    pub(crate) fn leave<A: RemoteAtomics + ?Sized>(self, ra: &A) -> Result<()> {
+    pub(crate) fn leave<A: RemoteAtomics + ?Sized, R, E: Into<Error>>(
+        &self,
+        ra: &A,
+        done: std::result::Result<R, E>,
+    ) -> Result<R> {
+        // In both arms: an outcome that is kept meanwhile is kept in memory, which the next atomic waits for.
+        match done {
+            Ok(done) => {
+                self.rest(ra)?;
+                Ok(done)
+            }
+            Err(error) => {
+                self.rest(ra)?;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// This rank is not busy.
+    #[inline(always)]
+    fn rest<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
         match self.words {
             Some((busy, _)) => busy.store(0, Ordering::Release),
-            None if self.biased => ra.put(self.busy(ra.rank()), 0)?,
+            None if self.biased => self.rest_by_network(ra)?,
             None => {}
         }
         Ok(())
     }
 
+    #[cold]
+    #[inline(never)]
+    fn rest_by_network<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
+        Ok(ra.put(self.busy(ra.rank()), 0)?)
+    }
+
     /// Whether `target` is in mode locked: a look, for who holds the lock, or takes it if it is.
     #[inline]
-    pub(crate) fn is_locked<A: RemoteAtomics + ?Sized>(self, ra: &A, target: Rank) -> Result<bool> {
+    pub(crate) fn is_locked<A: RemoteAtomics + ?Sized>(&self, ra: &A, target: Rank) -> Result<bool> {
         let mode = match self.words {
             Some((_, mode)) => mode.load(Ordering::Acquire),
             None => ra.get(self.mode(target))?,
@@ -227,7 +254,7 @@ impl Bias {
 
     /// Whether a run of `n` elements, whose rank holds the lock of `target`, is to be a plain loop; changes the mode first
     /// if that is due.
-    pub(crate) fn may_loop<A: RemoteAtomics + ?Sized>(&self, ra: &A, ways: Ways<'_>, target: Rank, n: u64) -> Result<bool> {
+    pub(crate) fn may_loop<A: RemoteAtomics + ?Sized>(&self, ra: &A, ways: &Ways<'_>, target: Rank, n: u64) -> Result<bool> {
         if ways.is_locked(ra, target)? {
             let rent = ra.get(ways.rent(target))?;
             if rent != 0 {
@@ -251,7 +278,7 @@ impl Bias {
 
     /// Waits until every other rank has seen mode locked, or is not updating `target`; whether that can be told.
     #[cold]
-    fn wait_for_all<A: RemoteAtomics + ?Sized>(&self, ra: &A, ways: Ways<'_>, target: Rank) -> Result<bool> {
+    fn wait_for_all<A: RemoteAtomics + ?Sized>(&self, ra: &A, ways: &Ways<'_>, target: Rank) -> Result<bool> {
         if !ra.fence_everywhere()? {
             return Ok(false);
         }
@@ -265,7 +292,7 @@ impl Bias {
     }
 
     /// A single update holds the lock of `target`: it counts, and changes the mode if that is due.
-    pub(crate) fn pay<A: RemoteAtomics + ?Sized>(&self, ra: &A, ways: Ways<'_>, target: Rank) -> Result<()> {
+    pub(crate) fn pay<A: RemoteAtomics + ?Sized>(&self, ra: &A, ways: &Ways<'_>, target: Rank) -> Result<()> {
         if ways.is_locked(ra, target)?
             && ra.fetch_add(ways.rent(target), 1)? + 1 >= self.limits.rent
         {

@@ -410,6 +410,16 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     /// [`Error::Op`] when elements of this type do not have the operation, and as of all operations.
     #[inline]
     pub fn accumulate<T: Element>(&self, disp: WindowDisp, op: Op, source: &[T]) -> Result<()> {
+        if let &[value] = source
+            && self.by_one_atomic(disp, op, value)?.is_some()
+        {
+            return Ok(());
+        }
+        self.accumulate_elsewise(disp, op, source)
+    }
+
+    #[inline(never)]
+    fn accumulate_elsewise<T: Element>(&self, disp: WindowDisp, op: Op, source: &[T]) -> Result<()> {
         self.defined::<T>(Call::Accumulate, op)?;
         self.reach(Call::Accumulate, disp, size_of_val(source) as u64, |place, offset| {
             self.updates(place).run(offset, op, source, None)
@@ -540,6 +550,15 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     /// As [`accumulate`](Self::accumulate).
     #[inline(always)]
     pub fn fetch_and_op<T: Element>(&self, disp: WindowDisp, op: Op, value: T) -> Result<T> {
+        match self.by_one_atomic(disp, op, value)? {
+            Some(old) => Ok(old),
+            None => self.fetch_and_op_elsewise(disp, op, value),
+        }
+    }
+
+    /// Updates an element by one network atomic, if it has one and may use it.
+    #[inline(always)]
+    fn by_one_atomic<T: Element>(&self, disp: WindowDisp, op: Op, value: T) -> Result<Option<T>> {
         let atomic = matches!(op, Op::Replace) || matches!(op, Op::Sum) && T::KIND.is_integer();
         if T::SIZE == WORD
             && atomic
@@ -549,10 +568,9 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         {
             let value = value.to_word();
             let old = if op == Op::Sum { self.ra.fetch_add(at, value) } else { self.ra.fetch_store(at, value) };
-            self.ways.leave(self.ra)?;
-            return Ok(T::from_word(old?));
+            return Ok(Some(T::from_word(self.ways.leave(self.ra, old)?)));
         }
-        self.fetch_and_op_elsewise(disp, op, value)
+        Ok(None)
     }
 
     #[inline(never)]
@@ -580,8 +598,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
             && self.ways.enter(self.ra, self.rank)?
         {
             let old = self.ra.compare_and_swap(at, expected.to_word(), desired.to_word());
-            self.ways.leave(self.ra)?;
-            return Ok(T::from_word(old?));
+            return Ok(T::from_word(self.ways.leave(self.ra, old)?));
         }
         self.compare_and_swap_elsewise(disp, expected, desired)
     }
@@ -600,11 +617,11 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     }
 
     #[inline(always)]
-    fn updates<'p>(&self, place: Place<'p>) -> Updates<'p, A>
+    fn updates<'p>(&'p self, place: Place<'p>) -> Updates<'p, A>
     where
         'e: 'p,
     {
-        let Target { ra, core, ways, rank, alone, .. } = *self;
+        let Target { ra, core, ref ways, rank, alone, .. } = *self;
         Updates { ra, ways, bias: ways.biased.then_some(&core.bias), rank, place, alone }
     }
 }

@@ -300,7 +300,7 @@ impl Served {
                         let Header { element, op, .. } = request.header;
                         let OwnPart { accumulate, lock, .. } = *part;
                         let ways = Ways::new(ra, accumulate, lock, false);
-                        let updates = Updates { ra, ways, bias: None, rank: me, place, alone: false };
+                        let updates = Updates { ra, ways: &ways, bias: None, rank: me, place, alone: false };
                         let payload = if packet.kind == CAS { request.payload } else { payload };
                         update(&updates, element, packet.kind, offset, op, payload, len, &mut fetched)?;
                     }
