@@ -173,7 +173,8 @@ pub struct Shape {
 impl Shape {
     /// A world of `size` ranks on one node, with word puts that may be late, and a fence for all of them.
     pub fn new(size: u32) -> Shape {
-        let capabilities = Capabilities { late_puts: true, asymmetric_fence: true, ..Capabilities::coherent("controlled") };
+        let capabilities =
+            Capabilities { late_puts: true, asymmetric_fence: true, ..Capabilities::coherent("controlled") };
         Shape { topology: Arc::new(Topology::one_node(size)), segment: crate::SEGMENT_BYTES, capabilities }
     }
 }

@@ -193,18 +193,6 @@ fn adds_words<T: Element>(op: Op) -> bool {
     op == Op::Sum && T::KIND.is_integer() && T::SIZE == WORD
 }
 
-/// Adds words to words, if that is what the operation does to the elements: in a loop that is nothing but its atomics.
-#[inline]
-fn add_all<T: Element>(words: &[AtomicU64], op: Op, source: &[T]) -> bool {
-    let adds = adds_words::<T>(op);
-    if adds {
-        for (word, value) in words.iter().zip(source) {
-            word.fetch_add(value.to_word(), Ordering::SeqCst);
-        }
-    }
-    adds
-}
-
 /// The address of the word that holds byte `offset`.
 #[inline(always)]
 fn word_at(start: Address, offset: u64) -> (Address, u64) {
@@ -235,6 +223,13 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         if n == 0 {
             return Ok(());
         }
+        if result.is_none()
+            && adds_words::<T>(op)
+            && self.native()
+            && let Some((words, 0)) = self.direct::<T>(offset, n)
+        {
+            return self.add(words, bytemuck::cast_slice(source));
+        }
         if self.alone && n >= ALONE {
             return self.plain(offset, op, source, result);
         }
@@ -242,7 +237,11 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         match (self.spot::<T>(offset).is_some(), self.spot::<T>(last).is_some()) {
             (true, true) => match self.bias {
                 Some(bias) if n >= bias.limits.run && !self.alone => self.either(bias, n as u64, |plain| {
-                    if plain { self.plain(offset, op, source, result) } else { self.atomics(offset, op, source, result) }
+                    if plain {
+                        self.plain(offset, op, source, result)
+                    } else {
+                        self.atomics(offset, op, source, result)
+                    }
                 }),
                 _ => self.by_atomics(|| self.atomics(offset, op, source, result)),
             },
@@ -252,14 +251,40 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         }
     }
 
+    /// Adds words to words that the processor reaches: what most runs are, and so the shortest way.
+    #[inline(never)]
+    fn add(&self, words: &[AtomicU64], values: &[u64]) -> Result<()> {
+        let n = values.len();
+        let atomics = || {
+            for (word, value) in words.iter().zip(values) {
+                word.fetch_add(*value, Ordering::SeqCst);
+            }
+            Ok(())
+        };
+        if self.alone && n >= ALONE {
+            add_words(words, values);
+            // The flush that follows knows nothing of these stores.
+            fence(Ordering::SeqCst);
+            return Ok(());
+        }
+        match self.bias {
+            Some(bias) if n >= bias.limits.run && !self.alone => self.either(bias, n as u64, |plain| {
+                if !plain {
+                    return atomics();
+                }
+                add_words(words, values);
+                if !cfg!(target_arch = "x86_64") {
+                    // As above; on x86-64 the release of the lock is a fence as well.
+                    fence(Ordering::SeqCst);
+                }
+                Ok(())
+            }),
+            _ => self.by_atomics(atomics),
+        }
+    }
+
     #[cold]
-    fn one_by_one<T: Element>(
-        &self,
-        offset: u64,
-        op: Op,
-        source: &[T],
-        mut result: Option<&mut [T]>,
-    ) -> Result<()> {
+    fn one_by_one<T: Element>(&self, offset: u64, op: Op, source: &[T], mut result: Option<&mut [T]>) -> Result<()> {
         let n = result.as_ref().map_or(source.len(), |result| result.len());
         for i in 0..n {
             let value = if op == Op::NoOp { T::zeroed() } else { source[i] };
@@ -278,18 +303,19 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         if self.ways.enter(self.ra, self.rank)? {
             return self.ways.leave(self.ra, update());
         }
+        let waits = self.ra.get(self.ways.place(self.rank).word(0))? != 0;
         self.locked(|| {
-            bias.pay(self.ra, self.ways, self.rank)?;
+            bias.pay(self.ra, self.ways, self.rank, waits)?;
             update()
         })
     }
 
     /// Runs `update` of `n` elements, which is told whether to be a plain loop, in whichever mode the target is or is due
     /// to be.
-    #[inline]
+    #[inline(always)]
     fn either(&self, bias: &Bias, n: u64, update: impl FnOnce(bool) -> Result<()>) -> Result<()> {
         if bias.is_due(n) || self.ways.is_locked(self.ra, self.rank)? {
-            return self.locked(|| update(bias.may_loop(self.ra, self.ways, self.rank, n)?));
+            return self.holding(|| update(bias.may_loop(self.ra, self.ways, self.rank, n)?));
         }
         bias.owe(n);
         self.by_atomics(|| update(false))
@@ -301,13 +327,6 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         let n = result.as_ref().map_or(source.len(), |result| result.len());
         let value = |i: usize| if op == Op::NoOp { T::zeroed() } else { source[i] };
         let direct = self.direct::<T>(offset, n);
-        if let Some((words, _)) = direct
-            && result.is_none()
-            && self.native()
-            && add_all(words, op, source)
-        {
-            return Ok(());
-        }
         for i in 0..n {
             let old = match direct {
                 Some((words, first)) => {
@@ -416,14 +435,6 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
     fn plain<T: Element>(&self, offset: u64, op: Op, source: &[T], mut result: Option<&mut [T]>) -> Result<()> {
         let ra = self.ra;
         let n = result.as_ref().map_or(source.len(), |result| result.len());
-        if result.is_none() && adds_words::<T>(op) && let Some((words, 0)) = self.direct::<T>(offset, n) {
-            add_words(words, bytemuck::cast_slice(source));
-            if self.alone || !cfg!(target_arch = "x86_64") {
-                // The flush that follows knows nothing of these stores. Under the lock its release fences, on x86-64.
-                fence(Ordering::SeqCst);
-            }
-            return Ok(());
-        }
         let mut chunk = [T::zeroed(); CHUNK];
         for start in (0..n).step_by(CHUNK) {
             let end = n.min(start + CHUNK);
@@ -444,6 +455,11 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
     /// Runs `body` while this rank holds the target's lock of accumulates.
     #[inline(never)]
     fn locked<R>(&self, body: impl FnOnce() -> Result<R>) -> Result<R> {
+        self.holding(body)
+    }
+
+    #[inline(always)]
+    fn holding<R>(&self, body: impl FnOnce() -> Result<R>) -> Result<R> {
         let ra = self.ra;
         let mut lock = Mcs::bind(ra, self.ways.place(self.rank), ())?;
         lock.acquire(ra)?;

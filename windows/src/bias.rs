@@ -83,15 +83,18 @@ pub(crate) struct Limits {
 }
 
 impl Default for Limits {
-    /// A fence everywhere costs about as much as 4,096 elements lose by atomics (2 ns each), and as 256 single updates lose
-    /// by the lock (20 to 40 ns). A run of 8 elements costs as much either way.
+    /// A change of mode costs about as much as 4,096 elements lose by atomics (2 ns each), and as 256 single updates lose by
+    /// the lock (30 ns). A run of 16 elements costs about as much either way.
     fn default() -> Limits {
-        Limits { run: 8, debt: 4_096, rent: 256 }
+        Limits { run: 16, debt: 4_096, rent: 256 }
     }
 }
 
 /// So many elements of a run win in mode locked what one single update loses.
-const PAID: u64 = 8;
+const PAID: u64 = 16;
+
+/// A single update that waits for the lock loses so many times as much.
+const WAITED: u64 = 4;
 
 /// How the elements of a window are updated, and where the words for it are, the same on every rank.
 #[derive(Clone, Copy, Debug)]
@@ -254,7 +257,14 @@ impl Bias {
 
     /// Whether a run of `n` elements, whose rank holds the lock of `target`, is to be a plain loop; changes the mode first
     /// if that is due.
-    pub(crate) fn may_loop<A: RemoteAtomics + ?Sized>(&self, ra: &A, ways: &Ways<'_>, target: Rank, n: u64) -> Result<bool> {
+    #[inline(always)]
+    pub(crate) fn may_loop<A: RemoteAtomics + ?Sized>(
+        &self,
+        ra: &A,
+        ways: &Ways<'_>,
+        target: Rank,
+        n: u64,
+    ) -> Result<bool> {
         if ways.is_locked(ra, target)? {
             let rent = ra.get(ways.rent(target))?;
             if rent != 0 {
@@ -262,6 +272,12 @@ impl Bias {
             }
             return Ok(true);
         }
+        self.lock_if_due(ra, ways, target, n)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_if_due<A: RemoteAtomics + ?Sized>(&self, ra: &A, ways: &Ways<'_>, target: Rank, n: u64) -> Result<bool> {
         if !self.is_due(n) {
             self.owe(n);
             return Ok(false);
@@ -277,7 +293,6 @@ impl Bias {
     }
 
     /// Waits until every other rank has seen mode locked, or is not updating `target`; whether that can be told.
-    #[cold]
     fn wait_for_all<A: RemoteAtomics + ?Sized>(&self, ra: &A, ways: &Ways<'_>, target: Rank) -> Result<bool> {
         if !ra.fence_everywhere()? {
             return Ok(false);
@@ -291,11 +306,17 @@ impl Bias {
         Ok(true)
     }
 
-    /// A single update holds the lock of `target`: it counts, and changes the mode if that is due.
-    pub(crate) fn pay<A: RemoteAtomics + ?Sized>(&self, ra: &A, ways: &Ways<'_>, target: Rank) -> Result<()> {
-        if ways.is_locked(ra, target)?
-            && ra.fetch_add(ways.rent(target), 1)? + 1 >= self.limits.rent
-        {
+    /// A single update holds the lock of `target`, and had to wait for it or not: it counts, and changes the mode if that is
+    /// due.
+    pub(crate) fn pay<A: RemoteAtomics + ?Sized>(
+        &self,
+        ra: &A,
+        ways: &Ways<'_>,
+        target: Rank,
+        waited: bool,
+    ) -> Result<()> {
+        let loss = if waited { WAITED } else { 1 };
+        if ways.is_locked(ra, target)? && ra.fetch_add(ways.rent(target), loss)? + loss >= self.limits.rent {
             ra.fetch_store(ways.rent(target), 0)?;
             // Complete when it returns, so before the lock is released.
             ra.fetch_store(ways.mode(target), ATOMICS)?;

@@ -208,12 +208,89 @@ fn all_together(team: &Team<'_, Mapped>) {
             every_type!(together(team, &window, start, 6));
             window.free().unwrap();
         }
+        {
+            let config = accumulating(AccumulateStrategy::Native);
+            // Changing between atomics and a lock every few updates.
+            let (window, starts) = made.make_by(team, config, BYTES, |builder| builder.accumulate_limits(2, 8, 2));
+            every_type!(together(team, &window, starts[team.size() as usize - 1], 6));
+            window.free().unwrap();
+        }
     }
 }
 
 #[test]
 fn accumulates_of_all_ranks_at_once_lose_nothing() {
     everywhere("accumulates_of_all_ranks_at_once_lose_nothing", 4, all_together);
+}
+
+/// Ranks update the same elements by runs, one by one, and by compare and swap, while the target changes its mode.
+fn runs_and_singles(team: &Team<'_, Mapped>) {
+    const LEN: usize = 40;
+    const ROUNDS: u64 = 1_000;
+    for made in [Made::Allocated, Made::Created] {
+        for strategy in [AccumulateStrategy::Native, AccumulateStrategy::Cas] {
+            // The fewer updates between changes of the mode, the more often they meet.
+            for (run, debt, rent) in [(2, 2, 1), (8, 200, 4), (LEN, 40, 20)] {
+                let (mut window, starts) = made.make_by(team, accumulating(strategy), LEN * 8, |builder| {
+                    builder.accumulate_limits(run, debt, rent)
+                });
+                let all = window.lock_all().unwrap();
+                let target = all.at(Rank(0)).unwrap();
+                let at = |element: usize| WindowDisp(starts[0] + 8 * element as i64);
+                let mut expected = [0_u64; LEN];
+                let me = u64::from(team.rank().0);
+                let mut random = me + 1;
+                for round in 0..ROUNDS {
+                    random ^= random << 13;
+                    random ^= random >> 7;
+                    random ^= random << 17;
+                    let (first, value) = ((random >> 8) as usize % LEN, random >> 32);
+                    // Ranks change what they mostly do, not all at the same time.
+                    let last = match (round / 100 + me) % 3 {
+                        0 => LEN,
+                        1 => LEN.min(first + random as usize % 6 + 1),
+                        _ if random % 50 == 0 => LEN,
+                        _ => first + 1,
+                    };
+                    let values = [value; LEN];
+                    match (last - first, random % 4) {
+                        (1, 0) => {
+                            let mut seen = target.fetch_and_op(at(first), Op::NoOp, 0_u64).unwrap();
+                            loop {
+                                let sum = seen.wrapping_add(value);
+                                let before = target.compare_and_swap(at(first), seen, sum).unwrap();
+                                if before == seen {
+                                    break;
+                                }
+                                seen = before;
+                            }
+                        }
+                        (1, 1) => drop(target.fetch_and_op(at(first), Op::Sum, value).unwrap()),
+                        (n, 2) => target.get_accumulate(at(first), Op::Sum, &values[..n], &mut [0; LEN][..n]).unwrap(),
+                        (n, _) => target.accumulate(at(first), Op::Sum, &values[..n]).unwrap(),
+                    }
+                    for element in &mut expected[first..last] {
+                        *element = element.wrapping_add(value);
+                    }
+                }
+                all.unlock_all().unwrap();
+                let sums = team.allgather(&expected).unwrap();
+                let sum =
+                    |element| sums.iter().skip(element).step_by(LEN).fold(0, |sum: u64, one| sum.wrapping_add(*one));
+                let mut seen = [0_u64; LEN];
+                let epoch = window.lock(LockKind::Shared, Rank(0)).unwrap();
+                epoch.get(at(0), &mut seen).unwrap();
+                epoch.unlock().unwrap();
+                assert_eq!(seen, std::array::from_fn(sum), "{made:?}, {strategy:?}, from {run}, {debt}, {rent}");
+                window.free().unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn runs_and_single_updates_lose_nothing_of_each_other() {
+    everywhere("runs_and_single_updates_lose_nothing_of_each_other", 3, runs_and_singles);
 }
 
 /// All ranks count by compare and swap, each in its way through the others.

@@ -369,6 +369,27 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn every_offset_and_length_is_added_alone() {
+        let values: Vec<u64> = (0..200).map(|i: u64| i.wrapping_mul(0x9E37_79B9_7F4A_7C15)).collect();
+        for start in 0..9 {
+            for len in (0..70).chain([100, 127, 128, 129]) {
+                let words: Vec<AtomicU64> = (0..150).map(|i| AtomicU64::new(u64::MAX - i)).collect();
+                // One of the two is longer than the other.
+                if len.is_multiple_of(2) {
+                    add_words(&words[start..], &values[start + 1..][..len]);
+                } else {
+                    add_words(&words[start..][..len], &values[start + 1..]);
+                }
+                for (i, word) in words.into_iter().enumerate() {
+                    let added = if (start..start + len).contains(&i) { values[i + 1] } else { 0 };
+                    assert_eq!(word.into_inner(), added.wrapping_sub(i as u64 + 1), "{i} of {len} from {start}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn every_offset_and_length_is_zeroed_alone() {
         for start in 0..9 {

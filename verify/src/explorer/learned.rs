@@ -486,11 +486,9 @@ pub(super) fn silent(network: Network, call: Call) -> Option<Answer> {
 /// The answer to `call` that `word` stands for.
 fn answer_to(call: Call, word: u64) -> Answer {
     match call {
-        Call::Put { .. }
-        | Call::BulkPut { .. }
-        | Call::Flush { .. }
-        | Call::FenceEverywhere
-        | Call::Pause { .. } => Answer::Done,
+        Call::Put { .. } | Call::BulkPut { .. } | Call::Flush { .. } | Call::FenceEverywhere | Call::Pause { .. } => {
+            Answer::Done
+        }
         _ => Answer::Word(word),
     }
 }

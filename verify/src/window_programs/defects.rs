@@ -247,23 +247,11 @@ const DEFECTS: &[Defect] = &[
             call => player.call(call),
         }
     }),
-    defect(
-        "bias-busy-kept",
-        "an update by atomics that finds mode locked waits for the lock as busy as it was",
-        "bias-2",
-        Sc,
-        |player, _, call| match call {
-            Call::Put { at, value: 0 } if is_busy(at) => Answer::Done,
-            call => player.call(call),
-        },
-    ),
-    defect(
-        "bias-runs-unlocked",
-        "runs do not take the lock",
-        "bias-runs",
-        Sc,
-        |player, _, call| no_lock(player, call),
-    ),
+    defect("bias-busy-kept", "who has updated by atomics stays busy", "bias-2", Sc, |player, _, call| match call {
+        Call::Put { at, value: 0 } if is_busy(at) => Answer::Done,
+        call => player.call(call),
+    }),
+    defect("bias-runs-unlocked", "runs do not take the lock", "bias-runs", Sc, |player, _, call| no_lock(player, call)),
     defect(
         "bias-singles-unlocked",
         "an update by atomics does not take the lock where it should",
@@ -284,13 +272,7 @@ const DEFECTS: &[Defect] = &[
             call => player.call(call),
         },
     ),
-    defect(
-        "bias-no-flush",
-        "a plain loop ends before its puts are there",
-        "bias-2",
-        UnorderedBulk,
-        no_flush,
-    ),
+    defect("bias-no-flush", "a plain loop ends before its puts are there", "bias-2", UnorderedBulk, no_flush),
     defect(
         "part-of-a-word-stored",
         "an element of 2 bytes is stored with the rest of its word as it was read",

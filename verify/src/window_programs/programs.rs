@@ -8,8 +8,8 @@ use std::sync::Arc;
 use rmalab_atomics::{Rank, RemoteAtomics, Until, WORD};
 use rmalab_locks::LINE;
 use rmalab_windows::{
-    AccumulateStrategy, Assert, Config, FenceStrategy, LockKind, Op, Pair, PolicyKind, PscwStrategy, Target, Team, Window,
-    WindowDisp,
+    AccumulateStrategy, Assert, Config, FenceStrategy, LockKind, Op, Pair, PolicyKind, PscwStrategy, Target, Team,
+    Window, WindowDisp,
 };
 
 use super::{BYTES, Program, Scene, sees, step};
@@ -124,8 +124,8 @@ pub fn programs() -> Vec<Program> {
     add("bias-cas-2", about, 2, cas, LATE, |scene| biased(scene, 1, 2));
     let about = "both ranks update both words by runs; 3 times, from the second time on by a lock";
     add("bias-runs", about, 2, native, LATE, |scene| biased(scene, 2, 3));
-    let about = "one rank updates both words by a run, twice, the others the first word alone";
-    add("bias-3", about, 3, native, LATE, |scene| biased(scene, 1, 1));
+    let about = "one rank updates both words by runs, the others the first word alone; twice";
+    add("bias-3", about, 3, native, LATE, |scene| biased(scene, 1, 2));
     let about = "two ranks update both words by runs, the third the first word alone; once";
     add("bias-3-runs", about, 3, native, LATE, |scene| biased(scene, 2, 1));
 

@@ -48,7 +48,18 @@ impl Made {
         config: Config,
         bytes: usize,
     ) -> (Window<'t, Mapped>, Vec<i64>) {
-        let builder: Builder<'t, Mapped> = Window::builder(team).config(config);
+        self.make_by(team, config, bytes, |builder| builder)
+    }
+
+    /// As [`make`](Made::make), with more said to the builder.
+    pub(crate) fn make_by<'t>(
+        self,
+        team: &'t Team<'t, Mapped>,
+        config: Config,
+        bytes: usize,
+        more: impl FnOnce(Builder<'t, Mapped>) -> Builder<'t, Mapped>,
+    ) -> (Window<'t, Mapped>, Vec<i64>) {
+        let builder = more(Window::builder(team).config(config));
         let starts = vec![0; team.size() as usize];
         let odd = || UserMemory::from_vec(vec![0u8; bytes + 16]).part(3..3 + bytes).unwrap();
         let window = match self {
