@@ -208,13 +208,11 @@ fn all_together(team: &Team<'_, Mapped>) {
             every_type!(together(team, &window, start, 6));
             window.free().unwrap();
         }
-        {
-            let config = accumulating(AccumulateStrategy::Native);
-            // Changing between atomics and a lock every few updates.
-            let (window, starts) = made.make_by(team, config, BYTES, |builder| builder.accumulate_limits(2, 8, 2));
-            every_type!(together(team, &window, starts[team.size() as usize - 1], 6));
-            window.free().unwrap();
-        }
+        // Changing between atomics and a lock every few updates.
+        let config = accumulating(AccumulateStrategy::Native);
+        let (window, starts) = made.make_by(team, config, BYTES, |builder| builder.accumulate_limits(2, 8, 2));
+        every_type!(together(team, &window, starts[team.size() as usize - 1], 6));
+        window.free().unwrap();
     }
 }
 
