@@ -7,8 +7,8 @@
 //! * ranks wait for ever, or go round in circles;
 //! * a call of the window layer fails or panics;
 //! * in the end the words of the windows' synchronization are not at rest: slots of posts, locks of accumulates, words of
-//!   the lock policy. Numbers that only grow (barriers, posts and completions, tickets) and the
-//!   windows' data need not be zero.
+//!   the lock policy. Numbers that only grow (barriers, posts and completions, tickets), the windows'
+//!   data, and what accumulates are biased towards need not be zero.
 //!
 //! # State
 //!

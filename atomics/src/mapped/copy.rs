@@ -374,7 +374,7 @@ mod tests {
     fn every_offset_and_length_is_added_alone() {
         let values: Vec<u64> = (0..200).map(|i: u64| i.wrapping_mul(0x9E37_79B9_7F4A_7C15)).collect();
         for start in 0..9 {
-            for len in (0..70).chain([100, 127, 128, 129]) {
+            for len in (0..70_usize).chain([100, 127, 128, 129]) {
                 let words: Vec<AtomicU64> = (0..150).map(|i| AtomicU64::new(u64::MAX - i)).collect();
                 // One of the two is longer than the other.
                 if len.is_multiple_of(2) {
