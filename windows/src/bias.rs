@@ -9,7 +9,7 @@
 //! # Sources
 //!
 //! A bias that the frequent side confirms by a word of its own, and the rare side revokes: D. Dice, M. Moir, W. Scherer,
-//! Quickly reacquirable locks, 2003; A. Kogan, D. Dice, S. Issa, BRAVO: biased locking for reader-writer locks, ATC'19. The
+//! Quickly reacquirable locks, 2003; D. Dice, A. Kogan, BRAVO: biased locking for reader-writer locks, USENIX ATC'19. The
 //! fence that the rare side runs for all: atomics/src/mapped/asymmetric.rs. When to change: ski rental (A. Karlin,
 //! M. Manasse, L. Rudolph, D. Sleator, Competitive snoopy caching, Algorithmica 3, 1988).
 //!
@@ -35,7 +35,8 @@
 //!
 //! By atomics: `busy := target + 1`, light fence, look at `mode`; if that is atomics, update, and `busy := 0`. Otherwise
 //! `busy := 0`, take the lock, and do the same atomics. They are right in both modes: in mode locked nobody updates
-//! without the lock, and in mode atomics nobody updates otherwise than by atomics, nor makes it locked while this rank holds the lock.
+//! without the lock, and in mode atomics nobody updates otherwise than by atomics, nor changes the mode while this rank
+//! holds the lock.
 //!
 //! To mode locked, holding the lock: `mode := locked`, fence everywhere, wait until no `busy` names this target. To mode
 //! atomics, holding the lock: `mode := atomics`. A plain loop is complete before its rank releases the lock or changes
@@ -44,9 +45,10 @@
 //! # Invariants
 //!
 //! - I1: a plain loop runs only under the lock, in mode locked, and after the wait that follows the change to it.
-//! - I2: while one runs, no rank updates the target by atomics. Whoever holds no lock has looked at `mode` after it had
-//!   set `busy`. If it looked before its light fence was overtaken by the fence everywhere, its `busy` was seen and waited for;
-//!   if later, it saw mode locked. (An earlier spell of mode locked is no difference: what counts is the last change.)
+//! - I2: while one runs, no rank updates the target by atomics. Whoever does without the lock had set `busy` before it
+//!   looked at `mode`. The fence everywhere came between for that rank, or before both, or after both. If it came after
+//!   `busy` was set, the rank that changed the mode has seen `busy` and waited; if before the look, the look has seen mode
+//!   locked.
 //! - I3: the wait ends: in mode locked a rank sets its `busy` to this target only until it has looked.
 //!
 //! A mode is no obligation: with nobody active both are right, and a window may be freed in either.
@@ -56,7 +58,7 @@
 //! An update by atomics: two stores to a line of this rank's own and a load of a line that nobody writes. A change to mode
 //! locked: the lock, a fence everywhere (some microseconds), and a look at each rank. A rank changes the mode when its runs
 //! have lost by atomics about what that costs, and the holders of the lock change it back when single updates have, less
-//! what runs have won meanwhile: so twice what the better mode would have cost, and a change, at most.
+//! what runs have won meanwhile: so about twice what the better mode would have cost.
 //!
 //! [`Capabilities::asymmetric_fence`]: rmalab_atomics::Capabilities::asymmetric_fence
 
