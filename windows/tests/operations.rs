@@ -224,7 +224,7 @@ fn accumulates_of_all_ranks_at_once_lose_nothing() {
 /// Ranks update the same elements by runs, one by one, and by compare and swap, while the target changes its mode.
 fn runs_and_singles(team: &Team<'_, Mapped>) {
     const LEN: usize = 40;
-    const ROUNDS: u64 = 1_000;
+    const ROUNDS: u64 = 6_000;
     for made in [Made::Allocated, Made::Created] {
         for strategy in [AccumulateStrategy::Native, AccumulateStrategy::Cas] {
             // The fewer updates between changes of the mode, the more often they meet.
