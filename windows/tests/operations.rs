@@ -223,12 +223,13 @@ fn accumulates_of_all_ranks_at_once_lose_nothing() {
 
 /// Ranks update the same elements by runs, one by one, and by compare and swap, while the target changes its mode.
 fn runs_and_singles(team: &Team<'_, Mapped>) {
-    const LEN: usize = 40;
-    const ROUNDS: u64 = 6_000;
+    // A run by atomics takes longer than a fence everywhere.
+    const LEN: usize = 1_000;
+    const ROUNDS: u64 = 1_500;
     for made in [Made::Allocated, Made::Created] {
         for strategy in [AccumulateStrategy::Native, AccumulateStrategy::Cas] {
             // The fewer updates between changes of the mode, the more often they meet.
-            for (run, debt, rent) in [(2, 2, 1), (8, 200, 4), (LEN, 40, 20)] {
+            for (run, debt, rent) in [(2, 2, 1), (8, 3_000, 4), (LEN, 2_500, 20)] {
                 let (mut window, starts) = made.make_by(team, accumulating(strategy), LEN * 8, |builder| {
                     builder.accumulate_limits(run, debt, rent)
                 });
@@ -246,7 +247,7 @@ fn runs_and_singles(team: &Team<'_, Mapped>) {
                     // Ranks change what they mostly do, not all at the same time.
                     let last = match (round / 100 + me) % 3 {
                         0 => LEN,
-                        1 => LEN.min(first + random as usize % 6 + 1),
+                        1 => LEN.min(first + random as usize % 100 + 1),
                         _ if random % 50 == 0 => LEN,
                         _ => first + 1,
                     };
