@@ -136,7 +136,7 @@ impl Subject {
         Subject { rest: Some(Vec::new()), ..subject }
     }
 
-    /// Says that ranks may fence for all of them ([`RemoteAtomics::fence_everywhere`]).
+    /// Says that ranks may fence for all of them ([`fence_everywhere`](rmalab_atomics::RemoteAtomics::fence_everywhere)).
     ///
     /// Without this the explorer takes it that nothing that others do looks at what a rank has posted.
     pub fn fencing(mut self) -> Subject {
