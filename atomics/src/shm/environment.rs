@@ -323,7 +323,9 @@ mod tests {
     #[test]
     fn silence_is_what_a_connection_takes() {
         let silence = |value: Option<&str>| {
-            Environment(&|name| value.filter(|_| name == SILENCE).map(OsString::from)).silence().map_err(|error| error.to_string())
+            Environment(&|name| value.filter(|_| name == SILENCE).map(OsString::from))
+                .silence()
+                .map_err(|error| error.to_string())
         };
         assert_eq!((silence(None), silence(Some("30"))), (Ok(4), Ok(30)));
         for wrong in ["1", "121", "x"] {
