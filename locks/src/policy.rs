@@ -60,6 +60,34 @@ macro_rules! policies {
                     $(Policy::$variant(_) => PolicyKind::$variant,)*
                 }
             }
+
+            #[inline(never)]
+            fn lock_any<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
+                match self {
+                    $(Policy::$variant(policy) => policy.lock(ra, kind, target),)*
+                }
+            }
+
+            #[inline(never)]
+            fn unlock_any<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
+                match self {
+                    $(Policy::$variant(policy) => policy.unlock(ra, kind, target),)*
+                }
+            }
+
+            #[inline(never)]
+            fn lock_all_any<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+                match self {
+                    $(Policy::$variant(policy) => policy.lock_all(ra),)*
+                }
+            }
+
+            #[inline(never)]
+            fn unlock_all_any<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+                match self {
+                    $(Policy::$variant(policy) => policy.unlock_all(ra),)*
+                }
+            }
         }
 
         impl WindowLock for Policy {
@@ -73,31 +101,36 @@ macro_rules! policies {
                 })
             }
 
-            #[inline]
+            // What most windows have is inlined where it is used; the others are a call, or every use would hold them all.
+            #[inline(always)]
             fn lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
                 match self {
-                    $(Policy::$variant(policy) => policy.lock(ra, kind, target),)*
+                    Policy::TwoLevel(policy) => policy.lock(ra, kind, target),
+                    other => other.lock_any(ra, kind, target),
                 }
             }
 
-            #[inline]
+            #[inline(always)]
             fn unlock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
                 match self {
-                    $(Policy::$variant(policy) => policy.unlock(ra, kind, target),)*
+                    Policy::TwoLevel(policy) => policy.unlock(ra, kind, target),
+                    other => other.unlock_any(ra, kind, target),
                 }
             }
 
-            #[inline]
+            #[inline(always)]
             fn lock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
                 match self {
-                    $(Policy::$variant(policy) => policy.lock_all(ra),)*
+                    Policy::TwoLevel(policy) => policy.lock_all(ra),
+                    other => other.lock_all_any(ra),
                 }
             }
 
-            #[inline]
+            #[inline(always)]
             fn unlock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
                 match self {
-                    $(Policy::$variant(policy) => policy.unlock_all(ra),)*
+                    Policy::TwoLevel(policy) => policy.unlock_all(ra),
+                    other => other.unlock_all_any(ra),
                 }
             }
 

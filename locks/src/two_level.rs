@@ -55,7 +55,8 @@
 //!   which nobody holds anything. Here only the first attempt adds. Later ones count this rank by a compare-and-swap
 //!   against a master without lock_alls, which leaves no trace if it fails.
 //! * The master's rank is a parameter; the paper has it on one designated process.
-//! * The count of a rank's own words is waited for by [`RemoteAtomics::wait_until`] instead of polled.
+//! * The count of a rank's own words is waited for by [`RemoteAtomics::wait_until`] instead of polled. It waits for
+//!   exclusive locks to go, so all operations but those that take one of these back are [unwatched](Address::unwatched).
 //! * The master is released by an operation that returns when it is complete; the paper's is non-blocking.
 //! * [`Contended::Retract`] is an alternative that is not in the paper.
 //!
@@ -143,9 +144,9 @@ impl WindowLock for TwoLevel {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
-        let at = target.at(self.target);
+        let at = target.at(self.target).unwatched();
         match kind {
             LockKind::Shared if ra.fetch_add(at, SHARED)? & EXCLUSIVE == 0 => Ok(()),
             LockKind::Shared => self.wait(ra, at, SHARED, EXCLUSIVE, None).map(drop),
@@ -154,11 +155,11 @@ impl WindowLock for TwoLevel {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn unlock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
         let at = target.at(self.target);
         match kind {
-            LockKind::Shared => ra.fetch_add(at, SHARED.wrapping_neg())?,
+            LockKind::Shared => ra.fetch_add(at.unwatched(), SHARED.wrapping_neg())?,
             LockKind::Exclusive => {
                 // Not a store of 0: shared locks may be counted in the word already, waiting (I3).
                 ra.fetch_add(at, EXCLUSIVE.wrapping_neg())?;
@@ -173,17 +174,17 @@ impl WindowLock for TwoLevel {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn lock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        if ra.fetch_add(self.master, ALL)? & EXCLUSIVES_MASK == 0 {
+        if ra.fetch_add(self.master.unwatched(), ALL)? & EXCLUSIVES_MASK == 0 {
             return Ok(());
         }
         self.wait(ra, self.master, ALL, EXCLUSIVES_MASK, None).map(drop)
     }
 
-    #[inline]
+    #[inline(always)]
     fn unlock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        ra.fetch_add(self.master, ALL.wrapping_neg())?;
+        ra.fetch_add(self.master.unwatched(), ALL.wrapping_neg())?;
         Ok(())
     }
 
@@ -195,7 +196,7 @@ impl WindowLock for TwoLevel {
 
 impl WindowLockTimed for TwoLevel {
     fn try_lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<bool> {
-        let at = target.at(self.target);
+        let at = target.at(self.target).unwatched();
         match kind {
             LockKind::Shared => attempt(ra, at, SHARED, EXCLUSIVE),
             LockKind::Exclusive => self.attempt_exclusive(ra, at, count_by_adding),
@@ -209,7 +210,7 @@ impl WindowLockTimed for TwoLevel {
         target: Rank,
         deadline: Time,
     ) -> Result<bool> {
-        let at = target.at(self.target);
+        let at = target.at(self.target).unwatched();
         match kind {
             LockKind::Shared if ra.fetch_add(at, SHARED)? & EXCLUSIVE == 0 => Ok(true),
             LockKind::Shared => self.wait(ra, at, SHARED, EXCLUSIVE, Some(deadline)),
@@ -219,11 +220,11 @@ impl WindowLockTimed for TwoLevel {
     }
 
     fn try_lock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
-        attempt(ra, self.master, ALL, EXCLUSIVES_MASK)
+        attempt(ra, self.master.unwatched(), ALL, EXCLUSIVES_MASK)
     }
 
     fn lock_all_until<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, deadline: Time) -> Result<bool> {
-        if ra.fetch_add(self.master, ALL)? & EXCLUSIVES_MASK == 0 {
+        if ra.fetch_add(self.master.unwatched(), ALL)? & EXCLUSIVES_MASK == 0 {
             return Ok(true);
         }
         self.wait(ra, self.master, ALL, EXCLUSIVES_MASK, Some(deadline))
@@ -233,7 +234,7 @@ impl WindowLockTimed for TwoLevel {
 impl TwoLevel {
     /// One attempt at an exclusive lock; leaves nothing behind when it fails. `count` counts this rank in the master
     /// unless a lock_all is counted there.
-    #[inline]
+    #[inline(always)]
     fn attempt_exclusive<A: RemoteAtomics + ?Sized>(
         &mut self,
         ra: &A,
@@ -315,9 +316,9 @@ impl TwoLevel {
 }
 
 /// Counts this rank in the word `at` by `count`, and takes that back if a bit of `obstacle` was set.
-#[inline]
+#[inline(always)]
 fn attempt<A: RemoteAtomics + ?Sized>(ra: &A, at: Address, count: u64, obstacle: u64) -> Result<bool> {
-    if ra.fetch_add(at, count)? & obstacle == 0 {
+    if ra.fetch_add(at.unwatched(), count)? & obstacle == 0 {
         return Ok(true);
     }
     retract(ra, at, count)?;
@@ -325,7 +326,7 @@ fn attempt<A: RemoteAtomics + ?Sized>(ra: &A, at: Address, count: u64, obstacle:
 }
 
 /// The paper's step: right at once where there is no lock_all, however many exclusive locks there are.
-#[inline]
+#[inline(always)]
 fn count_by_adding<A: RemoteAtomics + ?Sized>(ra: &A, master: Address) -> Result<bool> {
     attempt(ra, master, EXCLUSIVES, !EXCLUSIVES_MASK)
 }
@@ -339,7 +340,7 @@ fn count_without_trace<A: RemoteAtomics + ?Sized>(ra: &A, master: Address) -> Re
     Ok(ra.compare_and_swap(master, others, others + EXCLUSIVES)? == others)
 }
 
-#[inline]
+#[inline(always)]
 fn retract<A: RemoteAtomics + ?Sized>(ra: &A, at: Address, count: u64) -> Result<()> {
     ra.fetch_add(at, count.wrapping_neg())?;
     Ok(())

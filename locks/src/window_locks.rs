@@ -79,7 +79,7 @@ impl<W: WindowLock> WindowLocks<W> {
     ///
     /// [`Error::NoSuchTarget`], [`Error::AlreadyLocked`] when this rank holds a lock of the target or a lock_all, and
     /// those of the policy. This rank's locks are as before then.
-    #[inline]
+    #[inline(always)]
     pub fn lock<A: RemoteAtomics + ?Sized>(
         &mut self,
         ra: &A,
@@ -103,7 +103,7 @@ impl<W: WindowLock> WindowLocks<W> {
     ///
     /// [`Error::NotLocked`] when this rank holds no lock of the target, and those of the policy, after which the state
     /// of its locks is unknown.
-    #[inline]
+    #[inline(always)]
     pub fn unlock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank) -> Result<()> {
         let Some(at) = self.position(target) else {
             return Err(self.refuse_unlock(target));
@@ -120,7 +120,7 @@ impl<W: WindowLock> WindowLocks<W> {
     /// # Errors
     ///
     /// [`Error::LockAllWhileLocked`] when this rank holds any lock, and those of the policy.
-    #[inline]
+    #[inline(always)]
     pub fn lock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, assert: Assert) -> Result<()> {
         self.check_lock_all()?;
         if assert == Assert::None {
@@ -138,7 +138,7 @@ impl<W: WindowLock> WindowLocks<W> {
     ///
     /// [`Error::NotLockedAll`] when this rank holds no lock_all, and those of the policy, after which the state of its
     /// locks is unknown.
-    #[inline]
+    #[inline(always)]
     pub fn unlock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         match self.all.take() {
             Some(Assert::None) => self.policy.unlock_all(ra),
@@ -173,12 +173,12 @@ impl<W: WindowLock> WindowLocks<W> {
         self.held.is_empty() && self.all.is_none()
     }
 
-    #[inline]
+    #[inline(always)]
     fn position(&self, target: Rank) -> Option<usize> {
         self.held.iter().rposition(|held| held.target == target)
     }
 
-    #[inline]
+    #[inline(always)]
     fn check_lock(&self, call: &'static str, target: Rank) -> Result<()> {
         if target.0 >= self.size || self.all.is_some() || self.position(target).is_some() {
             return Err(self.refuse_lock(call, target));
@@ -186,7 +186,7 @@ impl<W: WindowLock> WindowLocks<W> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     fn check_lock_all(&self) -> Result<()> {
         if self.is_idle() { Ok(()) } else { Err(self.refuse_lock_all()) }
     }

@@ -20,7 +20,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     /// Those of [`WindowLocks::lock`](rmalab_locks::WindowLocks::lock) (a second lock of the same target, a lock beside a
     /// lock_all), [`Error::Conflict`], [`Error::NoLocks`], and the error of an earlier epoch that was dropped (see
     /// [`Lock`]).
-    #[inline]
+    #[inline(always)]
     pub fn lock(&self, kind: LockKind, target: Rank) -> Result<Lock<'_, 't, A, W>> {
         self.lock_assert(kind, target, Assert::None)
     }
@@ -30,19 +30,13 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     /// # Errors
     ///
     /// As [`lock`](Self::lock).
-    #[inline]
+    #[inline(always)]
     pub fn lock_assert(&self, kind: LockKind, target: Rank, assert: Assert) -> Result<Lock<'_, 't, A, W>> {
         self.check_passive(Call::Lock)?;
         let started = self.core.start();
-        if let Some(requests) = &self.core.two_sided {
-            // The rules are checked as ever, and requests take the place of the policy.
-            self.locks.borrow_mut().lock(self.core.ra, kind, target, Assert::NoCheck)?;
-            if let Err(error) = requests.lock(kind, target, assert) {
-                self.locks.borrow_mut().unlock(self.core.ra, target)?;
-                return Err(error);
-            }
-        } else {
-            self.locks.borrow_mut().lock(self.core.ra, kind, target, assert)?;
+        match &self.core.two_sided {
+            None => self.locks.borrow_mut().lock(self.core.ra, kind, target, assert)?,
+            Some(requests) => self.lock_by_request(requests, kind, target, assert)?,
         }
         let acquired = assert == Assert::None;
         if acquired {
@@ -51,7 +45,8 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         }
         let alone = kind == LockKind::Exclusive && acquired;
         let (requests, recorder) = (self.core.two_sided.as_deref(), self.core.recorder.as_deref());
-        let target = self.core.target(Call::Lock, Some(target), alone)?;
+        // It is a rank, or it would not be locked.
+        let target = self.core.member(Call::Lock, target, alone);
         Ok(Lock { window: self, target, requests, recorder, acquired })
     }
 
@@ -60,7 +55,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     /// # Errors
     ///
     /// Those of [`WindowLocks::lock_all`](rmalab_locks::WindowLocks::lock_all), and as [`lock`](Self::lock).
-    #[inline]
+    #[inline(always)]
     pub fn lock_all(&mut self) -> Result<LockAll<'_, 't, A, W>> {
         self.lock_all_assert(Assert::None)
     }
@@ -70,18 +65,13 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     /// # Errors
     ///
     /// As [`lock_all`](Self::lock_all).
-    #[inline]
+    #[inline(always)]
     pub fn lock_all_assert(&mut self, assert: Assert) -> Result<LockAll<'_, 't, A, W>> {
         self.check_passive(Call::LockAll)?;
         let started = self.core.start();
-        if let Some(requests) = &self.core.two_sided {
-            self.locks.borrow_mut().lock_all(self.core.ra, Assert::NoCheck)?;
-            if let Err(error) = requests.lock_all(assert) {
-                self.locks.borrow_mut().unlock_all(self.core.ra)?;
-                return Err(error);
-            }
-        } else {
-            self.locks.borrow_mut().lock_all(self.core.ra, assert)?;
+        match &self.core.two_sided {
+            None => self.locks.borrow_mut().lock_all(self.core.ra, assert)?,
+            Some(requests) => self.lock_all_by_requests(requests, assert)?,
         }
         let acquired = assert == Assert::None;
         if acquired {
@@ -91,7 +81,41 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         Ok(LockAll { window: self, ra, requests: two_sided.as_deref(), recorder: recorder.as_deref(), acquired })
     }
 
-    #[inline]
+    /// The rules are checked as ever, and a request takes the place of the policy.
+    #[cold]
+    fn lock_by_request(&self, requests: &Requests<'_>, kind: LockKind, target: Rank, assert: Assert) -> Result<()> {
+        self.locks.borrow_mut().lock(self.core.ra, kind, target, Assert::NoCheck)?;
+        if let Err(error) = requests.lock(kind, target, assert) {
+            self.locks.borrow_mut().unlock(self.core.ra, target)?;
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// As [`lock_by_request`](Self::lock_by_request).
+    #[cold]
+    fn lock_all_by_requests(&self, requests: &Requests<'_>, assert: Assert) -> Result<()> {
+        self.locks.borrow_mut().lock_all(self.core.ra, Assert::NoCheck)?;
+        if let Err(error) = requests.lock_all(assert) {
+            self.locks.borrow_mut().unlock_all(self.core.ra)?;
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// Unlocks even after a flush that failed, since others may wait for the lock; the error tells that data may be missing.
+    #[cold]
+    fn unlock_unflushed(&self, target: Rank, error: Error) -> Error {
+        self.locks.borrow_mut().unlock(self.core.ra, target).map_or_else(Error::from, |()| error)
+    }
+
+    /// As [`unlock_unflushed`](Self::unlock_unflushed).
+    #[cold]
+    fn unlock_all_unflushed(&self, error: Error) -> Error {
+        self.locks.borrow_mut().unlock_all(self.core.ra).map_or_else(Error::from, |()| error)
+    }
+
+    #[inline(always)]
     fn check_passive(&self, call: Call) -> Result<()> {
         self.core.check()?;
         if self.core.no_locks {
@@ -211,22 +235,24 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
     /// # Errors
     ///
     /// Those of the network and of the policy. The lock is released even if the flush fails.
-    #[inline]
+    #[inline(always)]
     pub fn unlock(self) -> Result<()> {
         ManuallyDrop::new(self).end()
     }
 
-    #[inline]
+    #[inline(always)]
     fn end(&mut self) -> Result<()> {
         let started = self.start();
         let flushed = match self.requests {
             None => self.complete(),
             Some(requests) => requests.unlock(self.target.rank),
         };
-        // Even after a flush that failed, since others may wait for the lock; the error tells that data may be missing.
+        if let Err(error) = flushed {
+            return Err(self.window.unlock_unflushed(self.target.rank, error));
+        }
         self.window.locks.borrow_mut().unlock(self.target.ra, self.target.rank)?;
         self.record(started, if self.acquired { Kind::Unlock } else { Kind::Flush });
-        flushed
+        Ok(())
     }
 }
 
@@ -366,22 +392,24 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     /// # Errors
     ///
     /// Those of the network and of the policy. The lock is released even if the flush fails.
-    #[inline]
+    #[inline(always)]
     pub fn unlock_all(self) -> Result<()> {
         ManuallyDrop::new(self).end()
     }
 
-    #[inline]
+    #[inline(always)]
     fn end(&mut self) -> Result<()> {
         let started = self.start();
         let flushed = match self.requests {
             None => self.complete(),
             Some(requests) => requests.unlock_all(),
         };
-        // As in `Lock::end`.
+        if let Err(error) = flushed {
+            return Err(self.window.unlock_all_unflushed(error));
+        }
         self.window.locks.borrow_mut().unlock_all(self.ra)?;
         self.record(started, if self.acquired { Kind::UnlockAll } else { Kind::FlushAll }, Rank(0));
-        flushed
+        Ok(())
     }
 }
 

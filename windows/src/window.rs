@@ -155,23 +155,52 @@ impl<A: RemoteAtomics + ?Sized> fmt::Debug for Core<'_, A> {
 
 impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
     /// The target `rank`, or the null target.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn target<P>(&self, call: Call, rank: Option<Rank>, alone: bool) -> Result<Target<'_, A, P>> {
-        let target = self.direct(call, rank, alone)?;
-        if self.plain { Ok(target) } else { Ok(self.detour(call, target)) }
+        match rank {
+            Some(rank) if rank.0 >= self.ra.size() => {
+                Err(Error::NoSuchTarget { call, target: rank, size: self.ra.size() })
+            }
+            Some(rank) => Ok(self.member(call, rank, alone)),
+            None => Ok(Target {
+                ra: self.ra,
+                core: self,
+                ways: self.ways,
+                rank: Rank(0),
+                part: Part::Null,
+                bytes: 0,
+                unit: 1,
+                alone,
+                epoch: PhantomData,
+            }),
+        }
     }
 
-    /// A target that is reached by requests, or whose operations are recorded.
-    #[cold]
-    fn detour<'c, P>(&'c self, call: Call, mut target: Target<'c, A, P>) -> Target<'c, A, P> {
-        let active = matches!(call, Call::Fence | Call::Start);
-        target.alone &= self.two_sided.is_none();
-        target.part = match target.part {
-            Part::Null => Part::Null,
-            _ if self.recorder.is_some() => Part::Recorded { active },
-            _ => self.unrecorded(target.rank, active),
+    /// The target `rank`, which is one of the team.
+    #[inline(always)]
+    pub(crate) fn member<P>(&self, call: Call, rank: Rank, alone: bool) -> Target<'_, A, P> {
+        // What most windows are is inlined, in parts and not as a whole, which would be copied.
+        let (part, bytes, unit) = match self.memory {
+            Memory::Symmetric { base, bytes, unit } if self.plain => {
+                (Part::Fixed(Place::Segment(rank.at(base))), bytes, unit)
+            }
+            _ => {
+                let (part, bytes, unit) = self.reached(call, rank);
+                (part, bytes, unit)
+            }
         };
-        target
+        let alone = alone && self.two_sided.is_none();
+        let ways = self.ways.to(self.ra, rank);
+        Target { ra: self.ra, core: self, ways, rank, part, bytes, unit, alone, epoch: PhantomData }
+    }
+
+    /// The part of a rank of the team, its bytes and its displacement unit, wherever it is and however it is reached.
+    #[inline(never)]
+    fn reached(&self, call: Call, rank: Rank) -> (Part<'_>, u64, u32) {
+        let active = matches!(call, Call::Fence | Call::Start);
+        let (_, bytes, unit) = self.part(rank);
+        let part = if self.recorder.is_some() { Part::Recorded { active } } else { self.unrecorded(rank, active) };
+        (part, bytes, unit)
     }
 
     /// The part of a rank of the team, as operations reach it.
@@ -186,25 +215,8 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
         }
     }
 
-    /// The target `rank`, or the null target, as this rank reaches its memory itself.
-    #[inline]
-    fn direct<P>(&self, call: Call, rank: Option<Rank>, alone: bool) -> Result<Target<'_, A, P>> {
-        let (rank, part, bytes, unit) = match rank {
-            None => (Rank(0), Part::Null, 0, 1),
-            Some(rank) if rank.0 >= self.ra.size() => {
-                return Err(Error::NoSuchTarget { call, target: rank, size: self.ra.size() });
-            }
-            Some(rank) => {
-                let (part, bytes, unit) = self.part(rank);
-                (rank, part, bytes, unit)
-            }
-        };
-        let ways = self.ways.to(self.ra, rank);
-        Ok(Target { ra: self.ra, core: self, ways, rank, part, bytes, unit, alone, epoch: PhantomData })
-    }
-
     /// The part of a rank of the team, its bytes and its displacement unit.
-    #[inline]
+    #[inline(always)]
     fn part(&self, rank: Rank) -> (Part<'_>, u64, u32) {
         match &self.memory {
             &Memory::Symmetric { base, bytes, unit } => (Part::Fixed(Place::Segment(rank.at(base))), bytes, unit),
@@ -805,9 +817,20 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     }
 
     fn reach(&self, call: Call, rank: Rank) -> Result<Local<'_, A>> {
-        let target: Target<'_, A> = self.core.direct(call, Some(rank), false)?;
-        match target.part {
-            Part::Fixed(place) => Ok(Local { target, place }),
+        let Core { ra, .. } = self.core;
+        if rank.0 >= ra.size() {
+            return Err(Error::NoSuchTarget { call, target: rank, size: ra.size() });
+        }
+        let (part, bytes, unit) = self.core.part(rank);
+        match part {
+            Part::Fixed(place) => {
+                let core = &self.core;
+                let ways = core.ways;
+                Ok(Local {
+                    target: Target { ra, core, ways, rank, part, bytes, unit, alone: false, epoch: PhantomData },
+                    place,
+                })
+            }
             Part::Null | Part::Dynamic(_) | Part::Recorded { .. } => {
                 Err(Error::Flavor { call, flavor: self.core.flavor })
             }

@@ -257,18 +257,15 @@ fn ranks_that_cannot_be_are_refused() {
         let words = join(invitation, rank, size).unwrap_err().to_string();
         assert!(words.contains(because), "{words}");
     }
+    // Of two that come as rank 0 the second one is refused, and the first waits for rank 1.
     std::thread::scope(|scope| {
-        let first = scope.spawn(|| join(invitation, 0, 2).unwrap().barrier());
-        let second = loop {
-            // Until the first one is there this one is the first, and waits; so it is tried as the other rank's twin.
-            match Membership::join(invitation, Rank(0), 2, "", Duration::from_millis(1), None) {
-                Err(error) if error.to_string().contains("joined before") => break error,
-                _ => std::thread::yield_now(),
-            }
-        };
-        drop(second);
-        let _ = join(invitation, 1, 2);
-        let _ = first.join();
+        let twins = [0, 1].map(|_| scope.spawn(|| join(invitation, 0, 2)?.barrier()));
+        while !twins.iter().any(|twin| twin.is_finished()) {
+            std::thread::yield_now();
+        }
+        join(invitation, 1, 2).unwrap().barrier().unwrap();
+        let refused: Vec<Error> = twins.into_iter().filter_map(|twin| twin.join().unwrap().err()).collect();
+        assert!(refused.len() == 1 && refused[0].to_string().contains("joined before"), "{refused:?}");
     });
 }
 

@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use super::secret::BYTES;
+use crate::shm::environment::Environment;
 use crate::{Error, Result};
 
 /// What a connection starts with: what it is, and the version of what follows.
@@ -117,14 +118,16 @@ pub(super) fn send(mut stream: &TcpStream, frame: &[u8]) -> io::Result<()> {
     stream.write_all(frame)
 }
 
-/// Sets a connection up: no delays, and an end once the other host has been silent for some four seconds.
+/// Sets a connection up: no delays, and an end once the other host has been silent for some four seconds, or as many as
+/// `RMALAB_SILENCE` says. That a process has died its host tells at once.
 pub(super) fn prepare(stream: &TcpStream) -> Result<()> {
     use rustix::net::sockopt;
+    let silence = Environment::own().silence()?;
     let failed = |error| Error::system("setting a connection up", error);
     stream.set_nodelay(true).map_err(|error| Error::system("setting a connection up", error))?;
     sockopt::set_socket_keepalive(stream, true).map_err(failed)?;
     sockopt::set_tcp_keepidle(stream, Duration::from_secs(1)).map_err(failed)?;
     sockopt::set_tcp_keepintvl(stream, Duration::from_secs(1)).map_err(failed)?;
-    sockopt::set_tcp_keepcnt(stream, 3).map_err(failed)?;
-    sockopt::set_tcp_user_timeout(stream, 4000).map_err(failed)
+    sockopt::set_tcp_keepcnt(stream, silence - 1).map_err(failed)?;
+    sockopt::set_tcp_user_timeout(stream, silence * 1000).map_err(failed)
 }

@@ -122,7 +122,7 @@ impl<'a> Said<'a> {
     }
 }
 
-/// Is the part that the standard input orders, until its ranks have ended; the exit code of the first one that failed.
+/// Is the part that the standard input orders, until its ranks have ended; the exit code, 1 if one has failed.
 ///
 /// This is the other end of [`Hosts`](super::Hosts): what `rmalab launch --part` does.
 ///
@@ -187,7 +187,8 @@ pub fn part() -> Result<i32> {
             }
         }),
     )?;
-    Ok(job.wait()?.exit_code())
+    // How each rank has ended was said.
+    Ok(i32::from(!job.wait()?.success()))
 }
 
 /// Passes on to the ranks' supervisor what the standard input says, until that ends or falls silent.

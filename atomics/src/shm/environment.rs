@@ -28,6 +28,8 @@ pub(crate) const RESULT_FD: &str = "RMALAB_RESULT_FD";
 pub(crate) const CALL: &str = "RMALAB_CALL";
 /// Seconds that the ranks wait for each other at the start.
 pub(crate) const TIMEOUT: &str = "RMALAB_TIMEOUT";
+/// Seconds after which a host of which nothing comes is lost.
+pub(crate) const SILENCE: &str = "RMALAB_SILENCE";
 /// A name by which the ranks of one job find each other, instead of the one made from their common parent.
 pub(crate) const JOB: &str = "RMALAB_JOB";
 
@@ -260,6 +262,15 @@ impl Environment<'_> {
             .map_err(|_| Error::world(format!("{TIMEOUT}={seconds} is not a number of seconds")))
     }
 
+    /// After how many seconds of silence another host is lost: 4, or what `RMALAB_SILENCE` says.
+    pub(crate) fn silence(&self) -> Result<u32> {
+        let seconds = self.number::<u32>(SILENCE)?.unwrap_or(4);
+        if !(2..=120).contains(&seconds) {
+            return Err(Error::world(format!("{SILENCE}={seconds} is not from 2 to 120 seconds")));
+        }
+        Ok(seconds)
+    }
+
     /// What `RMALAB_JOB` says.
     pub(crate) fn job(&self) -> Option<OsString> {
         (self.0)(JOB)
@@ -307,6 +318,19 @@ mod tests {
     fn refused(variables: &[(&str, &str)], because: &str) {
         let error = identity(variables).unwrap_err().to_string();
         assert!(error.contains(because), "{error}");
+    }
+
+    #[test]
+    fn silence_is_what_a_connection_takes() {
+        let silence = |value: Option<&str>| {
+            Environment(&|name| value.filter(|_| name == SILENCE).map(OsString::from))
+                .silence()
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!((silence(None), silence(Some("30"))), (Ok(4), Ok(30)));
+        for wrong in ["1", "121", "x"] {
+            assert!(silence(Some(wrong)).unwrap_err().contains(SILENCE), "{wrong}");
+        }
     }
 
     #[test]

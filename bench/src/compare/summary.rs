@@ -151,8 +151,8 @@ impl Comparison<'_> {
         if !operations.iter().any(|operation| self.figure(operation, ranks, OURS) != Figure::None) {
             return;
         }
-        let columns = ["operation", OURS].into_iter().chain(self.names.iter().copied());
-        let columns = columns.chain(["best of the others", "rmalab is"]);
+        let columns = ["operation", OURS, "rmalab is"].into_iter().chain(self.names.iter().copied());
+        let columns = columns.chain(["best of the others"]);
         let mut table = Table::new(format!("Operations of windows, {ranks} ranks on {} cores", cores()), columns);
         let mut ratios = Vec::new();
         for operation in operations {
@@ -160,9 +160,9 @@ impl Comparison<'_> {
             let theirs: Vec<Figure> = self.names.iter().map(|name| self.figure(operation, ranks, name)).collect();
             let best = least(theirs.iter().map(Figure::time));
             let ratio = best.zip(ours.time()).map(|(best, ours)| best / ours);
-            let mut row = vec![Value::from(operation.title), ours.value()];
+            let mut row = vec![Value::from(operation.title), ours.value(), verdict(ratio)];
             row.extend(theirs.iter().map(Figure::value));
-            row.extend([best.map_or(Value::None, Value::Time), verdict(ratio)]);
+            row.push(best.map_or(Value::None, Value::Time));
             table.row(row);
             ratios.extend(ratio.map(|ratio| (operation.name, ratio)));
         }
