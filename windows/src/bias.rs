@@ -137,6 +137,12 @@ impl<'e> Ways<'e> {
         Ways { words, ..*self }
     }
 
+    /// Those to a target that nobody else updates.
+    #[inline(always)]
+    pub(crate) fn unbiased(&self) -> Ways<'e> {
+        Ways { biased: false, words: None, ..*self }
+    }
+
     /// The lock of a target.
     pub(crate) fn place(&self, target: Rank) -> Place {
         Place { home: target, words: self.lock, node: self.lock.plus(LINE) }

@@ -190,7 +190,8 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
             }
         };
         let alone = alone && self.two_sided.is_none();
-        let ways = self.ways.to(self.ra, rank);
+        // Nobody else updates meanwhile what is held exclusively, in whichever mode.
+        let ways = if alone { self.ways.unbiased() } else { self.ways.to(self.ra, rank) };
         Target { ra: self.ra, core: self, ways, rank, part, bytes, unit, alone, epoch: PhantomData }
     }
 
