@@ -191,6 +191,7 @@ fn the_first_failure_ends_the_job_and_is_its_exit_code() {
     assert_eq!(output.status.code(), Some(7));
     let words = stderr(&output);
     assert!(words.contains("b: rank 2 (pid ") && words.contains("exited with code 7"), "{words}");
+    assert!(!words.contains("panicked"), "{words}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rmalab_atomics::{Rank, RemoteAtomics, WORD};
-use rmalab_windows::{AccumulateStrategy, Op, Team, WindowDisp};
+use rmalab_windows::{AccumulateStrategy, Op, Team, Window, WindowDisp};
 use serde::{Deserialize, Serialize};
 
 use super::{Context, Experiment};
@@ -19,7 +19,9 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     title: "accumulate by network atomics against the fall-back by a lock",
     protocol: "One rank accumulates (sum of 64-bit integers) n elements to another one inside lock_all, and flushes; the time of \
                a call against n. By one network atomic for each element (native), and by the fall-back: lock, get, combine, put, \
-               unlock. Simulated on profile gemini to a rank of another node, and measured on 2 processes of this machine.",
+               unlock. Simulated on profile gemini to a rank of another node, and measured on 2 processes of this machine, there \
+               also as windows do it unless they are told otherwise: a target that gets many elements changes from the one to \
+               the other by itself (by need).",
     found: "The hardware-accelerated protocol has the lower latency; the fall-back protocol has the higher bandwidth for many \
             elements.",
     lesson: "An atomic operation of the network is one round trip for one word. A lock costs several round trips first, and then \
@@ -36,6 +38,8 @@ pub(crate) struct Accumulates {
     counts: Vec<u32>,
     /// How often each is done.
     rounds: u32,
+    /// Whether targets change from atomics to a lock by themselves.
+    by_need: bool,
 }
 
 impl Job for Accumulates {
@@ -47,7 +51,11 @@ impl Job for Accumulates {
     fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Vec<f64>> {
         let team = Team::new(ra)?;
         let most = self.counts.iter().copied().max().unwrap_or(1);
-        let mut window = self.strategies.window(&team, u64::from(most) * WORD)?;
+        let mut builder = Window::builder(&team).config(self.strategies.config()?);
+        if !self.by_need {
+            builder = builder.accumulate_limits(usize::MAX, u64::MAX, u64::MAX);
+        }
+        let mut window = builder.allocate(u64::from(most) * WORD)?;
         let source = vec![1_u64; most as usize];
         let mut out = Vec::new();
         team.barrier()?;
@@ -84,11 +92,12 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     let counts: Vec<u32> = (0..=context.pick(13, 17)).map(|power| 1 << power).collect();
     let job = |way: AccumulateStrategy, rounds| {
         let strategies = Strategies { accumulate: Some(way.name().into()), ..Strategies::default() };
-        Accumulates { strategies, counts: counts.clone(), rounds }
+        Accumulates { strategies, counts: counts.clone(), rounds, by_need: false }
     };
     // Rank 32 is the first one of the second node.
     let [native, locked] = WAYS.map(|way| context.run(&job(way, 3), &Ranks::simulated("gemini", 33)).map(of_rank_0));
-    let jobs = WAYS.map(|way| (job(way, 51), Ranks::processes(2)));
+    let by_need = Accumulates { by_need: true, ..job(AccumulateStrategy::Native, 51) };
+    let jobs = [job(WAYS[0], 51), job(WAYS[1], 51), by_need].map(|job| (job, Ranks::processes(2)));
     let runs = context.in_turn(5, &jobs)?;
     let here = runs.into_iter().map(|runs| {
         let runs: Vec<Vec<f64>> = runs.into_iter().map(of_rank_0).collect();
@@ -103,27 +112,29 @@ fn crossing(counts: &[u32], times: &[Vec<f64>]) -> Option<u32> {
     counts.get(behind.map_or(0, |at| at + 1)).copied()
 }
 
-/// For each of [`WAYS`] the times for each number of elements: simulated, and here.
+/// For each of [`WAYS`] the times for each number of elements: simulated, and here, where there are those by need as well.
 fn report(counts: &[u32], simulated: &[Vec<f64>], here: &[Vec<f64>]) -> Finding {
     let mut finding = Finding::new();
     let last = counts.len() - 1;
     let bytes = |at: usize| u64::from(counts[at]) * WORD;
     let bandwidth = |at: usize, time: f64| bytes(at) as f64 / time * 1e9;
     for (place, times) in [("simulated, to another node", simulated), ("2 processes here", here)] {
-        let mut table = Table::new(
-            format!("Time of an accumulate: {place}"),
-            ["elements", "native", "fall-back", "native / fall-back", "bandwidth, native", "bandwidth, fall-back"],
-        );
+        let columns =
+            ["elements", "native", "fall-back", "native / fall-back", "bandwidth, native", "bandwidth, fall-back"];
+        let by_need = times.get(2);
+        let columns = columns.into_iter().chain(by_need.map(|_| "by need"));
+        let mut table = Table::new(format!("Time of an accumulate: {place}"), columns);
         for at in 0..=last {
             let (native, locked) = (times[0][at], times[1][at]);
-            table.row([
+            let row = [
                 Value::Count(counts[at].into()),
                 Value::Time(native),
                 Value::Time(locked),
                 Value::Ratio(native / locked),
                 Value::Bandwidth(bandwidth(at, native)),
                 Value::Bandwidth(bandwidth(at, locked)),
-            ]);
+            ];
+            table.row(row.into_iter().chain(by_need.map(|times| Value::Time(times[at]))));
         }
         finding.tables.push(table);
         finding.claim(
@@ -153,8 +164,8 @@ fn report(counts: &[u32], simulated: &[Vec<f64>], here: &[Vec<f64>]) -> Finding 
     }
     let mut series = Vec::new();
     for (origin, place, times) in [(Origin::Simulated, "", simulated), (Origin::Measured, ", here", here)] {
-        for (style, name) in ["native", "fall-back"].into_iter().enumerate() {
-            let points = counts.iter().zip(&times[style]).map(|(&count, &time)| (f64::from(count), time));
+        for (style, (name, times)) in ["native", "fall-back", "by need"].into_iter().zip(times).enumerate() {
+            let points = counts.iter().zip(times).map(|(&count, &time)| (f64::from(count), time));
             series.push(Series { name: format!("{name}{place}"), origin, style, points: points.collect() });
         }
     }
@@ -166,7 +177,8 @@ fn report(counts: &[u32], simulated: &[Vec<f64>], here: &[Vec<f64>]) -> Finding 
         series,
         text: "The native line rises from the first element on: so many elements, so many atomic operations. The fall-back \
                starts higher, with the operations of its lock, and stays there until the bytes themselves count. Where the \
-               lines cross is the number of elements from which on a lock pays; it lies lower the longer a round trip takes."
+               lines cross is the number of elements from which on a lock pays; it lies lower the longer a round trip takes. By \
+               need, a target first gets what the native line has, and a lock and plain loops once they are worth the change."
             .into(),
     });
     finding
@@ -184,7 +196,7 @@ mod tests {
         let counts = vec![1, 2, 4, 8, 16, 256];
         let times = WAYS.map(|way| {
             let strategies = Strategies { accumulate: Some(way.name().into()), ..Strategies::default() };
-            let job = Accumulates { strategies, counts: counts.clone(), rounds: 1 };
+            let job = Accumulates { strategies, counts: counts.clone(), rounds: 1, by_need: false };
             of_rank_0(job::run(&job, &Ranks::simulated("gemini", 33), &AtomicBool::new(false)).unwrap())
         });
         assert!(times[0][0] < times[1][0] && times[1][5] < times[0][5], "{times:?}");
