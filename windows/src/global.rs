@@ -519,7 +519,7 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
     }
 
     /// Where `len` bytes at `pointer` are.
-    #[inline]
+    #[inline(always)]
     fn find(&self, call: Call, pointer: GlobalPtr, len: usize) -> Result<Found<'m>> {
         let table = self.table.borrow();
         let Ok(at) = table.binary_search_by_key(&pointer.key, |&(key, _)| key) else {

@@ -1,4 +1,7 @@
 //! Passive-target epochs: lock and lock_all.
+//!
+//! What opens and ends an epoch is inlined whole where it is used: an epoch that is returned is copied through memory, and
+//! loads of what was just stored in parts take longer than the lock. Not so with debug assertions, where builds matter more.
 
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
@@ -20,7 +23,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     /// Those of [`WindowLocks::lock`](rmalab_locks::WindowLocks::lock) (a second lock of the same target, a lock beside a
     /// lock_all), [`Error::Conflict`], [`Error::NoLocks`], and the error of an earlier epoch that was dropped (see
     /// [`Lock`]).
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn lock(&self, kind: LockKind, target: Rank) -> Result<Lock<'_, 't, A, W>> {
         self.lock_assert(kind, target, Assert::None)
     }
@@ -30,7 +33,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     /// # Errors
     ///
     /// As [`lock`](Self::lock).
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn lock_assert(&self, kind: LockKind, target: Rank, assert: Assert) -> Result<Lock<'_, 't, A, W>> {
         self.check_passive(Call::Lock)?;
         let started = self.core.start();
@@ -55,7 +58,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     /// # Errors
     ///
     /// Those of [`WindowLocks::lock_all`](rmalab_locks::WindowLocks::lock_all), and as [`lock`](Self::lock).
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn lock_all(&mut self) -> Result<LockAll<'_, 't, A, W>> {
         self.lock_all_assert(Assert::None)
     }
@@ -65,7 +68,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     /// # Errors
     ///
     /// As [`lock_all`](Self::lock_all).
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn lock_all_assert(&mut self, assert: Assert) -> Result<LockAll<'_, 't, A, W>> {
         self.check_passive(Call::LockAll)?;
         let started = self.core.start();
@@ -235,12 +238,12 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
     /// # Errors
     ///
     /// Those of the network and of the policy. The lock is released even if the flush fails.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn unlock(self) -> Result<()> {
         ManuallyDrop::new(self).end()
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn end(&mut self) -> Result<()> {
         let started = self.start();
         let flushed = match self.requests {
@@ -392,12 +395,12 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     /// # Errors
     ///
     /// Those of the network and of the policy. The lock is released even if the flush fails.
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn unlock_all(self) -> Result<()> {
         ManuallyDrop::new(self).end()
     }
 
-    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn end(&mut self) -> Result<()> {
         let started = self.start();
         let flushed = match self.requests {
