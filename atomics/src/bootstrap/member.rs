@@ -269,8 +269,9 @@ impl Membership {
 impl Drop for Membership {
     fn drop(&mut self) {
         let failed = std::thread::panicking();
-        self.leave(failed);
+        // Before it leaves: the hub ends the connection of who has left, which looks like its end.
         let told = self.check().is_err();
+        self.leave(failed);
         if let Some(mut hub) = self.hub.take() {
             if failed || told {
                 drop(hub);
