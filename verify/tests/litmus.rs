@@ -290,6 +290,13 @@ const TESTS: &[Test] = &[
         ..PLAIN
     },
     Test {
+        name: "store_buffering_asymmetric",
+        why: "a fence everywhere completes the puts of all, so that the other rank may do without a flush",
+        programs: |x, y| vec![vec![put(x, 1), get(y)], vec![put(y, 1), flush(y), Call::FenceEverywhere.into(), get(x)]],
+        sc: SEEN,
+        ..PLAIN
+    },
+    Test {
         name: "store_buffering_bulk",
         why: "a flush completes bulk puts, too, for those who then read elsewhere",
         programs: |x, y| vec![vec![bulk_put(x, 1), flush(x), get(y)], vec![bulk_put(y, 1), flush(y), get(x)]],
