@@ -933,6 +933,7 @@ impl RemoteAtomics for Verbs {
             late_puts: true,
             ordered_puts: false,
             passive_progress: true,
+            asymmetric_fence: false,
         }
     }
 
