@@ -84,6 +84,9 @@ impl Ranks {
     }
 }
 
+/// Bytes that a rank writes at once.
+const BULK: usize = 100_000;
+
 fn say(words: impl std::fmt::Display) {
     println!("rank says: {words}");
 }
@@ -107,6 +110,7 @@ fn a_rank_of_the_other_tests() {
 
 fn play(scenario: &str, ra: &Verbs) -> Result<()> {
     let word = ra.heap().alloc(8, 8)?;
+    let bulk = ra.heap().alloc(BULK as u64, 8)?;
     let collectives = Collectives::new(ra)?;
     collectives.barrier()?;
     // Everybody has connected to everybody.
@@ -123,7 +127,7 @@ fn play(scenario: &str, ra: &Verbs) -> Result<()> {
         },
         ("death", 3) => collectives.barrier(),
         ("death", 4) => loop {
-            ra.put_bytes(Rank(1).at(Disp(0)), &vec![0; 100_000])?;
+            ra.put_bytes(Rank(1).at(bulk), &vec![0; BULK])?;
         },
         ("network", _) => loop {
             ra.fetch_add(Rank(0).at(word), 1)?;
