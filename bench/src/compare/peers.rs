@@ -444,7 +444,12 @@ fn listen(mut command: Command, silence: Duration, stop: &AtomicBool) -> Result<
     }
     group.ends(LAST_WORDS);
     let status = group.0.try_wait().ok().flatten();
-    let said: Vec<String> = errors.try_iter().collect();
+    // Its errors end with the program, but for those of what it may have left behind.
+    let mut said = Vec::new();
+    let end = Instant::now() + LAST_WORDS;
+    while let Ok(line) = errors.recv_timeout(end.saturating_duration_since(Instant::now())) {
+        said.push(line);
+    }
     heard.ending = ending(status.map(|status| status.to_string()), &said);
     Ok(heard)
 }

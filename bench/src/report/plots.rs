@@ -83,6 +83,8 @@ pub(super) enum Scale {
     Unit,
     /// Equal steps are equal ratios; the formatter writes a value with its unit.
     Log(fn(f64) -> String),
+    /// As `Log`, with numbers at powers of two.
+    Binary(fn(f64) -> String),
 }
 
 /// What is on an x axis.
@@ -144,6 +146,7 @@ pub(super) fn lines_of(panels: &[Lines], size: (u32, u32)) -> Drawn {
         let ticks = match panel.scale {
             Scale::Unit => Ticks::unit(),
             Scale::Log(write) => Ticks::log(points().map(|point| point.1), write),
+            Scale::Binary(write) => Ticks::binary(points().map(|point| point.1), write),
         };
         draw_lines(area, panel, &ticks, &panel.x.ticks(points().map(|point| point.0)))
     })
@@ -514,13 +517,7 @@ impl Ticks {
 
     /// Powers of ten, with halves and fifths of them where there is room.
     fn log(values: impl Iterator<Item = f64>, write: fn(f64) -> String) -> Ticks {
-        let (low, high) = values
-            .filter(|value| *value > 0.0)
-            .fold((f64::INFINITY, 0.0f64), |(low, high), value| (low.min(value), high.max(value)));
-        let (low, high) = if low <= high { (low / 1.2, high * 1.2) } else { (1.0, 10.0) };
-        // Differences of some per cent are not worth a whole axis.
-        let widen = (NARROWEST / (high / low)).max(1.0).sqrt();
-        let (low, high) = (low / widen, high * widen);
+        let (low, high) = ends(values);
         let span = (high / low).log10();
         let steps: &[f64] = match span {
             span if span < 0.9 => &[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0],
@@ -537,6 +534,16 @@ impl Ticks {
         Ticks { range: (low.log10(), high.log10()), at, log: Some(10.0) }
     }
 
+    /// Powers of two, of four, and so on: some seven at the most.
+    fn binary(values: impl Iterator<Item = f64>, write: fn(f64) -> String) -> Ticks {
+        let (low, high) = ends(values);
+        let range = (low.log2(), high.log2());
+        let step = ((range.1 - range.0) / 7.0).ceil() as usize;
+        let powers = (range.0.ceil() as i32..=range.1.floor() as i32).step_by(step);
+        let at = powers.map(|power| (f64::from(power), write(f64::from(power).exp2()))).collect();
+        Ticks { range, at, log: Some(2.0) }
+    }
+
     /// Some five round numbers from 0 on.
     fn linear(high: f64) -> Ticks {
         let decade = 10f64.powf((high / 5.0).log10().floor());
@@ -545,6 +552,17 @@ impl Ticks {
         let at = (0..=(high / step) as u32).map(|number| f64::from(number) * step);
         Ticks { range: (0.0, high), at: at.map(|at| (at, super::number(at))).collect(), log: None }
     }
+}
+
+/// The ends of a logarithmic axis for `values`.
+fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let (low, high) = values
+        .filter(|value| *value > 0.0)
+        .fold((f64::INFINITY, 0.0f64), |(low, high), value| (low.min(value), high.max(value)));
+    let (low, high) = if low <= high { (low / 1.2, high * 1.2) } else { (1.0, 10.0) };
+    // Differences of some per cent are not worth a whole axis.
+    let widen = (NARROWEST / (high / low)).max(1.0).sqrt();
+    (low / widen, high * widen)
 }
 
 fn font(size: u32, colour: RGBColor) -> TextStyle<'static> {
@@ -562,9 +580,12 @@ mod tests {
     #[test]
     fn logarithmic_axes_have_numbers_within_their_range() {
         for (low, high) in [(1.0, 1.0), (3.0, 40.0), (0.5, 9e9), (12.0, 13.0)] {
-            let ticks = Ticks::log([low, high].into_iter(), |value| value.to_string());
-            assert!(ticks.at.len() >= 3, "{low} to {high}");
-            assert!(ticks.at.iter().all(|(at, _)| (ticks.range.0..=ticks.range.1).contains(at)));
+            let axis: [fn(_, _) -> _; 2] = [Ticks::log, Ticks::binary];
+            for (axis, fewest) in axis.into_iter().zip([3, 1]) {
+                let ticks = axis([low, high].into_iter(), |value| value.to_string());
+                assert!((fewest..=12).contains(&ticks.at.len()), "{low} to {high}: {:?}", ticks.at);
+                assert!(ticks.at.iter().all(|(at, _)| (ticks.range.0..=ticks.range.1).contains(at)));
+            }
         }
     }
 

@@ -88,6 +88,7 @@ pub(crate) fn draw(plot: &Plot) -> Result<String, String> {
         y_label: plot.y.label.clone(),
         scale: match plot.y.quantity {
             Quantity::Share => Scale::Unit,
+            Quantity::Bytes => Scale::Binary(size),
             quantity => Scale::Log(writer(quantity)),
         },
         series: series.collect(),
