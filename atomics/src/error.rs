@@ -6,6 +6,13 @@ use crate::{Address, Disp, Rank};
 /// The result of an operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// Writes a line to standard error, in one piece: several ranks may have something to say at a time. Whoever does not listen
+/// misses it.
+pub(crate) fn tell(line: std::fmt::Arguments<'_>) {
+    use std::io::Write;
+    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
 /// The operation that an error speaks of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]

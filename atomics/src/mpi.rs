@@ -416,7 +416,7 @@ impl Mpi {
     /// Says why, and ends the job.
     #[cold]
     fn abort(&self, why: &str) -> ! {
-        eprintln!("rmalab: {} of {} {why}; this ends the job (MPI_Abort)", self.rank, self.size);
+        crate::error::tell(format_args!("rmalab: {} of {} {why}; this ends the job (MPI_Abort)", self.rank, self.size));
         library::abort(self.comm.0)
     }
 

@@ -319,7 +319,7 @@ impl<J: Joined> Processes<J> {
 }
 
 fn give_up(rank: Rank, why: &dyn Display, code: i32) -> ! {
-    eprintln!("{rank}: {why}");
+    crate::error::tell(format_args!("{rank}: {why}"));
     std::process::exit(code)
 }
 

@@ -452,10 +452,10 @@ impl Running {
             Came::Out(line) if !part.greeted => {
                 part.greeted = line == GREETING.as_bytes();
                 if !part.greeted {
-                    eprintln!("{name}: {}", String::from_utf8_lossy(&line));
+                    crate::error::tell(format_args!("{name}: {}", String::from_utf8_lossy(&line)));
                 }
             }
-            Came::Err(line) => eprintln!("{name}: {}", String::from_utf8_lossy(&line)),
+            Came::Err(line) => crate::error::tell(format_args!("{name}: {}", String::from_utf8_lossy(&line))),
             Came::Out(line) => match Said::read(&line) {
                 Some(Said::Line(line)) => self.out.one(line),
                 Some(Said::Ended { rank, pid, status }) => self.ended(at, rank, pid, status),
@@ -487,7 +487,7 @@ impl Running {
     fn fail(&mut self, code: i32, how: &str) {
         if self.exit_code.is_none() {
             self.exit_code = Some(code);
-            eprintln!("{how}");
+            crate::error::tell(format_args!("{how}"));
             self.ending = Some(Instant::now() + 2 * self.grace + BESIDE);
             self.say_to_all(&[END]);
         }
@@ -496,7 +496,10 @@ impl Running {
     fn tell_of_more(&self) {
         if self.failures > 1 {
             let others = self.failures - 1;
-            eprintln!("{others} other rank{} failed after that", if others == 1 { "" } else { "s" });
+            crate::error::tell(format_args!(
+                "{others} other rank{} failed after that",
+                if others == 1 { "" } else { "s" }
+            ));
         }
     }
 

@@ -484,7 +484,7 @@ impl Supervisor {
         if self.first_failure.is_none() {
             self.first_failure = Some(rank);
             if self.tells {
-                eprintln!("{}", super::describe(rank, self.handles[at].pid, status));
+                crate::error::tell(format_args!("{}", super::describe(rank, self.handles[at].pid, status)));
             }
         }
         self.begin_to_end();
@@ -497,7 +497,10 @@ impl Supervisor {
         }
         if self.tells && self.failures > 1 {
             let others = self.failures - 1;
-            eprintln!("{others} other rank{} failed after that", if others == 1 { "" } else { "s" });
+            crate::error::tell(format_args!(
+                "{others} other rank{} failed after that",
+                if others == 1 { "" } else { "s" }
+            ));
         }
         let ranks = std::mem::take(&mut self.ranks);
         Ok(Outcome {
