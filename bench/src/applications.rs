@@ -1,6 +1,6 @@
 //! Applications of windows: what the papers measure their systems with, each checked against a sequential result.
 //!
-//! Each is a [`Job`] whose fields are its command-line options, and runs on threads, on processes and on
+//! Each is a [`Job`] whose fields are its command-line options, and runs on threads, on processes of every backend and on
 //! simulated machines, with any strategy of the window layer.
 
 mod dsde;
@@ -75,6 +75,17 @@ macro_rules! applications {
         }
 
         impl Chosen {
+            /// Whether it can run with these options there.
+            ///
+            /// # Errors
+            ///
+            /// [`Error::Usage`], which says what does not go together.
+            pub fn check(&self, world: &Ranks) -> Result<()> {
+                match self {
+                    $(Chosen::$name(application) => check(application, world),)*
+                }
+            }
+
             /// Runs it, as [`run`] does.
             ///
             /// # Errors
@@ -120,6 +131,14 @@ pub struct Done {
     pub runs: Vec<serde_json::Value>,
 }
 
+fn check<T: Application>(application: &T, world: &Ranks) -> Result<()> {
+    if world.ranks == 0 {
+        return Err(Error::usage("an application has at least one rank"));
+    }
+    application.strategies().check(world)?;
+    application.check(world)
+}
+
 /// Runs an application several times.
 ///
 /// # Errors
@@ -127,11 +146,7 @@ pub struct Done {
 /// [`Error::Usage`] when it cannot run like this, before anything is started; and those of [`job::run`], among them a result
 /// that is wrong.
 pub fn run<T: Application>(application: &T, world: &Ranks, repetitions: u32, stop: &AtomicBool) -> Result<Done> {
-    if world.ranks == 0 {
-        return Err(Error::usage("an application has at least one rank"));
-    }
-    application.strategies().check(world)?;
-    application.check(world)?;
+    check(application, world)?;
     let mut runs = Vec::new();
     for _ in 0..repetitions.max(1) {
         runs.push(job::run(application, world, stop)?);

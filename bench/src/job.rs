@@ -12,7 +12,9 @@ use std::sync::{Mutex, PoisonError};
 
 use rmalab_atomics::sim::profile::LocalAtomics;
 use rmalab_atomics::sim::{self, Profile, Sim, Simulator, Stats};
-use rmalab_atomics::{Distance, Mapped, RemoteAtomics, World, bind_to_core};
+use rmalab_atomics::{
+    Backend, Collectives, Distance, Mapped, Member, Rank, RemoteAtomics, Wishes, World, bind_to_core,
+};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -52,8 +54,16 @@ pub enum Place {
     Local,
     /// Processes of this machine, over shared memory.
     Shm,
+    /// Processes that a launcher has started, of which this one is a rank, over any backend of processes. Every rank runs the
+    /// same jobs, and has the results of all. See [`leave`].
+    Launched(Backend),
     /// Ranks of a simulated machine.
     Sim(Machine),
+}
+
+thread_local! {
+    /// The world of this process if a launcher has started it as a rank: joined by its first job.
+    static LAUNCHED: RefCell<Option<Member>> = const { RefCell::new(None) };
 }
 
 /// A simulated machine.
@@ -150,6 +160,7 @@ impl fmt::Display for Ranks {
         match &self.place {
             Place::Local => write!(f, "{ranks} threads"),
             Place::Shm => write!(f, "{ranks} processes"),
+            Place::Launched(backend) => write!(f, "{ranks} processes over {backend}"),
             Place::Sim(machine) => write!(f, "{ranks} ranks of {}, simulated", machine.profile),
         }
     }
@@ -205,6 +216,7 @@ pub fn run<J: Job>(job: &J, world: &Ranks, stop: &AtomicBool) -> Result<Ran<J::O
     let ran = match &world.place {
         Place::Local => threads(job, ranks).map(|ranks| Ran { ranks, simulated: None }),
         Place::Shm => processes(job, ranks).map(|ranks| Ran { ranks, simulated: None }),
+        Place::Launched(backend) => launched(job, *backend, ranks).map(|ranks| Ran { ranks, simulated: None }),
         Place::Sim(machine) => simulated(job, machine, ranks, stop),
     };
     // What an interrupt does to a world is no fault of the world.
@@ -276,6 +288,49 @@ pub(crate) fn rank<J: Job>(task: serde_json::Value) -> Result<()> {
     let world = World::processes(ranks).segment_bytes(job.segment_bytes(ranks));
     world.try_run(|ra| mapped(ra, &job))?;
     Ok(())
+}
+
+fn launched<J: Job>(job: &J, backend: Backend, ranks: u32) -> Result<Vec<J::Out>> {
+    LAUNCHED.with_borrow_mut(|member| {
+        let member = match member {
+            Some(member) => member,
+            None => {
+                let mut wishes = Wishes::default();
+                wishes.segment_bytes = Some(job.segment_bytes(ranks));
+                member.insert(backend.join(wishes)?)
+            }
+        };
+        let ra = member.atomics();
+        let own = job.run::<dyn RemoteAtomics>(ra)?;
+        from_all(ra, &own)
+    })
+}
+
+/// What each rank has returned, in their order; told to all.
+fn from_all<T: Serialize + DeserializeOwned>(ra: &dyn RemoteAtomics, own: &T) -> Result<Vec<T>> {
+    let own = serde_json::to_vec(own).expect("a result is JSON");
+    let collectives = Collectives::new(ra)?;
+    let all = (0..ra.size()).map(Rank).map(|root| {
+        let mut length = [own.len() as u64];
+        collectives.broadcast(root, &mut length)?;
+        let mut bytes = if root == ra.rank() { own.clone() } else { vec![0; length[0] as usize] };
+        collectives.broadcast_bytes(root, &mut bytes)?;
+        serde_json::from_slice(&bytes).map_err(|error| Error::Ranks(format!("the result of {root}: {error}")))
+    });
+    all.collect()
+}
+
+/// Leaves the world of the jobs in [`Place::Launched`], if there was one; with an error if this rank's job has failed, so that
+/// the others do not wait for it. Which rank this was.
+///
+/// Has to be called before the process ends.
+pub fn leave(failed: bool) -> Option<Rank> {
+    let member = LAUNCHED.take()?;
+    let rank = member.atomics().rank();
+    if failed {
+        member.fail();
+    }
+    Some(rank)
 }
 
 fn simulated<J: Job>(job: &J, machine: &Machine, ranks: u32, stop: &AtomicBool) -> Result<Ran<J::Out>> {

@@ -11,9 +11,10 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueHint};
 use indicatif::{ProgressBar, ProgressStyle};
 use rmalab::applications::{self, Chosen, Done};
-use rmalab::job::{Place, Ranks};
+use rmalab::job::{self, Place, Ranks};
 use rmalab::study::MAX_RANKS;
 use rmalab::{Error, Machine, Result, interrupt};
+use rmalab_atomics::{Backend, Launcher, Output, Rank, started_as};
 
 /// What `--help` begins with.
 pub(crate) const ABOUT: &str = "\
@@ -35,6 +36,11 @@ Examples:
       The same with MPICH-2's deferred fence over messages; told is the run with the median time.
   rmalab run random-access --backend sim --profile aries --ranks 1024
       Random updates on 1,024 simulated ranks.
+  rmalab run ghost --backend verbs --ranks 2
+  rmalab launch --hosts a,b -n 2 -- rmalab run ghost --backend verbs
+      Over RDMA, on this host and on two.
+  mpirun -n 4 rmalab run ghost --backend mpi
+      Over an MPI.
   rmalab run hash-table --policy mcs-rw-rp --json -
       The data as JSON.
 
@@ -56,11 +62,12 @@ pub(crate) struct RunArgs {
     /// List the applications and do nothing else
     #[arg(long)]
     list: bool,
-    /// How many ranks [default: one for each processor]
+    /// How many ranks [default: one for each processor, or all that a launcher has started]
     #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     ranks: Option<u32>,
-    /// What ranks are: threads (local), processes (shm), or ranks of a simulated machine (sim)
-    #[arg(long, global = true, value_name = "BACKEND", default_value = "shm", value_parser = ["local", "shm", "sim"])]
+    /// What ranks are: threads (local), processes over shared memory (shm), RDMA (verbs) or an MPI (mpi), or ranks of a
+    /// simulated machine (sim)
+    #[arg(long, global = true, value_name = "BACKEND", default_value = "shm", value_parser = ["local", "shm", "verbs", "mpi", "sim"])]
     backend: String,
     /// The simulated machine: the name of a profile, or a file [default: fx100]
     #[arg(long, global = true, value_name = "NAME|FILE", value_parser = NonEmptyStringValueParser::new())]
@@ -98,18 +105,59 @@ impl RunArgs {
                 return Err(Error::usage(format!("{option} is of simulated machines: add --backend sim")));
             }
         }
-        Ok(match self.backend.as_str() {
-            "local" => Ranks::threads(ranks),
-            "shm" => Ranks::processes(ranks),
-            _ => {
-                let mut world = Ranks::simulated(self.profile.as_deref().unwrap_or(PROFILE), ranks);
-                if let Place::Sim(machine) = &mut world.place {
-                    machine.ranks_per_node = self.ranks_per_node;
-                }
-                world
+        let started = started_as().map_err(|error| Error::usage(error.to_string()))?;
+        if simulated {
+            alone(started)?;
+            let mut world = Ranks::simulated(self.profile.as_deref().unwrap_or(PROFILE), ranks);
+            if let Place::Sim(machine) = &mut world.place {
+                machine.ranks_per_node = self.ranks_per_node;
             }
-        })
+            return Ok(world);
+        }
+        let backend: Backend = self.backend.parse().map_err(usage)?;
+        backend.check_built().map_err(usage)?;
+        match (backend, started) {
+            (Backend::Local, _) => alone(started).map(|()| Ranks::threads(ranks)),
+            // Whoever works in a shell that a launcher has started alone is nobody's rank.
+            (Backend::Shm, None | Some((_, 1))) => Ok(Ranks::processes(ranks)),
+            (_, Some((_, size))) => match self.ranks {
+                Some(ranks) if ranks != size => Err(Error::usage(format!(
+                    "--ranks {ranks}: a launcher has started {size}, which are the ranks; leave it out"
+                ))),
+                _ => Ok(Ranks { place: Place::Launched(backend), ranks: size }),
+            },
+            (_, None) => match backend.started_by() {
+                Some(how) => Err(Error::usage(format!(
+                    "--backend {backend}: no launcher has started this process as a rank: {how}"
+                ))),
+                None => Ok(Ranks { place: Place::Launched(backend), ranks }),
+            },
+        }
     }
+}
+
+fn usage(error: impl ToString) -> Error {
+    Error::usage(error.to_string())
+}
+
+/// Whether this process is no rank of a launcher's.
+fn alone(started: Option<(Rank, u32)>) -> Result<()> {
+    match started {
+        Some((_, size @ 2..)) => Err(Error::usage(format!(
+            "this process is one of {size} that a launcher has started, which are the ranks of one world: \
+             name it with --backend shm, verbs or mpi"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// This command once more, as each of so many ranks, which `rmalab launch` could have started.
+fn as_ranks(ranks: u32) -> Result<ExitCode> {
+    let program = std::env::current_exe()
+        .map_err(|error| Error::Ranks(format!("this program, which its ranks are, cannot be found: {error}")))?;
+    let launcher = Launcher::new(ranks).hub(true).command(program, std::env::args_os().skip(1));
+    let code = launcher.output(Output::Inherit).spawn()?.wait()?.exit_code();
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
 
 /// All applications, a line each.
@@ -131,11 +179,29 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
         return Err(Error::usage(format!("which application? There are {}", names.join(", "))));
     };
     let world = arguments.world()?;
+    let launched = matches!(world.place, Place::Launched(_));
+    if launched && started_as().map_err(usage)?.is_none() {
+        application.check(&world)?;
+        return as_ranks(world.ranks);
+    }
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::sets(&stop)?;
     let bar = watch(arguments, &world);
     let done = application.run(&world, arguments.repetitions, &stop);
     bar.finish_and_clear();
+    if launched
+        && let Err(error) = &done
+        && !matches!(error, Error::Interrupted)
+    {
+        // What all ranks have found, or heard of another, one of them says; before it leaves, since an MPI ends the process.
+        let one_tells = error.is_usage() || error.is_peer_failure();
+        if !one_tells || matches!(started_as(), Ok(Some((Rank(0), _)))) {
+            eprintln!("error: {error}");
+        }
+        job::leave(true);
+        return Ok(ExitCode::from(if error.is_usage() { 2 } else { 1 }));
+    }
+    let rank = job::leave(false);
     let done = match done {
         Err(Error::Interrupted) => {
             eprintln!("interrupted");
@@ -143,6 +209,9 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
         }
         done => done?,
     };
+    if rank.is_some_and(|rank| rank.0 > 0) {
+        return Ok(ExitCode::SUCCESS); // rank 0 tells
+    }
     let to_stdout = arguments.json.as_deref() == Some(Path::new("-"));
     if let Some(path) = &arguments.json {
         write(path, &done)?;

@@ -24,7 +24,7 @@ fn bad_arguments_are_refused_with_a_clear_line() {
         (&["gohst"], "'ghost'"),
         (&["ghost", "--ranks", "0"], "0 is not in"),
         (&["ghost", "--ranks", "99999"], "--ranks 99999: there can be"),
-        (&["ghost", "--backend", "verbs"], "verbs"),
+        (&["ghost", "--backend", "mpi"], "mpi"),
         (&["ghost", "--profile", "gemini"], "add --backend sim"),
         (&["ghost", "--ranks-per-node", "2"], "add --backend sim"),
         (&["ghost", "--backend", "sim", "--profile", "gemeni"], "no profile is called \"gemeni\""),
@@ -66,6 +66,44 @@ fn applications_run_on_every_backend() {
             assert!(told.starts_with(application[0]) && told.lines().count() > 4, "{told}");
             assert_eq!(said, "", "{application:?} on {backend}");
         }
+    }
+}
+
+fn launched(ranks: &str, arguments: &[&str]) -> Output {
+    let mut command = Command::cargo_bin("rmalab").expect("cargo builds it for its tests");
+    let program = command.get_program().to_owned();
+    command.args(["launch", "--segment", "32M", "-n", ranks, "--"]).arg(program).arg("run").args(arguments);
+    command.stdin(Stdio::null()).output().expect("the program starts")
+}
+
+/// Where a launcher has started the ranks, all have the same arguments, and rank 0 alone tells.
+#[test]
+fn ranks_of_a_job_run_applications_together() {
+    for application in [
+        &["ghost", "--iterations", "20", "--repetitions", "3"][..],
+        &["random-access", "--log2-words", "10"],
+        &["hash-table", "--inserts", "100"],
+        &["lattice"],
+    ] {
+        let output = launched("4", application);
+        let (told, said) = (stdout(&output), stderr(&output));
+        assert!(output.status.success(), "{application:?}: {said}");
+        let head = format!("[0] {}, 4 processes over shm: ", application[0]);
+        assert!(told.starts_with(&head) && told.lines().count() > 4, "{told}");
+        assert!(told.lines().all(|line| line.starts_with("[0]")), "{told}");
+        assert_eq!(said, "", "{application:?}");
+    }
+    for (arguments, says) in [
+        (&["ghost", "--ranks", "2"][..], "--ranks 2: a launcher has started 3"),
+        (&["ghost", "--backend", "sim"], "--backend shm, verbs or mpi"),
+        (&["ghost", "--backend", "local"], "--backend shm, verbs or mpi"),
+        (&["fft"], "multiple of the ranks"),
+    ] {
+        let output = launched("3", arguments);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert_eq!(said.matches("error: ").count(), 1, "one rank says it: {said}");
+        assert!(said.contains(says), "{arguments:?}: {said}");
     }
 }
 
