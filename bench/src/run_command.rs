@@ -1,5 +1,6 @@
 //! `rmalab run`: what it is asked for, and shows.
 
+use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -105,7 +106,7 @@ impl RunArgs {
                 return Err(Error::usage(format!("{option} is of simulated machines: add --backend sim")));
             }
         }
-        let started = started_as().map_err(|error| Error::usage(error.to_string()))?;
+        let started = started_as().map_err(|error| usage(&error))?;
         if simulated {
             alone(started)?;
             let mut world = Ranks::simulated(self.profile.as_deref().unwrap_or(PROFILE), ranks);
@@ -114,8 +115,8 @@ impl RunArgs {
             }
             return Ok(world);
         }
-        let backend: Backend = self.backend.parse().map_err(usage)?;
-        backend.check_built().map_err(usage)?;
+        let backend: Backend = self.backend.parse().map_err(|error| usage(&error))?;
+        backend.check_built().map_err(|error| usage(&error))?;
         match (backend, started) {
             (Backend::Local, _) => alone(started).map(|()| Ranks::threads(ranks)),
             // Whoever works in a shell that a launcher has started alone is nobody's rank.
@@ -136,7 +137,7 @@ impl RunArgs {
     }
 }
 
-fn usage(error: impl ToString) -> Error {
+fn usage(error: &dyn Display) -> Error {
     Error::usage(error.to_string())
 }
 
@@ -180,7 +181,7 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
     };
     let world = arguments.world()?;
     let launched = matches!(world.place, Place::Launched(_));
-    if launched && started_as().map_err(usage)?.is_none() {
+    if launched && started_as().map_err(|error| usage(&error))?.is_none() {
         application.check(&world)?;
         return as_ranks(world.ranks);
     }
