@@ -1,5 +1,5 @@
 //! A lock of your own: write it, explore every order of its operations, put it through the suite and the study:
-//! `cargo run --release -p rmalab-locks --example my_lock`.
+//! `cargo run --release -p rmalab --example my_lock`.
 //!
 //! One word at the home rank: bit 0 is a writer inside, each reader counts 2; readers go first; all wait by polling.
 
