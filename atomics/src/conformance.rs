@@ -135,6 +135,7 @@ macro_rules! __conformance_list {
             collective collectives_agree_with_a_sequential_run [1, 2, 3, 4, 8],
             litmus store_buffering_fetch_store [2, 3],
             litmus store_buffering_flushed_put [2, 3],
+            litmus store_buffering_stored [2, 3],
             litmus store_buffering_put [2, 3],
             litmus store_buffering_bulk [2, 3],
             litmus store_buffering_asymmetric [2, 3],

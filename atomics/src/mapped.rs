@@ -444,6 +444,16 @@ impl RemoteAtomics for Mapped {
         }
     }
 
+    #[inline(always)]
+    fn direct_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]> {
+        self.shared_words(at, words)
+    }
+
+    #[inline(always)]
+    fn stored(&self) {
+        self.cells.unfenced.put();
+    }
+
     fn clear(&self, own: Disp, len: u64) -> Result<()> {
         let at = self.rank.at(own);
         let bytes = usize::try_from(len).map_err(|_| self.bad_address(Operation::PutBytes, at, len))?;

@@ -274,6 +274,20 @@ pub trait RemoteAtomics {
         None
     }
 
+    /// As [`shared_words`](Self::shared_words), for words that this rank may use by itself from now on: `None` as well where
+    /// operations have to go by this handle, as where they are counted.
+    ///
+    /// A store to them is a put that a flush completes if [`stored`](Self::stored) is called behind it.
+    fn direct_words(&self, _at: Address, _words: u64) -> Option<&[AtomicU64]> {
+        None
+    }
+
+    /// This rank has stored to words out of [`direct_words`](Self::direct_words).
+    #[inline(always)]
+    fn stored(&self) {
+        fence(Ordering::SeqCst);
+    }
+
     /// The cheap side of an asymmetric fence: between a word put of this rank and what it does next.
     ///
     /// Where [`Capabilities::asymmetric_fence`] says that there is one, a rank that puts to a word, calls this and gets another

@@ -502,6 +502,17 @@ impl<A: RemoteAtomics + ?Sized> RemoteAtomics for Subset<'_, A> {
         self.parent.shared_words(Address { rank, ..at }, words)
     }
 
+    #[inline]
+    fn direct_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]> {
+        let rank = self.members.outer(at.rank)?;
+        self.parent.direct_words(Address { rank, ..at }, words)
+    }
+
+    #[inline]
+    fn stored(&self) {
+        self.parent.stored();
+    }
+
     fn clear(&self, own: Disp, len: u64) -> Result<()> {
         self.parent.clear(own, len).map_err(|error| self.renamed(error))
     }

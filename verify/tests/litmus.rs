@@ -290,6 +290,13 @@ const TESTS: &[Test] = &[
         ..PLAIN
     },
     Test {
+        name: "store_buffering_stored",
+        why: "a store to a word that its rank reaches directly is a put, once the rank has said so",
+        programs: |x, y| vec![vec![put(x, 1), flush(x), get(y)], vec![put(y, 1), flush(y), get(x)]],
+        sc: SEEN,
+        ..PLAIN
+    },
+    Test {
         name: "store_buffering_asymmetric",
         why: "a fence everywhere completes the puts of all, so that the other rank may do without a flush",
         programs: |x, y| vec![vec![put(x, 1), get(y)], vec![put(y, 1), flush(y), Call::FenceEverywhere.into(), get(x)]],

@@ -210,7 +210,7 @@ impl<'e> Ways<'e> {
 
     /// This rank is not busy.
     #[inline(always)]
-    fn rest<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
+    pub(crate) fn rest<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
         match self.words {
             Some((busy, _)) => busy.store(0, Ordering::Release),
             None if self.biased => self.rest_by_network(ra)?,

@@ -1,6 +1,7 @@
 //! Communication with one target inside an epoch.
 
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytemuck::Pod;
 use rmalab_atomics::bulk::{Owned, Piece};
@@ -107,6 +108,8 @@ pub struct Target<'e, A: RemoteAtomics + ?Sized, P = Passive> {
     pub(crate) core: &'e Core<'e, A>,
     /// Here as well as in the core, which changes behind shared references: so it need not be loaded anew after each atomic.
     pub(crate) ways: Ways<'e>,
+    /// The words of its part, if operations on them may be the processor's.
+    pub(crate) words: &'e [AtomicU64],
     pub(crate) rank: Rank,
     pub(crate) part: Part<'e>,
     pub(crate) bytes: u64,
@@ -224,6 +227,13 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         None
     }
 
+    /// The word at `disp`, if operations on it may be the processor's.
+    #[inline(always)]
+    fn word(&self, disp: WindowDisp) -> Option<&'e AtomicU64> {
+        let offset = disp.0.checked_mul(i64::from(self.unit))? as u64;
+        if offset.is_multiple_of(WORD) { self.words.get((offset / WORD) as usize) } else { None }
+    }
+
     /// As [`in_segment`](Self::in_segment), for a word that network atomics may be used on.
     #[inline(always)]
     fn word_in_segment(&self, disp: WindowDisp) -> Option<Address> {
@@ -243,6 +253,13 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     #[inline(always)]
     pub fn put<T: Pod>(&self, disp: WindowDisp, source: &[T]) -> Result<()> {
         let source: &[u8] = bytemuck::cast_slice(source);
+        if let Ok(value) = <[u8; WORD as usize]>::try_from(source)
+            && let Some(word) = self.word(disp)
+        {
+            word.store(u64::from_ne_bytes(value), Ordering::Release);
+            self.ra.stored();
+            return Ok(());
+        }
         match self.in_segment(disp, source.len() as u64) {
             Some(at) => Ok(self.ra.post_bytes(at, source)?),
             None => self.put_elsewhere(disp, source),
@@ -262,6 +279,12 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     #[inline(always)]
     pub fn get<T: Pod>(&self, disp: WindowDisp, dest: &mut [T]) -> Result<()> {
         let dest: &mut [u8] = bytemuck::cast_slice_mut(dest);
+        if dest.len() as u64 == WORD
+            && let Some(word) = self.word(disp)
+        {
+            dest.copy_from_slice(&word.load(Ordering::Acquire).to_ne_bytes());
+            return Ok(());
+        }
         match self.in_segment(disp, dest.len() as u64) {
             Some(at) => Ok(self.ra.get_bytes(at, dest)?),
             None => self.get_elsewhere(disp, dest),
@@ -560,15 +583,43 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     #[inline(always)]
     fn by_one_atomic<T: Element>(&self, disp: WindowDisp, op: Op, value: T) -> Result<Option<T>> {
         let atomic = matches!(op, Op::Replace) || matches!(op, Op::Sum) && T::KIND.is_integer();
-        if T::SIZE == WORD
-            && atomic
-            && self.ways.strategy == AccumulateStrategy::Native
-            && let Some(at) = self.word_in_segment(disp)
+        if T::SIZE == WORD && atomic && self.ways.strategy == AccumulateStrategy::Native {
+            let value = value.to_word();
+            let old = match op {
+                Op::Sum => self.by_atomic(
+                    disp,
+                    |word| word.fetch_add(value, Ordering::SeqCst),
+                    |ra, at| ra.fetch_add(at, value),
+                ),
+                _ => {
+                    self.by_atomic(disp, |word| word.swap(value, Ordering::SeqCst), |ra, at| ra.fetch_store(at, value))
+                }
+            };
+            return Ok(old?.map(T::from_word));
+        }
+        Ok(None)
+    }
+
+    /// Updates the word at `disp`, if network atomics may be used there: the processor's, or those of the network.
+    #[inline(always)]
+    fn by_atomic(
+        &self,
+        disp: WindowDisp,
+        processor: impl FnOnce(&AtomicU64) -> u64,
+        network: impl FnOnce(&A, Address) -> rmalab_atomics::Result<u64>,
+    ) -> Result<Option<u64>> {
+        // In each branch by itself: what is one enum first is kept in memory, which the next atomic waits for.
+        if let Some(word) = self.word(disp) {
+            if self.ways.enter(self.ra, self.rank)? {
+                let old = processor(word);
+                self.ways.rest(self.ra)?;
+                return Ok(Some(old));
+            }
+        } else if let Some(at) = self.word_in_segment(disp)
             && self.ways.enter(self.ra, self.rank)?
         {
-            let value = value.to_word();
-            let old = if op == Op::Sum { self.ra.fetch_add(at, value) } else { self.ra.fetch_store(at, value) };
-            return Ok(Some(T::from_word(self.ways.leave(self.ra, old)?)));
+            let old = network(self.ra, at);
+            return Ok(Some(self.ways.leave(self.ra, old)?));
         }
         Ok(None)
     }
@@ -592,13 +643,17 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     /// As of all operations, see [`Target`].
     #[inline(always)]
     pub fn compare_and_swap<T: Integer>(&self, disp: WindowDisp, expected: T, desired: T) -> Result<T> {
-        if T::SIZE == WORD
-            && self.ways.strategy != AccumulateStrategy::Locked
-            && let Some(at) = self.word_in_segment(disp)
-            && self.ways.enter(self.ra, self.rank)?
-        {
-            let old = self.ra.compare_and_swap(at, expected.to_word(), desired.to_word());
-            return Ok(T::from_word(self.ways.leave(self.ra, old)?));
+        if T::SIZE == WORD && self.ways.strategy != AccumulateStrategy::Locked {
+            let (expected, desired) = (expected.to_word(), desired.to_word());
+            let swap = |word: &AtomicU64| word.compare_exchange(expected, desired, Ordering::SeqCst, Ordering::SeqCst);
+            let old = self.by_atomic(
+                disp,
+                |word| swap(word).unwrap_or_else(|old| old),
+                |ra, at| ra.compare_and_swap(at, expected, desired),
+            )?;
+            if let Some(old) = old {
+                return Ok(T::from_word(old));
+            }
         }
         self.compare_and_swap_elsewise(disp, expected, desired)
     }

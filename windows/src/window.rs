@@ -166,6 +166,7 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
                 ra: self.ra,
                 core: self,
                 ways: self.ways,
+                words: &[],
                 rank: Rank(0),
                 part: Part::Null,
                 bytes: 0,
@@ -180,8 +181,10 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
     #[inline(always)]
     pub(crate) fn member<P>(&self, call: Call, rank: Rank, alone: bool) -> Target<'_, A, P> {
         // What most windows are is inlined, in parts and not as a whole, which would be copied.
+        let mut words: &[AtomicU64] = &[];
         let (part, bytes, unit) = match self.memory {
             Memory::Symmetric { base, bytes, unit } if self.plain => {
+                words = self.ra.direct_words(rank.at(base), bytes / WORD).unwrap_or_default();
                 (Part::Fixed(Place::Segment(rank.at(base))), bytes, unit)
             }
             _ => {
@@ -192,7 +195,7 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
         let alone = alone && self.two_sided.is_none();
         // Nobody else updates meanwhile what is held exclusively, in whichever mode.
         let ways = if alone { self.ways.unbiased() } else { self.ways.to(self.ra, rank) };
-        Target { ra: self.ra, core: self, ways, rank, part, bytes, unit, alone, epoch: PhantomData }
+        Target { ra: self.ra, core: self, ways, words, rank, part, bytes, unit, alone, epoch: PhantomData }
     }
 
     /// The part of a rank of the team, its bytes and its displacement unit, wherever it is and however it is reached.
@@ -828,7 +831,18 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
                 let core = &self.core;
                 let ways = core.ways;
                 Ok(Local {
-                    target: Target { ra, core, ways, rank, part, bytes, unit, alone: false, epoch: PhantomData },
+                    target: Target {
+                        ra,
+                        core,
+                        ways,
+                        words: &[],
+                        rank,
+                        part,
+                        bytes,
+                        unit,
+                        alone: false,
+                        epoch: PhantomData,
+                    },
                     place,
                 })
             }

@@ -276,6 +276,9 @@ pub(super) fn shared_words_are_the_words<A: RemoteAtomics + ?Sized>(lab: &Lab<'_
             require!(seen == i + 11, "{same}: the shared word is {}, and fetch_add returned {seen}", i + 11);
             require!(word.load(Ordering::SeqCst) == i + 111, "{same}: fetch_add has changed something else");
         }
+        if let Some(direct) = ra.direct_words(target.at(at), WORDS) {
+            require!(std::ptr::eq(words, direct), "{target}: direct words are other words than the shared ones");
+        }
         let end = ra.heap().end().0;
         let outside = [
             (target.at(at.plus(4)), 1),

@@ -13,6 +13,7 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::sync::atomic::Ordering;
 
 use super::{Failure, Lab, Outcome, require, run};
 use crate::{Address, Disp, Rank, RemoteAtomics, WORD};
@@ -191,6 +192,15 @@ impl<A: RemoteAtomics + ?Sized> Instance<'_, A> {
     fn put_unwatched(&self, variable: usize) -> Outcome {
         self.step()?;
         Ok(self.ra.put_bytes(self.at(variable).unwatched(), &self.new.to_ne_bytes())?)
+    }
+
+    /// A put by this rank's own store, where it reaches the word so.
+    fn store(&self, variable: usize) -> Outcome {
+        let Some(words) = self.ra.direct_words(self.at(variable), 1) else { return self.put(variable) };
+        self.step()?;
+        words[0].store(self.new, Ordering::Release);
+        self.ra.stored();
+        Ok(())
     }
 
     fn flush(&self, variable: usize) -> Outcome {
@@ -386,6 +396,14 @@ tests! {
     store_buffering_flushed_put store_buffering(|role, i| {
         let (mine, other) = if role == 0 { (X, Y) } else { (Y, X) };
         i.put(mine)?;
+        i.flush(mine)?;
+        i.get(other, role)
+    }, |seen| seen == 0);
+
+    /// So is a flushed store to a direct word.
+    store_buffering_stored store_buffering(|role, i| {
+        let (mine, other) = if role == 0 { (X, Y) } else { (Y, X) };
+        i.store(mine)?;
         i.flush(mine)?;
         i.get(other, role)
     }, |seen| seen == 0);
