@@ -218,15 +218,6 @@ impl<A: RemoteAtomics + ?Sized> Member<'_, A> {
         let mut random = Random::of(self.rank());
         let mut made = 0_u64;
         let (mut each, mut check) = (1.0, Check::Nothing);
-        let lock = |window: &Window<'_, A>, kind, target: Rank, alone| {
-            let mut body = |calls| {
-                for _ in 0..calls {
-                    window.lock(kind, target)?.unlock()?;
-                }
-                Ok(())
-            };
-            if alone { self.timed(true, &mut body) } else { self.freely(&mut body) }
-        };
         let timed = match name {
             "put-8" => {
                 check = Check::OthersCounter;
@@ -342,10 +333,10 @@ impl<A: RemoteAtomics + ?Sized> Member<'_, A> {
                     Ok(())
                 })
             }
-            "lock-exclusive" => lock(window, LockKind::Exclusive, other, true),
-            "lock-shared" => lock(window, LockKind::Shared, other, true),
-            "all-lock-exclusive" => lock(window, LockKind::Exclusive, Rank(0), false),
-            "all-lock-shared" => lock(window, LockKind::Shared, Rank(0), false),
+            "lock-exclusive" => self.timed(true, &mut locks::<A, true>(window, other)),
+            "lock-shared" => self.timed(true, &mut locks::<A, false>(window, other)),
+            "all-lock-exclusive" => self.freely(&mut locks::<A, true>(window, Rank(0))),
+            "all-lock-shared" => self.freely(&mut locks::<A, false>(window, Rank(0))),
             "lock-all" | "all-lock-all" => {
                 let mut body = |calls| {
                     for _ in 0..calls {
@@ -464,5 +455,19 @@ impl<A: RemoteAtomics + ?Sized> Member<'_, A> {
             _ => Err(Error::usage(format!("there is no operation '{name}'"))),
         };
         Ok((timed?, each, check))
+    }
+}
+
+/// Locks `target` and unlocks it, so many times. Of which kind is known when it is compiled, as in the programs of users.
+fn locks<'w, A: RemoteAtomics + ?Sized, const EXCLUSIVE: bool>(
+    window: &'w Window<'_, A>,
+    target: Rank,
+) -> impl FnMut(u64) -> Result<()> + 'w {
+    let kind = if EXCLUSIVE { LockKind::Exclusive } else { LockKind::Shared };
+    move |calls| {
+        for _ in 0..calls {
+            window.lock(kind, target)?.unlock()?;
+        }
+        Ok(())
     }
 }
