@@ -13,6 +13,7 @@
 //! * Bulk transfers through memory take the processor's time, and hold no line.
 
 mod engine;
+mod gets;
 mod memory;
 pub mod network;
 pub mod profile;
@@ -40,6 +41,7 @@ use crate::{
     Until, WORD,
 };
 use engine::{Action, Op, Setting, World};
+use gets::Gets;
 use network::Shape;
 use profile::{LocalAtomics, Placement, Span};
 
@@ -215,8 +217,10 @@ impl Simulator {
         progress: &mut dyn FnMut(&Progress) -> bool,
     ) -> Result<Outcome<R>> {
         let clock = Rc::new(Clock(Cell::new(0)));
+        let gets = Rc::new(Gets::default());
         let shared = Rc::new(Shared {
             clock: Rc::clone(&clock),
+            gets: Rc::clone(&gets),
             topology: Arc::clone(&self.topology),
             segment: self.options.segment_bytes,
             ordered_puts: self.local_atomics() == LocalAtomics::Nic
@@ -243,7 +247,7 @@ impl Simulator {
             local_bulk: self.options.local_bulk,
             seed: self.options.seed,
         };
-        let mut world = World::new(&self.profile, &self.network, &setting, clock);
+        let mut world = World::new(&self.profile, &self.network, &setting, clock, gets);
         let results = world.run(&mut tasks, progress);
         for task in &mut tasks {
             // Ranks that did not end, after an error.
@@ -278,6 +282,7 @@ fn available_memory() -> Option<u64> {
 /// What all ranks share.
 struct Shared {
     clock: Rc<Clock>,
+    gets: Rc<Gets>,
     topology: Arc<Topology>,
     segment: u64,
     /// Whether no word overtakes bytes on its way to one target.
@@ -327,7 +332,7 @@ impl Sim<'_> {
 
     #[inline]
     fn call(&self, op: Op) -> Result<Reply> {
-        // A rank that unwinds is not answered any more.
+        // A rank that unwinds gets no answer: its coroutine cannot stop here, since `panicking` is of the whole thread.
         if std::thread::panicking() {
             return Err(Error::PeerFailed { rank: self.rank });
         }
@@ -348,6 +353,11 @@ impl Sim<'_> {
     #[inline]
     fn done(&self, op: Op) -> Result<()> {
         self.call(op).map(drop)
+    }
+
+    /// A flush of `target`, or of all ranks. If it fails, the engine touches no buffer of these gets any more.
+    fn complete(&self, target: Option<Rank>) -> Result<()> {
+        self.done(Op::Flush { target }).inspect_err(|_| self.shared.gets.give_up_all(self.rank, target))
     }
 }
 
@@ -416,16 +426,16 @@ impl RemoteAtomics for Sim<'_> {
     }
 
     fn wait(&self, request: Request) -> Result<()> {
-        self.done(Op::Wait { request: request.0 })
+        self.done(Op::Wait { request: request.0 }).inspect_err(|_| self.shared.gets.give_up(request.0))
     }
 
     fn flush(&self, target: Rank) -> Result<()> {
         self.check_rank(Operation::Flush, target)?;
-        self.done(Op::Flush { target: Some(target) })
+        self.complete(Some(target))
     }
 
     fn flush_all(&self) -> Result<()> {
-        self.done(Op::Flush { target: None })
+        self.complete(None)
     }
 
     fn wait_until(&self, own: Disp, until: Until) -> Result<u64> {

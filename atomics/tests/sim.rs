@@ -1,9 +1,11 @@
 //! The simulator: its costs by hand, its determinism, and the conformance suite on it.
 
 use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
+use rmalab_atomics::bulk::{self, Owned, Piece};
 use rmalab_atomics::conformance::{checks, peer_death};
 use rmalab_atomics::sim::network::Shape;
 use rmalab_atomics::sim::profile::{Arbitration, Jitter, LocalAtomics, Nic, Node, Placement, Profile, Span};
@@ -203,6 +205,79 @@ fn the_death_of_a_rank_is_told_to_all() {
         let others = (0..ranks).filter(|&rank| rank != 1).map(|rank| (Rank(rank), Ok(())));
         assert_eq!(saw, others.collect::<Vec<_>>());
     }
+}
+
+/// Bytes of a get in the tests below; small, so that the allocator hands freed memory out again at once.
+const LEN: usize = 512;
+
+/// Lets everything that is under way arrive.
+fn settle(ra: &Sim<'_>) {
+    ra.compute(Duration::from_secs(1)).expect("no rank fails");
+    ra.flush_all().expect("no rank fails");
+}
+
+#[test]
+fn a_get_touches_no_buffer_after_a_caught_panic_has_ended_its_scope() {
+    for on in [On::Nodes, On::Adapters, On::OneNode] {
+        let outcome = simulate(on, 4, 1, |ra| {
+            let mut untouched = true;
+            for target in (0..ra.size()).map(Rank) {
+                let mut buffer = [1; LEN];
+                let panics = || {
+                    bulk::scope(ra, |bulk| -> rmalab_atomics::Result<()> {
+                        bulk.get(target.at(Disp(0)), &mut buffer)?;
+                        panic!("this rank panics while a get is under way")
+                    })
+                };
+                assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+                // The borrow is over: only this rank writes here.
+                buffer.fill(7);
+                settle(ra);
+                untouched &= buffer == [7; LEN];
+            }
+            untouched
+        });
+        assert_eq!(outcome.results, [true; 4]);
+    }
+}
+
+#[test]
+fn a_get_touches_no_memory_after_a_caught_panic_has_dropped_its_owned_buffer() {
+    let outcome = simulate(On::Nodes, 4, 1, |ra| {
+        let get = |target: u32| {
+            let piece = Piece { offset: 0, at: Rank(target).at(Disp(0)), len: LEN };
+            Owned::get(ra, vec![1_u8; LEN], [piece]).expect("a get")
+        };
+        let panics = || {
+            let _get = get(3);
+            panic!("this rank panics while a get is under way")
+        };
+        assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+        // One of these is the memory that the drop has freed.
+        let reused = [(); 8].map(|()| vec![7_u8; LEN]);
+        settle(ra);
+        reused.iter().all(|bytes| bytes.iter().all(|&byte| byte == 7))
+    });
+    assert_eq!(outcome.results, [true; 4]);
+}
+
+#[test]
+fn a_caught_panic_gives_up_only_what_it_drops() {
+    let outcome = simulate(On::Nodes, 4, 1, |ra| {
+        let me = u64::from(ra.rank().0);
+        ra.put_bytes(ra.rank().at(Disp(0)), &[me + 1].map(u64::to_ne_bytes)[0]).expect("a put");
+        settle(ra);
+        let target = Rank((ra.rank().0 + 2) % 4);
+        let get = || Owned::get(ra, vec![0_u64], [Piece { offset: 0, at: target.at(Disp(0)), len: 8 }]).expect("a get");
+        let kept = get();
+        let panics = || {
+            let _dropped = get();
+            panic!("this rank panics while two gets are under way")
+        };
+        assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+        kept.wait().expect("a get that nothing has given up") == [u64::from(target.0) + 1]
+    });
+    assert_eq!(outcome.results, [true; 4]);
 }
 
 #[test]

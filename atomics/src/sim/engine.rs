@@ -27,8 +27,9 @@
 
 use std::rc::Rc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
+use super::gets::Gets;
 use super::memory::{ADAPTER, Before, Memory, NOBODY};
 use super::network::{Network, Shape};
 use super::profile::{Arbitration, Jitter, LocalAtomics, Profile, Span};
@@ -72,10 +73,16 @@ enum Load {
     Word(Action),
     Put(u64),
     PutBytes(Box<[u8]>),
-    /// Where the bytes go, at the origin, and how many.
-    GetBytes(*mut u8, usize),
-    /// The bytes on their way back, and where they go.
-    Bytes(Box<[u8]>, *mut u8),
+    /// The get with this number asks for so many bytes.
+    GetBytes {
+        request: u64,
+        len: usize,
+    },
+    /// The bytes of the get with this number, on their way back.
+    Bytes {
+        request: u64,
+        bytes: Box<[u8]>,
+    },
 }
 
 #[derive(Debug)]
@@ -176,9 +183,7 @@ pub(super) struct World<'p> {
     messages: Vec<Option<Message>>,
     free: Vec<u32>,
     channels: FxHashMap<u64, Channel>,
-    pending: FxHashSet<u64>,
-    requests: u64,
-    request_of: FxHashMap<u32, u64>,
+    gets: Rc<Gets>,
     /// For messages.
     random: Random,
     /// For lines.
@@ -202,7 +207,13 @@ pub(super) struct Setting {
 }
 
 impl<'p> World<'p> {
-    pub(super) fn new(profile: &'p Profile, network: &'p Network, setting: &Setting, clock: Rc<Clock>) -> World<'p> {
+    pub(super) fn new(
+        profile: &'p Profile,
+        network: &'p Network,
+        setting: &Setting,
+        clock: Rc<Clock>,
+        gets: Rc<Gets>,
+    ) -> World<'p> {
         let state =
             || RankState { blocked: Blocked::Reply(Reply::Done), wait: 0, outstanding: 0, complete: 0, stored: 0 };
         World {
@@ -221,9 +232,7 @@ impl<'p> World<'p> {
             messages: Vec::new(),
             free: Vec::new(),
             channels: FxHashMap::default(),
-            pending: FxHashSet::default(),
-            requests: 0,
-            request_of: FxHashMap::default(),
+            gets,
             random: Random::new(setting.seed, 0),
             lines: Random::new(setting.seed, 1),
             events: 0,
@@ -415,11 +424,8 @@ impl<'p> World<'p> {
             Op::GetBytes { at, dest, len } => {
                 let distance = self.distance(me, at.rank);
                 self.operations.add(Kind::Bulk, distance);
-                self.requests += 1;
-                let request = self.requests;
-                self.pending.insert(request);
-                let message = self.message(Message { origin: me, at, load: Load::GetBytes(dest, len) });
-                self.request_of.insert(message, request);
+                let request = self.gets.begin(me, at.rank, dest);
+                let message = self.message(Message { origin: me, at, load: Load::GetBytes { request, len } });
                 self.open(rank, at.rank);
                 let adapter = matches!(self.local_bulk, Some(LocalAtomics::Nic));
                 let started = if distance == Distance::Remote || (distance == Distance::Node && adapter) {
@@ -432,11 +438,11 @@ impl<'p> World<'p> {
                 self.reply(rank, now + started, Reply::Word(request));
             }
             Op::Test { request } => {
-                let done = !self.pending.contains(&request);
+                let done = !self.gets.is_under_way(request);
                 self.reply(rank, now + self.profile.node.hit.0, Reply::Word(u64::from(done)));
             }
             Op::Wait { request } => {
-                if self.pending.contains(&request) {
+                if self.gets.is_under_way(request) {
                     self.ranks[rank as usize].blocked = Blocked::Request(request);
                 } else {
                     self.resumed.push((rank, Reply::Done));
@@ -610,7 +616,7 @@ impl<'p> World<'p> {
         let &Message { at, ref load, .. } = self.peek(message);
         let nic = &self.profile.nic;
         let done = match load {
-            Load::Word(Action::Get) | Load::GetBytes(..) => now + nic.get.0,
+            Load::Word(Action::Get) | Load::GetBytes { .. } => now + nic.get.0,
             Load::Word(_) => {
                 let (engine, word) = (nic.atomic.0, nic.word.0);
                 let line = self.memory.line(at.rank, at.disp);
@@ -622,7 +628,7 @@ impl<'p> World<'p> {
             }
             Load::Put(_) => now + nic.put.0,
             Load::PutBytes(bytes) => now + nic.put.0 + (bytes.len() as f64 * nic.byte) as u64,
-            Load::Bytes(..) => now,
+            Load::Bytes { .. } => now,
         };
         let home = self.node_of(at.rank);
         let adapter = &mut self.adapters[home as usize];
@@ -665,34 +671,34 @@ impl<'p> World<'p> {
                 }
                 self.close(rank, at.rank, now + back);
             }
-            Load::GetBytes(dest, len) => {
+            Load::GetBytes { request, len } => {
                 let bytes = self.read(at, len);
                 let long = (len as f64 * self.profile.nic.byte) as u64;
                 let state = self.messages[message as usize].as_mut().expect("a message under way is there");
-                state.load = Load::Bytes(bytes, dest);
+                state.load = Load::Bytes { request, bytes };
                 // The bytes share the adapter with all that leaves it.
                 let adapter = &mut self.adapters[home as usize];
                 let leaves = adapter.leaves.max(now);
                 adapter.leaves = leaves + long;
                 self.queue.push(leaves + long + back, What::Back(message));
             }
-            Load::Bytes(..) => {}
+            Load::Bytes { .. } => {}
         }
     }
 
     /// The bytes of a get have come.
     fn back(&mut self, message: u32) {
-        let request = self.request_of.remove(&message);
         let Message { origin, at, load } = self.take(message);
-        if let Load::Bytes(bytes, dest) = load
-            && !matches!(self.ranks[origin.index()].blocked, Blocked::Ended)
-        {
-            // SAFETY: the caller of `get_bytes_nb` vouches for `dest` until the request is waited for or flushed, and neither
-            // has returned, since both wait for this event; the rank has not ended, so its frames are there.
-            unsafe { dest.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-        }
-        if let Some(request) = request {
-            self.pending.remove(&request);
+        if let Load::Bytes { request, bytes } = load {
+            let dest = self.gets.end(request);
+            if let Some(dest) = dest
+                && !matches!(self.ranks[origin.index()].blocked, Blocked::Ended)
+            {
+                // SAFETY: the caller of `get_bytes_nb` vouches for `dest` until a wait for the request, or a flush, returns.
+                // Neither has: one that succeeds waits for this event, and one that fails has given the get up, which
+                // leaves no `dest`. The rank has not ended, so its frames are there.
+                unsafe { dest.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+            }
             let waits = matches!(self.ranks[origin.index()].blocked, Blocked::Request(waited) if waited == request);
             if waits {
                 self.reply(origin.0, self.now() + self.profile.completion.0, Reply::Done);
@@ -789,8 +795,8 @@ impl<'p> World<'p> {
                 }
             }
             Load::PutBytes(bytes) => now + self.copying(bytes.len()),
-            &Load::GetBytes(_, len) => now + self.copying(len),
-            Load::Bytes(..) => now,
+            &Load::GetBytes { len, .. } => now + self.copying(len),
+            Load::Bytes { .. } => now,
         };
         let done = if posted {
             // Stores take effect in their order, whatever their lines take.
@@ -826,13 +832,13 @@ impl<'p> World<'p> {
                 }
                 self.close(origin.0, at.rank, now);
             }
-            Load::GetBytes(dest, len) => {
+            Load::GetBytes { request, len } => {
                 let bytes = self.read(at, len);
                 let state = self.messages[message as usize].as_mut().expect("a message under way is there");
-                state.load = Load::Bytes(bytes, dest);
+                state.load = Load::Bytes { request, bytes };
                 self.back(message);
             }
-            Load::Bytes(..) => {}
+            Load::Bytes { .. } => {}
         }
     }
 
