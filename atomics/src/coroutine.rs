@@ -28,7 +28,8 @@ pub enum Turn<C, R> {
 ///
 /// Dropping an unfinished task unwinds its stack.
 pub struct Task<A, C, R, S: Stack = DefaultStack> {
-    coroutine: Coroutine<A, C, R, S>,
+    /// `None` only after [`stop`](Task::stop) has taken the stack.
+    coroutine: Option<Coroutine<A, C, R, S>>,
 }
 
 /// How a task's body makes its calls.
@@ -78,8 +79,8 @@ impl<A: 'static, C: 'static, R: 'static> Task<A, C, R> {
     /// Gives the task up, and its stack to the next one.
     pub fn stop(mut self) {
         self.unwind();
-        if self.coroutine.done() {
-            let stack = self.coroutine.into_stack();
+        if let Some(coroutine) = self.coroutine.take_if(|coroutine| coroutine.done()) {
+            let stack = coroutine.into_stack();
             STACKS.with_borrow_mut(|stacks| {
                 if stacks.len() < KEPT {
                     stacks.push(stack);
@@ -94,7 +95,7 @@ impl<A: 'static, C: 'static, R: 'static, S: Stack + 'static> Task<A, C, R, S> {
     pub(crate) fn on(stack: S, body: impl for<'t> FnOnce(&Port<'t, A, C>) -> R + 'static) -> Task<A, C, R, S> {
         static HOOK: Once = Once::new();
         HOOK.call_once(quiet_hook);
-        Task { coroutine: Coroutine::with_stack(stack, move |yielder, _first| body(&Port { yielder })) }
+        Task { coroutine: Some(Coroutine::with_stack(stack, move |yielder, _first| body(&Port { yielder }))) }
     }
 
     /// Lets the task go on with `answer` until it makes its next call or ends.
@@ -104,8 +105,9 @@ impl<A: 'static, C: 'static, R: 'static, S: Stack + 'static> Task<A, C, R, S> {
     /// When it has ended.
     #[inline]
     pub fn resume(&mut self, answer: A) -> Turn<C, R> {
+        let coroutine = self.coroutine.as_mut().expect("a task that was stopped is gone");
         let outer = RUNNING.replace(true);
-        let turn = panic::catch_unwind(AssertUnwindSafe(|| self.coroutine.resume(answer)));
+        let turn = panic::catch_unwind(AssertUnwindSafe(|| coroutine.resume(answer)));
         RUNNING.set(outer);
         match turn {
             Ok(CoroutineResult::Yield(call)) => Turn::Calls(call),
@@ -113,14 +115,26 @@ impl<A: 'static, C: 'static, R: 'static, S: Stack + 'static> Task<A, C, R, S> {
             Err(payload) => Turn::Panicked(PANIC.take().unwrap_or_else(|| text_of(&*payload))),
         }
     }
+}
 
+impl<A, C, R, S: Stack> Task<A, C, R, S> {
     /// Unwinds the task's stack, if it has begun and not ended.
     pub(crate) fn unwind(&mut self) {
-        if self.coroutine.started() && !self.coroutine.done() {
+        if let Some(coroutine) = &mut self.coroutine
+            && coroutine.started()
+            && !coroutine.done()
+        {
             let outer = RUNNING.replace(true);
-            self.coroutine.force_unwind();
+            // A body may catch the unwinding and panic for a reason of its own, which concerns nobody any more.
+            let _ = panic::catch_unwind(AssertUnwindSafe(|| coroutine.force_unwind()));
             RUNNING.set(outer);
         }
+    }
+}
+
+impl<A, C, R, S: Stack> Drop for Task<A, C, R, S> {
+    fn drop(&mut self) {
+        self.unwind();
     }
 }
 
@@ -189,6 +203,22 @@ mod tests {
         assert_eq!(std::rc::Rc::strong_count(&held), 2);
         task.stop();
         assert_eq!(std::rc::Rc::strong_count(&held), 1);
+    }
+
+    /// A task that catches the unwinding by which it is given up, and then panics for a reason of its own.
+    fn stubborn() -> Task<(), (), ()> {
+        let mut task = Task::new(|port: &Port<'_, (), ()>| {
+            panic::catch_unwind(AssertUnwindSafe(|| port.call(()))).expect("an answer");
+        })
+        .unwrap();
+        assert!(matches!(task.resume(()), Turn::Calls(())));
+        task
+    }
+
+    #[test]
+    fn a_task_that_panics_while_it_is_given_up_does_no_harm() {
+        stubborn().stop();
+        drop(stubborn());
     }
 
     #[test]
