@@ -474,9 +474,25 @@ impl<A: RemoteAtomics + ?Sized> RemoteAtomics for Counted<'_, A> {
         self.inner.fence_everywhere()
     }
 
+    /// None: the counters belong to one thread, and what other threads issued past them would not be counted.
+    fn shared(&self) -> Option<&(dyn RemoteAtomics + Sync)> {
+        None
+    }
+
     #[inline(always)]
     fn shared_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]> {
         self.inner.shared_words(at, words)
+    }
+
+    /// None: a load or a store is no call, and would not be counted.
+    #[inline(always)]
+    fn direct_words(&self, _at: Address, _words: u64) -> Option<&[AtomicU64]> {
+        None
+    }
+
+    #[inline(always)]
+    fn stored(&self) {
+        self.inner.stored();
     }
 
     fn clear(&self, own: Disp, len: u64) -> Result<()> {
@@ -485,6 +501,12 @@ impl<A: RemoteAtomics + ?Sized> RemoteAtomics for Counted<'_, A> {
         let own = self.inner.rank();
         self.count_bulk(&self.put_bytes, own, len as usize);
         self.count(&self.flush, own);
+        Ok(())
+    }
+
+    fn post_bytes(&self, at: Address, source: &[u8]) -> Result<()> {
+        self.inner.post_bytes(at, source)?;
+        self.count_bulk(&self.put_bytes, at.rank, source.len());
         Ok(())
     }
 

@@ -29,7 +29,9 @@
 //! An operation costs a comparison and the translation of its rank: nothing for all ranks, a multiplication for strided
 //! ones, a load for listed ones. Only `split` and `free` communicate.
 
+use std::fmt;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::exposed::{ExposedKey, Lease, Refused, UserMemory};
@@ -161,17 +163,28 @@ impl Members {
 /// assert_eq!(sums, [6, 4, 6, 4, 6]);
 /// # Ok::<(), rmalab_atomics::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct Subset<'a, A: RemoteAtomics + ?Sized> {
     parent: &'a A,
     members: Members,
     /// This rank's number here.
     rank: Rank,
     arena: Disp,
-    /// Boxed, so that nothing changes behind a shared reference to the rest, and the compiler may keep that in registers
-    /// across atomics.
-    heap: Box<SymmetricHeap>,
+    /// On the heap, as is `shared`: so nothing changes behind a shared reference to the rest, and the compiler may keep
+    /// that in registers across atomics.
+    heap: Arc<SymmetricHeap>,
     topology: Topology,
+    /// The same subset over what the parent shares between threads; made when it is asked for.
+    shared: Box<OnceLock<Subset<'a, dyn RemoteAtomics + Sync + 'a>>>,
+}
+
+impl<A: RemoteAtomics + ?Sized> fmt::Debug for Subset<'_, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subset")
+            .field("rank", &self.rank)
+            .field("members", &self.members)
+            .field("arena", &self.arena)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
@@ -291,8 +304,8 @@ impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
             Members::All { .. } => parent.topology().clone(),
             _ => parent.topology().of_subset((0..members.count()).filter_map(|rank| members.outer(Rank(rank)))),
         };
-        let heap = Box::new(SymmetricHeap::over(arena, arena_bytes));
-        Ok(Some(Subset { parent, members, rank, arena, heap, topology }))
+        let heap = Arc::new(SymmetricHeap::over(arena, arena_bytes));
+        Ok(Some(Subset { parent, members, rank, arena, heap, topology, shared: Box::default() }))
     }
 
     /// Gives the arena back, zeroed, with everything in it; collective over the parent.
@@ -482,6 +495,20 @@ impl<A: RemoteAtomics + ?Sized> RemoteAtomics for Subset<'_, A> {
         self.parent.now()
     }
 
+    /// The same subset, with the same heap, over the handle that the threads of the parent's rank share.
+    fn shared(&self) -> Option<&(dyn RemoteAtomics + Sync)> {
+        let parent = self.parent.shared()?;
+        Some(self.shared.get_or_init(|| Subset {
+            parent,
+            members: self.members.clone(),
+            rank: self.rank,
+            arena: self.arena,
+            heap: Arc::clone(&self.heap),
+            topology: self.topology.clone(),
+            shared: Box::default(),
+        }))
+    }
+
     /// The number in the whole world, through all levels; the number of no rank at all, if the subset has no such rank.
     fn world_rank(&self, rank: Rank) -> Rank {
         self.members.outer(rank).map_or(NOWHERE, |rank| self.parent.world_rank(rank))
@@ -528,6 +555,12 @@ impl<A: RemoteAtomics + ?Sized> RemoteAtomics for Subset<'_, A> {
     fn lease(&self, rank: Rank, key: ExposedKey) -> Result<Box<dyn Lease + '_>> {
         let Some(outer) = self.members.outer(rank) else { return Err(Error::NotExposed { rank, key }) };
         self.parent.lease(outer, key).map_err(|error| self.renamed(error))
+    }
+
+    #[inline]
+    fn post_bytes(&self, at: Address, source: &[u8]) -> Result<()> {
+        let at = self.translate(Operation::PutBytes, at)?;
+        self.parent.post_bytes(at, source).map_err(|error| self.renamed(error))
     }
 
     #[inline]
