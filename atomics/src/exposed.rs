@@ -140,6 +140,17 @@ pub struct Refused {
     pub memory: UserMemory,
 }
 
+impl Refused {
+    /// The refusal of a backend that has no registration.
+    pub(crate) fn unsupported(memory: UserMemory) -> Refused {
+        let error = Error::Unsupported {
+            what: "a window over the program's own memory",
+            why: "this backend reaches its own segments only; allocate the window's memory instead",
+        };
+        Refused { error, memory }
+    }
+}
+
 /// The word-aligned interior of leased memory, where this rank's processor reaches it by loads and stores.
 #[derive(Clone, Copy, Debug)]
 pub struct LeasedWords<'a> {

@@ -20,10 +20,11 @@ pub use memory::{Layout, Mapping};
 pub(crate) use wait::OPERATION;
 
 use crate::exposed::{ExposedKey, Lease, Refused, UserMemory};
-use crate::{
-    Address, Capabilities, Disp, Error, Operation, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Topology,
-    Until, WORD,
+use crate::fabric::{
+    self, AsymmetricFence, Bytes, Completion, Delay, Extras, Fabric, LocalMemory, Registration, Span, Word, WordOp,
+    WorldView,
 };
+use crate::{Address, Capabilities, Error, Rank, Request, Result, SymmetricHeap, Time, Topology, Until, WORD};
 
 /// Tells a waiting rank whether its peers live.
 pub trait Liveness: Send + Sync {
@@ -50,15 +51,10 @@ pub struct Mapped {
     blocks: NonNull<u8>,
     /// From one rank's control block to the next one's, in bytes.
     stride: usize,
-    /// Bytes of a segment, a multiple of 8.
-    segment: u64,
-    size: u32,
-    rank: Rank,
+    world: WorldView,
     patience: wait::Patience,
-    /// Whether a word put leaves the fence between its store and its look at `parked` to whoever parks.
+    /// Whether a word put leaves the fence between its store and its look at `parked` to the rank that parks.
     light: bool,
-    backend: &'static str,
-    topology: Topology,
     mapping: Arc<Mapping>,
     liveness: Box<dyn Liveness>,
     /// What changes behind a shared reference; boxed, so that nothing of the above does, and the compiler may keep it in
@@ -69,7 +65,6 @@ pub struct Mapped {
 struct Cells {
     last_look: wait::LastLook,
     unfenced: unfenced::Unfenced,
-    heap: SymmetricHeap,
     exposures: exposed::Exposures,
 }
 
@@ -81,10 +76,10 @@ unsafe impl Sync for Mapped {}
 impl std::fmt::Debug for Mapped {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Mapped")
-            .field("backend", &self.backend)
-            .field("rank", &self.rank)
-            .field("size", &self.size)
-            .field("segment", &self.segment)
+            .field("backend", &self.world.capabilities().backend)
+            .field("rank", &self.world.rank())
+            .field("size", &self.world.size())
+            .field("segment", &self.world.segment())
             .finish_non_exhaustive()
     }
 }
@@ -103,9 +98,6 @@ impl Mapped {
         liveness: Box<dyn Liveness>,
     ) -> Result<Mapped> {
         let layout = mapping.layout();
-        if rank.0 >= layout.size() {
-            return Err(Error::world(format!("{rank} does not exist in a world of {} ranks", layout.size())));
-        }
         if topology.size() != layout.size() {
             return Err(Error::world(format!(
                 "the topology has {} ranks and the world {}",
@@ -113,24 +105,24 @@ impl Mapped {
                 layout.size()
             )));
         }
+        let light = asymmetric::register(mapping.is_private());
+        // A put may still be in the processor's store buffer when its call returns.
+        let capabilities = Capabilities { late_puts: light, asymmetric_fence: true, ..Capabilities::coherent(backend) };
+        let heap = SymmetricHeap::new(layout.segment_bytes());
+        let world = WorldView::new(rank, layout.segment_bytes(), capabilities, topology, heap)?;
         mapping.mark_attached(rank);
         let exposures = exposed::Exposures::new(Arc::clone(&mapping), rank);
         Ok(Mapped {
             blocks: mapping.blocks(),
             stride: layout.stride(),
-            segment: layout.segment_bytes(),
-            size: layout.size(),
-            rank,
+            world,
             patience: wait::Patience::new(layout.size()),
-            light: asymmetric::register(mapping.is_private()),
-            backend,
-            topology,
+            light,
             mapping,
             liveness,
             cells: Box::new(Cells {
                 last_look: wait::LastLook::default(),
                 unfenced: unfenced::Unfenced::new(),
-                heap: SymmetricHeap::new(layout.segment_bytes()),
                 exposures,
             }),
         })
@@ -143,7 +135,7 @@ impl Mapped {
 
     /// Leaves the world as failed: every other rank's waits return [`Error::PeerFailed`] with this rank.
     pub fn fail(self) {
-        self.mapping.mark_failed(self.rank);
+        self.mapping.mark_failed(self.world.rank());
     }
 
     fn liveness(&self) -> &dyn Liveness {
@@ -158,50 +150,30 @@ impl Mapped {
         &self.cells.last_look
     }
 
-    /// The control block and the word at `at`, which must exist.
+    /// The control block of the word's rank, and the word.
     #[inline(always)]
-    fn word(&self, operation: Operation, at: Address) -> Result<(&memory::Control, &AtomicU64)> {
-        let Address { rank, disp, .. } = at;
-        // `segment` is a multiple of 8, so an aligned word that starts in it ends in it.
-        if rank.0 >= self.size || disp.0 >= self.segment || !disp.0.is_multiple_of(WORD) {
-            return Err(self.bad_address(operation, at, WORD));
-        }
+    fn place(&self, at: Word) -> (&memory::Control, &AtomicU64) {
+        assert!(self.world.has_word(at), "{} is a word of another world", at.address());
         // SAFETY: the rank is one of the mapping's and the aligned word lies in its segment (just checked); the mapping
         // lives as long as `self`. All accesses to it are atomic.
         unsafe {
-            let block = self.blocks.add(rank.index() * self.stride);
-            let word = block.add(memory::CONTROL + disp.0 as usize);
-            Ok((block.cast::<memory::Control>().as_ref(), word.cast::<AtomicU64>().as_ref()))
+            let block = self.blocks.add(at.rank().index() * self.stride);
+            let word = block.add(memory::CONTROL + at.disp().0 as usize);
+            (block.cast::<memory::Control>().as_ref(), word.cast::<AtomicU64>().as_ref())
         }
     }
 
+    /// The control block of the span's rank, and where the span starts.
+    ///
+    /// # Safety
+    ///
+    /// The span is of this world.
     #[inline(always)]
-    fn own_word(&self, own: Disp) -> Result<&AtomicU64> {
-        self.word(Operation::WaitUntil, self.rank.at(own)).map(|(_, word)| word)
-    }
-
-    /// The control block of `at.rank`, and a pointer to `len` bytes of its segment from `at.disp` on.
-    #[inline(always)]
-    fn range(&self, operation: Operation, at: Address, len: usize) -> Result<(&memory::Control, *mut u8)> {
-        let end = at.disp.0.checked_add(len as u64);
-        if at.rank.0 >= self.size || end.is_none_or(|end| end > self.segment) {
-            return Err(self.bad_address(operation, at, len as u64));
-        }
-        // SAFETY: the rank is one of the mapping's and the range lies in its segment (just checked).
+    unsafe fn start_of(&self, span: Span) -> (&memory::Control, *mut u8) {
+        // SAFETY: the rank is one of the mapping's and the range lies in its segment (the caller's promise).
         unsafe {
-            let block = self.blocks.add(at.rank.index() * self.stride);
-            Ok((block.cast::<memory::Control>().as_ref(), block.add(memory::CONTROL + at.disp.0 as usize).as_ptr()))
-        }
-    }
-
-    #[cold]
-    fn bad_address(&self, operation: Operation, at: Address, len: u64) -> Error {
-        if at.rank.0 >= self.size {
-            Error::RankOutOfRange { operation, rank: at.rank, size: self.size }
-        } else if at.disp.0.checked_add(len).is_none_or(|end| end > self.segment) {
-            Error::OutOfSegment { operation, at, len, segment: self.segment }
-        } else {
-            Error::Misaligned { operation, at }
+            let block = self.blocks.add(span.rank().index() * self.stride);
+            (block.cast::<memory::Control>().as_ref(), block.add(memory::CONTROL + span.disp().0 as usize).as_ptr())
         }
     }
 
@@ -209,8 +181,8 @@ impl Mapped {
     ///
     /// The write was sequentially consistent, as is this load: see `wait_slowly` for why no wake-up is lost.
     #[inline(always)]
-    fn notify(&self, control: &memory::Control, at: Address) {
-        if at.watched && control.parked.load(Ordering::SeqCst) == at.disp.0 + 1 {
+    fn notify(&self, control: &memory::Control, at: Word) {
+        if at.watched() && control.parked.load(Ordering::SeqCst) == at.disp().0 + 1 {
             self.wake(control);
         }
     }
@@ -236,9 +208,9 @@ impl Mapped {
 impl Drop for Mapped {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.mapping.mark_failed(self.rank);
+            self.mapping.mark_failed(self.world.rank());
         } else {
-            self.mapping.mark_departed(self.rank);
+            self.mapping.mark_departed(self.world.rank());
         }
     }
 }
@@ -253,186 +225,131 @@ const KEPT: usize = 64 << 20;
 /// The request of every bulk operation: done before its call has returned.
 const DONE: Request = Request(0);
 
-impl RemoteAtomics for Mapped {
+impl Fabric for Mapped {
     #[inline(always)]
-    fn shared(&self) -> Option<&(dyn RemoteAtomics + Sync)> {
-        Some(self)
-    }
-
-    fn rank(&self) -> Rank {
-        self.rank
+    fn world(&self) -> &WorldView {
+        &self.world
     }
 
     #[inline(always)]
-    fn size(&self) -> u32 {
-        self.size
-    }
-
-    fn topology(&self) -> &Topology {
-        &self.topology
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        // A put may still be in the processor's store buffer when its call returns.
-        Capabilities { late_puts: self.light, asymmetric_fence: true, ..Capabilities::coherent(self.backend) }
-    }
-
-    fn heap(&self) -> &SymmetricHeap {
-        &self.cells.heap
-    }
-
-    #[inline(always)]
-    fn fetch_add(&self, at: Address, value: u64) -> Result<u64> {
-        let (control, word) = self.word(Operation::FetchAdd, at)?;
-        let old = word.fetch_add(value, Ordering::SeqCst);
-        self.notify(control, at);
-        Ok(old)
-    }
-
-    #[inline(always)]
-    fn compare_and_swap(&self, at: Address, expected: u64, desired: u64) -> Result<u64> {
-        let (control, word) = self.word(Operation::CompareAndSwap, at)?;
-        match word.compare_exchange(expected, desired, Ordering::SeqCst, Ordering::SeqCst) {
-            Ok(old) => {
-                self.notify(control, at);
-                Ok(old)
+    fn word(&self, at: Word, op: WordOp) -> Result<u64> {
+        let (control, word) = self.place(at);
+        let old = match op {
+            WordOp::FetchAdd(value) => word.fetch_add(value, Ordering::SeqCst),
+            WordOp::FetchStore(value) => word.swap(value, Ordering::SeqCst),
+            WordOp::CompareAndSwap { expected, desired } => {
+                match word.compare_exchange(expected, desired, Ordering::SeqCst, Ordering::SeqCst) {
+                    Ok(old) => old,
+                    Err(old) => return Ok(old),
+                }
             }
-            Err(old) => Ok(old),
-        }
-    }
-
-    #[inline(always)]
-    fn fetch_store(&self, at: Address, value: u64) -> Result<u64> {
-        let (control, word) = self.word(Operation::FetchStore, at)?;
-        let old = word.swap(value, Ordering::SeqCst);
+            WordOp::Get => return Ok(word.load(Ordering::SeqCst)),
+            WordOp::Put(value) if self.light => {
+                word.store(value, Ordering::Release);
+                self.cells.unfenced.put();
+                // The light side of mapped/asymmetric.rs: the fence here is the parking rank's.
+                compiler_fence(Ordering::SeqCst);
+                if at.watched() && control.parked.load(Ordering::Relaxed) == at.disp().0 + 1 {
+                    self.wake(control);
+                }
+                return Ok(0);
+            }
+            WordOp::Put(value) => {
+                // A swap, since `notify` needs the store before its load: on x86 it costs a quarter of a store and a fence.
+                word.swap(value, Ordering::SeqCst);
+                0
+            }
+        };
         self.notify(control, at);
         Ok(old)
     }
 
     #[inline(always)]
-    fn get(&self, at: Address) -> Result<u64> {
-        let (_, word) = self.word(Operation::Get, at)?;
-        Ok(word.load(Ordering::SeqCst))
-    }
-
-    #[inline(always)]
-    fn put(&self, at: Address, value: u64) -> Result<()> {
-        let (control, word) = self.word(Operation::Put, at)?;
-        if !self.light {
-            // A swap, since `notify` needs the store before its load: on x86 it costs a quarter of a store and a fence.
-            word.swap(value, Ordering::SeqCst);
-            self.notify(control, at);
-            return Ok(());
-        }
-        word.store(value, Ordering::Release);
-        self.cells.unfenced.put();
-        // The light side of mapped/asymmetric.rs: the fence here is the parking rank's.
-        compiler_fence(Ordering::SeqCst);
-        if at.watched && control.parked.load(Ordering::Relaxed) == at.disp.0 + 1 {
-            self.wake(control);
-        }
-        Ok(())
-    }
-
-    #[inline(always)]
-    unsafe fn put_bytes_nb(&self, at: Address, source: *const u8, len: usize) -> Result<Request> {
-        let (control, shared) = self.range(Operation::PutBytes, at, len)?;
-        // SAFETY: the caller vouches for `source`, the check above for `shared`.
-        unsafe { copy::to_shared(source, shared, len) };
-        if at.watched {
-            self.notify_any(control);
-        } else {
-            self.cells.unfenced.put();
+    unsafe fn transfer(&self, at: Span, bytes: Bytes, until: Completion) -> Result<Request> {
+        // SAFETY: the caller's promise.
+        let (control, shared) = unsafe { self.start_of(at) };
+        match bytes {
+            Bytes::Put(source) => {
+                // SAFETY: the caller vouches for `source` and for the span.
+                unsafe { copy::to_shared(source, shared, at.len()) };
+                if at.address().watched {
+                    self.notify_any(control);
+                } else {
+                    self.cells.unfenced.put();
+                }
+                if until == Completion::Target {
+                    self.cells.unfenced.flush();
+                }
+            }
+            Bytes::Get(dest) => {
+                // SAFETY: the caller vouches for `dest` and for the span.
+                unsafe { copy::from_shared(shared, dest, at.len()) };
+                // Pairs with the release of the operation that told this rank that the bytes are there.
+                fence(Ordering::Acquire);
+            }
+            Bytes::Clear => {
+                // SAFETY: the caller vouches for the span.
+                unsafe { self.zero(shared, at.len()) };
+                self.notify_any(control);
+            }
         }
         Ok(DONE)
     }
 
     #[inline(always)]
-    unsafe fn get_bytes_nb(&self, at: Address, dest: *mut u8, len: usize) -> Result<Request> {
-        let (_, shared) = self.range(Operation::GetBytes, at, len)?;
-        // SAFETY: the caller vouches for `dest`, the check above for `shared`.
-        unsafe { copy::from_shared(shared, dest, len) };
-        // Pairs with the release of whatever told this rank that the bytes are there.
-        fence(Ordering::Acquire);
-        Ok(DONE)
-    }
-
-    #[inline(always)]
-    fn test(&self, _request: &Request) -> Result<bool> {
+    fn done(&self, _request: &Request) -> Result<bool> {
         Ok(true)
     }
 
     #[inline(always)]
-    fn wait(&self, _request: Request) -> Result<()> {
+    fn finish(&self, _request: Request) -> Result<()> {
         Ok(())
     }
 
     #[inline(always)]
-    fn flush(&self, target: Rank) -> Result<()> {
-        if target.0 >= self.size {
-            return Err(self.bad_address(Operation::Flush, target.at(Disp(0)), 0));
+    fn complete(&self, _target: Option<Rank>) -> Result<()> {
+        self.cells.unfenced.flush();
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
+        self.wait_for(own, until, deadline)
+    }
+
+    #[inline]
+    fn delay(&self, delay: Delay) -> Result<()> {
+        match delay {
+            Delay::Operations(operations) => self.pause_for(operations),
+            Delay::Compute(time) => {
+                fabric::keep_busy(self, time);
+                Ok(())
+            }
         }
-        self.cells.unfenced.flush();
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn flush_all(&self) -> Result<()> {
-        self.cells.unfenced.flush();
-        Ok(())
     }
 
     #[inline]
-    fn wait_until(&self, own: Disp, until: Until) -> Result<u64> {
-        let value = self.wait_for(own, until, None)?;
-        Ok(value.expect("a wait without a deadline ends with a value or an error"))
-    }
-
-    #[inline]
-    fn wait_until_deadline(&self, own: Disp, until: Until, deadline: Time) -> Result<Option<u64>> {
-        self.wait_for(own, until, Some(deadline))
-    }
-
-    #[inline]
-    fn pause(&self, operations: u32) -> Result<()> {
-        self.pause_for(operations)
-    }
-
-    #[inline]
-    fn now(&self) -> Time {
+    fn clock(&self) -> Time {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
     }
 
-    fn expose(&self, memory: UserMemory) -> Result<ExposedKey, Refused> {
-        self.cells.exposures.open(memory)
-    }
-
-    fn withdraw(&self, key: ExposedKey) -> Result<UserMemory> {
-        self.withdraw_exposed(key)
-    }
-
-    fn lease(&self, rank: Rank, key: ExposedKey) -> Result<Box<dyn Lease + '_>> {
-        self.lease_exposed(rank, key)
-    }
-
     #[inline(always)]
-    fn fence_light(&self) {
-        if self.light {
-            compiler_fence(Ordering::SeqCst);
-        } else {
-            fence(Ordering::SeqCst);
-        }
+    fn extras(&self) -> Extras<'_> {
+        let mut extras = Extras::default();
+        extras.shared = Some(self);
+        extras.memory = Some(self);
+        extras.fence = Some(self);
+        extras.registration = Some(self);
+        extras
     }
+}
 
-    fn fence_everywhere(&self) -> Result<bool> {
-        Ok(asymmetric::fence_everywhere(self.mapping.is_private()))
-    }
-
+impl LocalMemory for Mapped {
     #[inline(always)]
     fn shared_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]> {
         let end = at.disp.0.checked_add(words.checked_mul(WORD)?)?;
-        if at.rank.0 >= self.size || !at.disp.0.is_multiple_of(WORD) || end > self.segment {
+        if at.rank.0 >= self.world.size() || !at.disp.0.is_multiple_of(WORD) || end > self.world.segment() {
             return None;
         }
         // SAFETY: the rank is one of the mapping's, and the range lies in its segment and is aligned (all checked); the
@@ -446,22 +363,55 @@ impl RemoteAtomics for Mapped {
 
     #[inline(always)]
     fn direct_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]> {
-        self.shared_words(at, words)
+        LocalMemory::shared_words(self, at, words)
     }
 
     #[inline(always)]
     fn stored(&self) {
         self.cells.unfenced.put();
     }
+}
 
-    fn clear(&self, own: Disp, len: u64) -> Result<()> {
-        let at = self.rank.at(own);
-        let bytes = usize::try_from(len).map_err(|_| self.bad_address(Operation::PutBytes, at, len))?;
-        let (control, start) = self.range(Operation::PutBytes, at, bytes)?;
+impl AsymmetricFence for Mapped {
+    #[inline(always)]
+    fn fence_light(&self) {
+        if self.light {
+            compiler_fence(Ordering::SeqCst);
+        } else {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    fn fence_everywhere(&self) -> Result<bool> {
+        Ok(asymmetric::fence_everywhere(self.mapping.is_private()))
+    }
+}
+
+impl Registration for Mapped {
+    fn expose(&self, memory: UserMemory) -> Result<ExposedKey, Refused> {
+        self.cells.exposures.open(memory)
+    }
+
+    fn withdraw(&self, key: ExposedKey) -> Result<UserMemory> {
+        self.withdraw_exposed(key)
+    }
+
+    fn lease(&self, rank: Rank, key: ExposedKey) -> Result<Box<dyn Lease + '_>> {
+        self.lease_exposed(rank, key)
+    }
+}
+
+impl Mapped {
+    /// Zeroes `bytes` bytes at `start`.
+    ///
+    /// # Safety
+    ///
+    /// They lie in this rank's segment.
+    unsafe fn zero(&self, start: *mut u8, bytes: usize) {
         let page = rustix::param::page_size();
         let head = start.align_offset(page).min(bytes);
         let pages = (bytes - head) / page * page;
-        // SAFETY: the parts stay within the range that was checked; the second one consists of whole pages of it.
+        // SAFETY: the parts stay within the range that the caller vouches for; the second one consists of whole pages of it.
         unsafe {
             if pages < ASKED_AFTER {
                 copy::zero_shared(start, bytes);
@@ -478,15 +428,13 @@ impl RemoteAtomics for Mapped {
                 }
             }
         }
-        self.notify_any(control);
-        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::World;
+    use crate::{Disp, RemoteAtomics, World};
 
     #[test]
     fn a_clear_that_does_not_fit_has_done_nothing() {

@@ -72,10 +72,11 @@ pub use library::library;
 use library::{Handles, Session, check, explain};
 use posted::{Posted, REQUESTS, Requests};
 
+use crate::fabric::{self, Bytes, Completion, Delay, Extras, Fabric, Span, Word, WordOp, WorldView};
 use crate::shm::environment::{self, Environment};
 use crate::{
-    Address, Atomicity, Capabilities, Disp, Error, Joined, Operation, Rank, RemoteAtomics, Request, Result,
-    SEGMENT_BYTES, SymmetricHeap, Time, Topology, Until, WORD, Wishes,
+    Address, Atomicity, Capabilities, Error, Joined, Operation, Rank, Request, Result, SEGMENT_BYTES, SymmetricHeap,
+    Time, Topology, Until, WORD, Wishes,
 };
 
 /// The backend's name, as `--backend` takes it.
@@ -178,15 +179,21 @@ impl Attach {
         if size > 1 {
             window.check_usable()?;
         }
+        let capabilities = Capabilities {
+            backend: BACKEND,
+            atomicity: Atomicity::Hca,
+            native_fetch_store: true,
+            late_puts: true,
+            ordered_puts: false,
+            passive_progress: false,
+            asymmetric_fence: false,
+        };
+        let topology = given.unwrap_or_else(|| Topology::of_places(nodes.iter().map(|&node| (node, 0))));
         Ok(Mpi {
             base,
-            segment,
-            rank,
-            size,
+            world: WorldView::new(rank, segment, capabilities, topology, SymmetricHeap::new(segment))?,
             handles,
-            topology: given.unwrap_or_else(|| Topology::of_places(nodes.iter().map(|&node| (node, 0)))),
             patience: wait::Patience::new(neighbours as u32),
-            heap: SymmetricHeap::new(segment),
             posted: RefCell::new(Posted::new()),
             requests: RefCell::default(),
             ordering_flushes: Cell::new(0),
@@ -366,14 +373,9 @@ impl Drop for Window {
 pub struct Mpi {
     /// Where this rank's segment starts.
     base: NonNull<u8>,
-    /// Bytes of a segment, a multiple of 8.
-    segment: u64,
-    size: u32,
-    rank: Rank,
+    world: WorldView,
     handles: Handles,
     patience: wait::Patience,
-    topology: Topology,
-    heap: SymmetricHeap,
     posted: RefCell<Posted>,
     requests: RefCell<Requests>,
     ordering_flushes: Cell<u64>,
@@ -388,9 +390,9 @@ pub struct Mpi {
 impl std::fmt::Debug for Mpi {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Mpi")
-            .field("rank", &self.rank)
-            .field("size", &self.size)
-            .field("segment", &self.segment)
+            .field("rank", &self.world.rank())
+            .field("size", &self.world.size())
+            .field("segment", &self.world.segment())
             .finish_non_exhaustive()
     }
 }
@@ -416,13 +418,17 @@ impl Mpi {
     /// Says why, and ends the job.
     #[cold]
     fn abort(&self, why: &str) -> ! {
-        crate::error::tell(format_args!("rmalab: {} of {} {why}; this ends the job (MPI_Abort)", self.rank, self.size));
+        crate::error::tell(format_args!(
+            "rmalab: {} of {} {why}; this ends the job (MPI_Abort)",
+            self.world.rank(),
+            self.world.size()
+        ));
         library::abort(self.comm.0)
     }
 
     /// Ends the job if an operation has not been completed, since MPI may still use its buffers.
     #[inline(always)]
-    fn complete(&self, code: c_int) {
+    fn check_completed(&self, code: c_int) {
         if code != ffi::MPI_SUCCESS as c_int {
             self.abort(&format!("cannot complete an operation: {}", explain(code)));
         }
@@ -431,44 +437,19 @@ impl Mpi {
     /// The error of an operation that MPI has not started.
     #[inline(always)]
     fn started(&self, code: c_int, operation: Operation, at: Address) -> Result<()> {
-        check(code, || format!("{operation} of {} on {at}", self.rank))
+        check(code, || format!("{operation} of {} on {at}", self.world.rank()))
     }
 
-    /// An error unless there is a word at `at`.
-    #[inline(always)]
-    fn word(&self, operation: Operation, at: Address) -> Result<()> {
-        // `segment` is a multiple of 8, so an aligned word that starts in it ends in it.
-        if at.rank.0 >= self.size || at.disp.0 >= self.segment || !at.disp.0.is_multiple_of(WORD) {
-            return Err(self.bad_address(operation, at, WORD));
-        }
-        Ok(())
-    }
-
-    /// An error unless there are `len` bytes at `at`.
-    #[inline(always)]
-    fn range(&self, operation: Operation, at: Address, len: u64) -> Result<()> {
-        if at.rank.0 >= self.size || at.disp.0.checked_add(len).is_none_or(|end| end > self.segment) {
-            return Err(self.bad_address(operation, at, len));
-        }
-        Ok(())
-    }
-
-    #[cold]
-    fn bad_address(&self, operation: Operation, at: Address, len: u64) -> Error {
-        if at.rank.0 >= self.size {
-            Error::RankOutOfRange { operation, rank: at.rank, size: self.size }
-        } else if at.disp.0.checked_add(len).is_none_or(|end| end > self.segment) {
-            Error::OutOfSegment { operation, at, len, segment: self.segment }
-        } else {
-            Error::Misaligned { operation, at }
-        }
-    }
-
-    /// A word of the own segment, which must exist.
-    fn own_word(&self, own: Disp) -> &AtomicU64 {
-        // SAFETY: the word exists and is aligned (the caller's check, and that of the base); the window lives as long as
-        // `self`. Other ranks change it by whole words, as the processor sees them in the unified memory model.
-        unsafe { self.base.add(own.0 as usize).cast::<AtomicU64>().as_ref() }
+    /// A word of this rank's segment.
+    fn own_word(&self, own: Word) -> &AtomicU64 {
+        assert!(
+            self.world.has_word(own) && own.rank() == self.world.rank(),
+            "{} is not a word of this rank",
+            own.address()
+        );
+        // SAFETY: the word exists (just checked) and is aligned (so is the base); the window lives as long as `self`.
+        // Other ranks change it by whole words, as the processor sees them in the unified memory model.
+        unsafe { self.base.add(own.disp().0 as usize).cast::<AtomicU64>().as_ref() }
     }
 
     /// Completes what is under way to `target`, but for requests.
@@ -476,7 +457,7 @@ impl Mpi {
     fn flush_words(&self, target: Rank) {
         self.let_go_until_reached(&[target]);
         // SAFETY: the rank exists (the caller's check); the window lives as long as `self`, in one epoch.
-        self.complete(unsafe { ffi::MPI_Win_flush(target.0 as c_int, self.window.0) });
+        self.check_completed(unsafe { ffi::MPI_Win_flush(target.0 as c_int, self.window.0) });
         self.posted.borrow_mut().completed(target);
     }
 
@@ -485,30 +466,92 @@ impl Mpi {
     fn complete_here(&self, target: Rank) {
         self.let_go_until_reached(&[target]);
         // SAFETY: the rank exists (the caller's check); the window lives as long as `self`, in one epoch.
-        self.complete(unsafe { ffi::MPI_Win_flush_local(target.0 as c_int, self.window.0) });
+        self.check_completed(unsafe { ffi::MPI_Win_flush_local(target.0 as c_int, self.window.0) });
     }
 
     /// A fetching operation: starts by `start`, which gets where the old word goes, and is complete when this returns.
     #[inline(always)]
-    fn fetch(&self, operation: Operation, at: Address, start: impl FnOnce(*mut c_void) -> c_int) -> Result<u64> {
-        self.word(operation, at)?;
+    fn fetch(&self, at: Word, op: WordOp, start: impl FnOnce(*mut c_void) -> c_int) -> Result<u64> {
         let mut old = 0u64;
-        self.started(start((&raw mut old).cast()), operation, at)?;
-        self.flush_words(at.rank);
+        self.started(start((&raw mut old).cast()), op.operation(), at.address())?;
+        self.flush_words(at.rank());
         // SAFETY: a live variable; MPI has written it behind the compiler's back.
         Ok(unsafe { (&raw const old).read_volatile() })
     }
 
     #[inline(always)]
-    fn fetch_and_op(&self, operation: Operation, at: Address, op: ffi::MPI_Op, value: u64) -> Result<u64> {
-        self.fetch(operation, at, |old| {
-            // SAFETY: the word exists (`fetch` has checked); `value` and `old` live until `fetch` has flushed.
+    fn fetch_and_op(&self, at: Word, op: WordOp, mpi_op: ffi::MPI_Op, value: u64) -> Result<u64> {
+        self.fetch(at, op, |old| {
+            // SAFETY: the word exists (`word` has checked); `value` and `old` live until `fetch` has flushed.
             unsafe {
                 let value = (&raw const value).cast();
-                let (rank, disp) = (at.rank.0 as c_int, at.disp.0 as ffi::MPI_Aint);
-                ffi::MPI_Fetch_and_op(value, old, self.handles.word, rank, disp, op, self.window.0)
+                let (rank, disp) = (at.rank().0 as c_int, at.disp().0 as ffi::MPI_Aint);
+                ffi::MPI_Fetch_and_op(value, old, self.handles.word, rank, disp, mpi_op, self.window.0)
             }
         })
+    }
+
+    #[inline(always)]
+    fn compare_and_swap_word(&self, at: Word, op: WordOp, expected: u64, desired: u64) -> Result<u64> {
+        self.fetch(at, op, |old| {
+            // SAFETY: the word exists (`word` has checked); both values and `old` live until `fetch` has flushed.
+            unsafe {
+                let (desired, expected) = ((&raw const desired).cast(), (&raw const expected).cast());
+                let (rank, disp) = (at.rank().0 as c_int, at.disp().0 as ffi::MPI_Aint);
+                ffi::MPI_Compare_and_swap(desired, expected, old, self.handles.word, rank, disp, self.window.0)
+            }
+        })
+    }
+
+    #[inline(always)]
+    fn put_word(&self, at: Word, value: u64) -> Result<()> {
+        let address = at.address();
+        if self.posted.borrow().to_another_word(address) {
+            self.flush_words(at.rank());
+            self.ordering_flushes.set(self.ordering_flushes.get() + 1);
+        }
+        if self.posted.borrow().is_full() {
+            // SAFETY: the window lives as long as `self`, in one epoch.
+            self.check_completed(unsafe { ffi::MPI_Win_flush_local_all(self.window.0) });
+            self.posted.borrow_mut().completed_locally();
+        }
+        self.reach_out_to(at.rank());
+        let slot = self.posted.borrow_mut().take(address, value);
+        let (rank, disp) = (at.rank().0 as c_int, at.disp().0 as ffi::MPI_Aint);
+        let (word, replace) = (self.handles.word, self.handles.replace);
+        // SAFETY: the word exists (`word` has checked); the slot keeps its value and its place until a flush.
+        let code = unsafe { ffi::MPI_Accumulate(slot.cast(), 1, word, rank, disp, 1, word, replace, self.window.0) };
+        self.started(code, Operation::Put, address)
+    }
+
+    /// Completes everything under way.
+    pub(crate) fn complete_all(&self) {
+        let targets = self.reached_out_to.take();
+        self.let_go_until_reached(&targets);
+        // SAFETY: the window lives as long as `self`, in one epoch.
+        self.check_completed(unsafe { ffi::MPI_Win_flush_all(self.window.0) });
+        self.posted.borrow_mut().all_completed();
+        self.finish_flushed(None);
+    }
+
+    /// Zeroes bytes of this rank's segment; complete when it returns.
+    ///
+    /// # Safety
+    ///
+    /// The span is of this world.
+    unsafe fn zero(&self, span: Span) -> Result<()> {
+        /// Bytes of zeros that are written at a time.
+        const ZEROS: usize = 64 << 10;
+        static ZERO: [u8; ZEROS] = [0; ZEROS];
+        let at = span.address();
+        for start in (0..span.len()).step_by(ZEROS) {
+            let part = (span.len() - start).min(ZEROS);
+            let at = at.rank.at(at.disp.plus(start as u64));
+            // SAFETY: a part of the span, which exists (the caller's promise); the zeros are never written to.
+            unsafe { self.move_bytes(Way::Put, at, ZERO.as_ptr().cast_mut(), part)? };
+        }
+        self.flush_words(at.rank);
+        Ok(())
     }
 
     /// Starts to move `len` bytes between `at` and `own`, in as many calls as it takes.
@@ -516,7 +559,7 @@ impl Mpi {
     /// # Safety
     ///
     /// The range at `at` exists. `own` is valid for what `way` does to `len` bytes, until that is complete.
-    unsafe fn transfer(&self, way: Way, at: Address, own: *mut u8, len: usize) -> Result<()> {
+    unsafe fn move_bytes(&self, way: Way, at: Address, own: *mut u8, len: usize) -> Result<()> {
         self.reach_out_to(at.rank);
         let (win, byte, rank) = (self.window.0, self.handles.byte, at.rank.0 as c_int);
         for start in (0..len).step_by(CALL_BYTES) {
@@ -539,15 +582,15 @@ impl Mpi {
         Ok(())
     }
 
-    /// As [`transfer`](Self::transfer), with a request.
+    /// Like [`move_bytes`](Self::move_bytes), with a request.
     ///
     /// # Safety
     ///
-    /// As [`transfer`](Self::transfer).
-    unsafe fn transfer_nb(&self, way: Way, at: Address, own: *mut u8, len: usize) -> Result<Request> {
+    /// Those of [`move_bytes`](Self::move_bytes).
+    unsafe fn move_bytes_nb(&self, way: Way, at: Address, own: *mut u8, len: usize) -> Result<Request> {
         if len > CALL_BYTES {
             // SAFETY: the caller's promise; it is complete before this returns.
-            unsafe { self.transfer(way, at, own, len)? };
+            unsafe { self.move_bytes(way, at, own, len)? };
             self.flush_words(at.rank);
             return Ok(DONE);
         }
@@ -555,7 +598,7 @@ impl Mpi {
             return Ok(DONE);
         }
         if self.requests.borrow().len() >= REQUESTS {
-            self.flush_all()?;
+            self.complete_all();
         }
         self.reach_out_to(at.rank);
         let mut request = self.handles.null_request;
@@ -573,16 +616,16 @@ impl Mpi {
     }
 
     /// Waits for a request, at this rank.
-    fn finish(&self, mut request: ffi::MPI_Request) {
+    fn finish_request(&self, mut request: ffi::MPI_Request) {
         // SAFETY: a request that has not been completed yet; its buffers live (promised where it was made).
-        self.complete(unsafe { ffi::MPI_Wait(&mut request, self.handles.ignored_status) });
+        self.check_completed(unsafe { ffi::MPI_Wait(&mut request, self.handles.ignored_status) });
     }
 
     /// Waits for the requests to `target`, or all of them, whose operations a flush has completed.
     #[inline(always)]
     fn finish_flushed(&self, target: Option<Rank>) {
         for request in self.requests.borrow_mut().take(target) {
-            self.finish(request);
+            self.finish_request(request);
         }
     }
 }
@@ -602,7 +645,7 @@ impl Drop for Mpi {
             self.abort("has panicked");
         }
         // An error would have ended the job.
-        let _ = self.flush_all();
+        self.complete_all();
     }
 }
 
@@ -628,196 +671,105 @@ impl Joined for Mpi {
     }
 }
 
-impl RemoteAtomics for Mpi {
+impl Fabric for Mpi {
     #[inline(always)]
-    fn rank(&self) -> Rank {
-        self.rank
+    fn world(&self) -> &WorldView {
+        &self.world
     }
 
-    #[inline(always)]
-    fn size(&self) -> u32 {
-        self.size
-    }
-
-    fn topology(&self) -> &Topology {
-        &self.topology
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            backend: BACKEND,
-            atomicity: Atomicity::Hca,
-            native_fetch_store: true,
-            late_puts: true,
-            ordered_puts: false,
-            passive_progress: false,
-            asymmetric_fence: false,
+    #[inline]
+    fn word(&self, at: Word, op: WordOp) -> Result<u64> {
+        assert!(self.world.has_word(at), "{} is a word of another world", at.address());
+        match op {
+            WordOp::FetchAdd(value) => self.fetch_and_op(at, op, self.handles.sum, value),
+            WordOp::FetchStore(value) => self.fetch_and_op(at, op, self.handles.replace, value),
+            WordOp::Get => self.fetch_and_op(at, op, self.handles.no_op, 0),
+            WordOp::CompareAndSwap { expected, desired } => self.compare_and_swap_word(at, op, expected, desired),
+            WordOp::Put(value) => self.put_word(at, value).map(|()| 0),
         }
     }
 
-    fn heap(&self) -> &SymmetricHeap {
-        &self.heap
-    }
-
-    #[inline]
-    fn fetch_add(&self, at: Address, value: u64) -> Result<u64> {
-        self.fetch_and_op(Operation::FetchAdd, at, self.handles.sum, value)
-    }
-
-    #[inline]
-    fn compare_and_swap(&self, at: Address, expected: u64, desired: u64) -> Result<u64> {
-        self.fetch(Operation::CompareAndSwap, at, |old| {
-            // SAFETY: the word exists (`fetch` has checked); both values and `old` live until `fetch` has flushed.
-            unsafe {
-                let (desired, expected) = ((&raw const desired).cast(), (&raw const expected).cast());
-                let (rank, disp) = (at.rank.0 as c_int, at.disp.0 as ffi::MPI_Aint);
-                ffi::MPI_Compare_and_swap(desired, expected, old, self.handles.word, rank, disp, self.window.0)
+    unsafe fn transfer(&self, at: Span, bytes: Bytes, until: Completion) -> Result<Request> {
+        let (way, own) = match bytes {
+            // It is only read.
+            Bytes::Put(source) => (Way::Put, source.cast_mut()),
+            Bytes::Get(dest) => (Way::Get, dest),
+            Bytes::Clear => {
+                // SAFETY: the caller's promise.
+                unsafe { self.zero(at)? };
+                return Ok(DONE);
             }
-        })
-    }
-
-    #[inline]
-    fn fetch_store(&self, at: Address, value: u64) -> Result<u64> {
-        self.fetch_and_op(Operation::FetchStore, at, self.handles.replace, value)
-    }
-
-    #[inline]
-    fn get(&self, at: Address) -> Result<u64> {
-        self.fetch_and_op(Operation::Get, at, self.handles.no_op, 0)
-    }
-
-    #[inline]
-    fn put(&self, at: Address, value: u64) -> Result<()> {
-        self.word(Operation::Put, at)?;
-        if self.posted.borrow().to_another_word(at) {
-            self.flush_words(at.rank);
-            self.ordering_flushes.set(self.ordering_flushes.get() + 1);
+        };
+        let (address, len) = (at.address(), at.len());
+        if until == Completion::Request {
+            // SAFETY: the caller's promise.
+            return unsafe { self.move_bytes_nb(way, address, own, len) };
         }
-        if self.posted.borrow().is_full() {
-            // SAFETY: the window lives as long as `self`, in one epoch.
-            self.complete(unsafe { ffi::MPI_Win_flush_local_all(self.window.0) });
-            self.posted.borrow_mut().completed_locally();
+        // SAFETY: the caller's promise.
+        unsafe { self.move_bytes(way, address, own, len)? };
+        match (bytes, until) {
+            (Bytes::Put(_), Completion::Target) => self.complete(Some(at.rank()))?,
+            _ => self.complete_here(at.rank()),
         }
-        self.reach_out_to(at.rank);
-        let slot = self.posted.borrow_mut().take(at, value);
-        let (rank, disp) = (at.rank.0 as c_int, at.disp.0 as ffi::MPI_Aint);
-        let (word, replace) = (self.handles.word, self.handles.replace);
-        // SAFETY: the word exists (just checked); the slot keeps its value and its place until a flush.
-        let code = unsafe { ffi::MPI_Accumulate(slot.cast(), 1, word, rank, disp, 1, word, replace, self.window.0) };
-        self.started(code, Operation::Put, at)
+        fence(Ordering::Acquire);
+        Ok(DONE)
     }
 
-    unsafe fn put_bytes_nb(&self, at: Address, source: *const u8, len: usize) -> Result<Request> {
-        self.range(Operation::PutBytes, at, len as u64)?;
-        // SAFETY: the range was checked, the caller vouches for `source`, which is only read.
-        unsafe { self.transfer_nb(Way::Put, at, source.cast_mut(), len) }
-    }
-
-    unsafe fn get_bytes_nb(&self, at: Address, dest: *mut u8, len: usize) -> Result<Request> {
-        self.range(Operation::GetBytes, at, len as u64)?;
-        // SAFETY: the range was checked, the caller vouches for `dest`.
-        unsafe { self.transfer_nb(Way::Get, at, dest, len) }
-    }
-
-    fn test(&self, request: &Request) -> Result<bool> {
+    fn done(&self, request: &Request) -> Result<bool> {
         let mut requests = self.requests.borrow_mut();
         let Some(under_way) = requests.get(request.0) else { return Ok(true) };
         let mut done = 0;
         // SAFETY: a request that has not been completed yet; its buffers live (promised where it was made).
-        self.complete(unsafe { ffi::MPI_Test(under_way, &mut done, self.handles.ignored_status) });
+        self.check_completed(unsafe { ffi::MPI_Test(under_way, &mut done, self.handles.ignored_status) });
         if done != 0 {
             requests.remove(request.0);
         }
         Ok(done != 0)
     }
 
-    fn wait(&self, request: Request) -> Result<()> {
+    fn finish(&self, request: Request) -> Result<()> {
         let under_way = self.requests.borrow_mut().remove(request.0);
         if let Some(under_way) = under_way {
-            self.finish(under_way);
+            self.finish_request(under_way);
         }
         Ok(())
     }
 
     #[inline]
-    fn flush(&self, target: Rank) -> Result<()> {
-        if target.0 >= self.size {
-            return Err(self.bad_address(Operation::Flush, target.at(Disp(0)), 0));
+    fn complete(&self, target: Option<Rank>) -> Result<()> {
+        match target {
+            Some(target) => {
+                self.flush_words(target);
+                self.finish_flushed(Some(target));
+            }
+            None => self.complete_all(),
         }
-        self.flush_words(target);
-        self.finish_flushed(Some(target));
         Ok(())
     }
 
     #[inline]
-    fn flush_all(&self) -> Result<()> {
-        let targets = self.reached_out_to.take();
-        self.let_go_until_reached(&targets);
-        // SAFETY: the window lives as long as `self`, in one epoch.
-        self.complete(unsafe { ffi::MPI_Win_flush_all(self.window.0) });
-        self.posted.borrow_mut().all_completed();
-        self.finish_flushed(None);
-        Ok(())
+    fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
+        self.wait_for(own, until, deadline)
     }
 
     #[inline]
-    fn wait_until(&self, own: Disp, until: Until) -> Result<u64> {
-        let value = self.wait_for(own, until, None)?;
-        Ok(value.expect("a wait without a deadline ends with a value or an error"))
+    fn delay(&self, delay: Delay) -> Result<()> {
+        match delay {
+            Delay::Operations(operations) => self.pause_for(operations),
+            Delay::Compute(time) => {
+                fabric::keep_busy(self, time);
+                Ok(())
+            }
+        }
     }
 
     #[inline]
-    fn wait_until_deadline(&self, own: Disp, until: Until, deadline: Time) -> Result<Option<u64>> {
-        self.wait_for(own, until, Some(deadline))
-    }
-
-    #[inline]
-    fn pause(&self, operations: u32) -> Result<()> {
-        self.pause_for(operations)
-    }
-
-    #[inline]
-    fn now(&self) -> Time {
+    fn clock(&self) -> Time {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
     }
 
-    fn clear(&self, own: Disp, len: u64) -> Result<()> {
-        /// Bytes of zeros that are written at a time.
-        const ZEROS: usize = 64 << 10;
-        static ZERO: [u8; ZEROS] = [0; ZEROS];
-        let at = self.rank.at(own);
-        self.range(Operation::PutBytes, at, len)?;
-        for start in (0..len).step_by(ZEROS) {
-            let part = (len - start).min(ZEROS as u64) as usize;
-            // SAFETY: a part of the range that was just checked; the zeros are never written to.
-            unsafe { self.transfer(Way::Put, self.rank.at(own.plus(start)), ZERO.as_ptr().cast_mut(), part)? };
-        }
-        self.flush_words(self.rank);
-        Ok(())
-    }
-
-    fn post_bytes(&self, at: Address, source: &[u8]) -> Result<()> {
-        self.range(Operation::PutBytes, at, source.len() as u64)?;
-        // SAFETY: the range was checked; `source` is borrowed until it is complete at this rank. It is only read.
-        unsafe { self.transfer(Way::Put, at, source.as_ptr().cast_mut(), source.len())? };
-        self.complete_here(at.rank);
-        Ok(())
-    }
-
-    fn put_bytes(&self, at: Address, source: &[u8]) -> Result<()> {
-        self.range(Operation::PutBytes, at, source.len() as u64)?;
-        // SAFETY: the range was checked; `source` is borrowed until it is complete. It is only read.
-        unsafe { self.transfer(Way::Put, at, source.as_ptr().cast_mut(), source.len())? };
-        self.flush(at.rank)
-    }
-
-    fn get_bytes(&self, at: Address, dest: &mut [u8]) -> Result<()> {
-        self.range(Operation::GetBytes, at, dest.len() as u64)?;
-        // SAFETY: the range was checked; `dest` is borrowed mutably until it is complete.
-        unsafe { self.transfer(Way::Get, at, dest.as_mut_ptr(), dest.len())? };
-        self.complete_here(at.rank);
-        fence(Ordering::Acquire);
-        Ok(())
+    fn extras(&self) -> Extras<'_> {
+        Extras::default()
     }
 }

@@ -330,11 +330,7 @@ pub trait RemoteAtomics {
     /// The memory back, with [`Unsupported`](Error::Unsupported) where the backend, the kernel or a container forbids it,
     /// and with the reason.
     fn expose(&self, memory: UserMemory) -> Result<ExposedKey, Refused> {
-        let error = Error::Unsupported {
-            what: "a window over the program's own memory",
-            why: "this backend reaches its own segments only; allocate the window's memory instead",
-        };
-        Err(Refused { error, memory })
+        Err(Refused::unsupported(memory))
     }
 
     /// Closes memory that this rank has exposed, and gives it back.

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::{Mapped, asymmetric};
-use crate::{Disp, Error, RemoteAtomics, Result, Time, Until};
+use crate::fabric::{Fabric, Word};
+use crate::{Error, Result, Time, Until};
 
 /// How long a waiter tries the cheap ways before it parks.
 #[derive(Clone, Copy, Debug)]
@@ -69,8 +70,8 @@ impl Mapped {
     }
 
     #[inline]
-    pub(super) fn wait_for(&self, own: Disp, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
-        let word = self.own_word(own)?;
+    pub(super) fn wait_for(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
+        let (_, word) = self.place(own);
         for _ in 0..self.patience().spins {
             let value = word.load(Ordering::SeqCst);
             if until.holds(value) {
@@ -82,18 +83,18 @@ impl Mapped {
     }
 
     #[cold]
-    fn wait_slowly(&self, own: Disp, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
-        let word = self.own_word(own)?;
+    fn wait_slowly(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
+        let (control, word) = self.place(own);
         let satisfied = || {
             let value = word.load(Ordering::SeqCst);
             until.holds(value).then_some(value)
         };
-        let start = self.now();
+        let start = self.clock();
         loop {
             if let Some(value) = satisfied() {
                 return Ok(Some(value));
             }
-            let now = self.now();
+            let now = self.clock();
             if deadline.is_some_and(|deadline| now >= deadline) {
                 return self.check_peers(now).map(|()| None);
             }
@@ -102,8 +103,7 @@ impl Mapped {
             }
             std::thread::yield_now();
         }
-        let control = self.mapping().control(self.rank());
-        let token = own.0 + 1;
+        let token = own.disp().0 + 1;
         loop {
             // Whoever writes the word looks at `parked` afterwards, and this rank looks at the word after it has set
             // `parked`, all sequentially consistent, or with a fence here that counts for both (mapped/asymmetric.rs): one
@@ -111,7 +111,7 @@ impl Mapped {
             let free = control.parked.compare_exchange(0, token, Ordering::SeqCst, Ordering::SeqCst).is_ok();
             let fenced = asymmetric::fence_everywhere(self.mapping().is_private());
             let found = satisfied();
-            let now = self.now();
+            let now = self.clock();
             let failed = self.check_peers(now);
             let late = deadline.is_some_and(|deadline| now >= deadline);
             if found.is_some() || failed.is_err() || late {
@@ -134,7 +134,7 @@ impl Mapped {
 
     #[inline]
     pub(super) fn pause_for(&self, operations: u32) -> Result<()> {
-        let now = self.now();
+        let now = self.clock();
         self.check_peers(now)?;
         let nanoseconds = u64::from(operations) * OPERATION;
         if nanoseconds >= SLEEP {
@@ -143,7 +143,7 @@ impl Mapped {
             std::thread::yield_now();
         } else {
             let end = now.after(Duration::from_nanos(nanoseconds));
-            while self.now() < end {
+            while self.clock() < end {
                 std::hint::spin_loop();
             }
         }

@@ -15,7 +15,8 @@ use std::time::Duration;
 use mpi_sys as ffi;
 
 use super::Mpi;
-use crate::{Disp, Operation, Rank, RemoteAtomics, Result, Time, Until};
+use crate::fabric::{Fabric, Word};
+use crate::{Rank, Result, Time, Until};
 
 /// How long a waiter tries the cheap ways before it sleeps: for most of a millisecond.
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +98,7 @@ impl Mpi {
             let (rank, none) = (target.0 as c_int, (&raw const read).cast::<c_void>());
             // SAFETY: the ranks exist (an operation or a check has come before), and have a word at 0; `read` lives until
             // all requests are done. No value is read for MPI_NO_OP.
-            self.complete(unsafe {
+            self.check_completed(unsafe {
                 let to = (&raw mut *read).cast();
                 ffi::MPI_Rget_accumulate(none, 0, word, to, 1, word, rank, 0, 1, word, no_op, self.window.0, request)
             });
@@ -105,7 +106,7 @@ impl Mpi {
         loop {
             let mut done = 0;
             // SAFETY: requests that were just made, or null ones in their place.
-            self.complete(unsafe {
+            self.check_completed(unsafe {
                 let statuses = self.handles.ignored_statuses;
                 ffi::MPI_Testall(requests.len() as c_int, requests.as_mut_ptr(), &mut done, statuses)
             });
@@ -124,16 +125,17 @@ impl Mpi {
         let code = unsafe {
             ffi::MPI_Iprobe(handles.any_source, handles.any_tag, self.comm.0, &mut found, handles.ignored_status)
         };
-        super::check(code, || format!("letting MPI make progress on {}", self.rank))
+        super::check(code, || format!("letting MPI make progress on {}", self.world.rank()))
     }
 
     /// Completes posted puts, so that nobody waits for one that MPI holds back while this rank waits.
-    fn send_off(&self) -> Result<()> {
-        if self.posted.borrow().is_empty() { Ok(()) } else { self.flush_all() }
+    fn send_off(&self) {
+        if !self.posted.borrow().is_empty() {
+            self.complete_all();
+        }
     }
 
-    pub(super) fn wait_for(&self, own: Disp, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
-        self.word(Operation::WaitUntil, self.rank.at(own))?;
+    pub(super) fn wait_for(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
         let word = self.own_word(own);
         let satisfied = || {
             let value = word.load(Ordering::Acquire);
@@ -148,8 +150,8 @@ impl Mpi {
             }
             std::hint::spin_loop();
         }
-        self.send_off()?;
-        let mut now = self.now();
+        self.send_off();
+        let mut now = self.clock();
         let (mut quiet_since, mut awake_until) = (now, now.0.saturating_add(self.patience.yields));
         loop {
             let before = now;
@@ -157,7 +159,7 @@ impl Mpi {
             if let Some(value) = satisfied() {
                 return self.acquire(value);
             }
-            now = self.now();
+            now = self.clock();
             if deadline.is_some_and(|deadline| now >= deadline) {
                 return Ok(None);
             }
@@ -172,7 +174,7 @@ impl Mpi {
                 let left = deadline.map_or(u64::MAX, |deadline| deadline.0 - now.0);
                 std::thread::sleep(Duration::from_nanos(sleep.min(left)));
             }
-            now = self.now();
+            now = self.clock();
         }
     }
 
@@ -180,15 +182,15 @@ impl Mpi {
     fn acquire(&self, value: u64) -> Result<Option<u64>> {
         // SAFETY: the window lives as long as `self`, in one epoch.
         let code = unsafe { ffi::MPI_Win_sync(self.window.0) };
-        super::check(code, || format!("synchronizing the window of {}", self.rank))?;
+        super::check(code, || format!("synchronizing the window of {}", self.world.rank()))?;
         fence(Ordering::SeqCst);
         Ok(Some(value))
     }
 
     pub(super) fn pause_for(&self, operations: u32) -> Result<()> {
-        self.send_off()?;
+        self.send_off();
         self.progress()?;
-        let now = self.now();
+        let now = self.clock();
         let nanoseconds = u64::from(operations) * OPERATION;
         if nanoseconds >= LONG {
             std::thread::sleep(Duration::from_nanos(nanoseconds));
@@ -196,7 +198,7 @@ impl Mpi {
             std::thread::yield_now();
         } else {
             let end = now.after(Duration::from_nanos(nanoseconds));
-            while self.now() < end {
+            while self.clock() < end {
                 std::hint::spin_loop();
             }
         }

@@ -1,0 +1,599 @@
+//! What a backend implements: one rank's way to everybody's memory, as few methods as possible and none with a default.
+//!
+//! Users call [`RemoteAtomics`](crate::RemoteAtomics), which every [`Fabric`] is. There an address is checked, once and for all
+//! backends ([`WorldView::word`], [`WorldView::span`]), and an operation becomes a [`WordOp`]. A wrapper that counts, delays
+//! or damages operations intercepts one method for all of them, and cannot forget one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::time::Duration;
+
+use crate::exposed::{ExposedKey, Lease, Refused, UserMemory};
+use crate::{
+    Address, Capabilities, Disp, Error, Operation, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Topology,
+    Until, WORD,
+};
+
+/// What a rank knows of its world: data, so that no backend computes it anew for each question.
+#[derive(Debug)]
+pub struct WorldView {
+    rank: Rank,
+    size: u32,
+    /// Bytes of every rank's segment, a multiple of 8.
+    segment: u64,
+    capabilities: Capabilities,
+    topology: Arc<Topology>,
+    /// Boxed, so that nothing in here changes behind a shared reference: the compiler may keep the rest in registers
+    /// across atomics, where a load costs a third of the atomic.
+    heap: Box<SymmetricHeap>,
+}
+
+impl WorldView {
+    /// What `rank` knows of a world of as many ranks as `topology` places, each with a segment of `segment` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::World`] when there is no such rank, or when the segment does not consist of whole words.
+    pub fn new(
+        rank: Rank,
+        segment: u64,
+        capabilities: Capabilities,
+        topology: impl Into<Arc<Topology>>,
+        heap: SymmetricHeap,
+    ) -> Result<WorldView> {
+        let topology = topology.into();
+        let size = topology.size();
+        if rank.0 >= size {
+            return Err(Error::world(format!("{rank} does not exist in a world of {size} ranks")));
+        }
+        if !segment.is_multiple_of(WORD) {
+            return Err(Error::world(format!("a segment of {segment} bytes: make it a multiple of {WORD}")));
+        }
+        Ok(WorldView { rank, size, segment, capabilities, topology, heap: Box::new(heap) })
+    }
+
+    /// This rank.
+    #[inline(always)]
+    pub fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    /// How many ranks the world has.
+    #[inline(always)]
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Bytes of every rank's segment, a multiple of 8.
+    #[inline(always)]
+    pub fn segment(&self) -> u64 {
+        self.segment
+    }
+
+    /// What the backend does natively.
+    #[inline(always)]
+    pub fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    /// Which ranks share a node.
+    #[inline(always)]
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// The allocator of displacements that are the same on every rank.
+    #[inline(always)]
+    pub fn heap(&self) -> &SymmetricHeap {
+        &self.heap
+    }
+
+    /// The word at `at`.
+    ///
+    /// # Errors
+    ///
+    /// [`RankOutOfRange`](Error::RankOutOfRange), [`OutOfSegment`](Error::OutOfSegment), [`Misaligned`](Error::Misaligned).
+    #[inline(always)]
+    pub fn word(&self, operation: Operation, at: Address) -> Result<Word> {
+        let word = Word { at };
+        if self.has_word(word) { Ok(word) } else { Err(self.refusal(operation, at, WORD)) }
+    }
+
+    /// The `len` bytes from `at` on.
+    ///
+    /// # Errors
+    ///
+    /// [`RankOutOfRange`](Error::RankOutOfRange), [`OutOfSegment`](Error::OutOfSegment).
+    #[inline(always)]
+    pub fn span(&self, operation: Operation, at: Address, len: u64) -> Result<Span> {
+        let end = at.disp.0.checked_add(len);
+        match usize::try_from(len) {
+            Ok(len) if at.rank.0 < self.size && end.is_some_and(|end| end <= self.segment) => Ok(Span { at, len }),
+            _ => Err(self.refusal(operation, at, len)),
+        }
+    }
+
+    /// Checks that `rank` exists.
+    ///
+    /// # Errors
+    ///
+    /// [`RankOutOfRange`](Error::RankOutOfRange).
+    #[inline(always)]
+    pub fn check_rank(&self, operation: Operation, rank: Rank) -> Result<()> {
+        if rank.0 < self.size { Ok(()) } else { Err(self.refusal(operation, rank.at(Disp(0)), 0)) }
+    }
+
+    /// Returns whether this world has that word.
+    ///
+    /// A [`Word`] is a plain value, which safe code can carry to another world. A backend that reaches memory by it asserts
+    /// this; where [`word`](Self::word) has just made it, the compiler drops the assertion.
+    #[inline(always)]
+    pub fn has_word(&self, word: Word) -> bool {
+        let Address { rank, disp, .. } = word.at;
+        // `segment` is a multiple of 8, so an aligned word that starts in it ends in it.
+        rank.0 < self.size && disp.0 < self.segment && disp.0.is_multiple_of(WORD)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refusal(&self, operation: Operation, at: Address, len: u64) -> Error {
+        if at.rank.0 >= self.size {
+            Error::RankOutOfRange { operation, rank: at.rank, size: self.size }
+        } else if at.disp.0.checked_add(len).is_none_or(|end| end > self.segment) {
+            Error::OutOfSegment { operation, at, len, segment: self.segment }
+        } else {
+            Error::Misaligned { operation, at }
+        }
+    }
+}
+
+/// A word that exists, from [`WorldView::word`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Word {
+    at: Address,
+}
+
+impl Word {
+    /// Whose segment it lies in.
+    #[inline(always)]
+    pub fn rank(self) -> Rank {
+        self.at.rank
+    }
+
+    /// Where in the segment: a multiple of 8.
+    #[inline(always)]
+    pub fn disp(self) -> Disp {
+        self.at.disp
+    }
+
+    /// Whether a rank may wait on it; see [`Address::unwatched`].
+    #[inline(always)]
+    pub fn watched(self) -> bool {
+        self.at.watched
+    }
+
+    /// Where it is.
+    #[inline(always)]
+    pub fn address(self) -> Address {
+        self.at
+    }
+}
+
+/// Bytes that exist, from [`WorldView::span`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Span {
+    at: Address,
+    len: usize,
+}
+
+impl Span {
+    /// Whose segment they lie in.
+    #[inline(always)]
+    pub fn rank(self) -> Rank {
+        self.at.rank
+    }
+
+    /// Where in the segment.
+    #[inline(always)]
+    pub fn disp(self) -> Disp {
+        self.at.disp
+    }
+
+    /// Where the first one is.
+    #[inline(always)]
+    pub fn address(self) -> Address {
+        self.at
+    }
+
+    /// How many there are.
+    #[inline(always)]
+    pub fn len(self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[inline(always)]
+    pub fn is_empty(self) -> bool {
+        self.len == 0
+    }
+}
+
+/// An operation on one word.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum WordOp {
+    /// Adds, modulo 2^64; the result is the old word.
+    FetchAdd(u64),
+    /// Stores `desired` if the word is `expected`; the result is the old word.
+    CompareAndSwap {
+        /// What the word must be.
+        expected: u64,
+        /// What it then becomes.
+        desired: u64,
+    },
+    /// Stores; the result is the old word.
+    FetchStore(u64),
+    /// The result is the word.
+    Get,
+    /// Stores, posted; the result is 0.
+    Put(u64),
+}
+
+impl WordOp {
+    /// The operation's name, for errors.
+    #[inline(always)]
+    pub fn operation(self) -> Operation {
+        match self {
+            WordOp::FetchAdd(_) => Operation::FetchAdd,
+            WordOp::CompareAndSwap { .. } => Operation::CompareAndSwap,
+            WordOp::FetchStore(_) => Operation::FetchStore,
+            WordOp::Get => Operation::Get,
+            WordOp::Put(_) => Operation::Put,
+        }
+    }
+}
+
+/// What a bulk transfer does with the bytes of its span.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bytes {
+    /// Writes them, from here.
+    Put(*const u8),
+    /// Reads them, to here.
+    Get(*mut u8),
+    /// Zeroes them; the span is of the rank's own segment.
+    Clear,
+}
+
+/// When the call of a bulk transfer returns.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Completion {
+    /// At once, with a request to finish.
+    Request,
+    /// When the buffer at this rank may be used again.
+    Local,
+    /// When the transfer is complete at its target.
+    Target,
+}
+
+/// For how long a rank does nothing, or something else.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Delay {
+    /// Between two polls: for about as long as that many uncontended word operations take.
+    Operations(u32),
+    /// As a stand-in for the program's computation.
+    Compute(Duration),
+}
+
+/// One rank's way to everybody's memory: what a backend implements.
+///
+/// The meaning of each operation is [`RemoteAtomics`]'s, whose memory model holds here as well. Operations that could wait
+/// for ever return [`PeerFailed`](Error::PeerFailed) once any rank of the world has failed.
+///
+/// A [`Word`] or [`Span`] that a caller passes was made by this fabric's own [`world`](Self::world).
+pub trait Fabric {
+    /// What the rank knows of its world.
+    fn world(&self) -> &WorldView;
+
+    /// Carries out an operation on a word; returns its result.
+    ///
+    /// # Panics
+    ///
+    /// Where the word is of another world.
+    fn word(&self, at: Word, op: WordOp) -> Result<u64>;
+
+    /// Moves bytes between a buffer of this rank and the memory of `at`.
+    ///
+    /// On an error nothing of it is under way any more. [`Completion::Request`] is the only one with a request to finish.
+    ///
+    /// # Safety
+    ///
+    /// `at` is of this fabric's world. The buffer is valid for the span's length, for reads (put) or writes (get), and
+    /// nothing else writes it (put) or accesses it (get), until the call has returned or, with [`Completion::Request`],
+    /// until the request is finished, [`done`](Self::done), or its target [complete](Self::complete).
+    unsafe fn transfer(&self, at: Span, bytes: Bytes, until: Completion) -> Result<Request>;
+
+    /// Returns whether the transfer's buffer may be used again.
+    fn done(&self, request: &Request) -> Result<bool>;
+
+    /// Waits until the transfer's buffer may be used again.
+    fn finish(&self, request: Request) -> Result<()>;
+
+    /// Waits until everything that this rank has issued to `target`, or to all, is complete there and here.
+    ///
+    /// On an error what was under way is given up: it touches no buffer of this rank any more.
+    fn complete(&self, target: Option<Rank>) -> Result<()>;
+
+    /// Waits until a word of this rank's own segment satisfies `until`, and returns it; `None` at the deadline.
+    fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>>;
+
+    /// Lets time pass.
+    fn delay(&self, delay: Delay) -> Result<()>;
+
+    /// The time now, on the clock of deadlines.
+    fn clock(&self) -> Time;
+
+    /// What this fabric has beyond the operations that all have.
+    fn extras(&self) -> Extras<'_>;
+}
+
+/// Keeps the processor busy for `time`: [`Delay::Compute`] of the backends on real machines.
+pub(crate) fn keep_busy(fabric: &impl Fabric, time: Duration) {
+    let end = fabric.clock().after(time);
+    while fabric.clock() < end {
+        std::hint::spin_loop();
+    }
+}
+
+/// What some fabrics have and others do not.
+#[derive(Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct Extras<'a> {
+    /// This rank's handle for several threads.
+    pub shared: Option<&'a (dyn RemoteAtomics + Sync)>,
+    /// Words that the rank's processor reaches by loads and stores.
+    pub memory: Option<&'a dyn LocalMemory>,
+    /// A fence of one rank for all.
+    pub fence: Option<&'a dyn AsymmetricFence>,
+    /// Registration of memory that the program already has.
+    pub registration: Option<&'a dyn Registration>,
+}
+
+impl std::fmt::Debug for Extras<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Extras")
+            .field("shared", &self.shared.is_some())
+            .field("memory", &self.memory.is_some())
+            .field("fence", &self.fence.is_some())
+            .field("registration", &self.registration.is_some())
+            .finish()
+    }
+}
+
+/// Words that a rank's processor reaches by loads and stores.
+pub trait LocalMemory {
+    /// See [`RemoteAtomics::shared_words`].
+    fn shared_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]>;
+
+    /// See [`RemoteAtomics::direct_words`].
+    fn direct_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]>;
+
+    /// See [`RemoteAtomics::stored`].
+    fn stored(&self);
+}
+
+/// A fence with a cheap side for the frequent and an expensive one for the rare.
+pub trait AsymmetricFence {
+    /// See [`RemoteAtomics::fence_light`].
+    fn fence_light(&self);
+
+    /// See [`RemoteAtomics::fence_everywhere`].
+    fn fence_everywhere(&self) -> Result<bool>;
+}
+
+/// Registration of memory that the program already has.
+pub trait Registration {
+    /// See [`RemoteAtomics::expose`].
+    fn expose(&self, memory: UserMemory) -> Result<ExposedKey, Refused>;
+
+    /// See [`RemoteAtomics::withdraw`].
+    fn withdraw(&self, key: ExposedKey) -> Result<UserMemory>;
+
+    /// See [`RemoteAtomics::lease`].
+    fn lease(&self, rank: Rank, key: ExposedKey) -> Result<Box<dyn Lease + '_>>;
+}
+
+/// The users' face of every fabric: an address is checked here, and nowhere else.
+impl<F: Fabric + ?Sized> RemoteAtomics for F {
+    #[inline(always)]
+    fn rank(&self) -> Rank {
+        self.world().rank()
+    }
+
+    #[inline(always)]
+    fn size(&self) -> u32 {
+        self.world().size()
+    }
+
+    #[inline(always)]
+    fn topology(&self) -> &Topology {
+        self.world().topology()
+    }
+
+    #[inline(always)]
+    fn capabilities(&self) -> Capabilities {
+        self.world().capabilities()
+    }
+
+    #[inline(always)]
+    fn heap(&self) -> &SymmetricHeap {
+        self.world().heap()
+    }
+
+    #[inline(always)]
+    fn fetch_add(&self, at: Address, value: u64) -> Result<u64> {
+        self.word(self.world().word(Operation::FetchAdd, at)?, WordOp::FetchAdd(value))
+    }
+
+    #[inline(always)]
+    fn compare_and_swap(&self, at: Address, expected: u64, desired: u64) -> Result<u64> {
+        let word = self.world().word(Operation::CompareAndSwap, at)?;
+        self.word(word, WordOp::CompareAndSwap { expected, desired })
+    }
+
+    #[inline(always)]
+    fn fetch_store(&self, at: Address, value: u64) -> Result<u64> {
+        self.word(self.world().word(Operation::FetchStore, at)?, WordOp::FetchStore(value))
+    }
+
+    #[inline(always)]
+    fn get(&self, at: Address) -> Result<u64> {
+        self.word(self.world().word(Operation::Get, at)?, WordOp::Get)
+    }
+
+    #[inline(always)]
+    fn put(&self, at: Address, value: u64) -> Result<()> {
+        self.word(self.world().word(Operation::Put, at)?, WordOp::Put(value))?;
+        Ok(())
+    }
+
+    #[inline(always)]
+    unsafe fn put_bytes_nb(&self, at: Address, source: *const u8, len: usize) -> Result<Request> {
+        let span = self.world().span(Operation::PutBytes, at, len as u64)?;
+        // SAFETY: the caller's promise; the span was just checked.
+        unsafe { self.transfer(span, Bytes::Put(source), Completion::Request) }
+    }
+
+    #[inline(always)]
+    unsafe fn get_bytes_nb(&self, at: Address, dest: *mut u8, len: usize) -> Result<Request> {
+        let span = self.world().span(Operation::GetBytes, at, len as u64)?;
+        // SAFETY: the caller's promise; the span was just checked.
+        unsafe { self.transfer(span, Bytes::Get(dest), Completion::Request) }
+    }
+
+    #[inline(always)]
+    fn test(&self, request: &Request) -> Result<bool> {
+        self.done(request)
+    }
+
+    #[inline(always)]
+    fn wait(&self, request: Request) -> Result<()> {
+        self.finish(request)
+    }
+
+    #[inline(always)]
+    fn flush(&self, target: Rank) -> Result<()> {
+        self.world().check_rank(Operation::Flush, target)?;
+        self.complete(Some(target))
+    }
+
+    #[inline(always)]
+    fn flush_all(&self) -> Result<()> {
+        self.complete(None)
+    }
+
+    #[inline(always)]
+    fn wait_until(&self, own: Disp, until: Until) -> Result<u64> {
+        let world = self.world();
+        let word = world.word(Operation::WaitUntil, world.rank().at(own))?;
+        let value = self.wait_on(word, until, None)?;
+        Ok(value.expect("a wait without a deadline ends with a value or an error"))
+    }
+
+    #[inline(always)]
+    fn wait_until_deadline(&self, own: Disp, until: Until, deadline: Time) -> Result<Option<u64>> {
+        let world = self.world();
+        let word = world.word(Operation::WaitUntil, world.rank().at(own))?;
+        self.wait_on(word, until, Some(deadline))
+    }
+
+    #[inline(always)]
+    fn pause(&self, operations: u32) -> Result<()> {
+        self.delay(Delay::Operations(operations))
+    }
+
+    #[inline(always)]
+    fn now(&self) -> Time {
+        self.clock()
+    }
+
+    fn compute(&self, time: Duration) -> Result<()> {
+        self.delay(Delay::Compute(time))
+    }
+
+    #[inline(always)]
+    fn shared(&self) -> Option<&(dyn RemoteAtomics + Sync)> {
+        self.extras().shared
+    }
+
+    #[inline(always)]
+    fn shared_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]> {
+        self.extras().memory?.shared_words(at, words)
+    }
+
+    #[inline(always)]
+    fn direct_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]> {
+        self.extras().memory?.direct_words(at, words)
+    }
+
+    #[inline(always)]
+    fn stored(&self) {
+        if let Some(memory) = self.extras().memory {
+            memory.stored();
+        }
+    }
+
+    #[inline(always)]
+    fn fence_light(&self) {
+        match self.extras().fence {
+            Some(asymmetric) => asymmetric.fence_light(),
+            None => fence(Ordering::SeqCst),
+        }
+    }
+
+    fn fence_everywhere(&self) -> Result<bool> {
+        self.extras().fence.map_or(Ok(false), |asymmetric| asymmetric.fence_everywhere())
+    }
+
+    fn clear(&self, own: Disp, len: u64) -> Result<()> {
+        let world = self.world();
+        let span = world.span(Operation::PutBytes, world.rank().at(own), len)?;
+        // SAFETY: the span was just checked, and a clear has no buffer.
+        unsafe { self.transfer(span, Bytes::Clear, Completion::Target) }.map(drop)
+    }
+
+    fn expose(&self, memory: UserMemory) -> Result<ExposedKey, Refused> {
+        match self.extras().registration {
+            Some(registration) => registration.expose(memory),
+            None => Err(Refused::unsupported(memory)),
+        }
+    }
+
+    fn withdraw(&self, key: ExposedKey) -> Result<UserMemory> {
+        let registration = self.extras().registration.ok_or(Error::NotExposed { rank: self.world().rank(), key })?;
+        registration.withdraw(key)
+    }
+
+    fn lease(&self, rank: Rank, key: ExposedKey) -> Result<Box<dyn Lease + '_>> {
+        self.extras().registration.ok_or(Error::NotExposed { rank, key })?.lease(rank, key)
+    }
+
+    #[inline]
+    fn post_bytes(&self, at: Address, source: &[u8]) -> Result<()> {
+        let span = self.world().span(Operation::PutBytes, at, source.len() as u64)?;
+        // SAFETY: `source` is borrowed until the call returns; the span was just checked.
+        unsafe { self.transfer(span, Bytes::Put(source.as_ptr()), Completion::Local) }.map(drop)
+    }
+
+    #[inline]
+    fn put_bytes(&self, at: Address, source: &[u8]) -> Result<()> {
+        let span = self.world().span(Operation::PutBytes, at, source.len() as u64)?;
+        // SAFETY: `source` is borrowed until the call returns; the span was just checked.
+        unsafe { self.transfer(span, Bytes::Put(source.as_ptr()), Completion::Target) }.map(drop)
+    }
+
+    #[inline]
+    fn get_bytes(&self, at: Address, dest: &mut [u8]) -> Result<()> {
+        let span = self.world().span(Operation::GetBytes, at, dest.len() as u64)?;
+        // SAFETY: `dest` is borrowed mutably until the call returns; the span was just checked.
+        unsafe { self.transfer(span, Bytes::Get(dest.as_mut_ptr()), Completion::Target) }.map(drop)
+    }
+}
