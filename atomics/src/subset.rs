@@ -30,8 +30,8 @@
 //! ones, a load for listed ones. Only `split` and `free` communicate.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::exposed::{ExposedKey, Lease, Refused, UserMemory};
@@ -69,9 +69,9 @@ enum Members {
     /// Any.
     List {
         /// By number here.
-        outer: Box<[u32]>,
+        outer: Arc<[u32]>,
         /// Numbers of the parent with those here, in ascending order.
-        index: Box<[(u32, u32)]>,
+        index: Arc<[(u32, u32)]>,
     },
 }
 
@@ -92,9 +92,9 @@ impl Members {
         } else if strided {
             Members::Strided { first, stride, count }
         } else {
-            let mut index: Box<[(u32, u32)]> = members.iter().map(|member| member.0).zip(0..).collect();
+            let mut index: Vec<(u32, u32)> = members.iter().map(|member| member.0).zip(0..).collect();
             index.sort_unstable();
-            Members::List { outer: members.iter().map(|member| member.0).collect(), index }
+            Members::List { outer: members.iter().map(|member| member.0).collect(), index: index.into() }
         }
     }
 
@@ -169,12 +169,13 @@ pub struct Subset<'a, A: RemoteAtomics + ?Sized> {
     /// This rank's number here.
     rank: Rank,
     arena: Disp,
-    /// On the heap, as is `shared`: so nothing changes behind a shared reference to the rest, and the compiler may keep
-    /// that in registers across atomics.
+    /// On the heap, so that nothing changes behind a shared reference to the rest, and the compiler may keep that in
+    /// registers across atomics.
     heap: Arc<SymmetricHeap>,
     topology: Topology,
-    /// The same subset over what the parent shares between threads; made when it is asked for.
-    shared: Box<OnceLock<Subset<'a, dyn RemoteAtomics + Sync + 'a>>>,
+    /// The same subset over what the parent shares between threads. Made at once and not when it is asked for, since a cell
+    /// would make the type invariant in `'a`.
+    shared: Option<Box<Subset<'a, dyn RemoteAtomics + Sync + 'a>>>,
 }
 
 impl<A: RemoteAtomics + ?Sized> fmt::Debug for Subset<'_, A> {
@@ -305,7 +306,11 @@ impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
             _ => parent.topology().of_subset((0..members.count()).filter_map(|rank| members.outer(Rank(rank)))),
         };
         let heap = Arc::new(SymmetricHeap::over(arena, arena_bytes));
-        Ok(Some(Subset { parent, members, rank, arena, heap, topology, shared: Box::default() }))
+        let shared = parent.shared().map(|parent| {
+            let (members, heap, topology) = (members.clone(), Arc::clone(&heap), topology.clone());
+            Box::new(Subset { parent, members, rank, arena, heap, topology, shared: None })
+        });
+        Ok(Some(Subset { parent, members, rank, arena, heap, topology, shared }))
     }
 
     /// Gives the arena back, zeroed, with everything in it; collective over the parent.
@@ -495,18 +500,10 @@ impl<A: RemoteAtomics + ?Sized> RemoteAtomics for Subset<'_, A> {
         self.parent.now()
     }
 
-    /// The same subset, with the same heap, over the handle that the threads of the parent's rank share.
+    /// The same subset, with the same heap, over the handle that the threads of the parent's rank share; that one gives none.
     fn shared(&self) -> Option<&(dyn RemoteAtomics + Sync)> {
-        let parent = self.parent.shared()?;
-        Some(self.shared.get_or_init(|| Subset {
-            parent,
-            members: self.members.clone(),
-            rank: self.rank,
-            arena: self.arena,
-            heap: Arc::clone(&self.heap),
-            topology: self.topology.clone(),
-            shared: Box::default(),
-        }))
+        let shared: &Subset<'_, dyn RemoteAtomics + Sync + '_> = self.shared.as_ref()?;
+        Some(shared)
     }
 
     /// The number in the whole world, through all levels; the number of no rank at all, if the subset has no such rank.
