@@ -288,10 +288,10 @@ pub enum Delay {
 /// The meaning of each operation is [`RemoteAtomics`]'s, whose memory model holds here as well. Operations that could wait
 /// for ever return [`PeerFailed`](Error::PeerFailed) once any rank of the world has failed.
 ///
-/// A [`Word`] or [`Span`] that a caller passes was made by this fabric's own [`world`](Self::world).
+/// A [`Word`] or [`Span`] that a caller passes was made by this fabric's own [`view`](Self::view).
 pub trait Fabric {
     /// What the rank knows of its world.
-    fn world(&self) -> &WorldView;
+    fn view(&self) -> &WorldView;
 
     /// Carries out an operation on a word; returns its result.
     ///
@@ -405,66 +405,66 @@ pub trait Registration {
 impl<F: Fabric + ?Sized> RemoteAtomics for F {
     #[inline(always)]
     fn rank(&self) -> Rank {
-        self.world().rank()
+        self.view().rank()
     }
 
     #[inline(always)]
     fn size(&self) -> u32 {
-        self.world().size()
+        self.view().size()
     }
 
     #[inline(always)]
     fn topology(&self) -> &Topology {
-        self.world().topology()
+        self.view().topology()
     }
 
     #[inline(always)]
     fn capabilities(&self) -> Capabilities {
-        self.world().capabilities()
+        self.view().capabilities()
     }
 
     #[inline(always)]
     fn heap(&self) -> &SymmetricHeap {
-        self.world().heap()
+        self.view().heap()
     }
 
     #[inline(always)]
     fn fetch_add(&self, at: Address, value: u64) -> Result<u64> {
-        self.word(self.world().word(Operation::FetchAdd, at)?, WordOp::FetchAdd(value))
+        self.word(self.view().word(Operation::FetchAdd, at)?, WordOp::FetchAdd(value))
     }
 
     #[inline(always)]
     fn compare_and_swap(&self, at: Address, expected: u64, desired: u64) -> Result<u64> {
-        let word = self.world().word(Operation::CompareAndSwap, at)?;
+        let word = self.view().word(Operation::CompareAndSwap, at)?;
         self.word(word, WordOp::CompareAndSwap { expected, desired })
     }
 
     #[inline(always)]
     fn fetch_store(&self, at: Address, value: u64) -> Result<u64> {
-        self.word(self.world().word(Operation::FetchStore, at)?, WordOp::FetchStore(value))
+        self.word(self.view().word(Operation::FetchStore, at)?, WordOp::FetchStore(value))
     }
 
     #[inline(always)]
     fn get(&self, at: Address) -> Result<u64> {
-        self.word(self.world().word(Operation::Get, at)?, WordOp::Get)
+        self.word(self.view().word(Operation::Get, at)?, WordOp::Get)
     }
 
     #[inline(always)]
     fn put(&self, at: Address, value: u64) -> Result<()> {
-        self.word(self.world().word(Operation::Put, at)?, WordOp::Put(value))?;
+        self.word(self.view().word(Operation::Put, at)?, WordOp::Put(value))?;
         Ok(())
     }
 
     #[inline(always)]
     unsafe fn put_bytes_nb(&self, at: Address, source: *const u8, len: usize) -> Result<Request> {
-        let span = self.world().span(Operation::PutBytes, at, len as u64)?;
+        let span = self.view().span(Operation::PutBytes, at, len as u64)?;
         // SAFETY: the caller's promise; the span was just checked.
         unsafe { self.transfer(span, Bytes::Put(source), Completion::Request) }
     }
 
     #[inline(always)]
     unsafe fn get_bytes_nb(&self, at: Address, dest: *mut u8, len: usize) -> Result<Request> {
-        let span = self.world().span(Operation::GetBytes, at, len as u64)?;
+        let span = self.view().span(Operation::GetBytes, at, len as u64)?;
         // SAFETY: the caller's promise; the span was just checked.
         unsafe { self.transfer(span, Bytes::Get(dest), Completion::Request) }
     }
@@ -481,7 +481,7 @@ impl<F: Fabric + ?Sized> RemoteAtomics for F {
 
     #[inline(always)]
     fn flush(&self, target: Rank) -> Result<()> {
-        self.world().check_rank(Operation::Flush, target)?;
+        self.view().check_rank(Operation::Flush, target)?;
         self.complete(Some(target))
     }
 
@@ -492,16 +492,16 @@ impl<F: Fabric + ?Sized> RemoteAtomics for F {
 
     #[inline(always)]
     fn wait_until(&self, own: Disp, until: Until) -> Result<u64> {
-        let world = self.world();
-        let word = world.word(Operation::WaitUntil, world.rank().at(own))?;
+        let view = self.view();
+        let word = view.word(Operation::WaitUntil, view.rank().at(own))?;
         let value = self.wait_on(word, until, None)?;
         Ok(value.expect("a wait without a deadline ends with a value or an error"))
     }
 
     #[inline(always)]
     fn wait_until_deadline(&self, own: Disp, until: Until, deadline: Time) -> Result<Option<u64>> {
-        let world = self.world();
-        let word = world.word(Operation::WaitUntil, world.rank().at(own))?;
+        let view = self.view();
+        let word = view.word(Operation::WaitUntil, view.rank().at(own))?;
         self.wait_on(word, until, Some(deadline))
     }
 
@@ -554,8 +554,8 @@ impl<F: Fabric + ?Sized> RemoteAtomics for F {
     }
 
     fn clear(&self, own: Disp, len: u64) -> Result<()> {
-        let world = self.world();
-        let span = world.span(Operation::PutBytes, world.rank().at(own), len)?;
+        let view = self.view();
+        let span = view.span(Operation::PutBytes, view.rank().at(own), len)?;
         // SAFETY: the span was just checked, and a clear has no buffer.
         unsafe { self.transfer(span, Bytes::Clear, Completion::Target) }.map(drop)
     }
@@ -568,7 +568,7 @@ impl<F: Fabric + ?Sized> RemoteAtomics for F {
     }
 
     fn withdraw(&self, key: ExposedKey) -> Result<UserMemory> {
-        let registration = self.extras().registration.ok_or(Error::NotExposed { rank: self.world().rank(), key })?;
+        let registration = self.extras().registration.ok_or(Error::NotExposed { rank: self.view().rank(), key })?;
         registration.withdraw(key)
     }
 
@@ -578,21 +578,21 @@ impl<F: Fabric + ?Sized> RemoteAtomics for F {
 
     #[inline]
     fn post_bytes(&self, at: Address, source: &[u8]) -> Result<()> {
-        let span = self.world().span(Operation::PutBytes, at, source.len() as u64)?;
+        let span = self.view().span(Operation::PutBytes, at, source.len() as u64)?;
         // SAFETY: `source` is borrowed until the call returns; the span was just checked.
         unsafe { self.transfer(span, Bytes::Put(source.as_ptr()), Completion::Local) }.map(drop)
     }
 
     #[inline]
     fn put_bytes(&self, at: Address, source: &[u8]) -> Result<()> {
-        let span = self.world().span(Operation::PutBytes, at, source.len() as u64)?;
+        let span = self.view().span(Operation::PutBytes, at, source.len() as u64)?;
         // SAFETY: `source` is borrowed until the call returns; the span was just checked.
         unsafe { self.transfer(span, Bytes::Put(source.as_ptr()), Completion::Target) }.map(drop)
     }
 
     #[inline]
     fn get_bytes(&self, at: Address, dest: &mut [u8]) -> Result<()> {
-        let span = self.world().span(Operation::GetBytes, at, dest.len() as u64)?;
+        let span = self.view().span(Operation::GetBytes, at, dest.len() as u64)?;
         // SAFETY: `dest` is borrowed mutably until the call returns; the span was just checked.
         unsafe { self.transfer(span, Bytes::Get(dest.as_mut_ptr()), Completion::Target) }.map(drop)
     }

@@ -51,7 +51,7 @@ pub struct Mapped {
     blocks: NonNull<u8>,
     /// From one rank's control block to the next one's, in bytes.
     stride: usize,
-    world: WorldView,
+    view: WorldView,
     patience: wait::Patience,
     /// Whether a word put leaves the fence between its store and its look at `parked` to the rank that parks.
     light: bool,
@@ -76,10 +76,10 @@ unsafe impl Sync for Mapped {}
 impl std::fmt::Debug for Mapped {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Mapped")
-            .field("backend", &self.world.capabilities().backend)
-            .field("rank", &self.world.rank())
-            .field("size", &self.world.size())
-            .field("segment", &self.world.segment())
+            .field("backend", &self.view.capabilities().backend)
+            .field("rank", &self.view.rank())
+            .field("size", &self.view.size())
+            .field("segment", &self.view.segment())
             .finish_non_exhaustive()
     }
 }
@@ -109,13 +109,13 @@ impl Mapped {
         // A put may still be in the processor's store buffer when its call returns.
         let capabilities = Capabilities { late_puts: light, asymmetric_fence: true, ..Capabilities::coherent(backend) };
         let heap = SymmetricHeap::new(layout.segment_bytes());
-        let world = WorldView::new(rank, layout.segment_bytes(), capabilities, topology, heap)?;
+        let view = WorldView::new(rank, layout.segment_bytes(), capabilities, topology, heap)?;
         mapping.mark_attached(rank);
         let exposures = exposed::Exposures::new(Arc::clone(&mapping), rank);
         Ok(Mapped {
             blocks: mapping.blocks(),
             stride: layout.stride(),
-            world,
+            view,
             patience: wait::Patience::new(layout.size()),
             light,
             mapping,
@@ -135,7 +135,7 @@ impl Mapped {
 
     /// Leaves the world as failed: every other rank's waits return [`Error::PeerFailed`] with this rank.
     pub fn fail(self) {
-        self.mapping.mark_failed(self.world.rank());
+        self.mapping.mark_failed(self.view.rank());
     }
 
     fn liveness(&self) -> &dyn Liveness {
@@ -153,7 +153,7 @@ impl Mapped {
     /// The control block of the word's rank, and the word.
     #[inline(always)]
     fn place(&self, at: Word) -> (&memory::Control, &AtomicU64) {
-        assert!(self.world.has_word(at), "{} is a word of another world", at.address());
+        assert!(self.view.has_word(at), "{} is a word of another world", at.address());
         // SAFETY: the rank is one of the mapping's and the aligned word lies in its segment (just checked); the mapping
         // lives as long as `self`. All accesses to it are atomic.
         unsafe {
@@ -208,9 +208,9 @@ impl Mapped {
 impl Drop for Mapped {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.mapping.mark_failed(self.world.rank());
+            self.mapping.mark_failed(self.view.rank());
         } else {
-            self.mapping.mark_departed(self.world.rank());
+            self.mapping.mark_departed(self.view.rank());
         }
     }
 }
@@ -227,8 +227,8 @@ const DONE: Request = Request(0);
 
 impl Fabric for Mapped {
     #[inline(always)]
-    fn world(&self) -> &WorldView {
-        &self.world
+    fn view(&self) -> &WorldView {
+        &self.view
     }
 
     #[inline(always)]
@@ -349,7 +349,7 @@ impl LocalMemory for Mapped {
     #[inline(always)]
     fn shared_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]> {
         let end = at.disp.0.checked_add(words.checked_mul(WORD)?)?;
-        if at.rank.0 >= self.world.size() || !at.disp.0.is_multiple_of(WORD) || end > self.world.segment() {
+        if at.rank.0 >= self.view.size() || !at.disp.0.is_multiple_of(WORD) || end > self.view.segment() {
             return None;
         }
         // SAFETY: the rank is one of the mapping's, and the range lies in its segment and is aligned (all checked); the

@@ -191,7 +191,7 @@ impl Attach {
         let topology = given.unwrap_or_else(|| Topology::of_places(nodes.iter().map(|&node| (node, 0))));
         Ok(Mpi {
             base,
-            world: WorldView::new(rank, segment, capabilities, topology, SymmetricHeap::new(segment))?,
+            view: WorldView::new(rank, segment, capabilities, topology, SymmetricHeap::new(segment))?,
             handles,
             patience: wait::Patience::new(neighbours as u32),
             posted: RefCell::new(Posted::new()),
@@ -373,7 +373,7 @@ impl Drop for Window {
 pub struct Mpi {
     /// Where this rank's segment starts.
     base: NonNull<u8>,
-    world: WorldView,
+    view: WorldView,
     handles: Handles,
     patience: wait::Patience,
     posted: RefCell<Posted>,
@@ -390,9 +390,9 @@ pub struct Mpi {
 impl std::fmt::Debug for Mpi {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Mpi")
-            .field("rank", &self.world.rank())
-            .field("size", &self.world.size())
-            .field("segment", &self.world.segment())
+            .field("rank", &self.view.rank())
+            .field("size", &self.view.size())
+            .field("segment", &self.view.segment())
             .finish_non_exhaustive()
     }
 }
@@ -420,8 +420,8 @@ impl Mpi {
     fn abort(&self, why: &str) -> ! {
         crate::error::tell(format_args!(
             "rmalab: {} of {} {why}; this ends the job (MPI_Abort)",
-            self.world.rank(),
-            self.world.size()
+            self.view.rank(),
+            self.view.size()
         ));
         library::abort(self.comm.0)
     }
@@ -437,13 +437,13 @@ impl Mpi {
     /// The error of an operation that MPI has not started.
     #[inline(always)]
     fn started(&self, code: c_int, operation: Operation, at: Address) -> Result<()> {
-        check(code, || format!("{operation} of {} on {at}", self.world.rank()))
+        check(code, || format!("{operation} of {} on {at}", self.view.rank()))
     }
 
     /// A word of this rank's segment.
     fn own_word(&self, own: Word) -> &AtomicU64 {
         assert!(
-            self.world.has_word(own) && own.rank() == self.world.rank(),
+            self.view.has_word(own) && own.rank() == self.view.rank(),
             "{} is not a word of this rank",
             own.address()
         );
@@ -673,13 +673,13 @@ impl Joined for Mpi {
 
 impl Fabric for Mpi {
     #[inline(always)]
-    fn world(&self) -> &WorldView {
-        &self.world
+    fn view(&self) -> &WorldView {
+        &self.view
     }
 
     #[inline]
     fn word(&self, at: Word, op: WordOp) -> Result<u64> {
-        assert!(self.world.has_word(at), "{} is a word of another world", at.address());
+        assert!(self.view.has_word(at), "{} is a word of another world", at.address());
         match op {
             WordOp::FetchAdd(value) => self.fetch_and_op(at, op, self.handles.sum, value),
             WordOp::FetchStore(value) => self.fetch_and_op(at, op, self.handles.replace, value),

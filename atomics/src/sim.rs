@@ -28,19 +28,15 @@ use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 pub use network::Network;
 pub use profile::Profile;
 pub use stats::{Busiest, Hottest, Kind, Operations, Stats};
 
 use crate::coroutine::{Port, Task};
-use crate::error::Operation;
-use crate::{
-    Address, Atomicity, Capabilities, Disp, Error, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Topology,
-    Until, WORD,
-};
-use engine::{Action, Op, Setting, World};
+use crate::fabric::{Bytes, Completion, Delay, Extras, Fabric, Span as Range, Word, WordOp, WorldView};
+use crate::{Atomicity, Capabilities, Error, Rank, Request, Result, SymmetricHeap, Time, Topology, Until, WORD};
+use engine::{Op, Setting, World};
 use gets::Gets;
 use network::Shape;
 use profile::{LocalAtomics, Placement, Span};
@@ -222,9 +218,16 @@ impl Simulator {
             clock: Rc::clone(&clock),
             gets: Rc::clone(&gets),
             topology: Arc::clone(&self.topology),
-            segment: self.options.segment_bytes,
-            ordered_puts: self.local_atomics() == LocalAtomics::Nic
-                || self.options.local_bulk != Some(LocalAtomics::Nic),
+            // Whole words, as on the other backends.
+            segment: self.options.segment_bytes.checked_next_multiple_of(WORD).unwrap_or(u64::MAX - WORD + 1),
+            capabilities: Capabilities {
+                late_puts: true,
+                // No word overtakes bytes on its way to one target.
+                ordered_puts: self.local_atomics() == LocalAtomics::Nic
+                    || self.options.local_bulk != Some(LocalAtomics::Nic),
+                atomicity: Atomicity::Global,
+                ..Capabilities::coherent("sim")
+            },
         });
         let stacks = stacks::Stacks::new(self.options.ranks as usize, self.options.stack_bytes)?;
         let body = Rc::new(body);
@@ -232,8 +235,10 @@ impl Simulator {
             .map(|rank| {
                 let (body, shared) = (Rc::clone(&body), Rc::clone(&shared));
                 Task::on(stacks.take(rank as usize), move |port| {
-                    let heap = SymmetricHeap::new(shared.segment);
-                    body(&Sim { port, rank: Rank(rank), shared, heap })
+                    let (segment, topology) = (shared.segment, Arc::clone(&shared.topology));
+                    let heap = SymmetricHeap::new(segment);
+                    let view = WorldView::new(Rank(rank), segment, shared.capabilities, topology, heap);
+                    body(&Sim { port, shared, view: view.expect("the options were checked") })
                 })
             })
             .collect();
@@ -285,21 +290,19 @@ struct Shared {
     gets: Rc<Gets>,
     topology: Arc<Topology>,
     segment: u64,
-    /// Whether no word overtakes bytes on its way to one target.
-    ordered_puts: bool,
+    capabilities: Capabilities,
 }
 
 /// One rank of a simulated machine.
 pub struct Sim<'t> {
     port: &'t Port<'t, Reply, Op>,
-    rank: Rank,
     shared: Rc<Shared>,
-    heap: SymmetricHeap,
+    view: WorldView,
 }
 
 impl fmt::Debug for Sim<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sim").field("rank", &self.rank).finish_non_exhaustive()
+        f.debug_struct("Sim").field("rank", &self.view.rank()).finish_non_exhaustive()
     }
 }
 
@@ -309,32 +312,11 @@ impl Sim<'_> {
         Span(self.shared.clock.0.get())
     }
 
-    fn check(&self, operation: Operation, at: Address, len: u64) -> Result<()> {
-        self.check_rank(operation, at.rank)?;
-        if at.disp.0.checked_add(len).is_none_or(|end| end > self.shared.segment) {
-            return Err(Error::OutOfSegment { operation, at, len, segment: self.shared.segment });
-        }
-        Ok(())
-    }
-
-    fn check_rank(&self, operation: Operation, rank: Rank) -> Result<()> {
-        let size = self.size();
-        if rank.0 < size { Ok(()) } else { Err(Error::RankOutOfRange { operation, rank, size }) }
-    }
-
-    fn check_word(&self, operation: Operation, at: Address) -> Result<()> {
-        self.check_rank(operation, at.rank)?;
-        if !at.disp.0.is_multiple_of(WORD) {
-            return Err(Error::Misaligned { operation, at });
-        }
-        self.check(operation, at, WORD)
-    }
-
     #[inline]
     fn call(&self, op: Op) -> Result<Reply> {
         // A rank that unwinds gets no answer: its coroutine cannot stop here, since `panicking` is of the whole thread.
         if std::thread::panicking() {
-            return Err(Error::PeerFailed { rank: self.rank });
+            return Err(Error::PeerFailed { rank: self.view.rank() });
         }
         match self.port.call(op) {
             Reply::Failed(rank) => Err(Error::PeerFailed { rank }),
@@ -342,8 +324,9 @@ impl Sim<'_> {
         }
     }
 
+    /// The word that answers `op`.
     #[inline]
-    fn word(&self, op: Op) -> Result<u64> {
+    fn answer(&self, op: Op) -> Result<u64> {
         match self.call(op)? {
             Reply::Word(word) => Ok(word),
             reply => panic!("{op:?} was answered by {reply:?}"),
@@ -351,120 +334,97 @@ impl Sim<'_> {
     }
 
     #[inline]
-    fn done(&self, op: Op) -> Result<()> {
+    fn tell(&self, op: Op) -> Result<()> {
         self.call(op).map(drop)
-    }
-
-    /// A flush of `target`, or of all ranks. If it fails, the engine touches no buffer of these gets any more.
-    fn complete(&self, target: Option<Rank>) -> Result<()> {
-        self.done(Op::Flush { target }).inspect_err(|_| self.shared.gets.give_up_all(self.rank, target))
     }
 }
 
-impl RemoteAtomics for Sim<'_> {
-    fn rank(&self) -> Rank {
-        self.rank
+impl Fabric for Sim<'_> {
+    fn view(&self) -> &WorldView {
+        &self.view
     }
 
-    fn size(&self) -> u32 {
-        self.shared.topology.size()
+    #[inline]
+    fn word(&self, at: Word, op: WordOp) -> Result<u64> {
+        let call = Op::Word { at: at.address(), op };
+        match op {
+            WordOp::Put(_) => self.tell(call).map(|()| 0),
+            _ => self.answer(call),
+        }
     }
 
-    fn topology(&self) -> &Topology {
-        &self.shared.topology
+    unsafe fn transfer(&self, at: Range, bytes: Bytes, until: Completion) -> Result<Request> {
+        let (address, len) = (at.address(), at.len());
+        match bytes {
+            Bytes::Put(source) => self.tell(Op::PutBytes { at: address, source, len })?,
+            Bytes::Get(dest) => {
+                let request = Request(self.answer(Op::GetBytes { at: address, dest, len })?);
+                if until == Completion::Request {
+                    return Ok(request);
+                }
+                self.finish(request)?;
+            }
+            Bytes::Clear => {
+                for start in (0..len).step_by(ZEROS.len()) {
+                    let at = address.rank.at(address.disp.plus(start as u64));
+                    let len = (len - start).min(ZEROS.len());
+                    self.tell(Op::PutBytes { at, source: ZEROS.as_ptr(), len })?;
+                    self.complete(Some(at.rank))?;
+                }
+            }
+        }
+        if until == Completion::Target && matches!(bytes, Bytes::Put(_)) {
+            self.complete(Some(at.rank()))?;
+        }
+        // The bytes of a put were copied.
+        Ok(DONE)
     }
 
-    fn capabilities(&self) -> Capabilities {
-        let capabilities = Capabilities::coherent("sim");
-        let ordered_puts = self.shared.ordered_puts;
-        Capabilities { late_puts: true, ordered_puts, atomicity: Atomicity::Global, ..capabilities }
+    fn done(&self, request: &Request) -> Result<bool> {
+        self.answer(Op::Test { request: request.0 }).map(|done| done != 0)
     }
 
-    fn heap(&self) -> &SymmetricHeap {
-        &self.heap
+    fn finish(&self, request: Request) -> Result<()> {
+        self.tell(Op::Wait { request: request.0 }).inspect_err(|_| self.shared.gets.give_up(request.0))
     }
 
-    fn fetch_add(&self, at: Address, value: u64) -> Result<u64> {
-        self.check_word(Operation::FetchAdd, at)?;
-        self.word(Op::Word { at, action: Action::FetchAdd(value) })
+    /// If it fails, the engine touches no buffer of these gets any more.
+    fn complete(&self, target: Option<Rank>) -> Result<()> {
+        let give_up = |_: &Error| self.shared.gets.give_up_all(self.view.rank(), target);
+        self.tell(Op::Flush { target }).inspect_err(give_up)
     }
 
-    fn compare_and_swap(&self, at: Address, expected: u64, desired: u64) -> Result<u64> {
-        self.check_word(Operation::CompareAndSwap, at)?;
-        self.word(Op::Word { at, action: Action::CompareAndSwap(expected, desired) })
-    }
-
-    fn fetch_store(&self, at: Address, value: u64) -> Result<u64> {
-        self.check_word(Operation::FetchStore, at)?;
-        self.word(Op::Word { at, action: Action::FetchStore(value) })
-    }
-
-    fn get(&self, at: Address) -> Result<u64> {
-        self.check_word(Operation::Get, at)?;
-        self.word(Op::Word { at, action: Action::Get })
-    }
-
-    fn put(&self, at: Address, value: u64) -> Result<()> {
-        self.check_word(Operation::Put, at)?;
-        self.done(Op::Put { at, value })
-    }
-
-    unsafe fn put_bytes_nb(&self, at: Address, source: *const u8, len: usize) -> Result<Request> {
-        self.check(Operation::PutBytes, at, len as u64)?;
-        self.done(Op::PutBytes { at, source, len })?;
-        // The bytes were copied.
-        Ok(Request(0))
-    }
-
-    unsafe fn get_bytes_nb(&self, at: Address, dest: *mut u8, len: usize) -> Result<Request> {
-        self.check(Operation::GetBytes, at, len as u64)?;
-        self.word(Op::GetBytes { at, dest, len }).map(Request)
-    }
-
-    fn test(&self, request: &Request) -> Result<bool> {
-        self.word(Op::Test { request: request.0 }).map(|done| done != 0)
-    }
-
-    fn wait(&self, request: Request) -> Result<()> {
-        self.done(Op::Wait { request: request.0 }).inspect_err(|_| self.shared.gets.give_up(request.0))
-    }
-
-    fn flush(&self, target: Rank) -> Result<()> {
-        self.check_rank(Operation::Flush, target)?;
-        self.complete(Some(target))
-    }
-
-    fn flush_all(&self) -> Result<()> {
-        self.complete(None)
-    }
-
-    fn wait_until(&self, own: Disp, until: Until) -> Result<u64> {
-        self.check_word(Operation::WaitUntil, self.rank.at(own))?;
-        self.word(Op::WaitUntil { own, until, deadline: None })
-    }
-
-    fn wait_until_deadline(&self, own: Disp, until: Until, deadline: Time) -> Result<Option<u64>> {
-        self.check_word(Operation::WaitUntil, self.rank.at(own))?;
-        let deadline = Some(deadline.0.saturating_mul(1000));
-        match self.call(Op::WaitUntil { own, until, deadline })? {
+    fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
+        let deadline = deadline.map(|deadline| deadline.0.saturating_mul(1000));
+        match self.call(Op::WaitUntil { own: own.disp(), until, deadline })? {
             Reply::Word(word) => Ok(Some(word)),
             _ => Ok(None),
         }
     }
 
-    fn pause(&self, operations: u32) -> Result<()> {
-        self.done(Op::Pause { operations })
+    fn delay(&self, delay: Delay) -> Result<()> {
+        self.tell(match delay {
+            Delay::Operations(operations) => Op::Pause { operations },
+            Delay::Compute(time) => {
+                Op::Compute { time: u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).saturating_mul(1000) }
+            }
+        })
     }
 
-    fn now(&self) -> Time {
+    fn clock(&self) -> Time {
         if std::thread::panicking() {
             return Time(u64::MAX);
         }
         Time(self.shared.clock.0.get() / 1000)
     }
 
-    fn compute(&self, time: Duration) -> Result<()> {
-        let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).saturating_mul(1000);
-        self.done(Op::Compute { time })
+    fn extras(&self) -> Extras<'_> {
+        Extras::default()
     }
 }
+
+/// Zeros that a clear writes at a time.
+static ZEROS: [u8; 4096] = [0; 4096];
+
+/// The request of a transfer that was complete before its call returned.
+const DONE: Request = Request(0);

@@ -254,7 +254,7 @@ const SLEEP: Duration = Duration::from_millis(100);
 impl Mapped {
     pub(super) fn withdraw_exposed(&self, key: ExposedKey) -> Result<UserMemory> {
         let exposures = &self.cells.exposures;
-        let (entry, memory) = exposures.close(key).ok_or(Error::NotExposed { rank: self.world.rank(), key })?;
+        let (entry, memory) = exposures.close(key).ok_or(Error::NotExposed { rank: self.view.rank(), key })?;
         match self.wait_for_leases(entry) {
             Ok(()) => {
                 exposures.free(entry);
@@ -284,8 +284,8 @@ impl Mapped {
     }
 
     pub(super) fn lease_exposed(&self, owner: Rank, key: ExposedKey) -> Result<Box<dyn Lease + '_>> {
-        if owner.0 >= self.world.size() {
-            return Err(Error::RankOutOfRange { operation: Operation::Lease, rank: owner, size: self.world.size() });
+        if owner.0 >= self.view.size() {
+            return Err(Error::RankOutOfRange { operation: Operation::Lease, rank: owner, size: self.view.size() });
         }
         if self.mapping.failed() == Some(owner) {
             return Err(Error::PeerFailed { rank: owner });
@@ -301,7 +301,7 @@ impl Mapped {
         let (start, bytes) = (entry.start.load(Ordering::Relaxed), entry.bytes.load(Ordering::Relaxed));
         let direct = if self.mapping.is_private() {
             NonNull::new(std::ptr::with_exposed_provenance_mut(start as usize))
-        } else if owner == self.world.rank() {
+        } else if owner == self.view.rank() {
             self.cells.exposures.start(key)
         } else {
             None
@@ -314,7 +314,7 @@ impl Mapped {
                 Way::Kernel { process, start, checked: Cell::new(coarse_time()) }
             }
         };
-        let everywhere = self.mapping.is_private() || self.world.size() == 1;
+        let everywhere = self.mapping.is_private() || self.view.size() == 1;
         Ok(Box::new(MappedLease { _pin: pin, owner, bytes, way, everywhere }))
     }
 }

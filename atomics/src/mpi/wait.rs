@@ -125,7 +125,7 @@ impl Mpi {
         let code = unsafe {
             ffi::MPI_Iprobe(handles.any_source, handles.any_tag, self.comm.0, &mut found, handles.ignored_status)
         };
-        super::check(code, || format!("letting MPI make progress on {}", self.world.rank()))
+        super::check(code, || format!("letting MPI make progress on {}", self.view.rank()))
     }
 
     /// Completes posted puts, so that nobody waits for one that MPI holds back while this rank waits.
@@ -182,7 +182,7 @@ impl Mpi {
     fn acquire(&self, value: u64) -> Result<Option<u64>> {
         // SAFETY: the window lives as long as `self`, in one epoch.
         let code = unsafe { ffi::MPI_Win_sync(self.window.0) };
-        super::check(code, || format!("synchronizing the window of {}", self.world.rank()))?;
+        super::check(code, || format!("synchronizing the window of {}", self.view.rank()))?;
         fence(Ordering::SeqCst);
         Ok(Some(value))
     }

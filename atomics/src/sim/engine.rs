@@ -39,6 +39,7 @@ use super::stats::{Busiest, Hottest, Kind, Operations, Stats};
 use super::turns::Turns;
 use super::{Clock, Progress, Reply};
 use crate::coroutine::{Task, Turn};
+use crate::fabric::WordOp;
 use crate::mapped::OPERATION;
 use crate::random::Random;
 use crate::{Address, Disp, Distance, Error, Rank, Result, Until, WORD};
@@ -46,8 +47,7 @@ use crate::{Address, Disp, Distance, Error, Rank, Result, Until, WORD};
 /// What a rank asks for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Op {
-    Word { at: Address, action: Action },
-    Put { at: Address, value: u64 },
+    Word { at: Address, op: WordOp },
     PutBytes { at: Address, source: *const u8, len: usize },
     GetBytes { at: Address, dest: *mut u8, len: usize },
     Test { request: u64 },
@@ -58,20 +58,10 @@ pub(super) enum Op {
     Compute { time: u64 },
 }
 
-/// What is done to a word.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Action {
-    FetchAdd(u64),
-    CompareAndSwap(u64, u64),
-    FetchStore(u64),
-    Get,
-}
-
 /// What a message carries.
 #[derive(Debug)]
 enum Load {
-    Word(Action),
-    Put(u64),
+    Word(WordOp),
     PutBytes(Box<[u8]>),
     /// The get with this number asks for so many bytes.
     GetBytes {
@@ -391,12 +381,18 @@ impl<'p> World<'p> {
             return;
         }
         match op {
-            Op::Word { at, action } => {
+            Op::Word { at, op: op @ WordOp::Put(_) } => {
                 let distance = self.distance(me, at.rank);
-                let kind = if matches!(action, Action::Get) { Kind::Get } else { Kind::Atomic };
+                self.operations.add(Kind::Put, distance);
+                let message = self.message(Message { origin: me, at, load: Load::Word(op) });
+                self.post(message, rank, distance, WORD as usize, self.local_atomics);
+            }
+            Op::Word { at, op } => {
+                let distance = self.distance(me, at.rank);
+                let kind = if op == WordOp::Get { Kind::Get } else { Kind::Atomic };
                 self.operations.add(kind, distance);
                 self.ranks[rank as usize].blocked = Blocked::Message;
-                let message = self.message(Message { origin: me, at, load: Load::Word(action) });
+                let message = self.message(Message { origin: me, at, load: Load::Word(op) });
                 let adapter = matches!(self.local_atomics, LocalAtomics::Nic);
                 match distance {
                     Distance::Remote => self.send(message, 0),
@@ -404,12 +400,6 @@ impl<'p> World<'p> {
                     _ if adapter => self.send(message, 0),
                     _ => self.local(message),
                 }
-            }
-            Op::Put { at, value } => {
-                let distance = self.distance(me, at.rank);
-                self.operations.add(Kind::Put, distance);
-                let message = self.message(Message { origin: me, at, load: Load::Put(value) });
-                self.post(message, rank, distance, WORD as usize, self.local_atomics);
             }
             Op::PutBytes { at, source, len } => {
                 let distance = self.distance(me, at.rank);
@@ -576,7 +566,7 @@ impl<'p> World<'p> {
         adapter.leaves = leaves + self.profile.nic.gap.0 + long;
         // Its begin: the target's adapter takes the bytes while they still leave (`serve`).
         let mut arrives = leaves + self.way(from, to);
-        let waits = matches!(self.peek(message).load, Load::Word(_));
+        let waits = matches!(self.peek(message).load, Load::Word(op) if !matches!(op, WordOp::Put(_)));
         if let Some(channel) = self.channels.get_mut(&Self::channel(origin.0, at.rank)) {
             // In the order in which they were sent.
             arrives = arrives.max(channel.arrives);
@@ -616,7 +606,8 @@ impl<'p> World<'p> {
         let &Message { at, ref load, .. } = self.peek(message);
         let nic = &self.profile.nic;
         let done = match load {
-            Load::Word(Action::Get) | Load::GetBytes { .. } => now + nic.get.0,
+            Load::Word(WordOp::Get) | Load::GetBytes { .. } => now + nic.get.0,
+            Load::Word(WordOp::Put(_)) => now + nic.put.0,
             Load::Word(_) => {
                 let (engine, word) = (nic.atomic.0, nic.word.0);
                 let line = self.memory.line(at.rank, at.disp);
@@ -626,7 +617,6 @@ impl<'p> World<'p> {
                 line.served += 1;
                 line.free
             }
-            Load::Put(_) => now + nic.put.0,
             Load::PutBytes(bytes) => now + nic.put.0 + (bytes.len() as f64 * nic.byte) as u64,
             Load::Bytes { .. } => now,
         };
@@ -655,15 +645,15 @@ impl<'p> World<'p> {
         let rank = origin.0;
         let back = self.way(home, from);
         match self.peek(message).load {
-            Load::Word(action) => {
-                let answer = self.act(at, action, ADAPTER);
-                self.take(message);
-                self.reply(rank, now + back + self.profile.completion.0, Reply::Word(answer));
-            }
-            Load::Put(value) => {
-                self.act(at, Action::FetchStore(value), ADAPTER);
+            Load::Word(op @ WordOp::Put(_)) => {
+                self.act(at, op, ADAPTER);
                 self.take(message);
                 self.close(rank, at.rank, now + back);
+            }
+            Load::Word(op) => {
+                let answer = self.act(at, op, ADAPTER);
+                self.take(message);
+                self.reply(rank, now + back + self.profile.completion.0, Reply::Word(answer));
             }
             Load::PutBytes(_) => {
                 if let Load::PutBytes(bytes) = self.take(message).load {
@@ -745,11 +735,11 @@ impl<'p> World<'p> {
     fn local(&mut self, message: u32) {
         let now = self.now();
         let &Message { origin, at, ref load } = self.peek(message);
-        let posted = matches!(load, Load::Put(_));
+        let posted = matches!(load, Load::Word(WordOp::Put(_)));
         let rank = origin.0;
         let node = &self.profile.node;
         let done = match load {
-            Load::Word(Action::Get) => {
+            Load::Word(WordOp::Get) => {
                 let line = self.memory.line(at.rank, at.disp);
                 let state = self.memory.get(line);
                 let (writer, reader, free) = (state.writer, state.reader, state.free);
@@ -766,10 +756,10 @@ impl<'p> World<'p> {
                     }
                 }
             }
-            Load::Word(_) | Load::Put(_) => {
+            Load::Word(_) => {
                 // Atomics wait for the stores before them.
                 let now = if posted { now } else { now.max(self.ranks[rank as usize].stored) };
-                let cost = if matches!(load, Load::Put(_)) { node.hit.0 } else { node.atomic.0 };
+                let cost = if posted { node.hit.0 } else { node.atomic.0 };
                 let line = self.memory.line(at.rank, at.disp);
                 let state = self.memory.get(line);
                 let (writer, reader, free, before) = (state.writer, state.reader, state.free, state.before);
@@ -816,15 +806,15 @@ impl<'p> World<'p> {
         let now = self.now();
         let &Message { origin, at, .. } = self.peek(message);
         match self.peek(message).load {
-            Load::Word(action) => {
-                let answer = self.act(at, action, origin.0);
-                self.take(message);
-                self.resumed.push((origin.0, Reply::Word(answer)));
-            }
-            Load::Put(value) => {
-                self.act(at, Action::FetchStore(value), origin.0);
+            Load::Word(op @ WordOp::Put(_)) => {
+                self.act(at, op, origin.0);
                 self.take(message);
                 self.close(origin.0, at.rank, now);
+            }
+            Load::Word(op) => {
+                let answer = self.act(at, op, origin.0);
+                self.take(message);
+                self.resumed.push((origin.0, Reply::Word(answer)));
             }
             Load::PutBytes(_) => {
                 if let Load::PutBytes(bytes) = self.take(message).load {
@@ -845,15 +835,15 @@ impl<'p> World<'p> {
     // Memory.
 
     /// Does what is done to a word; the old word.
-    fn act(&mut self, at: Address, action: Action, by: u32) -> u64 {
+    fn act(&mut self, at: Address, op: WordOp, by: u32) -> u64 {
         let line = self.memory.line(at.rank, at.disp);
         let word = self.memory.word(line, at.disp);
         let old = *word;
-        let new = match action {
-            Action::FetchAdd(value) => old.wrapping_add(value),
-            Action::CompareAndSwap(expected, desired) if old == expected => desired,
-            Action::FetchStore(value) => value,
-            Action::CompareAndSwap(..) | Action::Get => return old,
+        let new = match op {
+            WordOp::FetchAdd(value) => old.wrapping_add(value),
+            WordOp::CompareAndSwap { expected, desired } if old == expected => desired,
+            WordOp::FetchStore(value) | WordOp::Put(value) => value,
+            WordOp::CompareAndSwap { .. } | WordOp::Get => return old,
         };
         *word = new;
         if by == ADAPTER {
