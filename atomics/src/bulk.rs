@@ -1,4 +1,4 @@
-//! Non-blocking bulk operations whose buffers cannot go away too early.
+//! Operations that are not waited for, on bytes and on words, whose buffers cannot go away too early.
 //!
 //! As in [`std::thread::scope`], what is begun inside a scope is complete when the scope returns, whether its closure
 //! returns, fails or panics; buffers are borrowed for the whole scope, so that no `mem::forget` ends a borrow early.
@@ -8,6 +8,7 @@ use std::mem::ManuallyDrop;
 
 use bytemuck::Pod;
 
+use crate::fabric::WordOp;
 use crate::{Address, RemoteAtomics, Request, Result};
 
 /// Starts bulk operations; see [`scope`].
@@ -33,6 +34,41 @@ impl<'scope, 'env, A: RemoteAtomics + ?Sized> BulkScope<'scope, 'env, A> {
     pub fn get(&self, at: Address, dest: &'env mut [u8]) -> Result<()> {
         // SAFETY: `dest` is borrowed mutably for 'env, which outlives the flush at the end of the scope.
         let _request = unsafe { self.ra.get_bytes_nb(at, dest.as_mut_ptr(), dest.len())? };
+        Ok(())
+    }
+}
+
+/// Word operations that a network carries out side by side. Their results are there when the scope returns; see
+/// [`RemoteAtomics::start`] for their order, which is none.
+impl<'scope, 'env, A: RemoteAtomics + ?Sized> BulkScope<'scope, 'env, A> {
+    /// Starts to add `value` to the word at `at`; `result` becomes the old word.
+    #[inline]
+    pub fn fetch_add(&self, at: Address, value: u64, result: &'env mut u64) -> Result<()> {
+        self.start(at, WordOp::FetchAdd(value), result)
+    }
+
+    /// Starts to store `desired` if the word at `at` is `expected`; `result` becomes the old word.
+    #[inline]
+    pub fn compare_and_swap(&self, at: Address, expected: u64, desired: u64, result: &'env mut u64) -> Result<()> {
+        self.start(at, WordOp::CompareAndSwap { expected, desired }, result)
+    }
+
+    /// Starts to store `value` in the word at `at`; `result` becomes the old word.
+    #[inline]
+    pub fn fetch_store(&self, at: Address, value: u64, result: &'env mut u64) -> Result<()> {
+        self.start(at, WordOp::FetchStore(value), result)
+    }
+
+    /// Starts to read the word at `at` into `result`.
+    #[inline]
+    pub fn get_word(&self, at: Address, result: &'env mut u64) -> Result<()> {
+        self.start(at, WordOp::Get, result)
+    }
+
+    #[inline]
+    fn start(&self, at: Address, op: WordOp, result: &'env mut u64) -> Result<()> {
+        // SAFETY: `result` is borrowed mutably for 'env, which outlives the flush at the end of the scope.
+        let _request = unsafe { self.ra.start(at, op, result)? };
         Ok(())
     }
 }

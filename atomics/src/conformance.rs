@@ -37,6 +37,7 @@ mod bulk;
 mod collective;
 mod death;
 mod litmus;
+mod started;
 mod waits;
 mod words;
 
@@ -123,6 +124,9 @@ macro_rules! __conformance_list {
             bulk long_transfers [1, 2, 3],
             bulk clears_zero_just_their_range [1, 2, 3],
             bulk shared_words_are_the_words [1, 2, 3],
+            started started_operations_agree_with_a_model [1, 2, 3, 8],
+            started started_operations_are_atomic_with_all_others [1, 2, 3, 8],
+            started started_operations_refuse_bad_addresses [1, 2],
             waits every_condition [1, 2, 3, 8],
             waits token_ring [1, 2, 3, 4, 8],
             waits all_to_one [2, 3, 8],

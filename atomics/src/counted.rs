@@ -16,6 +16,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use crate::exposed::{ExposedKey, Lease, LeasedWords, Refused, UserMemory};
+use crate::fabric::WordOp;
 use crate::{
     Address, Capabilities, Disp, Distance, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Topology, Until,
 };
@@ -398,6 +399,20 @@ impl<A: RemoteAtomics + ?Sized> RemoteAtomics for Counted<'_, A> {
         self.inner.put(at, value)?;
         self.count(&self.put, at.rank);
         Ok(())
+    }
+
+    unsafe fn start(&self, at: Address, op: WordOp, result: *mut u64) -> Result<Request> {
+        // SAFETY: the caller's promise, passed on.
+        let request = unsafe { self.inner.start(at, op, result)? };
+        let kind = match op {
+            WordOp::FetchAdd(_) => &self.fetch_add,
+            WordOp::CompareAndSwap { .. } => &self.compare_and_swap,
+            WordOp::FetchStore(_) => &self.fetch_store,
+            WordOp::Get => &self.get,
+            WordOp::Put(_) => &self.put,
+        };
+        self.count(kind, at.rank);
+        Ok(request)
     }
 
     unsafe fn put_bytes_nb(&self, at: Address, source: *const u8, len: usize) -> Result<Request> {

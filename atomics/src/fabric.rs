@@ -300,6 +300,18 @@ pub trait Fabric {
     /// Where the word is of another world.
     fn word(&self, at: Word, op: WordOp) -> Result<u64>;
 
+    /// Starts an operation on a word, whose result is at `result` once it is complete: [`RemoteAtomics::start`].
+    ///
+    /// # Safety
+    ///
+    /// `result` is valid for writes, and nothing else accesses it, until the request is finished, [`done`](Self::done), or
+    /// its target [complete](Self::complete).
+    ///
+    /// # Panics
+    ///
+    /// Where the word is of another world.
+    unsafe fn start_word(&self, at: Word, op: WordOp, result: *mut u64) -> Result<Request>;
+
     /// Moves bytes between a buffer of this rank and the memory of `at`.
     ///
     /// On an error nothing of it is under way any more. [`Completion::Request`] is the only one with a request to finish.
@@ -334,6 +346,9 @@ pub trait Fabric {
     /// What this fabric has beyond the operations that all have.
     fn extras(&self) -> Extras<'_>;
 }
+
+/// The request of an operation that was complete before its call returned.
+pub(crate) const DONE: Request = Request(0);
 
 /// Keeps the processor busy for `time`: [`Delay::Compute`] of the backends on real machines.
 pub(crate) fn keep_busy(fabric: &impl Fabric, time: Duration) {
@@ -453,6 +468,13 @@ impl<F: Fabric + ?Sized> RemoteAtomics for F {
     fn put(&self, at: Address, value: u64) -> Result<()> {
         self.word(self.view().word(Operation::Put, at)?, WordOp::Put(value))?;
         Ok(())
+    }
+
+    #[inline(always)]
+    unsafe fn start(&self, at: Address, op: WordOp, result: *mut u64) -> Result<Request> {
+        let word = self.view().word(op.operation(), at)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.start_word(word, op, result) }
     }
 
     #[inline(always)]

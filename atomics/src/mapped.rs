@@ -21,8 +21,8 @@ pub(crate) use wait::OPERATION;
 
 use crate::exposed::{ExposedKey, Lease, Refused, UserMemory};
 use crate::fabric::{
-    self, AsymmetricFence, Bytes, Completion, Delay, Extras, Fabric, LocalMemory, Registration, Span, Word, WordOp,
-    WorldView,
+    self, AsymmetricFence, Bytes, Completion, DONE, Delay, Extras, Fabric, LocalMemory, Registration, Span, Word,
+    WordOp, WorldView,
 };
 use crate::{Address, Capabilities, Error, Rank, Request, Result, SymmetricHeap, Time, Topology, Until, WORD};
 
@@ -222,9 +222,6 @@ const ASKED_AFTER: usize = 64 << 10;
 /// below, those that are there are zeroed and kept, since a page fault costs some ten times as much.
 const KEPT: usize = 64 << 20;
 
-/// The request of every bulk operation: done before its call has returned.
-const DONE: Request = Request(0);
-
 impl Fabric for Mapped {
     #[inline(always)]
     fn view(&self) -> &WorldView {
@@ -262,6 +259,14 @@ impl Fabric for Mapped {
         };
         self.notify(control, at);
         Ok(old)
+    }
+
+    #[inline(always)]
+    unsafe fn start_word(&self, at: Word, op: WordOp, result: *mut u64) -> Result<Request> {
+        let old = self.word(at, op)?;
+        // SAFETY: the caller's promise.
+        unsafe { result.write(old) };
+        Ok(DONE)
     }
 
     #[inline(always)]

@@ -72,7 +72,7 @@ pub use library::library;
 use library::{Handles, Session, check, explain};
 use posted::{Posted, REQUESTS, Requests};
 
-use crate::fabric::{self, Bytes, Completion, Delay, Extras, Fabric, Span, Word, WordOp, WorldView};
+use crate::fabric::{self, Bytes, Completion, DONE, Delay, Extras, Fabric, Span, Word, WordOp, WorldView};
 use crate::shm::environment::{self, Environment};
 use crate::{
     Address, Atomicity, Capabilities, Error, Joined, Operation, Rank, Request, Result, SEGMENT_BYTES, SymmetricHeap,
@@ -84,9 +84,6 @@ const BACKEND: &str = "mpi";
 
 /// Bytes that one call of MPI moves, whose counts are 31 bits.
 const CALL_BYTES: usize = 1 << 30;
-
-/// The request of a bulk operation that was complete before its call returned.
-const DONE: Request = Request(0);
 
 /// Joins the world of the MPI job that this process was started in.
 ///
@@ -687,6 +684,14 @@ impl Fabric for Mpi {
             WordOp::CompareAndSwap { expected, desired } => self.compare_and_swap_word(at, op, expected, desired),
             WordOp::Put(value) => self.put_word(at, value).map(|()| 0),
         }
+    }
+
+    /// Blocks: MPI has no request for a compare-and-swap, and its other requests complete at this rank only.
+    unsafe fn start_word(&self, at: Word, op: WordOp, result: *mut u64) -> Result<Request> {
+        let old = self.word(at, op)?;
+        // SAFETY: the caller's promise.
+        unsafe { result.write(old) };
+        Ok(DONE)
     }
 
     unsafe fn transfer(&self, at: Span, bytes: Bytes, until: Completion) -> Result<Request> {

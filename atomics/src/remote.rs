@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 use crate::exposed::{ExposedKey, Lease, Refused, UserMemory};
+use crate::fabric::WordOp;
 use crate::{Address, Disp, Error, Rank, Result, SymmetricHeap, Topology};
 
 /// The size of a word in bytes: every atomic operation is on one 8-byte-aligned word of 8 bytes.
@@ -119,9 +120,9 @@ impl Capabilities {
     }
 }
 
-/// A bulk operation under way, from [`RemoteAtomics::put_bytes_nb`] or [`RemoteAtomics::get_bytes_nb`].
+/// An operation under way, from [`RemoteAtomics::start`], [`RemoteAtomics::put_bytes_nb`] or [`RemoteAtomics::get_bytes_nb`].
 ///
-/// The number means something to the backend that gave it only.
+/// The number means something only to the backend that gave it, except 0: that operation was complete at once.
 #[derive(PartialEq, Eq, Hash, Debug)]
 #[must_use = "an operation is complete only after a wait, a successful test, or a flush"]
 pub struct Request(pub u64);
@@ -145,6 +146,9 @@ pub struct Request(pub u64);
 /// * Bulk operations are not atomic beyond one aligned word, and complete at flush. They are ordered neither among
 ///   themselves nor with the word operations of the same rank, not even a later put to the same target, unless the backend
 ///   says that it keeps them in order ([`Capabilities::ordered_puts`]).
+/// * An operation that was [started](Self::start) takes effect at one moment between its start and its completion, atomically
+///   as ever. It is ordered neither with other started operations nor with the later operations of the same rank. Its
+///   result is there, and it is complete at the target, once it is waited for or its target is flushed.
 /// * A successful [`wait_until`](Self::wait_until) acquires what the operation that made its condition true released.
 ///
 /// # Rest
@@ -189,6 +193,32 @@ pub trait RemoteAtomics {
 
     /// Writes a word: posted, see the memory model.
     fn put(&self, at: Address, value: u64) -> Result<()>;
+
+    /// Starts an operation on a word. Its result, which the blocking form returns, is at `result` when it is complete.
+    ///
+    /// A network carries out many such operations at a time, where blocking ones take a round trip each. A backend whose
+    /// operations take no time to wait for carries it out at once. On an error nothing is under way.
+    ///
+    /// # Safety
+    ///
+    /// `result` is valid for writes, and nothing else accesses it, until the request is waited for (or tested successfully)
+    /// or the target is flushed. [`bulk::scope`](crate::bulk::scope) is the safe form.
+    ///
+    /// # Errors
+    ///
+    /// Those of the blocking form.
+    unsafe fn start(&self, at: Address, op: WordOp, result: *mut u64) -> Result<Request> {
+        let old = match op {
+            WordOp::FetchAdd(value) => self.fetch_add(at, value)?,
+            WordOp::CompareAndSwap { expected, desired } => self.compare_and_swap(at, expected, desired)?,
+            WordOp::FetchStore(value) => self.fetch_store(at, value)?,
+            WordOp::Get => self.get(at)?,
+            WordOp::Put(value) => self.put(at, value).map(|()| 0)?,
+        };
+        // SAFETY: the caller's promise.
+        unsafe { result.write(old) };
+        Ok(Request(0))
+    }
 
     /// Starts to write `len` bytes at `at`, from `source`.
     ///

@@ -34,8 +34,10 @@ pub use profile::Profile;
 pub use stats::{Busiest, Hottest, Kind, Operations, Stats};
 
 use crate::coroutine::{Port, Task};
-use crate::fabric::{Bytes, Completion, Delay, Extras, Fabric, Span as Range, Word, WordOp, WorldView};
-use crate::{Atomicity, Capabilities, Error, Rank, Request, Result, SymmetricHeap, Time, Topology, Until, WORD};
+use crate::fabric::{Bytes, Completion, DONE, Delay, Extras, Fabric, Span as Range, Word, WordOp, WorldView};
+use crate::{
+    Atomicity, Capabilities, Distance, Error, Rank, Request, Result, SymmetricHeap, Time, Topology, Until, WORD,
+};
 use engine::{Op, Setting, World};
 use gets::Gets;
 use network::Shape;
@@ -220,6 +222,7 @@ impl Simulator {
             topology: Arc::clone(&self.topology),
             // Whole words, as on the other backends.
             segment: self.options.segment_bytes.checked_next_multiple_of(WORD).unwrap_or(u64::MAX - WORD + 1),
+            word_adapter: self.local_atomics() == LocalAtomics::Nic,
             capabilities: Capabilities {
                 late_puts: true,
                 // No word overtakes bytes on its way to one target.
@@ -291,6 +294,8 @@ struct Shared {
     topology: Arc<Topology>,
     segment: u64,
     capabilities: Capabilities,
+    /// Whether word operations within a node go through its adapter.
+    word_adapter: bool,
 }
 
 /// One rank of a simulated machine.
@@ -324,6 +329,15 @@ impl Sim<'_> {
         }
     }
 
+    /// Returns whether the word operation goes through an adapter, so that this rank's processor is free meanwhile.
+    fn adapter_carries_out(&self, target: Rank, op: WordOp) -> bool {
+        match self.view.topology().distance(self.view.rank(), target) {
+            Distance::Remote => true,
+            Distance::Node => self.shared.word_adapter,
+            Distance::Own => self.shared.word_adapter && op != WordOp::Get,
+        }
+    }
+
     /// The word that answers `op`.
     #[inline]
     fn answer(&self, op: Op) -> Result<u64> {
@@ -351,6 +365,16 @@ impl Fabric for Sim<'_> {
             WordOp::Put(_) => self.tell(call).map(|()| 0),
             _ => self.answer(call),
         }
+    }
+
+    unsafe fn start_word(&self, at: Word, op: WordOp, result: *mut u64) -> Result<Request> {
+        if matches!(op, WordOp::Put(_)) || !self.adapter_carries_out(at.rank(), op) {
+            let old = self.word(at, op)?;
+            // SAFETY: the caller's promise.
+            unsafe { result.write(old) };
+            return Ok(DONE);
+        }
+        self.answer(Op::Start { at: at.address(), op, result }).map(Request)
     }
 
     unsafe fn transfer(&self, at: Range, bytes: Bytes, until: Completion) -> Result<Request> {
@@ -425,6 +449,3 @@ impl Fabric for Sim<'_> {
 
 /// Zeros that a clear writes at a time.
 static ZEROS: [u8; 4096] = [0; 4096];
-
-/// The request of a transfer that was complete before its call returned.
-const DONE: Request = Request(0);

@@ -35,6 +35,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use crate::exposed::{ExposedKey, Lease, Refused, UserMemory};
+use crate::fabric::WordOp;
 use crate::{
     Address, Capabilities, Collectives, Disp, Error, Operation, Rank, RemoteAtomics, Request, Result, SymmetricHeap,
     Time, Topology, Until,
@@ -437,6 +438,13 @@ impl<A: RemoteAtomics + ?Sized> RemoteAtomics for Subset<'_, A> {
     fn put(&self, at: Address, value: u64) -> Result<()> {
         let at = self.translate(Operation::Put, at)?;
         self.parent.put(at, value).map_err(|error| self.renamed(error))
+    }
+
+    #[inline]
+    unsafe fn start(&self, at: Address, op: WordOp, result: *mut u64) -> Result<Request> {
+        let at = self.translate(op.operation(), at)?;
+        // SAFETY: the caller's promise, passed on; requests and flushes of this subset are the parent's.
+        unsafe { self.parent.start(at, op, result) }.map_err(|error| self.renamed(error))
     }
 
     #[inline]

@@ -8,6 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rmalab_atomics::conformance::checks;
+use rmalab_atomics::fabric::WordOp;
 use rmalab_atomics::{
     Address, Capabilities, Disp, Error, Mapped, Operation, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time,
     Topology, Until, World,
@@ -45,21 +46,29 @@ enum Bend {
     DeadlineGoesFirst,
     DeadlineIsEarly,
     FreshMemoryIsDirty,
+    /// Operations that are not waited for.
+    StartedIsNotAtomic,
+    StartedGivesNoResult,
+    StartedIsNeverDone,
 }
 
 #[derive(Debug)]
 enum Posted {
     Word(Address, u64),
     Bytes(Address, Vec<u8>),
+    Started(Address, WordOp, *mut u64),
 }
 
 impl Posted {
     fn target(&self) -> Rank {
         match self {
-            Posted::Word(at, _) | Posted::Bytes(at, _) => at.rank,
+            Posted::Word(at, _) | Posted::Bytes(at, _) | Posted::Started(at, ..) => at.rank,
         }
     }
 }
+
+/// The request of every started operation that is late.
+const LATE: Request = Request(1);
 
 struct Bent<'a> {
     inner: &'a Mapped,
@@ -114,7 +123,7 @@ impl<'a> Bent<'a> {
                 let overtakes =
                     |earlier: &Posted| matches!(earlier, Posted::Word(at, _) if at.rank == posted[i].target());
                 self.bend == Bend::PutsOvertake
-                    || matches!(posted[i], Posted::Bytes(..))
+                    || matches!(posted[i], Posted::Bytes(..) | Posted::Started(..))
                     || !posted[..i].iter().any(overtakes)
             })
             .collect();
@@ -124,6 +133,8 @@ impl<'a> Bent<'a> {
         match posted.remove(candidates[self.below(candidates.len() as u64) as usize]) {
             Posted::Word(at, value) => self.inner.put(at, value)?,
             Posted::Bytes(at, bytes) => self.inner.put_bytes(at, &bytes)?,
+            // SAFETY: the promise of the caller of `start`, who waits for this or flushes.
+            Posted::Started(at, op, result) => drop(unsafe { self.inner.start(at, op, result)? }),
         }
         Ok(true)
     }
@@ -290,6 +301,42 @@ impl RemoteAtomics for Bent<'_> {
         self.inner.put(self.bend_address(at), value)
     }
 
+    unsafe fn start(&self, at: Address, op: WordOp, result: *mut u64) -> Result<Request> {
+        self.step()?;
+        // Whatever is late, a bad address is refused at once.
+        let mut scratch = 0;
+        // SAFETY: a live variable. An addition of nothing, of which only the name is wrong.
+        let accepted = unsafe { self.inner.start(at, WordOp::FetchAdd(0), &mut scratch) };
+        let _done = accepted.map_err(|error| renamed(error, op.operation()))?;
+        match self.bend {
+            Bend::StartedIsNeverDone => return Ok(Request(0)),
+            Bend::StartedIsNotAtomic => {
+                let old = self.inner.get(at)?;
+                self.gap();
+                let new = match op {
+                    WordOp::FetchAdd(value) => old.wrapping_add(value),
+                    WordOp::CompareAndSwap { expected, desired } if expected == old => desired,
+                    WordOp::FetchStore(value) => value,
+                    _ => old,
+                };
+                self.inner.fetch_store(at, new)?;
+                // SAFETY: the caller's promise.
+                unsafe { result.write(old) };
+                return Ok(Request(0));
+            }
+            // SAFETY: a live variable.
+            Bend::StartedGivesNoResult => return unsafe { self.inner.start(at, op, &mut scratch) },
+            _ => {}
+        }
+        // Without flushes the result's memory may be gone before the operation is carried out.
+        if self.is_late() && self.bend != Bend::FlushIsEmpty {
+            self.posted.borrow_mut().push(Posted::Started(at, op, result));
+            return Ok(LATE);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.start(at, op, result) }
+    }
+
     unsafe fn put_bytes_nb(&self, at: Address, source: *const u8, len: usize) -> Result<Request> {
         self.step()?;
         self.inner.get_bytes(at, &mut vec![0; len]).map_err(|error| renamed(error, Operation::PutBytes))?;
@@ -326,10 +373,17 @@ impl RemoteAtomics for Bent<'_> {
     }
 
     fn test(&self, request: &Request) -> Result<bool> {
+        if *request == LATE {
+            self.deliver_one(|_| true)?;
+            return Ok(!self.posted.borrow().iter().any(|posted| matches!(posted, Posted::Started(..))));
+        }
         self.inner.test(request)
     }
 
     fn wait(&self, request: Request) -> Result<()> {
+        if request == LATE {
+            return self.deliver(|_| true);
+        }
         self.inner.wait(request)
     }
 
@@ -448,6 +502,9 @@ fn every_fault_fails_the_check_that_is_meant_for_it() {
         (Bend::DeadlineGoesFirst, "deadlines", 1),
         (Bend::DeadlineIsEarly, "deadlines", 1),
         (Bend::FreshMemoryIsDirty, "fresh_memory_is_zero", 1),
+        (Bend::StartedIsNotAtomic, "started_operations_are_atomic_with_all_others", 3),
+        (Bend::StartedGivesNoResult, "started_operations_agree_with_a_model", 1),
+        (Bend::StartedIsNeverDone, "started_operations_agree_with_a_model", 1),
     ];
     const ATTEMPTS: u32 = 10;
     let mut survived = Vec::new();

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use rmalab_atomics::exposed::{ExposedKey, Lease, Refused, UserMemory};
+use rmalab_atomics::fabric::WordOp;
 use rmalab_atomics::{
     Address, Capabilities, Counted, Disp, Error, Rank, RemoteAtomics, Request, Result, Subset, SymmetricHeap, Time,
     Topology, Until,
@@ -76,6 +77,10 @@ impl RemoteAtomics for Probe {
 
     fn put(&self, _at: Address, _value: u64) -> Result<()> {
         self.called("put", Ok(()))
+    }
+
+    unsafe fn start(&self, _at: Address, _op: WordOp, _result: *mut u64) -> Result<Request> {
+        self.called("start", Ok(Request(0)))
     }
 
     unsafe fn put_bytes_nb(&self, _at: Address, _source: *const u8, _len: usize) -> Result<Request> {
@@ -198,6 +203,8 @@ const METHODS: &[Method] = &[
     ("get", |ra| _ = ra.get(AT)),
     ("put", |ra| _ = ra.put(AT, 1)),
     // SAFETY: the probe never touches what it is given.
+    ("start", |ra| _ = unsafe { ra.start(AT, WordOp::Get, &mut 0) }),
+    // SAFETY: as above.
     ("put_bytes_nb", |ra| _ = unsafe { ra.put_bytes_nb(AT, [0; 8].as_ptr(), 8) }),
     // SAFETY: as above.
     ("get_bytes_nb", |ra| _ = unsafe { ra.get_bytes_nb(AT, [0; 8].as_mut_ptr(), 8) }),

@@ -22,7 +22,12 @@ fn get_somehow<A: RemoteAtomics + ?Sized>(ra: &A, at: Address, dest: &mut [u8], 
     complete(ra, at.rank, request, random)
 }
 
-fn complete<A: RemoteAtomics + ?Sized>(ra: &A, target: Rank, request: Request, random: &mut Random) -> Result<()> {
+pub(super) fn complete<A: RemoteAtomics + ?Sized>(
+    ra: &A,
+    target: Rank,
+    request: Request,
+    random: &mut Random,
+) -> Result<()> {
     match random.below(4) {
         0 => ra.wait(request),
         1 => {

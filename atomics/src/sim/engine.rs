@@ -47,28 +47,64 @@ use crate::{Address, Disp, Distance, Error, Rank, Result, Until, WORD};
 /// What a rank asks for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Op {
-    Word { at: Address, op: WordOp },
-    PutBytes { at: Address, source: *const u8, len: usize },
-    GetBytes { at: Address, dest: *mut u8, len: usize },
-    Test { request: u64 },
-    Wait { request: u64 },
-    Flush { target: Option<Rank> },
-    WaitUntil { own: Disp, until: Until, deadline: Option<u64> },
-    Pause { operations: u32 },
-    Compute { time: u64 },
+    Word {
+        at: Address,
+        op: WordOp,
+    },
+    /// Through an adapter, and not waited for.
+    Start {
+        at: Address,
+        op: WordOp,
+        result: *mut u64,
+    },
+    PutBytes {
+        at: Address,
+        source: *const u8,
+        len: usize,
+    },
+    GetBytes {
+        at: Address,
+        dest: *mut u8,
+        len: usize,
+    },
+    Test {
+        request: u64,
+    },
+    Wait {
+        request: u64,
+    },
+    Flush {
+        target: Option<Rank>,
+    },
+    WaitUntil {
+        own: Disp,
+        until: Until,
+        deadline: Option<u64>,
+    },
+    Pause {
+        operations: u32,
+    },
+    Compute {
+        time: u64,
+    },
 }
 
 /// What a message carries.
 #[derive(Debug)]
 enum Load {
     Word(WordOp),
+    /// The operation with this number, which its rank does not wait for.
+    Started {
+        request: u64,
+        op: WordOp,
+    },
     PutBytes(Box<[u8]>),
     /// The get with this number asks for so many bytes.
     GetBytes {
         request: u64,
         len: usize,
     },
-    /// The bytes of the get with this number, on their way back.
+    /// The bytes of the get, or the result of the started operation, with this number, on their way back.
     Bytes {
         request: u64,
         bytes: Box<[u8]>,
@@ -401,6 +437,15 @@ impl<'p> World<'p> {
                     _ => self.local(message),
                 }
             }
+            Op::Start { at, op, result } => {
+                let kind = if op == WordOp::Get { Kind::Get } else { Kind::Atomic };
+                self.operations.add(kind, self.distance(me, at.rank));
+                let request = self.gets.begin(me, at.rank, result.cast());
+                let message = self.message(Message { origin: me, at, load: Load::Started { request, op } });
+                self.open(rank, at.rank);
+                self.send(message, 0);
+                self.reply(rank, now + self.profile.overhead.0, Reply::Word(request));
+            }
             Op::PutBytes { at, source, len } => {
                 let distance = self.distance(me, at.rank);
                 self.operations.add(Kind::Bulk, distance);
@@ -606,9 +651,9 @@ impl<'p> World<'p> {
         let &Message { at, ref load, .. } = self.peek(message);
         let nic = &self.profile.nic;
         let done = match load {
-            Load::Word(WordOp::Get) | Load::GetBytes { .. } => now + nic.get.0,
+            Load::Word(WordOp::Get) | Load::Started { op: WordOp::Get, .. } | Load::GetBytes { .. } => now + nic.get.0,
             Load::Word(WordOp::Put(_)) => now + nic.put.0,
-            Load::Word(_) => {
+            Load::Word(_) | Load::Started { .. } => {
                 let (engine, word) = (nic.atomic.0, nic.word.0);
                 let line = self.memory.line(at.rank, at.disp);
                 let line = self.memory.get(line);
@@ -655,6 +700,12 @@ impl<'p> World<'p> {
                 self.take(message);
                 self.reply(rank, now + back + self.profile.completion.0, Reply::Word(answer));
             }
+            Load::Started { request, op } => {
+                let bytes = Box::new(self.act(at, op, ADAPTER).to_ne_bytes());
+                let state = self.messages[message as usize].as_mut().expect("a message under way is there");
+                state.load = Load::Bytes { request, bytes };
+                self.queue.push(now + back, What::Back(message));
+            }
             Load::PutBytes(_) => {
                 if let Load::PutBytes(bytes) = self.take(message).load {
                     self.write(at, &bytes, ADAPTER);
@@ -684,7 +735,7 @@ impl<'p> World<'p> {
             if let Some(dest) = dest
                 && !matches!(self.ranks[origin.index()].blocked, Blocked::Ended)
             {
-                // SAFETY: the caller of `get_bytes_nb` vouches for `dest` until a wait for the request, or a flush, returns.
+                // SAFETY: the caller of `get_bytes_nb`, or of `start` (whose `bytes` are a word's), vouches for `dest` until a wait for the request, or a flush, returns.
                 // Neither has: one that succeeds waits for this event, and one that fails has given the get up, which
                 // leaves no `dest`. The rank has not ended, so its frames are there.
                 unsafe { dest.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
@@ -784,6 +835,7 @@ impl<'p> World<'p> {
                     came + cost
                 }
             }
+            Load::Started { .. } => unreachable!("an adapter carries it out"),
             Load::PutBytes(bytes) => now + self.copying(bytes.len()),
             &Load::GetBytes { len, .. } => now + self.copying(len),
             Load::Bytes { .. } => now,
@@ -828,7 +880,8 @@ impl<'p> World<'p> {
                 state.load = Load::Bytes { request, bytes };
                 self.back(message);
             }
-            Load::Bytes { .. } => {}
+            // Those of adapters.
+            Load::Started { .. } | Load::Bytes { .. } => {}
         }
     }
 

@@ -1,4 +1,4 @@
-//! The bulk gets that are under way: where their bytes go.
+//! The operations under way that bring bytes back, bulk gets and started word operations: where the bytes go.
 //!
 //! The engine and the ranks share this table, since a rank can give a get up without a call of the engine: a rank that
 //! unwinds makes no calls, and its buffer ends all the same. A get that was given up still takes its time in the
@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::Rank;
 
-/// A get under way.
+/// A get, or a started word operation, that is under way.
 struct Get {
     rank: Rank,
     target: Rank,
