@@ -15,7 +15,7 @@ use std::ops::{Add, AddAssign, Sub};
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use crate::exposed::{ExposedKey, Lease, LeasedWords, Refused, UserMemory};
+use crate::exposed::{ExposedKey, Lease, LeasedWords, Refused, Run, UserMemory};
 use crate::fabric::WordOp;
 use crate::{
     Address, Capabilities, Disp, Distance, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Topology, Until,
@@ -480,6 +480,10 @@ impl<A: RemoteAtomics + ?Sized> RemoteAtomics for Counted<'_, A> {
         self.inner.world_rank(rank)
     }
 
+    fn world(&self) -> usize {
+        self.inner.world()
+    }
+
     #[inline(always)]
     fn fence_light(&self) {
         self.inner.fence_light();
@@ -579,6 +583,18 @@ impl<A: RemoteAtomics + ?Sized> Lease for CountedLease<'_, A> {
     fn get(&self, offset: u64, dest: &mut [u8]) -> Result<()> {
         self.inner.get(offset, dest)?;
         self.counted.count_bulk(&self.counted.get_bytes, self.owner, dest.len());
+        Ok(())
+    }
+
+    fn put_runs(&self, source: &[u8], runs: &[Run]) -> Result<()> {
+        self.inner.put_runs(source, runs)?;
+        runs.iter().for_each(|run| self.counted.count_bulk(&self.counted.put_bytes, self.owner, run.len));
+        Ok(())
+    }
+
+    fn get_runs(&self, dest: &mut [u8], runs: &[Run]) -> Result<()> {
+        self.inner.get_runs(dest, runs)?;
+        runs.iter().for_each(|run| self.counted.count_bulk(&self.counted.get_bytes, self.owner, run.len));
         Ok(())
     }
 

@@ -92,7 +92,7 @@ pub enum Error {
     },
     /// The symmetric heap has no free range that is large enough.
     #[error(
-        "symmetric heap: no room for {requested} bytes aligned to {align}: {free} of {capacity} bytes are free, the largest range has {largest}; give the world larger segments"
+        "symmetric heap: no room for {requested} bytes aligned to {align}: {free} of {capacity} bytes are free, the largest range has {largest}; give the world larger segments (segment_bytes of World::threads and World::processes)"
     )]
     OutOfMemory {
         /// Bytes asked for.

@@ -162,6 +162,17 @@ pub struct LeasedWords<'a> {
     pub everywhere: bool,
 }
 
+/// A contiguous part of a transfer that has many.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// Where it is in the caller's buffer.
+    pub at: usize,
+    /// Where it is in the exposed memory.
+    pub offset: u64,
+    /// Bytes.
+    pub len: usize,
+}
+
 /// Access to memory that a rank has exposed, which cannot be withdrawn before the lease is dropped.
 ///
 /// # Errors
@@ -179,6 +190,29 @@ pub trait Lease: fmt::Debug {
 
     /// Reads `dest.len()` bytes at `offset`; complete when it returns.
     fn get(&self, offset: u64, dest: &mut [u8]) -> Result<()>;
+
+    /// As [`put`](Self::put) of each run's part of `source`, in their order.
+    ///
+    /// Where a copy is a call of the kernel, one call copies many runs. A run that does not exist is an error, and nothing
+    /// is done then; after another error some runs may be written.
+    ///
+    /// # Panics
+    ///
+    /// When a run reaches outside of `source`.
+    fn put_runs(&self, source: &[u8], runs: &[Run]) -> Result<()> {
+        runs.iter().try_for_each(|run| self.put(run.offset, &source[run.at..run.at + run.len]))
+    }
+
+    /// As [`get`](Self::get) into each run's part of `dest`, in their order.
+    ///
+    /// Of runs whose parts of `dest` overlap, the last one stays. Otherwise as [`put_runs`](Self::put_runs).
+    ///
+    /// # Panics
+    ///
+    /// When a run reaches outside of `dest`.
+    fn get_runs(&self, dest: &mut [u8], runs: &[Run]) -> Result<()> {
+        runs.iter().try_for_each(|run| self.get(run.offset, &mut dest[run.at..run.at + run.len]))
+    }
 
     /// The memory as words, where this rank's processor reaches it: of every rank between threads, of this one between
     /// processes.

@@ -296,6 +296,12 @@ pub trait RemoteAtomics {
         rank
     }
 
+    /// Identifies the world that this handle belongs to, on this rank: the address of the handle at the bottom. What wraps
+    /// a handle returns that of what it wraps.
+    fn world(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
     /// The `words` words at `at`, where this rank's processor reaches them by loads and stores; `None` where it does
     /// not, or where there are no such words.
     ///

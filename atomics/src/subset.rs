@@ -519,6 +519,10 @@ impl<A: RemoteAtomics + ?Sized> RemoteAtomics for Subset<'_, A> {
         self.members.outer(rank).map_or(NOWHERE, |rank| self.parent.world_rank(rank))
     }
 
+    fn world(&self) -> usize {
+        self.parent.world()
+    }
+
     #[inline]
     fn fence_light(&self) {
         self.parent.fence_light();

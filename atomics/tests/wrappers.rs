@@ -135,6 +135,10 @@ impl RemoteAtomics for Probe {
         self.called("world_rank", rank)
     }
 
+    fn world(&self) -> usize {
+        self.called("world", 0)
+    }
+
     fn shared_words(&self, _at: Address, _words: u64) -> Option<&[AtomicU64]> {
         self.called("shared_words", Some(&self.words))
     }
@@ -219,6 +223,7 @@ const METHODS: &[Method] = &[
     ("compute", |ra| _ = ra.compute(Duration::ZERO)),
     ("shared", |ra| _ = ra.shared()),
     ("world_rank", |ra| _ = ra.world_rank(Rank(0))),
+    ("world", |ra| _ = ra.world()),
     ("shared_words", |ra| _ = ra.shared_words(AT, 1)),
     ("direct_words", |ra| _ = ra.direct_words(AT, 1)),
     ("stored", |ra| ra.stored()),

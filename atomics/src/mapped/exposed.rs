@@ -57,8 +57,8 @@
 //! # Cost
 //!
 //! A lease is a compare-and-swap and a fetch-and-add at its end; between processes also two calls of the kernel. A copy
-//! between threads is a copy and a fence; between processes one call of the kernel. A withdrawal that waits sleeps on the
-//! state's word, and the last lease wakes it.
+//! between threads is a copy and a fence; between processes one call of the kernel, for up to [`BATCH`] runs of bytes. A
+//! withdrawal that waits sleeps on the state's word, and the last lease wakes it.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -71,7 +71,7 @@ use std::time::Duration;
 
 use super::memory::Mapping;
 use super::{Mapped, copy};
-use crate::exposed::{ExposedKey, Lease, LeasedWords, Refused, UserMemory};
+use crate::exposed::{ExposedKey, Lease, LeasedWords, Refused, Run, UserMemory};
 use crate::{Error, Operation, Rank, RemoteAtomics, Result};
 
 /// How many pieces of memory a rank can have exposed at a time: as many as fit into 64 KiB of address space, of which
@@ -371,12 +371,26 @@ impl MappedLease<'_> {
         Ok(())
     }
 
-    /// Copies by the kernel; the range exists.
+    /// Checks that all runs lie in this memory and in a buffer of `buffer` bytes.
+    fn check_runs(&self, buffer: usize, runs: &[Run]) -> Result<()> {
+        for run in runs {
+            assert!(
+                run.at <= buffer && run.len <= buffer - run.at,
+                "a run of {} bytes at {} of a buffer of {buffer}",
+                run.len,
+                run.at
+            );
+            self.check(run.offset, run.len)?;
+        }
+        Ok(())
+    }
+
+    /// Copies runs of the buffer at `local` by the kernel; they exist.
     ///
     /// # Safety
     ///
     /// As [`kernel_copy`], with `process` as the owner of this memory.
-    unsafe fn copy(&self, call: Call, local: *mut u8, offset: u64, len: usize) -> Result<()> {
+    unsafe fn copy(&self, call: Call, local: *mut u8, runs: &[Run]) -> Result<()> {
         let Way::Kernel { process, start, checked } = &self.way else { return Ok(()) };
         let now = coarse_time();
         if now.saturating_sub(checked.get()) >= RECHECK {
@@ -384,8 +398,7 @@ impl MappedLease<'_> {
             checked.set(now);
         }
         // SAFETY: the caller's promise.
-        unsafe { kernel_copy(call, process.pid, local, start + offset, len) }
-            .map_err(|error| refusal(self.owner, call, error))
+        unsafe { kernel_copy(call, process.pid, local, *start, runs) }.map_err(|error| refusal(self.owner, call, error))
     }
 
     /// Every put ends here: it is complete at the owner once a flush, or this, has ordered it before what follows.
@@ -409,8 +422,27 @@ impl Lease for MappedLease<'_> {
             },
             // SAFETY: the kernel only reads `source`, which is borrowed; the range was checked.
             Way::Kernel { .. } => unsafe {
-                self.copy(Call::Writev, source.as_ptr().cast_mut(), offset, source.len())?;
+                self.copy(Call::Writev, source.as_ptr().cast_mut(), &[Run { offset, ..whole(source.len()) }])?;
             },
+        }
+        self.complete();
+        Ok(())
+    }
+
+    fn put_runs(&self, source: &[u8], runs: &[Run]) -> Result<()> {
+        self.check_runs(source.len(), runs)?;
+        match self.way {
+            Way::Direct(start) => {
+                for run in runs {
+                    // SAFETY: as for a put; the run lies in both (checked).
+                    unsafe {
+                        let there = start.as_ptr().add(run.offset as usize);
+                        copy::to_shared(source.as_ptr().add(run.at), there, run.len);
+                    }
+                }
+            }
+            // SAFETY: as for a put; the runs lie in both (checked).
+            Way::Kernel { .. } => unsafe { self.copy(Call::Writev, source.as_ptr().cast_mut(), runs)? },
         }
         self.complete();
         Ok(())
@@ -424,9 +456,30 @@ impl Lease for MappedLease<'_> {
                 copy::from_shared(start.as_ptr().add(offset as usize), dest.as_mut_ptr(), dest.len());
             },
             // SAFETY: the kernel writes to `dest`, which is borrowed mutably; the range was checked.
-            Way::Kernel { .. } => unsafe { self.copy(Call::Readv, dest.as_mut_ptr(), offset, dest.len())? },
+            Way::Kernel { .. } => unsafe {
+                self.copy(Call::Readv, dest.as_mut_ptr(), &[Run { offset, ..whole(dest.len()) }])?;
+            },
         }
         // Pairs with the release of whatever told this rank that the bytes are there.
+        std::sync::atomic::fence(Ordering::Acquire);
+        Ok(())
+    }
+
+    fn get_runs(&self, dest: &mut [u8], runs: &[Run]) -> Result<()> {
+        self.check_runs(dest.len(), runs)?;
+        match self.way {
+            Way::Direct(start) => {
+                for run in runs {
+                    // SAFETY: as for a get; the run lies in both (checked).
+                    unsafe {
+                        let there = start.as_ptr().add(run.offset as usize);
+                        copy::from_shared(there, dest.as_mut_ptr().add(run.at), run.len);
+                    }
+                }
+            }
+            // SAFETY: as for a get; the runs lie in both (checked).
+            Way::Kernel { .. } => unsafe { self.copy(Call::Readv, dest.as_mut_ptr(), runs)? },
+        }
         std::sync::atomic::fence(Ordering::Acquire);
         Ok(())
     }
@@ -491,7 +544,7 @@ impl Process {
         self.recognize(rank)?;
         let mut first = 0;
         // SAFETY: the kernel writes one byte at the most, to `first`.
-        unsafe { kernel_copy(Call::Readv, self.pid, &raw mut first, start, bytes.min(1) as usize) }
+        unsafe { kernel_copy(Call::Readv, self.pid, &raw mut first, start, &[whole(bytes.min(1) as usize)]) }
             .map_err(|error| refusal(rank, Call::Readv, error))
     }
 
@@ -499,8 +552,9 @@ impl Process {
     fn recognize(&self, rank: Rank) -> Result<()> {
         let mut cookie = 0u64;
         // SAFETY: the kernel writes 8 bytes at the most, to `cookie`.
-        let read =
-            unsafe { kernel_copy(Call::Readv, self.pid, (&raw mut cookie).cast(), self.cookie_at, size_of::<u64>()) };
+        let read = unsafe {
+            kernel_copy(Call::Readv, self.pid, (&raw mut cookie).cast(), self.cookie_at, &[whole(size_of::<u64>())])
+        };
         match read {
             Ok(()) if cookie == self.cookie => Ok(()),
             // Another process has the number now.
@@ -526,50 +580,91 @@ enum Call {
     Writev,
 }
 
-/// Copies `len` bytes between this process and the one that is number `pid`.
+/// Runs that one call of the kernel takes at most (`UIO_MAXIOV`).
+const BATCH: usize = 1024;
+
+#[cfg(test)]
+thread_local! {
+    /// How often this thread has called the kernel to copy.
+    static CALLS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Copies runs, in their order, between a buffer at `local` of this process and memory at `remote` of the one that is
+/// number `pid`.
 ///
 /// # Safety
 ///
-/// `local` is valid for `len` bytes, for reads if the kernel writes to the other process, and otherwise for writes, with
-/// nobody else accessing them. If the process is this one, `remote` is valid for as many, and accessed meanwhile by
+/// The runs of `local` are valid for reads if the kernel writes to the other process, and otherwise for writes, with
+/// nobody else accessing them. If the process is this one, those of `remote` are valid as well, and accessed meanwhile by
 /// atomics or such copies only.
-unsafe fn kernel_copy(
-    call: Call,
-    pid: u64,
-    mut local: *mut u8,
-    mut remote: u64,
-    mut len: usize,
-) -> std::io::Result<()> {
+unsafe fn kernel_copy(call: Call, pid: u64, local: *mut u8, remote: u64, runs: &[Run]) -> std::io::Result<()> {
     // What was stored there is what another user of the shared memory says; 0 is nobody's number.
     let pid = libc::pid_t::try_from(pid).unwrap_or(0);
-    while len > 0 {
-        let here = libc::iovec { iov_base: local.cast(), iov_len: len };
-        let there = libc::iovec { iov_base: std::ptr::with_exposed_provenance_mut(remote as usize), iov_len: len };
-        // SAFETY: the caller's promise for `local`; the kernel checks the other process's addresses.
-        let moved = unsafe {
-            match call {
-                Call::Readv => libc::process_vm_readv(pid, &raw const here, 1, &raw const there, 1, 0),
-                Call::Writev => libc::process_vm_writev(pid, &raw const here, 1, &raw const there, 1, 0),
-            }
+    // A single run needs no memory for its vectors.
+    let (mut one, mut many) = ([NO_BYTES; 2], Vec::new());
+    for batch in runs.chunks(BATCH) {
+        let vectors = if batch.len() == 1 {
+            &mut one[..]
+        } else {
+            many.clear();
+            many.resize(2 * batch.len(), NO_BYTES);
+            &mut many[..]
         };
-        match usize::try_from(moved) {
-            // It stops early at 2 GiB, or at memory that is not there, which the next call then finds first.
-            Ok(moved) if moved > 0 => {
-                // SAFETY: the kernel has moved no more than it was asked to.
-                local = unsafe { local.add(moved) };
-                remote += moved as u64;
-                len -= moved;
-            }
-            Ok(_) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-            Err(_) => {
-                let error = std::io::Error::last_os_error();
-                if error.kind() != std::io::ErrorKind::Interrupted {
-                    return Err(error);
+        let (here, there) = vectors.split_at_mut(batch.len());
+        for ((here, there), run) in here.iter_mut().zip(there.iter_mut()).zip(batch) {
+            here.iov_base = local.wrapping_add(run.at).cast();
+            there.iov_base = std::ptr::with_exposed_provenance_mut(remote.wrapping_add(run.offset) as usize);
+            (here.iov_len, there.iov_len) = (run.len, run.len);
+        }
+        while let Some(first) = here.iter().position(|vector| vector.iov_len > 0) {
+            let (here, there) = (&mut here[first..], &mut there[first..]);
+            #[cfg(test)]
+            CALLS.set(CALLS.get() + 1);
+            let (ours, theirs, n) = (here.as_ptr(), there.as_ptr(), here.len() as libc::c_ulong);
+            // SAFETY: the caller's promise for `local`; the kernel checks the other process's addresses.
+            let moved = unsafe {
+                match call {
+                    Call::Readv => libc::process_vm_readv(pid, ours, n, theirs, n, 0),
+                    Call::Writev => libc::process_vm_writev(pid, ours, n, theirs, n, 0),
+                }
+            };
+            match usize::try_from(moved) {
+                // It stops early at 2 GiB, or at memory that is not there, which the next call then finds first.
+                Ok(moved) if moved > 0 => advance(here, there, moved),
+                Ok(_) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                Err(_) => {
+                    let error = std::io::Error::last_os_error();
+                    if error.kind() != std::io::ErrorKind::Interrupted {
+                        return Err(error);
+                    }
                 }
             }
         }
     }
     Ok(())
+}
+
+/// The one run of `len` bytes from both starts.
+fn whole(len: usize) -> Run {
+    Run { at: 0, offset: 0, len }
+}
+
+/// A vector of nothing.
+const NO_BYTES: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+
+/// Takes the first `moved` bytes off both sides, whose vectors are of the same lengths.
+fn advance(here: &mut [libc::iovec], there: &mut [libc::iovec], mut moved: usize) {
+    for (here, there) in here.iter_mut().zip(there) {
+        let part = moved.min(here.iov_len);
+        for vector in [here, there] {
+            vector.iov_base = vector.iov_base.wrapping_byte_add(part);
+            vector.iov_len -= part;
+        }
+        moved -= part;
+        if moved == 0 {
+            break;
+        }
+    }
 }
 
 fn unsupported(why: &'static str) -> Error {
@@ -702,6 +797,46 @@ mod tests {
         let error = own.probe(rank, 8, 1).unwrap_err().to_string();
         assert!(error.contains("process_vm_readv on memory that rank 4 has exposed"), "{error}");
         own.probe(rank, 8, 0).unwrap();
+    }
+
+    /// This process, as another one: `run` copies 5 of every 8 bytes.
+    fn copied(call: Call, runs: usize) -> usize {
+        let mut other = vec![7u8; 8 * runs];
+        let mut buffer: Vec<u8> = (0..5 * runs).map(|i| i as u8).collect();
+        let pieces: Vec<Run> = (0..runs).map(|i| Run { at: 5 * i, offset: 8 * i as u64 + 3, len: 5 }).collect();
+        let (pid, remote) = (std::process::id().into(), other.as_mut_ptr().expose_provenance() as u64);
+        CALLS.set(0);
+        // SAFETY: the runs lie in both vectors, which only the kernel accesses meanwhile.
+        unsafe { kernel_copy(call, pid, buffer.as_mut_ptr(), remote, &pieces).unwrap() };
+        for (i, Run { at, offset, len }) in pieces.into_iter().enumerate() {
+            let (here, there) = (&buffer[at..at + len], &other[offset as usize..offset as usize + len]);
+            assert_eq!(here, there, "run {i} of {runs}");
+        }
+        CALLS.get()
+    }
+
+    #[test]
+    fn one_call_of_the_kernel_copies_many_runs() {
+        for call in [Call::Readv, Call::Writev] {
+            for (runs, calls) in [(0, 0), (1, 1), (2, 1), (1023, 1), (1024, 1), (1025, 2), (50_000, 49)] {
+                assert_eq!(copied(call, runs), calls, "{call:?} of {runs} runs");
+            }
+        }
+    }
+
+    #[test]
+    fn a_call_that_stops_early_goes_on_where_it_stopped() {
+        let vector = |base: usize, len| libc::iovec { iov_base: std::ptr::without_provenance_mut(base), iov_len: len };
+        let ends = |side: &[libc::iovec]| -> Vec<(usize, usize)> {
+            side.iter().map(|vector| (vector.iov_base.addr(), vector.iov_len)).collect()
+        };
+        let mut ours = [vector(100, 8), vector(200, 4), vector(300, 2)];
+        let mut theirs = [vector(10, 8), vector(20, 4), vector(30, 2)];
+        advance(&mut ours, &mut theirs, 10);
+        assert_eq!(ends(&ours), [(108, 0), (202, 2), (300, 2)]);
+        assert_eq!(ends(&theirs), [(18, 0), (22, 2), (30, 2)]);
+        advance(&mut ours, &mut theirs, 4);
+        assert_eq!(ends(&theirs), [(18, 0), (24, 0), (32, 0)]);
     }
 
     #[test]
