@@ -20,6 +20,7 @@ impl<M: RawMutex> RawRwLock for Exclusive<M> {
     const NAME: &'static str = M::NAME;
     const WORDS: u64 = M::WORDS;
     const NODE: u64 = M::NODE;
+    const READERS_SHARE: bool = false;
     type Params = M::Params;
 
     fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: M::Params) -> Result<Exclusive<M>> {

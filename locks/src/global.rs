@@ -32,7 +32,7 @@
 
 use rmalab_atomics::{Disp, Rank, RemoteAtomics, Time};
 
-use crate::{Error, LockKind, Place, RawRwLock, RawRwLockTimed, Result, WindowLock, WindowLockTimed};
+use crate::{Error, Exclusion, LockKind, Place, RawRwLock, RawRwLockTimed, Result, WindowLock, WindowLockTimed};
 
 /// The parameters of [`Global`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -134,6 +134,10 @@ impl<L: RawRwLock> WindowLock for Global<L> {
     #[inline]
     fn unlock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         self.lock.release_read(ra)
+    }
+
+    fn exclusion(&self) -> Exclusion {
+        if L::READERS_SHARE { Exclusion::Conflicts } else { Exclusion::Everything }
     }
 
     fn allocations(&self) -> Vec<Disp> {

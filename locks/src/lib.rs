@@ -44,7 +44,8 @@ pub use nocheck::NoCheck;
 pub use per_target::PerTarget;
 pub use policy::{Policy, PolicyKind, UnknownPolicy};
 pub use raw::{
-    LINE, LockKind, Place, RawMutex, RawMutexTimed, RawMutexTry, RawRwLock, RawRwLockTimed, WindowLock, WindowLockTimed,
+    Exclusion, LINE, LockKind, Place, RawMutex, RawMutexTimed, RawMutexTry, RawRwLock, RawRwLockTimed, WindowLock,
+    WindowLockTimed,
 };
 pub use rma_mcs::{RmaMcs, RmaMcsParams};
 pub use rma_rw::{RmaRw, RmaRwParams};

@@ -16,7 +16,7 @@
 
 use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 
-use crate::{LockKind, Result, WindowLock};
+use crate::{Exclusion, LockKind, Result, WindowLock};
 
 /// A window lock that locks nothing; see the [module's text](self).
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,6 +48,10 @@ impl WindowLock for NoCheck {
     #[inline]
     fn unlock_all<A: RemoteAtomics + ?Sized>(&mut self, _ra: &A) -> Result<()> {
         Ok(())
+    }
+
+    fn exclusion(&self) -> Exclusion {
+        Exclusion::Nothing
     }
 
     fn allocations(&self) -> Vec<Disp> {

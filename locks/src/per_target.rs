@@ -32,7 +32,7 @@
 
 use rmalab_atomics::{Disp, Rank, RemoteAtomics, Time};
 
-use crate::{LINE, LockKind, Place, RawRwLock, RawRwLockTimed, Result, WindowLock, WindowLockTimed};
+use crate::{Exclusion, LINE, LockKind, Place, RawRwLock, RawRwLockTimed, Result, WindowLock, WindowLockTimed};
 
 /// One rank's part of a window lock made of one reader-writer lock a target; see the [module's text](self).
 ///
@@ -89,6 +89,10 @@ impl<L: RawRwLock> WindowLock for PerTarget<L> {
 
     fn unlock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         self.locks.iter_mut().try_for_each(|lock| lock.release_read(ra))
+    }
+
+    fn exclusion(&self) -> Exclusion {
+        if L::READERS_SHARE { Exclusion::Conflicts } else { Exclusion::Everything }
     }
 
     fn allocations(&self) -> Vec<Disp> {

@@ -15,8 +15,8 @@
 use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 
 use crate::{
-    Cohort, Exclusive, Global, Hierarchical, LockKind, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget,
-    RawMutex, RawRwLock, Result, RmaMcs, RmaRw, Tas, TasRw, Ticket, TwoLevel, WindowLock,
+    Cohort, Exclusion, Exclusive, Global, Hierarchical, LockKind, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck,
+    PerTarget, RawMutex, RawRwLock, Result, RmaMcs, RmaRw, Tas, TasRw, Ticket, TwoLevel, WindowLock,
 };
 
 /// Makes [`PolicyKind`] and [`Policy`] from the list of policies.
@@ -131,6 +131,12 @@ macro_rules! policies {
                 match self {
                     Policy::TwoLevel(policy) => policy.unlock_all(ra),
                     other => other.unlock_all_any(ra),
+                }
+            }
+
+            fn exclusion(&self) -> Exclusion {
+                match self {
+                    $(Policy::$variant(policy) => policy.exclusion(),)*
                 }
             }
 

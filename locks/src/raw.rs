@@ -91,6 +91,8 @@ pub trait RawRwLock: Sized {
     const WORDS: u64;
     /// Bytes of the queue node in each rank's segment; 0 where there is none.
     const NODE: u64;
+    /// Whether readers hold the lock together; `false` for a mutex in the place of a reader-writer lock.
+    const READERS_SHARE: bool = true;
     /// The paper's parameters, under the paper's names.
     type Params: Copy + Default + std::fmt::Debug + Send + Sync;
 
@@ -157,6 +159,17 @@ pub enum LockKind {
     Exclusive,
 }
 
+/// Which locks of different ranks a window's policy keeps from being held at the same time.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Exclusion {
+    /// None: the policy locks nothing.
+    Nothing,
+    /// Those that MPI keeps apart, and perhaps exclusive locks of different targets.
+    Conflicts,
+    /// All of them, shared locks and lock_all included: one rank at a time.
+    Everything,
+}
+
 /// The protocol behind a window's lock, unlock, lock_all and unlock_all: one rank's part of it.
 ///
 /// An exclusive lock of a target excludes shared locks of that target and lock_all; locks of different targets need not
@@ -186,6 +199,11 @@ pub trait WindowLock: Sized {
 
     /// Unlocks every target.
     fn unlock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()>;
+
+    /// Which locks of different ranks exclude each other.
+    fn exclusion(&self) -> Exclusion {
+        Exclusion::Conflicts
+    }
 
     /// The symmetric-heap allocations that [`new`](Self::new) has made, the same ones on every rank, for whoever frees
     /// the window: [`Collectives::free`](rmalab_atomics::Collectives::free) takes each of them back.

@@ -19,7 +19,7 @@
 
 use rmalab_atomics::{Disp, Rank, RemoteAtomics, Time};
 
-use crate::{Error, LockKind, Result, WindowLock, WindowLockTimed};
+use crate::{Error, Exclusion, LockKind, Result, WindowLock, WindowLockTimed};
 
 /// What the caller of lock or lock_all asserts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -159,6 +159,11 @@ impl<W: WindowLock> WindowLocks<W> {
     /// The policy's symmetric-heap allocations; see [`WindowLock::allocations`].
     pub fn allocations(&self) -> Vec<Disp> {
         self.policy.allocations()
+    }
+
+    /// Which locks of different ranks exclude each other; see [`WindowLock::exclusion`].
+    pub fn exclusion(&self) -> Exclusion {
+        self.policy.exclusion()
     }
 
     /// Whether this rank holds a lock_all.
