@@ -138,7 +138,8 @@ impl Program {
     }
 
     fn window<'a, 'p>(&self, team: &'a Team<'a, Stage<'p>>, config: &Config) -> Result<Window<'a, Stage<'p>>> {
-        let builder = Window::builder(team).config(*config);
+        // So making a window is no part of what is explored.
+        let builder = Window::builder(team).config(Config { same_size: true, same_disp_unit: true, ..*config });
         let builder = match self.slots {
             Some(slots) => builder.pscw_slots(slots),
             None => builder,

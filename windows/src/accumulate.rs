@@ -428,7 +428,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
             self.place.read(ra, offset, bytemuck::cast_slice_mut(&mut old))?;
             if old[0] == expected {
                 self.place.write(ra, offset, bytemuck::bytes_of(&desired))?;
-                ra.flush(self.rank)?;
+                self.flush()?;
             }
             Ok(old[0])
         })
@@ -453,7 +453,14 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
                 self.place.write(ra, at, bytemuck::cast_slice(elements))?;
             }
         }
-        Ok(ra.flush(self.rank)?)
+        self.flush()
+    }
+
+    /// Completes what was written, at the rank that has the memory, which need not be the target.
+    #[inline(always)]
+    fn flush(&self) -> Result<()> {
+        let owner = if let Place::Segment(at) = self.place { at.rank } else { self.rank };
+        Ok(self.ra.flush(owner)?)
     }
 
     /// Runs `body` while this rank holds the target's lock of accumulates.

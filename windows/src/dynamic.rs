@@ -54,6 +54,8 @@ pub(crate) struct Dynamic {
     own: RefCell<BTreeMap<u64, (Region, usize)>>,
     /// What this rank knows of the others.
     known: RefCell<HashMap<Rank, Known>>,
+    /// Targets that this rank has accessed since their last flush, and other ranks that had the memory.
+    owners: RefCell<Vec<(Rank, Rank)>>,
 }
 
 #[derive(Debug, Default)]
@@ -105,7 +107,7 @@ impl Dynamic {
 
     /// Another reader of the list that starts at `version`.
     pub(crate) fn reader(version: Disp) -> Dynamic {
-        Dynamic { version, own: RefCell::default(), known: RefCell::default() }
+        Dynamic { version, own: RefCell::default(), known: RefCell::default(), owners: RefCell::default() }
     }
 
     pub(crate) fn allocation(&self) -> Disp {
@@ -231,7 +233,10 @@ impl Dynamic {
             drop(known);
             let offset = address - region.address;
             match region.memory {
-                Memory::Segment(at) => return then(Place::Segment(at), offset),
+                Memory::Segment(at) => {
+                    self.note_owner(rank, at.rank);
+                    return then(Place::Segment(at), offset);
+                }
                 Memory::Exposed(key) => match ra.lease(rank, key) {
                     Ok(lease) => return then(Place::Leased(&*lease), offset),
                     // Detached since the look at the version: the next look finds another one (I2).
@@ -240,6 +245,29 @@ impl Dynamic {
                 },
             }
         }
+    }
+
+    /// `owner` has memory of `target`, and has to be flushed with it.
+    fn note_owner(&self, target: Rank, owner: Rank) {
+        if owner == target {
+            return;
+        }
+        let mut owners = self.owners.borrow_mut();
+        if !owners.contains(&(target, owner)) {
+            owners.push((target, owner));
+        }
+    }
+
+    /// Flushes `target`, and the other ranks that had what was accessed there.
+    pub(crate) fn flush<A: RemoteAtomics + ?Sized>(&self, ra: &A, target: Rank) -> Result<()> {
+        let mut flushed = ra.flush(target);
+        self.owners.borrow_mut().retain(|&(accessed, owner)| {
+            if accessed == target && flushed.is_ok() {
+                flushed = ra.flush(owner);
+            }
+            accessed != target
+        });
+        Ok(flushed?)
     }
 
     /// Brings what is known of `rank` up to date.
@@ -277,8 +305,8 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Window<'_, A, W> {
     /// # Errors
     ///
     /// [`Error::Flavor`] when `other` is neither allocated nor shared, or when this window is not dynamic,
-    /// [`Error::NoSuchTarget`] when its memory belongs to a rank that is not in this window's team, and as
-    /// [`attach`](Self::attach).
+    /// [`Error::NoSuchTarget`] when its memory belongs to a rank that is not in this window's team, [`Error::Attach`] when
+    /// `other` is of another world, and as [`attach`](Self::attach).
     pub fn attach_window<B: RemoteAtomics + ?Sized, V: WindowLock>(
         &self,
         other: &Window<'_, B, V>,
@@ -288,6 +316,11 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Window<'_, A, W> {
         let local = other.local()?;
         let Part::Fixed(Place::Segment(at)) = local.part() else { return Err(refuse()) };
         let (owner, team) = (at.rank, self.core.team);
+        if other.core.ra.world() != self.core.ra.world() {
+            let (rank, disp, len) = (team.rank(), WindowDisp(at.disp.0 as i64), local.bytes());
+            let why = "the window belongs to another world, whose memory this window's team does not reach";
+            return Err(Error::Attach { rank, disp, len, why });
+        }
         let unknown = || Error::NoSuchTarget { call: Call::Attach, target: owner, size: team.size() };
         let at = other.team().translate(owner, team).ok_or_else(unknown)?.at(at.disp);
         // The address by which the program knows the memory; where it has none, the displacement is as good.
@@ -314,7 +347,9 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Window<'_, A, W> {
     ///
     /// # Errors
     ///
-    /// [`Error::Flavor`], [`Error::Detach`], and those of [`RemoteAtomics::withdraw`].
+    /// [`Error::Flavor`], [`Error::Detach`], and [`PeerFailed`](rmalab_atomics::Error::PeerFailed) when a rank has failed
+    /// and an operation is under way. Which rank's operation it is cannot be told, and it may be one that still writes, so
+    /// the memory is detached then and never given back.
     pub fn detach(&self, disp: WindowDisp) -> Result<UserMemory> {
         let (dynamic, ra) = (self.core.dynamic(Call::Detach)?, self.core.ra);
         let detached = match dynamic.is_exposed(disp) {

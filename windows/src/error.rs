@@ -228,6 +228,38 @@ pub enum Error {
         /// What stands open.
         open: Open,
     },
+    /// An operation behind a fence that was asserted to have none behind it.
+    #[error(
+        "{rank}: {call} has opened no epoch, since nosucceed was asserted; leave the assertion out, or call fence again"
+    )]
+    NoEpoch {
+        /// Who called.
+        rank: Rank,
+        /// The call that would have opened the epoch.
+        call: Call,
+    },
+    /// An operation in a batch on a target of another window.
+    #[error(
+        "{rank}: {call} in a batch: the target, {target}, belongs to another window; use targets of the epoch that runs the batch"
+    )]
+    OtherWindow {
+        /// Who called.
+        rank: Rank,
+        /// The call that was refused.
+        call: Call,
+        /// The target, by its number in the team of its window.
+        target: Rank,
+    },
+    /// A barrier in an epoch that keeps all other ranks from theirs.
+    #[error(
+        "{rank}: barrier while {open} is open under a lock policy that lets one rank in at a time: ranks that wait for the lock never come to the barrier; close the epoch first, or choose a policy with shared locks, such as two-level"
+    )]
+    Mutex {
+        /// Who called.
+        rank: Rank,
+        /// What is open.
+        open: Open,
+    },
     /// A call on a window that was freed, or fell apart, with an epoch open: it was forgotten, or its thread panicked.
     #[error("{rank}: {call}: {open} was never closed; keep the epoch's value and close it by its own method")]
     LeftOpen {
@@ -432,9 +464,13 @@ impl Error {
             | Error::BadPointer { .. }
             | Error::OutOfSegment { .. } => Class::RmaRange,
             Error::NoSuchTarget { .. } | Error::Locks(Lock::NoSuchTarget { .. }) => Class::Rank,
-            Error::NotInGroup { .. } | Error::Conflict { .. } | Error::LeftOpen { .. } | Error::NoLocks { .. } => {
-                Class::RmaSync
-            }
+            Error::NotInGroup { .. }
+            | Error::Conflict { .. }
+            | Error::LeftOpen { .. }
+            | Error::NoEpoch { .. }
+            | Error::OtherWindow { .. }
+            | Error::NoLocks { .. } => Class::RmaSync,
+            Error::Mutex { .. } => Class::RmaConflict,
             Error::Locks(
                 Lock::AlreadyLocked { .. }
                 | Lock::LockAllWhileLocked { .. }

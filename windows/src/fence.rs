@@ -22,6 +22,12 @@
 //! NOPRECEDE spares the flush; NOPRECEDE and NOSUCCEED together are no fence at all, and synchronize nothing. NOSTORE and
 //! NOPUT are for caches that are not coherent, and change nothing.
 //!
+//! # When an epoch is open
+//!
+//! A fence without NOSUCCEED opens an epoch once an operation is called behind it. Without one, the next call of any kind
+//! of synchronization is legal, and finds nothing open. Ranks need not agree on that: what they do together, in two-sided
+//! windows too, depends on the asserts alone.
+//!
 //! # Cost
 //!
 //! One flush of all targets, ⌈log₂ p⌉ word puts and as many waits; twice the puts and waits for the naive one.
@@ -30,7 +36,7 @@ use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_locks::{Policy, WindowLock};
 
 use crate::trace::recorder::Kind;
-use crate::{Active, Call, FenceStrategy, Open, Result, Target, Window};
+use crate::{Active, Call, Error, FenceStrategy, Local, Open, Result, Target, Window};
 
 /// What the callers of a fence assert; all ranks alike for `noprecede` and `nosucceed`.
 ///
@@ -50,7 +56,8 @@ pub struct FenceAssert {
 impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     /// Synchronizes all ranks of the team, and opens an epoch of access to all of them (`MPI_Win_fence`). Collective.
     ///
-    /// A fence epoch whose value was dropped is still open, and this fence closes it.
+    /// The epoch is open once a [target](Fence::at) was asked for. If its value is dropped then, it stays open until the
+    /// next fence, which closes it; if none was asked for, any epoch may follow.
     ///
     /// # Errors
     ///
@@ -67,7 +74,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     /// As [`fence`](Self::fence).
     pub fn fence_assert(&mut self, assert: FenceAssert) -> Result<Fence<'_, 't, A, W>> {
         self.core.check()?;
-        match self.open() {
+        match self.settle()? {
             None | Some(Open::Fence) => {}
             Some(open) => return Err(self.core.refuse(Call::Fence, open)),
         }
@@ -76,7 +83,8 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     }
 
     fn synchronize(&self, assert: FenceAssert) -> Result<()> {
-        let open = self.core.state.fence.replace(!assert.nosucceed);
+        self.core.state.fence.set(false);
+        let open = self.core.state.fenced.replace(!assert.nosucceed);
         if assert.noprecede && assert.nosucceed {
             return Ok(());
         }
@@ -103,7 +111,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
 
 /// An epoch between two fences: access to all ranks of the team, and exposure to all of them.
 ///
-/// Dropping it closes nothing, since that takes all ranks: the epoch stays open until the next
+/// Dropping it closes nothing, since that takes all ranks. If a target was asked for, the epoch stays open until the next
 /// [`Window::fence`], and until then the window refuses every other epoch.
 #[derive(Debug)]
 #[must_use = "a fence epoch is closed by `next` or `close`"]
@@ -116,10 +124,24 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Fence<'_, '_, A, W> {
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchTarget`](crate::Error::NoSuchTarget).
+    /// [`Error::NoSuchTarget`], and [`Error::NoEpoch`] when the fence was asserted to have no operations behind it.
     #[inline]
     pub fn at(&self, target: impl Into<Option<Rank>>) -> Result<Target<'_, A, Active>> {
-        self.window.core.target(Call::Fence, target.into(), false)
+        let core = &self.window.core;
+        if !core.state.fenced.get() {
+            return Err(Error::NoEpoch { rank: core.ra.rank(), call: Call::Fence });
+        }
+        core.state.fence.set(true);
+        core.target(Call::Fence, target.into(), false)
+    }
+
+    /// This rank's own part, as by [`Window::local`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn local(&self) -> Result<Local<'_, A>> {
+        self.window.local()
     }
 
     /// As [`Window::progress`].

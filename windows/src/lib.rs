@@ -78,7 +78,7 @@ pub use rmalab_locks::{Assert, LockKind, Policy, PolicyKind};
 pub use target::{Active, Passive, Target, WithRequests};
 pub use team::Team;
 pub use two_sided::Agent;
-pub use window::{Builder, Flavor, Local, Model, Window, WindowDisp};
+pub use window::{Builder, Flavor, FreeError, Local, Model, Window, WindowDisp};
 
 /// The examples of README.md.
 #[cfg(doctest)]

@@ -7,12 +7,12 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 
 use rmalab_atomics::{Rank, RemoteAtomics};
-use rmalab_locks::{Assert, LockKind, Policy, WindowLock};
+use rmalab_locks::{Assert, Exclusion, LockKind, Policy, WindowLock};
 
 use crate::request::{self, Batch};
 use crate::trace::recorder::{Kind, Recorder, Started};
 use crate::two_sided::Requests;
-use crate::window::Core;
+use crate::window::Completion;
 use crate::{Call, Error, Open, Result, Target, Window};
 
 impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
@@ -46,11 +46,18 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
             let event = if kind == LockKind::Exclusive { Kind::Exclusive } else { Kind::Shared };
             self.core.record(started, event, target, 0);
         }
-        let alone = kind == LockKind::Exclusive && acquired;
-        let (requests, recorder) = (self.core.two_sided.as_deref(), self.core.recorder.as_deref());
+        let exclusive = kind == LockKind::Exclusive;
+        // The policy that locks nothing keeps nobody out.
+        let alone = exclusive && acquired && self.core.exclusion != Exclusion::Nothing;
+        // An exclusive lock keeps others out by MPI's rules, too.
+        let mutex = !exclusive && acquired && self.core.exclusion == Exclusion::Everything;
+        if mutex {
+            self.core.enter(Open::Lock);
+        }
+        let (completion, recorder) = (self.core.completion(), self.core.recorder.as_deref());
         // It is a rank, or it would not be locked.
         let target = self.core.member(Call::Lock, target, alone);
-        Ok(Lock { window: self, target, requests, recorder, acquired })
+        Ok(Lock { window: self, target, completion, recorder, acquired, mutex })
     }
 
     /// Locks every target in shared mode and opens an epoch to all of them (`MPI_Win_lock_all`).
@@ -80,8 +87,12 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         if acquired {
             self.core.record(started, Kind::LockAll, Rank(0), 0);
         }
-        let Core { ra, two_sided, recorder, .. } = &self.core;
-        Ok(LockAll { window: self, ra, requests: two_sided.as_deref(), recorder: recorder.as_deref(), acquired })
+        let mutex = acquired && self.core.exclusion == Exclusion::Everything;
+        if mutex {
+            self.core.enter(Open::LockAll);
+        }
+        let (ra, completion, recorder) = (self.core.ra, self.core.completion(), self.core.recorder.as_deref());
+        Ok(LockAll { window: self, ra, completion, recorder, acquired, mutex })
     }
 
     /// The rules are checked as ever, and a request takes the place of the policy.
@@ -126,8 +137,20 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         }
         match self.core.open() {
             None => Ok(()),
-            Some(open) => Err(self.core.refuse(call, open)),
+            Some(_) => self.check_settled(call),
         }
+    }
+
+    #[cold]
+    fn check_settled(&self, call: Call) -> Result<()> {
+        self.core.settle()?;
+        self.core.open().map_or(Ok(()), |open| Err(self.core.refuse(call, open)))
+    }
+
+    /// What stands open, locks included, once what panics have left is closed.
+    pub(crate) fn settle(&self) -> Result<Option<Open>> {
+        self.core.settle()?;
+        Ok(self.open())
     }
 
     /// What stands open, locks included.
@@ -157,10 +180,12 @@ pub struct Lock<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
     target: Target<'w, A>,
     // Here as well as in the window, which changes behind shared references: what is behind it would be loaded anew after
     // each flush's fence, and a load there costs half a fence.
-    requests: Option<&'w Requests<'t>>,
+    completion: Completion<'w, 't, A>,
     recorder: Option<&'w Recorder>,
     /// Whether there was something to acquire, and so there is something to release.
     acquired: bool,
+    /// Whether it keeps shared locks of others out, although it is shared itself.
+    mutex: bool,
 }
 
 impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> Deref for Lock<'w, '_, A, W> {
@@ -188,9 +213,10 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
 
     #[inline(always)]
     fn complete(&self) -> Result<()> {
-        match self.requests {
-            None => Ok(self.target.ra.flush(self.target.rank)?),
-            Some(requests) => requests.flush(self.target.rank),
+        match self.completion {
+            Completion::Target => Ok(self.target.ra.flush(self.target.rank)?),
+            Completion::Owner(core) => core.flush(self.target.rank),
+            Completion::Requests(requests) => requests.flush(self.target.rank),
         }
     }
 
@@ -225,8 +251,8 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
     ///
     /// Those of `body`, and those of the network.
     pub fn batch<'env, R>(&self, body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>) -> Result<R> {
-        let (done, started) = request::batch(self.target.ra, body, || self.start())?;
-        if self.requests.is_some() {
+        let (done, started) = request::batch(self.target.core, body, || self.start())?;
+        if let Completion::Requests(_) = self.completion {
             self.complete()?;
         }
         self.record(started, Kind::Flush);
@@ -246,10 +272,13 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn end(&mut self) -> Result<()> {
         let started = self.start();
-        let flushed = match self.requests {
-            None => self.complete(),
-            Some(requests) => requests.unlock(self.target.rank),
+        let flushed = match self.completion {
+            Completion::Requests(requests) => requests.unlock(self.target.rank),
+            _ => self.complete(),
         };
+        if self.mutex {
+            self.window.core.leave();
+        }
         if let Err(error) = flushed {
             return Err(self.window.unlock_unflushed(self.target.rank, error));
         }
@@ -277,9 +306,10 @@ pub struct LockAll<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
     window: &'w Window<'t, A, W>,
     // As in `Lock`.
     ra: &'t A,
-    requests: Option<&'w Requests<'t>>,
+    completion: Completion<'w, 't, A>,
     recorder: Option<&'w Recorder>,
     acquired: bool,
+    mutex: bool,
 }
 
 impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
@@ -297,13 +327,17 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     ///
     /// # Errors
     ///
-    /// Those of the network, and [`RankOutOfRange`](rmalab_atomics::Error::RankOutOfRange).
+    /// Those of the network, and [`Error::NoSuchTarget`].
     #[inline]
     pub fn flush(&self, target: Rank) -> Result<()> {
+        if target.0 >= self.ra.size() {
+            return Err(Error::NoSuchTarget { call: Call::Flush, target, size: self.ra.size() });
+        }
         let started = self.start();
-        match self.requests {
-            None => self.ra.flush(target)?,
-            Some(requests) => requests.flush(target)?,
+        match self.completion {
+            Completion::Target => self.ra.flush(target)?,
+            Completion::Owner(core) => core.flush(target)?,
+            Completion::Requests(requests) => requests.flush(target)?,
         }
         self.record(started, Kind::Flush, target);
         Ok(())
@@ -336,9 +370,9 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
 
     #[inline(always)]
     fn complete(&self) -> Result<()> {
-        match self.requests {
-            None => Ok(self.ra.flush_all()?),
-            Some(requests) => requests.flush_all(),
+        match self.completion {
+            Completion::Requests(requests) => requests.flush_all(),
+            _ => Ok(self.ra.flush_all()?),
         }
     }
 
@@ -367,11 +401,7 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
         self.window.sync();
     }
 
-    /// Attaches memory while the epoch is open; see [`Window::attach`].
-    ///
-    /// # Errors
-    ///
-    /// As there.
+    /// The window, for what does not open an epoch, such as [`Window::local`] and [`Window::attach`].
     pub fn window(&self) -> &Window<'_, A, W> {
         self.window
     }
@@ -382,8 +412,8 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     ///
     /// Those of `body`, and those of the network.
     pub fn batch<'env, R>(&self, body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>) -> Result<R> {
-        let (done, started) = request::batch(self.ra, body, || self.start())?;
-        if self.requests.is_some() {
+        let (done, started) = request::batch(&self.window.core, body, || self.start())?;
+        if let Completion::Requests(_) = self.completion {
             self.complete()?;
         }
         self.record(started, Kind::FlushAll, Rank(0));
@@ -403,10 +433,13 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn end(&mut self) -> Result<()> {
         let started = self.start();
-        let flushed = match self.requests {
-            None => self.complete(),
-            Some(requests) => requests.unlock_all(),
+        let flushed = match self.completion {
+            Completion::Requests(requests) => requests.unlock_all(),
+            _ => self.complete(),
         };
+        if self.mutex {
+            self.window.core.leave();
+        }
         if let Err(error) = flushed {
             return Err(self.window.unlock_all_unflushed(error));
         }

@@ -55,7 +55,8 @@ use rmalab_atomics::{Disp, Rank, RemoteAtomics, Until, WORD};
 use rmalab_locks::{LINE, Policy, WindowLock};
 
 use crate::trace::recorder::Kind;
-use crate::{Active, Call, Error, Open, PscwStrategy, Result, Target, Window};
+use crate::window::{Core, Side};
+use crate::{Active, Call, Error, Local, Open, PscwStrategy, Result, Target, Window};
 
 /// Most slots of a ring.
 pub(crate) const SLOTS: u32 = 64;
@@ -138,23 +139,31 @@ impl Matching {
                 let mut members = exposed_to.borrow_mut();
                 members.clear();
                 members.extend_from_slice(group);
-                for &origin in group {
-                    let epoch = &exposures[origin.index()];
-                    epoch.set(epoch.get() + 1);
-                    if told {
-                        ra.put(origin.at(self.posts.word(me)), epoch.get())?;
-                    }
+                let count = |by: u64| {
+                    let epochs = group.iter().map(|origin| &exposures[origin.index()]);
+                    epochs.for_each(|epoch| epoch.set(epoch.get().wrapping_add(by)));
+                };
+                count(1);
+                let mut to_tell = group.iter().filter(|_| told);
+                let put = |&origin: &Rank| ra.put(origin.at(self.posts.word(me)), exposures[origin.index()].get());
+                if let Err(error) = to_tell.try_for_each(put) {
+                    // The epoch has not begun: the next post has this number again.
+                    count(1_u64.wrapping_neg());
+                    return Err(error.into());
                 }
             }
             Way::Ring(ring) => {
-                ring.expected.set(ring.expected.get() + group.len() as u64);
-                for &origin in group.iter().filter(|_| told) {
-                    let ticket = ra.fetch_add(origin.at(self.posts), 1)?;
-                    let slot = origin.at(self.posts.word(1 + ticket % ring.slots));
-                    while ra.compare_and_swap(slot, 0, me + 1)? != 0 {
-                        self.empty(ra, ring, false)?; // I4
-                        ra.pause(FULL)?;
+                for &origin in group {
+                    if told {
+                        let ticket = ra.fetch_add(origin.at(self.posts), 1)?;
+                        let slot = origin.at(self.posts.word(1 + ticket % ring.slots));
+                        while ra.compare_and_swap(slot, 0, me + 1)? != 0 {
+                            self.empty(ra, ring, false)?; // I4
+                            ra.pause(FULL)?;
+                        }
                     }
+                    // After an error too: a rank that was told completes.
+                    ring.expected.set(ring.expected.get() + 1);
                 }
             }
         }
@@ -283,7 +292,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     /// [`Error::Conflict`] when another epoch stands open, and the error of an earlier epoch that was dropped.
     pub fn pscw(&mut self) -> Result<(AccessSide<'_, 't, A, W>, ExposureSide<'_, 't, A, W>)> {
         self.core.check()?;
-        match self.open() {
+        match self.settle()? {
             None => Ok((AccessSide { window: self }, ExposureSide { window: self })),
             Some(open) => Err(self.core.refuse(Call::Start, open)),
         }
@@ -331,7 +340,8 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> AccessSide<'_, 't, A, W> {
     pub fn start_assert(&mut self, group: &[Rank], assert: StartAssert) -> Result<Access<'_, 't, A, W>> {
         let (window, core) = (self.window, &self.window.core);
         core.check()?;
-        if core.state.access.get() {
+        core.settle()?;
+        if core.state.access.get() != Side::Closed {
             return Err(core.refuse(Call::Start, Open::Access));
         }
         window.check_group(Call::Start, group)?;
@@ -342,7 +352,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> AccessSide<'_, 't, A, W> {
             core.matching.start(core.ra, group, !assert.nocheck)?;
         }
         core.record(started, Kind::Pscw, Rank(0), 0);
-        core.state.access.set(true);
+        core.state.access.set(Side::Open);
         let mut members = core.state.group.take();
         members.clear();
         members.extend_from_slice(group);
@@ -352,8 +362,9 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> AccessSide<'_, 't, A, W> {
 
 /// An epoch of access to a group of ranks, from [`AccessSide::start`].
 ///
-/// It ends by [`complete`](Self::complete), or when it is dropped; see [`Lock`](crate::Lock) for errors then. In a panic it
-/// does not complete: the others learn of the failure.
+/// It ends by [`complete`](Self::complete), or when it is dropped, in a panic too; see [`Lock`](crate::Lock) for errors
+/// then. So no target waits for a rank that catches its panic. On a two-sided window a complete may have to wait for the
+/// targets, which a panic must not do: there the rank's next call that opens an epoch, or frees the window, completes.
 #[derive(Debug)]
 #[must_use = "the epoch ends when it is dropped, which is at once if it is not bound to a name"]
 pub struct Access<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
@@ -383,6 +394,15 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Access<'_, '_, A, W> {
         core.target(Call::Start, target, false)
     }
 
+    /// This rank's own part, as by [`Window::local`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn local(&self) -> Result<Local<'_, A>> {
+        self.window.local()
+    }
+
     /// Completes everything, and tells the group's ranks (`MPI_Win_complete`).
     ///
     /// # Errors
@@ -395,19 +415,19 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Access<'_, '_, A, W> {
     fn end(&mut self) -> Result<()> {
         self.over = true;
         let core = &self.window.core;
-        core.state.access.set(false);
+        core.state.access.set(Side::Closed);
         let started = core.start();
         if let Some(requests) = &core.two_sided {
             requests.complete()?;
         } else {
             // What is complete here is told behind itself where puts keep their order.
-            if self.used.get() && !core.ra.capabilities().ordered_puts {
-                for &target in &self.group {
-                    core.ra.flush(target)?;
-                }
-            }
+            let unordered = self.used.get() && !core.ra.capabilities().ordered_puts;
+            let flushes = self.group.iter().filter(|_| unordered).map(|&target| core.flush(target));
+            let flushed = flushes.fold(Ok(()), Result::and);
+            // After a failure too, since the targets wait for it; the error tells that data may be missing.
             core.matching.complete(core.ra, &self.group)?;
             core.state.group.replace(std::mem::take(&mut self.group));
+            flushed?;
         }
         core.record(started, Kind::Pscw, Rank(0), 0);
         Ok(())
@@ -416,10 +436,12 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Access<'_, '_, A, W> {
 
 impl<A: RemoteAtomics + ?Sized, W: WindowLock> Drop for Access<'_, '_, A, W> {
     fn drop(&mut self) {
-        if !self.over
-            && !std::thread::panicking()
-            && let Err(error) = self.end()
-        {
+        if self.over {
+            return;
+        }
+        if std::thread::panicking() && self.window.core.two_sided.is_some() {
+            self.window.core.state.access.set(Side::Abandoned);
+        } else if let Err(error) = self.end() {
             self.window.core.keep(error);
         }
     }
@@ -437,7 +459,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> ExposureSide<'_, 't, A, W> {
     /// # Errors
     ///
     /// [`Error::Group`], [`Error::NoSuchTarget`], [`Error::Conflict`] when an exposure epoch was forgotten, and those of
-    /// the network.
+    /// the network. No epoch is open then; ranks of the group that were told before may access the window all the same.
     pub fn post(&mut self, group: &[Rank]) -> Result<Exposure<'_, 't, A, W>> {
         self.post_assert(group, PostAssert::default())
     }
@@ -450,17 +472,18 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> ExposureSide<'_, 't, A, W> {
     pub fn post_assert(&mut self, group: &[Rank], assert: PostAssert) -> Result<Exposure<'_, 't, A, W>> {
         let (window, core) = (self.window, &self.window.core);
         core.check()?;
-        if core.state.exposure.get() {
+        core.settle()?;
+        if core.state.exposure.get() != Side::Closed {
             return Err(core.refuse(Call::Post, Open::Exposure));
         }
         window.check_group(Call::Post, group)?;
-        core.state.exposure.set(true);
         let started = core.start();
         if let Some(requests) = &core.two_sided {
             requests.post(group, assert.nocheck)?;
         } else {
             core.matching.post(core.ra, group, !assert.nocheck)?;
         }
+        core.state.exposure.set(Side::Open);
         core.record(started, Kind::Pscw, Rank(0), 0);
         Ok(Exposure { window, over: false })
     }
@@ -468,8 +491,9 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> ExposureSide<'_, 't, A, W> {
 
 /// An epoch of exposure to a group of ranks, from [`ExposureSide::post`].
 ///
-/// It ends by [`wait`](Self::wait), by a [`test`](Self::test) that says so, or when it is dropped, which waits. In a panic
-/// it does not wait.
+/// It ends by [`wait`](Self::wait), by a [`test`](Self::test) that says so, or when it is dropped, which waits. A panic
+/// waits for no other rank, which may itself wait for this one: then the rank's next call that opens an epoch, or frees
+/// the window, waits.
 #[derive(Debug)]
 #[must_use = "the epoch ends when it is dropped, which waits"]
 pub struct Exposure<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
@@ -478,6 +502,15 @@ pub struct Exposure<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
 }
 
 impl<A: RemoteAtomics + ?Sized, W: WindowLock> Exposure<'_, '_, A, W> {
+    /// This rank's own part, as by [`Window::local`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn local(&self) -> Result<Local<'_, A>> {
+        self.window.local()
+    }
+
     /// Waits until all ranks of the group have completed (`MPI_Win_wait`): what they have written is here.
     ///
     /// # Errors
@@ -508,22 +541,38 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Exposure<'_, '_, A, W> {
         core.record(started, Kind::Pscw, Rank(0), 0);
         if over {
             self.over = true;
-            core.state.exposure.set(false);
+            core.state.exposure.set(Side::Closed);
         }
         Ok(self.over)
     }
 
     fn end(&mut self) -> Result<()> {
-        if !self.over {
-            self.over = true;
-            let core = &self.window.core;
-            core.state.exposure.set(false);
-            let started = core.start();
-            match &core.two_sided {
-                Some(requests) => requests.wait_exposure()?,
-                None => core.matching.wait(core.ra)?,
+        if std::mem::replace(&mut self.over, true) { Ok(()) } else { self.window.core.end_exposure() }
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized> Core<'_, A> {
+    fn end_exposure(&self) -> Result<()> {
+        self.state.exposure.set(Side::Closed);
+        let started = self.start();
+        match &self.two_sided {
+            Some(requests) => requests.wait_exposure()?,
+            None => self.matching.wait(self.ra)?,
+        }
+        self.record(started, Kind::Pscw, Rank(0), 0);
+        Ok(())
+    }
+
+    /// Ends the epochs that panics of this rank have left to its next call.
+    pub(crate) fn settle(&self) -> Result<()> {
+        if self.state.access.get() == Side::Abandoned {
+            self.state.access.set(Side::Closed);
+            if let Some(requests) = &self.two_sided {
+                requests.complete()?;
             }
-            core.record(started, Kind::Pscw, Rank(0), 0);
+        }
+        if self.state.exposure.get() == Side::Abandoned {
+            self.end_exposure()?;
         }
         Ok(())
     }
@@ -531,9 +580,12 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Exposure<'_, '_, A, W> {
 
 impl<A: RemoteAtomics + ?Sized, W: WindowLock> Drop for Exposure<'_, '_, A, W> {
     fn drop(&mut self) {
-        if !std::thread::panicking()
-            && let Err(error) = self.end()
-        {
+        if self.over {
+            return;
+        }
+        if std::thread::panicking() {
+            self.window.core.state.exposure.set(Side::Abandoned);
+        } else if let Err(error) = self.end() {
             self.window.core.keep(error);
         }
     }

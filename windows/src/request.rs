@@ -5,7 +5,8 @@ use rmalab_atomics::RemoteAtomics;
 use rmalab_atomics::bulk::{self, BulkScope, Owned};
 
 use crate::target::Place;
-use crate::{Call, Result, Target, WindowDisp};
+use crate::window::Core;
+use crate::{Call, Error, Result, Target, WindowDisp};
 
 /// An operation with a request, which owns its buffer.
 ///
@@ -58,8 +59,12 @@ impl<'e, A: RemoteAtomics + ?Sized, T: Pod> Request<'e, A, T> {
 }
 
 /// Puts and gets that overlap each other, on borrowed buffers: see [`LockAll::batch`](crate::LockAll::batch).
+///
+/// It takes targets of its own window only: those of another one may have the same type and other ranks.
 pub struct Batch<'scope, 'env: 'scope, A: RemoteAtomics + ?Sized> {
     ra: &'scope A,
+    /// The address of the window's core.
+    window: usize,
     bulk: &'scope BulkScope<'scope, 'env, A>,
 }
 
@@ -68,8 +73,9 @@ impl<'env, A: RemoteAtomics + ?Sized> Batch<'_, 'env, A> {
     ///
     /// # Errors
     ///
-    /// As [`Target::put`].
+    /// As [`Target::put`], and [`Error::OtherWindow`].
     pub fn put<T: Pod, P>(&self, target: &Target<'_, A, P>, disp: WindowDisp, source: &'env [T]) -> Result<()> {
+        self.check(Call::Put, target)?;
         let source: &[u8] = bytemuck::cast_slice(source);
         target.reach(Call::Put, disp, source.len() as u64, |place, offset| match place {
             Place::Segment(at) => Ok(self.bulk.put(at.rank.at(at.disp.plus(offset)).unwatched(), source)?),
@@ -81,24 +87,33 @@ impl<'env, A: RemoteAtomics + ?Sized> Batch<'_, 'env, A> {
     ///
     /// # Errors
     ///
-    /// As [`Target::get`].
+    /// As [`Target::get`], and [`Error::OtherWindow`].
     pub fn get<T: Pod, P>(&self, target: &Target<'_, A, P>, disp: WindowDisp, dest: &'env mut [T]) -> Result<()> {
+        self.check(Call::Get, target)?;
         let dest: &mut [u8] = bytemuck::cast_slice_mut(dest);
         target.reach(Call::Get, disp, dest.len() as u64, |place, offset| match place {
             Place::Segment(at) => Ok(self.bulk.get(at.rank.at(at.disp.plus(offset)).unwatched(), dest)?),
             Place::Leased(_) | Place::TwoSided(..) => place.read(self.ra, offset, dest),
         })
     }
+
+    fn check<P>(&self, call: Call, target: &Target<'_, A, P>) -> Result<()> {
+        if std::ptr::from_ref(target.core).addr() == self.window {
+            return Ok(());
+        }
+        Err(Error::OtherWindow { rank: self.ra.rank(), call, target: target.rank })
+    }
 }
 
 /// Runs `body`, then `behind`, and returns when all that it started is complete, here and at the targets.
 pub(crate) fn batch<'env, A: RemoteAtomics + ?Sized, R, B>(
-    ra: &A,
+    core: &Core<'_, A>,
     body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>,
     behind: impl FnOnce() -> B,
 ) -> Result<(R, B)> {
-    bulk::scope(ra, |bulk| {
-        let done = body(&Batch { ra: bulk.ra(), bulk });
+    let window = std::ptr::from_ref(core).addr();
+    bulk::scope(core.ra, |bulk| {
+        let done = body(&Batch { ra: bulk.ra(), window, bulk });
         Ok(done.map(|done| (done, behind())))
     })?
 }

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytemuck::Pod;
 use rmalab_atomics::bulk::{Owned, Piece};
-use rmalab_atomics::exposed::Lease;
+use rmalab_atomics::exposed::{Lease, Run};
 use rmalab_atomics::{Address, Rank, RemoteAtomics, WORD};
 
 use crate::accumulate::Updates;
 use crate::bias::Ways;
+use crate::layout::PairRuns;
 use crate::trace::recorder::Kind;
 use crate::two_sided::Requests;
 use crate::window::Core;
@@ -332,19 +333,22 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         origin: Items<'_>,
     ) -> Result<()> {
         let source: &[u8] = bytemuck::cast_slice(source);
-        if let Some(requests) = self.requests() {
-            // One request, whatever the layouts.
-            let (mut runs, mut data) = (Vec::new(), Vec::new());
-            self.pieces(Call::Put, disp, target, source.len(), origin, |_, offset, piece| {
-                runs.push((offset, piece.len() as u64));
-                data.extend_from_slice(&source[piece]);
+        self.pieces(Call::Put, disp, target, source.len(), origin, |place, pieces| match place {
+            Place::Segment(_) => pieces.into_iter().try_for_each(|run| {
+                let piece = &source[run.at..run.at + run.len];
+                place.write(self.ra, run.offset, piece)
+            }),
+            Place::Leased(lease) => in_batches(pieces, |runs| lease.put_runs(source, runs)),
+            Place::TwoSided(requests, rank) => {
+                // One request, whatever the layouts.
+                let (mut runs, mut data) = (Vec::new(), Vec::new());
+                for run in pieces {
+                    runs.push((run.offset, run.len as u64));
+                    data.extend_from_slice(&source[run.at..run.at + run.len]);
+                }
+                requests.put(rank, runs, data);
                 Ok(())
-            })?;
-            requests.put(self.rank, runs, data);
-            return Ok(());
-        }
-        self.pieces(Call::Put, disp, target, source.len(), origin, |place, offset, piece| {
-            place.write(self.ra, offset, &source[piece])
+            }
         })
     }
 
@@ -361,23 +365,23 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         origin: Items<'_>,
     ) -> Result<()> {
         let dest: &mut [u8] = bytemuck::cast_slice_mut(dest);
-        if let Some(requests) = self.requests() {
-            let (mut runs, mut pieces) = (Vec::new(), Vec::new());
-            self.pieces(Call::Get, disp, target, dest.len(), origin, |_, offset, piece| {
-                runs.push((offset, piece.len() as u64));
-                pieces.push(piece);
+        self.pieces(Call::Get, disp, target, dest.len(), origin, |place, pieces| match place {
+            Place::Segment(_) => pieces.into_iter().try_for_each(|run| {
+                let piece = &mut dest[run.at..run.at + run.len];
+                place.read(self.ra, run.offset, piece)
+            }),
+            Place::Leased(lease) => in_batches(pieces, |runs| lease.get_runs(dest, runs)),
+            Place::TwoSided(requests, rank) => {
+                let pieces: Vec<Run> = pieces.collect();
+                let mut answer =
+                    &requests.get(rank, pieces.iter().map(|run| (run.offset, run.len as u64)).collect())?[..];
+                for run in pieces {
+                    let (data, rest) = answer.split_at(run.len);
+                    dest[run.at..run.at + run.len].copy_from_slice(data);
+                    answer = rest;
+                }
                 Ok(())
-            })?;
-            let mut answer = &requests.get(self.rank, runs)?[..];
-            for piece in pieces {
-                let (data, rest) = answer.split_at(piece.len());
-                dest[piece].copy_from_slice(data);
-                answer = rest;
             }
-            return Ok(());
-        }
-        self.pieces(Call::Get, disp, target, dest.len(), origin, |place, offset, piece| {
-            place.read(self.ra, offset, &mut dest[piece])
         })
     }
 
@@ -390,7 +394,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         }
     }
 
-    /// Walks through both ends of an operation, piece by piece.
+    /// Calls `transfer` with the place and the pieces of an operation.
     fn pieces(
         &self,
         call: Call,
@@ -398,19 +402,13 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         target: Items<'_>,
         buffer: usize,
         origin: Items<'_>,
-        mut each: impl FnMut(Place<'_>, u64, std::ops::Range<usize>) -> Result<()>,
+        transfer: impl FnOnce(Place<'_>, Pieces<'_>) -> Result<()>,
     ) -> Result<()> {
         let (first, len) = self.span(call, target, origin)?;
         origin.check(buffer)?;
         let pairs = origin.pair(target)?;
         self.reach_span(call, disp, (first, len), origin.bytes()?, |place, offset| {
-            for piece in pairs {
-                // Both lie within what was checked: the origin's within the buffer, the target's from `first` on.
-                let here = piece.left as usize;
-                let there = offset.wrapping_add_signed(piece.right.wrapping_sub(first));
-                each(place, there, here..here + piece.bytes as usize)?;
-            }
-            Ok(())
+            transfer(place, Pieces { pairs, offset, first })
         })
     }
 
@@ -788,8 +786,13 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
                 let owned = if put { Owned::put(ra, buffer, pieces) } else { Owned::get(ra, buffer, pieces) };
                 return Ok(Some(Request::under_way(owned?)));
             }
+            let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut buffer);
+            if let Place::Leased(lease) = place {
+                let runs = pieces.iter().map(|&(here, there, len)| Run { at: here, offset: offset + there, len });
+                in_batches(runs, |runs| if put { lease.put_runs(bytes, runs) } else { lease.get_runs(bytes, runs) })?;
+                return Ok(Some(Request::done(buffer)));
+            }
             for &(here, there, len) in pieces {
-                let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut buffer);
                 if put {
                     place.write(ra, offset + there, &bytes[here..here + len])?;
                 } else {
@@ -833,6 +836,44 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         self.get_accumulate(disp, op, source, &mut result)?;
         Ok(Request::done(result))
     }
+}
+
+/// The pieces of an operation with layouts: each is one run at both ends. All lie within what was checked, the origin's in
+/// the buffer, the target's from `first` on.
+struct Pieces<'l> {
+    pairs: PairRuns<'l>,
+    offset: u64,
+    first: i64,
+}
+
+impl Iterator for Pieces<'_> {
+    type Item = Run;
+
+    #[inline]
+    fn next(&mut self) -> Option<Run> {
+        let piece = self.pairs.next()?;
+        let offset = self.offset.wrapping_add_signed(piece.right.wrapping_sub(self.first));
+        Some(Run { at: piece.left as usize, offset, len: piece.bytes as usize })
+    }
+}
+
+/// Runs that are handed over at a time: a call of the kernel takes as many.
+const BATCH: usize = 1024;
+
+/// Calls `transfer` with up to [`BATCH`] of `runs` at a time.
+fn in_batches(
+    runs: impl Iterator<Item = Run>,
+    mut transfer: impl FnMut(&[Run]) -> rmalab_atomics::Result<()>,
+) -> Result<()> {
+    let mut batch = Vec::new();
+    for run in runs {
+        batch.push(run);
+        if batch.len() == BATCH {
+            transfer(&batch)?;
+            batch.clear();
+        }
+    }
+    Ok(transfer(&batch)?)
 }
 
 /// The pieces of an operation: where at the origin, how far behind `first` at the target, how long.

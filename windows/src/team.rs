@@ -25,15 +25,15 @@
 //!
 //! A new team communicates nothing, and takes what its collectives do, 4 KiB for each of ⌈log₂ p⌉ links.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 use std::rc::{Rc, Weak};
 
 use rmalab_atomics::{Collectives, Rank, RemoteAtomics, Subset};
 
-use crate::Result;
 use crate::trace::recorder::{Kind, Recorder};
 use crate::two_sided::{Ends, LazyEnds};
+use crate::{Error, Open, Result};
 
 /// One rank's handle of a group of ranks: all of a world, or of a [`Subset`] of one.
 ///
@@ -71,6 +71,9 @@ pub struct Team<'a, A: RemoteAtomics + ?Sized> {
     ends: Box<dyn Ends + 'a>,
     /// Those of its windows, which barriers are recorded with, too.
     recorders: RefCell<Vec<Weak<Recorder>>>,
+    /// How many locks this rank holds that let one rank in at a time, and what the first of them is.
+    inside: Cell<u32>,
+    entered: Cell<Open>,
     name: String,
 }
 
@@ -89,6 +92,8 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
             collectives: Collectives::new(ra)?,
             ends: Box::new(LazyEnds::new(ra)),
             recorders: RefCell::default(),
+            inside: Cell::new(0),
+            entered: Cell::new(Open::Lock),
             name: String::new(),
         })
     }
@@ -120,8 +125,15 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
     ///
     /// # Errors
     ///
-    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed), and [`Error::Mutex`] when this rank holds a lock of a window of
+    /// the team whose policy lets one rank in at a time.
     pub fn barrier(&self) -> Result<()> {
+        self.check_outside()?;
+        self.barrier_anywhere()
+    }
+
+    /// As [`barrier`](Self::barrier), whatever this rank holds.
+    pub(crate) fn barrier_anywhere(&self) -> Result<()> {
         let recorders: Vec<_> = self.recorders.borrow().iter().filter_map(Weak::upgrade).collect();
         let started: Vec<_> = recorders.iter().map(|recorder| recorder.start(self.ra())).collect();
         if self.ends.is_open() {
@@ -133,6 +145,28 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
             started.end(self.ra(), Kind::Barrier, Rank(0), 0);
         }
         Ok(())
+    }
+
+    /// This rank has locked what lets one rank in at a time.
+    #[cold]
+    pub(crate) fn enter(&self, open: Open) {
+        if self.inside.replace(self.inside.get() + 1) == 0 {
+            self.entered.set(open);
+        }
+    }
+
+    /// So many of those locks are held no more.
+    #[cold]
+    pub(crate) fn leave(&self, locks: u32) {
+        self.inside.set(self.inside.get() - locks);
+    }
+
+    /// That this rank keeps no other one from what all ranks have to come to.
+    fn check_outside(&self) -> Result<()> {
+        if self.inside.get() == 0 || self.size() == 1 {
+            return Ok(());
+        }
+        Err(Error::Mutex { rank: self.rank(), open: self.entered.get() })
     }
 
     /// A window of the team is recorded from now on.
@@ -153,6 +187,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
 
     /// Before collectives in which the ranks do not serve: all ranks are there.
     pub(crate) fn meet(&self) -> Result<()> {
+        self.check_outside()?;
         if self.ends.is_open() { self.ends.barrier() } else { Ok(()) }
     }
 
@@ -199,7 +234,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
     ///
     /// At once where `other` numbers the rank as the world does; otherwise it looks through the ranks of `other`.
     pub fn translate<B: RemoteAtomics + ?Sized>(&self, rank: Rank, other: &Team<'_, B>) -> Option<Rank> {
-        if rank.0 >= self.size() {
+        if rank.0 >= self.size() || self.ra().world() != other.ra().world() {
             return None;
         }
         let wanted = self.ra().world_rank(rank);

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use bytemuck::Pod;
 use rmalab_atomics::exposed::{ExposedKey, Lease, UserMemory};
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
-use rmalab_locks::{LINE, Policy, WindowLock, WindowLocks};
+use rmalab_locks::{Exclusion, LINE, Policy, WindowLock, WindowLocks};
 
 use crate::bias::{Bias, Limits, Ways};
 use crate::dynamic::Dynamic;
@@ -104,16 +104,42 @@ enum Memory<'t> {
     Dynamic(Dynamic),
 }
 
+/// An access epoch by start, or an exposure epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum Side {
+    #[default]
+    Closed,
+    Open,
+    /// A panic has left it, and the next call ends it.
+    Abandoned,
+}
+
 /// What stands open on a window beside locks, which [`WindowLocks`] keeps.
 #[derive(Debug, Default)]
 pub(crate) struct State {
+    /// Whether a fence epoch is open: a target was asked for since the last fence.
     pub(crate) fence: Cell<bool>,
-    pub(crate) access: Cell<bool>,
-    pub(crate) exposure: Cell<bool>,
+    /// Whether the last fence allows that.
+    pub(crate) fenced: Cell<bool>,
+    pub(crate) access: Cell<Side>,
+    pub(crate) exposure: Cell<Side>,
+    /// How many locks this rank holds that keep others from theirs, of those that [`Team::enter`] knows.
+    inside: Cell<u32>,
     /// Room for the group of the next access epoch, so that none has to be allocated.
     pub(crate) group: RefCell<Vec<Rank>>,
     /// An epoch of any kind was forgotten, so that a later call finds it open; see [`Core::check`].
     pub(crate) failed: RefCell<Option<Error>>,
+}
+
+/// How what was issued to a target is completed.
+#[derive(Debug)]
+pub(crate) enum Completion<'w, 't, A: RemoteAtomics + ?Sized> {
+    /// By a flush of the target, which has its memory itself.
+    Target,
+    /// By a flush of the rank that has the target's memory.
+    Owner(&'w Core<'t, A>),
+    /// By requests that the target serves.
+    Requests(&'w Requests<'t>),
 }
 
 /// All of a window but its locks.
@@ -124,6 +150,8 @@ pub(crate) struct Core<'t, A: RemoteAtomics + ?Sized> {
     pub(crate) bias: Bias,
     pub(crate) fence: FenceStrategy,
     pub(crate) no_locks: bool,
+    /// Which locks of different ranks its policy keeps apart.
+    pub(crate) exclusion: Exclusion,
     memory: Memory<'t>,
     flavor: Flavor,
     pub(crate) config: RefCell<Config>,
@@ -239,6 +267,40 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
         }
     }
 
+    /// How operations on a target are completed.
+    #[inline(always)]
+    pub(crate) fn completion<'w>(&'w self) -> Completion<'w, 't, A> {
+        match (&self.two_sided, &self.memory) {
+            (Some(requests), _) => Completion::Requests(requests),
+            (None, Memory::Symmetric { .. } | Memory::Leased { .. }) => Completion::Target,
+            (None, Memory::Table(_) | Memory::Dynamic(_)) => Completion::Owner(self),
+        }
+    }
+
+    /// Completes what was issued to `target`, a rank of the team, where its memory is.
+    #[inline(never)]
+    pub(crate) fn flush(&self, target: Rank) -> Result<()> {
+        match &self.memory {
+            Memory::Symmetric { .. } | Memory::Leased { .. } => Ok(self.ra.flush(target)?),
+            Memory::Table(parts) => Ok(self.ra.flush(parts[target.index()].place.rank)?),
+            Memory::Dynamic(dynamic) => dynamic.flush(self.ra, target),
+        }
+    }
+
+    /// This rank holds a shared lock that keeps all others out, though MPI would let them in.
+    #[cold]
+    pub(crate) fn enter(&self, open: Open) {
+        self.state.inside.set(self.state.inside.get() + 1);
+        self.team.enter(open);
+    }
+
+    /// It holds the lock no more.
+    #[cold]
+    pub(crate) fn leave(&self) {
+        self.state.inside.set(self.state.inside.get() - 1);
+        self.team.leave(1);
+    }
+
     pub(crate) fn dynamic(&self, call: Call) -> Result<&Dynamic> {
         match &self.memory {
             Memory::Dynamic(dynamic) => Ok(dynamic),
@@ -251,10 +313,10 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
         let State { fence, access, exposure, .. } = &self.state;
         if fence.get() {
             Some(Open::Fence)
-        } else if access.get() {
+        } else if access.get() != Side::Closed {
             Some(Open::Access)
         } else {
-            exposure.get().then_some(Open::Exposure)
+            (exposure.get() != Side::Closed).then_some(Open::Exposure)
         }
     }
 
@@ -288,6 +350,26 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
 
     pub(crate) fn refuse(&self, call: Call, open: Open) -> Error {
         Error::Conflict { rank: self.ra.rank(), call, open }
+    }
+}
+
+/// Memory that this rank has exposed for a window that is being made: withdrawn when it is dropped.
+struct Exposed<'t, A: RemoteAtomics + ?Sized> {
+    ra: &'t A,
+    key: ExposedKey,
+}
+
+impl<'t, A: RemoteAtomics + ?Sized> Exposed<'t, A> {
+    fn new(ra: &'t A, memory: UserMemory) -> Result<Self> {
+        let key = ra.expose(memory).map_err(|refused| refused.error)?;
+        Ok(Exposed { ra, key })
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized> Drop for Exposed<'_, A> {
+    fn drop(&mut self) {
+        // There is another error already. The window is made on no rank, so all leases end, or a rank has failed.
+        drop(self.ra.withdraw(self.key));
     }
 }
 
@@ -402,22 +484,64 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         self
     }
 
-    /// Makes a window of `bytes` bytes, zeroed, at every rank (`MPI_Win_allocate`).
+    /// Makes a window of `bytes` bytes of this rank, zeroed (`MPI_Win_allocate`).
     ///
-    /// Collective: all ranks of the team call it with the same arguments. Nothing is communicated, so a rank may use the
-    /// window before another one has called this. Of 0 bytes it is legal. Memory of the window's own at a rank is its
-    /// part and a few cache lines, whatever the number of ranks.
+    /// Collective; ranks may ask for different sizes and units, and for 0 bytes. Every rank gives as much memory as the
+    /// largest part takes. Where all sizes and units are the same, nothing is remembered of the other ranks: memory of the
+    /// window's own at a rank is its part and a few cache lines.
+    ///
+    /// One reduction finds out whether they are the same. If all ranks give both hints, `same_size` and `same_disp_unit`,
+    /// nothing is communicated, and a rank may use the window before another one has called this. Then a size or unit that
+    /// differs all the same is the caller's fault, and goes unnoticed.
     ///
     /// # Errors
     ///
-    /// [`Error::DispUnit`], [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory), and those of the policy's
-    /// [`WindowLock::new`]; on all ranks alike.
+    /// [`Error::DispUnit`], [`Error::NotMade`] when another rank's unit is 0, [`Error::Hint`]; on all ranks alike
+    /// [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory), and those of the policy's [`WindowLock::new`].
     pub fn allocate(self, bytes: u64) -> Result<Window<'t, A, W>> {
-        self.check_unit()?;
+        let parts = if self.config.same_size && self.config.same_disp_unit {
+            self.check_unit()?;
+            None
+        } else {
+            self.compare(bytes)?
+        };
+        let most = parts.as_ref().map_or(bytes, |parts| parts.iter().map(|&(bytes, _)| bytes).max().unwrap_or(0));
         let heap = self.team.ra().heap();
-        let base = heap.alloc(bytes.checked_next_multiple_of(WORD).unwrap_or(bytes), self.alignment())?;
-        let memory = Memory::Symmetric { base, bytes, unit: self.disp_unit };
+        let base = heap.alloc(most.checked_next_multiple_of(WORD).unwrap_or(most), self.alignment())?;
+        let memory = match parts {
+            None => Memory::Symmetric { base, bytes, unit: self.disp_unit },
+            Some(parts) => {
+                let fixed = |(rank, (bytes, unit))| Fixed { place: Rank(rank).at(base), bytes, unit };
+                Memory::Table((0..).zip(parts).map(fixed).collect())
+            }
+        };
         self.make(Flavor::Allocate, memory, vec![base])
+    }
+
+    /// The sizes and units of all ranks, or `None` if all of them are this rank's.
+    fn compare(&self, bytes: u64) -> Result<Option<Vec<(u64, u32)>>> {
+        self.team.meet()?;
+        let own = [bytes, u64::from(self.disp_unit)];
+        // The complements' maxima are the minima.
+        let mut most = [own[0], own[1], !own[0], !own[1]];
+        self.team.collectives().allreduce(&mut most, u64::max)?;
+        if most[..2] == own && most[2..] == own.map(|least| !least) {
+            self.check_unit()?;
+            return Ok(None);
+        }
+        self.gather(own).map(Some)
+    }
+
+    /// The sizes and units of all ranks, which have met, once they are checked.
+    fn gather(&self, own: [u64; 2]) -> Result<Vec<(u64, u32)>> {
+        // Also with a wrong unit, so that nobody is left waiting.
+        let all = self.team.collectives().allgather(&own)?;
+        self.check_unit()?;
+        if let Some((rank, _)) = (0..).zip(all.chunks_exact(2)).find(|(_, part)| part[1] == 0) {
+            return Err(Error::NotMade { rank: Rank(rank) });
+        }
+        self.check_hints(&all)?;
+        Ok(all.chunks_exact(2).map(|part| (part[0], part[1] as u32)).collect())
     }
 
     /// Makes a window of `bytes` bytes of each rank, zeroed, which all ranks reach by loads and stores
@@ -431,16 +555,9 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     /// [`Error::NotShared`] when the team spans nodes, [`Error::NotMade`] when another rank's unit is 0,
     /// [`Error::Hint`], and as [`allocate`](Self::allocate).
     pub fn allocate_shared(self, bytes: u64) -> Result<Window<'t, A, W>> {
-        let (team, ra) = (self.team, self.team.ra());
-        team.meet()?;
-        // Also with a wrong unit, so that nobody is left waiting.
-        let all = team.collectives().allgather(&[bytes, u64::from(self.disp_unit)])?;
-        self.check_unit()?;
-        if let Some((rank, _)) = (0..).zip(all.chunks_exact(2)).find(|(_, part)| part[1] == 0) {
-            return Err(Error::NotMade { rank: Rank(rank) });
-        }
-        self.check_hints(&all)?;
-        let sizes: Vec<(u64, u32)> = all.chunks_exact(2).map(|part| (part[0], part[1] as u32)).collect();
+        let ra = self.team.ra();
+        self.team.meet()?;
+        let sizes = self.gather([bytes, u64::from(self.disp_unit)])?;
         let align = self.alignment();
         let apart = self.config.alloc_shared_noncontig;
         let need = if apart {
@@ -484,8 +601,8 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         let (team, ra) = (self.team, self.team.ra());
         team.meet()?;
         let bytes = memory.len() as u64;
-        let exposed = self.check_unit().and_then(|()| Ok(ra.expose(memory).map_err(|refused| refused.error)?));
-        let key = exposed.as_ref().map_or(0, |key| key.0);
+        let exposed = self.check_unit().and_then(|()| Exposed::new(ra, memory));
+        let key = exposed.as_ref().map_or(0, |exposed| exposed.key.0);
         let refused = u64::from(exposed.is_err());
         let all = team.collectives().allgather(&[bytes, u64::from(self.disp_unit), key, refused])?;
         // All ranks go through both exchanges, whatever happened to them, so that none is left waiting.
@@ -500,26 +617,17 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         };
         let made = team.collectives().allgather(&[u64::from(refused == 0 && leased.is_ok())])?;
         let failed = (0..).zip(&made).find(|&(_, &made)| made == 0).map(|(rank, _)| Rank(rank));
-        if let Some(first) = failed {
-            let own = match (exposed, leased) {
-                (Err(error), _) => return Err(error),
-                (Ok(own), Err(error)) => (own, error),
-                (Ok(own), Ok(parts)) => {
-                    drop(parts);
-                    (own, Error::NotMade { rank: first })
-                }
-            };
-            drop(ra.withdraw(own.0)?);
-            return Err(own.1);
+        let own = exposed?;
+        // What comes to an end by an error from here on gives its leases back first, then the memory.
+        let parts = leased?;
+        if let Some(rank) = failed {
+            return Err(Error::NotMade { rank });
         }
-        let (own, parts) = (exposed?, leased?);
         let table: Vec<u64> = all.chunks_exact(4).flat_map(|part| [part[0], part[1]]).collect();
-        if let Err(error) = self.check_hints(&table) {
-            drop(parts);
-            drop(ra.withdraw(own)?);
-            return Err(error);
-        }
-        self.make(Flavor::Create, Memory::Leased { parts, own }, Vec::new())
+        self.check_hints(&table)?;
+        let window = self.make(Flavor::Create, Memory::Leased { parts, own: own.key }, Vec::new())?;
+        std::mem::forget(own);
+        Ok(window)
     }
 
     /// Makes a window without memory, to which each rank attaches some when it pleases (`MPI_Win_create_dynamic`).
@@ -580,6 +688,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
             bias: Bias::new(self.limits),
             fence: self.config.fence,
             no_locks: self.config.no_locks,
+            exclusion: if two_sided.is_some() { Exclusion::Conflicts } else { locks.exclusion() },
             memory,
             flavor,
             config: RefCell::new(self.config),
@@ -801,8 +910,8 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         self.reach(Call::Local, self.core.ra.rank())
     }
 
-    /// A rank's part, by loads, stores and copies (`MPI_Win_shared_query`); `None` asks for the lowest rank whose part is
-    /// not empty.
+    /// A rank's part, by loads, stores and copies (`MPI_Win_shared_query`); `None` asks for the lowest rank of those that
+    /// this one shares memory with whose part is not empty, and for the lowest of them if all parts are.
     ///
     /// As since MPI-4.1, created and allocated windows have it, too, where the memory can be reached.
     ///
@@ -812,11 +921,14 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     /// dynamic window, and [`Error::NoSuchTarget`].
     pub fn shared_query(&self, rank: impl Into<Option<Rank>>) -> Result<Local<'_, A>> {
         let ra = self.core.ra;
-        let rank = rank
-            .into()
-            .unwrap_or_else(|| (0..ra.size()).map(Rank).find(|&rank| self.core.part(rank).1 > 0).unwrap_or(Rank(0)));
-        let local = self.reach(Call::SharedQuery, rank)?;
         let node = |rank| ra.topology().node_of(rank);
+        let rank = rank.into().unwrap_or_else(|| {
+            let mut here = (0..ra.size()).map(Rank).filter(|&rank| node(rank) == node(ra.rank()));
+            let has_memory = |local: Local<'_, A>| local.bytes() > 0 && local.reached().is_some();
+            let found = here.clone().find(|&rank| self.reach(Call::SharedQuery, rank).is_ok_and(has_memory));
+            found.or_else(|| here.next()).unwrap_or(ra.rank())
+        });
+        let local = self.reach(Call::SharedQuery, rank)?;
         if node(rank) != node(ra.rank()) || (local.bytes() > 0 && local.reached().is_none()) {
             return Err(Error::NotShared { call: Call::SharedQuery, rank: ra.rank(), target: rank });
         }
@@ -879,7 +991,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     /// [`Error::LeftOpen`] when an epoch of this rank was never closed, the error of an earlier epoch that was dropped,
     /// and [`PeerFailed`](rmalab_atomics::Error::PeerFailed). The window is freed all the same, as far as its peers live.
     pub fn free(self) -> Result<()> {
-        self.reclaim().map(drop)
+        Ok(self.reclaim().map(drop)?)
     }
 
     /// As [`free`](Self::free), and gives the memory back that the program gave: of a created window one piece, of a
@@ -887,16 +999,19 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     ///
     /// # Errors
     ///
-    /// As [`free`](Self::free).
-    pub fn reclaim(self) -> Result<Vec<UserMemory>> {
-        let open = self.open();
+    /// As [`free`](Self::free), with the memory. Only what another rank may still write to, after a rank has failed, never
+    /// comes back.
+    pub fn reclaim(self) -> Result<Vec<UserMemory>, FreeError> {
+        let settled = self.settle();
         let core = self.core;
         let recorded = core.recorder.as_ref().map_or(Ok(()), |recorder| recorder.finish());
         let (ra, team) = (core.ra, core.team);
         let earlier = core.check();
+        // Locks that were forgotten go with the window.
+        team.leave(core.state.inside.get());
         let Core { memory, allocations, attributes, two_sided, .. } = core;
         drop(attributes);
-        ra.flush_all()?;
+        let flushed = ra.flush_all();
         let own = match memory {
             Memory::Leased { parts, own } => {
                 drop(parts);
@@ -905,24 +1020,53 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
             Memory::Dynamic(dynamic) => dynamic.keys(),
             Memory::Symmetric { .. } | Memory::Table(_) => Vec::new(),
         };
-        // Behind this barrier nobody uses the window any more, and nobody has a lease.
-        team.barrier()?;
-        if let Some(requests) = two_sided {
-            requests.leave()?;
+        // Behind this barrier nobody uses the window any more, and nobody has a lease. What fails before it, or behind it,
+        // keeps no rank from the barriers, nor the memory from its owner.
+        let freed = team.barrier_anywhere().and_then(|()| {
+            if let Some(requests) = two_sided {
+                requests.leave()?;
+            }
+            for &disp in &allocations {
+                ra.clear(disp, ra.heap().len_of(disp)?)?;
+                ra.heap().release(disp)?;
+            }
+            Ok(())
+        });
+        let mut memory = Vec::new();
+        let mut withdrawn = Ok(());
+        for key in own {
+            match ra.withdraw(key) {
+                Ok(piece) => memory.push(piece),
+                Err(error) => withdrawn = Err(error),
+            }
         }
-        for &disp in &allocations {
-            ra.clear(disp, ra.heap().len_of(disp)?)?;
-            ra.heap().release(disp)?;
-        }
-        let memory = own.into_iter().map(|key| ra.withdraw(key)).collect::<Result<_, _>>()?;
         // Nobody gets the memory again before it is zero everywhere.
-        team.collectives().barrier()?;
-        earlier?;
-        recorded?;
-        match open {
-            Some(open) => Err(Error::LeftOpen { rank: ra.rank(), call: Call::Free, open }),
-            None => Ok(memory),
-        }
+        let zeroed = team.collectives().barrier();
+        let network = flushed.and(withdrawn).and(zeroed).map_err(Error::from);
+        let open = freed.and(network).and(earlier).and(recorded).and(settled);
+        let left = match open {
+            Ok(None) => return Ok(memory),
+            Ok(Some(open)) => Error::LeftOpen { rank: ra.rank(), call: Call::Free, open },
+            Err(error) => error,
+        };
+        Err(FreeError { error: left, memory })
+    }
+}
+
+/// Why a window was not freed in order, and the memory that came back all the same; see [`Window::reclaim`].
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct FreeError {
+    /// Why.
+    #[source]
+    pub error: Error,
+    /// The memory that the program gave, but for what other ranks may still write to.
+    pub memory: Vec<UserMemory>,
+}
+
+impl From<FreeError> for Error {
+    fn from(failed: FreeError) -> Error {
+        failed.error
     }
 }
 

@@ -18,11 +18,16 @@ fn on(size: u32, config: &Config, body: impl Fn(&Ranks<'_>, &mut Window<'_, Rank
         .run(|ra| {
             let ra = Counted::new(ra);
             let team = Team::new(&ra).unwrap();
-            let mut window = Window::builder(&team).config(*config).allocate(16).unwrap();
-            assert_eq!(ra.take(), Counts::default(), "making a window communicates nothing");
+            let mut window = Window::builder(&team).config(alike(*config)).allocate(16).unwrap();
+            assert_eq!(ra.take(), Counts::default(), "making a window of promised sizes communicates nothing");
             body(&ra, &mut window);
         })
         .unwrap();
+}
+
+/// With the promise that all ranks ask for the same.
+fn alike(config: Config) -> Config {
+    Config { same_size: true, same_disp_unit: true, ..config }
 }
 
 /// ⌈log₂ size⌉.
@@ -175,7 +180,7 @@ fn free_is_two_barriers() {
             .run(|ra| {
                 let ra = Counted::new(ra);
                 let team = Team::new(&ra).unwrap();
-                Window::allocate(&team, 16).unwrap().free().unwrap();
+                Window::builder(&team).config(alike(Config::default())).allocate(16).unwrap().free().unwrap();
                 let counts = ra.take();
                 assert_eq!((counts.put.total(), counts.wait), (2 * rounds(size), 2 * rounds(size)), "{size}");
                 assert_eq!(counts.remote_operations(), 2 * rounds(size), "{size}");
@@ -189,7 +194,7 @@ struct Silent;
 
 impl Executor for Silent {
     fn call(&self, call: Call) -> Answer {
-        panic!("making a window communicates nothing, and calls {call}")
+        panic!("making a window of promised sizes communicates nothing, and calls {call}")
     }
 }
 
@@ -198,7 +203,7 @@ fn memory(size: u32, bytes: u64, pscw: PscwStrategy) -> u64 {
     let ra = Controlled::new(Silent, &Shape::new(size), Rank(size / 2));
     let team = Team::new(&ra).unwrap();
     let before = ra.heap().free_bytes();
-    let config = Config { pscw, ..Config::default() };
+    let config = alike(Config { pscw, ..Config::default() });
     let window = Window::builder(&team).config(config).allocate(bytes).unwrap();
     let after = ra.heap().free_bytes();
     drop(window);

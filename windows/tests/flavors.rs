@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 use rmalab_atomics::exposed::UserMemory;
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics, Topology, Until, World};
 use rmalab_windows::{
-    Call, Class, Config, Error, Flavor, Info, Layout, LockKind, Model, Op, Open, REGIONS, Team, Window, WindowDisp,
+    Call, Class, Config, Error, Flavor, FreeError, Info, Layout, LockKind, Model, Op, Open, REGIONS, Team, Window,
+    WindowDisp,
 };
 use support::{everywhere, threads};
 
@@ -455,12 +456,13 @@ fn a_window_that_is_too_large_is_an_error_and_takes_nothing() {
 #[test]
 fn windows_are_freed_in_every_state() {
     type Forget = fn(&mut Window<'_, Mapped>, Rank);
-    let states: [(Option<Open>, Forget); 7] = [
+    let states: [(Option<Open>, Forget); 8] = [
         (None, |_, _| {}),
         (Some(Open::Lock), |window, me| std::mem::forget(window.lock(LockKind::Exclusive, me).unwrap())),
         (Some(Open::Lock), |window, _| std::mem::forget(window.lock(LockKind::Shared, Rank(0)).unwrap())),
         (Some(Open::LockAll), |window, _| std::mem::forget(window.lock_all().unwrap())),
-        (Some(Open::Fence), |window, _| drop(window.fence().unwrap())),
+        (None, |window, _| drop(window.fence().unwrap())),
+        (Some(Open::Fence), |window, me| drop(window.fence().unwrap().at(me).unwrap())),
         (Some(Open::Access), |window, _| {
             let (mut access, _) = window.pscw().unwrap();
             std::mem::forget(access.start(&[]).unwrap());
@@ -477,16 +479,18 @@ fn windows_are_freed_in_every_state() {
                 let (mut window, starts) = made.make(team, Config::default(), 64);
                 forget(&mut window, team.rank());
                 let result = window.reclaim();
-                match (open, result) {
-                    (None, Ok(memory)) => {
-                        let own = !matches!(made, support::Made::Allocated | support::Made::Shared);
-                        assert_eq!(memory.len(), usize::from(own), "{made:?} at {starts:?}");
-                    }
-                    (Some(expected), Err(error @ Error::LeftOpen { call: Call::Free, open, .. })) => {
-                        assert_eq!((open, error.class()), (expected, Class::RmaSync), "{made:?}");
+                let memory = match (open, result) {
+                    (None, Ok(memory)) => memory,
+                    (Some(expected), Err(FreeError { error, memory })) => {
+                        assert_eq!(error.class(), Class::RmaSync, "{made:?}");
+                        let left = matches!(error, Error::LeftOpen { call: Call::Free, open, .. } if open == expected);
+                        assert!(left, "{made:?}, {expected:?}: {error}");
+                        memory
                     }
                     (open, result) => panic!("{made:?}, {open:?}: {result:?}"),
-                }
+                };
+                let own = !matches!(made, support::Made::Allocated | support::Made::Shared);
+                assert_eq!(memory.len(), usize::from(own), "{made:?} at {starts:?}");
                 assert_eq!(team.ra().heap().free_bytes(), free, "{made:?}, {open:?}");
             }
         }
@@ -508,7 +512,9 @@ fn an_allocated_window_is_used_before_the_others_have_made_it() {
         if team.rank() == Rank(1) {
             ra.wait_until(told, Until::Eq(1)).unwrap();
         }
-        let window = Window::allocate(team, 8).unwrap();
+        // Where sizes and units are promised to be the same, nobody asks the others.
+        let promise = Config { same_size: true, same_disp_unit: true, ..Config::default() };
+        let window = Window::builder(team).config(promise).allocate(8).unwrap();
         if team.rank() == Rank(0) {
             let epoch = window.lock(LockKind::Exclusive, Rank(1)).unwrap();
             epoch.put_value(WindowDisp(0), 7_u64).unwrap();

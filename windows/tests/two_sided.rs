@@ -405,6 +405,7 @@ fn misuse_is_an_error_as_ever() {
         assert!(matches!(error, Error::Locks(LockError::AlreadyLocked { held: "exclusive", .. })), "{error:?}");
         epoch.unlock().unwrap();
         let fence = window.fence().unwrap();
+        fence.at(me).unwrap();
         drop(fence);
         let error = window.lock(LockKind::Shared, me).unwrap_err();
         assert!(matches!(error, Error::Conflict { call: Call::Lock, open: Open::Fence, .. }), "{error:?}");

@@ -82,3 +82,16 @@ impl Made {
 pub(crate) fn accumulating(accumulate: AccumulateStrategy) -> Config {
     Config { accumulate, ..Config::default() }
 }
+
+/// Runs `body`, and ends the test program if it hangs.
+pub(crate) fn watched(body: impl FnOnce()) {
+    let (done, waits) = std::sync::mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        if let Err(std::sync::mpsc::RecvTimeoutError::Timeout) = waits.recv_timeout(HUNG) {
+            eprintln!("hung for {HUNG:?}");
+            std::process::exit(1);
+        }
+    });
+    body();
+    drop(done);
+}

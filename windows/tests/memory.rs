@@ -1,0 +1,286 @@
+//! Where the memory of windows is, and that it comes back.
+#![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
+
+mod support;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rmalab_atomics::controlled::{self, Answer, Controlled, Executor, Shape};
+use rmalab_atomics::exposed::{ExposedKey, UserMemory};
+use rmalab_atomics::{Counted, Counts, Mapped, Rank, RemoteAtomics, Topology, World};
+use rmalab_windows::{
+    Call, Class, Config, Error, Flavor, Layout, LockKind, Op, Open, Team, Transport, Window, WindowDisp,
+};
+use support::{everywhere, threads, watched};
+
+const FIRST: WindowDisp = WindowDisp(0);
+
+/// Memory comes back with the error.
+#[test]
+fn reclaim_gives_memory_back_when_it_fails() {
+    threads(2, |team| {
+        let window = Window::create(team, vec![5_u64; 3]).unwrap();
+        std::mem::forget(window.lock(LockKind::Shared, team.rank()).unwrap());
+        let failed = window.reclaim().unwrap_err();
+        assert!(matches!(failed.error, Error::LeftOpen { open: Open::Lock, .. }), "{failed}");
+        let [memory] = failed.memory.try_into().unwrap();
+        let memory: UserMemory = memory;
+        assert_eq!(memory.into_vec::<u64>().unwrap(), [5; 3]);
+        let dynamic = Window::create_dynamic(team).unwrap();
+        for value in 1..=3_u64 {
+            dynamic.attach(UserMemory::from_vec(vec![value; 2])).unwrap();
+        }
+        std::mem::forget(dynamic.lock(LockKind::Shared, team.rank()).unwrap());
+        let failed = dynamic.reclaim().unwrap_err();
+        let mut sums: Vec<u64> = failed.memory.into_iter().map(|memory| memory.into_vec::<u64>().unwrap()[0]).collect();
+        sums.sort_unstable();
+        assert_eq!(sums, [1, 2, 3]);
+    });
+}
+
+/// Also when another rank has failed, and nobody accesses the memory.
+#[test]
+fn reclaim_gives_memory_back_when_a_peer_has_failed() {
+    let back = AtomicUsize::new(0);
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        World::threads(2).run(|ra| {
+            let team = Team::new(ra).unwrap();
+            let window = Window::create(&team, vec![5_u64; 3]).unwrap();
+            assert!(team.rank() != Rank(1), "rank 1 fails");
+            // Until that is known here.
+            while ra.pause(1_000).is_ok() {}
+            let failed = window.reclaim().unwrap_err();
+            let peer = matches!(failed.error, Error::Atomics(rmalab_atomics::Error::PeerFailed { rank: Rank(1) }));
+            assert!(peer, "{failed}");
+            back.store(failed.memory.len(), Ordering::Relaxed);
+        })
+    }));
+    assert_eq!(outcome.unwrap_err().downcast_ref(), Some(&"rank 1 fails"));
+    assert_eq!(back.into_inner(), 1);
+}
+
+/// A window that could not be made has exposed nothing.
+#[test]
+fn a_window_that_was_not_made_leaves_nothing_exposed() {
+    threads(2, |team| {
+        let ra = team.ra();
+        // The first keys there are; the window's words find no room.
+        let filled = Window::allocate(team, ra.heap().free_bytes() - 4096).unwrap();
+        while ra.heap().alloc(64, 64).is_ok() {}
+        let first = ra.expose(UserMemory::from_vec(vec![1_u8])).unwrap();
+        ra.withdraw(first).unwrap();
+        let next = ExposedKey(first.0 + (1 << 32));
+        let error = Window::create(team, vec![5_u64; 3]).unwrap_err();
+        assert_eq!(error.class(), Class::Size, "{error}");
+        assert!(ra.lease(team.rank(), next).is_err(), "the memory of the window that was not made");
+        drop(filled);
+    });
+}
+
+/// Each rank asks for a size and a unit of its own, some for nothing.
+fn allocate_unevenly(team: &Team<'_, Mapped>) {
+    let (me, size) = (team.rank(), team.size());
+    let bytes = |rank: Rank| 24 * u64::from(rank.0);
+    let unit = |rank: Rank| 1 << (rank.0 % 4);
+    for transport in [Transport::OneSided, Transport::TwoSided] {
+        let config = Config { transport, ..Config::default() };
+        let free = team.ra().heap().free_bytes();
+        let mut window = Window::builder(team).config(config).disp_unit(unit(me)).allocate(bytes(me)).unwrap();
+        // What comes next lies behind it at every rank.
+        let next = Window::builder(team).config(config).allocate(64).unwrap();
+        let attributes = (window.flavor(), window.bytes(), window.disp_unit());
+        assert_eq!(attributes, (Flavor::Allocate, bytes(me), unit(me)));
+        let epoch = window.fence().unwrap();
+        let right = Rank((me.0 + 1) % size);
+        let target = epoch.at(right).unwrap();
+        assert_eq!((target.bytes(), target.disp_unit()), (bytes(right), unit(right)));
+        for disp in 0..bytes(right) / u64::from(unit(right)) {
+            target.put(WindowDisp(disp as i64), &vec![me.0 as u8 + 1; unit(right) as usize]).unwrap();
+        }
+        let end = WindowDisp((bytes(right) / u64::from(unit(right))) as i64);
+        assert_eq!(target.put(end, &[1_u8]).unwrap_err().class(), Class::RmaRange);
+        epoch.close().unwrap();
+        let mut seen = vec![0_u8; bytes(me) as usize];
+        window.local().unwrap().read(FIRST, &mut seen).unwrap();
+        let left = (me.0 + size - 1) % size;
+        assert!(seen.iter().all(|&byte| byte == left as u8 + 1), "{seen:?}");
+        assert_eq!(next.local().unwrap().load::<[u8; 64]>(FIRST).unwrap(), [0; 64]);
+        team.barrier().unwrap();
+        let epoch = next.lock(LockKind::Exclusive, right).unwrap();
+        epoch.put_value(FIRST, 1_u64).unwrap();
+        epoch.unlock().unwrap();
+        next.free().unwrap();
+        window.free().unwrap();
+        if transport == Transport::OneSided {
+            assert_eq!(team.ra().heap().free_bytes(), free);
+        }
+    }
+}
+
+#[test]
+fn allocate_takes_a_size_and_a_unit_of_each_rank() {
+    watched(|| everywhere("allocate_takes_a_size_and_a_unit_of_each_rank", 4, allocate_unevenly));
+}
+
+/// Equal sizes are found equal, and nothing is remembered of the other ranks; whoever promises them communicates nothing.
+#[test]
+fn equal_sizes_are_remembered_once() {
+    World::threads(4)
+        .run(|ra| {
+            let ra = Counted::new(ra);
+            let team = Team::new(&ra).unwrap();
+            let before = Window::builder(&team).allocate(0).unwrap().remembered_bytes();
+            ra.reset();
+            assert_eq!(Window::builder(&team).disp_unit(8).allocate(64).unwrap().remembered_bytes(), before);
+            assert_ne!(ra.take(), Counts::default(), "sizes are compared");
+            let promise = Config { same_size: true, same_disp_unit: true, ..Config::default() };
+            Window::builder(&team).config(promise).disp_unit(8).allocate(64).unwrap();
+            assert_eq!(ra.take(), Counts::default(), "nothing to compare");
+        })
+        .unwrap();
+}
+
+/// One rank's wrong arguments are an error of all.
+#[test]
+fn an_allocation_that_one_rank_cannot_have_is_an_error_of_all() {
+    watched(|| {
+        threads(3, |team| {
+            let free = team.ra().heap().free_bytes();
+            let me = team.rank();
+            let result = Window::builder(team).disp_unit(u32::from(me != Rank(1))).allocate(8);
+            match (me, result) {
+                (Rank(1), Err(Error::DispUnit)) | (_, Err(Error::NotMade { .. })) => {}
+                (_, result) => panic!("{me}: {result:?}"),
+            }
+            let error = Window::allocate(team, if me == Rank(1) { u64::MAX } else { 8 }).unwrap_err();
+            assert_eq!(error.class(), Class::Size, "{error}");
+            let promise = Config { same_size: true, ..Config::default() };
+            let error = Window::builder(team).config(promise).allocate(8 * u64::from(me.0)).unwrap_err();
+            assert!(matches!(error, Error::Hint { hint: "same_size", .. }), "{error}");
+            assert_eq!(team.ra().heap().free_bytes(), free);
+        });
+    });
+}
+
+/// The same displacement of the same rank in another world is other memory.
+#[test]
+fn windows_of_another_world_are_not_attached() {
+    // A part of the same world is no other one.
+    threads(1, |team| {
+        let dynamic = Window::create_dynamic(team).unwrap();
+        let node = team.split_by_node().unwrap();
+        let node = Team::new(&node).unwrap();
+        let nested = Window::allocate(&node, 64).unwrap();
+        let at = dynamic.attach_window(&nested).unwrap();
+        dynamic.detach_window(at).unwrap();
+        nested.free().unwrap();
+        dynamic.free().unwrap();
+    });
+    World::threads(1)
+        .run(|outer| {
+            let team = Team::new(outer).unwrap();
+            let dynamic = Window::create_dynamic(&team).unwrap();
+            let inner = Controlled::new(Silent, &Shape::new(1), Rank(0));
+            let other = Team::new(&inner).unwrap();
+            let promise = Config { same_size: true, same_disp_unit: true, ..Config::default() };
+            let foreign = Window::builder(&other).config(promise).allocate(64).unwrap();
+            let error = dynamic.attach_window(&foreign).unwrap_err();
+            assert!(matches!(error, Error::Attach { .. }), "{error}");
+            assert!(error.to_string().contains("another world"), "{error}");
+            assert_eq!(error.class(), Class::RmaAttach);
+            assert_eq!(other.translate(Rank(0), &team), None);
+            dynamic.free().unwrap();
+        })
+        .unwrap();
+}
+
+/// Carries nothing out.
+struct Silent;
+
+impl Executor for Silent {
+    fn call(&self, call: controlled::Call) -> Answer {
+        panic!("nothing is communicated, and calls {call}")
+    }
+}
+
+/// The null rank asks for the lowest rank that this one shares memory with.
+#[test]
+fn the_null_rank_is_of_the_own_node() {
+    World::threads(6)
+        .topology(Topology::blocks(6, 2, 1).unwrap())
+        .run(|ra| {
+            let team = Team::new(ra).unwrap();
+            let me = team.rank();
+            let node = me.0 / 2 * 2;
+            let even = Window::allocate(&team, 64).unwrap();
+            assert_eq!(even.shared_query(None).unwrap().rank(), Rank(node));
+            // The first rank of each node but the first has nothing, on the last one nobody has anything.
+            let bytes = if me.0 < 2 || me == Rank(3) { 16 } else { 0 };
+            let uneven = Window::allocate(&team, bytes).unwrap();
+            let found = uneven.shared_query(None).unwrap();
+            let expected = [0, 0, 3, 3, 4, 4][me.index()];
+            assert_eq!((found.rank(), found.bytes()), (Rank(expected), if me.0 < 4 { 16 } else { 0 }));
+            uneven.free().unwrap();
+            even.free().unwrap();
+        })
+        .unwrap();
+}
+
+/// What does not fit into the world's memory says how to get more.
+#[test]
+fn an_allocation_that_finds_no_room_says_what_to_do() {
+    threads(1, |team| {
+        let error = Window::allocate(team, 1 << 30).unwrap_err();
+        assert!(error.to_string().contains("segment_bytes"), "{error}");
+    });
+}
+
+/// Layouts of many runs on memory of another process go to the kernel together, and arrive whole.
+fn many_runs(team: &Team<'_, Mapped>) {
+    const RUNS: usize = 3_000;
+    let window = Window::create(team, vec![0_u32; 2 * RUNS]).unwrap();
+    let right = Rank((team.rank().0 + 1) % team.size());
+    let strided = Layout::vector(RUNS as u64, 1, 2, &Layout::of::<u32>()).unwrap();
+    let source: Vec<u32> = (1..=RUNS as u32).collect();
+    let mut back = vec![0_u32; 2 * RUNS];
+    let epoch = window.lock(LockKind::Shared, right).unwrap();
+    let number = Layout::of::<u32>();
+    epoch.put_layout(FIRST, strided.item(), &source, number.items(RUNS as u64)).unwrap();
+    epoch.flush().unwrap();
+    epoch.get_layout(FIRST, strided.item(), &mut back, strided.item()).unwrap();
+    let expected: Vec<u32> = (0..2 * RUNS as u32).map(|i| if i % 2 == 0 { i / 2 + 1 } else { 0 }).collect();
+    assert_eq!(back, expected);
+    // A get whose runs meet at the origin: the last one of them stays.
+    let over = Layout::hvector(RUNS as u64, 1, 0, &number).unwrap();
+    let mut one = [0_u32];
+    epoch.get_layout(FIRST, strided.item(), &mut one, over.item()).unwrap();
+    assert_eq!(one, [RUNS as u32]);
+    epoch.accumulate(FIRST, Op::Sum, &[1_u32]).unwrap();
+    epoch.unlock().unwrap();
+    let whole = window.reclaim().unwrap().pop().unwrap().into_vec::<u32>().unwrap();
+    assert_eq!((whole[0], &whole[1..]), (2, &expected[1..]));
+}
+
+#[test]
+fn layouts_of_many_runs_arrive_whole() {
+    everywhere("layouts_of_many_runs_arrive_whole", 2, many_runs);
+}
+
+/// An access lies in one region, also where two are side by side.
+#[test]
+fn an_access_lies_in_one_region() {
+    threads(1, |team| {
+        let window = Window::create_dynamic(team).unwrap();
+        let shared = Window::allocate_shared(team, 64).unwrap();
+        let start = window.attach_window(&shared).unwrap();
+        let epoch = window.lock(LockKind::Shared, Rank(0)).unwrap();
+        let error = epoch.put(start.plus(60), &[0_u8; 8]).unwrap_err();
+        assert!(matches!(error, Error::NotAttached { call: Call::Put, .. }), "{error}");
+        assert!(error.to_string().contains("one attached region"), "{error}");
+        epoch.unlock().unwrap();
+        window.detach_window(start).unwrap();
+        window.free().unwrap();
+        shared.free().unwrap();
+    });
+}
