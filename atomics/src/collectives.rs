@@ -48,7 +48,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use crate::{Disp, Rank, RemoteAtomics, Result, Until, WORD};
+use crate::{Attended, Disp, Rank, RemoteAtomics, Result, Served, Until, WORD};
 
 /// Bytes of a chunk, unless the constructor is told otherwise.
 ///
@@ -92,7 +92,12 @@ pub struct Collectives<'a, A: RemoteAtomics + ?Sized> {
     epoch: Cell<u64>,
     /// Where words become bytes; one chunk.
     bytes: RefCell<Vec<u8>>,
+    /// What waits call meanwhile.
+    serve: Option<Serve>,
 }
+
+/// What the waits of a rank call meanwhile, with the rank's handle of the world.
+type Serve = fn(&dyn RemoteAtomics) -> Result<Served>;
 
 /// One rank's ends of a link: it sends to the successor, and receives from the predecessor.
 #[derive(Debug)]
@@ -153,7 +158,21 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
             chunk: chunk as usize,
             epoch: Cell::new(0),
             bytes: RefCell::new(Vec::new()),
+            serve: None,
         })
+    }
+
+    /// The same operations, whose waits call `serve` again and again, as those of an [`Attended`] handle.
+    #[must_use]
+    pub fn attended(self, serve: Serve) -> Collectives<'a, A> {
+        Collectives { serve: Some(serve), ..self }
+    }
+
+    fn wait(&self, own: Disp, until: Until) -> Result<u64> {
+        match self.serve {
+            None => self.ra.wait_until(own, until),
+            Some(serve) => Attended::new(self.ra, || serve(self.ra.world())).wait_until(own, until),
+        }
     }
 
     /// The rank whose operations these are.
@@ -178,7 +197,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
         for link in &self.links {
             self.ra.put(link.successor.at(link.barrier), epoch)?;
             // Not equality: the predecessor may be in the next barrier already (by I1 the word only grows).
-            self.ra.wait_until(link.barrier, Until::Ge(epoch))?;
+            self.wait(link.barrier, Until::Ge(epoch))?;
         }
         Ok(())
     }
@@ -462,7 +481,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
     fn send(&self, link: &Link, words: &[u64]) -> Result<()> {
         let number = link.sent.get() + 1;
         if let Some(taken) = number.checked_sub(SLOTS).filter(|&taken| taken > 0) {
-            self.ra.wait_until(link.taken, Until::Ge(taken))?; // I4
+            self.wait(link.taken, Until::Ge(taken))?; // I4
         }
         let slot = self.slot(link, number);
         if words.len() <= SHORT {
@@ -483,7 +502,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
     /// Receives one message, of a chunk at the most.
     fn receive(&self, link: &Link, words: &mut [u64]) -> Result<()> {
         let number = link.received.get() + 1;
-        self.ra.wait_until(link.arrived, Until::Ge(number))?; // I2
+        self.wait(link.arrived, Until::Ge(number))?; // I2
         let slot = self.ra.rank().at(self.slot(link, number));
         if let [word] = words {
             *word = self.ra.get(slot)?;

@@ -480,8 +480,9 @@ impl<A: RemoteAtomics + ?Sized> RemoteAtomics for Counted<'_, A> {
         self.inner.world_rank(rank)
     }
 
-    fn world(&self) -> usize {
-        self.inner.world()
+    /// A count of the whole world counts what the world does, too.
+    fn outer_world(&self) -> Option<&dyn RemoteAtomics> {
+        self.inner.outer_world()
     }
 
     #[inline(always)]

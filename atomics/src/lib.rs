@@ -12,9 +12,10 @@
 //! | `mpi` | processes of an MPI job, through its remote memory access; a feature | [`World::processes`] over `Mpi` |
 //! | `controlled` | coroutines, each call of which an engine carries out when it pleases | [`controlled::spawn`] |
 //!
-//! [`Counted`] wraps any of them; [`conformance`](mod@conformance) is the suite that all of them pass.
+//! [`Counted`] and [`Attended`] wrap any of them; [`conformance`](mod@conformance) is the suite that all of them pass.
 
 mod address;
+mod attended;
 pub mod bootstrap;
 pub mod bulk;
 mod collectives;
@@ -45,6 +46,7 @@ pub mod verbs;
 mod world;
 
 pub use address::{Address, Disp, Rank};
+pub use attended::{Attended, Served};
 pub use collectives::{CHUNK_BYTES, Collectives};
 pub use counted::{ByDistance, Counted, Counts};
 pub use dynamic::{Backend, Member, started_as};
@@ -57,7 +59,7 @@ pub use mapped::Mapped;
 #[cfg(feature = "mpi")]
 pub use mpi::Mpi;
 pub use processes::{Joined, Processes, Wishes};
-pub use remote::{Atomicity, Capabilities, RemoteAtomics, Request, Time, Until, WORD};
+pub use remote::{Atomicity, Capabilities, InWorld, RemoteAtomics, Request, Time, Until, WORD};
 pub use subset::Subset;
 pub use topology::{Distance, Topology};
 #[cfg(feature = "verbs")]

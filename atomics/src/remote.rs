@@ -127,6 +127,20 @@ impl Capabilities {
 #[must_use = "an operation is complete only after a wait, a successful test, or a flush"]
 pub struct Request(pub u64);
 
+/// The handle of the whole world, which any handle of a rank leads to.
+///
+/// Every sized [`RemoteAtomics`] has it; it is a trait of its own so that those without a size have it, too.
+pub trait InWorld {
+    /// This rank's handle of the whole world: its numbers of ranks are those of [`RemoteAtomics::world_rank`].
+    fn world(&self) -> &dyn RemoteAtomics;
+}
+
+impl<A: RemoteAtomics> InWorld for A {
+    fn world(&self) -> &dyn RemoteAtomics {
+        self.outer_world().unwrap_or(self)
+    }
+}
+
 /// What one rank holds: its own identity, and blocking operations on the memory of every rank.
 ///
 /// Every call is one network operation, and so one scheduling point of a simulator or model checker.
@@ -163,7 +177,7 @@ pub struct Request(pub u64);
 /// [`Misaligned`](crate::Error::Misaligned) or [`OutOfSegment`](crate::Error::OutOfSegment) for an address that does
 /// not exist, and has then done nothing. Operations that could wait for ever return
 /// [`PeerFailed`](crate::Error::PeerFailed) once any rank of the world has failed.
-pub trait RemoteAtomics {
+pub trait RemoteAtomics: InWorld {
     /// This rank.
     fn rank(&self) -> Rank;
 
@@ -296,10 +310,11 @@ pub trait RemoteAtomics {
         rank
     }
 
-    /// Identifies the world that this handle belongs to, on this rank: the address of the handle at the bottom. What wraps
-    /// a handle returns that of what it wraps.
-    fn world(&self) -> usize {
-        std::ptr::from_ref(self).addr()
+    /// The handle of the whole world, where this one is over another one; `None` where this one is it.
+    ///
+    /// Callers use [`world`](InWorld::world).
+    fn outer_world(&self) -> Option<&dyn RemoteAtomics> {
+        None
     }
 
     /// The `words` words at `at`, where this rank's processor reaches them by loads and stores; `None` where it does

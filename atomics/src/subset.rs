@@ -519,8 +519,8 @@ impl<A: RemoteAtomics + ?Sized> RemoteAtomics for Subset<'_, A> {
         self.members.outer(rank).map_or(NOWHERE, |rank| self.parent.world_rank(rank))
     }
 
-    fn world(&self) -> usize {
-        self.parent.world()
+    fn outer_world(&self) -> Option<&dyn RemoteAtomics> {
+        Some(self.parent.world())
     }
 
     #[inline]
