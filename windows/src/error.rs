@@ -422,6 +422,16 @@ pub enum Error {
     /// A layout that cannot be, or that does not fit its buffer.
     #[error(transparent)]
     Layout(#[from] LayoutError),
+    /// An operation of a two-sided window that failed where its target served it; the error's text says why.
+    #[error("{target} could not serve a request: {why}")]
+    AtTarget {
+        /// The target.
+        target: Rank,
+        /// The class of the target's error.
+        class: Class,
+        /// The target's error.
+        why: Box<str>,
+    },
     /// An agent that cannot be had.
     #[error("{rank}: agent: {why}")]
     Agent {
@@ -481,6 +491,7 @@ impl Error {
             Error::Group { .. } => Class::Group,
             Error::Attach { .. } | Error::Detach { .. } => Class::RmaAttach,
             Error::Flavor { .. } => Class::RmaFlavor,
+            Error::AtTarget { class, .. } => *class,
             Error::NotShared { .. } => Class::RmaShared,
             Error::Op { .. } => Class::Op,
             Error::Type { .. } | Error::Layout(_) => Class::Type,

@@ -82,10 +82,11 @@ mod packets;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use matching::{Arrival, Body, Matching};
 use packets::Packets;
-use rmalab_atomics::{Collectives, Rank, RemoteAtomics};
+use rmalab_atomics::{Collectives, Rank, RemoteAtomics, SymmetricHeap};
 
 /// Any source, for a receive (`MPI_ANY_SOURCE`).
 pub const ANY_SOURCE: Option<Rank> = None;
@@ -212,6 +213,22 @@ pub enum Error {
         /// How many end-points each has.
         ports: u8,
     },
+    /// An end-point to which nothing can be sent any more.
+    #[error(
+        "{to} has left: its rank serves no more requests; all ranks free (Window::free) their windows before they return"
+    )]
+    Left {
+        /// Which.
+        to: Endpoint,
+    },
+    /// A packet that cannot be: its bytes are damaged, or its sender is broken.
+    #[error("{at} has received a damaged packet: {what}")]
+    Damaged {
+        /// Who has received it.
+        at: Endpoint,
+        /// What is wrong.
+        what: Box<str>,
+    },
     /// A packet of a kind that is the transport's own.
     #[error("send_packet: kind {kind} is the transport's own; use one below {}", Kind::LAYERS.0)]
     ReservedKind {
@@ -256,7 +273,7 @@ pub struct Messages<'a, A: RemoteAtomics + ?Sized> {
     eager_limit: usize,
     /// Packets taken from the ring by one call of `progress`, at the most.
     batch: u32,
-    state: RefCell<State<'a, A>>,
+    state: RefCell<State>,
     /// Not there while it runs, either.
     handler: RefCell<Option<Handler<'a, A>>>,
 }
@@ -270,17 +287,10 @@ impl<A: RemoteAtomics + ?Sized> std::fmt::Debug for Messages<'_, A> {
     }
 }
 
-/// What a set of end-points has in common.
-#[derive(Clone, Debug)]
-pub(crate) struct Blueprint {
-    layout: packets::Layout,
-    eager_limit: usize,
-    batch: u32,
-}
-
+/// One end-point without its handle, which each call gets: the one that numbers the ranks as the packets do.
 #[derive(Debug)]
-struct State<'a, A: RemoteAtomics + ?Sized> {
-    packets: Packets<'a, A>,
+pub(crate) struct State {
+    packets: Packets,
     matching: Matching,
     /// Packets of the layers above, in the order of their arrival.
     arrived: VecDeque<Packet>,
@@ -336,29 +346,12 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
                 packets::LARGEST_SLOT
             ));
         }
-        let blueprint = Blueprint { layout: packets::Layout::alloc(ra, ports, &options)?, eager_limit, batch: slots };
-        Ok((0..ports).map(|port| Messages::from_blueprint(ra, blueprint.clone(), port)).collect())
-    }
-
-    /// What other end-points of the same set are made from.
-    pub(crate) fn blueprint(&self) -> Blueprint {
-        let layout = self.state.borrow().packets.layout().clone();
-        Blueprint { layout, eager_limit: self.eager_limit, batch: self.batch }
-    }
-
-    /// The end-point with this port of a set that was allocated; at most one for each port.
-    pub(crate) fn from_blueprint(ra: &'a A, blueprint: Blueprint, port: u8) -> Self {
-        let Blueprint { layout, eager_limit, batch } = blueprint;
-        let state = State {
-            packets: Packets::new(ra, layout, port),
-            matching: Matching::default(),
-            arrived: VecDeque::new(),
-            stopped: false,
-            sends: BTreeMap::new(),
-            announced: BTreeMap::new(),
-            next_send: 0,
-        };
-        Messages { ra, eager_limit, batch, state: RefCell::new(state), handler: RefCell::new(None) }
+        let layout = packets::Layout::alloc(ra.heap(), ports, &options)?;
+        let endpoints = (0..ports).map(|port| {
+            let state = State::new(layout.clone(), Endpoint { rank: ra.rank(), port });
+            Messages { ra, eager_limit, batch: slots, state: RefCell::new(state), handler: RefCell::new(None) }
+        });
+        Ok(endpoints.collect())
     }
 
     /// The rank that this is an end-point of.
@@ -394,7 +387,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
     pub fn send(&self, to: Rank, tag: Tag, data: &[u8]) -> Result<()> {
         let target = self.same_port(to)?;
         if self.is_eager(to, data.len())
-            && self.state.borrow_mut().packets.send_now(target, Kind::EAGER, tag.0.into(), data)?
+            && self.state.borrow_mut().packets.send_now(self.ra, target, Kind::EAGER, tag.0.into(), data)?
         {
             return Ok(());
         }
@@ -415,11 +408,11 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
         state.next_send += 1;
         state.sends.insert(number, None);
         if self.is_eager(to, data.len()) {
-            state.packets.send(target, Kind::EAGER, tag.0.into(), data, Some(number))?;
+            state.packets.send(self.ra, target, Kind::EAGER, tag.0.into(), data, Some(number))?;
         } else {
             let announcement = [data.len() as u64, number].map(u64::to_ne_bytes).concat();
             state.announced.insert(number, data);
-            state.packets.send(target, Kind::RTS, tag.0.into(), announcement, None)?;
+            state.packets.send(self.ra, target, Kind::RTS, tag.0.into(), announcement, None)?;
         }
         state.collect_sent();
         Ok(SendRequest { messages: self, number })
@@ -468,7 +461,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
                 let number = {
                     let mut state = self.state.borrow_mut();
                     let number = state.matching.expect(status);
-                    state.clear_to_send(from, send, number)?;
+                    state.clear_to_send(self.ra, from, send, number)?;
                     number
                 };
                 RecvRequest { messages: self, number }.wait()
@@ -489,7 +482,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
         let mut state = self.state.borrow_mut();
         let (number, clear) = state.matching.post(from, tag.into());
         if let Some((to, send)) = clear {
-            state.clear_to_send(to, send, number)?;
+            state.clear_to_send(self.ra, to, send, number)?;
         }
         Ok(RecvRequest { messages: self, number })
     }
@@ -522,7 +515,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
     ///
     /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed), and those of the [handler](Self::set_handler).
     pub fn progress(&self) -> Result<()> {
-        self.state.borrow_mut().progress(self.batch)?;
+        self.state.borrow_mut().progress(self.ra, self.batch)?;
         let Some(mut handler) = self.handler.take() else { return Ok(()) };
         let mut result = Ok(());
         while let (Ok(()), Some(packet)) = (&result, self.pop_packet()) {
@@ -554,7 +547,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
             if let Some(found) = ready()? {
                 return Ok(found);
             }
-            self.state.borrow_mut().packets.sleep()?;
+            self.state.borrow_mut().packets.sleep(self.ra, None)?;
         }
     }
 
@@ -568,7 +561,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
             return Err(Error::ReservedKind { kind: kind.0 });
         }
         self.check(to)?;
-        self.state.borrow_mut().packets.send(to, kind, word, data, None)
+        self.state.borrow_mut().send(self.ra, to, kind, word, data)
     }
 
     /// The next packet of a layer above, if one has arrived that no [handler](Self::set_handler) takes.
@@ -610,7 +603,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
         mut handler: impl FnMut(&Self, Packet) -> Result<(), E>,
     ) -> Result<(), E> {
         // The stop is behind the packets that its sender has sent before.
-        let next = |state: &mut State<'a, A>| match state.arrived.pop_front() {
+        let next = |state: &mut State| match state.arrived.pop_front() {
             None => std::mem::take(&mut state.stopped).then_some(None),
             packet => Some(packet),
         };
@@ -628,7 +621,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
     /// [`Error::NoSuchEndpoint`] and [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
     pub fn stop(&self, agent: Endpoint) -> Result<()> {
         self.check(agent)?;
-        self.state.borrow_mut().packets.send(agent, Kind::STOP, 0, Vec::new(), None)?;
+        self.state.borrow_mut().stop(self.ra, agent)?;
         self.finish_sends()
     }
 
@@ -667,12 +660,12 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
     }
 
     /// As [`wait_until`](Self::wait_until), for what the state of this end-point shows (M3).
-    fn wait_for<T>(&self, mut ready: impl FnMut(&mut State<'a, A>) -> Option<T>) -> Result<T> {
+    fn wait_for<T>(&self, mut ready: impl FnMut(&mut State) -> Option<T>) -> Result<T> {
         self.wait_until(|| Ok(ready(&mut self.state.borrow_mut())))
     }
 
     /// Makes progress once, if `ready` does not find what it looks for without that.
-    fn look_for<T>(&self, mut ready: impl FnMut(&mut State<'a, A>) -> Option<T>) -> Result<Option<T>> {
+    fn look_for<T>(&self, mut ready: impl FnMut(&mut State) -> Option<T>) -> Result<Option<T>> {
         let mut ready = || ready(&mut self.state.borrow_mut());
         if let Some(found) = ready() {
             return Ok(Some(found));
@@ -687,50 +680,154 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
     }
 }
 
-impl<A: RemoteAtomics + ?Sized> State<'_, A> {
-    fn progress(&mut self, batch: u32) -> Result<()> {
+impl State {
+    /// An end-point without anything under way.
+    fn new(layout: packets::Layout, me: Endpoint) -> State {
+        State {
+            packets: Packets::new(layout, me),
+            matching: Matching::default(),
+            arrived: VecDeque::new(),
+            stopped: false,
+            sends: BTreeMap::new(),
+            announced: BTreeMap::new(),
+            next_send: 0,
+        }
+    }
+
+    /// End-points of the default [`Options`] in memory of `heap`, whose rank is `me` in packets; collective.
+    pub(crate) fn set(heap: &SymmetricHeap, me: Rank, ports: u8) -> Result<Vec<State>> {
+        let layout = packets::Layout::alloc(heap, ports, &Options::default())?;
+        Ok((0..ports).map(|port| State::new(layout.clone(), Endpoint { rank: me, port })).collect())
+    }
+
+    pub(crate) fn me(&self) -> Endpoint {
+        self.packets.me()
+    }
+
+    pub(crate) fn sent(&self, kind: Kind) -> u64 {
+        self.packets.count(kind)
+    }
+
+    /// Whether every packet is in its target's ring.
+    pub(crate) fn all_sent(&self) -> bool {
+        self.packets.all_sent()
+    }
+
+    /// The next packet of a layer above that has arrived.
+    pub(crate) fn take(&mut self) -> Option<Packet> {
+        self.arrived.pop_front()
+    }
+
+    /// Whether the end-point was stopped since the last call.
+    pub(crate) fn take_stop(&mut self) -> bool {
+        std::mem::take(&mut self.stopped)
+    }
+
+    /// Sends a packet of a layer above; what finds no room follows when the end-point makes progress.
+    pub(crate) fn send<A: RemoteAtomics + ?Sized>(
+        &mut self,
+        ra: &A,
+        to: Endpoint,
+        kind: Kind,
+        word: u64,
+        data: Vec<u8>,
+    ) -> Result<()> {
+        self.packets.send(ra, to, kind, word, data, None)
+    }
+
+    /// Sends the packet that ends an agent's service.
+    pub(crate) fn stop<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, agent: Endpoint) -> Result<()> {
+        self.packets.send(ra, agent, Kind::STOP, 0, Vec::new(), None)
+    }
+
+    /// Waits until there may be something to do; for so long `at_most`.
+    pub(crate) fn sleep<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, at_most: Option<Duration>) -> Result<()> {
+        self.packets.sleep(ra, at_most)
+    }
+
+    /// Leaves, unless there are packets to read; returns whether it has left.
+    pub(crate) fn leave<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
+        self.packets.leave(ra)
+    }
+
+    /// Reads up to `batch` packets that have arrived, and sends what found no room before.
+    pub(crate) fn progress<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, batch: u32) -> Result<()> {
         // Not for ever: packets may come as fast as they are served.
         for _ in 0..batch {
-            let Some(packet) = self.packets.next()? else { break };
-            self.serve(packet)?;
+            let Some(packet) = self.packets.next(ra)? else { break };
+            self.serve(ra, packet)?;
         }
-        self.packets.pump()?;
+        self.packets.pump(ra)?;
         self.collect_sent();
         Ok(())
     }
 
-    fn serve(&mut self, packet: Packet) -> Result<()> {
+    fn serve<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, packet: Packet) -> Result<()> {
         let Packet { from, kind, word, data } = packet;
         match kind {
             Kind::EAGER => {
-                let status = Status { from: from.rank, tag: Tag(word as u32), len: data.len() };
+                let status = Status { from: from.rank, tag: self.tag(from, word)?, len: data.len() };
                 self.matching.arrive(Arrival { status, body: Body::Whole(data) });
             }
             Kind::RTS => {
-                let [len, send] = words(&data);
-                let status = Status { from: from.rank, tag: Tag(word as u32), len: len as usize };
+                let [len, send] = self.words(from, kind, &data)?;
+                let tag = self.tag(from, word)?;
+                let len =
+                    usize::try_from(len).map_err(|_| self.damaged(from, kind, format!("it announces {len} bytes")))?;
+                let status = Status { from: from.rank, tag, len };
                 let body = Body::Announced { from, send };
                 if let Some(receive) = self.matching.arrive(Arrival { status, body }) {
-                    self.clear_to_send(from, send, receive)?;
+                    self.clear_to_send(ra, from, send, receive)?;
                 }
             }
             Kind::CTS => {
-                let [receive] = words(&data);
-                let message = self.announced.remove(&word).expect("a send is cleared once, after its announcement");
-                self.packets.send(from, Kind::DATA, receive, message, Some(word))?;
+                let [receive] = self.words(from, kind, &data)?;
+                // A send is cleared once, after its announcement.
+                let Some(message) = self.announced.remove(&word) else {
+                    return Err(self.damaged(from, kind, format!("it clears send {word}, which waits for nothing")));
+                };
+                self.packets.send(ra, from, Kind::DATA, receive, message, Some(word))?;
             }
             Kind::DATA => self.matching.complete(word, data),
             Kind::STOP => self.stopped = true,
+            Kind(code) if kind > Kind::STOP => {
+                return Err(self.damaged(from, kind, format!("there is no kind {code}")));
+            }
             _ => self.arrived.push_back(Packet { from, kind, word, data }),
         }
         Ok(())
     }
 
-    fn clear_to_send(&mut self, to: Endpoint, send: u64, receive: u64) -> Result<()> {
-        self.packets.send(to, Kind::CTS, send, receive.to_ne_bytes().to_vec(), None)
+    fn damaged(&self, from: Endpoint, kind: Kind, what: String) -> Error {
+        let what = format!("kind {} from {from}: {what}", kind.0).into();
+        Error::Damaged { at: self.me(), what }
     }
 
-    /// Hands buffers to those who will wait for them.
+    fn tag(&self, from: Endpoint, word: u64) -> Result<Tag> {
+        let tag = u32::try_from(word);
+        tag.map(Tag).map_err(|_| self.damaged(from, Kind::EAGER, format!("{word:#x} is no tag")))
+    }
+
+    /// The words that a packet's data consists of.
+    fn words<const N: usize>(&self, from: Endpoint, kind: Kind, data: &[u8]) -> Result<[u64; N]> {
+        let (words, rest) = data.as_chunks();
+        match <[[u8; 8]; N]>::try_from(words) {
+            Ok(words) if rest.is_empty() => Ok(words.map(u64::from_ne_bytes)),
+            _ => Err(self.damaged(from, kind, format!("{} bytes in place of {N} words", data.len()))),
+        }
+    }
+
+    fn clear_to_send<A: RemoteAtomics + ?Sized>(
+        &mut self,
+        ra: &A,
+        to: Endpoint,
+        send: u64,
+        receive: u64,
+    ) -> Result<()> {
+        self.packets.send(ra, to, Kind::CTS, send, receive.to_ne_bytes().to_vec(), None)
+    }
+
+    /// Hands buffers to the requests that wait for them.
     fn collect_sent(&mut self) {
         for (number, data) in self.packets.take_sent() {
             if let Some(place) = self.sends.get_mut(&number) {
@@ -738,15 +835,6 @@ impl<A: RemoteAtomics + ?Sized> State<'_, A> {
             }
         }
     }
-}
-
-/// The words that a packet's data consists of.
-fn words<const N: usize>(data: &[u8]) -> [u64; N] {
-    let mut words = [0; N];
-    for (word, bytes) in words.iter_mut().zip(data.as_chunks().0) {
-        *word = u64::from_ne_bytes(*bytes);
-    }
-    words
 }
 
 /// A send under way, from [`Messages::isend`].
@@ -773,7 +861,7 @@ impl<A: RemoteAtomics + ?Sized> SendRequest<'_, '_, A> {
     ///
     /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
     pub fn test(&self) -> Result<bool> {
-        let left = |state: &mut State<'_, A>| matches!(state.sends.get(&self.number), Some(Some(_))).then_some(());
+        let left = |state: &mut State| matches!(state.sends.get(&self.number), Some(Some(_))).then_some(());
         Ok(self.messages.look_for(left)?.is_some())
     }
 }
@@ -808,7 +896,7 @@ impl<A: RemoteAtomics + ?Sized> RecvRequest<'_, '_, A> {
     ///
     /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
     pub fn test(&self) -> Result<bool> {
-        let there = |state: &mut State<'_, A>| state.matching.is_complete(self.number).then_some(());
+        let there = |state: &mut State| state.matching.is_complete(self.number).then_some(());
         Ok(self.messages.look_for(there)?.is_some())
     }
 }

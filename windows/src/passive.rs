@@ -11,7 +11,7 @@ use rmalab_locks::{Assert, Exclusion, LockKind, Policy, WindowLock};
 
 use crate::request::{self, Batch};
 use crate::trace::recorder::{Kind, Recorder, Started};
-use crate::two_sided::Requests;
+use crate::two_sided::{self, Requests};
 use crate::window::Completion;
 use crate::{Call, Error, Open, Result, Target, Window};
 
@@ -38,6 +38,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         self.check_passive(Call::Lock)?;
         let started = self.core.start();
         match &self.core.two_sided {
+            None if two_sided::is_needed() => self.lock_attended(kind, target, assert)?,
             None => self.locks.borrow_mut().lock(self.core.ra, kind, target, assert)?,
             Some(requests) => self.lock_by_request(requests, kind, target, assert)?,
         }
@@ -80,6 +81,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         self.check_passive(Call::LockAll)?;
         let started = self.core.start();
         match &self.core.two_sided {
+            None if two_sided::is_needed() => self.lock_all_attended(assert)?,
             None => self.locks.borrow_mut().lock_all(self.core.ra, assert)?,
             Some(requests) => self.lock_all_by_requests(requests, assert)?,
         }
@@ -93,6 +95,18 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         }
         let (ra, completion, recorder) = (self.core.ra, self.core.completion(), self.core.recorder.as_deref());
         Ok(LockAll { window: self, ra, completion, recorder, acquired, mutex })
+    }
+
+    /// Serves two-sided windows of this rank while it waits for the lock, since its holder may need that.
+    #[cold]
+    fn lock_attended(&self, kind: LockKind, target: Rank, assert: Assert) -> Result<()> {
+        Ok(self.locks.borrow_mut().lock(&two_sided::attended(self.core.ra), kind, target, assert)?)
+    }
+
+    /// As [`lock_attended`](Self::lock_attended).
+    #[cold]
+    fn lock_all_attended(&self, assert: Assert) -> Result<()> {
+        Ok(self.locks.borrow_mut().lock_all(&two_sided::attended(self.core.ra), assert)?)
     }
 
     /// The rules are checked as ever, and a request takes the place of the policy.

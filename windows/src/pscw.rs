@@ -55,6 +55,7 @@ use rmalab_atomics::{Disp, Rank, RemoteAtomics, Until, WORD};
 use rmalab_locks::{LINE, Policy, WindowLock};
 
 use crate::trace::recorder::Kind;
+use crate::two_sided::attended;
 use crate::window::{Core, Side};
 use crate::{Active, Call, Error, Local, Open, PscwStrategy, Result, Target, Window};
 
@@ -349,7 +350,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> AccessSide<'_, 't, A, W> {
         if let Some(requests) = &core.two_sided {
             requests.start(group, assert.nocheck);
         } else {
-            core.matching.start(core.ra, group, !assert.nocheck)?;
+            core.matching.start(&attended(core.ra), group, !assert.nocheck)?;
         }
         core.record(started, Kind::Pscw, Rank(0), 0);
         core.state.access.set(Side::Open);
@@ -481,7 +482,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> ExposureSide<'_, 't, A, W> {
         if let Some(requests) = &core.two_sided {
             requests.post(group, assert.nocheck)?;
         } else {
-            core.matching.post(core.ra, group, !assert.nocheck)?;
+            core.matching.post(&attended(core.ra), group, !assert.nocheck)?;
         }
         core.state.exposure.set(Side::Open);
         core.record(started, Kind::Pscw, Rank(0), 0);
@@ -557,7 +558,7 @@ impl<A: RemoteAtomics + ?Sized> Core<'_, A> {
         let started = self.start();
         match &self.two_sided {
             Some(requests) => requests.wait_exposure()?,
-            None => self.matching.wait(self.ra)?,
+            None => self.matching.wait(&attended(self.ra))?,
         }
         self.record(started, Kind::Pscw, Rank(0), 0);
         Ok(())

@@ -32,7 +32,7 @@ use std::rc::{Rc, Weak};
 use rmalab_atomics::{Collectives, Rank, RemoteAtomics, Subset};
 
 use crate::trace::recorder::{Kind, Recorder};
-use crate::two_sided::{Ends, LazyEnds};
+use crate::two_sided::{self, Ends};
 use crate::{Error, Open, Result};
 
 /// One rank's handle of a group of ranks: all of a world, or of a [`Subset`] of one.
@@ -67,8 +67,8 @@ use crate::{Error, Open, Result};
 #[derive(Debug)]
 pub struct Team<'a, A: RemoteAtomics + ?Sized> {
     collectives: Collectives<'a, A>,
-    /// What its two-sided windows share; without its type, so that a team stays covariant.
-    ends: Box<dyn Ends + 'a>,
+    /// What its two-sided windows share.
+    ends: Ends<'a>,
     /// Those of its windows, which barriers are recorded with, too.
     recorders: RefCell<Vec<Weak<Recorder>>>,
     /// How many locks this rank holds that let one rank in at a time, and what the first of them is.
@@ -89,8 +89,8 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
     /// [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory) on all ranks alike.
     pub fn new(ra: &'a A) -> Result<Team<'a, A>> {
         Ok(Team {
-            collectives: Collectives::new(ra)?,
-            ends: Box::new(LazyEnds::new(ra)),
+            collectives: Collectives::new(ra)?.attended(two_sided::serve_all),
+            ends: Ends::new(ra),
             recorders: RefCell::default(),
             inside: Cell::new(0),
             entered: Cell::new(Open::Lock),
@@ -120,8 +120,8 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
 
     /// Returns once all ranks have called it; see [`Collectives::barrier`].
     ///
-    /// Once the team has a [two-sided](crate::two_sided) window, the ranks serve requests while they wait, and what others
-    /// sent before their calls is done here behind it.
+    /// Ranks that have [two-sided](crate::two_sided) windows serve requests while they wait. Once the team has one, what
+    /// its ranks have sent before their calls is done here when this returns.
     ///
     /// # Errors
     ///
@@ -162,7 +162,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
     }
 
     /// That this rank keeps no other one from what all ranks have to come to.
-    fn check_outside(&self) -> Result<()> {
+    pub(crate) fn check_outside(&self) -> Result<()> {
         if self.inside.get() == 0 || self.size() == 1 {
             return Ok(());
         }
@@ -176,23 +176,18 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
         recorders.push(Rc::downgrade(recorder));
     }
 
-    /// Serves requests of others that have come, on all two-sided windows of the team; waits for nothing.
+    /// Serves requests of other ranks that have come, on all two-sided windows of this rank, whatever their teams; waits
+    /// for nothing.
     ///
     /// # Errors
     ///
     /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
     pub fn progress(&self) -> Result<()> {
-        if self.ends.is_open() { self.ends.progress() } else { Ok(()) }
+        self.ends.progress()
     }
 
-    /// Before collectives in which the ranks do not serve: all ranks are there.
-    pub(crate) fn meet(&self) -> Result<()> {
-        self.check_outside()?;
-        if self.ends.is_open() { self.ends.barrier() } else { Ok(()) }
-    }
-
-    pub(crate) fn ends(&self) -> &(dyn Ends + 'a) {
-        &*self.ends
+    pub(crate) fn ends(&self) -> &Ends<'a> {
+        &self.ends
     }
 
     /// The ranks that give the same `colour`, ordered by `key` and then by their numbers in this team (`MPI_Comm_split`).

@@ -89,7 +89,10 @@
 
 mod agent;
 mod ends;
+mod progress;
 mod serve;
+#[cfg(test)]
+mod tests;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -99,14 +102,15 @@ use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_locks::{Assert, LockKind, WindowLock};
 
 pub use agent::Agent;
-use ends::Wanted;
-pub(crate) use ends::{Ends, LazyEnds, State};
+pub(crate) use ends::Ends;
+use ends::{Hub, Wanted};
+pub(crate) use progress::{attended, is_needed, serve as serve_all};
 use serve::Header;
 pub(crate) use serve::{OwnPart, OwnPlace};
 
 use crate::element::{Element, Kind as ElementKind, Op};
 use crate::messages::{Endpoint, Kind};
-use crate::{Result, Window};
+use crate::{Error, Result, Window};
 
 /// A put.
 pub const PUT: Kind = Kind(1);
@@ -135,7 +139,9 @@ pub const POST: Kind = Kind(12);
 /// A part of a fence's sum, or of a barrier.
 pub const SUM: Kind = Kind(13);
 /// A window was made or freed; to this rank's own agent only.
-pub const REGISTER: Kind = Kind(14);
+const REGISTER: Kind = Kind(14);
+/// A request has failed at its target.
+const REFUSED: Kind = Kind(15);
 
 /// End-points of a rank: its own and its agent's.
 const PORTS: u8 = 2;
@@ -161,12 +167,14 @@ mod flags {
     /// It is the last one of an access epoch.
     pub(super) const LAST: u32 = 32;
 
-    /// The lock that is to be acquired before it.
-    pub(super) fn lock(flags: u32) -> Option<LockKind> {
+    /// The lock that is to be acquired before the request is served, or what is wrong with the flags.
+    pub(super) fn lock(flags: u32) -> Result<Option<LockKind>, String> {
         match flags & (SHARED | EXCLUSIVE) {
-            0 => None,
-            SHARED => Some(LockKind::Shared),
-            _ => Some(LockKind::Exclusive),
+            _ if flags > (2 * LAST - 1) => Err(format!("{flags:#x} are no flags of a request")),
+            0 => Ok(None),
+            SHARED => Ok(Some(LockKind::Shared)),
+            EXCLUSIVE => Ok(Some(LockKind::Exclusive)),
+            _ => Err(format!("{flags:#x} asks for two locks")),
         }
     }
 
@@ -187,6 +195,18 @@ struct Record {
     /// Offsets and lengths at the target.
     runs: Vec<(u64, u64)>,
     data: Vec<u8>,
+}
+
+impl Record {
+    /// No operation.
+    fn signal(kind: Kind) -> Record {
+        Record { kind, element: ElementKind::U8, op: Op::NoOp, runs: Vec::new(), data: Vec::new() }
+    }
+
+    /// Bytes that the operation fetches.
+    fn fetches(&self) -> usize {
+        self.runs.iter().map(|&(_, len)| len as usize).sum()
+    }
 }
 
 /// What this rank has to do with a target in the epoch that is open.
@@ -223,7 +243,7 @@ struct Origin {
 /// One window's requests, at their origin.
 #[derive(Debug)]
 pub(crate) struct Requests<'t> {
-    ends: &'t (dyn Ends + 't),
+    ends: &'t Ends<'t>,
     window: u32,
     /// Whether an agent serves passive epochs.
     agent: bool,
@@ -234,41 +254,76 @@ pub(crate) struct Requests<'t> {
 
 impl<'t> Requests<'t> {
     /// A new window's; collective, in the order in which the team makes them.
-    pub(crate) fn new(ends: &'t (dyn Ends + 't), agent: bool, eager: bool, part: OwnPart) -> Result<Requests<'t>> {
+    ///
+    /// The ranks in `part` have their numbers of the team.
+    pub(crate) fn new(ends: &'t Ends<'t>, agent: bool, eager: bool, mut part: OwnPart) -> Result<Requests<'t>> {
         ends.open()?;
-        let mut state = ends.state().borrow_mut();
+        if let OwnPlace::Segment(at) = &mut part.place {
+            at.rank = ends.in_world(at.rank);
+        }
+        let hub = ends.hub();
+        let mut state = hub.state.borrow_mut();
         let window = state.next_window;
         state.next_window += 1;
-        state.server.register(window, part);
         drop(state);
+        hub.main.borrow_mut().server.register(window, part);
         let origin =
             Origin { epoch: Epoch::Passive, all: None, targets: BTreeMap::new(), fences: 0, expected: 0, exposed: 0 };
         let requests = Requests { ends, window, agent, eager, origin: RefCell::new(origin) };
         if agent {
-            let own = requests.endpoint(ends.rank(), true);
-            ends.send(own, REGISTER, window.into(), part.encode())?;
+            hub.uses_agent.set(true);
+            requests.tell_agent(Some(part))?;
         }
         ends.replay(window)?;
         Ok(requests)
     }
 
-    /// Forgets the window; behind a barrier.
-    pub(crate) fn leave(&self) -> Result<()> {
-        let state = &mut *self.ends.state().borrow_mut();
-        state.server.forget(self.window);
-        state.posts.retain(|&(window, _), _| window != self.window);
-        if self.agent {
-            self.ends.send(self.endpoint(self.ends.rank(), true), REGISTER, self.window.into(), Vec::new())?;
+    /// Tells this rank's agent that the window was made, with `part`, or freed.
+    fn tell_agent(&self, part: Option<OwnPart>) -> Result<()> {
+        if let Some(agent) = &mut *self.ends.hub().agent.borrow_mut() {
+            match part {
+                Some(part) => agent.server.register_passive(self.window, part),
+                None => agent.server.forget(self.window),
+            }
+            return Ok(());
         }
-        Ok(())
+        let own = self.endpoint(self.ends.rank(), true);
+        let data = part.map_or_else(Vec::new, OwnPart::encode);
+        match self.ends.send(own, REGISTER, self.window.into(), data) {
+            // An agent that is gone serves no window; passive epochs learn of that.
+            Err(Error::Messages(crate::messages::Error::Left { .. })) => Ok(()),
+            sent => sent,
+        }
+    }
+
+    /// Forgets the window, after a barrier.
+    pub(crate) fn leave(&self) -> Result<()> {
+        let hub = self.ends.hub();
+        hub.main.borrow_mut().server.forget(self.window);
+        hub.state.borrow_mut().posts.retain(|&(window, _), _| window != self.window);
+        if self.agent {
+            self.tell_agent(None)?;
+        }
+        self.ends.finish_sends()
+    }
+
+    /// The first error of a request that nothing has waited for, once all ranks have left the window.
+    pub(crate) fn last_error(&self) -> Result<()> {
+        self.progress()?;
+        self.refused()
     }
 
     fn endpoint(&self, rank: Rank, passive: bool) -> Endpoint {
-        Endpoint { rank, port: if passive && self.agent { AGENT } else { 0 } }
+        Endpoint { rank: self.ends.in_world(rank), port: if passive && self.agent { AGENT } else { 0 } }
     }
 
     fn answer(&self, ticket: u32) -> Result<Vec<u8>> {
-        self.ends.wait(|state| state.answers.remove(&ticket))
+        self.ends.wait(|hub| hub.state.borrow_mut().take_answer(ticket))?
+    }
+
+    /// The first error of this window's requests that nothing has waited for.
+    fn refused(&self) -> Result<()> {
+        self.ends.hub().state.borrow_mut().take_refused(self.window)
     }
 
     /// Serves what has come.
@@ -276,21 +331,30 @@ impl<'t> Requests<'t> {
         self.ends.progress()
     }
 
-    /// Sends a request, and returns the ticket of its answer.
+    /// Sends a request, and returns the ticket of its answer, or 0 if it has none.
     fn send(&self, target: Rank, record: &Record, flags: u32) -> Result<u32> {
-        let ticket = self.ends.state().borrow_mut().ticket();
         let Origin { epoch, fences, .. } = *self.origin.borrow();
+        let at = self.endpoint(target, epoch == Epoch::Passive);
+        self.request(at, self.window, fences, record, flags)
+    }
+
+    fn request(&self, at: Endpoint, window: u32, fences: u32, record: &Record, flags: u32) -> Result<u32> {
+        let answered = record.kind == LOCK || flags & flags::ANSWER != 0;
+        let state = &self.ends.hub().state;
+        let ticket = if answered { state.borrow_mut().ticket() } else { 0 };
         let header = Header { fences, ticket, element: record.element, op: record.op };
         let data = header.encode(&record.runs, &record.data);
-        let word = u64::from(self.window) | u64::from(flags) << 32;
-        self.ends.send(self.endpoint(target, epoch == Epoch::Passive), record.kind, word, data)?;
-        Ok(ticket)
+        let word = u64::from(window) | u64::from(flags) << 32;
+        let sent = self.ends.send(at, record.kind, word, data);
+        if sent.is_err() {
+            state.borrow_mut().answers.remove(&ticket);
+        }
+        sent.map(|()| ticket)
     }
 
     /// A request without an operation.
     fn signal(&self, target: Rank, kind: Kind, flags: u32) -> Result<u32> {
-        let (element, op) = (ElementKind::U8, Op::NoOp);
-        self.send(target, &Record { kind, element, op, runs: Vec::new(), data: Vec::new() }, flags)
+        self.send(target, &Record::signal(kind), flags)
     }
 
     /// Calls `body` with what this rank has to do with a target.
@@ -305,21 +369,22 @@ impl<'t> Requests<'t> {
 
     /// Notes a lock that is to be acquired, or a post that is to be waited for.
     fn want(&self, target: Rank, lock: Option<LockKind>, fences: u32) {
-        let wanted = Wanted { window: self.window, target: self.endpoint(target, true), lock, fences };
-        self.ends.state().borrow_mut().wanted.push(wanted);
+        let at = self.endpoint(target, true);
+        let wanted = Wanted { window: self.window, target, at, lock, fences };
+        self.ends.hub().state.borrow_mut().wanted.push(wanted);
     }
 
     /// The lock of `target`, if it is still to be acquired.
     fn wanted(&self, target: Rank) -> Option<LockKind> {
-        let state = self.ends.state().borrow();
+        let state = self.ends.hub().state.borrow();
         let mut wanted = state.wanted.iter().filter(|wanted| wanted.window == self.window);
-        wanted.find(|wanted| wanted.target.rank == target)?.lock
+        wanted.find(|wanted| wanted.target == target)?.lock
     }
 
     /// Nothing of `target` is to be waited for any more.
     fn settle(&self, target: Rank) {
-        let gone = |wanted: &Wanted| wanted.window == self.window && wanted.target.rank == target;
-        self.ends.state().borrow_mut().wanted.retain(|wanted| !gone(wanted));
+        let gone = |wanted: &Wanted| wanted.window == self.window && wanted.target == target;
+        self.ends.hub().state.borrow_mut().wanted.retain(|wanted| !gone(wanted));
     }
 
     fn record(&self, target: Rank, record: Record) {
@@ -377,8 +442,16 @@ impl<'t> Requests<'t> {
         self.force(target, 0)?;
         self.acquire_earlier(target)?;
         let ticket = self.send(target, record, flags::ANSWER | self.wanted(target).map_or(0, flags::of))?;
-        let answer = self.answer(ticket)?;
+        let answer = self.answer(ticket);
+        // Even an operation that fails has acquired the lock.
         self.settle(target);
+        let answer = answer?;
+        let (came, expected) = (answer.len(), record.fetches());
+        if came != expected {
+            let what = format!("{came} bytes from {target} in place of the {expected} that were asked for").into();
+            let at = Endpoint { rank: self.ends.world().rank(), port: 0 };
+            return Err(crate::messages::Error::Damaged { at, what }.into());
+        }
         Ok(answer)
     }
 
@@ -400,22 +473,18 @@ impl<'t> Requests<'t> {
     /// Waits for the locks and posts, of all windows, that come before the lock of `target`, unless that is held (I6).
     fn acquire_earlier(&self, target: Rank) -> Result<()> {
         while self.wanted(target).is_some() {
-            let (first, ticket) = {
-                let state = &mut *self.ends.state().borrow_mut();
-                (state.wanted[0], state.ticket())
-            };
-            let Wanted { window, target: at, lock, fences } = first;
-            if (window, at.rank) == (self.window, target) {
+            let first = self.ends.hub().state.borrow().wanted[0];
+            let Wanted { window, target: of, at, lock, fences } = first;
+            if (window, of) == (self.window, target) {
                 break;
             }
             let Some(kind) = lock else {
-                self.ends.take_post(window, at.rank)?;
+                self.ends.take_post(window, of)?;
                 continue;
             };
-            let data = Header { fences, ticket, element: ElementKind::U8, op: Op::NoOp }.encode(&[], &[]);
-            self.ends.send(at, LOCK, u64::from(window) | u64::from(flags::of(kind)) << 32, data)?;
+            let ticket = self.request(at, window, fences, &Record::signal(LOCK), flags::of(kind))?;
             self.answer(ticket)?;
-            self.ends.state().borrow_mut().wanted.remove(0);
+            self.ends.hub().state.borrow_mut().wanted.remove(0);
         }
         Ok(())
     }
@@ -445,9 +514,9 @@ impl<'t> Requests<'t> {
                     }
                     self.acquire_earlier(target)?;
                     let ticket = self.send(target, record, all)?;
-                    self.answer(ticket)?;
+                    let answer = self.answer(ticket);
                     self.settle(target);
-                    return Ok(None);
+                    return answer.map(|_| None);
                 }
                 _ if releases => self.acquire_this(target)?,
                 _ => self.acquire(target)?,
@@ -477,15 +546,17 @@ impl<'t> Requests<'t> {
         Ok((flags & flags::ANSWER != 0).then_some(ticket))
     }
 
-    /// Forces all targets, then waits for all of them.
+    /// Forces all targets, then waits for all of them; the error is the first one, after all were tried.
     fn force_all(&self, last: u32) -> Result<()> {
         let targets: Vec<Rank> = self.origin.borrow().targets.keys().copied().collect();
-        let mut tickets = Vec::new();
-        for target in targets {
-            tickets.extend(self.force(target, last)?);
+        let forced: Vec<_> = targets.into_iter().map(|target| self.force(target, last)).collect();
+        let mut done = Ok(());
+        for ticket in forced {
+            let answered = ticket.and_then(|ticket| ticket.map_or(Ok(()), |ticket| self.answer(ticket).map(drop)));
+            done = done.and(answered);
         }
-        tickets.into_iter().try_for_each(|ticket| self.answer(ticket).map(drop))?;
-        self.ends.finish_sends()
+        let sent = self.ends.finish_sends();
+        done.and(sent).and(self.refused())
     }
 
     /// Opens an epoch to `target`; acquires the lock only if that cannot wait.
@@ -507,7 +578,7 @@ impl<'t> Requests<'t> {
             None => self.ends.finish_sends(),
         });
         self.end(target);
-        done
+        done.and(self.refused())
     }
 
     fn end(&self, target: Rank) {
@@ -535,10 +606,15 @@ impl<'t> Requests<'t> {
     }
 
     fn end_all(&self) {
-        self.ends.state().borrow_mut().wanted.retain(|wanted| wanted.window != self.window);
+        self.want_nothing();
         let mut origin = self.origin.borrow_mut();
         origin.targets.clear();
         origin.all = None;
+    }
+
+    /// Nothing of any target is to be waited for any more.
+    fn want_nothing(&self) {
+        self.ends.hub().state.borrow_mut().wanted.retain(|wanted| wanted.window != self.window);
     }
 
     /// Completes what was recorded for `target`, here and there.
@@ -546,7 +622,9 @@ impl<'t> Requests<'t> {
         if !self.origin.borrow().targets.contains_key(&target) {
             return Ok(());
         }
-        self.force(target, flags::ANSWER)?.map_or(Ok(()), |ticket| self.answer(ticket).map(drop))
+        let forced = self.force(target, flags::ANSWER);
+        let done = forced.and_then(|ticket| ticket.map_or(Ok(()), |ticket| self.answer(ticket).map(drop)));
+        done.and(self.refused())
     }
 
     pub(crate) fn flush_all(&self) -> Result<()> {
@@ -555,6 +633,7 @@ impl<'t> Requests<'t> {
 
     /// A fence; `closes` says whether an epoch with operations comes to its end.
     pub(crate) fn fence(&self, closes: bool) -> Result<()> {
+        let mut failed = Ok(());
         if closes {
             let (me, size) = (self.ends.rank().0, self.ends.size());
             let mut counts = vec![0; size as usize];
@@ -562,21 +641,29 @@ impl<'t> Requests<'t> {
                 counts[((target.0 + size - me) % size) as usize] = pending.counted + pending.records.len() as u64;
             }
             let more = self.sum(counts)?;
-            self.force_all(0)?; // I3
+            // An error is returned once the fence is done, since the other ranks wait for this one.
+            let forced = self.force_all(0); // I3
             let mut origin = self.origin.borrow_mut();
             origin.targets.clear();
             origin.expected += more;
             let expected = origin.expected;
             drop(origin);
-            self.ends.wait(|state| (state.server.window(self.window).served >= expected).then_some(()))?;
+            self.ends.wait(|hub| (self.at_target(hub, |served| served.served) >= expected).then_some(()))?;
+            failed = forced;
         }
         let mut origin = self.origin.borrow_mut();
         origin.epoch = Epoch::Fence;
         origin.fences += 1;
-        self.ends.state().borrow_mut().server.window(self.window).fences = origin.fences;
+        self.ends.hub().main.borrow_mut().server.window(self.window).fences = origin.fences;
         drop(origin);
         self.ends.replay(self.window)?; // I2
-        self.progress()
+        self.progress()?;
+        failed
+    }
+
+    /// What `look` finds in what this rank serves of the window.
+    fn at_target(&self, hub: &Hub, look: impl FnOnce(&serve::Served) -> u64) -> u64 {
+        look(hub.main.borrow_mut().server.window(self.window))
     }
 
     /// Adds up `counts` of all ranks: each rank gets the sum of those that are meant for it. Block k is for the rank k
@@ -588,9 +675,9 @@ impl<'t> Requests<'t> {
         for round in (0..rounds(self.ends.size())).rev() {
             let have = 1 << round;
             let more = have.min(counts.len() - have);
-            let blocks = counts[have..have + more].iter().flat_map(|count| count.to_ne_bytes()).collect();
-            for (count, other) in counts.iter_mut().zip(self.ends.exchange(step, round, blocks)?) {
-                *count += other;
+            let others = self.ends.exchange(step, round, &counts[have..have + more])?;
+            for (count, other) in counts.iter_mut().zip(others) {
+                *count = count.wrapping_add(other);
             }
         }
         Ok(counts[0])
@@ -601,7 +688,7 @@ impl<'t> Requests<'t> {
         self.origin.borrow_mut().exposed += group.len() as u64;
         if !nocheck {
             for &rank in group {
-                self.ends.send(Endpoint { rank, port: 0 }, POST, self.window.into(), Vec::new())?;
+                self.ends.send(self.endpoint(rank, false), POST, self.window.into(), Vec::new())?;
             }
         }
         Ok(())
@@ -627,40 +714,30 @@ impl<'t> Requests<'t> {
     /// Whether the origins of all exposure epochs so far have completed.
     pub(crate) fn exposure_is_over(&self) -> bool {
         let exposed = self.origin.borrow().exposed;
-        self.ends.state().borrow_mut().server.window(self.window).completed >= exposed
+        self.at_target(self.ends.hub(), |served| served.completed) >= exposed
     }
 
     /// Waits until they have.
     pub(crate) fn wait_exposure(&self) -> Result<()> {
         let exposed = self.origin.borrow().exposed;
-        self.ends.wait(|state| (state.server.window(self.window).completed >= exposed).then_some(()))
+        self.ends.wait(|hub| (self.at_target(hub, |served| served.completed) >= exposed).then_some(()))
     }
 }
 
-/// What all end-points of a team do alike.
-impl dyn Ends + '_ {
-    /// Serves until `ready` finds what it looks for.
-    fn wait<T>(&self, mut ready: impl FnMut(&mut State) -> Option<T>) -> Result<T> {
-        loop {
-            let found = ready(&mut self.state().borrow_mut());
-            match found {
-                Some(found) => return Ok(found),
-                None => self.serve(true)?,
-            };
-        }
+impl Drop for Requests<'_> {
+    /// No epoch of the window can end any more, so later windows must not wait for what one has left.
+    fn drop(&mut self) {
+        self.want_nothing();
     }
+}
 
-    /// Serves what has come.
-    pub(crate) fn progress(&self) -> Result<()> {
-        while self.serve(false)? {}
-        Ok(())
-    }
-
+/// What all windows of a team do alike.
+impl Ends<'_> {
     /// A barrier by dissemination, during which this rank serves.
     pub(crate) fn barrier(&self) -> Result<()> {
         let step = self.next_step();
         for round in 0..rounds(self.size()) {
-            self.exchange(step, round, Vec::new())?;
+            self.exchange(step, round, &[])?;
         }
         self.finish_sends()?;
         self.progress()
@@ -668,12 +745,14 @@ impl dyn Ends + '_ {
 
     /// Waits until `target` has posted, if that is still to be waited for.
     fn take_post(&self, window: u32, target: Rank) -> Result<()> {
-        let this = |wanted: &Wanted| (wanted.window, wanted.target.rank) == (window, target) && wanted.lock.is_none();
-        if !self.state().borrow().wanted.iter().any(this) {
+        let this = |wanted: &Wanted| (wanted.window, wanted.target) == (window, target) && wanted.lock.is_none();
+        if !self.hub().state.borrow().wanted.iter().any(this) {
             return Ok(());
         }
-        self.wait(|state| {
-            let posts = state.posts.get_mut(&(window, target)).filter(|posts| **posts > 0)?;
+        let poster = self.in_world(target);
+        self.wait(|hub| {
+            let state = &mut *hub.state.borrow_mut();
+            let posts = state.posts.get_mut(&(window, poster)).filter(|posts| **posts > 0)?;
             *posts -= 1;
             state.wanted.retain(|wanted| !this(wanted));
             Some(())
@@ -682,17 +761,24 @@ impl dyn Ends + '_ {
 
     /// The number of the next sum or barrier, with room for its rounds.
     fn next_step(&self) -> u32 {
-        let mut state = self.state().borrow_mut();
+        let mut state = self.hub().state.borrow_mut();
         state.steps = state.steps.wrapping_add(64);
         state.steps
     }
 
-    /// Sends `data` to the rank 2^`round` further on, and takes what that far before has sent.
-    fn exchange(&self, step: u32, round: u32, data: Vec<u8>) -> Result<Vec<u64>> {
+    /// Sends `words` to the rank 2^`round` further on, and takes as many that the rank that far before has sent.
+    fn exchange(&self, step: u32, round: u32, words: &[u64]) -> Result<Vec<u64>> {
         let to = (u64::from(self.rank().0) + (1 << round)) % u64::from(self.size());
         let step = step | round;
-        self.send(Endpoint { rank: Rank(to as u32), port: 0 }, SUM, step.into(), data)?;
-        self.wait(|state| state.sums.remove(&step))
+        let data = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        self.send(Endpoint { rank: self.in_world(Rank(to as u32)), port: 0 }, SUM, step.into(), data)?;
+        let came = self.wait(|hub| hub.state.borrow_mut().sums.remove(&step))?;
+        if came.len() != words.len() {
+            let what = format!("a part of a sum has {} words in place of {}", came.len(), words.len()).into();
+            let at = Endpoint { rank: self.world().rank(), port: 0 };
+            return Err(crate::messages::Error::Damaged { at, what }.into());
+        }
+        Ok(came)
     }
 }
 
@@ -701,11 +787,9 @@ fn rounds(size: u32) -> u32 {
     size.next_power_of_two().trailing_zeros()
 }
 
-/// Copies what was fetched.
+/// Copies what was fetched, which has the result's length.
 fn copy<T: Pod>(answer: &[u8], result: &mut [T]) {
-    let result: &mut [u8] = bytemuck::cast_slice_mut(result);
-    let len = answer.len().min(result.len());
-    result[..len].copy_from_slice(&answer[..len]);
+    bytemuck::cast_slice_mut(result).copy_from_slice(answer);
 }
 
 impl<A: RemoteAtomics + ?Sized, W: WindowLock> Window<'_, A, W> {

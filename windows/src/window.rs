@@ -520,7 +520,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
 
     /// The sizes and units of all ranks, or `None` if all of them are this rank's.
     fn compare(&self, bytes: u64) -> Result<Option<Vec<(u64, u32)>>> {
-        self.team.meet()?;
+        self.team.check_outside()?;
         let own = [bytes, u64::from(self.disp_unit)];
         // The complements' maxima are the minima.
         let mut most = [own[0], own[1], !own[0], !own[1]];
@@ -556,7 +556,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     /// [`Error::Hint`], and as [`allocate`](Self::allocate).
     pub fn allocate_shared(self, bytes: u64) -> Result<Window<'t, A, W>> {
         let ra = self.team.ra();
-        self.team.meet()?;
+        self.team.check_outside()?;
         let sizes = self.gather([bytes, u64::from(self.disp_unit)])?;
         let align = self.alignment();
         let apart = self.config.alloc_shared_noncontig;
@@ -599,7 +599,6 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     /// of another one's program; then [`Error::NotMade`] on the others. The memory is dropped then.
     pub fn create(self, memory: UserMemory) -> Result<Window<'t, A, W>> {
         let (team, ra) = (self.team, self.team.ra());
-        team.meet()?;
         let bytes = memory.len() as u64;
         let exposed = self.check_unit().and_then(|()| Exposed::new(ra, memory));
         let key = exposed.as_ref().map_or(0, |exposed| exposed.key.0);
@@ -666,7 +665,13 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
                     &Memory::Leased { own, .. } => OwnPlace::Exposed(own),
                     Memory::Dynamic(dynamic) => OwnPlace::Dynamic(dynamic.allocation()),
                 };
-                let part = OwnPart { place, accumulate: self.config.accumulate, lock: accumulate_lock };
+                let bytes = match &memory {
+                    &Memory::Symmetric { bytes, .. } => bytes,
+                    Memory::Table(parts) => parts[ra.rank().index()].bytes,
+                    Memory::Leased { parts, .. } => parts[ra.rank().index()].bytes,
+                    Memory::Dynamic(_) => 0,
+                };
+                let part = OwnPart { place, bytes, accumulate: self.config.accumulate, lock: accumulate_lock };
                 let agent = transport == Transport::TwoSidedAgent;
                 Some(Box::new(Requests::new(self.team.ends(), agent, flavor == Flavor::Shared, part)?))
             }
@@ -1023,14 +1028,12 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         // Behind this barrier nobody uses the window any more, and nobody has a lease. What fails before it, or behind it,
         // keeps no rank from the barriers, nor the memory from its owner.
         let freed = team.barrier_anywhere().and_then(|()| {
-            if let Some(requests) = two_sided {
-                requests.leave()?;
-            }
+            let left = two_sided.as_ref().map_or(Ok(()), |requests| requests.leave());
             for &disp in &allocations {
                 ra.clear(disp, ra.heap().len_of(disp)?)?;
                 ra.heap().release(disp)?;
             }
-            Ok(())
+            left
         });
         let mut memory = Vec::new();
         let mut withdrawn = Ok(());
@@ -1043,7 +1046,8 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         // Nobody gets the memory again before it is zero everywhere.
         let zeroed = team.collectives().barrier();
         let network = flushed.and(withdrawn).and(zeroed).map_err(Error::from);
-        let open = freed.and(network).and(earlier).and(recorded).and(settled);
+        let served = two_sided.map_or(Ok(()), |requests| requests.last_error());
+        let open = freed.and(network).and(earlier).and(recorded).and(served).and(settled);
         let left = match open {
             Ok(None) => return Ok(memory),
             Ok(Some(open)) => Error::LeftOpen { rank: ra.rank(), call: Call::Free, open },

@@ -3,21 +3,25 @@
 
 use std::time::Duration;
 
+use rmalab_atomics::sim::{Options as SimOptions, Profile, Simulator};
 use rmalab_atomics::{Disp, Error as AtomicsError, Mapped, Output, Rank, RemoteAtomics, Until, World};
 use rmalab_locks::{Error as LockError, McsRwRp, PerTarget};
 use rmalab_windows::messages::Kind;
 use rmalab_windows::two_sided::{
-    ACCUMULATE, ACK, ANSWER, CAS, COMPLETE, FETCH, GET, GRANT, LOCK, POST, PUT, REGISTER, SUM, UNLOCK,
+    ACCUMULATE, ACK, ANSWER, CAS, COMPLETE, FETCH, GET, GRANT, LOCK, POST, PUT, SUM, UNLOCK,
 };
 use rmalab_windows::{
     Assert, Call, Class, Config, Error, FenceAssert, FenceStrategy, Layout, LockKind, Model, Op, Open, Pair,
-    PostAssert, PscwStrategy, StartAssert, Team, Transport, Window, WindowDisp,
+    PolicyKind, PostAssert, PscwStrategy, StartAssert, Team, Transport, UserMemory, Window, WindowDisp,
 };
 
 const COUNTER: WindowDisp = WindowDisp(0);
 
 /// How long a world of processes may take before it counts as hung.
 const HUNG: Duration = Duration::from_secs(120);
+
+/// How long threads may take before they count as hung.
+const HANGS: Duration = Duration::from_secs(60);
 
 fn config(transport: Transport) -> Config {
     Config { transport, ..Config::default() }
@@ -30,7 +34,8 @@ fn window<'t, A: RemoteAtomics>(team: &'t Team<'t, A>, bytes: u64) -> Window<'t,
 
 /// Runs `body` on threads, each with its team.
 fn on<T: Send>(size: u32, body: impl Fn(&Mapped, &Team<'_, Mapped>) -> T + Sync) -> Vec<T> {
-    World::threads(size).run(|ra| body(ra, &Team::new(ra).unwrap())).unwrap()
+    // Room for two-sided windows in a part of the world, whose memory is an eighth of this.
+    World::threads(size).segment_bytes(8 << 20).run(|ra| body(ra, &Team::new(ra).unwrap())).unwrap()
 }
 
 #[test]
@@ -416,7 +421,7 @@ fn misuse_is_an_error_as_ever() {
 
 /// The packets of each kind that this rank has sent, but for barriers and sums.
 fn sent(window: &Window<'_, Mapped>) -> Vec<(Kind, u64)> {
-    let kinds = [PUT, ACCUMULATE, GET, FETCH, CAS, LOCK, UNLOCK, COMPLETE, GRANT, ACK, ANSWER, POST, REGISTER];
+    let kinds = [PUT, ACCUMULATE, GET, FETCH, CAS, LOCK, UNLOCK, COMPLETE, GRANT, ACK, ANSWER, POST];
     kinds.into_iter().map(|kind| (kind, window.messages_sent(kind))).collect()
 }
 
@@ -645,7 +650,7 @@ fn an_agent_serves_while_its_rank_computes() {
                         first.local().unwrap().load::<u64>(COUNTER).unwrap(),
                         2 * u64::from(kind == LockKind::Exclusive)
                     );
-                    let nothing = sent(&window).iter().all(|&(kind, count)| kind == REGISTER || count == 0);
+                    let nothing = sent(&window).iter().all(|&(_, count)| count == 0);
                     assert!(nothing, "its own end-point has answered nobody: {:?}", sent(&window));
                 } else {
                     for _ in 0..100 {
@@ -843,4 +848,449 @@ fn the_death_of_a_target_is_an_error_of_those_who_wait_for_it() {
     });
     let error = outcome.unwrap_err();
     assert!(matches!(error, AtomicsError::RankEnded { rank: Rank(2), .. }), "{error}");
+}
+
+/// Runs `body`, and fails where it has not returned after a minute: the ranks wait for each other for ever then.
+fn ends<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, end) = std::sync::mpsc::channel();
+    let run = std::thread::spawn(move || drop(done.send(body())));
+    match end.recv_timeout(HANGS) {
+        Ok(result) => result,
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("the ranks wait for each other for ever"),
+        Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
+            std::panic::resume_unwind(run.join().expect_err("it sent no result"))
+        }
+    }
+}
+
+/// Rank 0 puts to a region that rank 1 detaches after the put's check and before it serves the put.
+#[test]
+fn a_request_that_fails_at_its_target_is_an_error_at_its_origin() {
+    for kind in [LockKind::Shared, LockKind::Exclusive] {
+        for puts in [1, 3] {
+            ends(move || {
+                on(2, move |ra, team| {
+                    let flag = Flag::new(ra);
+                    let builder = Window::builder(team).config(config(Transport::TwoSided));
+                    let window = builder.create_dynamic().unwrap();
+                    let memory = UserMemory::from_vec(vec![0_u64; 4]);
+                    let own = window.attach(memory).unwrap();
+                    let address = WindowDisp(team.collectives().allgather(&[own.0 as u64]).unwrap()[1] as i64);
+                    if ra.rank() == Rank(0) {
+                        let epoch = window.lock(kind, Rank(1)).unwrap();
+                        (0..puts).for_each(|_| epoch.put_value(address, 1_u64).unwrap());
+                        flag.raise(Rank(1));
+                        flag.wait(1);
+                        let error = epoch.flush().unwrap_err();
+                        assert_eq!(error.class(), Class::RmaRange, "{error}");
+                        assert!(error.to_string().contains("rank 1"), "{error}");
+                        epoch.unlock().unwrap();
+                        // The failed request has left no lock behind.
+                        let epoch = window.lock(LockKind::Exclusive, Rank(1)).unwrap();
+                        let error = epoch.get_value::<u64>(address).unwrap_err();
+                        assert_eq!(error.class(), Class::RmaRange, "{error}");
+                        epoch.unlock().unwrap();
+                    } else {
+                        flag.wait(1);
+                        drop(window.detach(own).unwrap());
+                        flag.raise(Rank(0));
+                    }
+                    window.free().unwrap();
+                });
+            });
+        }
+    }
+}
+
+/// An operation that nobody acknowledges fails all the same, at the latest when the window is freed.
+#[test]
+fn a_put_that_fails_after_its_unlock_is_an_error_of_a_later_call() {
+    ends(|| {
+        on(2, |ra, team| {
+            let flag = Flag::new(ra);
+            let window = Window::builder(team).config(config(Transport::TwoSided)).create_dynamic().unwrap();
+            let own = window.attach(UserMemory::from_vec(vec![0_u64; 4])).unwrap();
+            let address = WindowDisp(team.collectives().allgather(&[own.0 as u64]).unwrap()[1] as i64);
+            if ra.rank() == Rank(0) {
+                let epoch = window.lock(LockKind::Exclusive, Rank(1)).unwrap();
+                assert_eq!(epoch.get_value::<u64>(address).unwrap(), 0);
+                epoch.put_value(address, 1_u64).unwrap();
+                flag.raise(Rank(1));
+                flag.wait(1);
+                // No acknowledgement is needed under an exclusive lock.
+                epoch.unlock().unwrap();
+                let error = window.free().unwrap_err();
+                assert_eq!(error.class(), Class::RmaRange, "{error}");
+            } else {
+                while !flag.is_up(1) {
+                    window.progress().unwrap();
+                }
+                drop(window.detach(own).unwrap());
+                flag.raise(Rank(0));
+                window.free().unwrap();
+            }
+        });
+    });
+}
+
+/// The ways to leave an epoch without an end.
+#[derive(Clone, Copy, Debug)]
+enum Left {
+    Forgotten,
+    Caught,
+}
+
+/// What `left` does with an epoch: its value is lost, or a panic unwinds it.
+fn leave<E>(left: Left, epoch: impl FnOnce() -> E) {
+    match left {
+        Left::Forgotten => std::mem::forget(epoch()),
+        Left::Caught => {
+            let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                let _epoch = epoch();
+                std::panic::resume_unwind(Box::new("a rank's own panic"));
+            }));
+            assert!(caught.is_err());
+        }
+    }
+}
+
+/// An epoch that was never closed goes with its window, and the next window works.
+#[test]
+fn an_epoch_that_was_left_open_does_not_outlive_its_window() {
+    for left in [Left::Forgotten, Left::Caught] {
+        for kind in ["lock", "lock_all", "fence", "start"] {
+            for freed in [true, false] {
+                ends(move || {
+                    on(2, move |ra, team| {
+                        let other = Rank(1 - ra.rank().0);
+                        let mut first = window(team, 8);
+                        match kind {
+                            "lock" => leave(left, || first.lock(LockKind::Exclusive, other).unwrap()),
+                            "lock_all" => leave(left, || {
+                                let epoch = first.lock_all().unwrap();
+                                epoch.at(other).unwrap().put_value(COUNTER, 1_u64).unwrap();
+                                epoch
+                            }),
+                            "fence" => leave(left, || {
+                                let epoch = first.fence().unwrap();
+                                epoch.at(other).unwrap().put_value(COUNTER, 1_u64).unwrap();
+                                epoch
+                            }),
+                            _ => {
+                                let (mut access, _) = first.pscw().unwrap();
+                                leave(left, || access.start(&[other]).unwrap());
+                            }
+                        }
+                        if freed {
+                            // That it was left open is an error, as far as the window can know.
+                            drop(first.free());
+                        } else {
+                            drop(first);
+                            team.barrier().unwrap();
+                        }
+                        let mut second = window(team, 8);
+                        let epoch = second.lock(LockKind::Exclusive, other).unwrap();
+                        assert_eq!(epoch.fetch_and_op(COUNTER, Op::Sum, 1_u64).unwrap(), 0, "{left:?} {kind}");
+                        epoch.unlock().unwrap();
+                        let epoch = second.fence().unwrap();
+                        epoch.at(other).unwrap().accumulate(COUNTER, Op::Sum, &[1_u64]).unwrap();
+                        epoch.close().unwrap();
+                        assert_eq!(second.local().unwrap().load::<u64>(COUNTER).unwrap(), 2, "{left:?} {kind}");
+                        second.free().unwrap();
+                    });
+                });
+            }
+        }
+    }
+}
+
+/// Rank 0 needs rank 1 to serve a get of a two-sided window, while rank 1 waits for rank 0 in `waits`.
+fn serves_while(waits: impl Fn(&mut Window<'_, Mapped>, &Flag<'_, Mapped>, Rank) + Send + Sync + 'static) {
+    ends(move || {
+        on(2, |ra, team| {
+            let flag = Flag::new(ra);
+            let (two_sided, mut one_sided) = (window(team, 8), Window::allocate(team, 8).unwrap());
+            if ra.rank() == Rank(0) {
+                // The other rank may be waiting already, or not yet.
+                flag.wait(1);
+                let epoch = two_sided.lock(LockKind::Exclusive, Rank(1)).unwrap();
+                assert_eq!(epoch.get_value::<u64>(COUNTER).unwrap(), 0);
+                epoch.unlock().unwrap();
+                waits(&mut one_sided, &flag, Rank(0));
+            } else {
+                flag.raise(Rank(0));
+                waits(&mut one_sided, &flag, Rank(1));
+            }
+            one_sided.free().unwrap();
+            two_sided.free().unwrap();
+        });
+    });
+}
+
+#[test]
+fn a_fence_of_a_one_sided_window_serves_two_sided_ones() {
+    serves_while(|window, _, _| window.fence().unwrap().close().unwrap());
+}
+
+#[test]
+fn post_start_complete_wait_of_a_one_sided_window_serve_two_sided_ones() {
+    for strategy in [PscwStrategy::Flags, PscwStrategy::Matching] {
+        for waits_in_start in [true, false] {
+            ends(move || {
+                on(2, |ra, team| {
+                    let two_sided = window(team, 8);
+                    let config = Config { pscw: strategy, ..Config::default() };
+                    let mut one_sided = Window::builder(team).config(config).allocate(8).unwrap();
+                    let get = || {
+                        let epoch = two_sided.lock(LockKind::Exclusive, Rank(1)).unwrap();
+                        assert_eq!(epoch.get_value::<u64>(COUNTER).unwrap(), 0);
+                        epoch.unlock().unwrap();
+                    };
+                    let (mut access, mut exposure) = one_sided.pscw().unwrap();
+                    match (ra.rank() == Rank(0), waits_in_start) {
+                        (true, true) => {
+                            get();
+                            exposure.post(&[Rank(1)]).unwrap().wait().unwrap();
+                        }
+                        (false, true) => access.start(&[Rank(0)]).unwrap().complete().unwrap(),
+                        (true, false) => {
+                            let epoch = access.start(&[Rank(1)]).unwrap();
+                            get();
+                            epoch.complete().unwrap();
+                        }
+                        (false, false) => exposure.post(&[Rank(0)]).unwrap().wait().unwrap(),
+                    }
+                    one_sided.free().unwrap();
+                    two_sided.free().unwrap();
+                });
+            });
+        }
+    }
+}
+
+/// Rank 1 waits for a lock of a one-sided window, which rank 0 holds until rank 1 has served it.
+#[test]
+fn a_lock_of_a_one_sided_window_serves_two_sided_ones() {
+    for policy in [PolicyKind::TwoLevel, PolicyKind::PerTarget, PolicyKind::McsRwRp] {
+        for all in [false, true] {
+            ends(move || {
+                on(2, |ra, team| {
+                    let flag = Flag::new(ra);
+                    let two_sided = window(team, 8);
+                    let config = Config { policy, ..Config::default() };
+                    let mut one_sided = Window::builder(team).config(config).allocate(8).unwrap();
+                    if ra.rank() == Rank(0) {
+                        let held = one_sided.lock(LockKind::Exclusive, Rank(1)).unwrap();
+                        flag.raise(Rank(1));
+                        let epoch = two_sided.lock(LockKind::Exclusive, Rank(1)).unwrap();
+                        assert_eq!(epoch.get_value::<u64>(COUNTER).unwrap(), 0);
+                        epoch.unlock().unwrap();
+                        held.unlock().unwrap();
+                    } else {
+                        flag.wait(1);
+                        if all {
+                            one_sided.lock_all().unwrap().unlock_all().unwrap();
+                        } else {
+                            one_sided.lock(LockKind::Exclusive, Rank(1)).unwrap().unlock().unwrap();
+                        }
+                    }
+                    one_sided.free().unwrap();
+                    two_sided.free().unwrap();
+                });
+            });
+        }
+    }
+}
+
+/// Rank 0 waits for rank 1 by one team while rank 1 waits for rank 0 by another one.
+#[test]
+fn two_sided_windows_of_one_team_are_served_in_the_calls_of_another() {
+    type Waits = fn(&mut Window<'_, Mapped>);
+    let waits: [(&str, Waits); 4] = [
+        ("barrier", |window| window.team().barrier().unwrap()),
+        ("fence", |window| {
+            let epoch = window.fence().unwrap();
+            epoch.next().unwrap().close().unwrap();
+        }),
+        ("free of a window made meanwhile", |window| {
+            Window::allocate(window.team(), 8).unwrap().free().unwrap();
+        }),
+        ("making of a shared window", |window| {
+            Window::allocate_shared(window.team(), 8).unwrap().free().unwrap();
+        }),
+    ];
+    for (what, waits) in waits {
+        for open in [true, false] {
+            ends(move || {
+                on(2, |ra, team| {
+                    let other_team = Team::new(ra).unwrap();
+                    let first = window(team, 8);
+                    let transport = if open { Transport::TwoSided } else { Transport::OneSided };
+                    let builder = Window::builder(&other_team).config(config(transport));
+                    let mut second = builder.allocate(8).unwrap();
+                    if ra.rank() == Rank(0) {
+                        let epoch = first.lock(LockKind::Shared, Rank(1)).unwrap();
+                        assert_eq!(epoch.get_value::<u64>(COUNTER).unwrap(), 0, "{what}");
+                        epoch.unlock().unwrap();
+                    }
+                    waits(&mut second);
+                    second.free().unwrap();
+                    first.free().unwrap();
+                });
+            });
+        }
+    }
+}
+
+/// Each rank holds a lock of one team's window and gets by another one's, each in its own order; one team is over a part.
+#[test]
+fn epochs_of_several_teams_interleave() {
+    ends(|| {
+        on(3, |_, team| {
+            // The members have other numbers than in the world.
+            let part = team.subset(&[Rank(2), Rank(0)]).unwrap();
+            let world = window(team, 16);
+            let inner_team = part.as_ref().map(|part| Team::new(part).unwrap());
+            let inner = inner_team
+                .as_ref()
+                .map(|inner| Window::builder(inner).config(config(Transport::TwoSided)).allocate(16).unwrap());
+            for round in 0..50_u64 {
+                for target in (0..3).map(Rank) {
+                    let epoch = world.lock(LockKind::Shared, target).unwrap();
+                    epoch.accumulate(COUNTER, Op::Sum, &[1_u64]).unwrap();
+                    if let Some(inner) = &inner {
+                        for target in (0..2).map(Rank) {
+                            let nested = inner.lock(LockKind::Exclusive, target).unwrap();
+                            let value = nested.get_value::<u64>(COUNTER).unwrap();
+                            epoch.fetch_and_op(WindowDisp(8), Op::Sum, 1_u64).unwrap();
+                            nested.put_value(COUNTER, value + 1).unwrap();
+                            nested.unlock().unwrap();
+                        }
+                    }
+                    epoch.unlock().unwrap();
+                }
+                if round % 7 == 0 {
+                    team.barrier().unwrap();
+                }
+            }
+            if let Some(inner) = &inner {
+                inner.team().barrier().unwrap();
+                assert_eq!(inner.local().unwrap().load::<u64>(COUNTER).unwrap(), 2 * 3 * 50);
+            }
+            team.barrier().unwrap();
+            assert_eq!(world.local().unwrap().load::<u64>(COUNTER).unwrap(), 3 * 50);
+            assert_eq!(world.local().unwrap().load::<u64>(WindowDisp(8)).unwrap(), 2 * 2 * 50);
+            if let Some(inner) = inner {
+                inner.free().unwrap();
+            }
+            world.free().unwrap();
+        });
+    });
+}
+
+/// A dynamic window over a part of the world reaches another member's shared memory.
+#[test]
+fn regions_in_another_members_segment_are_reached_by_its_number_in_the_team() {
+    ends(|| {
+        on(3, |_, team| {
+            let Some(part) = team.subset(&[Rank(2), Rank(1)]).unwrap() else { return };
+            let inner = Team::new(&part).unwrap();
+            // All of its memory is in the segment of the team's first rank.
+            let shared = Window::allocate_shared(&inner, 8).unwrap();
+            let mut window = Window::builder(&inner).config(config(Transport::TwoSided)).create_dynamic().unwrap();
+            let own = window.attach_window(&shared).unwrap();
+            let addresses = inner.collectives().allgather(&[own.0 as u64]).unwrap();
+            let epoch = window.lock_all().unwrap();
+            for (target, &address) in (0..).zip(&addresses) {
+                epoch.at(Rank(target)).unwrap().fetch_and_op(WindowDisp(address as i64), Op::Sum, 1_u64).unwrap();
+            }
+            epoch.unlock_all().unwrap();
+            inner.barrier().unwrap();
+            assert_eq!(shared.local().unwrap().load::<u64>(COUNTER).unwrap(), 2);
+            window.detach_window(own).unwrap();
+            window.free().unwrap();
+            shared.free().unwrap();
+        });
+    });
+}
+
+/// Before a rank makes its agent it serves what would be the agent's in its own calls.
+#[test]
+fn without_its_agent_a_rank_serves_passive_epochs_itself() {
+    ends(|| {
+        on(2, |ra, team| {
+            let builder = Window::builder(team).config(config(Transport::TwoSidedAgent));
+            let window = builder.allocate(8).unwrap();
+            for round in 0..100_u64 {
+                let epoch = window.lock(LockKind::Exclusive, Rank(1 - ra.rank().0)).unwrap();
+                let value = epoch.get_value::<u64>(COUNTER).unwrap();
+                assert_eq!(value, round);
+                epoch.put_value(COUNTER, value + 1).unwrap();
+                epoch.unlock().unwrap();
+            }
+            team.barrier().unwrap();
+            // What the rank has served until now is the agent's from here on.
+            let agent = window.agent().unwrap();
+            std::thread::scope(|scope| {
+                let served = scope.spawn(move || agent.serve().unwrap());
+                let epoch = window.lock(LockKind::Shared, Rank(1 - ra.rank().0)).unwrap();
+                assert_eq!(epoch.fetch_and_op(COUNTER, Op::Sum, 1_u64).unwrap(), 100);
+                epoch.unlock().unwrap();
+                team.barrier().unwrap();
+                window.stop_agent().unwrap();
+                served.join().unwrap();
+            });
+            window.free().unwrap();
+        });
+    });
+}
+
+/// What a rank does on a simulated machine whose peers return early; and its error, if it gets one.
+fn after_the_last_barrier(ra: &dyn RemoteAtomics, freed: bool) -> Option<String> {
+    let team = Team::new(ra).unwrap();
+    let mut window = Window::builder(&team).config(config(Transport::TwoSided)).allocate(8).unwrap();
+    let epoch = window.lock_all().unwrap();
+    for target in (0..ra.size()).map(Rank) {
+        epoch.at(target).unwrap().accumulate(COUNTER, Op::Sum, &[1_u64]).unwrap();
+    }
+    if ra.rank() != Rank(0) {
+        epoch.unlock_all().unwrap();
+        team.barrier().unwrap();
+    } else {
+        team.barrier().unwrap();
+        // Long enough for the others to return.
+        ra.compute(Duration::from_millis(5)).unwrap();
+        if let Err(error) = epoch.unlock_all() {
+            return Some(error.to_string());
+        }
+    }
+    if freed {
+        window.free().unwrap();
+    }
+    None
+}
+
+/// Runs `after_the_last_barrier` on a simulated machine, and stops it where it goes on for ever.
+fn simulated(freed: bool) -> Result<Vec<Option<String>>, String> {
+    let profile = Profile::builtin("gemini").unwrap();
+    let machine = Simulator::new(&profile, &SimOptions { segment_bytes: 1 << 20, ..SimOptions::new(4) }).unwrap();
+    let run =
+        machine.run_with(move |ra| after_the_last_barrier(ra, freed), &mut |progress| progress.events < 2_000_000);
+    run.map(|done| done.results).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_rank_that_frees_its_window_serves_until_all_have_freed_it() {
+    assert_eq!(simulated(true), Ok(vec![None; 4]));
+    ends(|| World::threads(4).run(|ra| assert_eq!(after_the_last_barrier(ra, true), None)).unwrap());
+}
+
+#[test]
+fn an_epoch_to_ranks_that_have_returned_without_free_is_an_error() {
+    let explains = |error: &str| error.contains("has left") && error.contains("free");
+    let results = simulated(false).unwrap();
+    assert!(results[0].as_ref().is_some_and(|error| explains(error)), "{results:?}");
+    assert_eq!(results[1..], [None, None, None]);
+    let results = ends(|| World::threads(4).run(|ra| after_the_last_barrier(ra, false)).unwrap());
+    assert!(results[0].as_ref().is_some_and(|error| explains(error)), "{results:?}");
 }

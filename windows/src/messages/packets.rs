@@ -7,8 +7,8 @@
 //!
 //! | word | written by | value |
 //! | --- | --- | --- |
-//! | tail | senders | the next ticket |
-//! | head | owner | tickets whose slots have been read, told every S/2 |
+//! | tail | senders, owner | the next ticket; bit 63 once the owner has left |
+//! | head | owner | tickets whose slots have been read, shown every S/2 |
 //! | waiters | senders, owner | the top of a stack of nodes: senders that found the ring full |
 //! | at | owner | the ticket that the owner sleeps at, while it has packets that found a full ring |
 //! | node | owner, then who wakes it | the node below in the stack that this one is in; `WOKEN` once it is in none |
@@ -32,6 +32,8 @@
 //!   These are fetching operations and gets, hence sequentially consistent.
 //! * I6. A nudge is a compare-and-swap from the slot's number of the round before; once the packet's number is
 //!   there, it does nothing, and the put of that number overwrites one that nobody has taken back.
+//! * I7. An owner leaves by a compare-and-swap of the tail, which sets bit 63 only while the tail is the head. So every
+//!   packet that has a ticket is read, and every later one is an error of its sender.
 //!
 //! # Cost
 //!
@@ -40,10 +42,11 @@
 //! is repeated when another sender was faster: under contention the senders are not treated alike.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
-use rmalab_atomics::{Disp, Rank, RemoteAtomics, Until, WORD};
+use rmalab_atomics::{Disp, Rank, RemoteAtomics, SymmetricHeap, Until, WORD};
 
-use super::{Endpoint, Kind, Options, Packet, Result};
+use super::{Endpoint, Error, Kind, Options, Packet, Result};
 
 /// Data up to this many bytes travels as word puts: with the three words before it, it fills a cache line.
 const SHORT: usize = 40;
@@ -63,8 +66,11 @@ const WOKEN: u64 = u64::MAX;
 /// The bit of a slot's number that wakes its owner without a packet.
 const NUDGE: u64 = 1 << 63;
 
-/// Nanoseconds between two looks at full rings that no node was left for.
-const POLL: std::time::Duration = std::time::Duration::from_millis(2);
+/// The bit of the tail by which its owner has left.
+const LEFT: u64 = 1 << 63;
+
+/// The time between two looks at full rings that no node was left for.
+const POLL: Duration = Duration::from_millis(2);
 
 /// The end-points that one rank may have: what 3 bits of the header can tell apart.
 pub(super) const PORTS: u8 = 8;
@@ -83,10 +89,10 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    pub(super) fn alloc<A: RemoteAtomics + ?Sized>(ra: &A, ports: u8, options: &Options) -> Result<Layout> {
+    pub(super) fn alloc(heap: &SymmetricHeap, ports: u8, options: &Options) -> Result<Layout> {
         let (slots, stride) = (u64::from(options.slots), u64::from(options.slot_bytes));
         let bytes = 4 * LINE + slots * stride;
-        let rings = (0..ports).map(|_| ra.heap().alloc(bytes, LINE)).collect::<Result<_, _>>()?;
+        let rings = (0..ports).map(|_| heap.alloc(bytes, LINE)).collect::<Result<_, _>>()?;
         Ok(Layout { rings, slots, stride })
     }
 
@@ -130,7 +136,7 @@ impl Layout {
 
     /// The number in the slot of `ticket` before its packet is there.
     fn before(&self, ticket: u64) -> u64 {
-        (ticket + 1).saturating_sub(self.slots)
+        ticket.wrapping_add(1).saturating_sub(self.slots)
     }
 }
 
@@ -169,9 +175,11 @@ fn encode_node(of: Endpoint, node: usize) -> u64 {
     (u64::from(of.rank.0) << 8 | u64::from(of.port) << 4 | node as u64) + 1
 }
 
-fn decode_node(word: u64) -> (Endpoint, usize) {
-    let word = word - 1;
-    (Endpoint { rank: Rank((word >> 8) as u32), port: (word >> 4) as u8 % PORTS }, word as usize % NODES)
+/// What [`encode_node`] has made `word` of; `None` of no node.
+fn decode_node(word: u64) -> Option<(Endpoint, usize)> {
+    let word = word.checked_sub(1).filter(|&word| word >> 40 == 0)?;
+    let of = Endpoint { rank: Rank((word >> 8) as u32), port: (word >> 4) as u8 & 0xF };
+    Some((of, word as usize & 0xF)).filter(|&(_, node)| node < NODES)
 }
 
 /// A packet that is not yet in its target's ring as a whole.
@@ -194,14 +202,15 @@ struct Known {
 }
 
 /// One end-point's packets: its ring, and what it sends to the others'.
+///
+/// It borrows no handle; each call gets the one that numbers the ranks as the packets do.
 #[derive(Debug)]
-pub(super) struct Packets<'a, A: RemoteAtomics + ?Sized> {
-    ra: &'a A,
+pub(super) struct Packets {
     layout: Layout,
     me: Endpoint,
-    /// The next ticket of the own ring to read.
+    /// The next ticket of this end-point's ring to read.
     head: u64,
-    /// The head as the own ring tells it.
+    /// The head as the ring shows it.
     told: u64,
     /// Packets of which the first slots have come.
     partial: BTreeMap<Endpoint, Packet>,
@@ -218,12 +227,11 @@ pub(super) struct Packets<'a, A: RemoteAtomics + ?Sized> {
     slots_filled: u64,
 }
 
-impl<'a, A: RemoteAtomics + ?Sized> Packets<'a, A> {
-    pub(super) fn new(ra: &'a A, layout: Layout, port: u8) -> Self {
+impl Packets {
+    pub(super) fn new(layout: Layout, me: Endpoint) -> Self {
         Packets {
-            ra,
             layout,
-            me: Endpoint { rank: ra.rank(), port },
+            me,
             head: 0,
             told: 0,
             partial: BTreeMap::new(),
@@ -263,42 +271,69 @@ impl<'a, A: RemoteAtomics + ?Sized> Packets<'a, A> {
     }
 
     /// Sends a packet at once if that needs one slot, and neither waiting nor queueing.
-    pub(super) fn send_now(&mut self, to: Endpoint, kind: Kind, word: u64, data: &[u8]) -> Result<bool> {
+    pub(super) fn send_now<A: RemoteAtomics + ?Sized>(
+        &mut self,
+        ra: &A,
+        to: Endpoint,
+        kind: Kind,
+        word: u64,
+        data: &[u8],
+    ) -> Result<bool> {
         if data.len() > self.layout.room() || self.outgoing.contains_key(&to) {
             return Ok(false);
         }
         let header = Header { from: self.me, kind, more: false, len: data.len() };
-        let done = self.fill(to, header, word, data)?;
+        let done = self.fill(ra, to, header, word, data)?;
         self.counts[usize::from(kind.0)] += u64::from(done);
         Ok(done)
     }
 
     /// Sends a packet, as far as there is room; the rest follows when [`pump`](Self::pump) is called.
-    pub(super) fn send(&mut self, to: Endpoint, kind: Kind, word: u64, data: Vec<u8>, id: Option<u64>) -> Result<()> {
-        if self.send_now(to, kind, word, &data)? {
+    pub(super) fn send<A: RemoteAtomics + ?Sized>(
+        &mut self,
+        ra: &A,
+        to: Endpoint,
+        kind: Kind,
+        word: u64,
+        data: Vec<u8>,
+        id: Option<u64>,
+    ) -> Result<()> {
+        if self.send_now(ra, to, kind, word, &data)? {
             self.sent.extend(id.map(|id| (id, data)));
             return Ok(());
         }
         self.counts[usize::from(kind.0)] += 1;
         let queue = self.outgoing.entry(to).or_default();
         queue.push_back(Outgoing { kind, word, data, done: 0, id });
-        // Behind others it has to wait for its turn.
-        if queue.len() == 1 { self.pump() } else { Ok(()) }
+        // It follows the packets that are in the queue already.
+        if queue.len() == 1 { self.pump(ra) } else { Ok(()) }
     }
 
     /// Puts what is to follow into rings, as far as there is room.
-    pub(super) fn pump(&mut self) -> Result<()> {
+    pub(super) fn pump<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         if self.outgoing.is_empty() {
             return Ok(());
         }
         let mut outgoing = std::mem::take(&mut self.outgoing);
-        let result = outgoing.iter_mut().try_for_each(|(&to, queue)| self.pump_queue(to, queue));
+        let result = outgoing.iter_mut().try_for_each(|(&to, queue)| {
+            let pumped = self.pump_queue(ra, to, queue);
+            if let Err(Error::Left { .. }) = pumped {
+                // It never goes, and must not keep the other queues.
+                queue.clear();
+            }
+            pumped
+        });
         outgoing.retain(|_, queue| !queue.is_empty());
         self.outgoing = outgoing;
         result
     }
 
-    fn pump_queue(&mut self, to: Endpoint, queue: &mut VecDeque<Outgoing>) -> Result<()> {
+    fn pump_queue<A: RemoteAtomics + ?Sized>(
+        &mut self,
+        ra: &A,
+        to: Endpoint,
+        queue: &mut VecDeque<Outgoing>,
+    ) -> Result<()> {
         while let Some(packet) = queue.front_mut() {
             loop {
                 let rest = &packet.data[packet.done..];
@@ -306,7 +341,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Packets<'a, A> {
                 let header = Header { from: self.me, kind: packet.kind, more: len < rest.len(), len };
                 // Slots but the first have the packet's whole length in place of its word.
                 let word = if packet.done == 0 { packet.word } else { packet.data.len() as u64 };
-                if !self.fill(to, header, word, &rest[..len])? {
+                if !self.fill(ra, to, header, word, &rest[..len])? {
                     return Ok(());
                 }
                 packet.done += len;
@@ -322,43 +357,53 @@ impl<'a, A: RemoteAtomics + ?Sized> Packets<'a, A> {
     }
 
     /// Fills one slot of `to`'s ring, or returns false if that is full.
-    fn fill(&mut self, to: Endpoint, header: Header, word: u64, data: &[u8]) -> Result<bool> {
-        let Some(ticket) = self.ticket(to)? else { return Ok(false) };
+    fn fill<A: RemoteAtomics + ?Sized>(
+        &mut self,
+        ra: &A,
+        to: Endpoint,
+        header: Header,
+        word: u64,
+        data: &[u8],
+    ) -> Result<bool> {
+        let Some(ticket) = self.ticket(ra, to)? else { return Ok(false) };
         let slot = self.layout.slot(to.port, ticket);
-        self.ra.put(to.rank.at(slot.word(1)), header.encode())?;
-        self.ra.put(to.rank.at(slot.word(2)), word)?;
+        ra.put(to.rank.at(slot.word(1)), header.encode())?;
+        ra.put(to.rank.at(slot.word(2)), word)?;
         if data.len() <= SHORT {
             for (i, part) in (3..).zip(data.chunks(WORD as usize)) {
                 let mut bytes = [0; WORD as usize];
                 bytes[..part.len()].copy_from_slice(part);
-                self.ra.put(to.rank.at(slot.word(i)), u64::from_ne_bytes(bytes))?;
+                ra.put(to.rank.at(slot.word(i)), u64::from_ne_bytes(bytes))?;
             }
         } else {
-            self.ra.post_bytes(to.rank.at(slot.word(3)), data)?;
-            if !self.ra.capabilities().ordered_puts {
-                self.ra.flush(to.rank)?; // I2
+            ra.post_bytes(to.rank.at(slot.word(3)), data)?;
+            if !ra.capabilities().ordered_puts {
+                ra.flush(to.rank)?; // I2
             }
         }
-        self.ra.put(to.rank.at(slot), ticket + 1)?; // I2
+        ra.put(to.rank.at(slot), ticket + 1)?; // I2
         self.slots_filled += 1;
         Ok(true)
     }
 
     /// A ticket of `to`'s ring, if there is room.
-    fn ticket(&mut self, to: Endpoint) -> Result<Option<u64>> {
+    fn ticket<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, to: Endpoint) -> Result<Option<u64>> {
         let known = self.known.entry(to).or_default();
         loop {
             let Known { tail, head } = *known;
-            if tail >= head + self.layout.slots {
-                known.head = self.ra.get(to.rank.at(self.layout.head(to.port)))?;
+            if tail >= head.saturating_add(self.layout.slots) {
+                known.head = ra.get(to.rank.at(self.layout.head(to.port)))?;
                 // The ring may be far ahead of what was known of it.
                 known.tail = tail.max(known.head);
-                if known.tail >= known.head + self.layout.slots {
+                if known.tail >= known.head.saturating_add(self.layout.slots) {
                     return Ok(None);
                 }
                 continue;
             }
-            let seen = self.ra.compare_and_swap(to.rank.at(self.layout.tail(to.port)), tail, tail + 1)?; // I1
+            let seen = ra.compare_and_swap(to.rank.at(self.layout.tail(to.port)), tail, tail + 1)?; // I1
+            if seen & LEFT != 0 {
+                return Err(Error::Left { to });
+            }
             if seen == tail {
                 known.tail = tail + 1;
                 return Ok(Some(tail));
@@ -367,48 +412,100 @@ impl<'a, A: RemoteAtomics + ?Sized> Packets<'a, A> {
         }
     }
 
+    /// Leaves, unless there are packets to read; returns whether it has left (I7).
+    pub(super) fn leave<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
+        let Endpoint { rank, port } = self.me;
+        let seen = ra.compare_and_swap(rank.at(self.layout.tail(port)), self.head, self.head | LEFT)?;
+        if seen != self.head {
+            return Ok(seen & LEFT != 0);
+        }
+        // The senders that wait for room learn of it.
+        self.tell(ra)?;
+        Ok(true)
+    }
+
     /// The next packet that has come as a whole.
-    pub(super) fn next(&mut self) -> Result<Option<Packet>> {
+    ///
+    /// A damaged one is an error, and gone.
+    pub(super) fn next<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Option<Packet>> {
         loop {
             let slot = self.layout.slot(self.me.port, self.head);
-            let own = |disp| self.ra.get(self.me.rank.at(disp));
+            let own = |disp| ra.get(self.me.rank.at(disp));
             if own(slot)? != self.head + 1 {
                 return Ok(None);
             }
             let header = Header::decode(own(slot.word(1))?);
             let word = own(slot.word(2))?;
-            let mut packet = match self.partial.remove(&header.from) {
-                None => Packet { from: header.from, kind: header.kind, word, data: Vec::new() },
-                Some(mut packet) => {
-                    let whole = usize::try_from(word).unwrap_or(0);
-                    packet.data.reserve_exact(whole.saturating_sub(packet.data.len()));
-                    packet
-                }
-            };
-            let start = packet.data.len();
-            packet.data.resize(start + header.len, 0);
-            let data = &mut packet.data[start..];
-            if header.len <= SHORT {
-                for (i, part) in (3..).zip(data.chunks_mut(WORD as usize)) {
-                    part.copy_from_slice(&own(slot.word(i))?.to_ne_bytes()[..part.len()]);
-                }
-            } else {
-                self.ra.get_bytes(self.me.rank.at(slot.word(3)), data)?;
-            }
+            let part = self.part(ra, slot, header);
             self.head += 1;
             if self.head - self.told >= (self.layout.slots / 2).max(1) {
-                self.tell()?;
+                self.tell(ra)?;
             }
-            if !header.more {
+            if let Some(packet) = self.join(header, word, part?)? {
                 return Ok(Some(packet));
             }
-            self.partial.insert(header.from, packet);
         }
     }
 
-    /// Tells how far the ring has been read, and wakes whoever found it full (I5).
-    fn tell(&mut self) -> Result<()> {
-        let (ra, layout, Endpoint { rank, port }) = (self.ra, &self.layout, self.me);
+    /// The bytes in a slot with that header.
+    fn part<A: RemoteAtomics + ?Sized>(&self, ra: &A, slot: Disp, header: Header) -> Result<Vec<u8>> {
+        let Header { from, len, .. } = header;
+        if from.rank.0 >= ra.size() || from.port >= self.layout.ports() {
+            return Err(self.damaged(format!("its sender is {from}, which does not exist")));
+        }
+        if len > self.layout.room() {
+            return Err(self.damaged(format!("{len} bytes in a slot for {}", self.layout.room())));
+        }
+        let mut data = vec![0; len];
+        if len <= SHORT {
+            for (i, part) in (3..).zip(data.chunks_mut(WORD as usize)) {
+                let word = ra.get(self.me.rank.at(slot.word(i)))?;
+                part.copy_from_slice(&word.to_ne_bytes()[..part.len()]);
+            }
+        } else {
+            ra.get_bytes(self.me.rank.at(slot.word(3)), &mut data)?;
+        }
+        Ok(data)
+    }
+
+    /// The packet that ends with this slot, if one does.
+    fn join(&mut self, header: Header, word: u64, part: Vec<u8>) -> Result<Option<Packet>> {
+        let Header { from, kind, more, .. } = header;
+        let Some(mut packet) = self.partial.remove(&from) else {
+            let packet = Packet { from, kind, word, data: part };
+            if more {
+                self.partial.insert(from, packet);
+                return Ok(None);
+            }
+            return Ok(Some(packet));
+        };
+        // Slots but the first have the packet's whole length in place of its word.
+        let have = (packet.data.len() + part.len()) as u64;
+        if kind != packet.kind || have > word || more == (have == word) {
+            return Err(self.damaged(format!(
+                "{have} of {word} bytes of kind {} from {from}, which began as one of kind {}",
+                kind.0, packet.kind.0
+            )));
+        }
+        let rest = usize::try_from(word).ok().and_then(|whole| whole.checked_sub(packet.data.len()));
+        if rest.is_none_or(|rest| packet.data.try_reserve_exact(rest).is_err()) {
+            return Err(self.damaged(format!("no memory for its {word} bytes")));
+        }
+        packet.data.extend_from_slice(&part);
+        if more {
+            self.partial.insert(from, packet);
+            return Ok(None);
+        }
+        Ok(Some(packet))
+    }
+
+    fn damaged(&self, what: String) -> Error {
+        Error::Damaged { at: self.me, what: what.into() }
+    }
+
+    /// Shows how far the ring has been read, and wakes the end-points that found it full (I5).
+    fn tell<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        let (layout, Endpoint { rank, port }) = (&self.layout, self.me);
         self.told = self.head;
         ra.fetch_store(rank.at(layout.head(port)), self.head)?;
         let waiters = rank.at(layout.waiters(port));
@@ -417,7 +514,10 @@ impl<'a, A: RemoteAtomics + ?Sized> Packets<'a, A> {
         }
         let mut top = ra.fetch_store(waiters, 0)?;
         while top != 0 {
-            let (Endpoint { rank, port }, node) = decode_node(top);
+            let node = decode_node(top).filter(|(of, _)| of.port < self.layout.ports());
+            let Some((Endpoint { rank, port }, node)) = node else {
+                return Err(self.damaged(format!("{top:#x} on the stack of its waiters is no node")));
+            };
             top = ra.fetch_store(rank.at(layout.node(port, node)), WOKEN)?;
             let at = ra.get(rank.at(layout.at(port)))?;
             let before = layout.before(at);
@@ -426,13 +526,16 @@ impl<'a, A: RemoteAtomics + ?Sized> Packets<'a, A> {
         Ok(())
     }
 
-    /// Waits until there may be a packet to take, or room for one that is to follow.
-    pub(super) fn sleep(&mut self) -> Result<()> {
-        let ra = self.ra;
+    /// Waits until there may be a packet to take, or room for one that is to follow; for so long `at_most`.
+    pub(super) fn sleep<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, at_most: Option<Duration>) -> Result<()> {
         let Endpoint { rank, port } = self.me;
         let slot = self.layout.slot(port, self.head);
         if self.outgoing.is_empty() {
-            ra.wait_until(slot, Until::Eq(self.head + 1))?;
+            let until = Until::Eq(self.head + 1);
+            match at_most {
+                None => drop(ra.wait_until(slot, until)?),
+                Some(time) => drop(ra.wait_until_deadline(slot, until, ra.now().after(time))?),
+            }
             return Ok(());
         }
         ra.fetch_store(rank.at(self.layout.at(port)), self.head)?; // I5
@@ -455,7 +558,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Packets<'a, A> {
                 unregistered = true;
                 break;
             };
-            self.register(to, free)?;
+            self.register(ra, to, free)?;
             self.nodes[free] = Some(to);
             let head = ra.get(to.rank.at(self.layout.head(to.port)))?; // I5
             let known = self.known.entry(to).or_default();
@@ -466,10 +569,10 @@ impl<'a, A: RemoteAtomics + ?Sized> Packets<'a, A> {
             }
         }
         let before = self.layout.before(self.head);
-        let value = if unregistered {
-            ra.wait_until_deadline(slot, Until::Ne(before), ra.now().after(POLL))?
-        } else {
-            Some(ra.wait_until(slot, Until::Ne(before))?)
+        let at_most = if unregistered { Some(at_most.unwrap_or(POLL).min(POLL)) } else { at_most };
+        let value = match at_most {
+            None => Some(ra.wait_until(slot, Until::Ne(before))?),
+            Some(time) => ra.wait_until_deadline(slot, Until::Ne(before), ra.now().after(time))?,
         };
         if let Some(value) = value.filter(|value| value & NUDGE != 0) {
             ra.compare_and_swap(rank.at(slot), value, before)?; // I6
@@ -477,14 +580,14 @@ impl<'a, A: RemoteAtomics + ?Sized> Packets<'a, A> {
         Ok(())
     }
 
-    /// Puts an own node on the stack of `to`'s waiters.
-    fn register(&self, to: Endpoint, node: usize) -> Result<()> {
+    /// Puts a node of this end-point on the stack of `to`'s waiters.
+    fn register<A: RemoteAtomics + ?Sized>(&self, ra: &A, to: Endpoint, node: usize) -> Result<()> {
         let waiters = to.rank.at(self.layout.waiters(to.port));
         let own = self.me.rank.at(self.layout.node(self.me.port, node));
-        let mut top = self.ra.get(waiters)?;
+        let mut top = ra.get(waiters)?;
         loop {
-            self.ra.fetch_store(own, top)?;
-            let seen = self.ra.compare_and_swap(waiters, top, encode_node(self.me, node))?;
+            ra.fetch_store(own, top)?;
+            let seen = ra.compare_and_swap(waiters, top, encode_node(self.me, node))?;
             if seen == top {
                 return Ok(());
             }

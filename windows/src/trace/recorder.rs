@@ -68,7 +68,6 @@ impl Recorder {
         info: String,
     ) -> Result<Recorder> {
         let ra = team.ra();
-        team.meet()?;
         let stem = stem(window);
         let header = Header {
             ranks: ra.size(),

@@ -1,13 +1,12 @@
-//! The agent: whoever serves a rank's passive targets while the rank computes.
+//! The agent: a thread that serves a rank's passive epochs while the rank computes.
 
 use std::cell::RefCell;
 
 use rmalab_atomics::RemoteAtomics;
 use rmalab_locks::WindowLock;
 
-use super::AGENT;
-use super::serve::Server;
-use crate::messages::{Kind, Messages};
+use super::ends::Station;
+use crate::messages::Kind;
 use crate::{Error, Result, Window};
 
 /// What serves the requests of passive epochs to one rank, on all windows of a team with the transport
@@ -31,7 +30,7 @@ use crate::{Error, Result, Window};
 ///         let other = Rank(1 - ra.rank().0);
 ///         assert_eq!(epoch.at(other)?.fetch_and_op(WindowDisp(0), Op::Sum, 5_u64)?, 0);
 ///         epoch.unlock_all()?;
-///         // Behind it nobody asks this rank's agent any more.
+///         // After it no rank asks this rank's agent any more.
 ///         team.barrier()?;
 ///         window.stop_agent()?;
 ///         served.join().expect("the agent does not panic")
@@ -40,11 +39,14 @@ use crate::{Error, Result, Window};
 /// })?.into_iter().collect::<Result<(), _>>()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// Until a rank makes its agent, it serves these requests itself, in its own calls. Once there is an agent, nothing else
+/// serves them: an agent that does not run keeps its rank's origins waiting, and one that was dropped is an error of theirs.
 #[derive(Debug)]
+#[must_use = "only its `serve` answers the requests of passive epochs from here on"]
 pub struct Agent<'t, A: RemoteAtomics + ?Sized> {
     ra: &'t A,
-    messages: Messages<'t, A>,
-    server: RefCell<Server>,
+    station: RefCell<Station>,
 }
 
 impl<A: RemoteAtomics + ?Sized> Agent<'_, A> {
@@ -52,14 +54,24 @@ impl<A: RemoteAtomics + ?Sized> Agent<'_, A> {
     ///
     /// # Errors
     ///
-    /// Those of the network, as a peer that has failed.
+    /// Those of the network, such as a peer that has failed; [`Error::Messages`] for a packet that is damaged.
     pub fn serve(&self) -> Result<()> {
-        self.messages.serve_until_stopped(|ends, packet| self.server.borrow_mut().request(self.ra, ends, packet))
+        Ok(self.station.borrow_mut().serve_until_stopped(self.ra.world())?)
     }
 
     /// How many packets of a kind the agent has sent.
     pub fn messages_sent(&self, kind: Kind) -> u64 {
-        self.messages.sent(kind)
+        self.station.borrow().sent(kind)
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized> Drop for Agent<'_, A> {
+    /// Later requests are errors of their origins.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // The others learn of a network that fails from their own calls.
+            let _ = self.station.get_mut().leave(self.ra.world());
+        }
     }
 }
 
@@ -74,7 +86,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     }
 
     /// As [`agent`](Self::agent), by another handle of the same rank: one that threads can share, such as
-    /// [`RemoteAtomics::shared`] gives, where the window's own may not be one.
+    /// [`RemoteAtomics::shared`] gives, where the window's own cannot be shared.
     ///
     /// # Errors
     ///
@@ -84,17 +96,18 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         let refuse = |why| Error::Agent { rank, why };
         let requests = self.core.two_sided.as_deref().filter(|requests| requests.agent);
         let requests = requests.ok_or_else(|| refuse("the window's transport is not two-sided-agent"))?;
-        let blueprint = requests.ends.blueprint().ok_or_else(|| refuse("the team has no end-points"))?;
-        if std::mem::replace(&mut requests.ends.state().borrow_mut().agent_made, true) {
-            return Err(refuse("the team's agent was made already; run that one again"));
+        if ra.world().rank() != requests.ends.world().rank() {
+            return Err(refuse("the handle is another rank's; pass one of this rank"));
         }
-        let messages = Messages::from_blueprint(ra, blueprint, AGENT);
-        Ok(Agent { ra, messages, server: RefCell::default() })
+        let station = requests.ends.hub().agent.take();
+        let station = station.ok_or_else(|| refuse("the team's agent was made already; run that one again"))?;
+        Ok(Agent { ra, station: RefCell::new(station) })
     }
 
     /// Ends [`Agent::serve`] of this rank's agent, once it has served what has come before.
     ///
-    /// Only when no other rank will ask it any more: a [barrier](crate::Team::barrier) behind the last epochs tells.
+    /// Call it when no other rank will ask the agent any more, such as after a [barrier](crate::Team::barrier) that
+    /// follows the last epochs.
     ///
     /// # Errors
     ///

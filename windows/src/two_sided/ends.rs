@@ -1,24 +1,102 @@
 //! A team's end-points: what all its two-sided windows share.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::fmt;
+use std::rc::Rc;
+use std::time::Duration;
 
-use rmalab_atomics::{Rank, RemoteAtomics};
+use rmalab_atomics::{Rank, RemoteAtomics, Served, SymmetricHeap};
 use rmalab_locks::LockKind;
 
-use super::serve::Server;
-use super::{ACK, ANSWER, GRANT, PORTS, POST, SUM};
-use crate::Result;
-use crate::messages::{Blueprint, Endpoint, Kind, Messages, Options, Packet};
+use super::serve::{self, Server};
+use super::{ACK, AGENT, ANSWER, GRANT, PORTS, POST, REFUSED, SUM, progress};
+use crate::messages::{self, Endpoint, Error as MessagesError, Kind, Packet};
+use crate::{Error, Result};
 
-/// What has come and nobody has taken yet, and what this rank serves. No part of it borrows the ranks.
+/// Packets that one look at a ring reads, at most.
+const BATCH: u32 = 16;
+
+/// The first time that a rank with several rings sleeps at one of them.
+const SHORTEST: Duration = Duration::from_micros(2);
+
+/// The longest time: each one after which nothing has come is twice as long, up to here.
+const LONGEST: Duration = Duration::from_millis(2);
+
+/// An end-point, and the windows that it serves. It borrows no handle: each call gets the rank's handle of the world.
+#[derive(Debug)]
+pub(super) struct Station {
+    messages: messages::State,
+    pub(super) server: Server,
+}
+
+impl Station {
+    pub(super) fn sent(&self, kind: Kind) -> u64 {
+        self.messages.sent(kind)
+    }
+
+    /// The next packet of the windows, if one has arrived.
+    fn take(&mut self, world: &dyn RemoteAtomics) -> messages::Result<Option<Packet>> {
+        self.messages.progress(world, BATCH)?;
+        Ok(self.messages.take())
+    }
+
+    fn request(&mut self, world: &dyn RemoteAtomics, packet: Packet) -> messages::Result<()> {
+        self.server.request(world, &mut self.messages, packet)
+    }
+
+    /// Serves requests until it is stopped: an agent's service.
+    pub(super) fn serve_until_stopped(&mut self, world: &dyn RemoteAtomics) -> messages::Result<()> {
+        loop {
+            if let Some(packet) = self.take(world)? {
+                self.request(world, packet)?;
+            } else if self.messages.take_stop() {
+                return self.finish_sends(world);
+            } else {
+                self.messages.sleep(world, None)?;
+            }
+        }
+    }
+
+    fn finish_sends(&mut self, world: &dyn RemoteAtomics) -> messages::Result<()> {
+        while !self.messages.all_sent() {
+            self.messages.sleep(world, None)?;
+            self.messages.progress(world, BATCH)?;
+        }
+        Ok(())
+    }
+
+    /// Serves what has come, refuses what waits for others, and leaves: later requests are errors of their origins.
+    pub(super) fn leave(&mut self, world: &dyn RemoteAtomics) -> messages::Result<()> {
+        loop {
+            match self.take(world) {
+                // Answers need no answer.
+                Ok(Some(Packet { kind: GRANT | ACK | ANSWER | REFUSED | POST | SUM, .. })) => continue,
+                Ok(Some(packet)) => {
+                    self.request(world, packet)?;
+                    continue;
+                }
+                Err(MessagesError::Damaged { .. }) => continue,
+                Err(error) => return Err(error),
+                Ok(None) => {}
+            }
+            if self.messages.leave(world)? {
+                break;
+            }
+        }
+        self.server.refuse_waiting(world, &mut self.messages)?;
+        self.finish_sends(world)
+    }
+}
+
+/// What has come and no call has taken yet.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    pub(super) server: Server,
-    /// Answers, by their tickets.
-    pub(super) answers: HashMap<u32, Vec<u8>>,
-    /// Posts, by window and target.
+    /// Answers, by their tickets; `None` before they have come.
+    pub(super) answers: HashMap<u32, Option<Result<Vec<u8>>>>,
+    /// Errors of requests that nothing waits for, with their windows.
+    pub(super) refused: Vec<(u32, Error)>,
+    /// Posts, by window and the target's number in the world.
     pub(super) posts: HashMap<(u32, Rank), u32>,
     /// Parts of sums, by step.
     pub(super) sums: HashMap<u32, Vec<u64>>,
@@ -28,15 +106,17 @@ pub(crate) struct State {
     pub(super) wanted: Vec<Wanted>,
     next_ticket: u32,
     pub(super) next_window: u32,
-    pub(super) agent_made: bool,
+    /// A packet that could not be understood, for the next call on a window.
+    damaged: Option<Error>,
 }
 
 /// What an epoch has to wait for before it meets its target.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub(super) window: u32,
-    /// Who serves it.
-    pub(super) target: Endpoint,
+    pub(super) target: Rank,
+    /// What serves it.
+    pub(super) at: Endpoint,
     /// The lock that is to be acquired; `None` for a post.
     pub(super) lock: Option<LockKind>,
     /// Fences of the window that this rank has left.
@@ -44,129 +124,292 @@ pub(super) struct Wanted {
 }
 
 impl State {
-    /// What the next request's answer is known by.
+    /// The number by which the next request's answer is known; 0 is no request's.
     pub(super) fn ticket(&mut self) -> u32 {
-        self.next_ticket = self.next_ticket.wrapping_add(1);
+        self.next_ticket = self.next_ticket.wrapping_add(1).max(1);
+        self.answers.insert(self.next_ticket, None);
         self.next_ticket
     }
-}
 
-/// The end-points of a team, without its type: so that windows and teams stay covariant in their lifetimes.
-pub(crate) trait Ends: fmt::Debug {
-    fn rank(&self) -> Rank;
-    fn size(&self) -> u32;
-    fn state(&self) -> &RefCell<State>;
-    /// Whether the end-points are there.
-    fn is_open(&self) -> bool;
-    /// Makes the end-points, unless they are there; collective.
-    fn open(&self) -> Result<()>;
-    fn send(&self, to: Endpoint, kind: Kind, word: u64, data: Vec<u8>) -> Result<()>;
-    /// Serves one packet; without `wait` returns whether there was one.
-    fn serve(&self, wait: bool) -> Result<bool>;
-    /// Serves requests on a window that came too early.
-    fn replay(&self, window: u32) -> Result<()>;
-    /// Waits until everything that was sent is in its target's ring.
-    fn finish_sends(&self) -> Result<()>;
-    fn stop(&self, agent: Endpoint) -> Result<()>;
-    fn sent(&self, kind: Kind) -> u64;
-    /// What another end-point of the same set is made from.
-    fn blueprint(&self) -> Option<Blueprint>;
-}
-
-/// End-points that are made when the first two-sided window is.
-pub(crate) struct LazyEnds<'a, A: RemoteAtomics + ?Sized> {
-    ra: &'a A,
-    messages: OnceCell<Messages<'a, A>>,
-    state: RefCell<State>,
-}
-
-impl<'a, A: RemoteAtomics + ?Sized> LazyEnds<'a, A> {
-    pub(crate) fn new(ra: &'a A) -> Self {
-        LazyEnds { ra, messages: OnceCell::new(), state: RefCell::default() }
+    /// The answer of a request, once it has come.
+    pub(super) fn take_answer(&mut self, ticket: u32) -> Option<Result<Vec<u8>>> {
+        self.answers.get(&ticket)?.as_ref()?;
+        self.answers.remove(&ticket)?
     }
 
-    fn messages(&self) -> &Messages<'a, A> {
-        self.messages.get().expect("a two-sided window opens them first")
-    }
-
-    fn handle(&self, packet: Packet) -> Result<()> {
-        let mut state = self.state.borrow_mut();
-        let Packet { from, kind, word, data } = packet;
-        // A sum has its step in the place of a window.
-        let (window, number) = (word as u32, (word >> 32) as u32);
-        match kind {
-            GRANT | ACK | ANSWER => drop(state.answers.insert(number, data)),
-            POST => *state.posts.entry((window, from.rank)).or_default() += 1,
-            SUM => {
-                let words = data.as_chunks().0.iter().map(|&word| u64::from_ne_bytes(word)).collect();
-                state.sums.insert(window, words);
+    /// The first error of a window's requests that nothing waited for; the others are gone.
+    pub(super) fn take_refused(&mut self, window: u32) -> Result<()> {
+        let mut first = Ok(());
+        for (of, error) in std::mem::take(&mut self.refused) {
+            if of != window {
+                self.refused.push((of, error));
+            } else if first.is_ok() {
+                first = Err(error);
             }
-            _ => state.server.request(self.ra, self.messages(), Packet { from, kind, word, data })?,
         }
-        Ok(())
+        first
     }
 }
 
-impl<A: RemoteAtomics + ?Sized> fmt::Debug for LazyEnds<'_, A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LazyEnds").field("state", &self.state).finish_non_exhaustive()
-    }
+/// What one rank has of a team's two-sided windows. It borrows nothing, so that waits in calls on other teams find it.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    key: usize,
+    pub(super) main: RefCell<Station>,
+    /// The agent's end-point, which this rank serves itself until the agent is made.
+    pub(super) agent: RefCell<Option<Station>>,
+    /// Whether there is, or was, a window with an agent.
+    pub(super) uses_agent: Cell<bool>,
+    pub(super) state: RefCell<State>,
+    /// The ranks' numbers in the world; empty where the team's are these.
+    ranks: Box<[Rank]>,
 }
 
-impl<A: RemoteAtomics + ?Sized> Ends for LazyEnds<'_, A> {
-    fn rank(&self) -> Rank {
-        self.ra.rank()
+impl Hub {
+    /// The team's rank that has this number in the world.
+    fn team_rank(&self, world: Rank) -> Rank {
+        let found = self.ranks.iter().position(|&rank| rank == world);
+        found.map_or(world, |rank| Rank(rank as u32))
     }
 
-    fn size(&self) -> u32 {
-        self.ra.size()
+    /// Whether this rank serves what is its agent's.
+    pub(super) fn serves_for_agent(&self) -> bool {
+        self.uses_agent.get() && self.agent.borrow().is_some()
     }
 
-    fn state(&self) -> &RefCell<State> {
-        &self.state
-    }
-
-    fn is_open(&self) -> bool {
-        self.messages.get().is_some()
-    }
-
-    fn open(&self) -> Result<()> {
-        if !self.is_open() {
-            let mut ends = Messages::endpoints(self.ra, PORTS, Options::default())?;
-            self.messages.get_or_init(|| ends.swap_remove(0));
+    /// Serves up to one packet of each end-point; returns whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// Those of the network; a damaged packet is kept for the next call on a window.
+    pub(super) fn serve(&self, world: &dyn RemoteAtomics) -> rmalab_atomics::Result<bool> {
+        let mut found = false;
+        if self.uses_agent.get()
+            && let Some(agent) = &mut *self.agent.borrow_mut()
+        {
+            let done = agent.take(world).and_then(|packet| match packet {
+                Some(packet) => agent.request(world, packet).map(|()| true),
+                None => Ok(false),
+            });
+            found |= self.keep(done)?;
         }
-        Ok(())
-    }
-
-    fn send(&self, to: Endpoint, kind: Kind, word: u64, data: Vec<u8>) -> Result<()> {
-        Ok(self.messages().send_packet(to, kind, word, data)?)
-    }
-
-    fn serve(&self, wait: bool) -> Result<bool> {
-        let messages = self.messages();
-        let packet = if wait { Some(messages.wait_packet()?) } else { messages.take_packet()? };
-        let found = packet.is_some();
-        packet.map_or(Ok(()), |packet| self.handle(packet))?;
+        let main = &mut *self.main.borrow_mut();
+        let done = main.take(world).and_then(|packet| match packet {
+            Some(packet) => self.handle(world, main, packet).map(|()| true),
+            None => Ok(false),
+        });
+        found |= self.keep(done)?;
         Ok(found)
     }
 
-    fn replay(&self, window: u32) -> Result<()> {
-        self.state.borrow_mut().server.replay(self.ra, self.messages(), window)
+    /// An error that is not of the network belongs to this team, and not to the call that noticed it.
+    fn keep(&self, done: messages::Result<bool>) -> rmalab_atomics::Result<bool> {
+        match done {
+            Ok(found) => Ok(found),
+            Err(MessagesError::Atomics(error)) => Err(error),
+            Err(error) => {
+                self.state.borrow_mut().damaged.get_or_insert(error.into());
+                Ok(true)
+            }
+        }
     }
 
-    fn finish_sends(&self) -> Result<()> {
-        Ok(self.messages().finish_sends()?)
+    fn handle(&self, world: &dyn RemoteAtomics, main: &mut Station, packet: Packet) -> messages::Result<()> {
+        let Packet { from, kind, word, .. } = packet;
+        // A sum has its step in the place of a window.
+        let (window, number) = (word as u32, (word >> 32) as u32);
+        let at = main.messages.me();
+        let damaged = |what: String| {
+            let what = format!("kind {} from {from}: {what}", kind.0).into();
+            Err(MessagesError::Damaged { at, what })
+        };
+        let state = &mut *self.state.borrow_mut();
+        match kind {
+            GRANT | ACK | ANSWER | REFUSED => {
+                let answer = if kind == REFUSED {
+                    Err(serve::refusal(self.team_rank(from.rank), &packet.data))
+                } else {
+                    Ok(packet.data)
+                };
+                match (state.answers.get_mut(&number), answer) {
+                    (Some(place @ None), answer) => *place = Some(answer),
+                    (_, Err(error)) if number == 0 => state.refused.push((window, error)),
+                    _ => return damaged(format!("an answer to request {number}, which waits for none")),
+                }
+            }
+            POST => {
+                let posts = state.posts.entry((window, from.rank)).or_default();
+                *posts = posts.saturating_add(1);
+            }
+            SUM => {
+                let (words, rest) = packet.data.as_chunks();
+                if !rest.is_empty() {
+                    return damaged(format!("{} bytes are no words", packet.data.len()));
+                }
+                state.sums.insert(window, words.iter().map(|&word| u64::from_ne_bytes(word)).collect());
+            }
+            _ => main.request(world, packet)?,
+        }
+        Ok(())
     }
 
-    fn stop(&self, agent: Endpoint) -> Result<()> {
-        Ok(self.messages().stop(agent)?)
+    /// The first damaged packet since the last call.
+    fn check(&self) -> Result<()> {
+        self.state.borrow_mut().damaged.take().map_or(Ok(()), Err)
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        progress::forget(self.key);
+    }
+}
+
+/// The end-points of a team, which are made when its first two-sided window is.
+///
+/// The type of the team's handle is gone, so that windows and teams stay covariant in their lifetimes. Packets go between
+/// ranks of the world, by its handle and with its numbers.
+pub(crate) struct Ends<'a> {
+    world: &'a dyn RemoteAtomics,
+    heap: &'a SymmetricHeap,
+    rank: Rank,
+    size: u32,
+    world_rank: Box<dyn Fn(Rank) -> Rank + 'a>,
+    hub: OnceCell<Rc<Hub>>,
+}
+
+impl<'a> Ends<'a> {
+    pub(crate) fn new<A: RemoteAtomics + ?Sized>(ra: &'a A) -> Self {
+        Ends {
+            world: ra.world(),
+            heap: ra.heap(),
+            rank: ra.rank(),
+            size: ra.size(),
+            world_rank: Box::new(|rank| ra.world_rank(rank)),
+            hub: OnceCell::new(),
+        }
     }
 
-    fn sent(&self, kind: Kind) -> u64 {
-        self.messages.get().map_or(0, |messages| messages.sent(kind))
+    pub(super) fn world(&self) -> &'a dyn RemoteAtomics {
+        self.world
     }
 
-    fn blueprint(&self) -> Option<Blueprint> {
-        Some(self.messages.get()?.blueprint())
+    /// This rank's number in the team.
+    pub(super) fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    pub(super) fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Whether the end-points are there.
+    pub(crate) fn is_open(&self) -> bool {
+        self.hub.get().is_some()
+    }
+
+    pub(super) fn hub(&self) -> &Hub {
+        self.hub.get().expect("a two-sided window opens it first")
+    }
+
+    /// The number in the world of the team's rank `rank`.
+    pub(super) fn in_world(&self, rank: Rank) -> Rank {
+        self.hub().ranks.get(rank.index()).copied().unwrap_or(rank)
+    }
+
+    /// Makes the end-points, unless they are there; collective.
+    pub(super) fn open(&self) -> Result<()> {
+        if self.is_open() {
+            return Ok(());
+        }
+        let ranks: Vec<Rank> = (0..self.size).map(|rank| (self.world_rank)(Rank(rank))).collect();
+        let same = (0..).zip(&ranks).all(|(number, rank)| number == rank.0);
+        let ranks: Box<[Rank]> = if same { Box::default() } else { ranks.into() };
+        let station = |messages| Station { messages, server: Server::new(ranks.clone()) };
+        let mut stations: Vec<_> =
+            messages::State::set(self.heap, self.world.rank(), PORTS)?.into_iter().map(station).collect();
+        let agent = RefCell::new(Some(stations.swap_remove(usize::from(AGENT))));
+        let main = RefCell::new(stations.swap_remove(0));
+        let key = progress::key(self.world);
+        let hub = Rc::new(Hub { key, main, agent, uses_agent: Cell::new(false), state: RefCell::default(), ranks });
+        progress::register(key, &hub);
+        self.hub.get_or_init(|| hub);
+        Ok(())
+    }
+
+    pub(super) fn send(&self, to: Endpoint, kind: Kind, word: u64, data: Vec<u8>) -> Result<()> {
+        let messages = &mut self.hub().main.borrow_mut().messages;
+        Ok(messages.send(self.world, to, kind, word, data)?)
+    }
+
+    /// Serves requests on a window that came too early.
+    pub(super) fn replay(&self, window: u32) -> Result<()> {
+        let Station { messages, server } = &mut *self.hub().main.borrow_mut();
+        Ok(server.replay(self.world, messages, window)?)
+    }
+
+    /// Serves what this rank's windows of all teams are asked for until `ready` finds what it looks for.
+    pub(super) fn wait<T>(&self, mut ready: impl FnMut(&Hub) -> Option<T>) -> Result<T> {
+        let hub = self.hub();
+        let mut step = SHORTEST;
+        loop {
+            if let Some(found) = ready(hub) {
+                return Ok(found);
+            }
+            hub.check()?;
+            if progress::serve(self.world)? == Served::Something {
+                step = SHORTEST;
+                continue;
+            }
+            // Without a packet that has come, one that waited for room may have gone.
+            if let Some(found) = ready(hub) {
+                return Ok(found);
+            }
+            // Only one ring can wake it, so with several it looks again and again.
+            let at_most = (!progress::is_only(self.world, hub)).then_some(step);
+            hub.main.borrow_mut().messages.sleep(self.world, at_most)?;
+            step = (2 * step).min(LONGEST);
+        }
+    }
+
+    /// Serves what this rank's windows of all teams are asked for; waits for nothing.
+    pub(crate) fn progress(&self) -> Result<()> {
+        while progress::serve(self.world)? == Served::Something {}
+        self.hub.get().map_or(Ok(()), |hub| hub.check())
+    }
+
+    /// Waits until everything that was sent is in its target's ring.
+    pub(super) fn finish_sends(&self) -> Result<()> {
+        self.wait(|hub| hub.main.borrow().messages.all_sent().then_some(()))
+    }
+
+    pub(super) fn stop(&self, agent: Endpoint) -> Result<()> {
+        self.hub().main.borrow_mut().messages.stop(self.world, agent)?;
+        self.finish_sends()
+    }
+
+    pub(super) fn sent(&self, kind: Kind) -> u64 {
+        self.hub.get().map_or(0, |hub| hub.main.borrow().sent(kind))
+    }
+}
+
+impl Drop for Ends<'_> {
+    /// This rank serves no more; what it is asked for from here on is an error of the rank that asks.
+    fn drop(&mut self) {
+        // In a panic the others learn of the failure.
+        let Some(hub) = self.hub.get().filter(|_| !std::thread::panicking()) else { return };
+        // The others learn of a network that fails from their own calls.
+        let _ = hub.main.borrow_mut().leave(self.world);
+        if hub.uses_agent.get()
+            && let Some(agent) = &mut *hub.agent.borrow_mut()
+        {
+            let _ = agent.leave(self.world);
+        }
+    }
+}
+
+impl fmt::Debug for Ends<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ends").field("hub", &self.hub).finish_non_exhaustive()
     }
 }

@@ -7,25 +7,27 @@ use rmalab_atomics::exposed::ExposedKey;
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics};
 use rmalab_locks::LockKind;
 
-use super::{ACCUMULATE, ACK, ANSWER, CAS, COMPLETE, FETCH, GET, GRANT, LOCK, PUT, REGISTER, UNLOCK, flags};
+use super::{ACCUMULATE, ACK, ANSWER, CAS, COMPLETE, FETCH, GET, GRANT, LOCK, PUT, REFUSED, REGISTER, UNLOCK, flags};
 use crate::accumulate::Updates;
 use crate::bias::Ways;
 use crate::dynamic::Dynamic;
 use crate::element::{Element, Integer, Kind as ElementKind, Op, Pair};
-use crate::messages::{Messages, Packet};
+use crate::messages::{self, Error as MessagesError, Packet};
 use crate::target::Place;
-use crate::{AccumulateStrategy, Call, Result, WindowDisp};
+use crate::{AccumulateStrategy, Call, Class, Error, Result, WindowDisp};
 
-/// Where this rank's part of a window is, and how accumulates update it.
-#[derive(Clone, Copy, Debug)]
+/// Where this rank's part of a window is, and how accumulates update it. Ranks have their numbers of the world.
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct OwnPart {
     pub(crate) place: OwnPlace,
+    /// Bytes of the part; of a dynamic window none.
+    pub(crate) bytes: u64,
     pub(crate) accumulate: AccumulateStrategy,
     /// The lock of accumulates.
     pub(crate) lock: Disp,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum OwnPlace {
     Segment(Address),
     Exposed(ExposedKey),
@@ -34,7 +36,7 @@ pub(crate) enum OwnPlace {
 }
 
 impl OwnPart {
-    /// As data of a packet to this rank's agent.
+    /// The part as data of a packet to this rank's agent.
     pub(super) fn encode(self) -> Vec<u8> {
         let place = match self.place {
             OwnPlace::Segment(at) => [0, at.disp.0, u64::from(at.rank.0)],
@@ -42,23 +44,29 @@ impl OwnPart {
             OwnPlace::Dynamic(list) => [2, list.0, 0],
         };
         let way = AccumulateStrategy::ALL.iter().position(|&way| way == self.accumulate).unwrap_or(0);
-        place.into_iter().chain([way as u64, self.lock.0]).flat_map(u64::to_ne_bytes).collect()
+        place.into_iter().chain([self.bytes, way as u64, self.lock.0]).flat_map(u64::to_ne_bytes).collect()
     }
 
-    /// `None` for no data, which says that the window is no more.
-    fn decode(data: &[u8]) -> Option<OwnPart> {
-        let [tag, first, second, way, lock] = words(data)?;
+    /// What [`encode`](Self::encode) has made `data` of, or what is wrong with it.
+    fn decode(data: &[u8]) -> Result<OwnPart, String> {
+        let [tag, first, second, bytes, way, lock] = words(data)
+            .filter(|_| data.len() == 48)
+            .ok_or_else(|| format!("{} bytes in place of 6 words", data.len()))?;
         let place = match tag {
-            0 => OwnPlace::Segment(Rank(second as u32).at(Disp(first))),
+            0 => {
+                OwnPlace::Segment(Rank(u32::try_from(second).map_err(|_| format!("no rank {second}"))?).at(Disp(first)))
+            }
             1 => OwnPlace::Exposed(ExposedKey(first)),
-            _ => OwnPlace::Dynamic(Disp(first)),
+            2 => OwnPlace::Dynamic(Disp(first)),
+            _ => return Err(format!("{tag} is no code of a place")),
         };
-        let accumulate = AccumulateStrategy::ALL.get(way as usize).copied().unwrap_or_default();
-        Some(OwnPart { place, accumulate, lock: Disp(lock) })
+        let strategy = usize::try_from(way).ok().and_then(|way| AccumulateStrategy::ALL.get(way));
+        let accumulate = *strategy.ok_or_else(|| format!("{way} is no code of an accumulate strategy"))?;
+        Ok(OwnPart { place, bytes, accumulate, lock: Disp(lock) })
     }
 }
 
-/// The first words of `data`, if it has as many.
+/// The first words of `data`, if it has that many.
 fn words<const N: usize>(data: &[u8]) -> Option<[u64; N]> {
     let mut words = [0; N];
     for (word, bytes) in words.iter_mut().zip(data.as_chunks().0.get(..N)?) {
@@ -67,12 +75,44 @@ fn words<const N: usize>(data: &[u8]) -> Option<[u64; N]> {
     Some(words)
 }
 
+/// The error classes that answers name; an answer has the place in this list.
+const CLASSES: [Class; 14] = [
+    Class::Other,
+    Class::Size,
+    Class::Disp,
+    Class::RmaConflict,
+    Class::RmaSync,
+    Class::RmaRange,
+    Class::RmaAttach,
+    Class::RmaShared,
+    Class::RmaFlavor,
+    Class::Rank,
+    Class::Group,
+    Class::Op,
+    Class::Count,
+    Class::Type,
+];
+
+/// An error as data of an answer.
+fn encode_error(error: &Error) -> Vec<u8> {
+    let class = error.class();
+    let class = CLASSES.iter().position(|&known| known == class).unwrap_or(0);
+    std::iter::once(class as u8).chain(error.to_string().into_bytes()).collect()
+}
+
+/// The error that `target` has answered by [`encode_error`].
+pub(super) fn refusal(target: Rank, data: &[u8]) -> Error {
+    let (&class, why) = data.split_first().unwrap_or((&0, &[]));
+    let class = CLASSES.get(usize::from(class)).copied().unwrap_or(Class::Other);
+    Error::AtTarget { target, class, why: String::from_utf8_lossy(why).into() }
+}
+
 /// What a request's data begins with.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Header {
     /// Fences of the window that the origin has left.
     pub(super) fences: u32,
-    /// What the origin knows the answer by.
+    /// The number by which the origin knows the answer; 0 if it waits for none.
     pub(super) ticket: u32,
     pub(super) element: ElementKind,
     pub(super) op: Op,
@@ -92,33 +132,74 @@ impl Header {
     }
 }
 
+/// The fences and the ticket of a request: what can be read even where the rest is damaged.
+fn first_word(data: &[u8]) -> Option<(u32, u32)> {
+    let [first] = words(data)?;
+    Some((first as u32, (first >> 32) as u32))
+}
+
 /// A request, as its packet says it.
+#[derive(Debug)]
 struct Request<'p> {
-    header: Header,
+    element: ElementKind,
+    op: Op,
     runs: Vec<(u64, u64)>,
     payload: &'p [u8],
 }
 
 impl Request<'_> {
-    fn decode(data: &[u8]) -> Request<'_> {
-        let [first, second] = words(data).expect("a request begins with its header");
-        let runs = (second >> 16) as usize;
-        let (head, payload) = data.split_at(16 * (1 + runs));
-        let runs = head[16..].as_chunks::<16>().0.iter().map(|run| {
-            let [offset, len] = words(run).expect("a run is two words");
-            (offset, len)
+    /// The request of a packet, or what is wrong with it.
+    fn decode(packet: &Packet) -> Result<Request<'_>, String> {
+        let kind = packet.kind;
+        let data = &packet.data;
+        let [_, second] = words(data).ok_or_else(|| format!("{} bytes are no header", data.len()))?;
+        let element = second as u8;
+        let element =
+            ElementKind::from_code(element).ok_or_else(|| format!("{element} is no code of an element type"))?;
+        let op = (second >> 8) as u8;
+        let op = Op::from_code(op).ok_or_else(|| format!("{op} is no code of an operation"))?;
+        let count = second >> 16;
+        let head = usize::try_from(count).ok().and_then(|count| count.checked_add(1)?.checked_mul(16));
+        let (head, payload) = head
+            .and_then(|head| data.split_at_checked(head))
+            .ok_or_else(|| format!("{count} pieces do not fit in {} bytes", data.len()))?;
+        let runs: Vec<(u64, u64)> = head[16..]
+            .as_chunks::<16>()
+            .0
+            .iter()
+            .filter_map(|run| {
+                let [offset, len] = words(run)?;
+                Some((offset, len))
+            })
+            .collect();
+        let bytes = runs.iter().try_fold(0_u64, |sum, &(offset, len)| {
+            offset.checked_add(len)?;
+            sum.checked_add(len)
         });
-        let header = Header {
-            fences: first as u32,
-            ticket: (first >> 32) as u32,
-            element: ElementKind::from_code(second as u8).unwrap_or(ElementKind::U8),
-            op: Op::from_code((second >> 8) as u8).unwrap_or(Op::NoOp),
+        let bytes = bytes.ok_or("its pieces reach past the last address")?;
+        let expected = match kind {
+            PUT => bytes,
+            GET | LOCK | UNLOCK | COMPLETE => 0,
+            ACCUMULATE | FETCH if op == Op::NoOp => 0,
+            ACCUMULATE | FETCH => bytes,
+            _ => 2 * element.size(),
         };
-        Request { header, runs: runs.collect(), payload }
-    }
-
-    fn bytes(&self) -> usize {
-        self.runs.iter().map(|&(_, len)| len as usize).sum()
+        if payload.len() as u64 != expected {
+            return Err(format!("{} bytes of data in place of {expected}", payload.len()));
+        }
+        let swaps = kind == CAS;
+        if swaps && !(element.is_integer() && runs.len() == 1 && bytes == element.size()) {
+            return Err(format!("{bytes} bytes of type {element} cannot be compared and swapped"));
+        }
+        if matches!(kind, ACCUMULATE | FETCH) {
+            if !op.is_defined_for(element) {
+                return Err(format!("{op} is not defined for elements of type {element}"));
+            }
+            if let Some((_, len)) = runs.iter().find(|(_, len)| !len.is_multiple_of(element.size())) {
+                return Err(format!("a piece of {len} bytes is not whole elements of type {element}"));
+            }
+        }
+        Ok(Request { element, op, runs, payload })
     }
 }
 
@@ -127,7 +208,8 @@ impl Request<'_> {
 struct Queue {
     exclusive: bool,
     shared: u32,
-    waiting: VecDeque<Packet>,
+    /// The locks that are waited for, and the requests that want them.
+    waiting: VecDeque<(LockKind, Packet)>,
 }
 
 impl Queue {
@@ -169,12 +251,48 @@ pub(super) struct Served {
 }
 
 /// All windows that one end-point serves.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Server {
     windows: HashMap<u32, Served>,
+    /// The number after that of the last window that was made.
+    made: u32,
+    /// The numbers in the world of the team's ranks; empty where they are the same.
+    ranks: Box<[Rank]>,
+}
+
+/// What serving needs besides the server: the rank's handle of the world, and where answers go.
+struct Desk<'s> {
+    world: &'s dyn RemoteAtomics,
+    messages: &'s mut messages::State,
+    ranks: &'s [Rank],
+}
+
+impl Desk<'_> {
+    fn answer(&mut self, packet: &Packet, kind: messages::Kind, data: Vec<u8>) -> messages::Result<()> {
+        let Some((_, ticket)) = first_word(&packet.data) else { return Ok(()) };
+        let word = packet.word & u64::from(u32::MAX) | u64::from(ticket) << 32;
+        match self.messages.send(self.world, packet.from, kind, word, data) {
+            // An origin that has left waits for nothing.
+            Err(MessagesError::Left { .. }) => Ok(()),
+            sent => sent,
+        }
+    }
+
+    fn refuse(&mut self, packet: &Packet, error: &Error) -> messages::Result<()> {
+        self.answer(packet, REFUSED, encode_error(error))
+    }
+
+    fn damaged(&self, packet: &Packet, what: &str) -> MessagesError {
+        let what = format!("kind {} from {}: {what}", packet.kind.0, packet.from).into();
+        MessagesError::Damaged { at: self.messages.me(), what }
+    }
 }
 
 impl Server {
+    pub(super) fn new(ranks: Box<[Rank]>) -> Server {
+        Server { windows: HashMap::new(), made: 0, ranks }
+    }
+
     /// A window's state, which may be there before the window is.
     pub(super) fn window(&mut self, window: u32) -> &mut Served {
         self.windows.entry(window).or_default()
@@ -185,6 +303,7 @@ impl Server {
     }
 
     pub(super) fn register(&mut self, window: u32, part: OwnPart) {
+        self.made = self.made.max(window.saturating_add(1));
         let served = self.window(window);
         served.part = Some(part);
         if let OwnPlace::Dynamic(list) = part.place {
@@ -192,93 +311,138 @@ impl Server {
         }
     }
 
+    /// As [`register`](Self::register), for an agent, which serves no epochs of fences.
+    pub(super) fn register_passive(&mut self, window: u32, part: OwnPart) {
+        self.register(window, part);
+        self.window(window).fences = u32::MAX;
+    }
+
     /// Serves a request, or keeps it until it may be served.
-    pub(super) fn request<A: RemoteAtomics + ?Sized>(
+    ///
+    /// # Errors
+    ///
+    /// Those of the network. A request that fails is answered with its error; one that is too damaged to be answered is
+    /// an error here.
+    pub(super) fn request(
         &mut self,
-        ra: &A,
-        ends: &Messages<'_, A>,
+        world: &dyn RemoteAtomics,
+        messages: &mut messages::State,
         packet: Packet,
-    ) -> Result<()> {
+    ) -> messages::Result<()> {
         let window = packet.word as u32;
-        if packet.kind == REGISTER {
-            match OwnPart::decode(&packet.data) {
-                Some(part) => {
-                    self.register(window, part);
-                    // Only agents are told, and those serve no epochs of fences.
-                    self.window(window).fences = u32::MAX;
+        let flags = (packet.word >> 32) as u32;
+        let mut desk = Desk { world, messages, ranks: &self.ranks };
+        match packet.kind {
+            REGISTER if packet.from.rank == world.rank() => {
+                if packet.data.is_empty() {
+                    self.forget(window);
+                    return Ok(());
                 }
-                None => self.forget(window),
+                let part = OwnPart::decode(&packet.data).map_err(|what| desk.damaged(&packet, &what))?;
+                self.register_passive(window, part);
+                return self.replay(world, messages, window);
             }
-            return self.replay(ra, ends, window);
+            PUT | ACCUMULATE | GET | FETCH | CAS | LOCK | UNLOCK | COMPLETE => {}
+            kind => return Err(desk.damaged(&packet, &format!("{} is no kind of a request", kind.0))),
         }
-        let served = self.window(window);
-        let [first] = words(&packet.data).expect("a request begins with its header");
-        if served.part.is_none() || first as u32 > served.fences {
+        let Some((fences, _)) = first_word(&packet.data) else {
+            return Err(desk.damaged(&packet, &format!("{} bytes are no header", packet.data.len())));
+        };
+        let kind = match flags::lock(flags) {
+            Ok(kind) => kind,
+            Err(what) => {
+                let error = Error::from(desk.damaged(&packet, &what));
+                return desk.refuse(&packet, &error);
+            }
+        };
+        if window < self.made && !self.windows.contains_key(&window) {
+            let error = Error::from(desk.damaged(&packet, &format!("window {window} was freed, or never made")));
+            return desk.refuse(&packet, &error);
+        }
+        let served = self.windows.entry(window).or_default();
+        if served.part.is_none() || fences > served.fences {
             served.early.push(packet);
             return Ok(());
         }
-        let flags = (packet.word >> 32) as u32;
-        if let Some(kind) = flags::lock(flags)
+        if let Some(kind) = kind
             && (!served.queue.waiting.is_empty() || !served.queue.take(kind))
         {
-            served.queue.waiting.push_back(packet);
+            served.queue.waiting.push_back((kind, packet));
             return Ok(());
         }
-        served.execute(ra, ends, &packet)?;
-        // Whoever waits gets what this one has released; a shared lock lets others in behind it.
-        while let Some(next) = served.queue.waiting.front() {
-            let kind = flags::lock((next.word >> 32) as u32).expect("who waits wants a lock");
+        served.execute(&mut desk, &packet)?;
+        // A release lets the next ones in; shared locks at the head are granted together.
+        while let Some(&(kind, _)) = served.queue.waiting.front() {
             if !served.queue.take(kind) {
                 break;
             }
-            let next = served.queue.waiting.pop_front().expect("one was looked at");
-            served.execute(ra, ends, &next)?;
+            if let Some((_, next)) = served.queue.waiting.pop_front() {
+                served.execute(&mut desk, &next)?;
+            }
         }
         Ok(())
     }
 
     /// Serves what came too early, once that has changed.
-    pub(super) fn replay<A: RemoteAtomics + ?Sized>(
+    pub(super) fn replay(
         &mut self,
-        ra: &A,
-        ends: &Messages<'_, A>,
+        world: &dyn RemoteAtomics,
+        messages: &mut messages::State,
         window: u32,
-    ) -> Result<()> {
+    ) -> messages::Result<()> {
         let early = self.windows.get_mut(&window).map(|served| std::mem::take(&mut served.early));
-        early.into_iter().flatten().try_for_each(|packet| self.request(ra, ends, packet))
+        early.into_iter().flatten().try_for_each(|packet| self.request(world, messages, packet))
+    }
+
+    /// Refuses the requests that wait for this rank or for other origins, since this rank leaves.
+    pub(super) fn refuse_waiting(
+        &mut self,
+        world: &dyn RemoteAtomics,
+        messages: &mut messages::State,
+    ) -> messages::Result<()> {
+        let error = Error::from(MessagesError::Left { to: messages.me() });
+        let mut desk = Desk { world, messages, ranks: &self.ranks };
+        for served in self.windows.values_mut() {
+            let waiting = served.queue.waiting.drain(..).map(|(_, packet)| packet);
+            for packet in served.early.drain(..).chain(waiting) {
+                desk.refuse(&packet, &error)?;
+            }
+        }
+        Ok(())
     }
 }
 
 impl Served {
-    fn execute<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, ends: &Messages<'_, A>, packet: &Packet) -> Result<()> {
-        let request = Request::decode(&packet.data);
+    /// Serves a request whose lock, if it needs one, is held. What it asks for besides its operation is done even if that
+    /// fails, so that a request that fails leaves no lock behind and no rank waiting.
+    fn execute(&mut self, desk: &mut Desk<'_>, packet: &Packet) -> messages::Result<()> {
         let flags = (packet.word >> 32) as u32;
-        let answer = |kind, data| {
-            let word = packet.word & u64::from(u32::MAX) | u64::from(request.header.ticket) << 32;
-            ends.send_packet(packet.from, kind, word, data)
-        };
-        match packet.kind {
-            LOCK => answer(GRANT, Vec::new())?,
-            UNLOCK | COMPLETE => {}
-            _ => {
-                let fetched = self.operate(ra, packet, &request)?;
-                if flags & flags::ANSWER != 0 {
-                    let kind = if matches!(packet.kind, PUT | ACCUMULATE) { ACK } else { ANSWER };
-                    answer(kind, fetched)?;
-                }
-            }
-        }
+        let request = Request::decode(packet).map_err(|what| Error::from(desk.damaged(packet, &what)));
+        let done = request.and_then(|request| match packet.kind {
+            LOCK | UNLOCK | COMPLETE => Ok(Vec::new()),
+            _ => self.operate(desk, packet.kind, &request),
+        });
         self.served += u64::from(flags & flags::COUNTED != 0);
         self.completed += u64::from(flags & flags::LAST != 0);
         if flags & flags::RELEASE != 0 {
             self.queue.release();
         }
-        Ok(())
+        match done {
+            Err(Error::Atomics(error @ rmalab_atomics::Error::PeerFailed { .. })) => Err(error.into()),
+            Err(error) => desk.refuse(packet, &error),
+            Ok(_) if packet.kind == LOCK => desk.answer(packet, GRANT, Vec::new()),
+            Ok(fetched) if flags & flags::ANSWER != 0 => {
+                let kind = if matches!(packet.kind, PUT | ACCUMULATE) { ACK } else { ANSWER };
+                desk.answer(packet, kind, fetched)
+            }
+            Ok(_) => Ok(()),
+        }
     }
 
     /// Does the operation, and returns what it fetches.
-    fn operate<A: RemoteAtomics + ?Sized>(&self, ra: &A, packet: &Packet, request: &Request<'_>) -> Result<Vec<u8>> {
-        let part = self.part.as_ref().expect("it was looked for");
+    fn operate(&self, desk: &Desk<'_>, kind: messages::Kind, request: &Request<'_>) -> Result<Vec<u8>> {
+        let ra = desk.world;
+        let part = self.part.as_ref().expect("a request is kept until there is a part");
         let me = ra.rank();
         let mut fetched = Vec::new();
         let mut at = 0;
@@ -289,7 +453,7 @@ impl Served {
                 let len = len as usize;
                 let payload = request.payload.get(at..at + len).unwrap_or(&[]);
                 at += len;
-                match packet.kind {
+                match kind {
                     PUT => place.write(ra, offset, payload)?,
                     GET => {
                         let start = fetched.len();
@@ -297,31 +461,47 @@ impl Served {
                         place.read(ra, offset, &mut fetched[start..])?;
                     }
                     _ => {
-                        let Header { element, op, .. } = request.header;
-                        let OwnPart { accumulate, lock, .. } = *part;
-                        let ways = Ways::new(ra, accumulate, lock, false);
+                        let ways = Ways::new(ra, part.accumulate, part.lock, false);
                         let updates = Updates { ra, ways: &ways, bias: None, rank: me, place, alone: false };
-                        let payload = if packet.kind == CAS { request.payload } else { payload };
-                        update(&updates, element, packet.kind, offset, op, payload, len, &mut fetched)?;
+                        let payload = if kind == CAS { request.payload } else { payload };
+                        update(&updates, request, kind, offset, payload, len, &mut fetched)?;
                     }
                 }
             }
             Ok(())
         };
+        let first = request.runs.iter().map(|&(offset, _)| offset).min().unwrap_or(0);
+        let end = request.runs.iter().map(|&(offset, len)| offset + len).max().unwrap_or(0);
+        let (disp, len) = (WindowDisp(first as i64), end - first);
         match part.place {
+            OwnPlace::Segment(_) | OwnPlace::Exposed(_) if end > part.bytes => {
+                return Err(Error::OutOfWindow {
+                    call: Call::Local,
+                    target: me,
+                    disp,
+                    unit: 1,
+                    len,
+                    bytes: part.bytes,
+                });
+            }
             OwnPlace::Segment(start) => all(Place::Segment(start), 0)?,
             OwnPlace::Exposed(key) => all(Place::Leased(&*ra.lease(me, key)?), 0)?,
             OwnPlace::Dynamic(_) => {
                 let list = self.dynamic.as_ref().expect("it was registered with the part");
-                let first = request.runs.iter().map(|&(offset, _)| offset).min().unwrap_or(0);
-                let end = request.runs.iter().map(|&(offset, len)| offset.wrapping_add(len)).max().unwrap_or(0);
-                let (disp, len) = (WindowDisp(first as i64), end.wrapping_sub(first));
                 list.with_region(ra, Call::Local, me, disp, len, |place, offset| {
+                    let place = match place {
+                        // The list has the team's numbers.
+                        Place::Segment(at) => {
+                            let rank = desk.ranks.get(at.rank.index()).copied().unwrap_or(at.rank);
+                            Place::Segment(Address { rank, ..at })
+                        }
+                        place => place,
+                    };
                     all(place, first.wrapping_sub(offset))
                 })?;
             }
         }
-        if packet.kind == PUT && request.bytes() > 0 {
+        if kind == PUT && len > 0 {
             ra.flush(me)?;
         }
         Ok(fetched)
@@ -329,27 +509,25 @@ impl Served {
 }
 
 /// Runs an update on elements of the kind that the request names.
-#[expect(clippy::too_many_arguments, reason = "what a request consists of")]
-fn update<A: RemoteAtomics + ?Sized>(
-    updates: &Updates<'_, A>,
-    element: ElementKind,
-    kind: crate::messages::Kind,
+fn update(
+    updates: &Updates<'_, dyn RemoteAtomics + '_>,
+    request: &Request<'_>,
+    kind: messages::Kind,
     offset: u64,
-    op: Op,
     payload: &[u8],
     len: usize,
     fetched: &mut Vec<u8>,
 ) -> Result<()> {
+    let &Request { element, op, .. } = request;
     macro_rules! by_kind {
         ($run:ident: $($name:ident $type:ty),*) => {
             match element {
-                $(ElementKind::$name => $run::<$type, A>(updates, offset, op, payload, len, fetched, kind == FETCH),)*
+                $(ElementKind::$name => $run::<$type>(updates, offset, op, payload, len, fetched, kind == FETCH),)*
                 #[allow(unreachable_patterns, reason = "the list of integers is not all of them")]
                 _ => Ok(()),
             }
         };
     }
-    debug_assert!([ACCUMULATE, FETCH, CAS].contains(&kind));
     if kind == CAS {
         return by_kind!(swap: I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64);
     }
@@ -358,8 +536,8 @@ fn update<A: RemoteAtomics + ?Sized>(
         PairU64 Pair<u64, u64>, PairF32I32 Pair<f32, i32>, PairF64I64 Pair<f64, i64>)
 }
 
-fn combine<T: Element, A: RemoteAtomics + ?Sized>(
-    updates: &Updates<'_, A>,
+fn combine<T: Element>(
+    updates: &Updates<'_, dyn RemoteAtomics + '_>,
     offset: u64,
     op: Op,
     payload: &[u8],
@@ -374,8 +552,8 @@ fn combine<T: Element, A: RemoteAtomics + ?Sized>(
     Ok(())
 }
 
-fn swap<T: Integer, A: RemoteAtomics + ?Sized>(
-    updates: &Updates<'_, A>,
+fn swap<T: Integer>(
+    updates: &Updates<'_, dyn RemoteAtomics + '_>,
     offset: u64,
     _: Op,
     payload: &[u8],
