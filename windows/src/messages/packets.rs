@@ -595,3 +595,6 @@ impl Packets {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

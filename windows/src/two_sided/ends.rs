@@ -325,11 +325,10 @@ impl<'a> Ends<'a> {
         let ranks: Vec<Rank> = (0..self.size).map(|rank| (self.world_rank)(Rank(rank))).collect();
         let same = (0..).zip(&ranks).all(|(number, rank)| number == rank.0);
         let ranks: Box<[Rank]> = if same { Box::default() } else { ranks.into() };
-        let station = |messages| Station { messages, server: Server::new(ranks.clone()) };
-        let mut stations: Vec<_> =
-            messages::State::set(self.heap, self.world.rank(), PORTS)?.into_iter().map(station).collect();
-        let agent = RefCell::new(Some(stations.swap_remove(usize::from(AGENT))));
-        let main = RefCell::new(stations.swap_remove(0));
+        let mut ports = messages::State::set(self.heap, self.world.rank(), PORTS)?;
+        let station = |messages, agent| Station { messages, server: Server::new(agent, ranks.clone()) };
+        let agent = RefCell::new(Some(station(ports.swap_remove(usize::from(AGENT)), true)));
+        let main = RefCell::new(station(ports.swap_remove(0), false));
         let key = progress::key(self.world);
         let hub = Rc::new(Hub { key, main, agent, uses_agent: Cell::new(false), state: RefCell::default(), ranks });
         progress::register(key, &hub);

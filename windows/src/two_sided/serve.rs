@@ -256,6 +256,8 @@ pub(crate) struct Server {
     windows: HashMap<u32, Served>,
     /// The number after that of the last window that was made.
     made: u32,
+    /// Whether it is an agent's, which gets to know windows by packets.
+    agent: bool,
     /// The numbers in the world of the team's ranks; empty where they are the same.
     ranks: Box<[Rank]>,
 }
@@ -289,8 +291,8 @@ impl Desk<'_> {
 }
 
 impl Server {
-    pub(super) fn new(ranks: Box<[Rank]>) -> Server {
-        Server { windows: HashMap::new(), made: 0, ranks }
+    pub(super) fn new(agent: bool, ranks: Box<[Rank]>) -> Server {
+        Server { windows: HashMap::new(), made: 0, agent, ranks }
     }
 
     /// A window's state, which may be there before the window is.
@@ -333,7 +335,7 @@ impl Server {
         let flags = (packet.word >> 32) as u32;
         let mut desk = Desk { world, messages, ranks: &self.ranks };
         match packet.kind {
-            REGISTER if packet.from.rank == world.rank() => {
+            REGISTER if self.agent && packet.from.rank == world.rank() => {
                 if packet.data.is_empty() {
                     self.forget(window);
                     return Ok(());

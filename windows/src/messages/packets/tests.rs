@@ -1,0 +1,116 @@
+//! Slots whose words are damaged.
+
+use rmalab_atomics::World;
+
+use super::*;
+use crate::messages::{ANY_SOURCE, ANY_TAG, Messages, Tag};
+
+/// Numbers without an order, from one that is not 0.
+fn next(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+const OPTIONS: Options = Options { slots: 4, slot_bytes: 128, eager_limit: 1000 };
+
+/// Receives a slot of its own whose words `damage` changes; the error.
+fn received(damage: impl Fn(&mut [u64; 3]) + Sync) -> String {
+    let errors = World::threads(1).run(|ra| {
+        let messages = Messages::with_options(ra, OPTIONS).unwrap();
+        let me = messages.endpoint();
+        messages.send_packet(me, Kind(7), 5, vec![1; 60]).unwrap();
+        let slot = messages.state.borrow().packets.layout.slot(0, 0);
+        let mut words = [0, 1, 2].map(|i| ra.get(Rank(0).at(slot.word(i))).unwrap());
+        damage(&mut words);
+        for (i, word) in (0..).zip(words) {
+            ra.fetch_store(Rank(0).at(slot.word(i)), word).unwrap();
+        }
+        let error = messages.take_packet().unwrap_err().to_string();
+        // The next packet is whole.
+        messages.send_packet(me, Kind(7), 6, vec![2; 60]).unwrap();
+        assert_eq!(messages.wait_packet().unwrap().word, 6);
+        error
+    });
+    errors.unwrap().remove(0)
+}
+
+#[test]
+fn a_damaged_slot_is_an_error_that_names_what_is_wrong() {
+    let error = received(|words| words[1] = words[1] & !0xFFFF_FFFF | 9);
+    assert!(error.contains("end-point 0 of rank 9, which does not exist"), "{error}");
+    let error = received(|words| words[1] |= 3 << 40);
+    assert!(error.contains("end-point 3 of rank 0, which does not exist"), "{error}");
+    let error = received(|words| words[1] |= 1 << 60);
+    assert!(error.contains("bytes in a slot for 104"), "{error}");
+    let kind = |kind: u64| move |words: &mut [u64; 3]| words[1] = words[1] & !(0xFF << 32) | kind << 32;
+    let error = received(kind(250));
+    assert!(error.contains("there is no kind 250"), "{error}");
+    let error = received(kind(242));
+    assert!(error.contains("kind 242") && error.contains("in place of 1 words"), "{error}");
+    let error = received(|words| {
+        kind(240)(words);
+        words[2] = 1 << 33;
+    });
+    assert!(error.contains("0x200000000 is no tag"), "{error}");
+}
+
+#[test]
+fn a_packet_in_several_slots_is_as_long_as_it_says() {
+    World::threads(1)
+        .run(|ra| {
+            let messages = Messages::with_options(ra, OPTIONS).unwrap();
+            let me = messages.endpoint();
+            for (length, expected) in [(u64::MAX, "of kind 7"), (5, "of kind 7"), (1 << 62, "of kind 7")] {
+                let first = messages.state.borrow().packets.head;
+                messages.send_packet(me, Kind(7), 5, vec![1; 200]).unwrap();
+                let second = messages.state.borrow().packets.layout.slot(0, first + 1);
+                ra.fetch_store(Rank(0).at(second.word(2)), length).unwrap();
+                let error = messages.take_packet().unwrap_err().to_string();
+                assert!(error.contains(expected) && error.contains(&length.to_string()), "{error}");
+            }
+            messages.send_packet(me, Kind(7), 6, vec![1; 200]).unwrap();
+            assert_eq!(messages.wait_packet().unwrap().data, [1; 200]);
+        })
+        .unwrap();
+}
+
+#[test]
+fn no_damage_to_a_slot_makes_its_reader_panic() {
+    World::threads(1)
+        .run(|ra| {
+            let messages = Messages::with_options(ra, OPTIONS).unwrap();
+            let me = messages.endpoint();
+            let mut random = 0x9E37_79B9_7F4A_7C15;
+            for _ in 0..20_000 {
+                let head = messages.state.borrow().packets.head;
+                let length = next(&mut random) as usize % 300;
+                drop(messages.isend(Rank(0), Tag(3), vec![7; length]).unwrap());
+                let slots = length.div_ceil(104).max(1) as u64;
+                let damaged = head + next(&mut random) % slots;
+                let slot = messages.state.borrow().packets.layout.slot(0, damaged);
+                let at = Rank(0).at(slot.word(1 + next(&mut random) % 16 % 5));
+                let word = ra.get(at).unwrap();
+                let changed = match next(&mut random) % 3 {
+                    0 => word ^ 1 << (next(&mut random) % 64),
+                    1 => next(&mut random),
+                    _ => word ^ (next(&mut random) & 0xFF) << 32,
+                };
+                ra.fetch_store(at, changed).unwrap();
+                // Any result but a panic or a wait for ever.
+                while messages.state.borrow().packets.head < head + slots {
+                    let _ = messages.progress();
+                }
+                while let Ok(Some(_)) = messages.try_probe(ANY_SOURCE, ANY_TAG) {
+                    let request = messages.irecv(ANY_SOURCE, ANY_TAG);
+                    drop(request);
+                }
+                messages.state.borrow_mut().arrived.clear();
+                messages.state.borrow_mut().packets.partial.clear();
+            }
+            messages.send_packet(me, Kind(7), 6, vec![1; 200]).unwrap();
+            assert_eq!(messages.wait_packet().unwrap().data, [1; 200]);
+        })
+        .unwrap();
+}
