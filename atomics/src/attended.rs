@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use crate::exposed::{ExposedKey, Lease, Refused, UserMemory};
+use crate::fabric::WordOp;
 use crate::{Address, Capabilities, Disp, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Topology, Until};
 
 /// The first wait between two calls of the function.
@@ -122,6 +123,11 @@ impl<A: RemoteAtomics + ?Sized, F: Fn() -> Result<Served>> RemoteAtomics for Att
         self.inner.put(at, value)
     }
 
+    unsafe fn start(&self, at: Address, op: WordOp, result: *mut u64) -> Result<Request> {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { self.inner.start(at, op, result) }
+    }
+
     unsafe fn put_bytes_nb(&self, at: Address, source: *const u8, len: usize) -> Result<Request> {
         // SAFETY: the caller's promise, passed on.
         unsafe { self.inner.put_bytes_nb(at, source, len) }
@@ -176,7 +182,7 @@ impl<A: RemoteAtomics + ?Sized, F: Fn() -> Result<Served>> RemoteAtomics for Att
     }
 
     fn outer_world(&self) -> Option<&dyn RemoteAtomics> {
-        Some(self.inner.world())
+        Some(self.inner.whole_world())
     }
 
     fn shared_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]> {
@@ -233,7 +239,7 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
-    use crate::{InWorld, World};
+    use crate::{WholeWorld, World};
 
     #[test]
     fn waits_serve_until_their_condition_holds() {
@@ -265,13 +271,13 @@ mod tests {
                 let Some(subset) = &subset else { return };
                 let counted = crate::Counted::new(subset);
                 let attended = Attended::new(&counted, || Ok(Served::Never));
-                for world in [ra.world(), subset.world(), counted.world(), attended.world()] {
+                for world in [ra.whole_world(), subset.whole_world(), counted.whole_world(), attended.whole_world()] {
                     assert_eq!((world.rank(), world.size()), (ra.rank(), 3));
                     assert!(std::ptr::addr_eq(world.heap(), ra.heap()));
                 }
                 // A count misses nothing of the world.
                 let counted = crate::Counted::new(ra);
-                counted.world().get(Rank(1).at(Disp(0))).unwrap();
+                counted.whole_world().get(Rank(1).at(Disp(0))).unwrap();
                 assert_eq!(counted.counts().get.total(), 1);
             })
             .unwrap();

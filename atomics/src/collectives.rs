@@ -171,7 +171,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
     fn wait(&self, own: Disp, until: Until) -> Result<u64> {
         match self.serve {
             None => self.ra.wait_until(own, until),
-            Some(serve) => Attended::new(self.ra, || serve(self.ra.world())).wait_until(own, until),
+            Some(serve) => Attended::new(self.ra, || serve(self.ra.whole_world())).wait_until(own, until),
         }
     }
 

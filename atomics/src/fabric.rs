@@ -417,7 +417,7 @@ pub trait Registration {
 }
 
 /// The users' face of every fabric: an address is checked here, and nowhere else.
-impl<F: Fabric + ?Sized> RemoteAtomics for F {
+impl<F: Fabric> RemoteAtomics for F {
     #[inline(always)]
     fn rank(&self) -> Rank {
         self.view().rank()

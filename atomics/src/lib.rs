@@ -59,7 +59,7 @@ pub use mapped::Mapped;
 #[cfg(feature = "mpi")]
 pub use mpi::Mpi;
 pub use processes::{Joined, Processes, Wishes};
-pub use remote::{Atomicity, Capabilities, InWorld, RemoteAtomics, Request, Time, Until, WORD};
+pub use remote::{Atomicity, Capabilities, RemoteAtomics, Request, Time, Until, WORD, WholeWorld};
 pub use subset::Subset;
 pub use topology::{Distance, Topology};
 #[cfg(feature = "verbs")]

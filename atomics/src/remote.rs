@@ -130,13 +130,13 @@ pub struct Request(pub u64);
 /// The handle of the whole world, which any handle of a rank leads to.
 ///
 /// Every sized [`RemoteAtomics`] has it; it is a trait of its own so that those without a size have it, too.
-pub trait InWorld {
+pub trait WholeWorld {
     /// This rank's handle of the whole world: its numbers of ranks are those of [`RemoteAtomics::world_rank`].
-    fn world(&self) -> &dyn RemoteAtomics;
+    fn whole_world(&self) -> &dyn RemoteAtomics;
 }
 
-impl<A: RemoteAtomics> InWorld for A {
-    fn world(&self) -> &dyn RemoteAtomics {
+impl<A: RemoteAtomics> WholeWorld for A {
+    fn whole_world(&self) -> &dyn RemoteAtomics {
         self.outer_world().unwrap_or(self)
     }
 }
@@ -177,7 +177,7 @@ impl<A: RemoteAtomics> InWorld for A {
 /// [`Misaligned`](crate::Error::Misaligned) or [`OutOfSegment`](crate::Error::OutOfSegment) for an address that does
 /// not exist, and has then done nothing. Operations that could wait for ever return
 /// [`PeerFailed`](crate::Error::PeerFailed) once any rank of the world has failed.
-pub trait RemoteAtomics: InWorld {
+pub trait RemoteAtomics: WholeWorld {
     /// This rank.
     fn rank(&self) -> Rank;
 
@@ -312,7 +312,7 @@ pub trait RemoteAtomics: InWorld {
 
     /// The handle of the whole world, where this one is over another one; `None` where this one is it.
     ///
-    /// Callers use [`world`](InWorld::world).
+    /// Callers use [`whole_world`](WholeWorld::whole_world).
     fn outer_world(&self) -> Option<&dyn RemoteAtomics> {
         None
     }

@@ -520,7 +520,7 @@ impl<A: RemoteAtomics + ?Sized> RemoteAtomics for Subset<'_, A> {
     }
 
     fn outer_world(&self) -> Option<&dyn RemoteAtomics> {
-        Some(self.parent.world())
+        Some(self.parent.whole_world())
     }
 
     #[inline]

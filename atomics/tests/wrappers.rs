@@ -10,8 +10,8 @@ use std::time::Duration;
 use rmalab_atomics::exposed::{ExposedKey, Lease, Refused, UserMemory};
 use rmalab_atomics::fabric::WordOp;
 use rmalab_atomics::{
-    Address, Capabilities, Counted, Disp, Error, Rank, RemoteAtomics, Request, Result, Subset, SymmetricHeap, Time,
-    Topology, Until,
+    Address, Attended, Capabilities, Counted, Disp, Error, Rank, RemoteAtomics, Request, Result, Served, Subset,
+    SymmetricHeap, Time, Topology, Until,
 };
 
 /// A backend that knows nothing but which of its methods were called.
@@ -135,8 +135,8 @@ impl RemoteAtomics for Probe {
         self.called("world_rank", rank)
     }
 
-    fn world(&self) -> usize {
-        self.called("world", 0)
+    fn outer_world(&self) -> Option<&dyn RemoteAtomics> {
+        self.called("outer_world", None)
     }
 
     fn shared_words(&self, _at: Address, _words: u64) -> Option<&[AtomicU64]> {
@@ -223,7 +223,7 @@ const METHODS: &[Method] = &[
     ("compute", |ra| _ = ra.compute(Duration::ZERO)),
     ("shared", |ra| _ = ra.shared()),
     ("world_rank", |ra| _ = ra.world_rank(Rank(0))),
-    ("world", |ra| _ = ra.world()),
+    ("outer_world", |ra| _ = ra.outer_world()),
     ("shared_words", |ra| _ = ra.shared_words(AT, 1)),
     ("direct_words", |ra| _ = ra.direct_words(AT, 1)),
     ("stored", |ra| ra.stored()),
@@ -241,7 +241,7 @@ const METHODS: &[Method] = &[
 #[test]
 fn the_table_has_every_method_of_the_trait() {
     let source = include_str!("../src/remote.rs");
-    let (_, body) = source.split_once("pub trait RemoteAtomics {").expect("the trait");
+    let (_, body) = source.split_once("pub trait RemoteAtomics: WholeWorld {").expect("the trait");
     let methods: Vec<&str> = body
         .lines()
         .filter_map(|line| line.strip_prefix("    fn ").or_else(|| line.strip_prefix("    unsafe fn ")))
@@ -297,6 +297,14 @@ fn a_counted_rank_forwards_all_but_what_could_not_be_counted() {
     assert_eq!(kept(&counted, &probe), ["shared", "direct_words"]);
     assert!(counted.shared().is_none(), "its counters belong to one thread");
     assert!(counted.direct_words(AT, 1).is_none(), "loads and stores are not counted");
+}
+
+#[test]
+fn an_attended_rank_forwards_all_but_the_handle_of_its_threads() {
+    let probe = Probe::new(3);
+    let attended = Attended::new(&probe, || Ok(Served::Never));
+    assert_eq!(kept(&attended, &probe), ["shared"]);
+    assert!(attended.shared().is_none(), "what it calls belongs to one thread");
 }
 
 #[test]

@@ -316,7 +316,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Window<'_, A, W> {
         let local = other.local()?;
         let Part::Fixed(Place::Segment(at)) = local.part() else { return Err(refuse()) };
         let (owner, team) = (at.rank, self.core.team);
-        if other.core.ra.world() != self.core.ra.world() {
+        if !team.is_of_world_of(other.core.team) {
             let (rank, disp, len) = (team.rank(), WindowDisp(at.disp.0 as i64), local.bytes());
             let why = "the window belongs to another world, whose memory this window's team does not reach";
             return Err(Error::Attach { rank, disp, len, why });

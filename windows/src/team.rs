@@ -229,12 +229,18 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
     ///
     /// At once where `other` numbers the rank as the world does; otherwise it looks through the ranks of `other`.
     pub fn translate<B: RemoteAtomics + ?Sized>(&self, rank: Rank, other: &Team<'_, B>) -> Option<Rank> {
-        if rank.0 >= self.size() || self.ra().world() != other.ra().world() {
+        if rank.0 >= self.size() || !self.is_of_world_of(other) {
             return None;
         }
         let wanted = self.ra().world_rank(rank);
         let there = |&rank: &Rank| rank.0 < other.size() && other.ra().world_rank(rank) == wanted;
         Some(wanted).filter(there).or_else(|| (0..other.size()).map(Rank).find(there))
+    }
+
+    /// Returns whether both teams are of one world.
+    pub(crate) fn is_of_world_of<B: RemoteAtomics + ?Sized>(&self, other: &Team<'_, B>) -> bool {
+        // A rank has one heap for each world that it is in.
+        std::ptr::addr_eq(self.ra().whole_world().heap(), other.ra().whole_world().heap())
     }
 
     /// The team's name, for messages and traces; empty until it is [set](Self::set_name) (`MPI_Comm_get_name`).

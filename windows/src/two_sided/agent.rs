@@ -56,7 +56,7 @@ impl<A: RemoteAtomics + ?Sized> Agent<'_, A> {
     ///
     /// Those of the network, such as a peer that has failed; [`Error::Messages`] for a packet that is damaged.
     pub fn serve(&self) -> Result<()> {
-        Ok(self.station.borrow_mut().serve_until_stopped(self.ra.world())?)
+        Ok(self.station.borrow_mut().serve_until_stopped(self.ra.whole_world())?)
     }
 
     /// How many packets of a kind the agent has sent.
@@ -70,7 +70,7 @@ impl<A: RemoteAtomics + ?Sized> Drop for Agent<'_, A> {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             // The others learn of a network that fails from their own calls.
-            let _ = self.station.get_mut().leave(self.ra.world());
+            let _ = self.station.get_mut().leave(self.ra.whole_world());
         }
     }
 }
@@ -96,7 +96,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         let refuse = |why| Error::Agent { rank, why };
         let requests = self.core.two_sided.as_deref().filter(|requests| requests.agent);
         let requests = requests.ok_or_else(|| refuse("the window's transport is not two-sided-agent"))?;
-        if ra.world().rank() != requests.ends.world().rank() {
+        if ra.whole_world().rank() != requests.ends.world().rank() {
             return Err(refuse("the handle is another rank's; pass one of this rank"));
         }
         let station = requests.ends.hub().agent.take();

@@ -281,7 +281,7 @@ pub(crate) struct Ends<'a> {
 impl<'a> Ends<'a> {
     pub(crate) fn new<A: RemoteAtomics + ?Sized>(ra: &'a A) -> Self {
         Ends {
-            world: ra.world(),
+            world: ra.whole_world(),
             heap: ra.heap(),
             rank: ra.rank(),
             size: ra.size(),

@@ -86,6 +86,6 @@ pub(crate) fn serve(world: &dyn RemoteAtomics) -> Result<Served> {
 
 /// The handle `ra`, in whose waits its rank serves.
 pub(crate) fn attended<A: RemoteAtomics + ?Sized>(ra: &A) -> Attended<'_, A, impl Fn() -> Result<Served>> {
-    let world = ra.world();
+    let world = ra.whole_world();
     Attended::new(ra, move || serve(world))
 }
