@@ -14,6 +14,8 @@
 //!
 //! [`Counted`] and [`Attended`] wrap any of them; [`conformance`](mod@conformance) is the suite that all of them pass.
 
+#![warn(unnameable_types)]
+
 mod address;
 mod attended;
 pub mod bootstrap;

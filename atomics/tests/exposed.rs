@@ -43,7 +43,7 @@ fn nothing_is_written_after_a_withdrawal() {
 
 #[test]
 fn places_are_used_up_and_come_back() {
-    World::threads(RANKS).run(exposure::places_are_used_up_and_come_back).unwrap();
+    World::threads(RANKS).run(|ra| exposure::places_are_used_up_and_come_back(ra, 16 << 10)).unwrap();
 }
 
 /// Memory whose owner tells whether it has been dropped: `alive` has two owners until then.

@@ -91,7 +91,7 @@ fn nothing_is_written_after_a_withdrawal() {
 
 #[test]
 fn places_for_exposed_memory_are_used_up_and_come_back() {
-    world(1, &Attach::new(), exposure::places_are_used_up_and_come_back);
+    world(1, &Attach::new(), |ra| exposure::places_are_used_up_and_come_back(ra, 1024));
 }
 
 #[test]

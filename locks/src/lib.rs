@@ -1,5 +1,6 @@
 //! Locks over network atomics.
 #![forbid(unsafe_code)]
+#![warn(unnameable_types)]
 
 pub mod backoff;
 pub mod cohort;

@@ -26,6 +26,7 @@
 //! [`diagram`] draws counterexamples, [`replay`] takes their steps again, [`kill_matrix`] shows that each property can
 //! fail, and [`litmus`] says exactly what each network model allows.
 #![forbid(unsafe_code)]
+#![warn(unnameable_types)]
 
 mod actor;
 mod check;

@@ -47,7 +47,7 @@ use rmalab_locks::{Mcs, RawMutex};
 
 use crate::bias::{Bias, Ways};
 use crate::target::Place;
-use crate::{AccumulateStrategy, Element, Integer, Op, Result, combine_slice};
+use crate::{AccumulateStrategy, Element, Op, Result, Swappable, combine_slice};
 
 /// Elements combined under the lock at a time, on the stack.
 const CHUNK: usize = 128;
@@ -415,7 +415,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
 
     /// Stores `desired` at `offset` if the element there is `expected`; returns what it was before.
     #[inline]
-    pub(crate) fn compare_and_swap<T: Integer>(&self, offset: u64, expected: T, desired: T) -> Result<T> {
+    pub(crate) fn compare_and_swap<T: Swappable>(&self, offset: u64, expected: T, desired: T) -> Result<T> {
         if let Place::TwoSided(requests, rank) = self.place {
             return requests.compare_and_swap(rank, offset, expected, desired);
         }
@@ -486,7 +486,7 @@ fn words_of(lease: &dyn Lease) -> Option<LeasedWords<'_>> {
 }
 
 #[inline(always)]
-fn swap_in_word<T: Integer>(word: &impl Word, bits: Bits, expected: T, desired: T) -> Result<T> {
+fn swap_in_word<T: Swappable>(word: &impl Word, bits: Bits, expected: T, desired: T) -> Result<T> {
     if size_of::<T>() == 8 {
         return Ok(T::from_word(word.compare_and_swap(expected.to_word(), desired.to_word())?));
     }

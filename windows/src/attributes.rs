@@ -1,4 +1,4 @@
-//! What a program attaches to a window: attributes under keyvals, and what is told of errors that no call returns.
+//! What a program attaches to a window: attributes under keyvals, and an error handler.
 //!
 //! # Source
 //!
@@ -6,7 +6,8 @@
 //! was set as. Windows are never duplicated, so there is no copy callback. The attributes that the standard predefines
 //! (section 12.2.6) are methods of the window.
 //!
-//! Error handlers: MPI-4.1, section 9.3.2. Calls return their errors, whatever the handler.
+//! Error handlers: MPI-4.1, section 9.3.2. A handler hears each error of a call; a handler that returns leaves it to the
+//! call to return the error.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -155,12 +156,21 @@ impl fmt::Debug for Attributes {
     }
 }
 
-/// What is called with an error that no call can return.
+/// What is called with an error.
 pub type Handler = Arc<dyn Fn(&Error) + Send + Sync>;
 
-/// Whom a window tells of errors that no call can return: an epoch that ended by being dropped has met one.
+/// What a window calls with the errors of its calls.
 ///
-/// At first that is nobody (`MPI_ERRORS_RETURN`): the window keeps the error for its next call.
+/// Every error of a call on the window is heard once, before the call returns it: errors of the window's own calls, of
+/// its epochs, of operations on their targets, and of requests. An epoch that ends by being dropped cannot return its
+/// error; the handler hears it then, and the next call that opens an epoch returns it. Errors of making a window have no
+/// window yet, so no handler hears them.
+///
+/// # The default
+///
+/// MPI begins with `MPI_ERRORS_ARE_FATAL`. Here there is no handler at first, which is `MPI_ERRORS_RETURN`: each call
+/// returns its errors as a `Result`, which the compiler does not let a program overlook. [`fatal`](Self::fatal) is MPI's
+/// default.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -170,6 +180,8 @@ pub type Handler = Arc<dyn Fn(&Error) + Send + Sync>;
 /// let errors = ErrorHandler::new();
 /// errors.set(Some(Arc::new(|error| eprintln!("window of the left halo: {error}"))));
 /// assert!(errors.get().is_some());
+/// // As MPI begins:
+/// errors.set(Some(ErrorHandler::fatal()));
 /// ```
 #[derive(Default)]
 pub struct ErrorHandler {
@@ -177,9 +189,19 @@ pub struct ErrorHandler {
 }
 
 impl ErrorHandler {
-    /// Nobody.
+    /// No handler (`MPI_ERRORS_RETURN`).
     pub fn new() -> ErrorHandler {
         ErrorHandler::default()
+    }
+
+    /// A handler that writes the error to standard error and aborts the process (`MPI_ERRORS_ARE_FATAL`).
+    ///
+    /// All ranks that are threads of the process end with it; ranks of other processes find that their peer has failed.
+    pub fn fatal() -> Handler {
+        Arc::new(|error| {
+            eprintln!("fatal error of a window: {error}");
+            std::process::abort();
+        })
     }
 
     /// Sets the handler, or none, and returns the one before (`MPI_Win_set_errhandler`).

@@ -3,8 +3,8 @@
 //! # Sources
 //!
 //! Hints: MPI-4.1, sections 12.2.1 (`no_locks`, `accumulate_ordering`, `accumulate_ops`, `mpi_accumulate_granularity`,
-//! `same_size`, `same_disp_unit`), 12.2.3 (`alloc_shared_noncontig`), 9.2 and 12.2.2 (`mpi_minimum_memory_alignment`) and
-//! 12.2.7 (set_info and get_info). `epochs_used` and `which_accumulate_ops` are not the standard's; programs set them.
+//! `same_size`, `same_disp_unit`), 12.2.3 (`alloc_shared_noncontig`), 9.2 and 12.2.2 (`mpi_minimum_memory_alignment`),
+//! 11.4.3 (`mpi_assert_memory_alloc_kinds`) and 12.2.7 (set_info and get_info). `epochs_used` and `which_accumulate_ops` are not the standard's; programs set them.
 //! Those that begin with `rmalab_` choose between the strategies.
 //!
 //! # Rules
@@ -12,10 +12,11 @@
 //! * A hint is never an error. What is not granted is reported: [`Ignored`].
 //! * All ranks of a window pass the same values. Those that describe a rank's own use (`no_locks`, `epochs_used`) are
 //!   kept to the same rule, since a strategy may depend on them.
-//! * After creation only [`Config::accumulate_ordering`] and [`Config::accumulate_ops`] can change, and only to ask for
-//!   less order or to promise more. Order is kept by the origin alone, and a stronger promise may be left unused; so
-//!   neither breaks a rank that has not heard of the change yet, as long as no rank uses the promise in a way that
-//!   others have to match. All else is fixed: the ranks' strategies, words and memory agree since the creation.
+//! * After creation only [`Config::accumulate_ordering`], [`Config::accumulate_ops`] and
+//!   [`Config::mpi_assert_memory_alloc_kinds`] can change, and only to ask for less order or to promise more. The origin
+//!   alone keeps order, and a stronger promise may be left unused; so no change breaks a rank that has not made it yet,
+//!   as long as no rank uses the promise in a way that others have to match. All else is fixed: the ranks agree on
+//!   strategies, words and memory when they make the window.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -26,19 +27,19 @@ use rmalab_locks::{LINE, PolicyKind, UnknownPolicy};
 
 use crate::Info;
 
-/// A text that is no value of what it was read as.
+/// A text that is not a value of the hint that it was read for.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("'{value}' is not {expected}")]
-pub struct InvalidValue {
+pub struct InvalidHintValue {
     /// The text.
     pub value: String,
     /// What it should have been.
     pub expected: String,
 }
 
-impl InvalidValue {
-    fn new(value: &str, expected: impl Into<String>) -> InvalidValue {
-        InvalidValue { value: value.to_owned(), expected: expected.into() }
+impl InvalidHintValue {
+    fn new(value: &str, expected: impl Into<String>) -> InvalidHintValue {
+        InvalidHintValue { value: value.to_owned(), expected: expected.into() }
     }
 }
 
@@ -72,11 +73,11 @@ macro_rules! choice {
         }
 
         impl FromStr for $name {
-            type Err = InvalidValue;
+            type Err = InvalidHintValue;
 
-            fn from_str(text: &str) -> Result<$name, InvalidValue> {
+            fn from_str(text: &str) -> Result<$name, InvalidHintValue> {
                 let choice = $name::ALL.iter().find(|choice| choice.name() == text);
-                choice.copied().ok_or_else(|| InvalidValue::new(text, format!("one of {}", $name::NAMES.join(", "))))
+                choice.copied().ok_or_else(|| InvalidHintValue::new(text, format!("one of {}", $name::NAMES.join(", "))))
             }
         }
     };
@@ -128,15 +129,15 @@ macro_rules! set {
         }
 
         impl FromStr for $name {
-            type Err = InvalidValue;
+            type Err = InvalidHintValue;
 
-            fn from_str(text: &str) -> Result<$name, InvalidValue> {
+            fn from_str(text: &str) -> Result<$name, InvalidHintValue> {
                 if text == "none" {
                     return Ok($name::NONE);
                 }
                 let member = |name: &str| match name.trim() {
                     $($text => Ok($name::$member),)*
-                    _ => Err(InvalidValue::new(text, format!("'none' or a list of {}", $name::NAMES.join(", ")))),
+                    _ => Err(InvalidHintValue::new(text, format!("'none' or a list of {}", $name::NAMES.join(", ")))),
                 };
                 text.split(',').try_fold($name::NONE, |set, name| Ok(set | member(name)?))
             }
@@ -289,6 +290,24 @@ set! {
     }
 }
 
+set! {
+    /// Which kinds of memory the program's buffers are in (hint `mpi_assert_memory_alloc_kinds`). All by default.
+    ///
+    /// The kind `mpi` stands for all that MPI allocates; those that begin with `mpi:` are parts of it.
+    MemoryKinds(u8) {
+        /// What the system's allocators give.
+        SYSTEM = 0 "system",
+        /// What MPI allocates, by whichever call.
+        MPI = 1 "mpi",
+        /// `MPI_Alloc_mem`.
+        MPI_ALLOC_MEM = 2 "mpi:alloc_mem",
+        /// `MPI_Win_allocate`.
+        MPI_WIN_ALLOCATE = 3 "mpi:win_allocate",
+        /// `MPI_Win_allocate_shared`.
+        MPI_WIN_ALLOCATE_SHARED = 4 "mpi:win_allocate_shared",
+    }
+}
+
 /// How one window works. Every field is a hint.
 ///
 /// ```
@@ -332,6 +351,8 @@ pub struct Config {
     /// To how many bytes allocated memory is aligned (`mpi_minimum_memory_alignment`): a power of two of at most
     /// [`MAX_ALIGNMENT`](Self::MAX_ALIGNMENT), default [`LINE`].
     pub mpi_minimum_memory_alignment: u64,
+    /// Which kinds of memory the program's buffers are in (`mpi_assert_memory_alloc_kinds`, default all).
+    pub mpi_assert_memory_alloc_kinds: MemoryKinds,
     /// Which kinds of epochs are opened (`epochs_used`, default all).
     pub epochs_used: EpochKinds,
     /// Which accumulate operations are used (`which_accumulate_ops`, default all; `any_op` means all, too).
@@ -355,6 +376,7 @@ impl Default for Config {
             alloc_shared_noncontig: false,
             mpi_accumulate_granularity: 0,
             mpi_minimum_memory_alignment: LINE,
+            mpi_assert_memory_alloc_kinds: MemoryKinds::default(),
             epochs_used: EpochKinds::default(),
             which_accumulate_ops: AccumulateOpSet::default(),
         }
@@ -369,13 +391,13 @@ pub struct Ignored {
     /// The value that was asked for.
     pub value: String,
     /// Why it was not granted.
-    pub reason: Reason,
+    pub reason: IgnoredReason,
 }
 
 /// Why a hint was not granted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum IgnoredReason {
     /// No hint has this key.
     #[error("no hint has this key")]
     UnknownKey,
@@ -437,11 +459,11 @@ fn parse<T: FromStr<Err: fmt::Display>>(value: &str) -> Result<T, String> {
 }
 
 fn boolean(value: &str) -> Result<bool, String> {
-    value.parse().map_err(|_| InvalidValue::new(value, "one of true, false").to_string())
+    value.parse().map_err(|_| InvalidHintValue::new(value, "one of true, false").to_string())
 }
 
 fn bytes(value: &str) -> Result<u64, String> {
-    value.parse().map_err(|_| InvalidValue::new(value, "a number of bytes").to_string())
+    value.parse().map_err(|_| InvalidHintValue::new(value, "a number of bytes").to_string())
 }
 
 fn operations(value: &str) -> Result<AccumulateOpSet, String> {
@@ -465,6 +487,9 @@ const HINTS: &[Hint] = &[
     hint!("alloc_shared_noncontig", alloc_shared_noncontig, boolean),
     hint!("mpi_accumulate_granularity", mpi_accumulate_granularity, bytes),
     hint!("mpi_minimum_memory_alignment", mpi_minimum_memory_alignment, bytes),
+    hint!("mpi_assert_memory_alloc_kinds", mpi_assert_memory_alloc_kinds, parse, |old, new| {
+        old.mpi_assert_memory_alloc_kinds.contains(new.mpi_assert_memory_alloc_kinds)
+    }),
     hint!("epochs_used", epochs_used, parse),
     hint!("which_accumulate_ops", which_accumulate_ops, operations),
 ];
@@ -476,6 +501,9 @@ impl Config {
     /// The environment variable that names a folder in which all windows are recorded; see
     /// [`Builder::record`](crate::Builder::record).
     pub const RECORD_VARIABLE: &str = "RMALAB_RECORD";
+
+    /// The key of [`same_disp_unit`](Self::same_disp_unit), as [`Error::Hint`](crate::Error::Hint) names it.
+    pub(crate) const SAME_DISP_UNIT: &str = "same_disp_unit";
 
     /// The largest alignment that can be asked for, in bytes: a page, to which memory is mapped.
     pub const MAX_ALIGNMENT: u64 = 4096;
@@ -497,15 +525,15 @@ impl Config {
                 Err::<_, UnknownPolicy>(error) => ignored.push(Ignored {
                     key: Config::LOCK_POLICY_VARIABLE.to_owned(),
                     value: value.to_string(),
-                    reason: Reason::Value(error.to_string()),
+                    reason: IgnoredReason::Value(error.to_string()),
                 }),
             }
         }
         let mut set = Vec::new();
         for (key, value) in info.iter() {
             let result = match hint(key) {
-                None => Err(Reason::UnknownKey),
-                Some(hint) => (hint.set)(&mut config, value).map_err(Reason::Value),
+                None => Err(IgnoredReason::UnknownKey),
+                Some(hint) => (hint.set)(&mut config, value).map_err(IgnoredReason::Value),
             };
             match result {
                 Ok(()) => set.push(key),
@@ -549,9 +577,9 @@ impl Config {
             }
             let reason = if *key == "mpi_minimum_memory_alignment" {
                 let expected = format!("a power of two of at most {} bytes", Config::MAX_ALIGNMENT);
-                Reason::Value(InvalidValue::new(&value, expected).to_string())
+                IgnoredReason::Value(InvalidHintValue::new(&value, expected).to_string())
             } else {
-                Reason::Transport { transport, in_use }
+                IgnoredReason::Transport { transport, in_use }
             };
             ignored.push(refuse(key, &value, reason));
         }
@@ -567,7 +595,7 @@ impl Config {
     /// Applies the hints of `info` to a window that exists (`MPI_Win_set_info`); returns those that are not granted.
     ///
     /// What is not mentioned stays as it is, and what is in use already is granted. Only less order
-    /// and stronger promises of the accumulates can still be asked for.
+    /// and stronger promises can still be asked for.
     pub fn update(&mut self, info: &Info) -> Vec<Ignored> {
         let mut ignored = Vec::new();
         for (key, value) in info.iter() {
@@ -578,12 +606,12 @@ impl Config {
         ignored
     }
 
-    fn update_hint(&mut self, key: &str, value: &str) -> Result<(), Reason> {
-        let hint = hint(key).ok_or(Reason::UnknownKey)?;
+    fn update_hint(&mut self, key: &str, value: &str) -> Result<(), IgnoredReason> {
+        let hint = hint(key).ok_or(IgnoredReason::UnknownKey)?;
         let mut changed = *self;
-        (hint.set)(&mut changed, value).map_err(Reason::Value)?;
+        (hint.set)(&mut changed, value).map_err(IgnoredReason::Value)?;
         if changed != *self && !(hint.may_change)(self, &changed) {
-            return Err(Reason::Fixed { in_use: (hint.get)(self) });
+            return Err(IgnoredReason::Fixed { in_use: (hint.get)(self) });
         }
         *self = changed;
         Ok(())
@@ -594,7 +622,7 @@ fn hint(key: &str) -> Option<&'static Hint> {
     HINTS.iter().find(|hint| hint.key == key)
 }
 
-fn refuse(key: &str, value: &str, reason: Reason) -> Ignored {
+fn refuse(key: &str, value: &str, reason: IgnoredReason) -> Ignored {
     Ignored { key: key.to_owned(), value: value.to_owned(), reason }
 }
 
@@ -656,7 +684,8 @@ mod tests {
         let text = "rmalab_lock_policy=mcs-rw-wp,rmalab_fence=naive,rmalab_pscw=matching,rmalab_accumulate=cas,\
                     rmalab_transport=one-sided,no_locks=true,accumulate_ordering=rar,waw,accumulate_ops=same_op,\
                     same_size=true,same_disp_unit=true,alloc_shared_noncontig=true,mpi_accumulate_granularity=4096,\
-                    mpi_minimum_memory_alignment=512,epochs_used=fence,pscw,which_accumulate_ops=sum,cswap";
+                    mpi_minimum_memory_alignment=512,mpi_assert_memory_alloc_kinds=system,mpi:win_allocate,\
+                    epochs_used=fence,pscw,which_accumulate_ops=sum,cswap";
         let (config, ignored) = by(text);
         assert!(ignored.is_empty(), "{ignored:?}");
         let expected = Config {
@@ -673,6 +702,7 @@ mod tests {
             alloc_shared_noncontig: true,
             mpi_accumulate_granularity: 4096,
             mpi_minimum_memory_alignment: 512,
+            mpi_assert_memory_alloc_kinds: MemoryKinds::SYSTEM | MemoryKinds::MPI_WIN_ALLOCATE,
             epochs_used: EpochKinds::FENCE | EpochKinds::PSCW,
             which_accumulate_ops: AccumulateOpSet::SUM | AccumulateOpSet::CSWAP,
         };
@@ -757,7 +787,9 @@ mod tests {
         let relaxed = config;
         assert_eq!(config.update(&info("accumulate_ordering=rar,raw,accumulate_ops=same_op_no_op")).len(), 2);
         assert_eq!(config, relaxed);
-        assert_eq!(config.update(&info("accumulate_ordering=none")), []);
+        assert_eq!(config.update(&info("accumulate_ordering=none,mpi_assert_memory_alloc_kinds=mpi")), []);
+        assert_eq!(config.mpi_assert_memory_alloc_kinds, MemoryKinds::MPI);
+        assert_eq!(config.update(&info("mpi_assert_memory_alloc_kinds=system")).len(), 1);
         assert_eq!(config.accumulate_ordering, AccumulateOrdering::NONE);
     }
 

@@ -12,9 +12,13 @@
 //! | --- | --- |
 //! | version | odd while the owner changes the list, even otherwise; grows with every change |
 //! | used | entries from this one on have never been used |
+//! | far | the key of the far entries, if more than [`NEAR`] entries are used |
 //! | entries, 4 words each | address, length (0 for none), key or rank, 0 or displacement + 1 |
 //!
-//! An entry names memory that its owner has exposed, or memory in a rank's segment.
+//! An entry names memory that its owner has exposed, or memory in a rank's segment. The first [`NEAR`] entries are in the
+//! owner's segment. The others are the far entries, in memory of the owner that is exposed; a list that is full is
+//! replaced by one of twice its length. So a window takes little of the segments, and has no limit of its own: the
+//! backend's is that of exposed memory.
 //!
 //! # Invariants
 //!
@@ -25,9 +29,10 @@
 //!
 //! # Cost
 //!
-//! An operation is one remote get of the version, the lease, and the operation; a change of the list makes it one bulk get more.
+//! An operation is one remote get of the version, a search by halves, the lease, and the operation. A change of the list
+//! makes it one bulk get more, and two with far entries.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 
 use rmalab_atomics::exposed::{ExposedKey, UserMemory};
@@ -37,8 +42,8 @@ use rmalab_locks::{LINE, WindowLock};
 use crate::target::{Part, Place};
 use crate::{Call, Error, Result, Window, WindowDisp};
 
-/// Regions that a rank may have attached at once.
-pub const REGIONS: usize = 256;
+/// Entries in a rank's segment.
+const NEAR: usize = 256;
 
 /// Words of an entry.
 const ENTRY: usize = 4;
@@ -52,15 +57,27 @@ pub(crate) struct Dynamic {
     version: Disp,
     /// This rank's regions by address, and their entries' numbers.
     own: RefCell<BTreeMap<u64, (Region, usize)>>,
+    /// Numbers of entries that have been used, and are free.
+    free: RefCell<Vec<usize>>,
+    /// This rank's far entries.
+    far: Cell<Option<Far>>,
     /// What this rank knows of the others.
     known: RefCell<HashMap<Rank, Known>>,
     /// Targets that this rank has accessed since their last flush, and other ranks that had the memory.
     owners: RefCell<Vec<(Rank, Rank)>>,
 }
 
+/// A list of far entries, and how many it has room for.
+#[derive(Clone, Copy, Debug)]
+struct Far {
+    key: ExposedKey,
+    room: usize,
+}
+
 #[derive(Debug, Default)]
 struct Known {
     version: u64,
+    /// In the order of the addresses; none overlap.
     regions: Vec<Region>,
 }
 
@@ -101,13 +118,20 @@ impl Region {
 
 impl Dynamic {
     pub(crate) fn new<A: RemoteAtomics + ?Sized>(ra: &A) -> Result<Dynamic> {
-        let version = ra.heap().alloc(LINE + (REGIONS * ENTRY) as u64 * WORD, LINE)?;
+        let version = ra.heap().alloc(LINE + (NEAR * ENTRY) as u64 * WORD, LINE)?;
         Ok(Dynamic::reader(version))
     }
 
     /// Another reader of the list that starts at `version`.
     pub(crate) fn reader(version: Disp) -> Dynamic {
-        Dynamic { version, own: RefCell::default(), known: RefCell::default(), owners: RefCell::default() }
+        Dynamic {
+            version,
+            own: RefCell::default(),
+            free: RefCell::default(),
+            far: Cell::new(None),
+            known: RefCell::default(),
+            owners: RefCell::default(),
+        }
     }
 
     pub(crate) fn allocation(&self) -> Disp {
@@ -124,6 +148,10 @@ impl Dynamic {
         self.version.word(1)
     }
 
+    fn far_key(&self) -> Disp {
+        self.version.word(2)
+    }
+
     fn entry(&self, number: usize) -> Disp {
         self.version.plus(LINE).word((number * ENTRY) as u64)
     }
@@ -138,11 +166,20 @@ impl Dynamic {
         keys.collect()
     }
 
+    /// The key of the far entries, if there are any.
+    pub(crate) fn list(&self) -> Option<ExposedKey> {
+        self.far.get().map(|far| far.key)
+    }
+
     pub(crate) fn attach<A: RemoteAtomics + ?Sized>(&self, ra: &A, memory: UserMemory) -> Result<WindowDisp> {
         let (address, len) = (memory.start().as_ptr() as u64, memory.len() as u64);
-        let number = self.room(ra, address, len)?;
-        let key = ra.expose(memory).map_err(|refused| refused.error)?;
-        self.add(ra, Region { address, len, memory: Memory::Exposed(key) }, number)
+        self.check(ra, address, len)?;
+        let key = ra.expose(memory).map_err(|refused| full(ra, address, len, refused.error))?;
+        let added = self.add(ra, Region { address, len, memory: Memory::Exposed(key) });
+        if added.is_err() {
+            ra.withdraw(key)?;
+        }
+        added
     }
 
     /// Attaches `len` bytes in a segment, which the program knows by `address`.
@@ -153,54 +190,96 @@ impl Dynamic {
         at: Address,
         len: u64,
     ) -> Result<WindowDisp> {
-        let number = self.room(ra, address, len)?;
-        self.add(ra, Region { address, len, memory: Memory::Segment(at) }, number)
+        self.check(ra, address, len)?;
+        self.add(ra, Region { address, len, memory: Memory::Segment(at) })
     }
 
-    /// The number of a free entry, for memory that may be attached.
-    fn room<A: RemoteAtomics + ?Sized>(&self, ra: &A, address: u64, len: u64) -> Result<usize> {
-        let own = self.own.borrow();
-        let refuse = |why| Error::Attach { rank: ra.rank(), disp: WindowDisp(address as i64), len, why };
+    /// Refuses memory that may not be attached.
+    fn check<A: RemoteAtomics + ?Sized>(&self, ra: &A, address: u64, len: u64) -> Result<()> {
+        let refuse = |why| Err(Error::Attach { rank: ra.rank(), disp: WindowDisp(address as i64), len, why });
         if len == 0 {
-            return Err(refuse("there are no bytes to attach"));
+            return refuse("there are no bytes to attach");
         }
-        let end = address.checked_add(len).ok_or_else(|| refuse("it reaches past the end of all addresses"))?;
+        let Some(end) = address.checked_add(len) else { return refuse("it reaches past the end of all addresses") };
         let overlaps = |(region, _): &(Region, usize)| region.address + region.len > address;
-        if own.range(..end).next_back().is_some_and(|(_, region)| overlaps(region)) {
-            return Err(refuse("it overlaps memory that is attached; detach that first"));
+        if self.own.borrow().range(..end).next_back().is_some_and(|(_, region)| overlaps(region)) {
+            return refuse("it overlaps memory that is attached; detach that first");
         }
-        let mut taken = [false; REGIONS];
-        own.values().for_each(|&(_, number)| taken[number] = true);
-        taken.iter().position(|&taken| !taken).ok_or_else(|| {
-            refuse("as many regions are attached as a rank may have; detach some, or attach larger ones")
-        })
+        Ok(())
     }
 
-    fn add<A: RemoteAtomics + ?Sized>(&self, ra: &A, region: Region, number: usize) -> Result<WindowDisp> {
-        self.change(ra, number, region.words())?;
+    fn add<A: RemoteAtomics + ?Sized>(&self, ra: &A, region: Region) -> Result<WindowDisp> {
+        let mut free = self.free.borrow_mut();
+        let number = free.last().copied().unwrap_or(self.own.borrow().len());
+        self.change(ra, number, &region, region.words())?;
+        free.pop();
         self.own.borrow_mut().insert(region.address, (region, number));
         Ok(WindowDisp(region.address as i64))
     }
 
-    /// Writes an entry of this rank's list.
-    fn change<A: RemoteAtomics + ?Sized>(&self, ra: &A, number: usize, words: [u64; ENTRY]) -> Result<()> {
+    /// Writes the entry of `region` in this rank's list.
+    fn change<A: RemoteAtomics + ?Sized>(
+        &self,
+        ra: &A,
+        number: usize,
+        region: &Region,
+        words: [u64; ENTRY],
+    ) -> Result<()> {
         let me = ra.rank();
+        let far = number.checked_sub(NEAR);
+        let longer = match far {
+            Some(at) if self.far.get().is_none_or(|far| at >= far.room) => {
+                Some(self.longer(ra).map_err(|error| full(ra, region.address, region.len, error))?)
+            }
+            _ => None,
+        };
         ra.fetch_add(me.at(self.version), 1)?;
-        for (i, word) in (0..).zip(words) {
-            ra.fetch_store(me.at(self.entry(number).word(i)), word)?;
+        let shorter = longer.and_then(|longer| self.far.replace(Some(longer)));
+        if let Some(longer) = longer {
+            ra.fetch_store(me.at(self.far_key()), longer.key.0)?;
+        }
+        match (far, self.far.get()) {
+            (Some(at), Some(far)) => {
+                let lease = ra.lease(me, far.key)?;
+                lease.put((at * ENTRY) as u64 * WORD, bytemuck::cast_slice(&words))?;
+                ra.flush(me)?;
+            }
+            _ => {
+                for (i, word) in (0..).zip(words) {
+                    ra.fetch_store(me.at(self.entry(number).word(i)), word)?;
+                }
+            }
         }
         if ra.get(me.at(self.used()))? <= number as u64 {
             ra.fetch_store(me.at(self.used()), number as u64 + 1)?;
         }
         ra.fetch_add(me.at(self.version), 1)?;
+        if let Some(shorter) = shorter {
+            // Waits for the readers that are still at it; the next look of each finds the longer one.
+            drop(ra.withdraw(shorter.key)?);
+        }
         Ok(())
+    }
+
+    /// Exposes a list of far entries of twice the room, with the entries that there are.
+    fn longer<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Far, rmalab_atomics::Error> {
+        let room = self.far.get().map_or(NEAR, |far| 2 * far.room);
+        let mut words = vec![[0; ENTRY]; room];
+        for (region, number) in self.own.borrow().values() {
+            if let Some(at) = number.checked_sub(NEAR) {
+                words[at] = region.words();
+            }
+        }
+        let key = ra.expose(UserMemory::from_vec(words)).map_err(|refused| refused.error)?;
+        Ok(Far { key, room })
     }
 
     /// Takes the region at `disp` off the list, and gives its memory back if it is of the program.
     pub(crate) fn take<A: RemoteAtomics + ?Sized>(&self, ra: &A, disp: WindowDisp) -> Result<Option<UserMemory>> {
         let removed = self.own.borrow_mut().remove(&(disp.0 as u64));
         let (region, number) = removed.ok_or(Error::Detach { rank: ra.rank(), disp })?;
-        self.change(ra, number, [0; ENTRY])?;
+        self.change(ra, number, &region, [0; ENTRY])?;
+        self.free.borrow_mut().push(number);
         match region.memory {
             Memory::Exposed(key) => Ok(Some(ra.withdraw(key)?)),
             Memory::Segment(_) => Ok(None),
@@ -227,7 +306,9 @@ impl Dynamic {
             self.refresh(ra, rank)?;
             let known = self.known.borrow();
             let regions = known.get(&rank).map_or(&[][..], |known| &known.regions);
-            let Some(&region) = regions.iter().find(|region| region.contains(address, len)) else {
+            let behind = regions.partition_point(|region| region.address <= address);
+            let before = behind.checked_sub(1).map(|at| &regions[at]);
+            let Some(&region) = before.filter(|region| region.contains(address, len)) else {
                 return Err(Error::NotAttached { call, target: rank, disp, len, regions: regions.len() });
             };
             drop(known);
@@ -280,18 +361,63 @@ impl Dynamic {
                 return Ok(());
             }
             if version.is_multiple_of(2) {
-                let used = ra.get(rank.at(self.used()))?.min(REGIONS as u64) as usize;
-                let mut words = vec![[0; ENTRY]; used];
-                ra.get_bytes(rank.at(self.entry(0)), bytemuck::cast_slice_mut(&mut words))?;
-                if ra.get(rank.at(self.version))? == version {
+                let mut words = self.near_entries(ra, rank)?;
+                let is_whole = words.len() < NEAR || self.far_entries(ra, rank, &mut words)?;
+                if is_whole && ra.get(rank.at(self.version))? == version {
                     // I1
                     known.regions = words.iter().filter_map(Region::of_words).collect();
+                    known.regions.sort_unstable_by_key(|region| region.address);
                     known.version = version;
                     return Ok(());
                 }
             }
             ra.pause(CHANGING)?;
         }
+    }
+
+    /// The entries that are used in the segment of `rank`.
+    fn near_entries<A: RemoteAtomics + ?Sized>(&self, ra: &A, rank: Rank) -> Result<Vec<[u64; ENTRY]>> {
+        let used = ra.get(rank.at(self.used()))?.min(NEAR as u64) as usize;
+        let mut words = vec![[0; ENTRY]; used];
+        ra.get_bytes(rank.at(self.entry(0)), bytemuck::cast_slice_mut(&mut words))?;
+        Ok(words)
+    }
+
+    /// Adds the far entries of `rank` to `words`; returns whether the list was still there.
+    fn far_entries<A: RemoteAtomics + ?Sized>(
+        &self,
+        ra: &A,
+        rank: Rank,
+        words: &mut Vec<[u64; ENTRY]>,
+    ) -> Result<bool> {
+        let used = ra.get(rank.at(self.used()))? as usize;
+        if used <= NEAR {
+            return Ok(true);
+        }
+        let lease = match ra.lease(rank, ExposedKey(ra.get(rank.at(self.far_key()))?)) {
+            Ok(lease) => lease,
+            // Replaced by a longer one since the look at its key.
+            Err(rmalab_atomics::Error::NotExposed { .. }) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        // Both numbers may be of different versions, which the caller finds out.
+        let room = (lease.bytes() / (ENTRY as u64 * WORD)) as usize;
+        words.resize(NEAR + (used - NEAR).min(room), [0; ENTRY]);
+        lease.get(0, bytemuck::cast_slice_mut(&mut words[NEAR..]))?;
+        Ok(true)
+    }
+}
+
+/// The error of an attach for which `error` says that no memory can be exposed.
+fn full<A: RemoteAtomics + ?Sized>(ra: &A, address: u64, len: u64, error: rmalab_atomics::Error) -> Error {
+    match error {
+        rmalab_atomics::Error::ExposedFull { rank, .. } if rank == ra.rank() => Error::Attach {
+            rank,
+            disp: WindowDisp(address as i64),
+            len,
+            why: "as many regions are attached as the network has places for exposed memory; detach some, or attach larger ones",
+        },
+        error => error.into(),
     }
 }
 
@@ -311,9 +437,13 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Window<'_, A, W> {
         &self,
         other: &Window<'_, B, V>,
     ) -> Result<WindowDisp> {
+        self.attach_part(other).map_err(|error| self.core.hear(error))
+    }
+
+    fn attach_part<B: RemoteAtomics + ?Sized, V: WindowLock>(&self, other: &Window<'_, B, V>) -> Result<WindowDisp> {
         let dynamic = self.core.dynamic(Call::Attach)?;
         let refuse = || Error::Flavor { call: Call::Attach, flavor: other.flavor() };
-        let local = other.local()?;
+        let local = other.reach(Call::Local, other.core.ra.rank())?;
         let Part::Fixed(Place::Segment(at)) = local.part() else { return Err(refuse()) };
         let (owner, team) = (at.rank, self.core.team);
         if !team.is_of_world_of(other.core.team) {
@@ -334,10 +464,16 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Window<'_, A, W> {
     ///
     /// [`Error::Flavor`], [`Error::Detach`].
     pub fn detach_window(&self, disp: WindowDisp) -> Result<()> {
+        self.take(disp, false).map(drop).map_err(|error| self.core.hear(error))
+    }
+
+    /// Takes the region at `disp` off the list, if it is memory of the program as `exposed` says.
+    fn take(&self, disp: WindowDisp, exposed: bool) -> Result<Option<UserMemory>> {
         let (dynamic, ra) = (self.core.dynamic(Call::Detach)?, self.core.ra);
-        match dynamic.is_exposed(disp) {
-            Some(false) => dynamic.take(ra, disp).map(drop),
-            Some(true) | None => Err(Error::Detach { rank: ra.rank(), disp }),
+        if dynamic.is_exposed(disp) == Some(exposed) {
+            dynamic.take(ra, disp)
+        } else {
+            Err(Error::Detach { rank: ra.rank(), disp })
         }
     }
 
@@ -351,11 +487,8 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Window<'_, A, W> {
     /// and an operation is under way. Which rank's operation it is cannot be told, and it may be one that still writes, so
     /// the memory is detached then and never given back.
     pub fn detach(&self, disp: WindowDisp) -> Result<UserMemory> {
-        let (dynamic, ra) = (self.core.dynamic(Call::Detach)?, self.core.ra);
-        let detached = match dynamic.is_exposed(disp) {
-            Some(true) => dynamic.take(ra, disp)?,
-            Some(false) | None => None,
-        };
-        detached.ok_or(Error::Detach { rank: ra.rank(), disp })
+        let missing = || Error::Detach { rank: self.core.ra.rank(), disp };
+        let detached = self.take(disp, true).and_then(|memory| memory.ok_or_else(missing));
+        detached.map_err(|error| self.core.hear(error))
     }
 }

@@ -7,12 +7,15 @@
 //!
 //! # Which operation on which kind
 //!
-//! | operations | integers | floats | pairs |
-//! | --- | --- | --- | --- |
-//! | sum, prod, min, max | yes | yes | no |
-//! | land, lor, lxor, band, bor, bxor | yes | no | no |
-//! | minloc, maxloc | no | no | yes |
-//! | replace, no_op | yes | yes | yes |
+//! | operations | integers | floats | complex | logical | bytes | pairs |
+//! | --- | --- | --- | --- | --- | --- | --- |
+//! | min, max | yes | yes | no | no | no | no |
+//! | sum, prod | yes | yes | yes | no | no | no |
+//! | land, lor, lxor | yes | no | no | yes | no | no |
+//! | band, bor, bxor | yes | no | no | no | yes | no |
+//! | minloc, maxloc | no | no | no | no | no | yes |
+//! | replace, no_op | yes | yes | yes | yes | yes | yes |
+//! | compare-and-swap ([`Swappable`]) | yes | no | no | yes | yes | no |
 //!
 //! [`Op::is_defined_for`] is this table.
 //!
@@ -28,19 +31,22 @@ use std::fmt::{Debug, Display, Formatter};
 use std::marker::PhantomData;
 
 use bytemuck::{Pod, Zeroable};
+pub use num_complex::Complex;
 
 mod sealed {
+    #[expect(unnameable_types, reason = "no other crate implements `Element`")]
     pub trait Sealed {}
 }
 
-/// A type that windows hold and that accumulates combine: integers and floats of 8 to 64 bits, and [`Pair`]s.
+/// A type that accumulates combine: integers and floats of 8 to 64 bits, [`Complex`] numbers, [`Logical`], [`Byte`], and
+/// pairs of a value and an index.
 ///
 /// Sealed: the set is that of MPI's predefined types which Rust has. Structures are described by a
 /// [`Layout`](crate::Layout) of these.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no element type of windows",
     label = "not an element type",
-    note = "accumulates combine integers and floats of 8 to 64 bits, and `Pair`s of them; a structure is described by a `Layout` of these, and `put` and `get` take any `Pod` type"
+    note = "accumulates combine integers and floats of 8 to 64 bits, `Complex`, `Logical`, `Byte` and pairs; a structure is described by a `Layout` of these, and `put` and `get` take any `Pod` type"
 )]
 pub trait Element: sealed::Sealed + Pod + PartialEq + Debug + Send + Sync + 'static {
     /// Which type this is, as a value.
@@ -78,28 +84,65 @@ pub trait Element: sealed::Sealed + Pod + PartialEq + Debug + Send + Sync + 'sta
     }
 }
 
-/// The elements that compare-and-swap takes: integers of 8 to 64 bits (MPI-4.1, section 12.3.6).
+/// The elements that compare-and-swap takes: integers of 8 to 64 bits, [`Logical`] and [`Byte`] (MPI-4.1, section
+/// 12.3.6).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be compared and swapped",
-    label = "not an integer of 8 to 64 bits",
-    note = "`compare_and_swap` takes integers, as in MPI; swap the bits of a float: `f64::to_bits`, `f64::from_bits`"
+    label = "not an integer of 8 to 64 bits, `Logical` or `Byte`",
+    note = "`compare_and_swap` takes these types only, as in MPI; swap the bits of a float: `f64::to_bits`, `f64::from_bits`"
 )]
-pub trait Integer: Element + Eq + Ord {}
+pub trait Swappable: Element + Eq {}
+
+/// A truth value of one byte: 0 is false, and every other value is true (`MPI_C_BOOL`, `MPI_CXX_BOOL`).
+///
+/// Rust's `bool` cannot be an element: a peer may write a byte that is neither 0 nor 1. Two values are equal if their
+/// bytes are; [`new`](Self::new) and the logical operations give 0 and 1 only.
+///
+/// ```
+/// use rmalab_windows::{Element, Logical, Op};
+///
+/// let both = Logical::combine(Op::LogicalAnd, Logical::new(true), Logical::new(false));
+/// assert!(!both.value());
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Zeroable, Pod)]
+#[repr(transparent)]
+pub struct Logical(u8);
+
+impl Logical {
+    /// The element for `value`.
+    pub const fn new(value: bool) -> Logical {
+        Logical(value as u8)
+    }
+
+    /// Whether it is true.
+    pub const fn value(self) -> bool {
+        self.0 != 0
+    }
+}
+
+impl From<bool> for Logical {
+    fn from(value: bool) -> Logical {
+        Logical::new(value)
+    }
+}
+
+/// Eight bits that are no number (`MPI_BYTE`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Zeroable, Pod)]
+#[repr(transparent)]
+pub struct Byte(pub u8);
 
 /// A value and the index where it was found, for minloc and maxloc: two fields of one size, without padding.
 ///
 /// | pair | MPI's type where `int` has 32 and `long` 64 bits |
 /// | --- | --- |
-/// | `Pair<f32, i32>` | `MPI_FLOAT_INT` |
-/// | `Pair<i32, i32>` | `MPI_2INT`, and Fortran's `MPI_2INTEGER` |
+/// | `Pair<f32, i32>`, [`FloatInt`] | `MPI_FLOAT_INT` |
+/// | `Pair<i32, i32>`, [`TwoInt`] | `MPI_2INT`, and Fortran's `MPI_2INTEGER` |
+/// | [`DoubleInt`], [`LongInt`], [`ShortInt`] | `MPI_DOUBLE_INT`, `MPI_LONG_INT`, `MPI_SHORT_INT` |
+/// | `Pair<i16, i16>`, `Pair<i64, i64>`, `Pair<f64, i64>` | none: an index of the value's size |
 /// | `Pair<u32, u32>`, `Pair<u64, u64>` | none: unsigned counterparts |
-/// | `Pair<f64, i64>` | instead of `MPI_DOUBLE_INT`, and of `MPI_2DOUBLE_PRECISION` |
-/// | `Pair<i64, i64>` | instead of `MPI_LONG_INT` |
-/// | `Pair<i16, i16>` | instead of `MPI_SHORT_INT` |
 ///
-/// `MPI_DOUBLE_INT`, `MPI_LONG_INT` and `MPI_SHORT_INT` are C structures with padding, which holds no values that safe
-/// code could copy; so they are not here. `MPI_2REAL` and `MPI_2DOUBLE_PRECISION` keep an index in a float only because
-/// Fortran has no mixed pairs; `MPI_LONG_DOUBLE_INT` has no Rust type.
+/// `MPI_2REAL` and `MPI_2DOUBLE_PRECISION` keep an index in a float only because Fortran has no mixed pairs;
+/// `MPI_LONG_DOUBLE_INT` has no Rust type.
 ///
 /// In memory it is the value, then the index, each of I's size and alignment, as the C structure of the two is.
 ///
@@ -149,6 +192,68 @@ impl<V: Pod + Debug, I: Pod + Debug> Debug for Pair<V, I> {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pair").field("value", &self.value()).field("index", &self.index()).finish()
     }
+}
+
+/// `MPI_FLOAT_INT`.
+pub type FloatInt = Pair<f32, i32>;
+
+/// `MPI_2INT`.
+pub type TwoInt = Pair<i32, i32>;
+
+/// Pairs of fields that differ in size: C structures whose padding is a field of its own.
+macro_rules! padded_pairs {
+    ($($(#[$meta:meta])* $name:ident { $($field:ident: $type:ty,)* } $value:ty, $index:ty;)*) => {$(
+        $(#[$meta])*
+        ///
+        /// In memory it is what the C structure of the two fields is; its padding is written as zeros.
+        #[derive(Clone, Copy, Zeroable, Pod)]
+        #[repr(C)]
+        pub struct $name {
+            $($field: $type,)*
+        }
+
+        impl $name {
+            /// A value and its index.
+            #[inline(always)]
+            pub fn new(value: $value, index: $index) -> $name {
+                $name { value, index, ..$name::zeroed() }
+            }
+
+            /// The value.
+            #[inline(always)]
+            pub fn value(self) -> $value {
+                self.value
+            }
+
+            /// The index.
+            #[inline(always)]
+            pub fn index(self) -> $index {
+                self.index
+            }
+        }
+
+        /// As the fields compare: a pair whose value is a NaN is not equal to itself.
+        impl PartialEq for $name {
+            fn eq(&self, other: &Self) -> bool {
+                self.value == other.value && self.index == other.index
+            }
+        }
+
+        impl Debug for $name {
+            fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($name)).field("value", &self.value).field("index", &self.index).finish()
+            }
+        }
+    )*};
+}
+
+padded_pairs! {
+    /// An `f64` and an `i32` index, for minloc and maxloc (`MPI_DOUBLE_INT`).
+    DoubleInt { value: f64, index: i32, padding: u32, } f64, i32;
+    /// An `i64` and an `i32` index, for minloc and maxloc (`MPI_LONG_INT` where `long` has 64 bits).
+    LongInt { value: i64, index: i32, padding: u32, } i64, i32;
+    /// An `i16` and an `i32` index, for minloc and maxloc (`MPI_SHORT_INT`).
+    ShortInt { value: i16, padding: u16, index: i32, } i16, i32;
 }
 
 /// An operation of accumulates: what becomes of the target's element, given the origin's.
@@ -218,15 +323,20 @@ impl Op {
 
     /// Whether it may be used on elements of this kind.
     ///
-    /// Sum, prod, min and max on integers and floats; logical and bitwise operations on integers; minloc and maxloc on
-    /// pairs; replace and no_op on all.
+    /// Min and max on integers and floats; sum and prod on complex numbers, too; logical operations on integers and
+    /// logical values; bitwise ones on integers and bytes; minloc and maxloc on pairs; replace and no_op on all.
     #[inline]
     pub const fn is_defined_for(self, kind: Kind) -> bool {
+        let category = kind.category();
         match self {
-            Op::Sum | Op::Prod | Op::Min | Op::Max => !kind.is_pair(),
-            Op::LogicalAnd | Op::LogicalOr | Op::LogicalXor | Op::BitAnd | Op::BitOr | Op::BitXor => kind.is_integer(),
+            Op::Min | Op::Max => matches!(category, Category::Integer | Category::Float),
+            Op::Sum | Op::Prod => matches!(category, Category::Integer | Category::Float | Category::Complex),
+            Op::LogicalAnd | Op::LogicalOr | Op::LogicalXor => {
+                matches!(category, Category::Integer | Category::Logical)
+            }
+            Op::BitAnd | Op::BitOr | Op::BitXor => matches!(category, Category::Integer | Category::Byte),
             Op::Replace | Op::NoOp => true,
-            Op::MinLoc | Op::MaxLoc => kind.is_pair(),
+            Op::MinLoc | Op::MaxLoc => matches!(category, Category::Pair),
         }
     }
 }
@@ -284,9 +394,20 @@ fn combine_bytes<T: Element>(op: Op, target: &mut [u8], origin: &[u8]) {
     }
 }
 
-/// The kinds: a line for each, with the name of the variant, the type and how it prints.
+/// Kinds that have the same operations: the standard's groups of types (section 6.9.2).
+#[derive(Clone, Copy)]
+enum Category {
+    Integer,
+    Float,
+    Complex,
+    Logical,
+    Byte,
+    Pair,
+}
+
+/// The kinds: a line for each, with its category, the name of the variant, the type and how it prints.
 macro_rules! kinds {
-    ($($kind:ident, $type:ty, $name:literal;)*) => {
+    ($($category:ident $kind:ident, $type:ty, $name:literal;)*) => {
         /// An [`Element`] type, as a value.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u8)]
@@ -310,6 +431,12 @@ macro_rules! kinds {
             pub const fn align(self) -> u64 {
                 match self {
                     $(Kind::$kind => align_of::<$type>() as u64,)*
+                }
+            }
+
+            const fn category(self) -> Category {
+                match self {
+                    $(Kind::$kind => Category::$category,)*
                 }
             }
 
@@ -337,23 +464,30 @@ macro_rules! kinds {
 }
 
 kinds! {
-    I8, i8, "i8";
-    I16, i16, "i16";
-    I32, i32, "i32";
-    I64, i64, "i64";
-    U8, u8, "u8";
-    U16, u16, "u16";
-    U32, u32, "u32";
-    U64, u64, "u64";
-    F32, f32, "f32";
-    F64, f64, "f64";
-    PairI16, Pair<i16, i16>, "pair of i16 and i16";
-    PairI32, Pair<i32, i32>, "pair of i32 and i32";
-    PairI64, Pair<i64, i64>, "pair of i64 and i64";
-    PairU32, Pair<u32, u32>, "pair of u32 and u32";
-    PairU64, Pair<u64, u64>, "pair of u64 and u64";
-    PairF32I32, Pair<f32, i32>, "pair of f32 and i32";
-    PairF64I64, Pair<f64, i64>, "pair of f64 and i64";
+    Integer I8, i8, "i8";
+    Integer I16, i16, "i16";
+    Integer I32, i32, "i32";
+    Integer I64, i64, "i64";
+    Integer U8, u8, "u8";
+    Integer U16, u16, "u16";
+    Integer U32, u32, "u32";
+    Integer U64, u64, "u64";
+    Float F32, f32, "f32";
+    Float F64, f64, "f64";
+    Pair PairI16, Pair<i16, i16>, "pair of i16 and i16";
+    Pair PairI32, Pair<i32, i32>, "pair of i32 and i32";
+    Pair PairI64, Pair<i64, i64>, "pair of i64 and i64";
+    Pair PairU32, Pair<u32, u32>, "pair of u32 and u32";
+    Pair PairU64, Pair<u64, u64>, "pair of u64 and u64";
+    Pair PairF32I32, Pair<f32, i32>, "pair of f32 and i32";
+    Pair PairF64I64, Pair<f64, i64>, "pair of f64 and i64";
+    Pair DoubleInt, DoubleInt, "pair of f64 and i32";
+    Pair LongInt, LongInt, "pair of i64 and i32";
+    Pair ShortInt, ShortInt, "pair of i16 and i32";
+    Complex ComplexF32, Complex<f32>, "complex f32";
+    Complex ComplexF64, Complex<f64>, "complex f64";
+    Logical Logical, Logical, "logical";
+    Byte Byte, Byte, "byte";
 }
 
 impl Kind {
@@ -367,23 +501,19 @@ impl Kind {
         Kind::ALL.get(usize::from(code)).copied()
     }
 
-    /// Whether it is an integer, and so an [`Integer`].
+    /// Whether it is an integer.
     pub const fn is_integer(self) -> bool {
-        !self.is_pair() && !matches!(self, Kind::F32 | Kind::F64)
+        matches!(self.category(), Category::Integer)
     }
 
-    /// Whether it is a [`Pair`].
+    /// Whether compare-and-swap takes it, and so it is [`Swappable`].
+    pub const fn is_swappable(self) -> bool {
+        matches!(self.category(), Category::Integer | Category::Logical | Category::Byte)
+    }
+
+    /// Whether it is a [`Pair`], or a pair of fields that differ in size.
     pub const fn is_pair(self) -> bool {
-        matches!(
-            self,
-            Kind::PairI16
-                | Kind::PairI32
-                | Kind::PairI64
-                | Kind::PairU32
-                | Kind::PairU64
-                | Kind::PairF32I32
-                | Kind::PairF64I64
-        )
+        matches!(self.category(), Category::Pair)
     }
 }
 
@@ -411,7 +541,7 @@ macro_rules! integers {
             }
         }
 
-        impl Integer for $type {}
+        impl Swappable for $type {}
     )*};
 }
 
@@ -452,16 +582,16 @@ floats! {
     f64, F64;
 }
 
-macro_rules! pairs {
-    ($($value:ty, $index:ty, $kind:ident;)*) => {$(
-        impl Element for Pair<$value, $index> {
+macro_rules! complex {
+    ($($type:ty, $kind:ident;)*) => {$(
+        impl Element for Complex<$type> {
             const KIND: Kind = Kind::$kind;
 
             #[inline(always)]
             fn combine(op: Op, target: Self, origin: Self) -> Self {
                 match op {
-                    Op::MinLoc => located(target, origin, Ordering::Less),
-                    Op::MaxLoc => located(target, origin, Ordering::Greater),
+                    Op::Sum => target + origin,
+                    Op::Prod => target * origin,
                     Op::Replace => origin,
                     _ => target,
                 }
@@ -470,29 +600,91 @@ macro_rules! pairs {
     )*};
 }
 
-pairs! {
-    i16, i16, PairI16;
-    i32, i32, PairI32;
-    i64, i64, PairI64;
-    u32, u32, PairU32;
-    u64, u64, PairU64;
-    f32, i32, PairF32I32;
-    f64, i64, PairF64I64;
+complex! {
+    f32, ComplexF32;
+    f64, ComplexF64;
 }
 
-/// The pair whose value is `wanted` against the other's; any number against a NaN; else the one with the lower index.
+impl Element for Logical {
+    const KIND: Kind = Kind::Logical;
+
+    #[inline(always)]
+    fn combine(op: Op, target: Self, origin: Self) -> Self {
+        match op {
+            Op::LogicalAnd => Logical::new(target.value() && origin.value()),
+            Op::LogicalOr => Logical::new(target.value() || origin.value()),
+            Op::LogicalXor => Logical::new(target.value() != origin.value()),
+            Op::Replace => origin,
+            _ => target,
+        }
+    }
+}
+
+impl Swappable for Logical {}
+
+impl Element for Byte {
+    const KIND: Kind = Kind::Byte;
+
+    #[inline(always)]
+    fn combine(op: Op, target: Self, origin: Self) -> Self {
+        match op {
+            Op::BitAnd => Byte(target.0 & origin.0),
+            Op::BitOr => Byte(target.0 | origin.0),
+            Op::BitXor => Byte(target.0 ^ origin.0),
+            Op::Replace => origin,
+            _ => target,
+        }
+    }
+}
+
+impl Swappable for Byte {}
+
+macro_rules! pairs {
+    ($($type:ty, $kind:ident;)*) => {$(
+        impl Element for $type {
+            const KIND: Kind = Kind::$kind;
+
+            #[inline(always)]
+            fn combine(op: Op, target: Self, origin: Self) -> Self {
+                let wanted = match op {
+                    Op::MinLoc => Ordering::Less,
+                    Op::MaxLoc => Ordering::Greater,
+                    Op::Replace => return origin,
+                    _ => return target,
+                };
+                let (old, new) = ((target.value(), target.index()), (origin.value(), origin.index()));
+                if origin_wins(old, new, wanted) { origin } else { target }
+            }
+        }
+    )*};
+}
+
+pairs! {
+    Pair<i16, i16>, PairI16;
+    Pair<i32, i32>, PairI32;
+    Pair<i64, i64>, PairI64;
+    Pair<u32, u32>, PairU32;
+    Pair<u64, u64>, PairU64;
+    Pair<f32, i32>, PairF32I32;
+    Pair<f64, i64>, PairF64I64;
+    DoubleInt, DoubleInt;
+    LongInt, LongInt;
+    ShortInt, ShortInt;
+}
+
+/// Whether the origin's pair of value and index replaces the target's: its value is `wanted` against the target's, or a
+/// number against a NaN, or neither is preferred and it has the lower index.
 #[inline(always)]
-fn located<V: Pod + PartialOrd, I: Pod + Ord>(target: Pair<V, I>, origin: Pair<V, I>, wanted: Ordering) -> Pair<V, I> {
+fn origin_wins<V: Copy + PartialOrd, I: Ord>(target: (V, I), origin: (V, I), wanted: Ordering) -> bool {
     // Only a NaN does not compare with itself.
     let is_nan = |value: V| value.partial_cmp(&value).is_none();
-    let (ours, theirs) = (origin.value(), target.value());
-    let origin_wins = match ours.partial_cmp(&theirs) {
-        Some(Ordering::Equal) => origin.index() < target.index(),
+    let (ours, theirs) = (origin.0, target.0);
+    match ours.partial_cmp(&theirs) {
+        Some(Ordering::Equal) => origin.1 < target.1,
         Some(order) => order == wanted,
-        None if is_nan(ours) && is_nan(theirs) => origin.index() < target.index(),
+        None if is_nan(ours) && is_nan(theirs) => origin.1 < target.1,
         None => is_nan(theirs),
-    };
-    if origin_wins { origin } else { target }
+    }
 }
 
 #[cfg(test)]
@@ -528,7 +720,12 @@ mod tests {
         let rows = |kinds: &[Kind], row| kinds.iter().for_each(|kind| assert_eq!(defined(*kind), row, "{kind}"));
         rows(&Kind::ALL[..8], [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0]);
         rows(&Kind::ALL[8..10], [1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0]);
-        rows(&Kind::ALL[10..], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1]);
+        rows(&Kind::ALL[10..20], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1]);
+        rows(&Kind::ALL[20..22], [1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0]);
+        rows(&[Kind::Logical], [0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 0, 0]);
+        rows(&[Kind::Byte], [0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 0, 0]);
+        let swappable: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| kind.is_swappable()).collect();
+        assert_eq!(swappable, [&Kind::ALL[..8], &[Kind::Logical, Kind::Byte]].concat());
     }
 
     #[test]
@@ -539,7 +736,7 @@ mod tests {
         for kind in Kind::ALL {
             assert_eq!(Kind::from_code(kind.code()), Some(kind));
         }
-        assert_eq!((Op::from_code(14), Kind::from_code(17)), (None, None));
+        assert_eq!((Op::from_code(14), Kind::from_code(24)), (None, None));
         assert_eq!(Op::MinLoc.to_string(), "minloc");
         assert_eq!(i32::KIND.to_string(), "i32");
         assert_eq!(Pair::<f64, i64>::KIND.to_string(), "pair of f64 and i64");
@@ -587,6 +784,10 @@ mod tests {
         assert_eq!(low((f32::NAN, 1), (1.0, 9)), (1.0, 9));
         assert_eq!(low((1.0, 9), (f32::NAN, 1)), (1.0, 9));
         assert_eq!(low((f32::NAN, 2), (f32::NAN, 1)).1, 1);
+        let double = apply(Op::MaxLoc, DoubleInt::new(2.5, 7), DoubleInt::new(2.5, 3));
+        assert_eq!((double.value(), double.index()), (2.5, 3));
+        assert_eq!(apply(Op::MinLoc, LongInt::new(i64::MIN, 1), LongInt::new(0, 0)), LongInt::new(i64::MIN, 1));
+        assert_eq!(apply(Op::MinLoc, ShortInt::new(1, 70_000), ShortInt::new(-1, 90_000)), ShortInt::new(-1, 90_000));
         let high = apply(Op::MaxLoc, Pair::new(-5_i64, 1), Pair::new(3, 2));
         assert_eq!(high, Pair::new(3, 2));
         assert_ne!(high, Pair::new(3, 1));
@@ -597,6 +798,45 @@ mod tests {
         let pair = Pair::new(1.5_f64, -1_i64);
         assert_eq!(bytemuck::bytes_of(&pair), [1.5_f64.to_ne_bytes(), (-1_i64).to_ne_bytes()].concat());
         assert_eq!(format!("{pair:?}"), "Pair { value: 1.5, index: -1 }");
+    }
+
+    /// C puts the index of a short at the next multiple of its size, and rounds a structure's size up to its alignment.
+    #[test]
+    fn pairs_of_two_sizes_are_those_of_c() {
+        let bytes = |value: &[u8], index: i32| [value, &index.to_ne_bytes()].concat();
+        let padded = |value: &[u8], index| [bytes(value, index), vec![0; 4]].concat();
+        assert_eq!(bytemuck::bytes_of(&DoubleInt::new(1.5, -1)), padded(&1.5_f64.to_ne_bytes(), -1));
+        assert_eq!(bytemuck::bytes_of(&LongInt::new(7, -1)), padded(&7_i64.to_ne_bytes(), -1));
+        let short = [7_i16.to_ne_bytes(), [0; 2]].concat();
+        assert_eq!(bytemuck::bytes_of(&ShortInt::new(7, -1)), bytes(&short, -1));
+        assert_eq!(
+            [Kind::DoubleInt, Kind::LongInt, Kind::ShortInt].map(|kind| (kind.size(), kind.align())),
+            [(16, 8), (16, 8), (8, 4)]
+        );
+        assert_eq!(format!("{:?}", ShortInt::new(7, 3)), "ShortInt { value: 7, index: 3 }");
+        // What a C program has left in the padding is no part of the value.
+        let dirty = [short[..2].to_vec(), vec![0xA5; 2], 3_i32.to_ne_bytes().to_vec()].concat();
+        assert_eq!(bytemuck::pod_read_unaligned::<ShortInt>(&dirty), ShortInt::new(7, 3));
+    }
+
+    #[test]
+    fn complex_numbers_are_added_and_multiplied() {
+        let (a, b) = (Complex::new(1.0_f64, 2.0), Complex::new(3.0, -1.0));
+        assert_eq!(apply(Op::Sum, a, b), Complex::new(4.0, 1.0));
+        assert_eq!(apply(Op::Prod, a, b), Complex::new(5.0, 5.0));
+        assert_eq!(apply(Op::Replace, Complex::new(1.0_f32, 2.0), Complex::new(0.5, 0.0)), Complex::new(0.5, 0.0));
+        assert_eq!(bytemuck::bytes_of(&a), [1.0_f64.to_ne_bytes(), 2.0_f64.to_ne_bytes()].concat());
+    }
+
+    #[test]
+    fn logical_values_and_bytes_have_operations_of_their_own() {
+        let truth = |op| [(0, 0), (0, 2), (1, 0), (1, 2)].map(|(a, b)| apply(op, Logical(a), Logical(b)).0);
+        assert_eq!(truth(Op::LogicalAnd), [0, 0, 0, 1]);
+        assert_eq!(truth(Op::LogicalOr), [0, 1, 1, 1]);
+        assert_eq!(truth(Op::LogicalXor), [0, 1, 1, 0]);
+        assert_eq!((Logical::from(true), Logical::default()), (Logical::new(true), Logical::new(false)));
+        let bits = |op| apply(op, Byte(0b1100), Byte(0b1010)).0;
+        assert_eq!([Op::BitAnd, Op::BitOr, Op::BitXor].map(bits), [0b1000, 0b1110, 0b0110]);
     }
 
     #[test]
@@ -619,6 +859,15 @@ mod tests {
             }
             if !op.is_defined_for(Kind::U8) {
                 assert_eq!(apply(op, 3_u8, 5), 3, "{op}");
+            }
+            if !op.is_defined_for(Kind::ComplexF32) {
+                assert_eq!(apply(op, Complex::new(3.0_f32, 4.0), Complex::default()), Complex::new(3.0, 4.0), "{op}");
+            }
+            if !op.is_defined_for(Kind::Logical) {
+                assert_eq!(apply(op, Logical::new(true), Logical::new(false)), Logical::new(true), "{op}");
+            }
+            if !op.is_defined_for(Kind::Byte) {
+                assert_eq!(apply(op, Byte(3), Byte(5)), Byte(3), "{op}");
             }
         }
     }

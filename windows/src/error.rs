@@ -2,7 +2,7 @@
 
 use rmalab_atomics::Rank;
 
-use crate::{Flavor, GlobalPtr, Kind, LayoutError, Op, WindowDisp};
+use crate::{Config, Flavor, GlobalPtr, Kind, LayoutError, Op, WindowDisp};
 
 /// The result of a window's operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -160,6 +160,8 @@ pub enum Class {
     Count,
     /// `MPI_ERR_TYPE`
     Type,
+    /// `MPI_ERR_NO_MEM`
+    NoMem,
     /// `MPI_ERR_OTHER`
     Other,
 }
@@ -467,6 +469,7 @@ impl From<crate::messages::Error> for Error {
 impl Error {
     /// The MPI error class that stands for this error.
     pub fn class(&self) -> Class {
+        use rmalab_atomics::Error as Network;
         use rmalab_locks::Error as Lock;
         match self {
             Error::OutOfWindow { .. }
@@ -494,12 +497,12 @@ impl Error {
             Error::AtTarget { class, .. } => *class,
             Error::NotShared { .. } => Class::RmaShared,
             Error::Op { .. } => Class::Op,
+            Error::Layout(LayoutError::OutOfMemory { .. })
+            | Error::Atomics(Network::OutOfMemory { .. } | Network::ExposedFull { .. }) => Class::NoMem,
             Error::Type { .. } | Error::Layout(_) => Class::Type,
             Error::Mismatch { .. } => Class::Count,
-            Error::DispUnit => Class::Disp,
-            Error::Hint { .. } | Error::Uneven { .. } | Error::Atomics(rmalab_atomics::Error::OutOfMemory { .. }) => {
-                Class::Size
-            }
+            Error::DispUnit | Error::Hint { hint: Config::SAME_DISP_UNIT, .. } => Class::Disp,
+            Error::Hint { .. } | Error::Uneven { .. } => Class::Size,
             Error::NotMade { .. }
             | Error::Agent { .. }
             | Error::Trace(_)

@@ -89,7 +89,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
             return Ok(());
         }
         let started = self.core.start();
-        self.meet(assert, open)?;
+        self.meet(assert, open).map_err(|error| self.core.hear(error))?;
         self.core.record(started, Kind::Barrier, Rank(0), 0);
         Ok(())
     }
@@ -129,10 +129,10 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Fence<'_, '_, A, W> {
     pub fn at(&self, target: impl Into<Option<Rank>>) -> Result<Target<'_, A, Active>> {
         let core = &self.window.core;
         if !core.state.fenced.get() {
-            return Err(Error::NoEpoch { rank: core.ra.rank(), call: Call::Fence });
+            return Err(core.hear(Error::NoEpoch { rank: core.ra.rank(), call: Call::Fence }));
         }
         core.state.fence.set(true);
-        core.target(Call::Fence, target.into(), false)
+        core.target(Call::Fence, target.into(), false).map_err(|error| core.hear(error))
     }
 
     /// This rank's own part, as by [`Window::local`].

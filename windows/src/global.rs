@@ -41,8 +41,7 @@
 //!
 //! * The translation table: for each segment its key, where each unit's part is in the dynamic window, and the words of
 //!   the parts on the own node. The pools are the first segment. As in the paper it is sorted by key, and searched by
-//!   halves: keys only grow, so a new segment is the last one and sorting costs nothing, and as a rank attaches at most
-//!   [`REGIONS`](crate::REGIONS) regions, eight comparisons find one.
+//!   halves: keys only grow, so a new segment is the last one and sorting costs nothing.
 //! * For each unit's pool an allocator, which the unit alone uses: first fit, neighbours merged.
 //!
 //! # Invariants
@@ -76,7 +75,7 @@ use rmalab_locks::{Assert, LINE};
 pub use pointer::GlobalPtr;
 
 use crate::target::{Part, Place};
-use crate::{Call, Config, Element, Error, Integer, LockAll, Op, Request, Result, Target, Team, Window, WindowDisp};
+use crate::{Call, Config, Element, Error, LockAll, Op, Request, Result, Swappable, Target, Team, Window, WindowDisp};
 
 /// How much of each unit's memory a [`GlobalMemory`] takes from the team's heap when it begins.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -236,8 +235,7 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
     ///
     /// # Errors
     ///
-    /// [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory), and [`Error::Attach`] when
-    /// [`REGIONS`](crate::REGIONS) segments are there already; [`Error::NotMade`] if only another unit has such an error;
+    /// [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory); [`Error::NotMade`] if only another unit has such an error;
     /// [`Error::Uneven`].
     pub fn team_memalloc_aligned(&self, bytes: u64) -> Result<GlobalPtr> {
         let number = self.segments.get().saturating_add(1);
@@ -477,7 +475,7 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
     ///
     /// As of all operations, see [`GlobalMemory`].
     #[inline]
-    pub fn compare_and_swap<T: Integer>(&self, pointer: GlobalPtr, expected: T, desired: T) -> Result<T> {
+    pub fn compare_and_swap<T: Swappable>(&self, pointer: GlobalPtr, expected: T, desired: T) -> Result<T> {
         let (target, disp) = self.target(Call::CompareAndSwap, pointer, size_of::<T>())?;
         target.compare_and_swap(disp, expected, desired)
     }

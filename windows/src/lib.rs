@@ -34,6 +34,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]
+#![warn(unnameable_types)]
 
 mod accumulate;
 mod attributes;
@@ -60,10 +61,13 @@ mod window;
 
 pub use attributes::{Attributes, ErrorHandler, Handler, Keyval};
 pub use config::{
-    AccumulateOps, AccumulateOrdering, AccumulateStrategy, Config, FenceStrategy, Ignored, PscwStrategy, Transport,
+    AccumulateOpSet, AccumulateOps, AccumulateOrdering, AccumulateStrategy, Config, EpochKinds, FenceStrategy, Ignored,
+    IgnoredReason, InvalidHintValue, MemoryKinds, PscwStrategy, Transport,
 };
-pub use dynamic::REGIONS;
-pub use element::{Element, Integer, Kind, Op, Pair, combine_slice};
+pub use element::{
+    Byte, Complex, DoubleInt, Element, FloatInt, Kind, Logical, LongInt, Op, Pair, ShortInt, Swappable, TwoInt,
+    combine_slice,
+};
 pub use error::{Call, Class, Error, Open, Result};
 pub use fence::{Fence, FenceAssert};
 pub use global::{GlobalMemory, GlobalPtr, Handle, Reserve};

@@ -13,10 +13,12 @@ use crate::request::{self, Batch};
 use crate::trace::recorder::{Kind, Recorder, Started};
 use crate::two_sided::{self, Requests};
 use crate::window::Completion;
-use crate::{Call, Error, Open, Result, Target, Window};
+use crate::{Call, Error, Open, Passive, Result, Target, Window};
 
 impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     /// Locks `target` and opens an epoch to it (`MPI_Win_lock`).
+    ///
+    /// `None` is the null target: nothing is locked, and the epoch's calls do nothing.
     ///
     /// # Errors
     ///
@@ -24,7 +26,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     /// lock_all), [`Error::Conflict`], [`Error::NoLocks`], and the error of an earlier epoch that was dropped (see
     /// [`Lock`]).
     #[cfg_attr(not(debug_assertions), inline(always))]
-    pub fn lock(&self, kind: LockKind, target: Rank) -> Result<Lock<'_, 't, A, W>> {
+    pub fn lock(&self, kind: LockKind, target: impl Into<Option<Rank>>) -> Result<Lock<'_, 't, A, W>> {
         self.lock_assert(kind, target, Assert::None)
     }
 
@@ -34,13 +36,26 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     ///
     /// As [`lock`](Self::lock).
     #[cfg_attr(not(debug_assertions), inline(always))]
-    pub fn lock_assert(&self, kind: LockKind, target: Rank, assert: Assert) -> Result<Lock<'_, 't, A, W>> {
+    pub fn lock_assert(
+        &self,
+        kind: LockKind,
+        target: impl Into<Option<Rank>>,
+        assert: Assert,
+    ) -> Result<Lock<'_, 't, A, W>> {
         self.check_passive(Call::Lock)?;
+        let Some(target) = target.into() else { return self.lock_null() };
         let started = self.core.start();
         match &self.core.two_sided {
-            None if two_sided::is_needed() => self.lock_attended(kind, target, assert)?,
-            None => self.locks.borrow_mut().lock(self.core.ra, kind, target, assert)?,
-            Some(requests) => self.lock_by_request(requests, kind, target, assert)?,
+            None if two_sided::is_needed() => {
+                self.lock_attended(kind, target, assert).map_err(|error| self.core.hear(error))?;
+            }
+            None => {
+                let locked = self.locks.borrow_mut().lock(self.core.ra, kind, target, assert);
+                locked.map_err(|error| self.core.hear(error))?;
+            }
+            Some(requests) => {
+                self.lock_by_request(requests, kind, target, assert).map_err(|error| self.core.hear(error))?;
+            }
         }
         let acquired = assert == Assert::None;
         if acquired {
@@ -59,6 +74,14 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         // It is a rank, or it would not be locked.
         let target = self.core.member(Call::Lock, target, alone);
         Ok(Lock { window: self, target, completion, recorder, acquired, mutex })
+    }
+
+    /// An epoch to the null target.
+    #[cold]
+    fn lock_null(&self) -> Result<Lock<'_, 't, A, W>> {
+        let target = self.core.target(Call::Lock, None, false)?;
+        let completion = Completion::Null;
+        Ok(Lock { window: self, target, completion, recorder: None, acquired: false, mutex: false })
     }
 
     /// Locks every target in shared mode and opens an epoch to all of them (`MPI_Win_lock_all`).
@@ -81,9 +104,16 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         self.check_passive(Call::LockAll)?;
         let started = self.core.start();
         match &self.core.two_sided {
-            None if two_sided::is_needed() => self.lock_all_attended(assert)?,
-            None => self.locks.borrow_mut().lock_all(self.core.ra, assert)?,
-            Some(requests) => self.lock_all_by_requests(requests, assert)?,
+            None if two_sided::is_needed() => {
+                self.lock_all_attended(assert).map_err(|error| self.core.hear(error))?;
+            }
+            None => {
+                let locked = self.locks.borrow_mut().lock_all(self.core.ra, assert);
+                locked.map_err(|error| self.core.hear(error))?;
+            }
+            Some(requests) => {
+                self.lock_all_by_requests(requests, assert).map_err(|error| self.core.hear(error))?;
+            }
         }
         let acquired = assert == Assert::None;
         if acquired {
@@ -147,7 +177,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     fn check_passive(&self, call: Call) -> Result<()> {
         self.core.check()?;
         if self.core.no_locks {
-            return Err(Error::NoLocks { rank: self.core.ra.rank(), call });
+            return Err(self.core.hear(Error::NoLocks { rank: self.core.ra.rank(), call }));
         }
         match self.core.open() {
             None => Ok(()),
@@ -220,7 +250,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
     #[inline]
     pub fn flush(&self) -> Result<()> {
         let started = self.start();
-        self.complete()?;
+        self.complete().map_err(|error| self.target.core.hear(error))?;
         self.record(started, Kind::Flush);
         Ok(())
     }
@@ -231,6 +261,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
             Completion::Target => Ok(self.target.ra.flush(self.target.rank)?),
             Completion::Owner(core) => core.flush(self.target.rank),
             Completion::Requests(requests) => requests.flush(self.target.rank),
+            Completion::Null => Ok(()),
         }
     }
 
@@ -248,15 +279,18 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
 
     /// Completes everything that this rank has issued to the target, here (`MPI_Win_flush_local`).
     ///
-    /// Nothing is left to do: operations are complete at the origin when their calls return, and those with requests own
-    /// their buffers.
+    /// Operations without a request are complete at the origin when their calls return. So it waits only if there are
+    /// requests of this window that no call has waited for yet; they are complete when it returns.
     ///
     /// # Errors
     ///
-    /// None at present.
+    /// Those of the network.
     #[inline]
     pub fn flush_local(&self) -> Result<()> {
-        Ok(())
+        if self.target.core.under_way.get() == 0 {
+            return Ok(());
+        }
+        self.flush()
     }
 
     /// Runs `body`, whose operations overlap each other, and returns when all of them are complete.
@@ -265,9 +299,10 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
     ///
     /// Those of `body`, and those of the network.
     pub fn batch<'env, R>(&self, body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>) -> Result<R> {
-        let (done, started) = request::batch(self.target.core, body, || self.start())?;
+        let core = self.target.core;
+        let (done, started) = request::batch(core, body, || self.start())?;
         if let Completion::Requests(_) = self.completion {
-            self.complete()?;
+            self.complete().map_err(|error| core.hear(error))?;
         }
         self.record(started, Kind::Flush);
         Ok(done)
@@ -275,12 +310,15 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
 
     /// Completes everything, then unlocks the target (`MPI_Win_unlock`).
     ///
+    /// [`Request`](crate::Request)s are complete then, too: they may be waited for behind the epoch, which takes no time.
+    ///
     /// # Errors
     ///
     /// Those of the network and of the policy. The lock is released even if the flush fails.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn unlock(self) -> Result<()> {
-        ManuallyDrop::new(self).end()
+        let core = self.target.core;
+        ManuallyDrop::new(self).end().map_err(|error| core.hear(error))
     }
 
     #[cfg_attr(not(debug_assertions), inline(always))]
@@ -288,6 +326,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
         let started = self.start();
         let flushed = match self.completion {
             Completion::Requests(requests) => requests.unlock(self.target.rank),
+            Completion::Null => return Ok(()),
             _ => self.complete(),
         };
         if self.mutex {
@@ -333,8 +372,10 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     ///
     /// [`Error::NoSuchTarget`].
     #[inline]
-    pub fn at(&self, target: impl Into<Option<Rank>>) -> Result<Target<'_, A>> {
-        self.window.core.target(Call::LockAll, target.into(), false)
+    pub fn at(&self, target: impl Into<Option<Rank>>) -> Result<Target<'w, A, Passive<'_>>> {
+        // The target is of the epoch, its requests are of the window.
+        let window: &'w Window<'_, A, W> = self.window;
+        window.core.target(Call::LockAll, target.into(), false).map_err(|error| window.core.hear(error))
     }
 
     /// Completes everything that this rank has issued to `target`, here and there (`MPI_Win_flush`).
@@ -343,16 +384,19 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     ///
     /// Those of the network, and [`Error::NoSuchTarget`].
     #[inline]
-    pub fn flush(&self, target: Rank) -> Result<()> {
+    pub fn flush(&self, target: impl Into<Option<Rank>>) -> Result<()> {
+        let Some(target) = target.into() else { return Ok(()) };
         if target.0 >= self.ra.size() {
-            return Err(Error::NoSuchTarget { call: Call::Flush, target, size: self.ra.size() });
+            return Err(self.window.core.hear(Error::NoSuchTarget { call: Call::Flush, target, size: self.ra.size() }));
         }
         let started = self.start();
-        match self.completion {
-            Completion::Target => self.ra.flush(target)?,
-            Completion::Owner(core) => core.flush(target)?,
-            Completion::Requests(requests) => requests.flush(target)?,
-        }
+        let flushed = match self.completion {
+            Completion::Target => self.ra.flush(target).map_err(Error::from),
+            Completion::Owner(core) => core.flush(target),
+            Completion::Requests(requests) => requests.flush(target),
+            Completion::Null => Ok(()),
+        };
+        flushed.map_err(|error| self.window.core.hear(error))?;
         self.record(started, Kind::Flush, target);
         Ok(())
     }
@@ -377,7 +421,7 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     #[inline]
     pub fn flush_all(&self) -> Result<()> {
         let started = self.start();
-        self.complete()?;
+        self.complete().map_err(|error| self.window.core.hear(error))?;
         self.record(started, Kind::FlushAll, Rank(0));
         Ok(())
     }
@@ -394,20 +438,21 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchTarget`].
+    /// [`Error::NoSuchTarget`], and those of the network.
     #[inline]
-    pub fn flush_local(&self, target: Rank) -> Result<()> {
-        self.window.core.target::<crate::Passive>(Call::Flush, Some(target), false).map(drop)
+    pub fn flush_local(&self, target: impl Into<Option<Rank>>) -> Result<()> {
+        let target = self.at(target)?.rank();
+        if self.window.core.under_way.get() == 0 { Ok(()) } else { self.flush(target) }
     }
 
     /// As [`Lock::flush_local`], for all targets (`MPI_Win_flush_local_all`).
     ///
     /// # Errors
     ///
-    /// None at present.
+    /// Those of the network.
     #[inline]
     pub fn flush_local_all(&self) -> Result<()> {
-        Ok(())
+        if self.window.core.under_way.get() == 0 { Ok(()) } else { self.flush_all() }
     }
 
     /// Makes this rank's loads and stores and the accesses of others agree (`MPI_Win_sync`).
@@ -426,9 +471,10 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     ///
     /// Those of `body`, and those of the network.
     pub fn batch<'env, R>(&self, body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>) -> Result<R> {
-        let (done, started) = request::batch(&self.window.core, body, || self.start())?;
+        let core = &self.window.core;
+        let (done, started) = request::batch(core, body, || self.start())?;
         if let Completion::Requests(_) = self.completion {
-            self.complete()?;
+            self.complete().map_err(|error| core.hear(error))?;
         }
         self.record(started, Kind::FlushAll, Rank(0));
         Ok(done)
@@ -436,12 +482,15 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
 
     /// Completes everything, then unlocks all targets (`MPI_Win_unlock_all`).
     ///
+    /// [`Request`](crate::Request)s as of [`Lock::unlock`].
+    ///
     /// # Errors
     ///
     /// Those of the network and of the policy. The lock is released even if the flush fails.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn unlock_all(self) -> Result<()> {
-        ManuallyDrop::new(self).end()
+        let core = &self.window.core;
+        ManuallyDrop::new(self).end().map_err(|error| core.hear(error))
     }
 
     #[cfg_attr(not(debug_assertions), inline(always))]

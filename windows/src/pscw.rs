@@ -345,12 +345,12 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> AccessSide<'_, 't, A, W> {
         if core.state.access.get() != Side::Closed {
             return Err(core.refuse(Call::Start, Open::Access));
         }
-        window.check_group(Call::Start, group)?;
+        window.check_group(Call::Start, group).map_err(|error| core.hear(error))?;
         let started = core.start();
         if let Some(requests) = &core.two_sided {
             requests.start(group, assert.nocheck);
         } else {
-            core.matching.start(&attended(core.ra), group, !assert.nocheck)?;
+            core.matching.start(&attended(core.ra), group, !assert.nocheck).map_err(|error| core.hear(error))?;
         }
         core.record(started, Kind::Pscw, Rank(0), 0);
         core.state.access.set(Side::Open);
@@ -389,10 +389,10 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Access<'_, '_, A, W> {
             && !self.group.contains(&target)
         {
             let group = self.group.iter().map(|rank| rank.0).collect();
-            return Err(Error::NotInGroup { rank: core.ra.rank(), target, group });
+            return Err(core.hear(Error::NotInGroup { rank: core.ra.rank(), target, group }));
         }
         self.used.set(true);
-        core.target(Call::Start, target, false)
+        core.target(Call::Start, target, false).map_err(|error| core.hear(error))
     }
 
     /// This rank's own part, as by [`Window::local`].
@@ -410,7 +410,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Access<'_, '_, A, W> {
     ///
     /// Those of the network.
     pub fn complete(mut self) -> Result<()> {
-        self.end()
+        self.end().map_err(|error| self.window.core.hear(error))
     }
 
     fn end(&mut self) -> Result<()> {
@@ -477,13 +477,13 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> ExposureSide<'_, 't, A, W> {
         if core.state.exposure.get() != Side::Closed {
             return Err(core.refuse(Call::Post, Open::Exposure));
         }
-        window.check_group(Call::Post, group)?;
+        window.check_group(Call::Post, group).map_err(|error| core.hear(error))?;
         let started = core.start();
-        if let Some(requests) = &core.two_sided {
-            requests.post(group, assert.nocheck)?;
-        } else {
-            core.matching.post(&attended(core.ra), group, !assert.nocheck)?;
-        }
+        let posted = match &core.two_sided {
+            Some(requests) => requests.post(group, assert.nocheck),
+            None => core.matching.post(&attended(core.ra), group, !assert.nocheck),
+        };
+        posted.map_err(|error| core.hear(error))?;
         core.state.exposure.set(Side::Open);
         core.record(started, Kind::Pscw, Rank(0), 0);
         Ok(Exposure { window, over: false })
@@ -518,7 +518,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Exposure<'_, '_, A, W> {
     ///
     /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
     pub fn wait(mut self) -> Result<()> {
-        self.end()
+        self.end().map_err(|error| self.window.core.hear(error))
     }
 
     /// Whether all ranks of the group have completed; if so the epoch is over (`MPI_Win_test`).
@@ -533,12 +533,10 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Exposure<'_, '_, A, W> {
         }
         let started = core.start();
         let over = match &core.two_sided {
-            None => core.matching.test(core.ra)?,
-            Some(requests) => {
-                requests.progress()?;
-                requests.exposure_is_over()
-            }
+            None => core.matching.test(core.ra),
+            Some(requests) => requests.progress().map(|()| requests.exposure_is_over()),
         };
+        let over = over.map_err(|error| core.hear(error))?;
         core.record(started, Kind::Pscw, Rank(0), 0);
         if over {
             self.over = true;

@@ -11,7 +11,8 @@ use crate::{Call, Error, Result, Target, WindowDisp};
 /// An operation with a request, which owns its buffer.
 ///
 /// Waiting for a put or accumulate frees the buffer and says nothing of the target, as in MPI; for a get it means that
-/// the data are there. Dropping a request waits for it; forgetting one leaks its buffer, and nothing worse.
+/// the data are there. A request may outlive its epoch, whose end completes the operation; waiting then takes no time.
+/// Dropping a request waits for it; forgetting one leaks its buffer, and nothing worse.
 #[derive(Debug)]
 #[must_use = "the buffer comes back by `wait`"]
 pub struct Request<'e, A: RemoteAtomics + ?Sized, T: Pod> {
@@ -21,7 +22,24 @@ pub struct Request<'e, A: RemoteAtomics + ?Sized, T: Pod> {
 #[derive(Debug)]
 enum State<'e, A: RemoteAtomics + ?Sized, T: Pod> {
     Done(Vec<T>),
-    UnderWay(Owned<'e, A, T>),
+    UnderWay(Owned<'e, A, T>, UnderWay<'e, A>),
+}
+
+/// One of the window's requests that no call has waited for, as [`Core::under_way`] counts them.
+#[derive(Debug)]
+struct UnderWay<'e, A: RemoteAtomics + ?Sized>(&'e Core<'e, A>);
+
+impl<'e, A: RemoteAtomics + ?Sized> UnderWay<'e, A> {
+    fn new(core: &'e Core<'e, A>) -> Self {
+        core.under_way.set(core.under_way.get() + 1);
+        UnderWay(core)
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized> Drop for UnderWay<'_, A> {
+    fn drop(&mut self) {
+        self.0.under_way.set(self.0.under_way.get() - 1);
+    }
 }
 
 impl<'e, A: RemoteAtomics + ?Sized, T: Pod> Request<'e, A, T> {
@@ -29,8 +47,8 @@ impl<'e, A: RemoteAtomics + ?Sized, T: Pod> Request<'e, A, T> {
         Request { state: State::Done(buffer) }
     }
 
-    pub(crate) fn under_way(owned: Owned<'e, A, T>) -> Self {
-        Request { state: State::UnderWay(owned) }
+    pub(crate) fn under_way(core: &'e Core<'e, A>, owned: Owned<'e, A, T>) -> Self {
+        Request { state: State::UnderWay(owned, UnderWay::new(core)) }
     }
 
     /// Whether [`wait`](Self::wait) would return at once (`MPI_Test`).
@@ -41,7 +59,7 @@ impl<'e, A: RemoteAtomics + ?Sized, T: Pod> Request<'e, A, T> {
     pub fn test(&mut self) -> Result<bool> {
         match &mut self.state {
             State::Done(_) => Ok(true),
-            State::UnderWay(owned) => Ok(owned.test()?),
+            State::UnderWay(owned, UnderWay(core)) => owned.test().map_err(|error| core.hear(error)),
         }
     }
 
@@ -53,7 +71,7 @@ impl<'e, A: RemoteAtomics + ?Sized, T: Pod> Request<'e, A, T> {
     pub fn wait(self) -> Result<Vec<T>> {
         match self.state {
             State::Done(buffer) => Ok(buffer),
-            State::UnderWay(owned) => Ok(owned.wait()?),
+            State::UnderWay(owned, under_way) => owned.wait().map_err(|error| under_way.0.hear(error)),
         }
     }
 }
@@ -77,10 +95,11 @@ impl<'env, A: RemoteAtomics + ?Sized> Batch<'_, 'env, A> {
     pub fn put<T: Pod, P>(&self, target: &Target<'_, A, P>, disp: WindowDisp, source: &'env [T]) -> Result<()> {
         self.check(Call::Put, target)?;
         let source: &[u8] = bytemuck::cast_slice(source);
-        target.reach(Call::Put, disp, source.len() as u64, |place, offset| match place {
+        let done = target.reach(Call::Put, disp, source.len() as u64, |place, offset| match place {
             Place::Segment(at) => Ok(self.bulk.put(at.rank.at(at.disp.plus(offset)).unwatched(), source)?),
             Place::Leased(_) | Place::TwoSided(..) => place.write(self.ra, offset, source),
-        })
+        });
+        done.map_err(|error| target.core.hear(error))
     }
 
     /// Starts to read `dest` from `disp` of `target`.
@@ -91,10 +110,11 @@ impl<'env, A: RemoteAtomics + ?Sized> Batch<'_, 'env, A> {
     pub fn get<T: Pod, P>(&self, target: &Target<'_, A, P>, disp: WindowDisp, dest: &'env mut [T]) -> Result<()> {
         self.check(Call::Get, target)?;
         let dest: &mut [u8] = bytemuck::cast_slice_mut(dest);
-        target.reach(Call::Get, disp, dest.len() as u64, |place, offset| match place {
+        let done = target.reach(Call::Get, disp, dest.len() as u64, |place, offset| match place {
             Place::Segment(at) => Ok(self.bulk.get(at.rank.at(at.disp.plus(offset)).unwatched(), dest)?),
             Place::Leased(_) | Place::TwoSided(..) => place.read(self.ra, offset, dest),
-        })
+        });
+        done.map_err(|error| target.core.hear(error))
     }
 
     fn check<P>(&self, call: Call, target: &Target<'_, A, P>) -> Result<()> {
@@ -112,8 +132,10 @@ pub(crate) fn batch<'env, A: RemoteAtomics + ?Sized, R, B>(
     behind: impl FnOnce() -> B,
 ) -> Result<(R, B)> {
     let window = std::ptr::from_ref(core).addr();
-    bulk::scope(core.ra, |bulk| {
+    let done = bulk::scope(core.ra, |bulk| {
         let done = body(&Batch { ra: bulk.ra(), window, bulk });
         Ok(done.map(|done| (done, behind())))
-    })?
+    });
+    // Errors of the body's operations have been heard.
+    done.map_err(|error| core.hear(error))?
 }

@@ -14,11 +14,11 @@ use crate::layout::PairRuns;
 use crate::trace::recorder::Kind;
 use crate::two_sided::Requests;
 use crate::window::Core;
-use crate::{AccumulateStrategy, Call, Element, Error, Integer, Items, Op, Request, Result, WindowDisp};
+use crate::{AccumulateStrategy, Call, Element, Error, Items, Op, Request, Result, Swappable, WindowDisp};
 
-/// An epoch by locks: its targets take part in nothing.
+/// An epoch by locks: its targets take part in nothing. A target is used during `'e`, while the epoch is open.
 #[derive(Clone, Copy, Debug)]
-pub struct Passive;
+pub struct Passive<'e>(PhantomData<&'e ()>);
 
 /// An epoch by fences, or by start and complete: its targets synchronize, too.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +32,7 @@ pub struct Active;
 )]
 pub trait WithRequests {}
 
-impl WithRequests for Passive {}
+impl WithRequests for Passive<'_> {}
 
 /// Where bytes of a window are.
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +104,7 @@ pub(crate) enum Part<'e> {
 /// [`Error::OutOfWindow`] (on a dynamic window [`Error::NotAttached`]) for memory that the target's part of the window
 /// does not have, and then nothing was done; and those of the network, as a peer that has failed.
 #[derive(Debug)]
-pub struct Target<'e, A: RemoteAtomics + ?Sized, P = Passive> {
+pub struct Target<'e, A: RemoteAtomics + ?Sized, P = Passive<'e>> {
     pub(crate) ra: &'e A,
     pub(crate) core: &'e Core<'e, A>,
     /// Here as well as in the core, which changes behind shared references: so it need not be loaded anew after each atomic.
@@ -262,14 +262,16 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
             return Ok(());
         }
         match self.in_segment(disp, source.len() as u64) {
-            Some(at) => Ok(self.ra.post_bytes(at, source)?),
+            Some(at) => self.ra.post_bytes(at, source).map_err(|error| self.core.hear(error)),
             None => self.put_elsewhere(disp, source),
         }
     }
 
     #[inline(never)]
     fn put_elsewhere(&self, disp: WindowDisp, source: &[u8]) -> Result<()> {
-        self.reach(Call::Put, disp, source.len() as u64, |place, offset| place.write(self.ra, offset, source))
+        let done =
+            self.reach(Call::Put, disp, source.len() as u64, |place, offset| place.write(self.ra, offset, source));
+        done.map_err(|error| self.core.hear(error))
     }
 
     /// Reads `dest` from `disp` (`MPI_Get`).
@@ -287,14 +289,15 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
             return Ok(());
         }
         match self.in_segment(disp, dest.len() as u64) {
-            Some(at) => Ok(self.ra.get_bytes(at, dest)?),
+            Some(at) => self.ra.get_bytes(at, dest).map_err(|error| self.core.hear(error)),
             None => self.get_elsewhere(disp, dest),
         }
     }
 
     #[inline(never)]
     fn get_elsewhere(&self, disp: WindowDisp, dest: &mut [u8]) -> Result<()> {
-        self.reach(Call::Get, disp, dest.len() as u64, |place, offset| place.read(self.ra, offset, dest))
+        let done = self.reach(Call::Get, disp, dest.len() as u64, |place, offset| place.read(self.ra, offset, dest));
+        done.map_err(|error| self.core.hear(error))
     }
 
     /// Writes one value at `disp` (`MPI_Put` with a count of 1).
@@ -404,12 +407,15 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         origin: Items<'_>,
         transfer: impl FnOnce(Place<'_>, Pieces<'_>) -> Result<()>,
     ) -> Result<()> {
-        let (first, len) = self.span(call, target, origin)?;
-        origin.check(buffer)?;
-        let pairs = origin.pair(target)?;
-        self.reach_span(call, disp, (first, len), origin.bytes()?, |place, offset| {
-            transfer(place, Pieces { pairs, offset, first })
-        })
+        let walk = || {
+            let (first, len) = self.span(call, target, origin)?;
+            origin.check(buffer)?;
+            let pairs = origin.pair(target)?;
+            self.reach_span(call, disp, (first, len), origin.bytes()?, |place, offset| {
+                transfer(place, Pieces { pairs, offset, first })
+            })
+        };
+        walk().map_err(|error| self.core.hear(error))
     }
 
     /// The first byte and the number of bytes from there to the last one that `target` touches, of as many as `origin`.
@@ -442,9 +448,10 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     #[inline(never)]
     fn accumulate_elsewise<T: Element>(&self, disp: WindowDisp, op: Op, source: &[T]) -> Result<()> {
         self.defined::<T>(Call::Accumulate, op)?;
-        self.reach(Call::Accumulate, disp, size_of_val(source) as u64, |place, offset| {
+        let done = self.reach(Call::Accumulate, disp, size_of_val(source) as u64, |place, offset| {
             self.updates(place).run(offset, op, source, None)
-        })
+        });
+        done.map_err(|error| self.core.hear(error))
     }
 
     /// As [`accumulate`](Self::accumulate), with layouts at both ends.
@@ -461,7 +468,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         origin: Items<'_>,
     ) -> Result<()> {
         self.defined::<T>(Call::Accumulate, op)?;
-        self.update_layout(Call::Accumulate, disp, target, op, source, origin, None)
+        let done = self.update_layout(Call::Accumulate, disp, target, op, source, origin, None);
+        done.map_err(|error| self.core.hear(error))
     }
 
     /// Combines `source` into the elements at `disp` and reads what they were before (`MPI_Get_accumulate`).
@@ -478,11 +486,12 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         let len = size_of_val(result) as u64;
         if op != Op::NoOp && source.len() != result.len() {
             let here = size_of_val(source) as u64;
-            return Err(Error::Mismatch { call: Call::GetAccumulate, here, there: len });
+            return Err(self.core.hear(Error::Mismatch { call: Call::GetAccumulate, here, there: len }));
         }
-        self.reach(Call::GetAccumulate, disp, len, |place, offset| {
+        let done = self.reach(Call::GetAccumulate, disp, len, |place, offset| {
             self.updates(place).run(offset, op, source, Some(result))
-        })
+        });
+        done.map_err(|error| self.core.hear(error))
     }
 
     /// As [`get_accumulate`](Self::get_accumulate), with layouts at all three ends.
@@ -504,7 +513,9 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         self.defined::<T>(Call::GetAccumulate, op)?;
         // With no_op the origin is ignored: the result's items stand in for it.
         let origin = if op == Op::NoOp { results } else { origin };
-        self.update_layout(Call::GetAccumulate, disp, target, op, source, origin, Some((result, results)))
+        let results = Some((result, results));
+        let done = self.update_layout(Call::GetAccumulate, disp, target, op, source, origin, results);
+        done.map_err(|error| self.core.hear(error))
     }
 
     #[expect(clippy::too_many_arguments, reason = "three ends with a layout each")]
@@ -593,7 +604,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
                     self.by_atomic(disp, |word| word.swap(value, Ordering::SeqCst), |ra, at| ra.fetch_store(at, value))
                 }
             };
-            return Ok(old?.map(T::from_word));
+            return Ok(old.map_err(|error| self.core.hear(error))?.map(T::from_word));
         }
         Ok(None)
     }
@@ -627,8 +638,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         self.defined::<T>(Call::FetchAndOp, op)?;
         let old = self.reach(Call::FetchAndOp, disp, size_of::<T>() as u64, |place, offset| {
             self.updates(place).one(offset, op, value).map(Some)
-        })?;
-        Ok(old.unwrap_or(T::zeroed()))
+        });
+        Ok(old.map_err(|error| self.core.hear(error))?.unwrap_or(T::zeroed()))
     }
 
     /// Stores `desired` in the element at `disp` if it is `expected`; returns what it was before
@@ -640,7 +651,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     ///
     /// As of all operations, see [`Target`].
     #[inline(always)]
-    pub fn compare_and_swap<T: Integer>(&self, disp: WindowDisp, expected: T, desired: T) -> Result<T> {
+    pub fn compare_and_swap<T: Swappable>(&self, disp: WindowDisp, expected: T, desired: T) -> Result<T> {
         if T::SIZE == WORD && self.ways.strategy != AccumulateStrategy::Locked {
             let (expected, desired) = (expected.to_word(), desired.to_word());
             let swap = |word: &AtomicU64| word.compare_exchange(expected, desired, Ordering::SeqCst, Ordering::SeqCst);
@@ -648,8 +659,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
                 disp,
                 |word| swap(word).unwrap_or_else(|old| old),
                 |ra, at| ra.compare_and_swap(at, expected, desired),
-            )?;
-            if let Some(old) = old {
+            );
+            if let Some(old) = old.map_err(|error| self.core.hear(error))? {
                 return Ok(T::from_word(old));
             }
         }
@@ -657,16 +668,16 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     }
 
     #[inline(never)]
-    fn compare_and_swap_elsewise<T: Integer>(&self, disp: WindowDisp, expected: T, desired: T) -> Result<T> {
+    fn compare_and_swap_elsewise<T: Swappable>(&self, disp: WindowDisp, expected: T, desired: T) -> Result<T> {
         let old = self.reach(Call::CompareAndSwap, disp, size_of::<T>() as u64, |place, offset| {
             self.updates(place).compare_and_swap(offset, expected, desired).map(Some)
-        })?;
-        Ok(old.unwrap_or(T::zeroed()))
+        });
+        Ok(old.map_err(|error| self.core.hear(error))?.unwrap_or(T::zeroed()))
     }
 
     #[inline(always)]
     fn defined<T: Element>(&self, call: Call, op: Op) -> Result<()> {
-        if op.is_defined_for(T::KIND) { Ok(()) } else { Err(Error::Op { call, op, kind: T::KIND }) }
+        if op.is_defined_for(T::KIND) { Ok(()) } else { Err(self.core.hear(Error::Op { call, op, kind: T::KIND })) }
     }
 
     #[inline(always)]
@@ -728,9 +739,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
             self.put_layout(disp, target, &source, origin)?;
             return Ok(Request::done(source));
         }
-        let (first, len) = self.span(Call::Put, target, origin)?;
-        origin.check(size_of_val(source.as_slice()))?;
-        let pieces = pieces(first, target, origin)?;
+        let (first, len, pieces) = self.described(Call::Put, target, size_of_val(source.as_slice()), origin)?;
         self.start(Call::Put, disp, first, len, source, &pieces, true)
     }
 
@@ -749,9 +758,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     where
         P: WithRequests,
     {
-        let (first, len) = self.span(Call::Get, target, origin)?;
-        origin.check(size_of_val(dest.as_slice()))?;
-        let pieces = pieces(first, target, origin)?;
+        let (first, len, pieces) = self.described(Call::Get, target, size_of_val(dest.as_slice()), origin)?;
         let mut behind = 0;
         let in_order = pieces.iter().all(|&(here, _, n)| here >= std::mem::replace(&mut behind, here + n));
         if !in_order || self.requests().is_some() {
@@ -760,6 +767,22 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
             return Ok(Request::done(dest));
         }
         self.start(Call::Get, disp, first, len, dest, &pieces, false)
+    }
+
+    /// The first byte at the target, the bytes from there to the last one, and the pieces, of items that fit each other
+    /// and a buffer of `buffer` bytes.
+    fn described(
+        &self,
+        call: Call,
+        target: Items<'_>,
+        buffer: usize,
+        origin: Items<'_>,
+    ) -> Result<(i64, u64, Vec<(usize, u64, usize)>)> {
+        let described = self.span(call, target, origin).and_then(|(first, len)| {
+            origin.check(buffer)?;
+            Ok((first, len, pieces(first, target, origin)?))
+        });
+        described.map_err(|error| self.core.hear(error))
     }
 
     #[expect(clippy::too_many_arguments, reason = "what both directions, with and without layouts, have in common")]
@@ -784,7 +807,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
                     Piece { offset: here, at, len }
                 });
                 let owned = if put { Owned::put(ra, buffer, pieces) } else { Owned::get(ra, buffer, pieces) };
-                return Ok(Some(Request::under_way(owned?)));
+                return Ok(Some(Request::under_way(self.core, owned?)));
             }
             let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut buffer);
             if let Place::Leased(lease) = place {
@@ -800,7 +823,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
                 }
             }
             Ok(Some(Request::done(buffer)))
-        })?;
+        });
+        let started = started.map_err(|error| self.core.hear(error))?;
         // Nothing was started where there is nothing to reach.
         Ok(started.unwrap_or_else(|| Request::done(taken.unwrap_or_default())))
     }

@@ -799,7 +799,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Window<'_, A, W> {
     ///
     /// As there.
     pub fn progress(&self) -> Result<()> {
-        self.core.team.progress()
+        self.core.team.progress().map_err(|error| self.core.hear(error))
     }
 
     /// How many packets of a kind this rank has sent for two-sided windows of the team, its agent's not counted.

@@ -140,6 +140,8 @@ pub(crate) enum Completion<'w, 't, A: RemoteAtomics + ?Sized> {
     Owner(&'w Core<'t, A>),
     /// By requests that the target serves.
     Requests(&'w Requests<'t>),
+    /// By nothing: the target is the null target.
+    Null,
 }
 
 /// All of a window but its locks.
@@ -159,6 +161,8 @@ pub(crate) struct Core<'t, A: RemoteAtomics + ?Sized> {
     pub(crate) matching: Matching,
     /// What a two-sided window does instead.
     pub(crate) two_sided: Option<Box<Requests<'t>>>,
+    /// How many requests no call has waited for.
+    pub(crate) under_way: Cell<u64>,
     /// What writes down what this rank does, if it is recorded.
     pub(crate) recorder: Option<Rc<Recorder>>,
     /// Whether operations are done at once: by no request, and unrecorded.
@@ -327,11 +331,20 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
         if self.state.failed.borrow().is_none() { Ok(()) } else { self.state.failed.take().map_or(Ok(()), Err) }
     }
 
-    /// Keeps the error of an epoch that ended by being dropped, and tells the handler.
+    /// Keeps the error of an epoch that ended by being dropped, for the next call that opens one.
     #[cold]
     pub(crate) fn keep(&self, error: Error) {
-        self.handler.call(&error);
+        let error = self.hear(error);
         self.state.failed.replace(Some(error));
+    }
+
+    /// Calls the window's error handler with the error of a call, and returns the error. Once for each error.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn hear(&self, error: impl Into<Error>) -> Error {
+        let error = error.into();
+        self.handler.call(&error);
+        error
     }
 
     /// A call begins that is recorded if the window is.
@@ -349,7 +362,7 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
     }
 
     pub(crate) fn refuse(&self, call: Call, open: Open) -> Error {
-        Error::Conflict { rank: self.ra.rank(), call, open }
+        self.hear(Error::Conflict { rank: self.ra.rank(), call, open })
     }
 }
 
@@ -490,21 +503,15 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     /// largest part takes. Where all sizes and units are the same, nothing is remembered of the other ranks: memory of the
     /// window's own at a rank is its part and a few cache lines.
     ///
-    /// One reduction finds out whether they are the same. If all ranks give both hints, `same_size` and `same_disp_unit`,
-    /// nothing is communicated, and a rank may use the window before another one has called this. Then a size or unit that
-    /// differs all the same is the caller's fault, and goes unnoticed.
+    /// One reduction finds out whether they are the same, and checks the hints `same_size` and `same_disp_unit`.
     ///
     /// # Errors
     ///
-    /// [`Error::DispUnit`], [`Error::NotMade`] when another rank's unit is 0, [`Error::Hint`]; on all ranks alike
-    /// [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory), and those of the policy's [`WindowLock::new`].
+    /// [`Error::DispUnit`], [`Error::NotMade`] when another rank's unit is 0; on all ranks alike [`Error::Hint`] when a
+    /// promise is not kept, [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory), and those of the policy's
+    /// [`WindowLock::new`].
     pub fn allocate(self, bytes: u64) -> Result<Window<'t, A, W>> {
-        let parts = if self.config.same_size && self.config.same_disp_unit {
-            self.check_unit()?;
-            None
-        } else {
-            self.compare(bytes)?
-        };
+        let parts = self.compare(bytes)?;
         let most = parts.as_ref().map_or(bytes, |parts| parts.iter().map(|&(bytes, _)| bytes).max().unwrap_or(0));
         let heap = self.team.ra().heap();
         let base = heap.alloc(most.checked_next_multiple_of(WORD).unwrap_or(most), self.alignment())?;
@@ -700,6 +707,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
             state: State::default(),
             matching,
             two_sided,
+            under_way: Cell::new(0),
             allocations,
             name: RefCell::new(self.name),
             attributes: RefCell::default(),
@@ -739,7 +747,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     fn check_hints(&self, table: &[u64]) -> Result<()> {
         let promises = [
             (self.config.same_size, 0, "the size", "same_size"),
-            (self.config.same_disp_unit, 1, "the displacement unit", "same_disp_unit"),
+            (self.config.same_disp_unit, 1, "the displacement unit", Config::SAME_DISP_UNIT),
         ];
         for (promised, column, what, hint) in promises {
             if promised && table.chunks_exact(2).any(|part| part[column] != table[column]) {
@@ -862,7 +870,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     ///
     /// `None` for a dynamic window, and where the backend has no such way.
     pub fn base(&self) -> Option<&[AtomicU64]> {
-        self.local().ok()?.words()
+        self.reach(Call::Local, self.core.ra.rank()).ok()?.words()
     }
 
     /// The strategies and hints in use, defaults included (`MPI_Win_get_info`).
@@ -900,8 +908,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         &self.core.attributes
     }
 
-    /// Who is told of errors that no call can return: those of epochs that end by being dropped
-    /// (`MPI_Win_set_errhandler` and its kind).
+    /// What is called with every error of the window's calls (`MPI_Win_set_errhandler` and its kind).
     pub fn error_handler(&self) -> &ErrorHandler {
         &self.core.handler
     }
@@ -912,7 +919,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     ///
     /// [`Error::Flavor`] for a dynamic window, whose memory is reached by an epoch to oneself.
     pub fn local(&self) -> Result<Local<'_, A>> {
-        self.reach(Call::Local, self.core.ra.rank())
+        self.reach(Call::Local, self.core.ra.rank()).map_err(|error| self.core.hear(error))
     }
 
     /// A rank's part, by loads, stores and copies (`MPI_Win_shared_query`); `None` asks for the lowest rank of those that
@@ -933,14 +940,14 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
             let found = here.clone().find(|&rank| self.reach(Call::SharedQuery, rank).is_ok_and(has_memory));
             found.or_else(|| here.next()).unwrap_or(ra.rank())
         });
-        let local = self.reach(Call::SharedQuery, rank)?;
+        let local = self.reach(Call::SharedQuery, rank).map_err(|error| self.core.hear(error))?;
         if node(rank) != node(ra.rank()) || (local.bytes() > 0 && local.reached().is_none()) {
-            return Err(Error::NotShared { call: Call::SharedQuery, rank: ra.rank(), target: rank });
+            return Err(self.core.hear(Error::NotShared { call: Call::SharedQuery, rank: ra.rank(), target: rank }));
         }
         Ok(local)
     }
 
-    fn reach(&self, call: Call, rank: Rank) -> Result<Local<'_, A>> {
+    pub(crate) fn reach(&self, call: Call, rank: Rank) -> Result<Local<'_, A>> {
         let Core { ra, .. } = self.core;
         if rank.0 >= ra.size() {
             return Err(Error::NoSuchTarget { call, target: rank, size: ra.size() });
@@ -983,10 +990,11 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     ///
     /// # Errors
     ///
-    /// [`Error::Flavor`]; [`Error::Attach`] when it overlaps attached memory, when it is empty, or when more regions are
-    /// attached than the window has room for; and those of [`RemoteAtomics::expose`]. The memory is dropped then.
+    /// [`Error::Flavor`]; [`Error::Attach`] when it overlaps attached memory, when it is empty, or when the network has no
+    /// place for more exposed memory of this rank; and those of [`RemoteAtomics::expose`]. The memory is dropped then.
     pub fn attach(&self, memory: UserMemory) -> Result<WindowDisp> {
-        self.core.dynamic(Call::Attach)?.attach(self.core.ra, memory)
+        let attached = self.core.dynamic(Call::Attach).and_then(|dynamic| dynamic.attach(self.core.ra, memory));
+        attached.map_err(|error| self.core.hear(error))
     }
 
     /// Frees the window (`MPI_Win_free`); collective, a barrier before and after.
@@ -1012,18 +1020,20 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         let recorded = core.recorder.as_ref().map_or(Ok(()), |recorder| recorder.finish());
         let (ra, team) = (core.ra, core.team);
         let earlier = core.check();
+        let handler = core.handler.get();
         // Locks that were forgotten go with the window.
         team.leave(core.state.inside.get());
         let Core { memory, allocations, attributes, two_sided, .. } = core;
         drop(attributes);
         let flushed = ra.flush_all();
-        let own = match memory {
+        // What the program gave, and a list of the window's own.
+        let (own, list) = match memory {
             Memory::Leased { parts, own } => {
                 drop(parts);
-                vec![own]
+                (vec![own], None)
             }
-            Memory::Dynamic(dynamic) => dynamic.keys(),
-            Memory::Symmetric { .. } | Memory::Table(_) => Vec::new(),
+            Memory::Dynamic(dynamic) => (dynamic.keys(), dynamic.list()),
+            Memory::Symmetric { .. } | Memory::Table(_) => (Vec::new(), None),
         };
         // Behind this barrier nobody uses the window any more, and nobody has a lease. What fails before it, or behind it,
         // keeps no rank from the barriers, nor the memory from its owner.
@@ -1043,17 +1053,24 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
                 Err(error) => withdrawn = Err(error),
             }
         }
+        let listed = list.map_or(Ok(()), |key| ra.withdraw(key).map(drop));
         // Nobody gets the memory again before it is zero everywhere.
         let zeroed = team.collectives().barrier();
-        let network = flushed.and(withdrawn).and(zeroed).map_err(Error::from);
+        let network = flushed.and(withdrawn).and(listed).and(zeroed).map_err(Error::from);
         let served = two_sided.map_or(Ok(()), |requests| requests.last_error());
-        let open = freed.and(network).and(earlier).and(recorded).and(served).and(settled);
-        let left = match open {
-            Ok(None) => return Ok(memory),
-            Ok(Some(open)) => Error::LeftOpen { rank: ra.rank(), call: Call::Free, open },
-            Err(error) => error,
+        let left = match freed.and(network).and(recorded).and(served).and(settled) {
+            Ok(None) => None,
+            Ok(Some(open)) => Some(Error::LeftOpen { rank: ra.rank(), call: Call::Free, open }),
+            Err(error) => Some(error),
         };
-        Err(FreeError { error: left, memory })
+        if let (Some(handler), Some(error)) = (handler, &left) {
+            handler(error);
+        }
+        // The handler has heard an earlier error already.
+        match earlier.err().or(left) {
+            None => Ok(memory),
+            Some(error) => Err(FreeError { error, memory }),
+        }
     }
 }
 

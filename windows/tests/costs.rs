@@ -54,6 +54,14 @@ fn a_fence_is_a_flush_and_a_barrier() {
                 assert_eq!((counts.put.total(), counts.wait, counts.flush_all), (steps, steps, 1), "{fence} {size}");
                 assert_eq!((counts.remote_operations(), counts.own_operations()), (steps, 0), "{fence} {size}");
                 assert_eq!(counts.flush.total(), 0, "{fence} {size}");
+                ra.take();
+                // Nothing to complete: no flush.
+                let epoch = epoch.next_assert(FenceAssert { noprecede: true, ..Default::default() }).unwrap();
+                let counts = ra.take();
+                assert_eq!(
+                    (counts.put.total(), counts.flush_all, counts.flush.total()),
+                    (barriers * rounds(size), 0, 0)
+                );
                 epoch.close().unwrap();
                 ra.reset();
                 // Nothing before it, nothing behind it: no fence at all.

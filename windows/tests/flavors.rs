@@ -8,8 +8,7 @@ use std::sync::atomic::Ordering;
 use rmalab_atomics::exposed::UserMemory;
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics, Topology, Until, World};
 use rmalab_windows::{
-    Call, Class, Config, Error, Flavor, FreeError, Info, Layout, LockKind, Model, Op, Open, REGIONS, Team, Window,
-    WindowDisp,
+    Call, Class, Config, Error, Flavor, FreeError, Info, Layout, LockKind, Model, Op, Open, Team, Window, WindowDisp,
 };
 use support::{everywhere, threads};
 
@@ -301,7 +300,7 @@ fn memory_is_attached_and_detached_while_others_access_the_window() {
 }
 
 #[test]
-fn attach_refuses_what_overlaps_what_is_empty_and_what_is_too_much() {
+fn attach_refuses_what_overlaps_and_what_is_empty() {
     threads(2, |team| {
         let window = Window::create_dynamic(team).unwrap();
         let refused = |result: rmalab_windows::Result<WindowDisp>, why: &str| {
@@ -316,18 +315,86 @@ fn attach_refuses_what_overlaps_what_is_empty_and_what_is_too_much() {
         assert_eq!(window.detach(at).unwrap_err().class(), Class::RmaAttach);
         window.detach_window(at).unwrap();
         assert_eq!(window.detach_window(at).unwrap_err().class(), Class::RmaAttach);
-        let mut all: Vec<WindowDisp> =
-            (0..REGIONS).map(|_| window.attach(UserMemory::from_vec(vec![0_u64])).unwrap()).collect();
-        refused(window.attach(UserMemory::from_vec(vec![0_u64])), "as many regions");
-        // Room for one comes back.
+        window.free().unwrap();
+        inner.free().unwrap();
+    });
+}
+
+/// Thousands of regions, which come and go while another rank reads them.
+fn many_regions(team: &Team<'_, Mapped>) {
+    const REGIONS: usize = 3000;
+    let (me, size) = (team.rank().0, team.size());
+    let window = Window::create_dynamic(team).unwrap();
+    let memory = |number: usize| UserMemory::from_vec(vec![u64::from(me), number as u64]);
+    let mut all: Vec<WindowDisp> = Vec::new();
+    // Where the others find the regions of each rank.
+    let places = Window::allocate(team, 8 * REGIONS as u64).unwrap();
+    let publish = |number: usize, disp: WindowDisp| {
+        places.local().unwrap().store(WindowDisp(8 * number as i64), disp.0).unwrap();
+    };
+    let right = Rank((me + 1) % size);
+    let check = |numbers: std::ops::Range<usize>| {
+        let (there, epoch) =
+            (places.lock(LockKind::Shared, right).unwrap(), window.lock(LockKind::Shared, right).unwrap());
+        for number in numbers {
+            let at = WindowDisp(there.get_value(WindowDisp(8 * number as i64)).unwrap());
+            assert_eq!(epoch.get_value::<[u64; 2]>(at).unwrap(), [u64::from(right.0), number as u64]);
+        }
+        epoch.unlock().unwrap();
+        there.unlock().unwrap();
+    };
+    for number in 0..REGIONS {
+        all.push(window.attach(memory(number)).unwrap());
+        publish(number, all[number]);
+        if number % 500 == 250 {
+            team.barrier().unwrap();
+            check(number - 200..number + 1);
+        }
+    }
+    team.barrier().unwrap();
+    check(0..REGIONS);
+    team.barrier().unwrap();
+    // Every third one goes, and others take its entry.
+    for number in (0..REGIONS).step_by(3) {
+        let back = window.detach(all[number]).unwrap();
+        assert_eq!(back.into_vec::<u64>().unwrap(), [u64::from(me), number as u64]);
+    }
+    for number in (0..REGIONS).step_by(3) {
+        all[number] = window.attach(memory(number)).unwrap();
+        publish(number, all[number]);
+    }
+    team.barrier().unwrap();
+    check(0..REGIONS);
+    places.free().unwrap();
+    assert_eq!(window.reclaim().unwrap().len(), REGIONS);
+}
+
+#[test]
+fn a_window_has_thousands_of_regions() {
+    everywhere("a_window_has_thousands_of_regions", 2, many_regions);
+}
+
+/// The limit is that of exposed memory: an error that says so, and room that comes back.
+#[test]
+fn the_last_region_is_an_error_that_names_the_limit() {
+    threads(1, |team| {
+        let window = Window::create_dynamic(team).unwrap();
+        let mut all = Vec::new();
+        let error = loop {
+            match window.attach(UserMemory::from_vec(vec![0_u64])) {
+                Ok(disp) => all.push(disp),
+                Err(error) => break error,
+            }
+        };
+        assert!(all.len() > 10_000, "{}", all.len());
+        assert_eq!(error.class(), Class::RmaAttach);
+        assert!(error.to_string().contains("as many regions"), "{error}");
         window.detach(all.pop().unwrap()).unwrap();
         all.push(window.attach(UserMemory::from_vec(vec![5_u64])).unwrap());
-        team.barrier().unwrap();
         let epoch = window.lock(LockKind::Shared, team.rank()).unwrap();
         assert_eq!(epoch.get_value::<u64>(*all.last().unwrap()).unwrap(), 5);
         epoch.unlock().unwrap();
-        inner.free().unwrap();
-        assert_eq!(window.reclaim().unwrap().len(), REGIONS);
+        assert_eq!(window.reclaim().unwrap().len(), all.len());
     });
 }
 
@@ -445,7 +512,7 @@ fn a_window_that_is_too_large_is_an_error_and_takes_nothing() {
             for result in [Window::allocate(team, bytes), Window::allocate_shared(team, bytes)] {
                 let error = result.unwrap_err();
                 assert!(matches!(error, Error::Atomics(rmalab_atomics::Error::OutOfMemory { .. })), "{error}");
-                assert_eq!(error.class(), Class::Size);
+                assert_eq!(error.class(), Class::NoMem);
             }
         }
         assert_eq!(team.ra().heap().free_bytes(), free);

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex};
 use rmalab_atomics::exposed::UserMemory;
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics, World};
 use rmalab_windows::{
-    Attributes, Call, Class, Config, Error, Info, Keyval, LockKind, Model, Open, PolicyKind, Team, Window, WindowDisp,
+    Attributes, Call, Class, Config, Error, Info, Keyval, LockKind, Model, Op, Open, PolicyKind, Team, Window,
+    WindowDisp,
 };
 use support::{everywhere, threads};
 
@@ -18,12 +19,13 @@ fn info(text: &str) -> Info {
 }
 
 /// What the defaults are, in use by one rank; the lock policy's may come from the environment.
-const DEFAULTS: [(&str, &str); 14] = [
+const DEFAULTS: [(&str, &str); 15] = [
     ("accumulate_ops", "same_op_no_op"),
     ("accumulate_ordering", "rar,raw,war,waw"),
     ("alloc_shared_noncontig", "false"),
     ("epochs_used", "fence,pscw,lock,lockall"),
     ("mpi_accumulate_granularity", "0"),
+    ("mpi_assert_memory_alloc_kinds", "system,mpi,mpi:alloc_mem,mpi:win_allocate,mpi:win_allocate_shared"),
     ("mpi_minimum_memory_alignment", "128"),
     ("no_locks", "false"),
     ("rmalab_accumulate", "native"),
@@ -55,6 +57,7 @@ fn every_hint_is_granted_and_reported() {
         ("alloc_shared_noncontig", "true"),
         ("epochs_used", "fence,lockall"),
         ("mpi_accumulate_granularity", "128"),
+        ("mpi_assert_memory_alloc_kinds", "system"),
         ("mpi_minimum_memory_alignment", "1024"),
         ("no_locks", "true"),
         ("rmalab_accumulate", "cas"),
@@ -73,6 +76,29 @@ fn every_hint_is_granted_and_reported() {
             assert_eq!(in_use.get(key), Some(value));
         }
         window.free().unwrap();
+    });
+}
+
+/// Who wants more than a word to be synchronized at once gets a lock; accumulates are right either way.
+#[test]
+fn a_granularity_of_more_than_a_word_asks_for_a_lock() {
+    threads(2, |team| {
+        for (bytes, strategy) in [(0, "native"), (8, "native"), (9, "lock"), (4096, "lock")] {
+            let hint = info(&format!("mpi_accumulate_granularity={bytes}"));
+            let window = Window::builder(team).info(&hint).allocate(64).unwrap();
+            assert_eq!(window.info().get("rmalab_accumulate"), Some(strategy), "{bytes}");
+            assert_eq!(window.info().get("mpi_accumulate_granularity"), Some(bytes.to_string().as_str()));
+            let epoch = window.lock(LockKind::Shared, Rank(0)).unwrap();
+            for _ in 0..100 {
+                epoch.accumulate(WindowDisp(0), Op::Sum, &[1_u64; 8]).unwrap();
+            }
+            epoch.unlock().unwrap();
+            team.barrier().unwrap();
+            let epoch = window.lock(LockKind::Shared, Rank(0)).unwrap();
+            assert_eq!(epoch.get_value::<[u64; 8]>(WindowDisp(0)).unwrap(), [200; 8]);
+            epoch.unlock().unwrap();
+            window.free().unwrap();
+        }
     });
 }
 
@@ -150,19 +176,20 @@ fn a_window_without_locks_refuses_them() {
 fn broken_promises(team: &Team<'_, Mapped>) {
     let free = team.ra().heap().free_bytes();
     let me = team.rank().0;
-    for (hint, what, bytes, unit) in [
-        ("same_size=true", "the size", 8 + u64::from(me == 1), 1),
-        ("same_disp_unit=true", "the displacement unit", 8, 1 + u32::from(me == 2)),
+    for (hint, what, class, bytes, unit) in [
+        ("same_size=true", "the size", Class::Size, 8 + u64::from(me == 1), 1),
+        ("same_disp_unit=true", "the displacement unit", Class::Disp, 8, 1 + u32::from(me == 2)),
     ] {
         let builder = || Window::builder(team).info(&info(hint)).disp_unit(unit);
         let memory = UserMemory::from_vec(vec![0_u8; bytes as usize]);
-        for result in [builder().allocate_shared(bytes), builder().create(memory)] {
+        for result in [builder().allocate_shared(bytes), builder().create(memory), builder().allocate(bytes)] {
             let error = result.unwrap_err();
             assert!(matches!(error, Error::Hint { what: found, .. } if found == what), "{error}");
-            assert_eq!(error.class(), Class::Size);
+            assert_eq!(error.class(), class);
         }
-        // Kept promises are none of this.
+        // Promises that are kept are no error.
         builder().disp_unit(4).allocate_shared(8).unwrap().free().unwrap();
+        builder().disp_unit(4).allocate(8).unwrap().free().unwrap();
     }
     assert_eq!(team.ra().heap().free_bytes(), free);
 }

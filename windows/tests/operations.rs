@@ -6,8 +6,9 @@ mod support;
 use rmalab_atomics::{Mapped, Rank, World};
 use rmalab_windows::layout::Order;
 use rmalab_windows::{
-    AccumulateStrategy, Assert, Call, Class, Config, Element, Error, FenceAssert, Integer, Layout, LayoutError,
-    LockKind, Op, Pair, PostAssert, PscwStrategy, StartAssert, Target, Team, Window, WindowDisp,
+    AccumulateOps, AccumulateOrdering, AccumulateStrategy, Assert, Byte, Call, Class, Complex, Config, DoubleInt,
+    Element, Error, FenceAssert, Layout, LayoutError, LockKind, Logical, LongInt, Op, Pair, PostAssert, PscwStrategy,
+    ShortInt, StartAssert, Swappable, Target, Team, Window, WindowDisp,
 };
 use support::{Made, accumulating, everywhere, processes, threads};
 
@@ -53,6 +54,13 @@ samples! {
     Pair<u64, u64> = |seed| Pair::new(seed % 3, bits(seed));
     Pair<f32, i32> = |seed| Pair::new(quarters(seed % 7), bits(seed) as i32);
     Pair<f64, i64> = |seed| Pair::new(quarters(seed % 7).into(), bits(seed) as i64);
+    DoubleInt = |seed| DoubleInt::new(quarters(seed % 7).into(), bits(seed) as i32);
+    LongInt = |seed| LongInt::new((seed % 3) as i64, bits(seed) as i32);
+    ShortInt = |seed| ShortInt::new((seed % 3) as i16, bits(seed) as i32);
+    Complex<f32> = |seed| Complex::new(quarters(seed), quarters(seed + 1));
+    Complex<f64> = |seed| Complex::new(quarters(seed).into(), quarters(seed + 1).into());
+    Logical = |seed| Logical::new(seed.is_multiple_of(3));
+    Byte = |seed| Byte(bits(seed) as u8);
 }
 
 /// Calls a function for every element type.
@@ -60,7 +68,8 @@ macro_rules! every_type {
     ($function:ident($($argument:expr),*)) => {
         every_type!($function($($argument),*) i8 i16 i32 i64 u8 u16 u32 u64 f32 f64);
         every_type!($function($($argument),*) Pair<i16, i16>, Pair<i32, i32>, Pair<i64, i64>, Pair<u32, u32>,
-            Pair<u64, u64>, Pair<f32, i32>, Pair<f64, i64>);
+            Pair<u64, u64>, Pair<f32, i32>, Pair<f64, i64>, DoubleInt, LongInt, ShortInt, Complex<f32>, Complex<f64>,
+            Logical, Byte);
     };
     ($function:ident $arguments:tt $($type:ident)*) => { $($function::<$type> $arguments;)* };
     ($function:ident $arguments:tt $($type:ty),*) => { $($function::<$type> $arguments;)* };
@@ -293,7 +302,7 @@ fn runs_and_single_updates_lose_nothing_of_each_other() {
 }
 
 /// All ranks count by compare and swap, each in its way through the others.
-fn count<T: Integer>(team: &Team<'_, Mapped>, window: &Window<'_, Mapped>, start: i64) {
+fn count<T: Swappable>(team: &Team<'_, Mapped>, window: &Window<'_, Mapped>, start: i64) {
     const ROUNDS: u64 = 40;
     let all_ones = T::from_word(u64::MAX);
     let next = |value: T| T::combine(Op::Sum, value, all_ones);
@@ -341,10 +350,54 @@ fn compare_and_swap_of_every_width_counts_exactly() {
     everywhere("compare_and_swap_of_every_width_counts_exactly", 4, count_all);
 }
 
-/// What one rank accumulates to one place takes effect in the order of its calls.
+/// A spin lock of one element, which each rank takes by compare and swap to change the number beside it.
+fn spin<T: Swappable>(team: &Team<'_, Mapped>, window: &Window<'_, Mapped>, start: i64, free: T, taken: T) {
+    const ROUNDS: u64 = 20;
+    let (lock, number) = (WindowDisp(start + 1), WindowDisp(start + 8));
+    let epoch = window.lock(LockKind::Shared, Rank(0)).unwrap();
+    for _ in 0..ROUNDS {
+        while epoch.compare_and_swap(lock, free, taken).unwrap() != free {}
+        let old: u64 = epoch.fetch_and_op(number, Op::NoOp, 0).unwrap();
+        epoch.accumulate(number, Op::Replace, &[old + 1]).unwrap();
+        assert_eq!(epoch.compare_and_swap(lock, taken, free).unwrap(), taken);
+    }
+    epoch.unlock().unwrap();
+    team.barrier().unwrap();
+    let epoch = window.lock(LockKind::Shared, Rank(0)).unwrap();
+    assert_eq!(epoch.get_value::<u64>(number).unwrap(), ROUNDS * u64::from(team.size()), "{}", T::KIND);
+    epoch.unlock().unwrap();
+    team.barrier().unwrap();
+    let epoch = window.lock(LockKind::Exclusive, Rank(0)).unwrap();
+    epoch.put_value(number, 0_u64).unwrap();
+    epoch.unlock().unwrap();
+    team.barrier().unwrap();
+}
+
+#[test]
+fn logical_values_and_bytes_are_compared_and_swapped() {
+    threads(3, |team| {
+        for made in [Made::Allocated, Made::Dynamic] {
+            for &strategy in AccumulateStrategy::ALL {
+                let (window, starts) = made.make(team, accumulating(strategy), BYTES);
+                team.barrier().unwrap();
+                spin(team, &window, starts[0], Logical::new(false), Logical::new(true));
+                spin(team, &window, starts[0], Byte(0), Byte(0xF0));
+                window.free().unwrap();
+            }
+        }
+    });
+}
+
+/// What one rank accumulates to one place takes effect in the order of its calls, whatever order the hint asks for, and
+/// whichever operations it promises to mix.
 fn ordered(team: &Team<'_, Mapped>) {
-    for made in Made::ALL {
-        let (window, starts) = made.make(team, Config::default(), BYTES);
+    let relaxed = Config {
+        accumulate_ordering: AccumulateOrdering::NONE,
+        accumulate_ops: AccumulateOps::SameOp,
+        ..Config::default()
+    };
+    for (made, config) in Made::ALL.into_iter().flat_map(|made| [(made, Config::default()), (made, relaxed)]) {
+        let (window, starts) = made.make(team, config, BYTES);
         team.barrier().unwrap();
         let (target, disp) = (right(team), WindowDisp(starts[right(team).index()]));
         let epoch = window.lock(LockKind::Shared, target).unwrap();
@@ -649,29 +702,65 @@ fn requests_give_their_buffers_back() {
     everywhere("requests_give_their_buffers_back", 2, requests);
 }
 
+/// Every form of an operation that locks have, on the null target: nothing is reached, and nothing is read.
+fn null_forms(nobody: &Target<'_, Mapped>) {
+    let (disp, plain) = (WindowDisp(i64::MIN), Layout::of::<u32>());
+    assert_eq!(nobody.rank(), None);
+    assert_eq!(nobody.rput(disp, vec![1_u8; 3]).unwrap().wait().unwrap(), [1; 3]);
+    assert_eq!(nobody.rget(disp, vec![1_u8; 3]).unwrap().wait().unwrap(), [1; 3]);
+    assert_eq!(nobody.raccumulate(disp, Op::Max, vec![1_u8]).unwrap().wait().unwrap(), [1]);
+    assert_eq!(nobody.rget_accumulate(disp, Op::Max, &[1], vec![9_u8]).unwrap().wait().unwrap(), [9]);
+    let mut dest = [7_u32];
+    nobody.put_layout(disp, plain.item(), &dest, plain.item()).unwrap();
+    nobody.get_layout(disp, plain.item(), &mut dest, plain.item()).unwrap();
+    let mut results = [8_u32];
+    nobody.get_accumulate_layout(disp, plain.item(), Op::Sum, &dest, plain.item(), &mut results, plain.item()).unwrap();
+    assert_eq!((dest, results), ([7], [8]));
+    assert_eq!(nobody.fetch_and_op(disp, Op::Sum, 5_u64).unwrap(), 0);
+    assert_eq!(nobody.compare_and_swap(disp, 5_u64, 6).unwrap(), 0);
+    // What is wrong with every target stays an error.
+    assert_eq!(nobody.accumulate(disp, Op::BitXor, &[1.0_f64]).unwrap_err().class(), Class::Op);
+    assert_eq!(nobody.put_layout(disp, plain.items(2), &dest, plain.item()).unwrap_err().class(), Class::Count);
+}
+
 #[test]
 fn the_null_target_takes_every_form() {
     threads(1, |team| {
         let mut window = Window::allocate(team, 0).unwrap();
         let epoch = window.lock_all().unwrap();
-        let nobody = epoch.at(None).unwrap();
-        let (disp, plain) = (WindowDisp(i64::MIN), Layout::of::<u32>());
-        assert_eq!(nobody.rput(disp, vec![1_u8; 3]).unwrap().wait().unwrap(), [1; 3]);
-        assert_eq!(nobody.rget(disp, vec![1_u8; 3]).unwrap().wait().unwrap(), [1; 3]);
-        assert_eq!(nobody.raccumulate(disp, Op::Max, vec![1_u8]).unwrap().wait().unwrap(), [1]);
-        assert_eq!(nobody.rget_accumulate(disp, Op::Max, &[1], vec![9_u8]).unwrap().wait().unwrap(), [9]);
-        let mut dest = [7_u32];
-        nobody.put_layout(disp, plain.item(), &dest, plain.item()).unwrap();
-        nobody.get_layout(disp, plain.item(), &mut dest, plain.item()).unwrap();
-        let mut results = [8_u32];
-        nobody
-            .get_accumulate_layout(disp, plain.item(), Op::Sum, &dest, plain.item(), &mut results, plain.item())
-            .unwrap();
-        assert_eq!((dest, results), ([7], [8]));
-        // What is wrong whoever the target is stays an error.
-        assert_eq!(nobody.accumulate(disp, Op::BitXor, &[1.0_f64]).unwrap_err().class(), Class::Op);
-        assert_eq!(nobody.put_layout(disp, plain.items(2), &dest, plain.item()).unwrap_err().class(), Class::Count);
+        null_forms(&epoch.at(None).unwrap());
+        epoch.flush(None).unwrap();
+        epoch.flush_local(None).unwrap();
         epoch.unlock_all().unwrap();
+    });
+}
+
+/// A lock of the null target locks no rank, under any policy and transport.
+#[test]
+fn the_null_target_is_locked_at_once() {
+    threads(2, |team| {
+        for hints in ["", "rmalab_lock_policy=mcs-rw-rp", "rmalab_transport=two-sided"] {
+            let mut window = Window::builder(team).info(&hints.parse().unwrap()).allocate(8).unwrap();
+            for kind in [LockKind::Shared, LockKind::Exclusive] {
+                let epoch = window.lock(kind, None).unwrap();
+                null_forms(&epoch);
+                epoch.flush().unwrap();
+                epoch.flush_local().unwrap();
+                epoch.batch(|batch| batch.put(&epoch, WindowDisp(3), &[1_u8])).unwrap();
+                // It excludes no rank, not even this one.
+                team.barrier().unwrap();
+                let other = window.lock(LockKind::Exclusive, team.rank()).unwrap();
+                let again = window.lock_assert(kind, None, Assert::NoCheck).unwrap();
+                other.unlock().unwrap();
+                again.unlock().unwrap();
+                epoch.unlock().unwrap();
+            }
+            drop(window.lock(LockKind::Exclusive, None).unwrap());
+            // The epoch is over: others may be opened.
+            window.lock_all().unwrap().unlock_all().unwrap();
+            window.fence().unwrap().close().unwrap();
+            window.free().unwrap();
+        }
     });
 }
 
@@ -691,6 +780,17 @@ fn counts_and_displacements_have_64_bits() {
         let ends = Layout::hvector(2, 1, bytes as i64 - 1, &Layout::of::<u8>()).unwrap();
         epoch.put_layout(WindowDisp(0), ends.item(), &[1_u8, 2], Layout::of::<u8>().items(2)).unwrap();
         assert_eq!(epoch.get_value::<u8>(WindowDisp(bytes as i64 - 1)).unwrap(), 2);
+        // The other forms, at the last words of the window.
+        epoch.accumulate(last, Op::Sum, &[1_u64]).unwrap();
+        let mut old = [0_u64];
+        epoch.get_accumulate(last, Op::Prod, &[2], &mut old).unwrap();
+        assert_eq!(old, [9]);
+        epoch.raccumulate(last, Op::Sum, vec![1_u64]).unwrap().wait().unwrap();
+        assert_eq!(epoch.rget_accumulate(last, Op::NoOp, &[], vec![0_u64]).unwrap().wait().unwrap(), [19]);
+        epoch.rput(last.plus(-8), vec![5_u64]).unwrap().wait().unwrap();
+        epoch.flush().unwrap();
+        assert_eq!(epoch.rget(last.plus(-8), vec![0_u64; 2]).unwrap().wait().unwrap(), [5, 19]);
+        assert_eq!(window.shared_query(Rank(0)).unwrap().bytes(), bytes);
         // More items than there are bytes of memory: described, counted, and refused.
         let same = Layout::hvector(HUGE, 1, 0, &Layout::of::<u8>()).unwrap();
         let error = epoch.put_layout(WindowDisp(0), Layout::of::<u8>().items(HUGE), &[1_u8], same.item()).unwrap_err();

@@ -74,9 +74,9 @@ use super::{Mapped, copy};
 use crate::exposed::{ExposedKey, Lease, LeasedWords, Refused, Run, UserMemory};
 use crate::{Error, Operation, Rank, RemoteAtomics, Result};
 
-/// How many pieces of memory a rank can have exposed at a time: as many as fit into 64 KiB of address space, of which
-/// only what is used is ever touched.
-pub(super) const CAPACITY: usize = 1024;
+/// How many pieces of memory a rank can have exposed at a time: they take 1 MiB of address space, of which only what is
+/// used is ever touched.
+pub(super) const CAPACITY: usize = 16 << 10;
 
 /// What one rank has exposed.
 pub(super) type Registry = [Entry; CAPACITY];

@@ -292,8 +292,8 @@ pub(crate) fn nothing_is_written_after_a_withdrawal(ra: &impl RemoteAtomics) {
     collectives.barrier().unwrap();
 }
 
-/// There is an end to the places, which is told, and places come back.
-pub(crate) fn places_are_used_up_and_come_back(ra: &impl RemoteAtomics) {
+/// There is an end to the places, `limit`, which the error reports, and places come back.
+pub(crate) fn places_are_used_up_and_come_back(ra: &impl RemoteAtomics, limit: usize) {
     let expose = || ra.expose(UserMemory::from_vec(vec![ra.rank().0]));
     let mut keys = Vec::new();
     let refused = loop {
@@ -301,11 +301,11 @@ pub(crate) fn places_are_used_up_and_come_back(ra: &impl RemoteAtomics) {
             Ok(key) => keys.push(key),
             Err(refused) => break refused,
         }
-        assert!(keys.len() <= 1024, "places without an end");
+        assert!(keys.len() <= limit, "places without an end");
     };
-    assert!(matches!(refused.error, Error::ExposedFull { limit: 1024, .. }), "{refused}");
+    assert!(matches!(refused.error, Error::ExposedFull { limit: full, .. } if full == limit as u64), "{refused}");
     assert_eq!(refused.memory.into_vec::<u32>().unwrap(), [ra.rank().0], "the memory has come back");
-    assert_eq!(keys.len(), 1024);
+    assert_eq!(keys.len(), limit);
     ra.withdraw(keys.remove(500)).unwrap();
     keys.push(expose().unwrap());
     expose().unwrap_err();

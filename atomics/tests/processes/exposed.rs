@@ -39,7 +39,7 @@ fn nothing_is_written_after_a_withdrawal() {
 
 #[test]
 fn places_are_used_up_and_come_back() {
-    world(here!(), RANKS).run(exposure::places_are_used_up_and_come_back).unwrap();
+    world(here!(), RANKS).run(|ra| exposure::places_are_used_up_and_come_back(ra, 16 << 10)).unwrap();
 }
 
 #[test]

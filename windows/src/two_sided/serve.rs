@@ -11,7 +11,9 @@ use super::{ACCUMULATE, ACK, ANSWER, CAS, COMPLETE, FETCH, GET, GRANT, LOCK, PUT
 use crate::accumulate::Updates;
 use crate::bias::Ways;
 use crate::dynamic::Dynamic;
-use crate::element::{Element, Integer, Kind as ElementKind, Op, Pair};
+use crate::element::{
+    Byte, Complex, DoubleInt, Element, Kind as ElementKind, Logical, LongInt, Op, Pair, ShortInt, Swappable,
+};
 use crate::messages::{self, Error as MessagesError, Packet};
 use crate::target::Place;
 use crate::{AccumulateStrategy, Call, Class, Error, Result, WindowDisp};
@@ -525,17 +527,19 @@ fn update(
         ($run:ident: $($name:ident $type:ty),*) => {
             match element {
                 $(ElementKind::$name => $run::<$type>(updates, offset, op, payload, len, fetched, kind == FETCH),)*
-                #[allow(unreachable_patterns, reason = "the list of integers is not all of them")]
+                #[allow(unreachable_patterns, reason = "the list for compare-and-swap is not all of them")]
                 _ => Ok(()),
             }
         };
     }
     if kind == CAS {
-        return by_kind!(swap: I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64);
+        return by_kind!(swap: I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64, Logical Logical,
+            Byte Byte);
     }
     by_kind!(combine: I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64, F32 f32, F64 f64,
         PairI16 Pair<i16, i16>, PairI32 Pair<i32, i32>, PairI64 Pair<i64, i64>, PairU32 Pair<u32, u32>,
-        PairU64 Pair<u64, u64>, PairF32I32 Pair<f32, i32>, PairF64I64 Pair<f64, i64>)
+        PairU64 Pair<u64, u64>, PairF32I32 Pair<f32, i32>, PairF64I64 Pair<f64, i64>, DoubleInt DoubleInt,
+        LongInt LongInt, ShortInt ShortInt, ComplexF32 Complex<f32>, ComplexF64 Complex<f64>, Logical Logical, Byte Byte)
 }
 
 fn combine<T: Element>(
@@ -554,7 +558,7 @@ fn combine<T: Element>(
     Ok(())
 }
 
-fn swap<T: Integer>(
+fn swap<T: Swappable>(
     updates: &Updates<'_, dyn RemoteAtomics + '_>,
     offset: u64,
     _: Op,

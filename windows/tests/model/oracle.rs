@@ -45,8 +45,11 @@ pub(crate) fn stored(salt: u32, len: usize) -> Vec<u8> {
     (0..len as u32).map(|i| element(Kind::U8, salt, i)[0]).collect()
 }
 
+/// Whether an element, or a part of a complex one, is a NaN.
 fn is_nan(kind: Kind, bytes: &[u8]) -> bool {
     match kind {
+        Kind::ComplexF32 => bytes.chunks(4).any(|part| is_nan(Kind::F32, part)),
+        Kind::ComplexF64 => bytes.chunks(8).any(|part| is_nan(Kind::F64, part)),
         Kind::F32 => f32::from_ne_bytes(bytes.try_into().unwrap()).is_nan(),
         Kind::F64 => f64::from_ne_bytes(bytes.try_into().unwrap()).is_nan(),
         _ => false,

@@ -411,6 +411,11 @@ pub(crate) fn element(kind: Kind, salt: u32, i: u32) -> Vec<u8> {
         Kind::F64 => ((number % 1000) as f64 / 8.0).to_ne_bytes().to_vec(),
         Kind::PairF32I32 => [((number % 8) as f32).to_ne_bytes().to_vec(), field(4, number >> 8)].concat(),
         Kind::PairF64I64 => [((number % 8) as f64).to_ne_bytes().to_vec(), field(8, number >> 8)].concat(),
+        Kind::DoubleInt => [((number % 8) as f64).to_ne_bytes().to_vec(), field(4, number >> 8), vec![0; 4]].concat(),
+        Kind::LongInt => [field(8, small), field(4, bits >> 40), vec![0; 4]].concat(),
+        Kind::ShortInt => [field(2, small), vec![0; 2], field(4, bits >> 40)].concat(),
+        Kind::ComplexF32 => [number, number >> 8].map(|part| ((part % 1000) as f32 / 8.0).to_ne_bytes()).concat(),
+        Kind::ComplexF64 => [number, number >> 8].map(|part| ((part % 1000) as f64 / 8.0).to_ne_bytes()).concat(),
         _ if kind.is_pair() => [field(size / 2, small), field(size / 2, bits >> 40)].concat(),
         _ => field(size, number),
     }
@@ -1147,7 +1152,7 @@ impl Planner {
         let (size, unit) = (here.sizes[target as usize] as i64, i64::from(here.units[target as usize]));
         let mut call = Call::OFTEN[usize::from(raw.what) % Call::OFTEN.len()];
         let kind = if raw.kind & 7 == 0 { Kind::ALL[usize::from(raw.kind >> 3) % Kind::ALL.len()] } else { here.kind };
-        if call == Call::CompareAndSwap && !kind.is_integer() {
+        if call == Call::CompareAndSwap && !kind.is_swappable() {
             call = Call::FetchAndOp;
         }
         let ops: Vec<Op> = Op::ALL.into_iter().filter(|op| op.is_defined_for(kind)).collect();

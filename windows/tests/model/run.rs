@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use bytemuck::allocation::pod_collect_to_vec;
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics};
 use rmalab_windows::{
-    Access, Assert, Element, Error, Exposure, Fence, FenceAssert, Flavor, Integer, Kind, Lock, LockAll, LockKind, Op,
-    Pair, Passive, PostAssert, Request, StartAssert, Target, Team, Transport, UserMemory, Window, WindowDisp,
+    Access, Assert, Byte, Complex, DoubleInt, Element, Error, Exposure, Fence, FenceAssert, Flavor, Kind, Lock,
+    LockAll, LockKind, Logical, LongInt, Op, Pair, Passive, PostAssert, Request, ShortInt, StartAssert, Swappable,
+    Target, Team, Transport, UserMemory, Window, WindowDisp,
 };
 
 use crate::oracle::{Oracle, Seen, differ, pattern, stored};
@@ -22,7 +23,9 @@ macro_rules! with_kind {
         with_kind!(@ $kind, $T => $body,
             I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64, F32 f32, F64 f64,
             PairI16 Pair<i16, i16>, PairI32 Pair<i32, i32>, PairI64 Pair<i64, i64>, PairU32 Pair<u32, u32>,
-            PairU64 Pair<u64, u64>, PairF32I32 Pair<f32, i32>, PairF64I64 Pair<f64, i64>)
+            PairU64 Pair<u64, u64>, PairF32I32 Pair<f32, i32>, PairF64I64 Pair<f64, i64>, DoubleInt DoubleInt,
+            LongInt LongInt, ShortInt ShortInt, ComplexF32 Complex<f32>, ComplexF64 Complex<f64>, Logical Logical,
+            Byte Byte)
     };
     (@ $kind:expr, $T:ident => $body:expr, $($variant:ident $type:ty),*) => {
         match $kind {
@@ -31,15 +34,16 @@ macro_rules! with_kind {
     };
 }
 
-/// As `with_kind`, of integers.
-macro_rules! with_integer {
+/// As `with_kind`, of kinds that compare-and-swap takes.
+macro_rules! with_swappable {
     ($kind:expr, $T:ident => $body:expr) => {
-        with_integer!(@ $kind, $T => $body, I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64)
+        with_swappable!(@ $kind, $T => $body, I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64,
+            Logical Logical, Byte Byte)
     };
     (@ $kind:expr, $T:ident => $body:expr, $($variant:ident $type:ty),*) => {
         match $kind {
             $(Kind::$variant => { type $T = $type; $body })*
-            kind => panic!("{kind} is no integer"),
+            kind => panic!("compare_and_swap does not take {kind}"),
         }
     };
 }
@@ -79,17 +83,17 @@ fn call<T: Element, P>(target: &Target<'_, Mapped, P>, disp: WindowDisp, act: &A
 }
 
 fn swap<P>(target: &Target<'_, Mapped, P>, disp: WindowDisp, act: &Act) -> Result<Vec<u8>, Error> {
-    fn swap<T: Integer, P>(target: &Target<'_, Mapped, P>, disp: WindowDisp, act: &Act) -> Result<Vec<u8>, Error> {
+    fn swap<T: Swappable, P>(target: &Target<'_, Mapped, P>, disp: WindowDisp, act: &Act) -> Result<Vec<u8>, Error> {
         let element = |bytes: Vec<u8>| -> T { bytemuck::pod_read_unaligned(&bytes) };
         let old = target.compare_and_swap(disp, element(act.expected()), element(act.value(0)))?;
         Ok(bytes_of(&[old]))
     }
-    with_integer!(act.kind, T => swap::<T, P>(target, disp, act))
+    with_swappable!(act.kind, T => swap::<T, P>(target, disp, act))
 }
 
 /// Adds 1 many times, while the others do; returns the sum of the values that were found.
 fn count<P>(target: &Target<'_, Mapped, P>, disp: WindowDisp, storm: &Storm) -> Result<u64, Error> {
-    fn count<T: Integer, P>(target: &Target<'_, Mapped, P>, disp: WindowDisp, storm: &Storm) -> Result<u64, Error> {
+    fn count<T: Swappable, P>(target: &Target<'_, Mapped, P>, disp: WindowDisp, storm: &Storm) -> Result<u64, Error> {
         let one = T::from_word(1);
         let mut sum = 0u64;
         for _ in 0..storm.times {
@@ -114,11 +118,11 @@ fn count<P>(target: &Target<'_, Mapped, P>, disp: WindowDisp, storm: &Storm) -> 
         }
         Ok(sum)
     }
-    with_integer!(storm.kind, T => count::<T, P>(target, disp, storm))
+    with_swappable!(storm.kind, T => count::<T, P>(target, disp, storm))
 }
 
 /// As [`count`], by a get and a put under an exclusive lock.
-fn count_locked<T: Integer>(window: &Win<'_>, disp: WindowDisp, storm: &Storm) -> Result<u64, Error> {
+fn count_locked<T: Swappable>(window: &Win<'_>, disp: WindowDisp, storm: &Storm) -> Result<u64, Error> {
     let mut sum = 0u64;
     for _ in 0..storm.times {
         let lock = window.lock(LockKind::Exclusive, Rank(storm.target))?;
@@ -416,7 +420,7 @@ impl Rankwise<'_> {
         if let [Step::Storm(storm @ Storm { way: StormWay::ReadModifyWrite, .. })] = section.steps[..] {
             let Open::Passive(window) = &opens[storm.window] else { unreachable!("locks in an active epoch") };
             let disp = WindowDisp(storm.disp + bases[storm.window][storm.target as usize]);
-            self.found = with_integer!(storm.kind, T => count_locked::<T>(window, disp, &storm))?;
+            self.found = with_swappable!(storm.kind, T => count_locked::<T>(window, disp, &storm))?;
             return Ok(());
         }
         let mut held = Vec::new();
