@@ -12,7 +12,7 @@ use rmalab_locks::{Assert, Exclusion, LockKind, Policy, WindowLock};
 use crate::request::{self, Batch};
 use crate::trace::recorder::{Kind, Recorder, Started};
 use crate::two_sided::{self, Requests};
-use crate::window::Completion;
+use crate::window::Core;
 use crate::{Call, Error, Open, Passive, Result, Target, Window};
 
 impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
@@ -42,8 +42,35 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         target: impl Into<Option<Rank>>,
         assert: Assert,
     ) -> Result<Lock<'_, 't, A, W>> {
-        self.check_passive(Call::Lock)?;
+        self.core.check()?;
+        if !self.core.usual {
+            return self.lock_unusual(kind, target.into(), assert);
+        }
+        self.check_open(Call::Lock)?;
         let Some(target) = target.into() else { return self.lock_null() };
+        self.lock_by(kind, target, assert, Exclusion::Conflicts)
+    }
+
+    /// As [`lock_assert`](Self::lock_assert), on a window without locks, or under a policy that keeps apart more or less than
+    /// MPI asks for.
+    #[cold]
+    #[inline(never)]
+    fn lock_unusual(&self, kind: LockKind, target: Option<Rank>, assert: Assert) -> Result<Lock<'_, 't, A, W>> {
+        self.check_locks(Call::Lock)?;
+        self.check_open(Call::Lock)?;
+        let Some(target) = target else { return self.lock_null() };
+        self.lock_by(kind, target, assert, self.core.exclusion)
+    }
+
+    // What the usual policies have is known where this is inlined.
+    #[inline(always)]
+    fn lock_by(
+        &self,
+        kind: LockKind,
+        target: Rank,
+        assert: Assert,
+        exclusion: Exclusion,
+    ) -> Result<Lock<'_, 't, A, W>> {
         let started = self.core.start();
         match &self.core.two_sided {
             None if two_sided::is_needed() => {
@@ -64,24 +91,23 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         }
         let exclusive = kind == LockKind::Exclusive;
         // The policy that locks nothing keeps nobody out.
-        let alone = exclusive && acquired && self.core.exclusion != Exclusion::Nothing;
+        let alone = exclusive && acquired && exclusion != Exclusion::Nothing;
         // An exclusive lock keeps others out by MPI's rules, too.
-        let mutex = !exclusive && acquired && self.core.exclusion == Exclusion::Everything;
+        let mutex = !exclusive && acquired && exclusion == Exclusion::Everything;
         if mutex {
             self.core.enter(Open::Lock);
         }
-        let (completion, recorder) = (self.core.completion(), self.core.recorder.as_deref());
+        let (elsewhere, recorder) = (self.core.elsewhere(), self.core.recorder.as_deref());
         // It is a rank, or it would not be locked.
         let target = self.core.member(Call::Lock, target, alone);
-        Ok(Lock { window: self, target, completion, recorder, acquired, mutex })
+        Ok(Lock { window: self, target, elsewhere, recorder, acquired, mutex })
     }
 
     /// An epoch to the null target.
     #[cold]
     fn lock_null(&self) -> Result<Lock<'_, 't, A, W>> {
         let target = self.core.target(Call::Lock, None, false)?;
-        let completion = Completion::Null;
-        Ok(Lock { window: self, target, completion, recorder: None, acquired: false, mutex: false })
+        Ok(Lock { window: self, target, elsewhere: Some(&self.core), recorder: None, acquired: false, mutex: false })
     }
 
     /// Locks every target in shared mode and opens an epoch to all of them (`MPI_Win_lock_all`).
@@ -101,7 +127,25 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     /// As [`lock_all`](Self::lock_all).
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn lock_all_assert(&mut self, assert: Assert) -> Result<LockAll<'_, 't, A, W>> {
-        self.check_passive(Call::LockAll)?;
+        self.core.check()?;
+        if !self.core.usual {
+            return self.lock_all_unusual(assert);
+        }
+        self.check_open(Call::LockAll)?;
+        self.lock_all_by(assert, Exclusion::Conflicts)
+    }
+
+    /// As [`lock_unusual`](Self::lock_unusual).
+    #[cold]
+    #[inline(never)]
+    fn lock_all_unusual(&self, assert: Assert) -> Result<LockAll<'_, 't, A, W>> {
+        self.check_locks(Call::LockAll)?;
+        self.check_open(Call::LockAll)?;
+        self.lock_all_by(assert, self.core.exclusion)
+    }
+
+    #[inline(always)]
+    fn lock_all_by(&self, assert: Assert, exclusion: Exclusion) -> Result<LockAll<'_, 't, A, W>> {
         let started = self.core.start();
         match &self.core.two_sided {
             None if two_sided::is_needed() => {
@@ -119,12 +163,12 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         if acquired {
             self.core.record(started, Kind::LockAll, Rank(0), 0);
         }
-        let mutex = acquired && self.core.exclusion == Exclusion::Everything;
+        let mutex = acquired && exclusion == Exclusion::Everything;
         if mutex {
             self.core.enter(Open::LockAll);
         }
-        let (ra, completion, recorder) = (self.core.ra, self.core.completion(), self.core.recorder.as_deref());
-        Ok(LockAll { window: self, ra, completion, recorder, acquired, mutex })
+        let (ra, elsewhere, recorder) = (self.core.ra, self.core.elsewhere(), self.core.recorder.as_deref());
+        Ok(LockAll { window: self, ra, elsewhere, recorder, acquired, mutex })
     }
 
     /// Serves two-sided windows of this rank while it waits for the lock, since its holder may need that.
@@ -173,12 +217,13 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         self.locks.borrow_mut().unlock_all(self.core.ra).map_or_else(Error::from, |()| error)
     }
 
+    fn check_locks(&self, call: Call) -> Result<()> {
+        let refused = || self.core.hear(Error::NoLocks { rank: self.core.ra.rank(), call });
+        if self.core.no_locks { Err(refused()) } else { Ok(()) }
+    }
+
     #[inline(always)]
-    fn check_passive(&self, call: Call) -> Result<()> {
-        self.core.check()?;
-        if self.core.no_locks {
-            return Err(self.core.hear(Error::NoLocks { rank: self.core.ra.rank(), call }));
-        }
+    fn check_open(&self, call: Call) -> Result<()> {
         match self.core.open() {
             None => Ok(()),
             Some(_) => self.check_settled(call),
@@ -224,7 +269,7 @@ pub struct Lock<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
     target: Target<'w, A>,
     // Here as well as in the window, which changes behind shared references: what is behind it would be loaded anew after
     // each flush's fence, and a load there costs half a fence.
-    completion: Completion<'w, 't, A>,
+    elsewhere: Option<&'w Core<'t, A>>,
     recorder: Option<&'w Recorder>,
     /// Whether there was something to acquire, and so there is something to release.
     acquired: bool,
@@ -257,11 +302,9 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
 
     #[inline(always)]
     fn complete(&self) -> Result<()> {
-        match self.completion {
-            Completion::Target => Ok(self.target.ra.flush(self.target.rank)?),
-            Completion::Owner(core) => core.flush(self.target.rank),
-            Completion::Requests(requests) => requests.flush(self.target.rank),
-            Completion::Null => Ok(()),
+        match self.elsewhere {
+            None => Ok(self.target.ra.flush(self.target.rank)?),
+            Some(core) => self.target.rank().map_or(Ok(()), |rank| core.flush(rank)),
         }
     }
 
@@ -301,7 +344,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
     pub fn batch<'env, R>(&self, body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>) -> Result<R> {
         let core = self.target.core;
         let (done, started) = request::batch(core, body, || self.start())?;
-        if let Completion::Requests(_) = self.completion {
+        if self.elsewhere.is_some_and(|core| core.two_sided.is_some()) {
             self.complete().map_err(|error| core.hear(error))?;
         }
         self.record(started, Kind::Flush);
@@ -324,10 +367,10 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn end(&mut self) -> Result<()> {
         let started = self.start();
-        let flushed = match self.completion {
-            Completion::Requests(requests) => requests.unlock(self.target.rank),
-            Completion::Null => return Ok(()),
-            _ => self.complete(),
+        let flushed = match self.elsewhere {
+            None => self.complete(),
+            Some(_) if self.target.rank().is_none() => return Ok(()),
+            Some(core) => core.flush_last(self.target.rank),
         };
         if self.mutex {
             self.window.core.leave();
@@ -359,7 +402,7 @@ pub struct LockAll<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
     window: &'w Window<'t, A, W>,
     // As in `Lock`.
     ra: &'t A,
-    completion: Completion<'w, 't, A>,
+    elsewhere: Option<&'w Core<'t, A>>,
     recorder: Option<&'w Recorder>,
     acquired: bool,
     mutex: bool,
@@ -390,11 +433,9 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
             return Err(self.window.core.hear(Error::NoSuchTarget { call: Call::Flush, target, size: self.ra.size() }));
         }
         let started = self.start();
-        let flushed = match self.completion {
-            Completion::Target => self.ra.flush(target).map_err(Error::from),
-            Completion::Owner(core) => core.flush(target),
-            Completion::Requests(requests) => requests.flush(target),
-            Completion::Null => Ok(()),
+        let flushed = match self.elsewhere {
+            None => self.ra.flush(target).map_err(Error::from),
+            Some(core) => core.flush(target),
         };
         flushed.map_err(|error| self.window.core.hear(error))?;
         self.record(started, Kind::Flush, target);
@@ -428,9 +469,9 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
 
     #[inline(always)]
     fn complete(&self) -> Result<()> {
-        match self.completion {
-            Completion::Requests(requests) => requests.flush_all(),
-            _ => Ok(self.ra.flush_all()?),
+        match self.elsewhere {
+            None => Ok(self.ra.flush_all()?),
+            Some(core) => core.flush_all(),
         }
     }
 
@@ -473,7 +514,7 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     pub fn batch<'env, R>(&self, body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>) -> Result<R> {
         let core = &self.window.core;
         let (done, started) = request::batch(core, body, || self.start())?;
-        if let Completion::Requests(_) = self.completion {
+        if self.elsewhere.is_some_and(|core| core.two_sided.is_some()) {
             self.complete().map_err(|error| core.hear(error))?;
         }
         self.record(started, Kind::FlushAll, Rank(0));
@@ -496,9 +537,9 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn end(&mut self) -> Result<()> {
         let started = self.start();
-        let flushed = match self.completion {
-            Completion::Requests(requests) => requests.unlock_all(),
-            _ => self.complete(),
+        let flushed = match self.elsewhere {
+            None => self.complete(),
+            Some(core) => core.flush_all_last(),
         };
         if self.mutex {
             self.window.core.leave();

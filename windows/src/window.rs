@@ -131,19 +131,6 @@ pub(crate) struct State {
     pub(crate) failed: RefCell<Option<Error>>,
 }
 
-/// How what was issued to a target is completed.
-#[derive(Debug)]
-pub(crate) enum Completion<'w, 't, A: RemoteAtomics + ?Sized> {
-    /// By a flush of the target, which has its memory itself.
-    Target,
-    /// By a flush of the rank that has the target's memory.
-    Owner(&'w Core<'t, A>),
-    /// By requests that the target serves.
-    Requests(&'w Requests<'t>),
-    /// By nothing: the target is the null target.
-    Null,
-}
-
 /// All of a window but its locks.
 pub(crate) struct Core<'t, A: RemoteAtomics + ?Sized> {
     pub(crate) ra: &'t A,
@@ -154,6 +141,10 @@ pub(crate) struct Core<'t, A: RemoteAtomics + ?Sized> {
     pub(crate) no_locks: bool,
     /// Which locks of different ranks its policy keeps apart.
     pub(crate) exclusion: Exclusion,
+    /// Whether there are locks, and they keep apart what MPI says: then a lock looks at nothing else.
+    pub(crate) usual: bool,
+    /// Whether what was issued to a target is completed by a flush of the target.
+    direct: bool,
     memory: Memory<'t>,
     flavor: Flavor,
     pub(crate) config: RefCell<Config>,
@@ -271,24 +262,39 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
         }
     }
 
-    /// How operations on a target are completed.
+    /// This, unless what was issued to a target is completed by a flush of the target.
     #[inline(always)]
-    pub(crate) fn completion<'w>(&'w self) -> Completion<'w, 't, A> {
-        match (&self.two_sided, &self.memory) {
-            (Some(requests), _) => Completion::Requests(requests),
-            (None, Memory::Symmetric { .. } | Memory::Leased { .. }) => Completion::Target,
-            (None, Memory::Table(_) | Memory::Dynamic(_)) => Completion::Owner(self),
-        }
+    pub(crate) fn elsewhere(&self) -> Option<&Self> {
+        (!self.direct).then_some(self)
     }
 
     /// Completes what was issued to `target`, a rank of the team, where its memory is.
     #[inline(never)]
     pub(crate) fn flush(&self, target: Rank) -> Result<()> {
-        match &self.memory {
-            Memory::Symmetric { .. } | Memory::Leased { .. } => Ok(self.ra.flush(target)?),
-            Memory::Table(parts) => Ok(self.ra.flush(parts[target.index()].place.rank)?),
-            Memory::Dynamic(dynamic) => dynamic.flush(self.ra, target),
+        match (&self.two_sided, &self.memory) {
+            (Some(requests), _) => requests.flush(target),
+            (None, Memory::Symmetric { .. } | Memory::Leased { .. }) => Ok(self.ra.flush(target)?),
+            (None, Memory::Table(parts)) => Ok(self.ra.flush(parts[target.index()].place.rank)?),
+            (None, Memory::Dynamic(dynamic)) => dynamic.flush(self.ra, target),
         }
+    }
+
+    /// As [`flush`](Self::flush), before the target is unlocked.
+    #[inline(never)]
+    pub(crate) fn flush_last(&self, target: Rank) -> Result<()> {
+        self.two_sided.as_ref().map_or_else(|| self.flush(target), |requests| requests.unlock(target))
+    }
+
+    /// As [`flush`](Self::flush), for all targets.
+    #[inline(never)]
+    pub(crate) fn flush_all(&self) -> Result<()> {
+        self.two_sided.as_ref().map_or_else(|| Ok(self.ra.flush_all()?), |requests| requests.flush_all())
+    }
+
+    /// As [`flush_all`](Self::flush_all), before all targets are unlocked.
+    #[inline(never)]
+    pub(crate) fn flush_all_last(&self) -> Result<()> {
+        self.two_sided.as_ref().map_or_else(|| Ok(self.ra.flush_all()?), |requests| requests.unlock_all())
     }
 
     /// This rank holds a shared lock that keeps all others out, though MPI would let them in.
@@ -691,6 +697,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
             && two_sided.is_none()
             && ra.size() > 1
             && ra.capabilities().asymmetric_fence;
+        let exclusion = if two_sided.is_some() { Exclusion::Conflicts } else { locks.exclusion() };
         let core = Core {
             ra,
             plain: two_sided.is_none() && recorder.is_none(),
@@ -700,7 +707,9 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
             bias: Bias::new(self.limits),
             fence: self.config.fence,
             no_locks: self.config.no_locks,
-            exclusion: if two_sided.is_some() { Exclusion::Conflicts } else { locks.exclusion() },
+            exclusion,
+            usual: !self.config.no_locks && exclusion == Exclusion::Conflicts,
+            direct: two_sided.is_none() && matches!(memory, Memory::Symmetric { .. } | Memory::Leased { .. }),
             memory,
             flavor,
             config: RefCell::new(self.config),
