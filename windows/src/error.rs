@@ -41,20 +41,10 @@ pub enum Call {
     Post,
     /// `MPI_Win_start`
     Start,
-    /// `MPI_Win_complete`
-    Complete,
-    /// `MPI_Win_wait`
-    Wait,
-    /// `MPI_Win_test`
-    Test,
     /// `MPI_Win_lock`
     Lock,
     /// `MPI_Win_lock_all`
     LockAll,
-    /// `MPI_Win_unlock`
-    Unlock,
-    /// `MPI_Win_unlock_all`
-    UnlockAll,
     /// `MPI_Win_flush`, `MPI_Win_flush_local` and their forms for all targets
     Flush,
     /// An allocation of global memory.
@@ -82,13 +72,8 @@ impl Call {
             Call::Fence => "fence",
             Call::Post => "post",
             Call::Start => "start",
-            Call::Complete => "complete",
-            Call::Wait => "wait",
-            Call::Test => "test",
             Call::Lock => "lock",
             Call::LockAll => "lock_all",
-            Call::Unlock => "unlock",
-            Call::UnlockAll => "unlock_all",
             Call::Flush => "flush",
             Call::Memalloc => "memalloc",
             Call::Memfree => "memfree",

@@ -12,9 +12,9 @@
 //!
 //! # Layers
 //!
-//! *Packets* ([`Messages::send_packet`], [`Messages::wait_packet`]) are active messages: a [`Kind`], a word and bytes, in
-//! order from each end-point to each other one. Sending one never waits; what finds no room is kept here, and follows
-//! when the end-point makes progress. The state and the invariants of the rings below are in `messages/packets.rs`.
+//! *Packets* are active messages: a [`Kind`], a word and bytes, in order from each end-point to each other one. Sending one
+//! never waits; what finds no room is kept here, and follows when the end-point makes progress. The state and the
+//! invariants of the rings below are in `messages/packets.rs`. [`two_sided`](crate::two_sided) windows are made of packets.
 //!
 //! *Messages* ([`Messages::send`], [`Messages::recv`] and their non-blocking forms) are packets of four kinds:
 //!
@@ -30,47 +30,12 @@
 //! * M1. `EAGER` and `RTS` packets of one sender arrive in the order of its sends, since packets do. They are matched
 //!   in that order, against posted receives in the order of these; so messages do not overtake each other.
 //! * M2. A message waits in `unexpected` only if no posted receive matches it, and a receive only if no message does.
-//! * M3. Whoever waits serves arriving packets meanwhile. So two ranks that both wait for room at each other both make room.
+//! * M3. A rank that waits serves arriving packets meanwhile. So two ranks that both wait for room at each other both make
+//!   room.
 //!
 //! # Progress
 //!
-//! An end-point serves packets while its owner is in one of its calls, and at no other time; packets of the layers above
-//! go to the [handler](Messages::set_handler), if there is one, and into a queue otherwise. A rank that has to answer
-//! while it computes gives a second end-point of its own ([`Messages::endpoints`]) to an *agent*, a thread that shares
-//! the rank and runs [`Messages::serve_until_stopped`]:
-//!
-//! ```
-//! use rmalab_atomics::{Rank, RemoteAtomics, World};
-//! use rmalab_windows::messages::{Endpoint, Kind, Messages, Options, Tag};
-//!
-//! const ASK: Kind = Kind(1);
-//! const ANSWER: Kind = Kind(2);
-//! let answers = World::threads(2).run(|ra| {
-//!     let mut ends = Messages::endpoints(ra, 2, Options::default())?;
-//!     let (agent, main) = (ends.pop().expect("two ends"), ends.pop().expect("two ends"));
-//!     let agent_of = |rank| Endpoint { rank, port: 1 };
-//!     std::thread::scope(|scope| {
-//!         let served = scope.spawn(move || {
-//!             agent.serve_until_stopped(|ends, packet| {
-//!                 ends.send_packet(packet.from, ANSWER, packet.word * 2, Vec::new())
-//!             })
-//!         });
-//!         main.send_packet(agent_of(Rank(1 - ra.rank().0)), ASK, 21, Vec::new())?;
-//!         let answer = main.wait_packet()?.word;
-//!         // The peer may still ask this rank's agent; a message says that it does not.
-//!         let peer = Rank(1 - ra.rank().0);
-//!         main.send(peer, Tag(0), &[])?;
-//!         main.recv_vec(peer, Tag(0))?;
-//!         main.stop(agent_of(ra.rank()))?;
-//!         served.join().expect("the agent does not panic")?;
-//!         Ok::<u64, rmalab_windows::messages::Error>(answer)
-//!     })
-//! })?;
-//! for answer in answers {
-//!     assert_eq!(answer?, 42);
-//! }
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
+//! An end-point serves packets while its rank is in one of its calls, and at no other time.
 //!
 //! # Memory
 //!
@@ -119,13 +84,11 @@ impl std::fmt::Display for Endpoint {
     }
 }
 
-/// What a packet is. Those below [`Kind::LAYERS`] mean what the layer that sends them says.
+/// What a packet is: one of messages, here, or one of windows, in [`two_sided`](crate::two_sided).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Kind(pub u8);
 
 impl Kind {
-    /// The first kind that is the transport's own.
-    pub const LAYERS: Kind = Kind(240);
     /// A message as a whole.
     pub const EAGER: Kind = Kind(240);
     /// A long message is to be sent.
@@ -134,21 +97,21 @@ impl Kind {
     pub const CTS: Kind = Kind(242);
     /// A long message.
     pub const DATA: Kind = Kind(243);
-    /// The agent's end, see [`Messages::stop`].
-    pub const STOP: Kind = Kind(244);
+    /// The end of an agent's service.
+    const STOP: Kind = Kind(244);
 }
 
 /// A packet that has arrived.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Packet {
-    /// Who has sent it.
-    pub from: Endpoint,
+pub(crate) struct Packet {
+    /// The end-point that has sent it.
+    pub(crate) from: Endpoint,
     /// What it is.
-    pub kind: Kind,
+    pub(crate) kind: Kind,
     /// The word that it carries.
-    pub word: u64,
+    pub(crate) word: u64,
     /// The bytes that it carries.
-    pub data: Vec<u8>,
+    pub(crate) data: Vec<u8>,
 }
 
 /// What is known of a message (`MPI_Status`).
@@ -204,14 +167,12 @@ pub enum Error {
         room: usize,
     },
     /// An end-point that does not exist.
-    #[error("there is no {to}: there are {ranks} ranks with {ports} end-points each")]
+    #[error("there is no {to}: there are {ranks} ranks")]
     NoSuchEndpoint {
         /// Which was named.
         to: Endpoint,
         /// How many ranks there are.
         ranks: u32,
-        /// How many end-points each has.
-        ports: u8,
     },
     /// An end-point to which nothing can be sent any more.
     #[error(
@@ -229,12 +190,6 @@ pub enum Error {
         /// What is wrong.
         what: Box<str>,
     },
-    /// A packet of a kind that is the transport's own.
-    #[error("send_packet: kind {kind} is the transport's own; use one below {}", Kind::LAYERS.0)]
-    ReservedKind {
-        /// The kind.
-        kind: u8,
-    },
     /// End-points that cannot be made as asked for.
     #[error("{0}")]
     Options(Box<str>),
@@ -248,8 +203,7 @@ pub enum Error {
 /// All ranks make theirs at the same point of their sequences of allocations, with the same arguments. It keeps its
 /// state in plain cells, so it is not [`Sync`]; it can be sent to another thread where the rank's handle can be shared.
 ///
-/// An end-point that is dropped forgets what is still to be sent: wait for the requests, and call
-/// [`finish_sends`](Self::finish_sends) after packets.
+/// An end-point that is dropped forgets what is still to be sent: wait for the requests.
 ///
 /// ```
 /// use rmalab_atomics::{Rank, RemoteAtomics, World};
@@ -274,12 +228,7 @@ pub struct Messages<'a, A: RemoteAtomics + ?Sized> {
     /// Packets taken from the ring by one call of `progress`, at the most.
     batch: u32,
     state: RefCell<State>,
-    /// Not there while it runs, either.
-    handler: RefCell<Option<Handler<'a, A>>>,
 }
-
-/// What serves the packets of the layers above.
-type Handler<'a, A> = Box<dyn FnMut(&Messages<'a, A>, Packet) -> Result<()> + Send + 'a>;
 
 impl<A: RemoteAtomics + ?Sized> std::fmt::Debug for Messages<'_, A> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -290,9 +239,11 @@ impl<A: RemoteAtomics + ?Sized> std::fmt::Debug for Messages<'_, A> {
 /// One end-point without its handle, which each call gets: the one that numbers the ranks as the packets do.
 #[derive(Debug)]
 pub(crate) struct State {
+    /// Whether packets are those of windows, and not of messages.
+    of_windows: bool,
     packets: Packets,
     matching: Matching,
-    /// Packets of the layers above, in the order of their arrival.
+    /// Packets of windows, in the order of their arrival.
     arrived: VecDeque<Packet>,
     /// Whether the agent is to end.
     stopped: bool,
@@ -320,23 +271,8 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
     ///
     /// [`Error::Options`] and [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory), on all ranks alike.
     pub fn with_options(ra: &'a A, options: Options) -> Result<Self> {
-        let mut endpoints = Messages::endpoints(ra, 1, options)?;
-        Ok(endpoints.pop().expect("one was asked for"))
-    }
-
-    /// Up to 8 end-points for each rank, in the order of their ports; collective, without communication.
-    ///
-    /// Packets go from any end-point to any, messages between end-points of the same port.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Options`] and [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory), on all ranks alike.
-    pub fn endpoints(ra: &'a A, ports: u8, options: Options) -> Result<Vec<Self>> {
         let Options { slots, slot_bytes, eager_limit } = options;
-        let refused = |what: String| Err(Error::Options(format!("end-points for messages: {what}").into()));
-        if ports == 0 || ports > packets::PORTS {
-            return refused(format!("a rank has 1 to {} of them, and {ports} were asked for", packets::PORTS));
-        }
+        let refused = |what: String| Err(Error::Options(format!("an end-point for messages: {what}").into()));
         if slots == 0 {
             return refused("a ring needs at least one slot".into());
         }
@@ -346,17 +282,9 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
                 packets::LARGEST_SLOT
             ));
         }
-        let layout = packets::Layout::alloc(ra.heap(), ports, &options)?;
-        let endpoints = (0..ports).map(|port| {
-            let state = State::new(layout.clone(), Endpoint { rank: ra.rank(), port });
-            Messages { ra, eager_limit, batch: slots, state: RefCell::new(state), handler: RefCell::new(None) }
-        });
-        Ok(endpoints.collect())
-    }
-
-    /// The rank that this is an end-point of.
-    pub fn ra(&self) -> &'a A {
-        self.ra
+        let layout = packets::Layout::alloc(ra.heap(), 1, &options)?;
+        let state = RefCell::new(State::new(layout, Endpoint { rank: ra.rank(), port: 0 }, false));
+        Ok(Messages { ra, eager_limit, batch: slots, state })
     }
 
     /// This end-point.
@@ -365,8 +293,6 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
     }
 
     /// Gives the memory of this end-point's ring back; collective, once everything that was sent has been received.
-    ///
-    /// Of several end-points each is freed, all of them after the last use of any.
     ///
     /// # Errors
     ///
@@ -385,7 +311,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
     ///
     /// [`Error::NoSuchEndpoint`] and [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
     pub fn send(&self, to: Rank, tag: Tag, data: &[u8]) -> Result<()> {
-        let target = self.same_port(to)?;
+        let target = self.peer(to)?;
         if self.is_eager(to, data.len())
             && self.state.borrow_mut().packets.send_now(self.ra, target, Kind::EAGER, tag.0.into(), data)?
         {
@@ -402,7 +328,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
     ///
     /// [`Error::NoSuchEndpoint`] and [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
     pub fn isend(&self, to: Rank, tag: Tag, data: Vec<u8>) -> Result<SendRequest<'_, 'a, A>> {
-        let target = self.same_port(to)?;
+        let target = self.peer(to)?;
         let mut state = self.state.borrow_mut();
         let number = state.next_send;
         state.next_send += 1;
@@ -513,116 +439,9 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
     ///
     /// # Errors
     ///
-    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed), and those of the [handler](Self::set_handler).
+    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed), and [`Error::Damaged`].
     pub fn progress(&self) -> Result<()> {
-        self.state.borrow_mut().progress(self.ra, self.batch)?;
-        let Some(mut handler) = self.handler.take() else { return Ok(()) };
-        let mut result = Ok(());
-        while let (Ok(()), Some(packet)) = (&result, self.pop_packet()) {
-            result = handler(self, packet);
-        }
-        self.handler.replace(Some(handler));
-        result
-    }
-
-    /// From now on, packets of the layers above are handed to `handler` whenever this end-point makes progress.
-    ///
-    /// It may send and receive; packets that arrive in a call of its own wait until it is back. Its errors are those of
-    /// the call that made progress.
-    pub fn set_handler(&self, handler: impl FnMut(&Self, Packet) -> Result<()> + Send + 'a) {
-        self.handler.replace(Some(Box::new(handler)));
-    }
-
-    /// Makes progress until `ready` returns something; what it looks at is changed by packets that are served, only.
-    ///
-    /// # Errors
-    ///
-    /// Those of `ready` and of [`progress`](Self::progress).
-    pub fn wait_until<T>(&self, mut ready: impl FnMut() -> Result<Option<T>>) -> Result<T> {
-        loop {
-            if let Some(found) = ready()? {
-                return Ok(found);
-            }
-            self.progress()?;
-            if let Some(found) = ready()? {
-                return Ok(found);
-            }
-            self.state.borrow_mut().packets.sleep(self.ra, None)?;
-        }
-    }
-
-    /// Sends a packet of a layer above; what finds no room is kept, and follows when this end-point makes progress.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::ReservedKind`], [`Error::NoSuchEndpoint`] and [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
-    pub fn send_packet(&self, to: Endpoint, kind: Kind, word: u64, data: Vec<u8>) -> Result<()> {
-        if kind >= Kind::LAYERS {
-            return Err(Error::ReservedKind { kind: kind.0 });
-        }
-        self.check(to)?;
-        self.state.borrow_mut().send(self.ra, to, kind, word, data)
-    }
-
-    /// The next packet of a layer above, if one has arrived that no [handler](Self::set_handler) takes.
-    ///
-    /// # Errors
-    ///
-    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed), since a program may call this until one comes.
-    pub fn take_packet(&self) -> Result<Option<Packet>> {
-        self.look_for(|state| state.arrived.pop_front())
-    }
-
-    /// Waits for a packet of a layer above.
-    ///
-    /// # Errors
-    ///
-    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
-    pub fn wait_packet(&self) -> Result<Packet> {
-        self.wait_for(|state| state.arrived.pop_front())
-    }
-
-    /// Waits until every packet and message that needs no receive is in its target's ring.
-    ///
-    /// # Errors
-    ///
-    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
-    pub fn finish_sends(&self) -> Result<()> {
-        self.wait_for(|state| state.packets.all_sent().then_some(()))
-    }
-
-    /// Hands the packets of the layers above to `handler`, until this end-point is [stopped](Self::stop).
-    ///
-    /// The handler may send; whatever it sends leaves before this returns.
-    ///
-    /// # Errors
-    ///
-    /// The first error of the handler, and [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
-    pub fn serve_until_stopped<E: From<Error>>(
-        &self,
-        mut handler: impl FnMut(&Self, Packet) -> Result<(), E>,
-    ) -> Result<(), E> {
-        // The stop is behind the packets that its sender has sent before.
-        let next = |state: &mut State| match state.arrived.pop_front() {
-            None => std::mem::take(&mut state.stopped).then_some(None),
-            packet => Some(packet),
-        };
-        while let Some(packet) = self.wait_for(next)? {
-            handler(self, packet)?;
-        }
-        Ok(self.finish_sends()?)
-    }
-
-    /// Ends [`serve_until_stopped`](Self::serve_until_stopped) of another end-point, once it has served what this one
-    /// has sent it before.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NoSuchEndpoint`] and [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
-    pub fn stop(&self, agent: Endpoint) -> Result<()> {
-        self.check(agent)?;
-        self.state.borrow_mut().stop(self.ra, agent)?;
-        self.finish_sends()
+        self.state.borrow_mut().progress(self.ra, self.batch)
     }
 
     /// How many packets of a kind this end-point has sent.
@@ -638,30 +457,29 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
     }
 
     fn check_source(&self, from: Option<Rank>) -> Result<()> {
-        from.map_or(Ok(()), |from| self.same_port(from).map(drop))
+        from.map_or(Ok(()), |from| self.peer(from).map(drop))
     }
 
-    fn same_port(&self, rank: Rank) -> Result<Endpoint> {
-        let to = Endpoint { rank, port: self.endpoint().port };
-        self.check(to)?;
-        Ok(to)
+    /// The end-point of `rank`.
+    fn peer(&self, rank: Rank) -> Result<Endpoint> {
+        let to = Endpoint { rank, port: 0 };
+        let ranks = self.ra.size();
+        if rank.0 < ranks { Ok(to) } else { Err(Error::NoSuchEndpoint { to, ranks }) }
     }
 
-    fn check(&self, to: Endpoint) -> Result<()> {
-        let (ranks, ports) = (self.ra.size(), self.state.borrow().packets.layout().ports());
-        if to.rank.0 >= ranks || to.port >= ports {
-            return Err(Error::NoSuchEndpoint { to, ranks, ports });
-        }
-        Ok(())
-    }
-
-    fn pop_packet(&self) -> Option<Packet> {
-        self.state.borrow_mut().arrived.pop_front()
-    }
-
-    /// As [`wait_until`](Self::wait_until), for what the state of this end-point shows (M3).
+    /// Makes progress until `ready` finds what it looks for (M3); only packets change what it looks at.
     fn wait_for<T>(&self, mut ready: impl FnMut(&mut State) -> Option<T>) -> Result<T> {
-        self.wait_until(|| Ok(ready(&mut self.state.borrow_mut())))
+        let mut ready = || ready(&mut self.state.borrow_mut());
+        loop {
+            if let Some(found) = ready() {
+                return Ok(found);
+            }
+            self.progress()?;
+            if let Some(found) = ready() {
+                return Ok(found);
+            }
+            self.state.borrow_mut().packets.sleep(self.ra, None)?;
+        }
     }
 
     /// Makes progress once, if `ready` does not find what it looks for without that.
@@ -682,8 +500,9 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
 
 impl State {
     /// An end-point without anything under way.
-    fn new(layout: packets::Layout, me: Endpoint) -> State {
+    fn new(layout: packets::Layout, me: Endpoint, of_windows: bool) -> State {
         State {
+            of_windows,
             packets: Packets::new(layout, me),
             matching: Matching::default(),
             arrived: VecDeque::new(),
@@ -694,10 +513,10 @@ impl State {
         }
     }
 
-    /// End-points of the default [`Options`] in memory of `heap`, whose rank is `me` in packets; collective.
+    /// End-points of windows, of the default [`Options`] and in memory of `heap`, whose rank is `me` in packets; collective.
     pub(crate) fn set(heap: &SymmetricHeap, me: Rank, ports: u8) -> Result<Vec<State>> {
         let layout = packets::Layout::alloc(heap, ports, &Options::default())?;
-        Ok((0..ports).map(|port| State::new(layout.clone(), Endpoint { rank: me, port })).collect())
+        Ok((0..ports).map(|port| State::new(layout.clone(), Endpoint { rank: me, port }, true)).collect())
     }
 
     pub(crate) fn me(&self) -> Endpoint {
@@ -713,7 +532,7 @@ impl State {
         self.packets.all_sent()
     }
 
-    /// The next packet of a layer above that has arrived.
+    /// The next packet of windows that has arrived.
     pub(crate) fn take(&mut self) -> Option<Packet> {
         self.arrived.pop_front()
     }
@@ -723,7 +542,7 @@ impl State {
         std::mem::take(&mut self.stopped)
     }
 
-    /// Sends a packet of a layer above; what finds no room follows when the end-point makes progress.
+    /// Sends a packet of windows; what finds no room follows when the end-point makes progress.
     pub(crate) fn send<A: RemoteAtomics + ?Sized>(
         &mut self,
         ra: &A,
@@ -763,6 +582,13 @@ impl State {
     }
 
     fn serve<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, packet: Packet) -> Result<()> {
+        if self.of_windows {
+            match packet.kind {
+                Kind::STOP => self.stopped = true,
+                _ => self.arrived.push_back(packet),
+            }
+            return Ok(());
+        }
         let Packet { from, kind, word, data } = packet;
         match kind {
             Kind::EAGER => {
@@ -789,11 +615,7 @@ impl State {
                 self.packets.send(ra, from, Kind::DATA, receive, message, Some(word))?;
             }
             Kind::DATA => self.matching.complete(word, data),
-            Kind::STOP => self.stopped = true,
-            Kind(code) if kind > Kind::STOP => {
-                return Err(self.damaged(from, kind, format!("there is no kind {code}")));
-            }
-            _ => self.arrived.push_back(Packet { from, kind, word, data }),
+            Kind(code) => return Err(self.damaged(from, kind, format!("there is no kind {code} of messages"))),
         }
         Ok(())
     }

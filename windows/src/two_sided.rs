@@ -44,11 +44,31 @@
 //!
 //! # Progress
 //!
-//! A rank serves requests on all windows of a team while one of its calls on any of them waits (an end of an epoch, a
-//! fetching operation, the making and the freeing of windows), in [`Team::barrier`] and in [`Team::progress`], and at no other
-//! time: other collectives do not serve, nor does computing. So before a collective, or before it computes for long, a
-//! program waits in [`Team::barrier`] for those who still have to be served. With an [`Agent`] the requests of passive epochs are served by that, at any time, and
-//! by nothing else; those of active epochs as before.
+//! A rank serves requests on all of its two-sided windows, whatever their teams, while any call of this crate waits: a lock, a
+//! fence, a start or a wait of any window, a barrier or another collective of any team, the making and the freeing of
+//! windows. [`Team::progress`] serves without waiting. A rank that computes serves nothing, nor does one that waits in
+//! calls of the layers below. So before it computes for long, a program waits in [`Team::barrier`] for the ranks that still
+//! have to be served. The processor wakes a rank that waits at one ring; a rank that waits for a word of a one-sided window,
+//! or has rings of several teams, looks at all of them every 2 µs at first and every 2 ms at last.
+//!
+//! With an [`Agent`] the requests of passive epochs are served by that, at any time, and by nothing else; those of active
+//! epochs as before. Until a rank makes its agent, it serves these requests itself.
+//!
+//! # Errors
+//!
+//! * A request that fails at its target is answered with the error: [`Error::AtTarget`], of the class that the target's
+//!   error has. The lock that it carries is acquired and released, and epochs end, as if it had not failed.
+//! * An operation whose call has returned tells its error to the next flush or end of an epoch of its window that finds it
+//!   there: under an exclusive lock and between fences that may be a later one than its own, at the latest
+//!   [`Window::free`].
+//! * A packet that cannot be, such as one with an unknown code, is refused by an error that names what is wrong: of its
+//!   origin if it can be answered, and otherwise of the receiver's next call on a window of the team.
+//! * A rank that drops its team serves what has come and leaves. What is sent to it from then on is an error of the sender.
+//!   Freeing is collective, so a rank that frees its windows serves until all ranks have come to the free. A window that is
+//!   dropped instead is served as long as its team lives.
+//!
+//! [`Error::AtTarget`]: crate::Error::AtTarget
+//! [`Window::free`]: crate::Window::free
 //!
 //! # The target's side
 //!
@@ -67,7 +87,7 @@
 //! * I4. Whatever was sent is acknowledged before the call that sent it returns, or an answer that was requested behind it
 //!   is awaited; but for the last operations under an exclusive lock, and those that fence and wait count.
 //! * I5. The barrier sends behind everything else, so who leaves it has served what others sent before it.
-//! * I6. A lock that stays held behind the call that acquires it is acquired behind all locks and posts, of whatever window,
+//! * I6. A lock that stays held after the call that acquires it is acquired behind all locks and posts, of whatever window,
 //!   that this rank has locked and started for before it. So programs that order their calls, lest ranks wait in a circle, can
 //!   do so although locks and posts are waited for when there are operations. The locks of a lock_all count as locked when
 //!   their targets are first used: where others hold exclusive locks of several targets at once, use them in the same order.
@@ -82,7 +102,8 @@
 //! # Memory
 //!
 //! Two end-points for each team with such windows, whatever the number of ranks and windows: 130 KiB of a segment, as long as
-//! the world lives. Recorded data, at the origin; p words at each rank during a closing fence.
+//! the world lives. Recorded data, at the origin; p words at each rank during a closing fence. A team over a part of the world
+//! has 8 bytes for each of its ranks, twice that during the first window's making.
 //!
 //! [`Team::barrier`]: crate::Team::barrier
 //! [`Team::progress`]: crate::Team::progress

@@ -5,13 +5,11 @@
 #[allow(dead_code, reason = "another crate's test engine, of which not everything is looked at here")]
 mod world;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use rmalab_atomics::{Collectives, Counted, Error as AtomicsError, Mapped, Output, Rank, RemoteAtomics, World};
-use rmalab_windows::messages::{ANY_SOURCE, ANY_TAG, Endpoint, Error, Kind, Messages, Options, Status, Tag};
+use rmalab_atomics::{Collectives, Counted, Error as AtomicsError, Output, Rank, RemoteAtomics, World};
+use rmalab_windows::messages::{ANY_SOURCE, ANY_TAG, Error, Kind, Messages, Options, Status, Tag};
 use world::{Puts, Ra, run as run_engine};
 
 /// Rings that are full after a few packets, and slots of 40 bytes of data.
@@ -29,14 +27,6 @@ fn bytes(from: Rank, number: usize, len: usize) -> Vec<u8> {
 fn others<A: RemoteAtomics>(ra: &A) -> impl Iterator<Item = Rank> + use<A> {
     let (me, size) = (ra.rank().0, ra.size());
     (1..size).map(move |distance| Rank((me + distance) % size))
-}
-
-fn main_of(rank: Rank) -> Endpoint {
-    Endpoint { rank, port: 0 }
-}
-
-fn agent_of(rank: Rank) -> Endpoint {
-    Endpoint { rank, port: 1 }
 }
 
 #[test]
@@ -267,15 +257,13 @@ fn requests_that_are_dropped() {
 fn what_cannot_be_is_an_error() {
     World::threads(2)
         .run(|ra| {
-            for (ports, options, text) in [
-                (0, TIGHT, "1 to 8 of them, and 0"),
-                (9, TIGHT, "1 to 8 of them, and 9"),
-                (1, Options { slots: 0, ..TIGHT }, "at least one slot"),
-                (1, Options { slot_bytes: 0, ..TIGHT }, "multiple of 64"),
-                (1, Options { slot_bytes: 100, ..TIGHT }, "multiple of 64"),
-                (1, Options { slot_bytes: 1 << 21, ..TIGHT }, "up to 1048576"),
+            for (options, text) in [
+                (Options { slots: 0, ..TIGHT }, "at least one slot"),
+                (Options { slot_bytes: 0, ..TIGHT }, "multiple of 64"),
+                (Options { slot_bytes: 100, ..TIGHT }, "multiple of 64"),
+                (Options { slot_bytes: 1 << 21, ..TIGHT }, "up to 1048576"),
             ] {
-                let error = Messages::endpoints(ra, ports, options).unwrap_err().to_string();
+                let error = Messages::with_options(ra, options).unwrap_err().to_string();
                 assert!(error.contains(text), "{error}");
             }
             let huge = Options { slots: u32::MAX, slot_bytes: 1 << 20, eager_limit: 0 };
@@ -284,7 +272,7 @@ fn what_cannot_be_is_an_error() {
 
             let messages = Messages::new(ra).unwrap();
             let nobody = Rank(2);
-            let expected = "there is no end-point 0 of rank 2: there are 2 ranks with 1 end-points each";
+            let expected = "there is no end-point 0 of rank 2: there are 2 ranks";
             for error in [
                 messages.send(nobody, Tag(0), &[]).unwrap_err(),
                 messages.isend(nobody, Tag(0), vec![]).map(drop).unwrap_err(),
@@ -292,15 +280,9 @@ fn what_cannot_be_is_an_error() {
                 messages.recv(nobody, ANY_TAG, &mut []).unwrap_err(),
                 messages.probe(nobody, ANY_TAG).unwrap_err(),
                 messages.try_probe(nobody, ANY_TAG).unwrap_err(),
-                messages.send_packet(main_of(nobody), Kind(0), 0, vec![]).unwrap_err(),
-                messages.stop(main_of(nobody)).unwrap_err(),
             ] {
                 assert_eq!(error.to_string(), expected);
             }
-            let error = messages.send_packet(agent_of(Rank(0)), Kind(0), 0, vec![]).unwrap_err();
-            assert!(matches!(error, Error::NoSuchEndpoint { ports: 1, .. }), "{error}");
-            let error = messages.send_packet(main_of(Rank(0)), Kind::STOP, 0, vec![]).unwrap_err();
-            assert_eq!(error.to_string(), "send_packet: kind 244 is the transport's own; use one below 240");
         })
         .unwrap();
 }
@@ -319,13 +301,13 @@ fn a_dead_rank_is_an_error_of_every_wait() {
                 2 => messages.send(dead, Tag(0), &[0; 1_000]).unwrap_err(),
                 // Its ring is full in the end.
                 3 => (0..).find_map(|_| messages.send(dead, Tag(0), &[0; 50]).err()).unwrap(),
-                4 => messages.wait_packet().unwrap_err(),
+                4 => messages.probe(ANY_SOURCE, ANY_TAG).unwrap_err(),
                 5 => {
                     let receive = messages.irecv(dead, ANY_TAG).unwrap();
                     (0..).find_map(|_| receive.test().err()).unwrap()
                 }
                 6 => (0..).find_map(|_| messages.try_probe(dead, ANY_TAG).err()).unwrap(),
-                _ => messages.serve_until_stopped::<Error>(|_, _| Ok(())).unwrap_err(),
+                _ => (0..).find_map(|_| messages.progress().and_then(|()| Ok(ra.pause(1)?)).err()).unwrap(),
             };
             assert!(
                 matches!(error, Error::Atomics(AtomicsError::PeerFailed { rank }) if rank == dead),
@@ -345,17 +327,14 @@ fn a_freed_ring_leaves_clean_memory() {
             let collectives = Collectives::new(ra).unwrap();
             let free = ra.heap().free_bytes();
             for _ in 0..20 {
-                let mut endpoints = Messages::endpoints(ra, 2, Options { slots: 2, ..Options::default() }).unwrap();
-                let messages = &endpoints[1];
+                let messages = Messages::with_options(ra, Options { slots: 2, ..Options::default() }).unwrap();
                 let next = Rank((ra.rank().0 + 1) % 3);
                 let sends: Vec<_> = (0..30).map(|_| messages.isend(next, Tag(0), vec![5; 5_000]).unwrap()).collect();
                 for _ in 0..30 {
                     assert_eq!(messages.recv_vec(ANY_SOURCE, ANY_TAG).unwrap().0, [5; 5_000]);
                 }
                 sends.into_iter().for_each(|send| drop(send.wait().unwrap()));
-                for messages in endpoints.drain(..) {
-                    messages.free(&collectives).unwrap();
-                }
+                messages.free(&collectives).unwrap();
                 assert_eq!(ra.heap().free_bytes(), free);
             }
         })
@@ -370,7 +349,7 @@ fn packets_are_counted_by_kind_and_cost_what_is_said() {
             let messages = Messages::new(&counted).unwrap();
             let collectives = Collectives::new(ra).unwrap();
             let peer = Rank(1 - ra.rank().0);
-            let counts = || [Kind::EAGER, Kind::RTS, Kind::CTS, Kind::DATA, Kind(7)].map(|kind| messages.sent(kind));
+            let counts = || [Kind::EAGER, Kind::RTS, Kind::CTS, Kind::DATA].map(|kind| messages.sent(kind));
             counted.take();
 
             messages.send(peer, Tag(0), &[0; 40]).unwrap();
@@ -381,7 +360,7 @@ fn packets_are_counted_by_kind_and_cost_what_is_said() {
             let bulk = counted.take();
             assert_eq!((bulk.compare_and_swap.total(), bulk.put.total(), bulk.put_bytes.total()), (1, 3, 1));
             assert_eq!((bulk.remote_operations(), bulk.flush.total()), (5, 1));
-            assert_eq!((counts(), messages.slots_filled()), ([2, 0, 0, 0, 0], 2));
+            assert_eq!((counts(), messages.slots_filled()), ([2, 0, 0, 0], 2));
 
             messages.recv_vec(peer, ANY_TAG).unwrap();
             messages.recv_vec(peer, ANY_TAG).unwrap();
@@ -390,16 +369,13 @@ fn packets_are_counted_by_kind_and_cost_what_is_said() {
             // 8,192 bytes are more than two slots of 4,072.
             messages.send(peer, Tag(0), &[0; 8_192]).unwrap();
             messages.recv_vec(peer, ANY_TAG).unwrap();
-            assert_eq!((counts(), messages.slots_filled()), ([3, 0, 0, 0, 0], 5));
+            assert_eq!((counts(), messages.slots_filled()), ([3, 0, 0, 0], 5));
 
             let send = messages.isend(peer, Tag(0), vec![0; 8_193]).unwrap();
             messages.recv_vec(peer, ANY_TAG).unwrap();
             send.wait().unwrap();
-            assert_eq!((counts(), messages.slots_filled()), ([3, 1, 1, 1, 0], 5 + 2 + 3));
+            assert_eq!((counts(), messages.slots_filled()), ([3, 1, 1, 1], 5 + 2 + 3));
 
-            messages.send_packet(main_of(peer), Kind(7), 1, vec![1; 10_000]).unwrap();
-            messages.wait_packet().unwrap();
-            assert_eq!((counts(), messages.slots_filled()), ([3, 1, 1, 1, 1], 13));
             // Nobody leaves while the other one may still need its progress.
             collectives.barrier().unwrap();
         })
@@ -444,143 +420,6 @@ fn random_schedules_lose_no_packet_and_no_wake_up() {
     }
 }
 
-const ADD: Kind = Kind(0);
-const GET: Kind = Kind(1);
-const GOT: Kind = Kind(2);
-
-/// Every rank's agent owns a counter and a string; the ranks compute, and add to each other's meanwhile.
-fn agents(ra: &Mapped, options: Options) {
-    const ROUNDS: u64 = 50;
-    let mut endpoints = Messages::endpoints(ra, 2, options).unwrap();
-    let (agent, main) = (endpoints.pop().unwrap(), endpoints.pop().unwrap());
-    let collectives = Collectives::new(ra).unwrap();
-    std::thread::scope(|scope| {
-        let agent = scope.spawn(move || {
-            let (mut total, mut text) = (0, Vec::new());
-            agent
-                .serve_until_stopped(|messages, packet| {
-                    match packet.kind {
-                        ADD => {
-                            total += packet.word;
-                            text.extend(packet.data);
-                        }
-                        _ => messages.send_packet(packet.from, GOT, total, text.clone())?,
-                    }
-                    Ok::<(), Error>(())
-                })
-                .unwrap();
-            assert_eq!(messages_sent(&agent), u64::from(ra.size() - 1));
-            total
-        });
-        for round in 1..=ROUNDS {
-            for to in others(ra) {
-                main.send_packet(agent_of(to), ADD, round, vec![7; 3 * round as usize]).unwrap();
-            }
-            main.progress().unwrap();
-        }
-        // The agents answer although no rank is in a call of its main end-point but for its own answer.
-        for to in others(ra) {
-            main.send_packet(agent_of(to), GET, 0, Vec::new()).unwrap();
-            let got = main.wait_packet().unwrap();
-            assert_eq!((got.from, got.kind), (agent_of(to), GOT));
-            assert!(got.word >= ROUNDS * (ROUNDS + 1) / 2, "what this rank has sent before is served before");
-            assert!(got.data.iter().all(|&byte| byte == 7));
-        }
-        assert_eq!(main.sent(ADD), ROUNDS * u64::from(ra.size() - 1));
-        collectives.barrier().unwrap();
-        main.stop(agent_of(ra.rank())).unwrap();
-        assert_eq!(agent.join().unwrap(), u64::from(ra.size() - 1) * ROUNDS * (ROUNDS + 1) / 2);
-    });
-}
-
-fn messages_sent(agent: &Messages<'_, Mapped>) -> u64 {
-    agent.sent(GOT)
-}
-
-#[test]
-fn an_agent_serves_while_its_rank_computes() {
-    for options in [Options::default(), TIGHT] {
-        World::threads(4).run(|ra| agents(ra, options)).unwrap();
-    }
-}
-
-/// Requests are served while their target waits for something else.
-#[test]
-fn a_handler_serves_in_every_wait() {
-    World::threads(3)
-        .run(|ra| {
-            let messages = Messages::with_options(ra, TIGHT).unwrap();
-            let (total, got) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-            let (adds, gets) = (Arc::clone(&total), Arc::clone(&got));
-            messages.set_handler(move |messages, packet| {
-                match packet.kind {
-                    ADD => drop(adds.fetch_add(packet.word, Ordering::Relaxed)),
-                    GET => {
-                        // A request of its own, which is served here, by the handlers of the others.
-                        messages.send(packet.from.rank, Tag(5), &[1; 30])?;
-                        messages.send_packet(packet.from, GOT, adds.load(Ordering::Relaxed), vec![0; 500])?;
-                    }
-                    _ => drop(gets.fetch_add(packet.word, Ordering::Relaxed)),
-                }
-                Ok(())
-            });
-            if ra.rank() == Rank(0) {
-                // Serves the others from inside of a receive, and of a send that waits for its receiver.
-                messages.recv_vec(Rank(1), Tag(0)).unwrap();
-                messages.send(Rank(2), Tag(0), &[0; 5_000]).unwrap();
-                messages.probe(Rank(2), Tag(1)).unwrap();
-                messages.recv_vec(Rank(2), Tag(1)).unwrap();
-                assert_eq!(total.load(Ordering::Relaxed), 2 * 210);
-                return;
-            }
-            for number in 1..=20 {
-                messages.send_packet(main_of(Rank(0)), ADD, number, vec![0; 60]).unwrap();
-            }
-            messages.send_packet(main_of(Rank(0)), GET, 0, Vec::new()).unwrap();
-            let reply =
-                messages.wait_until(|| Ok(Some(got.load(Ordering::Relaxed)).filter(|&reply| reply > 0))).unwrap();
-            assert!((210..=420).contains(&reply));
-            assert_eq!(messages.recv_vec(Rank(0), Tag(5)).unwrap().0, [1; 30]);
-            assert_eq!(messages.take_packet().unwrap(), None);
-            if ra.rank() == Rank(1) {
-                messages.send(Rank(0), Tag(0), &[]).unwrap();
-            } else {
-                messages.recv_vec(Rank(0), Tag(0)).unwrap();
-                messages.send(Rank(0), Tag(1), &[]).unwrap();
-            }
-        })
-        .unwrap();
-}
-
-#[test]
-fn a_handlers_error_is_that_of_the_call() {
-    World::threads(1)
-        .run(|ra| {
-            let messages = Messages::new(ra).unwrap();
-            messages.set_handler(|_, packet| Err(Error::ReservedKind { kind: packet.kind.0 }));
-            messages.send_packet(main_of(Rank(0)), Kind(9), 0, Vec::new()).unwrap();
-            let error = messages.recv_vec(ANY_SOURCE, ANY_TAG).unwrap_err();
-            assert!(matches!(error, Error::ReservedKind { kind: 9 }), "{error}");
-            messages.send(Rank(0), Tag(0), &[1]).unwrap();
-            assert_eq!(messages.recv_vec(ANY_SOURCE, ANY_TAG).unwrap().0, [1]);
-        })
-        .unwrap();
-}
-
-#[test]
-fn an_agents_error_ends_its_service() {
-    World::threads(1)
-        .run(|ra| {
-            let messages = Messages::new(ra).unwrap();
-            messages.send_packet(main_of(Rank(0)), Kind(5), 0, Vec::new()).unwrap();
-            let error = messages.serve_until_stopped(|_, packet| Err(Error::ReservedKind { kind: packet.kind.0 }));
-            assert!(matches!(error, Err(Error::ReservedKind { kind: 5 })), "{error:?}");
-            messages.stop(main_of(Rank(0))).unwrap();
-            messages.serve_until_stopped::<Error>(|_, _| unreachable!("nothing else was sent")).unwrap();
-        })
-        .unwrap();
-}
-
 /// The ranks of a world of processes come to the test of this name.
 fn processes(test: &str, size: u32) -> rmalab_atomics::Processes {
     let only = [test, "--exact", "--nocapture", "--test-threads=1"];
@@ -592,7 +431,6 @@ fn processes_exchange_messages() {
     let done = processes("processes_exchange_messages", 4).run(|ra| {
         flood(ra, TIGHT, 60);
         flood(ra, Options::default(), 60);
-        agents(ra, TIGHT);
         ra.rank().0
     });
     assert_eq!(done.unwrap(), [0, 1, 2, 3]);

@@ -356,7 +356,9 @@ impl<'a> Ends<'a> {
                 return Ok(found);
             }
             hub.check()?;
-            if progress::serve(self.world)? == Served::Something {
+            let alone = progress::is_only(self.world, hub);
+            let found = if alone { hub.serve(self.world)? } else { progress::serve(self.world)? == Served::Something };
+            if found {
                 step = SHORTEST;
                 continue;
             }
@@ -364,8 +366,8 @@ impl<'a> Ends<'a> {
             if let Some(found) = ready(hub) {
                 return Ok(found);
             }
-            // Only one ring can wake it, so with several it looks again and again.
-            let at_most = (!progress::is_only(self.world, hub)).then_some(step);
+            // Only one ring can wake this rank, so with several it looks again and again.
+            let at_most = (!alone).then_some(step);
             hub.main.borrow_mut().messages.sleep(self.world, at_most)?;
             step = (2 * step).min(LONGEST);
         }

@@ -59,7 +59,8 @@ fn hub(key: usize, index: usize) -> Option<Rc<Hub>> {
 
 /// Whether the rank of `world` has no ring to look at but that of `hub`.
 pub(super) fn is_only(world: &dyn RemoteAtomics, hub: &Hub) -> bool {
-    !hub.serves_for_agent() && HUBS.with_borrow(|hubs| hubs.get(&key(world)).is_none_or(|hubs| hubs.len() == 1))
+    let others = || HUBS.with_borrow(|hubs| hubs.get(&key(world)).is_some_and(|hubs| hubs.len() > 1));
+    !hub.serves_for_agent() && (OPEN.get() == 1 || !others())
 }
 
 /// Serves up to one packet of each ring of the rank of `world`; waits for nothing.

@@ -19,18 +19,17 @@ const OPTIONS: Options = Options { slots: 4, slot_bytes: 128, eager_limit: 1000 
 fn received(damage: impl Fn(&mut [u64; 3]) + Sync) -> String {
     let errors = World::threads(1).run(|ra| {
         let messages = Messages::with_options(ra, OPTIONS).unwrap();
-        let me = messages.endpoint();
-        messages.send_packet(me, Kind(7), 5, vec![1; 60]).unwrap();
+        messages.send(Rank(0), Tag(5), &[1; 60]).unwrap();
         let slot = messages.state.borrow().packets.layout.slot(0, 0);
         let mut words = [0, 1, 2].map(|i| ra.get(Rank(0).at(slot.word(i))).unwrap());
         damage(&mut words);
         for (i, word) in (0..).zip(words) {
             ra.fetch_store(Rank(0).at(slot.word(i)), word).unwrap();
         }
-        let error = messages.take_packet().unwrap_err().to_string();
-        // The next packet is whole.
-        messages.send_packet(me, Kind(7), 6, vec![2; 60]).unwrap();
-        assert_eq!(messages.wait_packet().unwrap().word, 6);
+        let error = messages.progress().unwrap_err().to_string();
+        // The next message is whole.
+        messages.send(Rank(0), Tag(6), &[2; 60]).unwrap();
+        assert_eq!(messages.recv_vec(ANY_SOURCE, ANY_TAG).unwrap().1.tag, Tag(6));
         error
     });
     errors.unwrap().remove(0)
@@ -45,8 +44,10 @@ fn a_damaged_slot_is_an_error_that_names_what_is_wrong() {
     let error = received(|words| words[1] |= 1 << 60);
     assert!(error.contains("bytes in a slot for 104"), "{error}");
     let kind = |kind: u64| move |words: &mut [u64; 3]| words[1] = words[1] & !(0xFF << 32) | kind << 32;
-    let error = received(kind(250));
-    assert!(error.contains("there is no kind 250"), "{error}");
+    for unknown in [7, 250] {
+        let error = received(kind(unknown));
+        assert!(error.contains(&format!("there is no kind {unknown}")), "{error}");
+    }
     let error = received(kind(242));
     assert!(error.contains("kind 242") && error.contains("in place of 1 words"), "{error}");
     let error = received(|words| {
@@ -61,17 +62,16 @@ fn a_packet_in_several_slots_is_as_long_as_it_says() {
     World::threads(1)
         .run(|ra| {
             let messages = Messages::with_options(ra, OPTIONS).unwrap();
-            let me = messages.endpoint();
-            for (length, expected) in [(u64::MAX, "of kind 7"), (5, "of kind 7"), (1 << 62, "of kind 7")] {
+            for length in [u64::MAX, 5, 1 << 62] {
                 let first = messages.state.borrow().packets.head;
-                messages.send_packet(me, Kind(7), 5, vec![1; 200]).unwrap();
+                messages.send(Rank(0), Tag(5), &[1; 200]).unwrap();
                 let second = messages.state.borrow().packets.layout.slot(0, first + 1);
                 ra.fetch_store(Rank(0).at(second.word(2)), length).unwrap();
-                let error = messages.take_packet().unwrap_err().to_string();
-                assert!(error.contains(expected) && error.contains(&length.to_string()), "{error}");
+                let error = messages.progress().unwrap_err().to_string();
+                assert!(error.contains("of kind 240") && error.contains(&length.to_string()), "{error}");
             }
-            messages.send_packet(me, Kind(7), 6, vec![1; 200]).unwrap();
-            assert_eq!(messages.wait_packet().unwrap().data, [1; 200]);
+            messages.send(Rank(0), Tag(6), &[1; 200]).unwrap();
+            assert_eq!(messages.recv_vec(ANY_SOURCE, ANY_TAG).unwrap().0, [1; 200]);
         })
         .unwrap();
 }
@@ -81,7 +81,6 @@ fn no_damage_to_a_slot_makes_its_reader_panic() {
     World::threads(1)
         .run(|ra| {
             let messages = Messages::with_options(ra, OPTIONS).unwrap();
-            let me = messages.endpoint();
             let mut random = 0x9E37_79B9_7F4A_7C15;
             for _ in 0..20_000 {
                 let head = messages.state.borrow().packets.head;
@@ -106,11 +105,10 @@ fn no_damage_to_a_slot_makes_its_reader_panic() {
                     let request = messages.irecv(ANY_SOURCE, ANY_TAG);
                     drop(request);
                 }
-                messages.state.borrow_mut().arrived.clear();
                 messages.state.borrow_mut().packets.partial.clear();
             }
-            messages.send_packet(me, Kind(7), 6, vec![1; 200]).unwrap();
-            assert_eq!(messages.wait_packet().unwrap().data, [1; 200]);
+            messages.send(Rank(0), Tag(6), &[1; 200]).unwrap();
+            assert_eq!(messages.recv_vec(ANY_SOURCE, ANY_TAG).unwrap().0, [1; 200]);
         })
         .unwrap();
 }
