@@ -599,7 +599,7 @@ impl State {
                 let [len, send] = self.words(from, kind, &data)?;
                 let tag = self.tag(from, word)?;
                 let len =
-                    usize::try_from(len).map_err(|_| self.damaged(from, kind, format!("it announces {len} bytes")))?;
+                    usize::try_from(len).map_err(|_| self.damaged(from, kind, &format!("it announces {len} bytes")))?;
                 let status = Status { from: from.rank, tag, len };
                 let body = Body::Announced { from, send };
                 if let Some(receive) = self.matching.arrive(Arrival { status, body }) {
@@ -610,24 +610,24 @@ impl State {
                 let [receive] = self.words(from, kind, &data)?;
                 // A send is cleared once, after its announcement.
                 let Some(message) = self.announced.remove(&word) else {
-                    return Err(self.damaged(from, kind, format!("it clears send {word}, which waits for nothing")));
+                    return Err(self.damaged(from, kind, &format!("it clears send {word}, which waits for nothing")));
                 };
                 self.packets.send(ra, from, Kind::DATA, receive, message, Some(word))?;
             }
             Kind::DATA => self.matching.complete(word, data),
-            Kind(code) => return Err(self.damaged(from, kind, format!("there is no kind {code} of messages"))),
+            Kind(code) => return Err(self.damaged(from, kind, &format!("there is no kind {code} of messages"))),
         }
         Ok(())
     }
 
-    fn damaged(&self, from: Endpoint, kind: Kind, what: String) -> Error {
+    fn damaged(&self, from: Endpoint, kind: Kind, what: &str) -> Error {
         let what = format!("kind {} from {from}: {what}", kind.0).into();
         Error::Damaged { at: self.me(), what }
     }
 
     fn tag(&self, from: Endpoint, word: u64) -> Result<Tag> {
         let tag = u32::try_from(word);
-        tag.map(Tag).map_err(|_| self.damaged(from, Kind::EAGER, format!("{word:#x} is no tag")))
+        tag.map(Tag).map_err(|_| self.damaged(from, Kind::EAGER, &format!("{word:#x} is no tag")))
     }
 
     /// The words that a packet's data consists of.
@@ -635,7 +635,7 @@ impl State {
         let (words, rest) = data.as_chunks();
         match <[[u8; 8]; N]>::try_from(words) {
             Ok(words) if rest.is_empty() => Ok(words.map(u64::from_ne_bytes)),
-            _ => Err(self.damaged(from, kind, format!("{} bytes in place of {N} words", data.len()))),
+            _ => Err(self.damaged(from, kind, &format!("{} bytes in place of {N} words", data.len()))),
         }
     }
 

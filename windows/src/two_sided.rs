@@ -102,8 +102,8 @@
 //! # Memory
 //!
 //! Two end-points for each team with such windows, whatever the number of ranks and windows: 130 KiB of a segment, as long as
-//! the world lives. Recorded data, at the origin; p words at each rank during a closing fence. A team over a part of the world
-//! has 8 bytes for each of its ranks, twice that during the first window's making.
+//! the world lives. Recorded data, at the origin; p words at each rank during a closing fence. 4 bytes for each rank
+//! of a team over a part of the world.
 //!
 //! [`Team::barrier`]: crate::Team::barrier
 //! [`Team::progress`]: crate::Team::progress

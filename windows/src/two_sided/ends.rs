@@ -4,6 +4,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::fmt;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rmalab_atomics::{Rank, RemoteAtomics, Served, SymmetricHeap};
@@ -162,7 +163,7 @@ pub(crate) struct Hub {
     pub(super) uses_agent: Cell<bool>,
     pub(super) state: RefCell<State>,
     /// The ranks' numbers in the world; empty where the team's are these.
-    ranks: Box<[Rank]>,
+    ranks: Arc<[Rank]>,
 }
 
 impl Hub {
@@ -324,9 +325,9 @@ impl<'a> Ends<'a> {
         }
         let ranks: Vec<Rank> = (0..self.size).map(|rank| (self.world_rank)(Rank(rank))).collect();
         let same = (0..).zip(&ranks).all(|(number, rank)| number == rank.0);
-        let ranks: Box<[Rank]> = if same { Box::default() } else { ranks.into() };
+        let ranks: Arc<[Rank]> = if same { Arc::default() } else { ranks.into() };
         let mut ports = messages::State::set(self.heap, self.world.rank(), PORTS)?;
-        let station = |messages, agent| Station { messages, server: Server::new(agent, ranks.clone()) };
+        let station = |messages, agent| Station { messages, server: Server::new(agent, Arc::clone(&ranks)) };
         let agent = RefCell::new(Some(station(ports.swap_remove(usize::from(AGENT)), true)));
         let main = RefCell::new(station(ports.swap_remove(0), false));
         let key = progress::key(self.world);

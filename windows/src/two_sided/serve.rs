@@ -1,6 +1,7 @@
 //! The target's side: requests that have arrived, served one at a time.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use bytemuck::allocation::pod_collect_to_vec;
 use rmalab_atomics::exposed::ExposedKey;
@@ -261,7 +262,7 @@ pub(crate) struct Server {
     /// Whether it is an agent's, which gets to know windows by packets.
     agent: bool,
     /// The numbers in the world of the team's ranks; empty where they are the same.
-    ranks: Box<[Rank]>,
+    ranks: Arc<[Rank]>,
 }
 
 /// What serving needs besides the server: the rank's handle of the world, and where answers go.
@@ -293,7 +294,7 @@ impl Desk<'_> {
 }
 
 impl Server {
-    pub(super) fn new(agent: bool, ranks: Box<[Rank]>) -> Server {
+    pub(super) fn new(agent: bool, ranks: Arc<[Rank]>) -> Server {
         Server { windows: HashMap::new(), made: 0, agent, ranks }
     }
 

@@ -128,7 +128,7 @@ fn no_damaged_packet_makes_its_receiver_panic() {
                     (0..next(&mut random) % 3).map(|_| (next(&mut random) % 65, 8 * (next(&mut random) % 9))).collect();
                 let codes = (next(&mut random) % 18, next(&mut random) % 15);
                 let second = codes.0 | codes.1 << 8 | (runs.len() as u64) << 16;
-                let words = [next(&mut random) % 8 << 32, second].into_iter();
+                let words = [(next(&mut random) % 8) << 32, second].into_iter();
                 let runs_words = runs.iter().flat_map(|&(offset, len)| [offset, len]);
                 let mut data: Vec<u8> = words.chain(runs_words).flat_map(u64::to_ne_bytes).collect();
                 let payload = runs.iter().map(|&(_, len)| len).sum::<u64>();
