@@ -33,6 +33,11 @@
 //! The hub listens on one address, and on no other: that of the interface that is named (`RMALAB_INTERFACE`), or the
 //! loopback interface where all ranks are on one host.
 //!
+//! Any process that reaches this address can connect. A rank proves with its first message that it knows the secret, and
+//! connections that have not done so share 64 places, for two seconds each: a further one takes the place of the oldest.
+//! A rank whose connection was closed that way connects again, as long as it waits for the job to start. So a crowd of
+//! connections slows the start down, and does not stop it; the hub reports it on standard error.
+//!
 //! # How a death is noticed
 //!
 //! The kernel closes the connection of a process that has ended, however it has ended. A host that is gone closes
@@ -52,7 +57,7 @@ use std::net::SocketAddr;
 use std::str::FromStr;
 
 pub use environment::by_environment;
-pub use hub::Hub;
+pub use hub::{Hub, Presence};
 pub use interface::address_of;
 pub use member::{Answer, Membership};
 pub use secret::Secret;

@@ -13,13 +13,17 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use super::secret::{BYTES, random};
-use super::wire::{self, CHALLENGE, Frames, HANDSHAKE, HELLO, HUB, MAGIC, MOST, RANK, frame, kind};
+use super::wire::{self, CHALLENGE, Frames, GREETING, HANDSHAKE, HELLO, HUB, MAGIC, MOST, RANK, SILENT, frame, kind};
 use super::{Invitation, Secret};
 use crate::launch::limits;
 use crate::{Error, Rank, Result};
 
-/// Connections that have not yet proved who they are, at the most; more have to wait in the kernel's queue.
-const STRANGERS: usize = 256;
+/// Connections without a hello that the hub keeps at most. A further one takes the place of the oldest, so that no crowd
+/// keeps the ranks from the hub: a rank says hello at once.
+const STRANGERS: usize = 64;
+
+/// Connections with a hello but without the last proof that the hub keeps at most, beyond one for each rank.
+const CLAIMS: usize = 64;
 
 /// How long the last words to the members may take to get out, once a rank has failed and the hub is to end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -37,9 +41,12 @@ const RETRY: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub struct Hub {
     invitation: Invitation,
-    /// Commands: a rank in 4 bytes whose process has ended. The hub ends when it closes.
+    /// Takes commands, each the number of a rank in 4 bytes whose process has ended, and returns answers of one byte. The
+    /// hub ends when it closes.
     control: Option<UnixStream>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Vec<Place>>>,
+    /// The places when the thread has ended.
+    last: Vec<Place>,
 }
 
 impl Hub {
@@ -62,7 +69,7 @@ impl Hub {
         if size == 0 {
             return Err(Error::world("a world needs at least one rank"));
         }
-        limits::open_files(u64::from(size) + FDS_BESIDE, size)?;
+        limits::open_files(u64::from(size) + (STRANGERS + CLAIMS) as u64 + FDS_BESIDE, size)?;
         let failed = |error| Error::system(format!("listening on {address} for the ranks of the job"), error);
         let listener = TcpListener::bind(address).map_err(failed)?;
         // It listens already; this only makes its queue longer.
@@ -84,12 +91,13 @@ impl Hub {
             asked: BTreeSet::new(),
             failed: None,
             ending: None,
+            crowded: false,
         };
         let thread = std::thread::Builder::new()
             .name("rmalab-hub".into())
             .spawn(move || state.run())
             .map_err(|error| Error::system("starting the hub's thread", error))?;
-        Ok(Hub { invitation, control: Some(control), thread: Some(thread) })
+        Ok(Hub { invitation, control: Some(control), thread: Some(thread), last: Vec::new() })
     }
 
     /// What a rank needs to join.
@@ -97,23 +105,49 @@ impl Hub {
         &self.invitation
     }
 
-    /// Says that the process of `rank` has ended: if it has not joined, it never will, and all ranks are told so.
+    /// Says that the process of `rank` has ended, and returns where the rank is, by everything that it has sent.
     ///
-    /// Of a rank that has joined its connection tells more.
-    pub fn ended(&self, rank: Rank) {
+    /// A rank that has not joined never will, and all other ranks are told so. One that has joined is
+    /// [`Joined`](Presence::Joined) here as long as its connection has not ended, which may take a moment if it ran on
+    /// another host.
+    pub fn ended(&mut self, rank: Rank) -> Presence {
         if let Some(mut control) = self.control.as_ref() {
-            // A hub that has ended has nobody to tell.
-            let _ = control.write_all(&rank.0.to_le_bytes());
+            let mut answer = [0];
+            let asked = control.write_all(&rank.0.to_le_bytes()).and_then(|()| control.read_exact(&mut answer));
+            if asked.is_ok() {
+                return match answer[0] {
+                    0 => Presence::Absent,
+                    1 => Presence::Joined,
+                    2 => Presence::Departed,
+                    _ => Presence::Failed,
+                };
+            }
         }
+        // The hub's thread has ended, and has left its last state.
+        self.settle();
+        self.last.get(rank.index()).map_or(Presence::Absent, |place| place.presence())
     }
 
     /// Waits until every rank has left.
     pub(super) fn settle(&mut self) {
         if let Some(thread) = self.thread.take() {
             // It does not panic; if it did, there would be nothing left to wait for.
-            let _ = thread.join();
+            self.last = thread.join().unwrap_or_default();
         }
     }
+}
+
+/// Where a rank is, see [`Hub::ended`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Presence {
+    /// It has never joined.
+    Absent,
+    /// It has joined, and has not left.
+    Joined,
+    /// It has left in good order.
+    Departed,
+    /// It has left as failed, or its connection has ended without a farewell.
+    Failed,
 }
 
 impl Drop for Hub {
@@ -133,11 +167,22 @@ enum Place {
     Failed,
 }
 
+impl Place {
+    fn presence(self) -> Presence {
+        match self {
+            Place::Empty => Presence::Absent,
+            Place::Joined(_) => Presence::Joined,
+            Place::Departed => Presence::Departed,
+            Place::Failed => Presence::Failed,
+        }
+    }
+}
+
 #[derive(Debug)]
 enum Who {
-    /// Has said nothing yet.
+    /// Has not sent a whole hello yet.
     Stranger,
-    /// Has said who it is, and has still to prove it.
+    /// Has sent a hello with the right proof, and has still to answer the challenge.
     Claims {
         rank: u32,
         nonces: [[u8; BYTES]; 2],
@@ -186,8 +231,18 @@ impl Connection {
         Ok(())
     }
 
+    fn is_member(&self) -> bool {
+        matches!(self.who, Who::Member(_))
+    }
+
     fn is_stranger(&self) -> bool {
-        !matches!(self.who, Who::Member(_))
+        matches!(self.who, Who::Stranger)
+    }
+
+    /// Whether the handshake has taken too long.
+    fn is_late(&self) -> bool {
+        let limit = if self.is_stranger() { SILENT } else { HANDSHAKE };
+        !self.is_member() && self.since.elapsed() >= limit
     }
 }
 
@@ -208,10 +263,13 @@ struct State {
     failed: Option<Rank>,
     /// Since when nothing is awaited any more but that the last words get out.
     ending: Option<Instant>,
+    /// Whether the hub has reported that strangers crowd it.
+    crowded: bool,
 }
 
 impl State {
-    fn run(mut self) {
+    /// Runs the hub until all ranks have left, or nobody needs it any more; returns where they are.
+    fn run(mut self) -> Vec<Place> {
         loop {
             let over = self.members.iter().all(|place| matches!(place, Place::Departed | Place::Failed));
             if (over || self.commands.is_none()) && self.ending.is_none() {
@@ -220,21 +278,20 @@ impl State {
             if let Some(since) = self.ending {
                 let unsaid = self.connections.values().any(|connection| !connection.out.is_empty());
                 if !unsaid || since.elapsed() >= LAST_WORDS {
-                    return;
+                    return self.members;
                 }
             }
             if self.turn().is_err() {
                 // Without polls there is no hub; the members see their connections end.
-                return;
+                return self.members;
             }
         }
     }
 
     /// Waits for something to happen, and deals with all that has.
     fn turn(&mut self) -> Result<(), Errno> {
-        let strangers = self.connections.values().filter(|connection| connection.is_stranger()).count();
-        let listening = if strangers < STRANGERS { PollFlags::IN } else { PollFlags::empty() };
-        let mut polled = vec![PollFd::new(&self.listener, listening)];
+        let handshakes = self.connections.values().any(|connection| !connection.is_member());
+        let mut polled = vec![PollFd::new(&self.listener, PollFlags::IN)];
         let commands = self.commands.as_ref().map_or(self.listener.as_fd(), |commands| commands.as_fd());
         polled.push(PollFd::from_borrowed_fd(
             commands,
@@ -245,8 +302,8 @@ impl State {
             let out = if connection.out.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
             polled.push(PollFd::new(&connection.stream, PollFlags::IN | out));
         }
-        // Strangers and last words have deadlines; nothing else is told by time.
-        let timed = strangers > 0 || self.ending.is_some();
+        // Handshakes and last words have deadlines; nothing else depends on the time.
+        let timed = handshakes || self.ending.is_some();
         let timeout = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
         match rustix::event::poll(&mut polled, timed.then_some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -263,8 +320,7 @@ impl State {
         if happened[0] {
             self.admit();
         }
-        let late = |connection: &Connection| connection.is_stranger() && connection.since.elapsed() >= HANDSHAKE;
-        self.connections.retain(|_, connection| !late(connection));
+        self.connections.retain(|_, connection| !connection.is_late());
         Ok(())
     }
 
@@ -274,9 +330,10 @@ impl State {
         match commands.read(&mut bytes) {
             // Written in one piece of 4 bytes, hence read in one.
             Ok(4) => {
-                let rank = Rank(u32::from_le_bytes(bytes));
-                if self.members.get(rank.index()) == Some(&Place::Empty) {
-                    self.gone(rank, Place::Failed);
+                let presence = self.has_ended(Rank(u32::from_le_bytes(bytes)));
+                if let Some(commands) = &mut self.commands {
+                    // One byte fits: the owner waits for it before the next command.
+                    let _ = commands.write_all(&[presence as u8]);
                 }
             }
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
@@ -284,33 +341,90 @@ impl State {
         }
     }
 
-    fn admit(&mut self) {
-        // One a turn: another one makes the next poll return at once.
-        let stream = match self.listener.accept() {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
-                if !matches!(error.kind(), WouldBlock | Interrupted | ConnectionAborted) {
-                    // No descriptor or memory for it: it stays where it is, and poll would tell of it again at once.
-                    std::thread::sleep(RETRY);
-                }
-                return;
+    /// Notes that the process of a rank has ended, and returns where the rank was.
+    fn has_ended(&mut self, rank: Rank) -> Presence {
+        // What it has sent comes first, a farewell for instance.
+        while let Some(&Place::Joined(number)) = self.members.get(rank.index()) {
+            let waiting =
+                self.connections.get(&number).map(|connection| rustix::io::ioctl_fionread(&connection.stream));
+            self.hear(number);
+            if !matches!(waiting, Some(Ok(1..))) {
+                break;
             }
+        }
+        let presence = self.members.get(rank.index()).map_or(Presence::Absent, |place| place.presence());
+        if self.members.get(rank.index()) == Some(&Place::Empty) {
+            self.gone(rank, Place::Failed);
+        }
+        presence
+    }
+
+    /// Takes the connections that wait in the kernel's queue. There may be more: then the next poll returns at once.
+    fn admit(&mut self) {
+        for _ in 0..STRANGERS {
+            let (stream, peer) = match self.listener.accept() {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
+                    if !matches!(error.kind(), WouldBlock | Interrupted | ConnectionAborted) {
+                        // No descriptor or memory for it: it stays in the queue, and poll would return at once.
+                        std::thread::sleep(RETRY);
+                    }
+                    return;
+                }
+            };
+            if stream.set_nonblocking(true).is_err() || wire::prepare(&stream).is_err() {
+                continue;
+            }
+            let connection = Connection {
+                stream,
+                who: Who::Stranger,
+                since: Instant::now(),
+                said: Vec::new(),
+                frames: Frames::default(),
+                out: VecDeque::new(),
+                gone: 0,
+            };
+            let number = self.next;
+            self.next += 1;
+            self.connections.insert(number, connection);
+            // The hello of a rank has most often come by now, and a rank takes no room of the strangers.
+            self.hear(number);
+            self.make_room(peer);
+        }
+    }
+
+    /// Ends the oldest of too many connections whose handshake is not over; `peer` has opened the newest.
+    fn make_room(&mut self, peer: SocketAddr) {
+        let oldest = |connections: &BTreeMap<u64, Connection>, of: fn(&Connection) -> bool, most: usize| {
+            let mut found = connections.iter().filter(|(_, connection)| of(connection)).map(|(number, _)| *number);
+            let first = found.next()?;
+            (found.count() >= most).then_some(first)
         };
-        if stream.set_nonblocking(true).is_err() || wire::prepare(&stream).is_err() {
+        if let Some(number) = oldest(&self.connections, Connection::is_stranger, STRANGERS) {
+            self.connections.remove(&number);
+            self.report_crowd(peer);
+        }
+        let claims = |connection: &Connection| !connection.is_member() && !connection.is_stranger();
+        if let Some(number) = oldest(&self.connections, claims, self.members.len() + CLAIMS) {
+            self.connections.remove(&number);
+        }
+    }
+
+    /// Reports once that the hub ends connections for lack of room.
+    fn report_crowd(&mut self, peer: SocketAddr) {
+        if std::mem::replace(&mut self.crowded, true) {
             return;
         }
-        let connection = Connection {
-            stream,
-            who: Who::Stranger,
-            since: Instant::now(),
-            said: Vec::new(),
-            frames: Frames::default(),
-            out: VecDeque::new(),
-            gone: 0,
+        let hub = self.listener.local_addr().map_or_else(|_| String::new(), |hub| format!(" at {hub}"));
+        let say = move || {
+            crate::error::tell(format_args!(
+                "connections that do not belong to the job crowd its hub{hub}, the last one from {peer}; the hub ends them, and ranks come first"
+            ));
         };
-        self.connections.insert(self.next, connection);
-        self.next += 1;
+        // On a thread of its own: a standard error that no process reads must not hold up the hub. Without a thread there
+        // is no report.
+        let _ = std::thread::Builder::new().name("rmalab-hub-report".into()).spawn(say);
     }
 
     fn hear(&mut self, number: u64) {
@@ -343,9 +457,8 @@ impl State {
             }
         };
         if let Some((rank, all)) = said {
-            for (kind, body) in all {
-                goes_on &= self.obey(rank, kind, &body);
-            }
+            // After its farewell, or a failure, a member says nothing that counts.
+            goes_on &= all.into_iter().all(|(kind, body)| self.obey(rank, kind, &body));
         }
         if !goes_on {
             self.close(number);
@@ -362,7 +475,7 @@ impl State {
         }
     }
 
-    /// Reads of one who has not proved who it is, and no more than it has to say; whether the connection goes on.
+    /// Reads the next part of a handshake, and no more than that; returns whether the connection goes on.
     fn listen_to_stranger(&mut self, number: u64) -> Result<bool> {
         let Some(connection) = self.connections.get_mut(&number) else { return Ok(false) };
         let awaited = if matches!(connection.who, Who::Stranger) { HELLO } else { BYTES };
@@ -381,8 +494,13 @@ impl State {
         match connection.who {
             Who::Stranger => {
                 let Some(hello) = said.strip_prefix(&MAGIC) else { return Ok(false) };
-                let Some((theirs, claim)) = hello.split_first_chunk::<BYTES>() else { return Ok(false) };
-                let Ok(claim) = <[u8; 8]>::try_from(claim) else { return Ok(false) };
+                let Some((theirs, hello)) = hello.split_first_chunk::<BYTES>() else { return Ok(false) };
+                let Some((&claim, proof)) = hello.split_first_chunk::<8>() else { return Ok(false) };
+                if !self.secret.verify(GREETING, [theirs, &[0; BYTES]], &claim, proof) {
+                    // A challenge that proves nothing: a process with another job's secret can say so.
+                    connection.send([0; CHALLENGE]);
+                    return Ok(false);
+                }
                 let nonces = [*theirs, random()?];
                 let proof = self.secret.prove(HUB, [&nonces[0], &nonces[1]], &claim);
                 let mut challenge = [0; CHALLENGE];
@@ -543,7 +661,7 @@ impl State {
     fn tell_all(&mut self, frame: Vec<u8>) {
         let frame: Arc<[u8]> = frame.into();
         for connection in self.connections.values_mut() {
-            if !connection.is_stranger() {
+            if connection.is_member() {
                 connection.send(Arc::clone(&frame));
             }
         }

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::secret::{BYTES, random};
-use super::wire::{self, CHALLENGE, Frames, HANDSHAKE, HELLO, HUB, MAGIC, MOST, RANK, frame, kind};
+use super::wire::{self, CHALLENGE, Frames, GREETING, HANDSHAKE, HELLO, HUB, MAGIC, MOST, RANK, frame, kind};
 use super::{Hub, Invitation};
 use crate::{Error, Rank, Result, Topology};
 
@@ -95,7 +95,7 @@ impl Membership {
         patience: Duration,
         hub: Option<Hub>,
     ) -> Result<Membership> {
-        let stream = shake_hands(invitation, rank, size)?;
+        let stream = shake_hands(invitation, rank, size, patience)?;
         let failed = |error| Error::system("setting the connection to the hub up", error);
         let reader = stream.try_clone().map_err(failed)?;
         let shared = Arc::new(Shared {
@@ -432,27 +432,60 @@ fn check_length(bytes: &[u8]) -> Result<()> {
     Err(Error::world(format!("{} bytes in one message of the ranks, which has room for {MOST}", bytes.len())))
 }
 
+/// How long a rank waits before it connects again to a hub that has closed the connection.
+const RETRY: Duration = Duration::from_millis(10);
+
 /// Connects, and has both sides prove that they know the secret.
-fn shake_hands(invitation: &Invitation, rank: Rank, size: u32) -> Result<TcpStream> {
+///
+/// A hub that other connections crowd may close this one before it has read the hello. So a rank tries again.
+fn shake_hands(invitation: &Invitation, rank: Rank, size: u32, patience: Duration) -> Result<TcpStream> {
+    let deadline = Instant::now() + patience;
+    for closed in 1.. {
+        if let Some(stream) = shake_hands_once(invitation, rank, size)? {
+            return Ok(stream);
+        }
+        if Instant::now() >= deadline {
+            return Err(Error::world(format!(
+                "the job's hub at {} has closed {closed} connections of {rank} within {patience:?} and answered none: connections that do not belong to the job crowd it (end what opens them), or what listens there is no hub of this version",
+                invitation.hub
+            )));
+        }
+        std::thread::sleep(RETRY);
+    }
+    unreachable!("the loop ends by its deadline")
+}
+
+/// As [`shake_hands`], once; `None` when the hub has closed the connection before it answered.
+fn shake_hands_once(invitation: &Invitation, rank: Rank, size: u32) -> Result<Option<TcpStream>> {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut, UnexpectedEof};
     let hub = invitation.hub;
     let failed = |what: &str| {
         let what = format!("{what} the job's hub at {hub}");
         move |error| Error::system(what, error)
     };
-    let mut stream = TcpStream::connect_timeout(&hub, HANDSHAKE).map_err(failed("connecting to"))?;
+    let closed = |error: &std::io::Error| {
+        matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
+    };
+    let mut stream = match TcpStream::connect_timeout(&hub, HANDSHAKE) {
+        Ok(stream) => stream,
+        Err(error) if error.kind() == TimedOut || closed(&error) => return Ok(None),
+        Err(error) => return Err(failed("connecting to")(error)),
+    };
     wire::prepare(&stream)?;
     stream.set_read_timeout(Some(HANDSHAKE)).map_err(failed("setting up the connection to"))?;
     let nonce = random()?;
     let mut claim = [0; 8];
     claim[..4].copy_from_slice(&rank.0.to_le_bytes());
     claim[4..].copy_from_slice(&size.to_le_bytes());
-    let mut hello = [0; HELLO];
-    hello[..MAGIC.len()].copy_from_slice(&MAGIC);
-    hello[MAGIC.len()..][..BYTES].copy_from_slice(&nonce);
-    hello[MAGIC.len() + BYTES..].copy_from_slice(&claim);
-    wire::send(&stream, &hello).map_err(failed("greeting"))?;
+    let proof = invitation.secret.prove(GREETING, [&nonce, &[0; BYTES]], &claim);
+    let hello = [&MAGIC[..], &nonce, &claim, &proof].concat();
+    debug_assert_eq!(hello.len(), HELLO);
     let mut challenge = [0; CHALLENGE];
-    stream.read_exact(&mut challenge).map_err(failed("hearing from"))?;
+    match wire::send(&stream, &hello).and_then(|()| stream.read_exact(&mut challenge)) {
+        Ok(()) => {}
+        Err(error) if closed(&error) => return Ok(None),
+        Err(error) => return Err(failed("hearing from")(error)),
+    }
     let (theirs, proof) = challenge.split_first_chunk::<BYTES>().expect("a challenge is two of them");
     if !invitation.secret.verify(HUB, [&nonce, theirs], &claim, proof) {
         return Err(Error::world(format!(
@@ -467,7 +500,7 @@ fn shake_hands(invitation: &Invitation, rank: Rank, size: u32) -> Result<TcpStre
     match head[4] {
         kind::WELCOME => {
             stream.set_read_timeout(None).map_err(failed("setting up the connection to"))?;
-            Ok(stream)
+            Ok(Some(stream))
         }
         _ => Err(Error::world(format!("the job's hub at {hub} refuses {rank}: {}", String::from_utf8_lossy(&body)))),
     }

@@ -195,13 +195,35 @@ fn an_exchange_with_one_who_has_left_ends_and_departure_alone_is_no_failure() {
 
 #[test]
 fn the_launcher_tells_of_deaths_that_no_connection_tells_of() {
-    let hub = Hub::open(HERE, 2).unwrap();
-    let invitation = hub.invitation();
+    let mut hub = Hub::open(HERE, 2).unwrap();
+    let invitation = &hub.invitation().clone();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| join(invitation, 0, 2).map(drop).unwrap_err());
-        hub.ended(Rank(1));
+        assert_eq!(hub.ended(Rank(1)), Presence::Absent);
         assert!(matches!(waiting.join().unwrap(), Error::PeerFailed { rank: Rank(1) }));
     });
+}
+
+#[test]
+fn the_hub_knows_how_each_rank_has_left() {
+    let mut hub = Hub::open(HERE, 4).unwrap();
+    let invitation = &hub.invitation().clone();
+    let members: Vec<Membership> = std::thread::scope(|scope| {
+        let ranks: Vec<_> = (0..4).map(|rank| scope.spawn(move || join(invitation, rank, 4).unwrap())).collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    });
+    let [stays, departs, fails, cut] = members.try_into().unwrap();
+    drop(departs);
+    fails.fail();
+    cut.cut();
+    assert_eq!([1, 2, 3].map(|rank| hub.ended(Rank(rank))), [Presence::Departed, Presence::Failed, Presence::Failed]);
+    assert_eq!(hub.ended(Rank(0)), Presence::Joined);
+    drop(stays);
+    // Now or soon the hub has ended, and knows it still.
+    assert_eq!(hub.ended(Rank(0)), Presence::Departed);
+    hub.settle();
+    let last = [0, 1, 2, 3].map(|rank| hub.ended(Rank(rank)));
+    assert_eq!(last, [Presence::Departed, Presence::Departed, Presence::Failed, Presence::Failed]);
 }
 
 #[test]
@@ -229,15 +251,11 @@ fn who_does_not_know_the_secret_is_refused_and_disturbs_nobody() {
     // One that does not check the hub's proof, and cannot make its own.
     let mut stream = TcpStream::connect(invitation.hub).unwrap();
     let mut hello = wire::MAGIC.to_vec();
-    hello.extend([0; 32 + 8]);
-    hello[wire::HELLO - 4] = 2;
+    hello.resize(wire::HELLO, 0);
     stream.write_all(&hello).unwrap();
-    let mut challenge = [0; wire::CHALLENGE];
-    stream.read_exact(&mut challenge).unwrap();
-    stream.write_all(&[0; 32]).unwrap();
     let mut said = Vec::new();
     stream.read_to_end(&mut said).ok();
-    assert!(String::from_utf8_lossy(&said).contains("secret is wrong"), "{said:?}");
+    assert_eq!(said, [0; wire::CHALLENGE], "a challenge that proves nothing, and the end");
     // Noise, and silence.
     let mut noise = TcpStream::connect(invitation.hub).unwrap();
     noise.write_all(&[0xff; 200]).unwrap();
@@ -325,4 +343,49 @@ fn the_rank_that_hosts_the_hub_leaves_last() {
         member.barrier().unwrap();
         drop(member);
     });
+}
+
+/// Connections that say `said` and no more, and stay open: more than a hub ever keeps of those that are no ranks.
+fn crowd(hub: SocketAddr, said: &[u8]) -> Vec<TcpStream> {
+    const CROWD: usize = 600;
+    crate::launch::limits::open_files(3 * CROWD as u64, 3).unwrap();
+    let connect = |_| {
+        let mut stream = TcpStream::connect(hub).unwrap();
+        // The hub may have ended the connection already.
+        let _ = stream.write_all(said);
+        stream
+    };
+    (0..CROWD).map(connect).collect()
+}
+
+#[test]
+fn ranks_join_whatever_crowd_is_connected() {
+    let mut hello = wire::MAGIC.to_vec();
+    hello.resize(wire::HELLO, 7);
+    for said in [&[][..], &hello[..wire::HELLO - 1], &hello, &[0xff; wire::HELLO]] {
+        let hub = Hub::open(HERE, 3).unwrap();
+        let invitation = hub.invitation();
+        let before = crowd(invitation.hub, said);
+        std::thread::scope(|scope| {
+            let ranks = [0, 1, 2].map(|rank| scope.spawn(move || join(invitation, rank, 3)?.barrier()));
+            for rank in ranks {
+                rank.join().unwrap().unwrap();
+            }
+        });
+        drop(before);
+    }
+}
+
+#[test]
+fn a_rank_that_no_hub_answers_says_what_it_has_seen() {
+    let listener = std::net::TcpListener::bind(SocketAddr::new(HERE, 0)).unwrap();
+    let invitation = Invitation { hub: listener.local_addr().unwrap(), secret: Secret::new().unwrap(), host: None };
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            drop(stream);
+        }
+    });
+    let joined = Membership::join(&invitation, Rank(1), 2, "", Duration::from_millis(50), None);
+    let words = joined.unwrap_err().to_string();
+    assert!(words.contains("closed") && words.contains("do not belong to the job"), "{words}");
 }

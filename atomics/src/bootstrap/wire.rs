@@ -11,7 +11,7 @@ use crate::shm::environment::Environment;
 use crate::{Error, Result};
 
 /// What a connection starts with: what it is, and the version of what follows.
-pub(super) const MAGIC: [u8; 8] = *b"rmahub\0\x01";
+pub(super) const MAGIC: [u8; 8] = *b"rmahub\0\x02";
 
 /// The most that one rank gives to an exchange, or sends to another one, in bytes.
 pub(crate) const MOST: usize = 64 << 10;
@@ -19,17 +19,23 @@ pub(crate) const MOST: usize = 64 << 10;
 /// The most bytes of a body, but for the results of exchanges, which are as long as all contributions.
 const LONGEST: usize = 1 << 30;
 
-/// Who the member says it is, behind the magic: its nonce, its rank and the number of ranks.
-pub(super) const HELLO: usize = MAGIC.len() + BYTES + 8;
+/// After the magic: the member's nonce, its rank, the number of ranks, and a proof for these. The hub drops a connection
+/// without a right proof at once, so only processes that know the secret take up room in it. A listener on the network
+/// could repeat a hello, so the hub still challenges the member.
+pub(super) const HELLO: usize = MAGIC.len() + BYTES + 8 + BYTES;
 
 /// The hub's answer: its nonce and its proof.
 pub(super) const CHALLENGE: usize = 2 * BYTES;
 
+pub(super) const GREETING: &[u8] = b"hello";
 pub(super) const HUB: &[u8] = b"hub";
 pub(super) const RANK: &[u8] = b"rank";
 
-/// How long a stranger may take to prove that it is none.
+/// How long each step of the handshake may take, once a hello has come.
 pub(super) const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// How long the hub waits for the hello on a new connection.
+pub(super) const SILENT: Duration = Duration::from_secs(2);
 
 /// Kinds of frames.
 pub(super) mod kind {
