@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -203,7 +203,9 @@ impl Launcher {
 
     /// Sets what becomes of the ranks' output; [`Output::Prefixed`] by default.
     ///
-    /// With `Prefixed` and `Inherit`, failures of ranks are told on standard error.
+    /// With `Prefixed` and `Inherit`, failures of ranks are reported on standard error. A process that reads the output
+    /// slowly slows the ranks' writes down, and nothing else: signals, ends of ranks and the time limit are dealt with
+    /// meanwhile. The job ends once its output has been read, or a second after a second signal or the time limit.
     pub fn output(mut self, output: Output) -> Launcher {
         self.output = output;
         self
@@ -211,8 +213,8 @@ impl Launcher {
 
     /// Sets how long the others may take to end after one rank has failed; 5 seconds by default.
     ///
-    /// Their waits return [`PeerFailed`](Error::PeerFailed), so most end by themselves. Those who do not get a SIGTERM,
-    /// and after as long again a SIGKILL.
+    /// Their waits return [`PeerFailed`](Error::PeerFailed), so most end by themselves. Those that do not get a SIGTERM,
+    /// and a SIGCONT in case they are stopped, and after as long again a SIGKILL.
     pub fn grace(mut self, grace: Duration) -> Launcher {
         self.grace = grace;
         self
@@ -331,7 +333,10 @@ fn ended(thread: JoinHandle<Result<Outcome>>) -> Result<Outcome> {
 #[derive(Debug)]
 struct Handle {
     pid: u32,
-    pidfd: OwnedFd,
+    /// Becomes readable when the process has ended; none where the system refuses it.
+    pidfd: Option<OwnedFd>,
+    /// Whether the process has been reaped, after which its number may be another one's.
+    reaped: Mutex<bool>,
 }
 
 /// Ranks that run. When it is dropped, they are killed.
@@ -354,7 +359,7 @@ impl Job {
         self.ranks[rank.index()].pid
     }
 
-    /// Sends a signal to `rank`, and to nobody else, even if it has ended.
+    /// Sends a signal to `rank`, and to no other process, even if the rank has ended.
     ///
     /// # Errors
     ///
@@ -364,7 +369,11 @@ impl Job {
     ///
     /// When there is no such rank.
     pub fn signal(&self, rank: Rank, signal: Signal) -> Result<()> {
-        rustix::process::pidfd_send_signal(&self.ranks[rank.index()].pidfd, signal)
+        let handle = &self.ranks[rank.index()];
+        let reaped = handle.reaped.lock().unwrap_or_else(PoisonError::into_inner);
+        let pid = i32::try_from(handle.pid).ok().and_then(rustix::process::Pid::from_raw).filter(|_| !*reaped);
+        pid.ok_or(rustix::io::Errno::SRCH)
+            .and_then(|pid| rustix::process::kill_process(pid, signal))
             .map_err(|error| Error::system(format!("sending a signal to {rank}"), error))
     }
 
@@ -402,23 +411,26 @@ pub struct Outcome {
     pub statuses: Vec<ExitStatus>,
     /// What each rank has handed back (see [`Processes`](crate::Processes)), empty for most.
     pub results: Vec<Vec<u8>>,
-    /// The rank that was the first to fail, if one has: by a signal or an exit code other than 0.
+    /// The rank that was the first to fail, if one has: by a signal, by an exit code other than 0, or by an exit with 0
+    /// that did not leave the world.
     pub first_failure: Option<Rank>,
+    /// The ranks that have exited with 0 without leaving the world that they had joined: by `std::process::exit`, or with
+    /// a handle that was forgotten. The others may have waited for them.
+    pub stayed: Vec<Rank>,
     /// The process ids that the ranks had.
     pub pids: Vec<u32>,
 }
 
 impl Outcome {
-    /// Whether every rank has exited with 0.
+    /// Whether every rank has ended well.
     pub fn success(&self) -> bool {
         self.first_failure.is_none()
     }
 
-    /// The first failure as a shell would say it: its exit code, or 128 and the signal's number; 0 if there is none.
+    /// The first failure as a shell would say it: its exit code, or 128 and the signal's number; 1 for a rank that has
+    /// exited with 0 without leaving its world, and 0 if there is no failure.
     pub fn exit_code(&self) -> i32 {
-        let Some(rank) = self.first_failure else { return 0 };
-        let status = self.statuses[rank.index()];
-        status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+        self.first_failure.map_or(0, |rank| exit_code(self.statuses[rank.index()]))
     }
 
     /// How `rank` has ended, in words: `rank 3 (pid 1234) was killed by signal 9 (SIGKILL)`.
@@ -427,12 +439,21 @@ impl Outcome {
     ///
     /// When there is no such rank.
     pub fn describe(&self, rank: Rank) -> String {
-        describe(rank, self.pids[rank.index()], self.statuses[rank.index()])
+        describe(rank, self.pids[rank.index()], self.statuses[rank.index()], self.stayed.contains(&rank))
     }
 }
 
-fn describe(rank: Rank, pid: u32, status: ExitStatus) -> String {
+/// The exit code of a job whose first failure ended with `status`.
+fn exit_code(status: ExitStatus) -> i32 {
+    status.code().map_or_else(|| 128 + status.signal().unwrap_or(0), |code| if code == 0 { 1 } else { code })
+}
+
+/// How a rank has ended; `stayed` says that it did not leave the world that it had joined.
+fn describe(rank: Rank, pid: u32, status: ExitStatus, stayed: bool) -> String {
     match (status.code(), status.signal()) {
+        (Some(code), _) if stayed => format!(
+            "{rank} (pid {pid}) exited with code {code} without leaving its world: other ranks may have waited for it (return from the program instead of std::process::exit, and drop the rank's handle)"
+        ),
         (Some(code), _) => format!("{rank} (pid {pid}) exited with code {code}"),
         (None, Some(signal)) => format!("{rank} (pid {pid}) was killed by signal {signal} ({})", signals::name(signal)),
         (None, None) => format!("{rank} (pid {pid}) ended with status {status}"),

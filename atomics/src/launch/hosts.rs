@@ -8,23 +8,29 @@
 //! The hub is this process's: the parts' ranks connect to it straight. What a part tells is output, and ends of ranks. The
 //! first failure, of a rank or of a part, is told to all parts, which end their ranks as a [`Launcher`] of one host does:
 //! some time to end by themselves, then SIGTERM, then SIGKILL. A part that is not heard of any more has failed.
+//!
+//! Threads of their own write the output, so that a process that reads it slowly slows the ranks' writes down, and not
+//! the supervision: what a part may send ahead is limited by [credit](super::part).
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 
 use super::GRACE;
 use super::lines::Sink;
-use super::part::{BEAT, GREETING, Orders, SILENCE, Said, byte_of};
+use super::part::{BEAT, Credit, GRANT, GREETING, MORE, Orders, SILENCE, Said, byte_of, cost};
 use super::signals::Arrivals;
 use super::supervisor::END;
-use crate::bootstrap::{Hub, address_of};
+use super::{Line, Stream};
+use crate::bootstrap::{Hub, Presence, address_of};
 use crate::shm::environment;
 use crate::{Error, Rank, Result, SEGMENT_BYTES};
 
@@ -34,7 +40,8 @@ const TICK: Duration = Duration::from_millis(50);
 /// How much longer than its ranks a part may take to end.
 const BESIDE: Duration = Duration::from_secs(5);
 
-/// How long a part that has ended is waited for whose standard error is still open.
+/// How long a part that has ended is waited for whose standard error is still open; and, after a second signal, how long
+/// the last output is waited for once the ranks have ended.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Messages of the parts that wait to be dealt with; the threads that read more wait.
@@ -227,7 +234,9 @@ impl Hosts {
             ending: None,
             exit_code: None,
             failures: 0,
-            out: Sink::Prefixed(Vec::new()),
+            undecided: Vec::new(),
+            out: Writer::start(&tell)?,
+            err: Writer::start(&tell)?,
         };
         let mut first = 0;
         for (at, host) in self.hosts.iter().enumerate() {
@@ -239,7 +248,9 @@ impl Hosts {
         }
         drop(tell);
         let mut beat = Instant::now();
-        while job.parts.iter().any(|part| part.status.is_none()) {
+        let mut signals = 0;
+        let mut give_up = None;
+        loop {
             match told.recv_timeout(TICK) {
                 Ok((at, what)) => job.hear(at, what),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -247,6 +258,7 @@ impl Hosts {
                 Err(RecvTimeoutError::Disconnected) => std::thread::sleep(TICK),
             }
             for signal in arrivals.take() {
+                signals += 1;
                 job.say_to_all(byte_of(signal).as_slice());
             }
             if beat.elapsed() >= BEAT {
@@ -254,12 +266,26 @@ impl Hosts {
                 job.say_to_all(&[super::part::ALIVE]);
             }
             job.see_to_the_clock();
+            if !job.over() {
+                continue;
+            }
+            // What the parts have said last. They have ended, so this does not wait.
+            while let Ok((at, what)) = told.try_recv() {
+                job.hear(at, what);
+            }
+            job.close_output();
+            if signals > 1 && give_up.is_none() {
+                give_up = Some(Instant::now() + LAST_WORDS);
+            }
+            if job.out.is_done() && job.err.is_done() {
+                break;
+            }
+            if give_up.is_some_and(|at| Instant::now() >= at) {
+                // A second signal, and no process reads: the rest of the output is lost.
+                job.exit_code.get_or_insert(1);
+                break;
+            }
         }
-        // What has been said last.
-        for (at, what) in told.try_iter() {
-            job.hear(at, what);
-        }
-        job.tell_of_more();
         Ok(job.exit_code.unwrap_or(0))
     }
 
@@ -328,6 +354,7 @@ impl Hosts {
             closed: false,
             quiet: false,
             heard: Instant::now(),
+            written: 0,
             status: None,
         };
         read(&mut part.child)?;
@@ -348,11 +375,73 @@ fn quoted(text: &str) -> String {
 /// What has come from a part.
 enum Came {
     Out(Vec<u8>),
-    Err(Vec<u8>),
+    /// A line of its standard error, and the credit to give back once the line has been written.
+    Err(Vec<u8>, Arc<Credit>),
     /// It says no more on its standard output, or on its standard error.
     End {
         is_out: bool,
     },
+    /// Lines of the part that count for this much have been written.
+    Written(usize),
+}
+
+/// What a writer writes.
+enum Piece {
+    /// A line of a rank of a part.
+    Line { part: usize, rank: Rank, stream: Stream, bytes: Vec<u8> },
+    /// A line of the launcher's own, to standard error.
+    Notice(String),
+    /// A line of a part's standard error, and the credit to give back.
+    Err { name: String, line: Vec<u8>, credit: Arc<Credit> },
+}
+
+/// A thread that writes to one of this process's streams, and waits for the process that reads it.
+///
+/// What waits to be written is limited by the parts' credit.
+struct Writer {
+    pieces: Option<Sender<Piece>>,
+    thread: JoinHandle<()>,
+}
+
+impl Writer {
+    fn start(tell: &SyncSender<(usize, Came)>) -> Result<Writer> {
+        let (pieces, written) = mpsc::channel();
+        let tell = tell.clone();
+        let thread = std::thread::Builder::new()
+            .name("rmalab-output".into())
+            .spawn(move || write(&written, &tell))
+            .map_err(|error| Error::system("starting the threads that write the ranks' output", error))?;
+        Ok(Writer { pieces: Some(pieces), thread })
+    }
+
+    fn write(&self, piece: Piece) {
+        if let Some(pieces) = &self.pieces {
+            // The thread ends only once it gets no more.
+            let _ = pieces.send(piece);
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.thread.is_finished()
+    }
+}
+
+fn write(pieces: &Receiver<Piece>, tell: &SyncSender<(usize, Came)>) {
+    let mut sink = Sink::Prefixed(Vec::new());
+    for piece in pieces {
+        match piece {
+            Piece::Notice(line) => crate::error::tell(format_args!("{line}")),
+            Piece::Err { name, line, credit } => {
+                crate::error::tell(format_args!("{name}: {}", String::from_utf8_lossy(&line)));
+                credit.grant(cost(&line));
+            }
+            Piece::Line { part, rank, stream, bytes } => {
+                sink.one(Line { rank, stream, bytes: &bytes });
+                // At the end of the job it does not listen any more.
+                let _ = tell.send((part, Came::Written(cost(&bytes))));
+            }
+        }
+    }
 }
 
 /// Starts the threads that read what a part says.
@@ -361,6 +450,8 @@ fn reader(child: &mut Child, at: usize, tell: &SyncSender<(usize, Came)>) -> Res
         let tell = tell.clone();
         let read = move || {
             let mut stream = BufReader::new(stream);
+            // Of the standard error, which a part sends without asking for credit.
+            let credit = Arc::new(Credit::new());
             loop {
                 let mut line = Vec::new();
                 let read = stream.by_ref().take(LONGEST).read_until(b'\n', &mut line);
@@ -368,7 +459,12 @@ fn reader(child: &mut Child, at: usize, tell: &SyncSender<(usize, Came)>) -> Res
                     break;
                 }
                 line.pop_if(|last| *last == b'\n');
-                let came = if is_out { Came::Out(line) } else { Came::Err(line) };
+                let came = if is_out {
+                    Came::Out(line)
+                } else {
+                    credit.take(cost(&line));
+                    Came::Err(line, Arc::clone(&credit))
+                };
                 if tell.send((at, came)).is_err() {
                     return;
                 }
@@ -405,10 +501,19 @@ struct PartProcess {
     /// Whether its standard error has ended.
     quiet: bool,
     heard: Instant,
+    /// What has been written of its lines, and not granted yet.
+    written: usize,
     status: Option<ExitStatus>,
 }
 
 impl PartProcess {
+    fn say(&mut self, bytes: &[u8]) {
+        if let Some(input) = &mut self.input {
+            // One that cannot be told is noticed by its silence or its end.
+            let _ = input.write_all(bytes);
+        }
+    }
+
     fn kill(&mut self) {
         let group = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         if let Some(group) = group.filter(|_| self.status.is_none()) {
@@ -440,24 +545,39 @@ struct Running {
     exit_code: Option<i32>,
     /// How many ranks have failed.
     failures: u32,
-    out: Sink,
+    /// Ranks that have exited with 0, whose connections to the hub have not ended yet: the part, the process and when.
+    undecided: Vec<(usize, Rank, u32, Instant)>,
+    out: Writer,
+    err: Writer,
 }
 
 impl Running {
     fn hear(&mut self, at: usize, came: Came) {
         let part = &mut self.parts[at];
+        if let Came::Written(bytes) = came {
+            part.written += bytes;
+            if part.written >= GRANT {
+                let grants = part.written / GRANT;
+                part.written %= GRANT;
+                part.say(&vec![MORE; grants]);
+            }
+            return;
+        }
         part.heard = Instant::now();
         let name = part.name.clone();
         match came {
             Came::Out(line) if !part.greeted => {
                 part.greeted = line == GREETING.as_bytes();
                 if !part.greeted {
-                    crate::error::tell(format_args!("{name}: {}", String::from_utf8_lossy(&line)));
+                    self.report(format!("{name}: {}", String::from_utf8_lossy(&line)));
                 }
             }
-            Came::Err(line) => crate::error::tell(format_args!("{name}: {}", String::from_utf8_lossy(&line))),
+            Came::Err(line, credit) => self.err.write(Piece::Err { name, line, credit }),
             Came::Out(line) => match Said::read(&line) {
-                Some(Said::Line(line)) => self.out.one(line),
+                Some(Said::Line(Line { rank, stream, bytes })) => {
+                    let writer = if stream == Stream::Out { &self.out } else { &self.err };
+                    writer.write(Piece::Line { part: at, rank, stream, bytes: bytes.to_vec() });
+                }
                 Some(Said::Ended { rank, pid, status }) => self.ended(at, rank, pid, status),
                 Some(Said::Alive) => {}
                 None => self.fail(1, &format!("{name}: the other end is not `rmalab launch --part` of this version")),
@@ -467,6 +587,7 @@ impl Running {
                 part.input = None;
             }
             Came::End { is_out: false } => part.quiet = true,
+            Came::Written(_) => {}
         }
     }
 
@@ -475,45 +596,79 @@ impl Running {
         let place = rank.0.checked_sub(part.first).and_then(|place| part.ended.get_mut(place as usize));
         let Some(ended) = place else { return };
         *ended = true;
-        self.hub.ended(rank);
+        let presence = self.hub.ended(rank);
         if !status.success() {
-            self.failures += 1;
-            let how = format!("{}: {}", part.name, super::describe(rank, pid, status));
-            self.fail(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)), &how);
+            self.rank_failed(at, rank, pid, status, false);
+        } else if presence == Presence::Failed {
+            self.rank_failed(at, rank, pid, status, true);
+        } else if presence == Presence::Joined {
+            // Its farewell, or the end of its connection, comes by another way than the news of its end.
+            self.undecided.push((at, rank, pid, Instant::now()));
         }
     }
 
-    /// What is told, and counts, is the first failure.
+    /// Looks again how the ranks have left that have exited with 0.
+    fn decide(&mut self) {
+        for (at, rank, pid, since) in std::mem::take(&mut self.undecided) {
+            match self.hub.ended(rank) {
+                Presence::Joined if since.elapsed() < SILENCE => self.undecided.push((at, rank, pid, since)),
+                Presence::Joined | Presence::Failed => {
+                    self.rank_failed(at, rank, pid, ExitStatus::default(), true);
+                }
+                Presence::Absent | Presence::Departed => {}
+            }
+        }
+    }
+
+    fn rank_failed(&mut self, at: usize, rank: Rank, pid: u32, status: ExitStatus, stayed: bool) {
+        self.failures += 1;
+        let how = format!("{}: {}", self.parts[at].name, super::describe(rank, pid, status, stayed));
+        self.fail(super::exit_code(status), &how);
+    }
+
+    /// Reports the first failure, which also decides the exit code.
     fn fail(&mut self, code: i32, how: &str) {
         if self.exit_code.is_none() {
             self.exit_code = Some(code);
-            crate::error::tell(format_args!("{how}"));
+            self.report(how.to_owned());
             self.ending = Some(Instant::now() + 2 * self.grace + BESIDE);
             self.say_to_all(&[END]);
         }
     }
 
-    fn tell_of_more(&self) {
-        if self.failures > 1 {
+    /// Has a line written to standard error.
+    fn report(&self, line: String) {
+        self.err.write(Piece::Notice(line));
+    }
+
+    /// Whether all parts have ended, and it is known how all ranks have.
+    fn over(&self) -> bool {
+        self.parts.iter().all(|part| part.status.is_some()) && self.undecided.is_empty()
+    }
+
+    /// Says the last words, and lets the writers end when they have written everything.
+    fn close_output(&mut self) {
+        if self.err.pieces.is_some() && self.failures > 1 {
             let others = self.failures - 1;
-            crate::error::tell(format_args!(
-                "{others} other rank{} failed after that",
-                if others == 1 { "" } else { "s" }
-            ));
+            self.report(format!("{others} other rank{} failed after that", if others == 1 { "" } else { "s" }));
         }
+        self.out.pieces = None;
+        self.err.pieces = None;
     }
 
     fn say_to_all(&mut self, bytes: &[u8]) {
-        for input in self.parts.iter_mut().filter_map(|part| part.input.as_mut()) {
-            // One that cannot be told is noticed by its silence or its end.
-            let _ = input.write_all(bytes);
+        for part in &mut self.parts {
+            part.say(bytes);
         }
     }
 
     fn see_to_the_clock(&mut self) {
-        let over = self.ending.is_some_and(|ending| Instant::now() >= ending);
+        self.decide();
+        let late = self.ending.is_some_and(|ending| Instant::now() >= ending);
         for at in 0..self.parts.len() {
             let part = &mut self.parts[at];
+            // A part whose ranks have ended may still wait for a process that reads their output.
+            let over = late && part.ended.contains(&false);
             if part.status.is_some() {
                 continue;
             }

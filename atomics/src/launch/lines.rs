@@ -1,9 +1,16 @@
-//! The output of many ranks on one stream, line by line.
+//! The output of many ranks on one stream, line by line, carried by a thread of its own.
+//!
+//! A process that reads the launcher's output slowly, or not at all, slows down this thread, and by the full pipes the
+//! ranks that write. Supervision never waits for it: signals are obeyed, and ends of ranks noticed, all the same.
 
-use std::io::{PipeReader, Read, Write};
+use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::thread::JoinHandle;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
 
 use super::{Line, Stream};
-use crate::{Rank, Result};
+use crate::{Error, Rank, Result};
 
 /// Lines longer than this are cut, so that a rank that never ends one cannot fill the launcher's memory.
 const LONGEST: usize = 64 * 1024;
@@ -28,10 +35,10 @@ impl Sink {
         }
     }
 
-    /// Hands a line on that has come whole.
+    /// Hands on a line that has come whole.
     pub(super) fn one(&mut self, line: Line<'_>) {
         self.line(line.rank, line.stream, line.bytes);
-        // When nobody reads the output any more, the ranks still have work to do.
+        // When no process reads the output any more, the ranks still have work to do.
         let _ = self.flush(line.stream);
     }
 
@@ -53,19 +60,19 @@ impl Sink {
 /// How a pipe was left.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Pumped {
-    /// There may be more now.
-    More,
+    /// This many bytes were read, and there may be more now.
+    More(usize),
     /// There is nothing now.
     Dry,
     /// There will be nothing more.
     Ended,
-    /// There may be more, but nobody reads the stream that it should go to.
+    /// There may be more, but no process reads the stream that it should go to.
     Unread,
 }
 
 /// One stream of one rank.
 pub(super) struct Lines {
-    pub(super) pipe: PipeReader,
+    pipe: PipeReader,
     rank: Rank,
     stream: Stream,
     /// What has come of the line that has not ended yet.
@@ -83,14 +90,14 @@ impl Lines {
     }
 
     /// Reads once, and passes on every line that has ended.
-    pub(super) fn pump(&mut self, sink: &mut Sink) -> Result<Pumped> {
+    fn pump(&mut self, sink: &mut Sink) -> Result<Pumped> {
         let mut chunk = [0; 16 * 1024];
         let len = match self.pipe.read(&mut chunk) {
             Ok(0) => return Ok(self.end(sink)),
             Ok(len) => len,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(Pumped::Dry),
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => return Ok(Pumped::More),
-            Err(error) => return Err(crate::Error::system(format!("reading the output of {}", self.rank), error)),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => return Ok(Pumped::More(0)),
+            Err(error) => return Err(Error::system(format!("reading the output of {}", self.rank), error)),
         };
         let mut parts = chunk[..len].split(|&byte| byte == b'\n');
         let mut part = parts.next().unwrap_or_default();
@@ -105,11 +112,29 @@ impl Lines {
             sink.line(self.rank, self.stream, &self.begun);
             self.begun.clear();
         }
-        Ok(if sink.flush(self.stream).is_ok() { Pumped::More } else { Pumped::Unread })
+        Ok(if sink.flush(self.stream).is_ok() { Pumped::More(len) } else { Pumped::Unread })
+    }
+
+    /// Passes on what is in the pipe now, and a last line that nothing has ended.
+    ///
+    /// A process that the rank has started may hold the pipe open, and write on: the carrier does not wait for that.
+    fn drain(&mut self, sink: &mut Sink) -> Result<()> {
+        let waiting = rustix::io::ioctl_fionread(&self.pipe)
+            .map_err(|error| Error::system(format!("looking at the output of {}", self.rank), error))?;
+        let mut left = usize::try_from(waiting).unwrap_or(usize::MAX);
+        while left > 0 {
+            match self.pump(sink)? {
+                Pumped::More(len) => left = left.saturating_sub(len),
+                Pumped::Dry => break,
+                Pumped::Ended | Pumped::Unread => return Ok(()),
+            }
+        }
+        self.end(sink);
+        Ok(())
     }
 
     /// Passes on a last line that nothing has ended.
-    pub(super) fn end(&mut self, sink: &mut Sink) -> Pumped {
+    fn end(&mut self, sink: &mut Sink) -> Pumped {
         if !self.begun.is_empty() {
             sink.line(self.rank, self.stream, &self.begun);
             self.begun.clear();
@@ -117,6 +142,106 @@ impl Lines {
             let _ = sink.flush(self.stream);
         }
         Pumped::Ended
+    }
+}
+
+/// A thread that carries the output of ranks, and the launcher's own notices.
+#[derive(Debug)]
+pub(super) struct Carrier {
+    /// Takes the notices. When it closes, the carrier passes on what is in the pipes, and ends.
+    notices: Option<PipeWriter>,
+    /// Ends with the thread.
+    running: PipeReader,
+    thread: JoinHandle<Result<()>>,
+}
+
+impl Carrier {
+    /// Starts to carry `pipes` to `sink`, and notices to standard error. The signals that the caller blocks stay blocked.
+    pub(super) fn start(pipes: Vec<Lines>, sink: Sink) -> Result<Carrier> {
+        let failed = |error| Error::system("starting the thread that carries the ranks' output", error);
+        let (reader, notices) = std::io::pipe().map_err(failed)?;
+        for end in [rustix::io::ioctl_fionbio(&reader, true), rustix::io::ioctl_fionbio(&notices, true)] {
+            end.map_err(|error| failed(error.into()))?;
+        }
+        let (running, ended) = std::io::pipe().map_err(failed)?;
+        let carry = move || {
+            // Closes when the thread ends, by a panic as well.
+            let _ended = ended;
+            carry(pipes, reader, sink)
+        };
+        let thread = std::thread::Builder::new().name("rmalab-output".into()).spawn(carry).map_err(failed)?;
+        Ok(Carrier { notices: Some(notices), running, thread })
+    }
+
+    /// What becomes readable when the thread has ended.
+    pub(super) fn running(&self) -> &PipeReader {
+        &self.running
+    }
+
+    /// Has a line written to standard error. It is lost if the pipe is full: the launcher has few of them.
+    pub(super) fn notice(&self, line: &str) {
+        if let Some(mut notices) = self.notices.as_ref() {
+            let _ = notices.write(format!("{line}\n").as_bytes());
+        }
+    }
+
+    /// Says that the ranks have ended, so that the thread ends once it has passed on what they wrote.
+    pub(super) fn finish(&mut self) {
+        self.notices = None;
+    }
+
+    /// The result of the thread, which has ended or ends at once.
+    ///
+    /// # Panics
+    ///
+    /// With the panic of the caller's output function.
+    pub(super) fn join(self) -> Result<()> {
+        self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+fn carry(mut pipes: Vec<Lines>, mut notices: PipeReader, mut sink: Sink) -> Result<()> {
+    loop {
+        let mut polled = vec![PollFd::new(&notices, PollFlags::IN)];
+        polled.extend(pipes.iter().map(|lines| PollFd::new(&lines.pipe, PollFlags::IN)));
+        match rustix::event::poll(&mut polled, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(Error::system("waiting for the output of the ranks", error)),
+        }
+        let happened: Vec<bool> = polled.iter().map(|polled| !polled.revents().is_empty()).collect();
+        drop(polled);
+        if happened[0] {
+            let mut chunk = [0; 4096];
+            match notices.read(&mut chunk) {
+                Ok(0) => {
+                    return pipes.iter_mut().try_for_each(|lines| lines.drain(&mut sink));
+                }
+                // What no process reads is lost, as for every program that writes to standard error.
+                Ok(len) => drop(std::io::stderr().write_all(&chunk[..len])),
+                Err(_) => {}
+            }
+        }
+        let mut unread = None;
+        let mut ready = happened[1..].iter();
+        let mut failed = Ok(());
+        pipes.retain_mut(|lines| {
+            let ready = *ready.next().expect("one for each pipe") && unread.is_none() && failed.is_ok();
+            match if ready { lines.pump(&mut sink) } else { Ok(Pumped::Dry) } {
+                Ok(Pumped::More(_) | Pumped::Dry) => true,
+                Ok(Pumped::Ended) => false,
+                // As in a pipeline: a rank that writes to a stream without a reader gets a broken pipe.
+                Ok(Pumped::Unread) => {
+                    unread = Some(lines.stream);
+                    false
+                }
+                Err(error) => {
+                    failed = Err(error);
+                    false
+                }
+            }
+        });
+        failed?;
+        pipes.retain(|lines| Some(lines.stream) != unread);
     }
 }
 
@@ -138,7 +263,7 @@ mod tests {
 
         assert_eq!(source.pump(&mut sink).unwrap(), Pumped::Dry);
         writer.write_all(b"a").unwrap();
-        assert_eq!(source.pump(&mut sink).unwrap(), Pumped::More);
+        assert_eq!(source.pump(&mut sink).unwrap(), Pumped::More(1));
         assert!(take().is_empty(), "a line that has not ended");
         writer.write_all(b"b\n\n\xff\0\nlast").unwrap();
         source.pump(&mut sink).unwrap();

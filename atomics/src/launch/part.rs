@@ -4,7 +4,7 @@
 //! command line, and when the connection or the other launcher is gone, its standard input ends.
 //!
 //! Standard input: one line of JSON, the [`Orders`]; then bytes, each with a meaning of its own: a signal's number to pass
-//! on, [`END`], or [`ALIVE`]. Standard output: [`GREETING`], and then lines:
+//! on, [`END`], [`ALIVE`], or [`MORE`]. Standard output: [`GREETING`], and then lines:
 //!
 //! ```text
 //! O3 text              rank 3 has written this line to its standard output
@@ -14,6 +14,10 @@
 //! ```
 //!
 //! Both sides take the other one for lost when they have heard nothing for ten seconds.
+//!
+//! Output and supervision share a stream, so the launcher always reads it. What keeps the output within bounds is credit:
+//! a part sends [`CREDIT`] bytes of lines ahead of what the launcher has written, and each [`MORE`] says that the launcher
+//! has written [`GRANT`] bytes of them. A reader that is slow so slows the ranks down, and nothing else.
 
 use std::fs::File;
 use std::io::{PipeWriter, Read, Write};
@@ -21,6 +25,7 @@ use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -31,10 +36,19 @@ use super::{Launcher, Line, Output, Part, Stream};
 use crate::{Error, Rank, Result};
 
 /// The first line that a part says, behind which everything has its form; shells may say other things before it.
-pub(super) const GREETING: &str = "rmalab part 1";
+pub(super) const GREETING: &str = "rmalab part 2";
 
 /// Says nothing but that the sender is there. No signal that is passed on has this number.
 pub(super) const ALIVE: u8 = b'.';
+
+/// Says that the launcher has written [`GRANT`] bytes of this part's lines. No signal that is passed on has this number.
+pub(super) const MORE: u8 = b'+';
+
+/// How many bytes of lines a part may send ahead of what the launcher has written: at least the longest line.
+pub(super) const CREDIT: usize = 4 * GRANT;
+
+/// How many bytes one [`MORE`] stands for.
+pub(super) const GRANT: usize = 64 << 10;
 
 /// How often each side says that it is there.
 pub(super) const BEAT: Duration = Duration::from_secs(1);
@@ -122,6 +136,30 @@ impl<'a> Said<'a> {
     }
 }
 
+/// How many bytes of lines may still be sent ahead of what has been written.
+pub(super) struct Credit {
+    bytes: Mutex<usize>,
+    granted: Condvar,
+}
+
+impl Credit {
+    pub(super) fn new() -> Credit {
+        Credit { bytes: Mutex::new(CREDIT), granted: Condvar::new() }
+    }
+
+    /// Waits until there is credit for `bytes`.
+    pub(super) fn take(&self, bytes: usize) {
+        let left = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let wait = self.granted.wait_while(left, |left| *left < bytes);
+        *wait.unwrap_or_else(PoisonError::into_inner) -= bytes;
+    }
+
+    pub(super) fn grant(&self, bytes: usize) {
+        *self.bytes.lock().unwrap_or_else(PoisonError::into_inner) += bytes;
+        self.granted.notify_all();
+    }
+}
+
 /// Is the part that the standard input orders, until its ranks have ended; the exit code, 1 if one has failed.
 ///
 /// This is the other end of [`Hosts`](super::Hosts): what `rmalab launch --part` does.
@@ -160,11 +198,20 @@ pub fn part() -> Result<i32> {
         invitation: orders.invitation.parse()?,
         ended: Box::new(|rank, pid, status| Said::Ended { rank, pid, status }.say()),
     };
+    let credit = Arc::new(Credit::new());
+    let lines = {
+        let credit = Arc::clone(&credit);
+        // On a thread of its own, which alone waits for credit.
+        move |line: Line<'_>| {
+            credit.take(cost(line.bytes));
+            Said::Line(line).say();
+        }
+    };
     let mut launcher = Launcher::new(orders.count)
         .command(&orders.program, &orders.args)
         .segment_bytes(orders.segment_bytes)
         .grace(orders.grace)
-        .output(Output::Lines(Box::new(|line| Said::Line(line).say())))
+        .output(Output::Lines(Box::new(lines)))
         .part(part);
     for (name, value) in &orders.env {
         launcher = launcher.env(name, value);
@@ -177,7 +224,7 @@ pub fn part() -> Result<i32> {
             .spawn(body)
             .map_err(|error| Error::system("starting the threads of a part", error))
     };
-    start("rmalab-orders", Box::new(move || obey(control, input, ahead.get(1..).unwrap_or_default())))?;
+    start("rmalab-orders", Box::new(move || obey(control, input, ahead.get(1..).unwrap_or_default(), &credit)))?;
     start(
         "rmalab-beat",
         Box::new(|| {
@@ -192,10 +239,11 @@ pub fn part() -> Result<i32> {
 }
 
 /// Passes on to the ranks' supervisor what the standard input says, until that ends or falls silent.
-fn obey(control: Option<PipeWriter>, mut input: File, ahead: &[u8]) {
+fn obey(control: Option<PipeWriter>, mut input: File, ahead: &[u8], credit: &Credit) {
     let Some(mut control) = control else { return };
     let mut pass_on = |bytes: &[u8]| {
-        let commands: Vec<u8> = bytes.iter().copied().filter(|&byte| byte != ALIVE).collect();
+        credit.grant(bytes.iter().filter(|&&byte| byte == MORE).count() * GRANT);
+        let commands: Vec<u8> = bytes.iter().copied().filter(|&byte| byte != ALIVE && byte != MORE).collect();
         // A supervisor that is gone has nobody to pass anything on to.
         let _ = control.write_all(&commands);
     };
@@ -221,9 +269,16 @@ fn obey(control: Option<PipeWriter>, mut input: File, ahead: &[u8]) {
     std::process::exit(1);
 }
 
-/// The byte that passes a signal on; [`END`] and [`ALIVE`] are none.
+/// What a line takes of the credit; both sides count alike.
+pub(super) fn cost(line: &[u8]) -> usize {
+    /// The line's kind and number, and what the launcher needs to keep it.
+    const BESIDE: usize = 64;
+    (line.len() + BESIDE).min(CREDIT)
+}
+
+/// The byte that passes a signal on; [`END`], [`ALIVE`] and [`MORE`] are none.
 pub(super) fn byte_of(signal: i32) -> Option<u8> {
-    u8::try_from(signal).ok().filter(|&byte| byte != END && byte != ALIVE)
+    u8::try_from(signal).ok().filter(|byte| ![END, ALIVE, MORE].contains(byte))
 }
 
 #[cfg(test)]

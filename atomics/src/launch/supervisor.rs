@@ -1,4 +1,6 @@
 //! The launcher's thread: starts the ranks, and then is one loop over everything that can happen to them.
+//!
+//! The loop never waits for a process that reads output: threads of their own carry that (lines.rs).
 
 use std::ffi::OsString;
 use std::io::{PipeReader, Read};
@@ -6,24 +8,31 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::{Errno, FdFlags};
-use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, WaitId, WaitIdOptions};
 
-use super::lines::{Lines, Pumped, Sink};
+use super::lines::{Carrier, Lines, Sink};
 use super::signals::{self, Arrivals};
 use super::{Handle, Outcome, Output, Stream};
-use crate::bootstrap::Hub;
+use crate::bootstrap::{Hub, Presence};
 use crate::mapped::Mapping;
 use crate::shm::environment;
 use crate::{Error, Rank, Result};
 
 /// By this the job's owner says that a rank has failed elsewhere; no signal has this number.
 pub(super) const END: u8 = 0;
+
+/// How long the last output is waited for once the ranks were to end at once: a second signal, the time limit, an owner
+/// that is gone.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// How often the loop looks for ranks that have ended, where the system refuses the descriptors that would report it.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// Who is to hear that a rank has ended.
 pub(super) enum Ended {
@@ -60,7 +69,6 @@ struct Process {
     child: Child,
     result: Option<PipeReader>,
     bytes: Vec<u8>,
-    lines: [Option<Lines>; 2],
     status: Option<ExitStatus>,
 }
 
@@ -69,7 +77,8 @@ struct Process {
 enum Source {
     Signals,
     Lifeline,
-    Lines(usize, usize),
+    /// The thread with this number that carries output has ended.
+    Carried(usize),
     Result(usize),
     End(usize),
 }
@@ -91,8 +100,9 @@ struct Supervisor {
     first: u32,
     ranks: Vec<Process>,
     handles: Arc<[Handle]>,
-    sink: Option<Sink>,
-    /// Whether failures are told on standard error.
+    /// The threads that carry output, as long as they run. The last one writes the notices, if there are to be any.
+    carriers: Vec<Option<Carrier>>,
+    /// Whether failures are reported on standard error.
     tells: bool,
     mapping: Option<Arc<Mapping>>,
     ended: Ended,
@@ -102,8 +112,16 @@ struct Supervisor {
     time_limit: Option<(Duration, Instant)>,
     ending: Ending,
     signalled: bool,
+    /// Whether everything is to end at once, the output included.
+    at_once: bool,
+    /// When the output is given up that no process has read.
+    give_up: Option<Instant>,
+    /// Whether it was.
+    gave_up: bool,
     first_failure: Option<Rank>,
     failures: usize,
+    /// Which ranks have exited with 0 without leaving their world.
+    stayed: Vec<Rank>,
     timed_out: Option<Duration>,
 }
 
@@ -113,18 +131,16 @@ pub(super) fn run(plan: Plan, started: &SyncSender<Arc<[Handle]>>) -> Result<Out
     let mask = block_signals();
     let mut ranks = Vec::with_capacity(plan.size as usize);
     let mut handles = Vec::with_capacity(plan.size as usize);
+    let mut lines = Vec::new();
     for rank in plan.first..plan.first + plan.size {
         match start(&plan, Rank(rank), mask) {
-            Ok((process, handle)) => {
+            Ok((process, handle, both)) => {
                 ranks.push(process);
                 handles.push(handle);
+                lines.extend(both);
             }
             Err(error) => {
-                for process in &mut ranks {
-                    kill_group(&process.child, Signal::KILL);
-                    // It has been killed, so this ends; how is of no interest.
-                    let _ = process.child.wait();
-                }
+                ranks.iter_mut().for_each(Process::kill_and_reap);
                 return Err(error);
             }
         }
@@ -133,16 +149,18 @@ pub(super) fn run(plan: Plan, started: &SyncSender<Arc<[Handle]>>) -> Result<Out
     // The receiver waits for exactly this.
     let _ = started.send(Arc::clone(&handles));
     let tells = matches!(plan.output, Output::Prefixed | Output::Inherit);
-    let sink = match plan.output {
-        Output::Prefixed => Some(Sink::Prefixed(Vec::new())),
-        Output::Lines(take) => Some(Sink::Lines(take)),
-        Output::Inherit | Output::Discard => None,
+    let carriers = match carriers(plan.output, lines) {
+        Ok(carriers) => carriers,
+        Err(error) => {
+            ranks.iter_mut().for_each(Process::kill_and_reap);
+            return Err(error);
+        }
     };
     let mut supervisor = Supervisor {
         first: plan.first,
         ranks,
         handles,
-        sink,
+        carriers: carriers.into_iter().map(Some).collect(),
         tells,
         // It keeps the memory: a descriptor less to leak.
         mapping: plan.memory.map(|(_, mapping)| mapping),
@@ -153,8 +171,12 @@ pub(super) fn run(plan: Plan, started: &SyncSender<Arc<[Handle]>>) -> Result<Out
         time_limit: plan.time_limit.map(|limit| (limit, Instant::now() + limit)),
         ending: Ending::No,
         signalled: false,
+        at_once: false,
+        give_up: None,
+        gave_up: false,
         first_failure: None,
         failures: 0,
+        stayed: Vec::new(),
         timed_out: None,
     };
     let watched = supervisor.watch();
@@ -165,17 +187,32 @@ pub(super) fn run(plan: Plan, started: &SyncSender<Arc<[Handle]>>) -> Result<Out
     supervisor.outcome()
 }
 
-fn start(plan: &Plan, rank: Rank, mask: libc::sigset_t) -> Result<(Process, Handle)> {
+/// The threads that carry `lines`, and the launcher's notices where there are to be any: for each of this process's
+/// streams one, so that neither waits for the other's reader, or one for the caller's function.
+fn carriers(output: Output, lines: Vec<Lines>) -> Result<Vec<Carrier>> {
+    let plain = || Sink::Prefixed(Vec::new());
+    Ok(match output {
+        Output::Prefixed => {
+            let (out, err) = lines.into_iter().partition(|lines| lines.stream() == Stream::Out);
+            vec![Carrier::start(out, plain())?, Carrier::start(err, plain())?]
+        }
+        Output::Inherit => vec![Carrier::start(lines, plain())?],
+        Output::Lines(take) => vec![Carrier::start(lines, Sink::Lines(take))?],
+        Output::Discard => Vec::new(),
+    })
+}
+
+fn start(plan: &Plan, rank: Rank, mask: libc::sigset_t) -> Result<(Process, Handle, Vec<Lines>)> {
     let failed = |error: std::io::Error| Error::system(format!("starting {rank} ({})", plan.program.display()), error);
     let piped = matches!(plan.output, Output::Prefixed | Output::Lines(_));
     let mut command = Command::new(&plan.program);
     command.args(&plan.args).stdin(Stdio::null()).process_group(0);
-    let mut lines = [None, None];
+    let mut lines = Vec::new();
     if piped {
         let (out, out_end) = pipe().map_err(failed)?;
         let (err, err_end) = pipe().map_err(failed)?;
         command.stdout(out_end).stderr(err_end);
-        lines = [Some(Lines::new(out, rank, Stream::Out)), Some(Lines::new(err, rank, Stream::Err))];
+        lines = vec![Lines::new(out, rank, Stream::Out), Lines::new(err, rank, Stream::Err)];
     } else if matches!(plan.output, Output::Discard) {
         command.stdout(Stdio::null()).stderr(Stdio::null());
     }
@@ -198,20 +235,10 @@ fn start(plan: &Plan, rank: Rank, mask: libc::sigset_t) -> Result<(Process, Hand
     // of several threads must not.
     unsafe { command.pre_exec(prepare) };
     let child = command.spawn().map_err(failed)?;
-    let mut process = Process { child, result: Some(result), bytes: Vec::new(), lines, status: None };
-    let pid = pid(&process.child);
-    match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
-        Ok(pidfd) => {
-            let handle = Handle { pid: process.child.id(), pidfd };
-            Ok((process, handle))
-        }
-        Err(error) => {
-            kill_group(&process.child, Signal::KILL);
-            // It has been killed, so this ends; how is of no interest.
-            let _ = process.child.wait();
-            Err(Error::system(format!("watching {rank}"), error))
-        }
-    }
+    // A sandbox may refuse it: then the loop looks for the end of the rank from time to time.
+    let pidfd = rustix::process::pidfd_open(pid(&child), PidfdFlags::empty()).ok();
+    let handle = Handle { pid: child.id(), pidfd, reaped: Mutex::new(false) };
+    Ok((Process { child, result: Some(result), bytes: Vec::new(), status: None }, handle, lines))
 }
 
 /// A pipe whose reader does not block.
@@ -264,22 +291,71 @@ fn pid(child: &Child) -> Pid {
     i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("the kernel's process ids are positive")
 }
 
-/// Sends a signal to a rank that has not been waited for, and to all that it has started in its group.
-fn kill_group(child: &Child, signal: Signal) {
-    // It can only fail because the group has ended.
-    let _ = rustix::process::kill_process_group(pid(child), signal);
+impl Process {
+    /// Sends a signal to a rank that has not been reaped, and to all that it has started in its group.
+    ///
+    /// The rank's number cannot belong to another process before this thread, its parent, reaps it. A rank that has left
+    /// its group gets the signal by itself; in its group it must not get it twice.
+    fn signal(&self, signal: Signal) {
+        let pid = pid(&self.child);
+        let in_group = rustix::process::getpgid(Some(pid)).is_ok_and(|group| group == pid);
+        // Each can only fail because what it is for has ended.
+        let _ = rustix::process::kill_process_group(pid, signal);
+        if !in_group || signal == Signal::KILL {
+            let _ = rustix::process::kill_process(pid, signal);
+        }
+    }
+
+    /// Asks a rank to end by `signal`. A rank that is stopped goes on, so that it can.
+    fn ask(&self, signal: Signal) {
+        self.signal(signal);
+        self.signal(Signal::CONT);
+    }
+
+    /// Whether the rank has ended. It is not reaped: it keeps its number.
+    fn has_ended(&self) -> std::io::Result<bool> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        Ok(rustix::process::waitid(WaitId::Pid(pid(&self.child)), options)?.is_some())
+    }
+
+    fn kill_and_reap(&mut self) {
+        if self.status.is_none() {
+            self.signal(Signal::KILL);
+            // It has been killed, so this ends; how is of no interest.
+            let _ = self.child.wait();
+        }
+    }
 }
 
 impl Supervisor {
-    /// The loop: until every rank has ended and has been reaped.
+    /// The loop: until every rank has ended and has been reaped, and what they wrote has been carried off.
     fn watch(&mut self) -> Result<()> {
-        while self.ranks.iter().any(|rank| rank.status.is_none()) {
+        let mut ended = false;
+        loop {
+            if !ended && self.ranks.iter().all(|rank| rank.status.is_some()) {
+                ended = true;
+                self.report_the_rest();
+                self.carriers.iter_mut().flatten().for_each(Carrier::finish);
+            }
+            if ended {
+                if self.at_once && self.give_up.is_none() {
+                    self.give_up = Some(Instant::now() + LAST_WORDS);
+                }
+                let read = self.carriers.iter().all(Option::is_none);
+                self.gave_up = !read && self.give_up.is_some_and(|at| Instant::now() >= at);
+                if read || self.gave_up {
+                    break;
+                }
+            }
             for source in self.poll()? {
                 match source {
                     Source::Signals => self.pass_on(),
                     Source::Lifeline => self.hear_owner(),
-                    Source::Lines(rank, stream) => {
-                        self.pump(rank, stream)?;
+                    Source::Carried(at) => {
+                        // Before its time it ends by an error or a panic only.
+                        if let Some(carrier) = self.carriers[at].take() {
+                            carrier.join()?;
+                        }
                     }
                     Source::Result(rank) => {
                         self.take_result(rank)?;
@@ -289,14 +365,9 @@ impl Supervisor {
             }
             self.see_to_the_clock();
         }
-        // What they wrote last. Somebody whom a rank has started may hold a pipe open: nobody waits for that.
+        // What they have handed back last. A process that a rank has started may hold a pipe open: this does not wait for
+        // it.
         for rank in 0..self.ranks.len() {
-            for stream in 0..2 {
-                while self.pump(rank, stream)? {}
-                if let (Some(lines), Some(sink)) = (&mut self.ranks[rank].lines[stream], &mut self.sink) {
-                    lines.end(sink);
-                }
-            }
             while self.take_result(rank)? {}
         }
         Ok(())
@@ -305,29 +376,34 @@ impl Supervisor {
     /// Waits until something has happened, or it is time to do something.
     fn poll(&self) -> Result<Vec<Source>> {
         let readable = PollFlags::IN;
-        let mut watched = Vec::with_capacity(2 + 4 * self.ranks.len());
+        let mut watched = Vec::with_capacity(4 + 2 * self.ranks.len());
         if let Some(arrivals) = &self.arrivals {
             watched.push((Source::Signals, PollFd::new(arrivals.reader(), readable)));
         }
         if let Some(lifeline) = &self.lifeline {
             watched.push((Source::Lifeline, PollFd::new(lifeline, readable)));
         }
-        for (at, rank) in self.ranks.iter().enumerate() {
-            for (stream, lines) in rank.lines.iter().enumerate() {
-                if let Some(lines) = lines {
-                    watched.push((Source::Lines(at, stream), PollFd::new(&lines.pipe, readable)));
-                }
+        for (at, carrier) in self.carriers.iter().enumerate() {
+            if let Some(carrier) = carrier {
+                watched.push((Source::Carried(at), PollFd::new(carrier.running(), readable)));
             }
+        }
+        let mut unwatched = Vec::new();
+        for (at, rank) in self.ranks.iter().enumerate() {
             if let Some(result) = &rank.result {
                 watched.push((Source::Result(at), PollFd::new(result, readable)));
             }
             if rank.status.is_none() {
-                watched.push((Source::End(at), PollFd::new(&self.handles[at].pidfd, readable)));
+                match &self.handles[at].pidfd {
+                    Some(pidfd) => watched.push((Source::End(at), PollFd::new(pidfd, readable))),
+                    None => unwatched.push(Source::End(at)),
+                }
             }
         }
         let (sources, mut polled): (Vec<Source>, Vec<PollFd<'_>>) = watched.into_iter().unzip();
         let now = Instant::now();
         let due = self.due().map(|due| due.saturating_duration_since(now));
+        let due = if unwatched.is_empty() { due } else { Some(due.map_or(LOOK, |due| due.min(LOOK))) };
         let due =
             due.map(|due| rustix::time::Timespec { tv_sec: due.as_secs() as i64, tv_nsec: due.subsec_nanos().into() });
         match rustix::event::poll(&mut polled, due.as_ref()) {
@@ -335,17 +411,18 @@ impl Supervisor {
             Err(error) => return Err(Error::system("watching the ranks", error)),
         }
         let happened = polled.iter().map(|polled| !polled.revents().is_empty());
-        Ok(sources.iter().zip(happened).filter(|(_, happened)| *happened).map(|(source, _)| *source).collect())
+        let watched = sources.iter().zip(happened).filter(|(_, happened)| *happened).map(|(source, _)| *source);
+        Ok(watched.chain(unwatched).collect())
     }
 
     /// When the clock alone will make something happen.
     fn due(&self) -> Option<Instant> {
         let limit = self.time_limit.map(|(_, at)| at);
-        match self.ending {
-            Ending::No => limit,
-            Ending::Grace(at) | Ending::Asked(at) => Some(limit.map_or(at, |limit| limit.min(at))),
-            Ending::Killed => None,
-        }
+        let ending = match self.ending {
+            Ending::Grace(at) | Ending::Asked(at) => Some(at),
+            Ending::No | Ending::Killed => None,
+        };
+        [limit, ending, self.give_up].into_iter().flatten().min()
     }
 
     fn see_to_the_clock(&mut self) {
@@ -355,11 +432,11 @@ impl Supervisor {
         {
             self.time_limit = None;
             self.timed_out = Some(limit);
-            self.kill_all();
+            self.end_at_once();
         }
         match self.ending {
             Ending::Grace(at) if now >= at => {
-                self.signal_all(Signal::TERM);
+                self.ask_all(Signal::TERM);
                 self.ending = Ending::Asked(now + self.grace);
             }
             Ending::Asked(at) if now >= at => self.kill_all(),
@@ -367,15 +444,23 @@ impl Supervisor {
         }
     }
 
-    fn signal_all(&self, signal: Signal) {
-        for rank in self.ranks.iter().filter(|rank| rank.status.is_none()) {
-            kill_group(&rank.child, signal);
-        }
+    fn alive(&self) -> impl Iterator<Item = &Process> {
+        self.ranks.iter().filter(|rank| rank.status.is_none())
+    }
+
+    fn ask_all(&self, signal: Signal) {
+        self.alive().for_each(|rank| rank.ask(signal));
     }
 
     fn kill_all(&mut self) {
-        self.signal_all(Signal::KILL);
+        self.alive().for_each(|rank| rank.signal(Signal::KILL));
         self.ending = Ending::Killed;
+    }
+
+    /// Kills the ranks, and does not wait for ever for a process that is to read their output.
+    fn end_at_once(&mut self) {
+        self.at_once = true;
+        self.kill_all();
     }
 
     fn pass_on(&mut self) {
@@ -387,10 +472,10 @@ impl Supervisor {
 
     fn pass_on_one(&mut self, signal: i32) {
         if self.signalled {
-            self.kill_all();
+            self.end_at_once();
         } else if let Some(signal) = Signal::from_named_raw(signal) {
             self.signalled = true;
-            self.signal_all(signal);
+            self.ask_all(signal);
         }
     }
 
@@ -404,7 +489,7 @@ impl Supervisor {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             _ => {
                 self.lifeline = None;
-                self.kill_all();
+                self.end_at_once();
             }
         }
     }
@@ -414,27 +499,6 @@ impl Supervisor {
         if matches!(self.ending, Ending::No) {
             self.ending = Ending::Grace(Instant::now() + self.grace);
         }
-    }
-
-    /// Reads a rank's output once; whether there may be more.
-    fn pump(&mut self, rank: usize, stream: usize) -> Result<bool> {
-        let (Some(lines), Some(sink)) = (&mut self.ranks[rank].lines[stream], &mut self.sink) else {
-            return Ok(false);
-        };
-        let pumped = lines.pump(sink)?;
-        match pumped {
-            Pumped::More => return Ok(true),
-            Pumped::Dry => {}
-            Pumped::Ended => self.ranks[rank].lines[stream] = None,
-            // As in a pipeline: who writes to nobody is told by a broken pipe.
-            Pumped::Unread => {
-                let stream = lines.stream();
-                for lines in self.ranks.iter_mut().flat_map(|rank| &mut rank.lines) {
-                    lines.take_if(|lines| lines.stream() == stream);
-                }
-            }
-        }
-        Ok(false)
     }
 
     /// Reads what a rank hands back, once; whether there may be more.
@@ -459,53 +523,79 @@ impl Supervisor {
 
     fn reap(&mut self, at: usize) -> Result<()> {
         let (rank, process) = (Rank(self.first + at as u32), &mut self.ranks[at]);
-        // It has ended but still keeps its number, so this reaches what it has left running, and nobody else.
-        kill_group(&process.child, Signal::KILL);
-        let ended = process.child.try_wait();
+        // From here on the rank's number may be another process's, which the job's owner must not signal.
+        let mut reaped = self.handles[at].reaped.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = process.has_ended();
         let ended = ended.map_err(|error| Error::system(format!("waiting for {rank}"), error))?;
-        let Some(status) = ended else { return Ok(()) };
+        if !ended {
+            return Ok(());
+        }
+        // It has ended but still keeps its number, so this reaches what it has left running, and no other process.
+        process.signal(Signal::KILL);
+        let status = process.child.wait();
+        let status = status.map_err(|error| Error::system(format!("waiting for {rank}"), error))?;
         process.status = Some(status);
-        // Who has not left in good order is missing to the others, whatever its exit code says; and who says that it has
-        // failed, has.
-        if let Some(mapping) = &self.mapping
-            && (!status.success() || !mapping.has_departed(rank))
-        {
-            mapping.mark_failed(rank);
+        *reaped = true;
+        drop(reaped);
+        let mut stayed = false;
+        if let Some(mapping) = &self.mapping {
+            stayed = mapping.is_attached(rank) || mapping.failed() == Some(rank);
+            // A rank that has not left in good order is missing to the others, whatever its exit code says; and one that
+            // says that it has failed, has.
+            if !status.success() || !mapping.has_departed(rank) {
+                mapping.mark_failed(rank);
+            }
         }
         match &mut self.ended {
             Ended::Untold => {}
-            Ended::Hub(hub) => hub.ended(rank),
+            // It has ended, so it leaves no more.
+            Ended::Hub(hub) => stayed |= matches!(hub.ended(rank), Presence::Joined | Presence::Failed),
             Ended::Whole(tell) => tell(rank, self.handles[at].pid, status),
         }
-        if status.success() {
+        stayed &= status.success();
+        if status.success() && !stayed {
             return Ok(());
+        }
+        if stayed {
+            self.stayed.push(rank);
         }
         self.failures += 1;
         if self.first_failure.is_none() {
             self.first_failure = Some(rank);
-            if self.tells {
-                crate::error::tell(format_args!("{}", super::describe(rank, self.handles[at].pid, status)));
-            }
+            self.report(&super::describe(rank, self.handles[at].pid, status, stayed));
         }
         self.begin_to_end();
         Ok(())
+    }
+
+    /// Has a line written to standard error, if failures are to be reported there.
+    fn report(&self, line: &str) {
+        if self.tells
+            && let Some(carrier) = self.carriers.last().and_then(Option::as_ref)
+        {
+            carrier.notice(line);
+        }
+    }
+
+    fn report_the_rest(&self) {
+        if self.failures > 1 {
+            let others = self.failures - 1;
+            self.report(&format!("{others} other rank{} failed after that", if others == 1 { "" } else { "s" }));
+        }
     }
 
     fn outcome(mut self) -> Result<Outcome> {
         if let Some(limit) = self.timed_out {
             return Err(Error::world(format!("the job did not end within {limit:?}, and was killed")));
         }
-        if self.tells && self.failures > 1 {
-            let others = self.failures - 1;
-            crate::error::tell(format_args!(
-                "{others} other rank{} failed after that",
-                if others == 1 { "" } else { "s" }
-            ));
+        if self.gave_up && self.first_failure.is_none() {
+            return Err(Error::world("the job was to end before a process had read all of its output"));
         }
         let ranks = std::mem::take(&mut self.ranks);
         Ok(Outcome {
             statuses: ranks.iter().map(|rank| rank.status.expect("every rank has been reaped")).collect(),
             first_failure: self.first_failure,
+            stayed: std::mem::take(&mut self.stayed),
             pids: self.handles.iter().map(|handle| handle.pid).collect(),
             results: ranks.into_iter().map(|rank| rank.bytes).collect(),
         })
@@ -515,12 +605,6 @@ impl Supervisor {
 impl Drop for Supervisor {
     /// Leaves no rank behind when the loop has ended by an error or a panic.
     fn drop(&mut self) {
-        for rank in &mut self.ranks {
-            if rank.status.is_none() {
-                kill_group(&rank.child, Signal::KILL);
-                // It has been killed, so this ends; how is of no interest.
-                let _ = rank.child.wait();
-            }
-        }
+        self.ranks.iter_mut().for_each(Process::kill_and_reap);
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use rmalab_atomics::bootstrap::Membership;
+use rmalab_atomics::bootstrap::{Hub, Membership};
 use rmalab_atomics::{Error, Rank};
 use rustix::process::Signal;
 
@@ -27,6 +27,7 @@ fn be_a_member(body: impl FnOnce(&Membership) -> String) {
         std::process::exit(99)
     });
     let said = match Membership::by_environment() {
+        // It leaves before the process ends.
         Ok(member) => body(&member),
         Err(error) => error.to_string(),
     };
@@ -138,4 +139,42 @@ fn under_the_launcher_of_this_crate() {
     let outcome = launcher(here!(), RANKS).hub(true).output(output).spawn().unwrap().wait().unwrap();
     assert_eq!(outcome.first_failure, Some(Rank(2)));
     assert_eq!(*heard.lock().unwrap(), ["rank 2 has failed"; 3]);
+}
+
+#[test]
+fn a_rank_that_exits_without_leaving_is_named_by_the_launcher() {
+    be_a_member(|member| {
+        member.barrier().unwrap();
+        if member.rank() == Rank(2) {
+            std::process::exit(0);
+        }
+        format!("{}", member.barrier().unwrap_err())
+    });
+    let outcome = launcher(here!(), RANKS).hub(true).spawn().unwrap().wait().unwrap();
+    assert_eq!((outcome.first_failure, outcome.exit_code()), (Some(Rank(2)), 1));
+    assert!(outcome.describe(Rank(2)).contains("exited with code 0 without leaving"), "{}", outcome.describe(Rank(2)));
+}
+
+#[test]
+fn a_program_that_never_joins_may_end_as_it_likes() {
+    let job = rmalab_atomics::Launcher::new(2).hub(true).command("true", [""; 0]);
+    assert!(job.spawn().unwrap().wait().unwrap().success());
+}
+
+#[test]
+fn a_crowd_of_strangers_is_reported() {
+    if crate::is_driver() {
+        let hub = Hub::open(std::net::Ipv4Addr::LOCALHOST.into(), 1).unwrap();
+        let connect = |_| std::net::TcpStream::connect(hub.invitation().hub).unwrap();
+        let _crowd: Vec<std::net::TcpStream> = (0..200).map(connect).collect();
+        Membership::join(hub.invitation(), Rank(0), 1, "", HUNG, None).unwrap().barrier().unwrap();
+        // The report comes from a thread of its own.
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        return;
+    }
+    let output = crate::driver(here!()).output().unwrap();
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words}");
+    let report = "connections that do not belong to the job crowd its hub at 127.0.0.1:";
+    assert_eq!(words.matches(report).count(), 1, "{words}");
 }

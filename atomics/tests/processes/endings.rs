@@ -108,6 +108,29 @@ fn a_rank_that_leaves_without_a_word_has_failed_to_the_others() {
     let outcome = launcher(here!(), 2).spawn().unwrap().wait().unwrap();
     let told: Vec<Option<String>> = crate::results(&outcome);
     assert_eq!(told[0].as_deref(), Some("Err(PeerFailed { rank: Rank(1) })"));
+    // It says that all is well, and it is not.
+    assert_eq!((outcome.first_failure, outcome.exit_code()), (Some(Rank(1)), 1));
+    let described = outcome.describe(Rank(1));
+    assert!(
+        described.starts_with("rank 1 (pid ") && described.contains("exited with code 0 without leaving"),
+        "{described}"
+    );
+}
+
+#[test]
+fn a_rank_that_exits_inside_a_run_has_failed_to_the_parent() {
+    let world = world(here!(), 2);
+    let ended = world.run(|ra| {
+        if ra.rank() == Rank(1) {
+            std::process::exit(0);
+        }
+        let word = ra.heap().alloc(8, 8).unwrap();
+        ra.wait_until(word, Until::Ne(0)).unwrap_err().to_string()
+    });
+    match ended {
+        Err(Error::RankEnded { rank: Rank(1), how }) => assert!(how.contains("without leaving"), "{how}"),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
@@ -190,4 +213,134 @@ fn a_rank_that_leaves_and_then_fails_has_failed_to_the_others() {
     }
     let outcome = launcher(here!(), 3).spawn().unwrap().wait().unwrap();
     assert_eq!(outcome.statuses.iter().map(|status| status.code()).collect::<Vec<_>>(), [Some(0), Some(3), Some(0)]);
+}
+
+#[test]
+fn a_rank_that_waits_at_a_barrier_hears_of_one_that_has_left() {
+    be_a_rank(3, |ra| {
+        let collectives = rmalab_atomics::Collectives::new(ra).unwrap();
+        collectives.barrier().unwrap();
+        if ra.rank() == Rank(1) { String::new() } else { collectives.barrier().unwrap_err().to_string() }
+    });
+    let outcome = launcher(here!(), 3).spawn().unwrap().wait().unwrap();
+    assert!(outcome.success(), "{outcome:?}");
+    let told: Vec<Option<String>> = crate::results(&outcome);
+    for rank in [0, 2] {
+        assert!(told[rank].as_ref().unwrap().contains("has left, and this rank waits for it"), "{told:?}");
+    }
+}
+
+#[test]
+fn a_rank_that_leaves_something_undone_has_failed() {
+    be_a_rank(2, |ra| {
+        if ra.rank() == Rank(1) {
+            ra.forsake("an open epoch");
+            return String::new();
+        }
+        let word = ra.heap().alloc(8, 8).unwrap();
+        format!("{:?}", ra.wait_until(word, Until::Ne(0)))
+    });
+    let outcome = launcher(here!(), 2).spawn().unwrap().wait().unwrap();
+    assert_eq!((outcome.first_failure, outcome.exit_code()), (Some(Rank(1)), 1));
+    let told: Vec<Option<String>> = crate::results(&outcome);
+    assert_eq!(told, [Some("Err(PeerFailed { rank: Rank(1) })".to_string()), None]);
+}
+
+/// Is rank 0, which makes itself hard to end by `hide` and stays, or rank 1, which fails once `is_hidden` holds of rank 0's process.
+fn hide_or_fail(hide: impl FnOnce(), is_hidden: fn(u32) -> bool) {
+    let ra = rmalab_atomics::shm::attach().unwrap();
+    let word = ra.heap().alloc(8, 8).unwrap();
+    if ra.rank() == Rank(0) {
+        ra.put(Rank(1).at(word), std::process::id().into()).unwrap();
+        hide();
+        std::thread::sleep(crate::HUNG);
+        std::process::exit(99);
+    }
+    let pid = u32::try_from(ra.wait_until(word, Until::Ne(0)).unwrap()).unwrap();
+    eventually("a rank that has hidden", || is_hidden(pid));
+    ra.fail();
+    std::process::exit(1);
+}
+
+fn leave_the_group() {
+    let parent = rustix::process::getppid();
+    rustix::process::setpgid(None, rustix::process::getpgid(parent).ok()).unwrap();
+}
+
+fn has_left_its_group(pid: u32) -> bool {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap());
+    rustix::process::getpgid(pid).is_ok_and(|group| Some(group) != pid)
+}
+
+fn is_stopped(pid: u32) -> bool {
+    crate::parent_and_state(pid).is_some_and(|(_, state)| state == 'T')
+}
+
+fn stop() {
+    kill(std::process::id(), Signal::STOP);
+}
+
+/// Ignores SIGTERM for the rest of the process.
+fn ignore_term() {
+    // SAFETY: the call changes this process's table of signals and nothing else.
+    unsafe { libc::signal(libc::SIGTERM, libc::SIG_IGN) };
+}
+
+#[test]
+fn a_rank_that_has_left_its_group_is_asked_to_end() {
+    if crate::is_rank() {
+        hide_or_fail(leave_the_group, has_left_its_group);
+    }
+    let outcome = launcher(here!(), 2).grace(Duration::from_millis(50)).spawn().unwrap().wait().unwrap();
+    assert_eq!((outcome.first_failure, signal_of(outcome.statuses[0])), (Some(Rank(1)), Some(15)));
+}
+
+#[test]
+fn a_rank_that_is_stopped_is_asked_to_end() {
+    if crate::is_rank() {
+        hide_or_fail(stop, is_stopped);
+    }
+    let outcome = launcher(here!(), 2).grace(Duration::from_millis(500)).spawn().unwrap().wait().unwrap();
+    assert_eq!((outcome.first_failure, signal_of(outcome.statuses[0])), (Some(Rank(1)), Some(15)));
+}
+
+#[test]
+fn a_rank_that_hides_in_every_way_is_killed() {
+    if crate::is_rank() {
+        let hide = || {
+            ignore_term();
+            leave_the_group();
+            stop();
+        };
+        hide_or_fail(hide, |pid| is_stopped(pid) && has_left_its_group(pid));
+    }
+    let outcome = launcher(here!(), 2).grace(Duration::from_millis(50)).spawn().unwrap().wait().unwrap();
+    assert_eq!((outcome.first_failure, signal_of(outcome.statuses[0])), (Some(Rank(1)), Some(9)));
+}
+
+#[test]
+fn a_rank_outside_its_group_ends_with_a_job_that_is_dropped() {
+    if crate::is_rank() {
+        leave_the_group();
+        std::thread::sleep(crate::HUNG);
+        std::process::exit(99);
+    }
+    let job = launcher(here!(), 1).spawn().unwrap();
+    let pid = job.pid(Rank(0));
+    eventually("a rank that has hidden", || has_left_its_group(pid));
+    drop(job);
+    assert!(has_ended(pid));
+}
+
+#[test]
+fn signals_reach_a_rank_that_is_stopped() {
+    if is_driver() {
+        let outcome = shell(1, "kill -STOP $$; exec sleep 1000").spawn().unwrap().wait().unwrap();
+        std::process::exit(outcome.exit_code());
+    }
+    let mut driver = driver(here!()).stdout(std::process::Stdio::null()).spawn().unwrap();
+    eventually("a rank that is stopped", || children(driver.id()).into_iter().any(is_stopped));
+    kill(driver.id(), Signal::INT);
+    eventually("the end of the launcher", || driver.try_wait().unwrap().is_some());
+    assert_eq!(driver.wait().unwrap().code(), Some(130));
 }

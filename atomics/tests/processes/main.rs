@@ -14,6 +14,7 @@ mod faults;
 mod meeting;
 mod mpirun;
 mod output;
+mod refused;
 mod subsets;
 
 use std::os::unix::process::ExitStatusExt;

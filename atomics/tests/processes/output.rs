@@ -113,3 +113,93 @@ fn a_panic_of_the_output_function_is_carried_on() {
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"of the function"));
     assert!(pids.into_iter().all(crate::has_ended));
 }
+
+/// Waits until nothing more goes into the pipe of `out`, since it is full.
+fn until_full(out: &impl std::os::fd::AsFd) {
+    let mut before = 0;
+    crate::eventually("a full pipe", || {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let now = rustix::io::ioctl_fionread(out).unwrap();
+        now > 4096 && std::mem::replace(&mut before, now) == now
+    });
+}
+
+#[test]
+fn signals_are_obeyed_while_no_process_reads_the_output() {
+    if is_driver() {
+        let ended = shell(2, "trap '' TERM; while :; do echo y; done").spawn().unwrap().wait();
+        std::process::exit(ended.map_or(1, |outcome| outcome.exit_code()));
+    }
+    let mut child = driver(here!()).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let out = child.stdout.take().unwrap();
+    until_full(&out);
+    crate::eventually("the end of the launcher", || {
+        crate::kill(child.id(), rustix::process::Signal::TERM);
+        child.try_wait().unwrap().is_some()
+    });
+    assert_eq!(child.wait().unwrap().code(), Some(137));
+    drop(out);
+}
+
+#[test]
+fn a_rank_that_dies_is_noticed_while_no_process_reads_the_output() {
+    if is_driver() {
+        println!();
+        let script = "case $RMALAB_RANK in 0) while :; do echo y; done;; *) exec sleep 1000;; esac";
+        let outcome = shell(2, script).grace(std::time::Duration::from_millis(50)).spawn().unwrap().wait().unwrap();
+        std::process::exit(outcome.exit_code());
+    }
+    let mut child = driver(here!()).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut out = child.stdout.take().unwrap();
+    until_full(&out);
+    let ranks = crate::children(child.id());
+    let sleeps = |pid: &&u32| std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(|name| name == b"sleep\n");
+    let victim = *ranks.iter().find(sleeps).unwrap();
+    crate::kill(victim, rustix::process::Signal::KILL);
+    crate::eventually("the end of both ranks, which their launcher has reaped", || {
+        crate::children(child.id()).is_empty()
+    });
+    // The launcher itself still has lines to write.
+    let mut rest = Vec::new();
+    std::io::Read::read_to_end(&mut out, &mut rest).unwrap();
+    let text = String::from_utf8(rest).unwrap();
+    let mut lines = text.lines().filter(|line| line.starts_with('[')).peekable();
+    assert!(lines.peek().is_some() && lines.all(|line| line == "[0] y"));
+    assert_eq!(child.wait().unwrap().code(), Some(137));
+}
+
+#[test]
+fn a_time_limit_holds_while_the_output_function_does_not_return() {
+    let (_held, never) = std::sync::mpsc::channel::<()>();
+    let output = Output::Lines(Box::new(move |_| never.recv().unwrap_or_default()));
+    let job = shell(1, "echo line; sleep 1000").output(output).time_limit(std::time::Duration::from_millis(50));
+    let waiting = std::thread::spawn(move || job.spawn().unwrap().wait().unwrap_err().to_string());
+    crate::eventually("the end of the job", || waiting.is_finished());
+    let error = waiting.join().unwrap();
+    assert!(error.contains("did not end within 50ms"), "{error}");
+}
+
+#[test]
+fn no_line_is_lost_when_a_process_reads_late() {
+    if is_driver() {
+        println!();
+        let script = "i=0; while [ $i -lt 30000 ]; do echo $i; i=$((i+1)); done; echo last >&2";
+        let outcome = shell(2, script).spawn().unwrap().wait().unwrap();
+        std::process::exit(outcome.exit_code());
+    }
+    let mut child = driver(here!());
+    let mut child = child.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    until_full(child.stdout.as_ref().unwrap());
+    let output = {
+        child.stdin.take();
+        child.wait_with_output().unwrap()
+    };
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    for rank in 0..2 {
+        let prefix = format!("[{rank}] ");
+        let mine = text.lines().filter_map(|line| line.strip_prefix(&prefix));
+        assert!(mine.eq((0..30_000).map(|i| i.to_string())), "the lines of rank {rank}");
+    }
+    assert_eq!(String::from_utf8_lossy(&output.stderr).matches("last").count(), 2);
+}
