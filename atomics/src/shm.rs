@@ -144,6 +144,7 @@ impl Attach {
                     topology,
                     patience: environment.patience()?,
                     name: rendezvous::name(&environment, variable, &job),
+                    user: rustix::process::geteuid(),
                 };
                 meeting.hold()
             }

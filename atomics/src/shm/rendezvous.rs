@@ -4,7 +4,8 @@
 //! of the others sends a hello and gets the memory's descriptor, or an error; it joins and says that it is ready; when all
 //! are, rank 0 tells everybody to go. Whatever goes wrong before that goes wrong for all, with the same words.
 //!
-//! The name can be guessed, so both sides ask the kernel for the other's user id.
+//! The name can be guessed, so both sides ask the kernel for the other's user id. A process of another user can take the
+//! name; then the ranks end with an error that says so, and `RMALAB_JOB` gives the job a name that cannot be guessed.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -17,6 +18,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
+use rustix::process::Uid;
 
 use super::environment::Environment;
 use crate::mapped::{Layout, Mapped, Mapping};
@@ -36,8 +38,14 @@ const READY: u8 = b'R';
 const MEMORY: u8 = b'M';
 const REFUSED: u8 = b'E';
 
-/// How long to wait before asking again for a name that nobody has bound yet, or that somebody still has.
+/// How long to wait before asking again for a name that no process has bound yet, or that one still has.
 const RETRY: Duration = Duration::from_millis(5);
+
+/// How long a process may hold the name without listening. A rank 0 listens as soon as it has the name.
+const HELD: Duration = Duration::from_secs(1);
+
+/// What to do about a name that another process has taken.
+const WAY_OUT: &str = "set RMALAB_JOB for all ranks to words that other users cannot guess";
 
 /// One rank's part in the meeting.
 pub(super) struct Meeting {
@@ -46,6 +54,8 @@ pub(super) struct Meeting {
     pub(super) topology: Topology,
     pub(super) patience: Duration,
     pub(super) name: String,
+    /// Whose processes the ranks are.
+    pub(super) user: Uid,
 }
 
 impl Meeting {
@@ -63,11 +73,22 @@ impl Meeting {
     fn host(self, deadline: Instant) -> Result<Mapped> {
         let listener = socket(SocketFlags::NONBLOCK)?;
         let address = self.address()?;
+        let mut silent_since = Instant::now();
         loop {
             match rustix::net::bind(&listener, &address) {
                 Ok(()) => break,
-                // Another rank 0 of this very job, or somebody who wants to be in the way.
-                Err(Errno::ADDRINUSE) if Instant::now() < deadline => std::thread::sleep(RETRY),
+                // Another rank 0 of this very job may have the name, and give it back; another user's process does not.
+                Err(Errno::ADDRINUSE) if Instant::now() < deadline => {
+                    if self.is_held(&address)? {
+                        silent_since = Instant::now();
+                    } else if silent_since.elapsed() >= HELD {
+                        return Err(Error::world(format!(
+                            "another process has taken the name @{} by which the ranks of this job meet, and does not listen; {WAY_OUT}",
+                            self.name
+                        )));
+                    }
+                    std::thread::sleep(RETRY);
+                }
                 Err(error) => return Err(Error::system(format!("binding the socket @{}", self.name), error)),
             }
         }
@@ -89,7 +110,7 @@ impl Meeting {
             Err(error) => {
                 let words = refusal(&error);
                 // Those who have connected by now, too, shall know why.
-                while guests.admit(&listener).unwrap_or(false) {}
+                while guests.admit(&listener, self.user).unwrap_or(false) {}
                 for guest in &guests.all {
                     let _ = send(&guest.socket, &words);
                 }
@@ -98,8 +119,36 @@ impl Meeting {
         }
     }
 
+    /// Whether a process of this user listens under the name.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::World`] when a process of another user does.
+    fn is_held(&self, address: &SocketAddrUnix) -> Result<bool> {
+        let probe = socket(SocketFlags::NONBLOCK)?;
+        match rustix::net::connect(&probe, address) {
+            Ok(()) => self.check_user(&probe).map(|()| true),
+            Err(error) => Ok(error == Errno::AGAIN),
+        }
+    }
+
+    /// Refuses a listener that is not this user's.
+    fn check_user(&self, socket: &OwnedFd) -> Result<()> {
+        let found = user_of(socket)?;
+        if found == self.user {
+            return Ok(());
+        }
+        Err(Error::world(format!(
+            "a process of user {} has taken the name @{} by which the ranks of this job meet, and the ranks belong to user {}; {WAY_OUT}",
+            found.as_raw(),
+            self.name,
+            self.user.as_raw()
+        )))
+    }
+
     fn visit(self, deadline: Instant) -> Result<Mapped> {
-        let socket = socket(SocketFlags::empty())?;
+        // A listener that takes no connections must not hold this rank up beyond its patience.
+        let socket = socket(SocketFlags::NONBLOCK)?;
         let address = self.address()?;
         loop {
             match rustix::net::connect(&socket, &address) {
@@ -107,16 +156,22 @@ impl Meeting {
                 Err(Errno::CONNREFUSED | Errno::AGAIN | Errno::INTR) if Instant::now() < deadline => {
                     std::thread::sleep(RETRY);
                 }
+                Err(Errno::AGAIN) => {
+                    return Err(Error::world(format!(
+                        "what listens on @{} has taken no connection within {:?}; if it is not rank 0 of this job, {WAY_OUT}",
+                        self.name, self.patience
+                    )));
+                }
                 Err(Errno::CONNREFUSED) => {
                     return Err(Error::world(format!(
-                        "rank 0 did not come within {:?}: nobody listens on @{}",
+                        "rank 0 did not come within {:?}: no process listens on @{}",
                         self.patience, self.name
                     )));
                 }
                 Err(error) => return Err(Error::system(format!("connecting to @{}", self.name), error)),
             }
         }
-        check_user(&socket)?;
+        self.check_user(&socket)?;
         let mut hello = [0; HELLO];
         hello[..8].copy_from_slice(&MAGIC);
         hello[8..12].copy_from_slice(&self.rank.0.to_le_bytes());
@@ -188,7 +243,7 @@ impl Guests {
                 self.hear(at, meeting, fd)?;
             }
             if called[0] {
-                self.admit(listener)?;
+                self.admit(listener, meeting.user)?;
             }
         }
         // Somebody who has said hello and is no rank of this world must not be told to go.
@@ -197,11 +252,11 @@ impl Guests {
     }
 
     /// Lets one more in; whether there may be others at the door.
-    fn admit(&mut self, listener: &OwnedFd) -> Result<bool> {
+    fn admit(&mut self, listener: &OwnedFd, user: Uid) -> Result<bool> {
         match rustix::net::accept_with(listener, SocketFlags::CLOEXEC) {
             Ok(socket) => {
                 // Another user gets no answer.
-                if check_user(&socket).is_ok() {
+                if user_of(&socket)? == user {
                     self.all.push(Guest { socket, rank: None, ready: false });
                 }
                 Ok(true)
@@ -298,19 +353,11 @@ fn socket(flags: SocketFlags) -> Result<OwnedFd> {
         .map_err(|error| Error::system("making a socket for the ranks to meet", error))
 }
 
-/// Refuses a peer that is not this user's.
-fn check_user(socket: &OwnedFd) -> Result<()> {
-    let peer = rustix::net::sockopt::socket_peercred(socket)
-        .map_err(|error| Error::system("asking for the user at the other end of a socket", error))?;
-    let own = rustix::process::geteuid();
-    if peer.uid != own {
-        return Err(Error::world(format!(
-            "the socket of rank 0 belongs to user {}, and this rank to user {}",
-            peer.uid.as_raw(),
-            own.as_raw()
-        )));
-    }
-    Ok(())
+/// The user at the other end of a socket.
+fn user_of(socket: &OwnedFd) -> Result<Uid> {
+    rustix::net::sockopt::socket_peercred(socket)
+        .map(|peer| peer.uid)
+        .map_err(|error| Error::system("asking for the user at the other end of a socket", error))
 }
 
 /// Polls until something happens or the deadline has passed: whether something has.
@@ -427,6 +474,55 @@ mod tests {
         let given = |key: &str| (key == "RMALAB_JOB").then(|| OsString::from("mine"));
         let given = Environment(&given);
         assert_eq!(super::name(&given, "PMI_RANK", "1"), super::name(&given, "PMIX_RANK", "2"));
+    }
+
+    fn meeting(name: &str, rank: u32, user: Uid, patience: Duration) -> Meeting {
+        let layout = Layout::new(2, 4096).unwrap();
+        Meeting { rank: Rank(rank), layout, topology: Topology::one_node(2), patience, name: name.to_owned(), user }
+    }
+
+    /// A socket with a name of this test, and the name.
+    fn named(of: &str) -> (OwnedFd, String) {
+        let name = format!("rmalab-test-{of}-{}", std::process::id());
+        let socket = socket(SocketFlags::empty()).unwrap();
+        let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
+        rustix::net::bind(&socket, &address).unwrap();
+        (socket, name)
+    }
+
+    #[test]
+    fn a_name_that_another_user_has_taken_is_an_error() {
+        let (taken, name) = named("another-user");
+        rustix::net::listen(&taken, 16).unwrap();
+        // To ranks of another user, this process is the other user's.
+        let user = Uid::from_raw(rustix::process::geteuid().as_raw() ^ 1);
+        for rank in [0, 1] {
+            let error = meeting(&name, rank, user, Duration::from_secs(5)).hold().unwrap_err().to_string();
+            assert!(error.contains("has taken the name") && error.contains("set RMALAB_JOB"), "rank {rank}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_name_under_which_no_process_listens_is_an_error() {
+        let (_taken, name) = named("silent");
+        let own = rustix::process::geteuid();
+        let error = meeting(&name, 0, own, Duration::from_secs(600)).hold().unwrap_err().to_string();
+        assert!(error.contains("does not listen") && error.contains("set RMALAB_JOB"), "{error}");
+    }
+
+    #[test]
+    fn a_listener_that_takes_no_connection_holds_up_no_rank() {
+        let (taken, name) = named("full");
+        rustix::net::listen(&taken, 0).unwrap();
+        let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
+        let fill = || {
+            let socket = socket(SocketFlags::NONBLOCK).unwrap();
+            rustix::net::connect(&socket, &address).ok().map(|()| socket)
+        };
+        let _full: Vec<OwnedFd> = std::iter::from_fn(fill).collect();
+        let own = rustix::process::geteuid();
+        let error = meeting(&name, 1, own, Duration::from_millis(20)).hold().unwrap_err().to_string();
+        assert!(error.contains("has taken no connection within 20ms"), "{error}");
     }
 
     #[test]
