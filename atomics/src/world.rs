@@ -20,9 +20,17 @@ pub const SEGMENT_BYTES: u64 = 1 << 20;
 ///
 /// # Errors
 ///
-/// [`Error::System`] when the system refuses.
+/// [`Error::System`] when the system refuses. An unbound rank is no substitute: what it measures depends on where the
+/// scheduler puts it.
 pub fn bind_to_core(rank: Rank) -> Result<()> {
-    let failed = |error| Error::system(format!("binding {rank} to a core"), error);
+    let failed = |error| {
+        Error::system(
+            format!(
+                "binding {rank} to a core (in a container, allow sched_setaffinity in its seccomp profile; or leave the ranks unbound, as by `rmalab study --no-bind`)"
+            ),
+            error,
+        )
+    };
     let allowed = sched_getaffinity(None).map_err(failed)?;
     let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect();
     let mut one = CpuSet::new();
