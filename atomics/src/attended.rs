@@ -53,7 +53,7 @@ impl<'a, A: RemoteAtomics + ?Sized, F: Fn() -> Result<Served>> Attended<'a, A, F
         Attended { inner, serve }
     }
 
-    fn attend(&self, own: Disp, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
+    fn attend(&self, own: Disp, until: Until, deadline: Option<Time>, writer: Option<Rank>) -> Result<Option<u64>> {
         let mut step = SHORTEST;
         loop {
             match (self.serve)()? {
@@ -69,9 +69,10 @@ impl<'a, A: RemoteAtomics + ?Sized, F: Fn() -> Result<Served>> Attended<'a, A, F
                 return Ok(Some(value));
             }
         }
-        match deadline {
-            None => self.inner.wait_until(own, until).map(Some),
-            Some(deadline) => self.inner.wait_until_deadline(own, until, deadline),
+        match (deadline, writer) {
+            (Some(deadline), _) => self.inner.wait_until_deadline(own, until, deadline),
+            (None, Some(writer)) => self.inner.wait_until_from(own, until, writer).map(Some),
+            (None, None) => self.inner.wait_until(own, until).map(Some),
         }
     }
 }
@@ -155,13 +156,28 @@ impl<A: RemoteAtomics + ?Sized, F: Fn() -> Result<Served>> RemoteAtomics for Att
     }
 
     fn wait_until(&self, own: Disp, until: Until) -> Result<u64> {
-        let value = self.attend(own, until, None)?;
+        let value = self.attend(own, until, None, None)?;
         // Without a deadline there is a value.
         value.map_or_else(|| self.inner.wait_until(own, until), Ok)
     }
 
     fn wait_until_deadline(&self, own: Disp, until: Until, deadline: Time) -> Result<Option<u64>> {
-        self.attend(own, until, Some(deadline))
+        self.attend(own, until, Some(deadline), None)
+    }
+
+    /// Learns that `writer` has left only once there is nothing to serve any more.
+    fn wait_until_from(&self, own: Disp, until: Until, writer: Rank) -> Result<u64> {
+        let value = self.attend(own, until, None, Some(writer))?;
+        // Without a deadline there is a value.
+        value.map_or_else(|| self.inner.wait_until_from(own, until, writer), Ok)
+    }
+
+    fn forsake(&self, what: &'static str) {
+        self.inner.forsake(what);
+    }
+
+    fn forsaken(&self) -> Option<&'static str> {
+        self.inner.forsaken()
     }
 
     fn pause(&self, operations: u32) -> Result<()> {

@@ -66,7 +66,8 @@ const SHORT: usize = 8;
 ///
 /// Every method that communicates is collective: all ranks call it, in the same order and with arguments that agree as
 /// the method says. After an error the ranks may disagree about how far they came, and the object is of no more use;
-/// errors other than of arguments come from a failed peer.
+/// errors other than of arguments come from a failed peer, or from one that has left before it made the call
+/// ([`PeerLeft`](crate::Error::PeerLeft), on backends that know).
 ///
 /// The methods keep their state in plain cells, so a rank's object is not [`Sync`].
 ///
@@ -168,10 +169,14 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
         Collectives { serve: Some(serve), ..self }
     }
 
-    fn wait(&self, own: Disp, until: Until) -> Result<u64> {
+    /// Waits for a word that only `writer` is still to write.
+    fn wait(&self, own: Disp, until: Until, writer: Rank) -> Result<u64> {
         match self.serve {
-            None => self.ra.wait_until(own, until),
-            Some(serve) => Attended::new(self.ra, || serve(self.ra.whole_world())).wait_until(own, until),
+            None => self.ra.wait_until_from(own, until, writer),
+            Some(serve) => {
+                let attended = Attended::new(self.ra, || serve(self.ra.whole_world()));
+                attended.wait_until_from(own, until, writer)
+            }
         }
     }
 
@@ -197,7 +202,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
         for link in &self.links {
             self.ra.put(link.successor.at(link.barrier), epoch)?;
             // Not equality: the predecessor may be in the next barrier already (by I1 the word only grows).
-            self.wait(link.barrier, Until::Ge(epoch))?;
+            self.wait(link.barrier, Until::Ge(epoch), link.predecessor)?;
         }
         Ok(())
     }
@@ -481,7 +486,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
     fn send(&self, link: &Link, words: &[u64]) -> Result<()> {
         let number = link.sent.get() + 1;
         if let Some(taken) = number.checked_sub(SLOTS).filter(|&taken| taken > 0) {
-            self.wait(link.taken, Until::Ge(taken))?; // I4
+            self.wait(link.taken, Until::Ge(taken), link.successor)?; // I4
         }
         let slot = self.slot(link, number);
         if words.len() <= SHORT {
@@ -502,7 +507,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
     /// Receives one message, of a chunk at the most.
     fn receive(&self, link: &Link, words: &mut [u64]) -> Result<()> {
         let number = link.received.get() + 1;
-        self.wait(link.arrived, Until::Ge(number))?; // I2
+        self.wait(link.arrived, Until::Ge(number), link.predecessor)?; // I2
         let slot = self.ra.rank().at(self.slot(link, number));
         if let [word] = words {
             *word = self.ra.get(slot)?;
@@ -767,6 +772,52 @@ mod tests {
         });
         let panic = outcome.unwrap_err();
         assert!(panic.downcast_ref::<String>().unwrap().contains("rank 1 dies"));
+    }
+
+    #[test]
+    fn a_rank_that_has_left_is_an_error_of_every_operation_that_waits_for_it() {
+        let operations: [fn(&Collectives<'_, crate::Mapped>) -> Result<()>; 4] = [
+            |collectives| collectives.barrier(),
+            |collectives| collectives.broadcast(Rank(1), &mut [0]),
+            |collectives| collectives.allgather(&[0; 2 * SHORT]).map(drop),
+            // More messages than a link has slots for: the rank ahead of the one that has left waits for its receipts.
+            |collectives| collectives.allgather(&[0; 2048]).map(drop),
+        ];
+        for operation in operations {
+            let seen = World::threads(4).run(|ra| {
+                let collectives = Collectives::new(ra).unwrap();
+                collectives.barrier().unwrap();
+                if ra.rank() == Rank(1) {
+                    None
+                } else {
+                    Some(operation(&collectives).map_err(|error| error.to_string()))
+                }
+            });
+            let seen = seen.unwrap();
+            for (rank, seen) in seen.iter().enumerate().filter(|(rank, _)| *rank != 1) {
+                let error = seen.as_ref().unwrap().as_ref().unwrap_err();
+                assert!(error.contains("has left, and this rank waits for it"), "rank {rank}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_rank_that_leaves_after_its_part_is_no_error() {
+        for delayed in (0..3).cycle().take(30) {
+            World::threads(3)
+                .run(|ra| {
+                    let collectives = Collectives::new(ra).unwrap();
+                    collectives.barrier().unwrap();
+                    if ra.rank() == Rank(delayed) {
+                        // Most often the others have left by then, as far as they can.
+                        std::thread::sleep(std::time::Duration::from_millis(5));
+                    }
+                    let mut words = [u64::from(ra.rank().0); 12];
+                    collectives.broadcast(Rank(0), &mut words).unwrap();
+                    assert_eq!(words, [0; 12]);
+                })
+                .unwrap();
+        }
     }
 
     #[test]

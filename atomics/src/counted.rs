@@ -455,6 +455,20 @@ impl<A: RemoteAtomics + ?Sized> RemoteAtomics for Counted<'_, A> {
         Ok(value)
     }
 
+    fn wait_until_from(&self, own: Disp, until: Until, writer: Rank) -> Result<u64> {
+        let value = self.inner.wait_until_from(own, until, writer)?;
+        increment(&self.wait);
+        Ok(value)
+    }
+
+    fn forsake(&self, what: &'static str) {
+        self.inner.forsake(what);
+    }
+
+    fn forsaken(&self) -> Option<&'static str> {
+        self.inner.forsaken()
+    }
+
     fn wait_until_deadline(&self, own: Disp, until: Until, deadline: Time) -> Result<Option<u64>> {
         let value = self.inner.wait_until_deadline(own, until, deadline)?;
         increment(&self.wait);

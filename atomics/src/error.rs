@@ -148,6 +148,12 @@ pub enum Error {
         /// The first rank that failed.
         rank: Rank,
     },
+    /// A rank of this world has left in good order, and this rank waits for what only that rank could still do.
+    #[error("{rank} has left, and this rank waits for it; every rank has to make the same collective calls")]
+    PeerLeft {
+        /// The rank that has left.
+        rank: Rank,
+    },
     /// A rank's process has failed: the error of whoever has started the ranks.
     #[error("{how}")]
     RankEnded {

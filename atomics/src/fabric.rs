@@ -370,6 +370,8 @@ pub struct Extras<'a> {
     pub fence: Option<&'a dyn AsymmetricFence>,
     /// Registration of memory that the program already has.
     pub registration: Option<&'a dyn Registration>,
+    /// Knowledge of which ranks have left.
+    pub leaving: Option<&'a dyn Leaving>,
 }
 
 impl std::fmt::Debug for Extras<'_> {
@@ -379,6 +381,7 @@ impl std::fmt::Debug for Extras<'_> {
             .field("memory", &self.memory.is_some())
             .field("fence", &self.fence.is_some())
             .field("registration", &self.registration.is_some())
+            .field("leaving", &self.leaving.is_some())
             .finish()
     }
 }
@@ -414,6 +417,22 @@ pub trait Registration {
 
     /// See [`RemoteAtomics::lease`].
     fn lease(&self, rank: Rank, key: ExposedKey) -> Result<Box<dyn Lease + '_>>;
+}
+
+/// Knowledge of which ranks have left, and how this one leaves.
+pub trait Leaving {
+    /// As [`Fabric::wait_on`] without a deadline, see [`RemoteAtomics::wait_until_from`]; `writer` exists.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerLeft`](Error::PeerLeft), and those of [`Fabric::wait_on`].
+    fn wait_on_writer(&self, own: Word, until: Until, writer: Rank) -> Result<u64>;
+
+    /// See [`RemoteAtomics::forsake`].
+    fn forsake(&self, what: &'static str);
+
+    /// See [`RemoteAtomics::forsaken`].
+    fn forsaken(&self) -> Option<&'static str>;
 }
 
 /// The users' face of every fabric: an address is checked here, and nowhere else.
@@ -525,6 +544,24 @@ impl<F: Fabric> RemoteAtomics for F {
         let view = self.view();
         let word = view.word(Operation::WaitUntil, view.rank().at(own))?;
         self.wait_on(word, until, Some(deadline))
+    }
+
+    #[inline]
+    fn wait_until_from(&self, own: Disp, until: Until, writer: Rank) -> Result<u64> {
+        let Some(leaving) = self.extras().leaving else { return self.wait_until(own, until) };
+        let view = self.view();
+        view.check_rank(Operation::WaitUntil, writer)?;
+        leaving.wait_on_writer(view.word(Operation::WaitUntil, view.rank().at(own))?, until, writer)
+    }
+
+    fn forsake(&self, what: &'static str) {
+        if let Some(leaving) = self.extras().leaving {
+            leaving.forsake(what);
+        }
+    }
+
+    fn forsaken(&self) -> Option<&'static str> {
+        self.extras().leaving?.forsaken()
     }
 
     #[inline(always)]

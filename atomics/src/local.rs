@@ -51,7 +51,7 @@ impl Threads {
     /// # Errors
     ///
     /// [`Error::World`] when the world is empty or does not fit into memory, [`Error::System`] when the system refuses
-    /// the memory or a thread.
+    /// the memory or a thread. [`Error::RankEnded`] when a rank has [left something undone](RemoteAtomics::forsake).
     ///
     /// # Panics
     ///
@@ -74,7 +74,8 @@ impl Threads {
                 // The handle moves into the thread, and leaves the world when the thread is done or unwinds.
                 match builder.spawn_scoped(scope, move || {
                     let ra = ra;
-                    body(&ra)
+                    let value = body(&ra);
+                    (value, ra.forsaken())
                 }) {
                     Ok(thread) => threads.push(thread),
                     Err(error) => {
@@ -87,9 +88,13 @@ impl Threads {
             }
             let mut results = Vec::with_capacity(threads.len());
             let mut panics = Vec::new();
+            let mut forsaken = None;
             for (rank, thread) in threads.into_iter().enumerate() {
                 match thread.join() {
-                    Ok(value) => results.push(value),
+                    Ok((value, undone)) => {
+                        results.push(value);
+                        forsaken = forsaken.or(undone.map(|what| (Rank(rank as u32), what)));
+                    }
                     Err(panic) => panics.push((rank, panic)),
                 }
             }
@@ -101,7 +106,12 @@ impl Threads {
                 let at = panics.iter().position(|&(rank, _)| Some(rank) == first).unwrap_or(0);
                 std::panic::resume_unwind(panics.swap_remove(at).1);
             }
-            Ok(results)
+            match forsaken {
+                Some((rank, what)) => {
+                    Err(Error::RankEnded { rank, how: format!("{rank} has left with {what}").into() })
+                }
+                None => Ok(results),
+            }
         })
     }
 }

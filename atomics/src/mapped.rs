@@ -12,8 +12,8 @@ mod unfenced;
 mod wait;
 
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence, fence};
+use std::sync::{Arc, OnceLock};
 
 pub use copy::add_words;
 pub use memory::{Layout, Mapping};
@@ -21,8 +21,8 @@ pub(crate) use wait::OPERATION;
 
 use crate::exposed::{ExposedKey, Lease, Refused, UserMemory};
 use crate::fabric::{
-    self, AsymmetricFence, Bytes, Completion, DONE, Delay, Extras, Fabric, LocalMemory, Registration, Span, Word,
-    WordOp, WorldView,
+    self, AsymmetricFence, Bytes, Completion, DONE, Delay, Extras, Fabric, Leaving, LocalMemory, Registration, Span,
+    Word, WordOp, WorldView,
 };
 use crate::{Address, Capabilities, Error, Rank, Request, Result, SymmetricHeap, Time, Topology, Until, WORD};
 
@@ -44,8 +44,8 @@ impl Liveness for Vocal {
 
 /// One rank of a world whose ranks share coherent memory: threads of a process, or processes of a host.
 ///
-/// When it is dropped, the rank has left the world: in good order, or, when its thread is panicking, as a failure that
-/// the others' waits report.
+/// When it is dropped, the rank has left the world: in good order, or, when its thread is panicking or the rank has
+/// [left something undone](RemoteAtomics::forsake), as a failure that the others' waits report.
 pub struct Mapped {
     /// Where rank 0's control block starts.
     blocks: NonNull<u8>,
@@ -66,6 +66,7 @@ struct Cells {
     last_look: wait::LastLook,
     unfenced: unfenced::Unfenced,
     exposures: exposed::Exposures,
+    forsaken: OnceLock<&'static str>,
 }
 
 // SAFETY: `blocks` points into the mapping, which `mapping` keeps and which may be used from any thread (see there).
@@ -124,6 +125,7 @@ impl Mapped {
                 last_look: wait::LastLook::default(),
                 unfenced: unfenced::Unfenced::new(),
                 exposures,
+                forsaken: OnceLock::new(),
             }),
         })
     }
@@ -207,7 +209,7 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if std::thread::panicking() || self.cells.forsaken.get().is_some() {
             self.mapping.mark_failed(self.view.rank());
         } else {
             self.mapping.mark_departed(self.view.rank());
@@ -319,7 +321,7 @@ impl Fabric for Mapped {
 
     #[inline(always)]
     fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
-        self.wait_for(own, until, deadline)
+        self.wait_for(own, until, deadline, None)
     }
 
     #[inline]
@@ -346,7 +348,25 @@ impl Fabric for Mapped {
         extras.memory = Some(self);
         extras.fence = Some(self);
         extras.registration = Some(self);
+        extras.leaving = Some(self);
         extras
+    }
+}
+
+impl Leaving for Mapped {
+    #[inline]
+    fn wait_on_writer(&self, own: Word, until: Until, writer: Rank) -> Result<u64> {
+        let value = self.wait_for(own, until, None, Some(writer))?;
+        Ok(value.expect("a wait without a deadline ends with a value or an error"))
+    }
+
+    fn forsake(&self, what: &'static str) {
+        // The first is named.
+        let _ = self.cells.forsaken.set(what);
+    }
+
+    fn forsaken(&self) -> Option<&'static str> {
+        self.cells.forsaken.get().copied()
     }
 }
 

@@ -187,7 +187,8 @@ impl<J: Joined> Processes<J> {
     ///   one ends with an error. A program with more than one tells its ranks apart by [`env`](Self::env) or
     ///   [`command`](Self::command).
     /// * By this call, or by a [`Launcher`]: this is a rank. The call does not return; the process exits with 0, with
-    ///   101 after a panic, or with 2 when it could not join (as for a world of another size).
+    ///   101 after a panic, with 1 when it has [left something undone](RemoteAtomics::forsake), or with 2 when it could
+    ///   not join (as for a world of another size). A body that ends the process itself has failed, whatever the code.
     /// * By `mpirun` or `srun`: this is a rank, and there is no parent to gather results. The call returns this rank's
     ///   own result, alone. A launcher that has started one process only is none.
     ///
@@ -242,7 +243,13 @@ impl<J: Joined> Processes<J> {
                 let ra = self.join()?;
                 // A panic goes on from here, and drops the handle on its way, which tells the others.
                 match body(&ra) {
-                    Ok(value) => Ok(vec![value]),
+                    Ok(value) => match ra.forsaken() {
+                        None => Ok(vec![value]),
+                        Some(what) => {
+                            ra.fail();
+                            Err(Error::RankEnded { rank, how: format!("{rank} has left with {what}").into() })
+                        }
+                    },
                     Err(error) => {
                         ra.fail();
                         Err(Error::world(format!("{rank}: {error}")))
@@ -296,6 +303,10 @@ impl<J: Joined> Processes<J> {
         debug_assert_eq!(ra.rank(), rank);
         match catch_unwind(AssertUnwindSafe(|| body(&ra))) {
             Ok(Ok(value)) => {
+                if let Some(what) = ra.forsaken() {
+                    ra.fail();
+                    give_up(rank, &format!("has left with {what}"), EXIT_ERROR);
+                }
                 if let Some(result) = result
                     && let Err(error) = hand_back(result, &value)
                 {

@@ -273,6 +273,28 @@ pub trait RemoteAtomics: WholeWorld {
     /// As [`wait_until`](Self::wait_until), but gives up at `deadline`, with `None`.
     fn wait_until_deadline(&self, own: Disp, until: Until, deadline: Time) -> Result<Option<u64>>;
 
+    /// As [`wait_until`](Self::wait_until), for a word that no rank but `writer` is still to write.
+    ///
+    /// Backends that do not know which ranks have left, and handles that wrap another one, may wait on for ever.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerLeft`](crate::Error::PeerLeft) when `writer` has left in good order without writing what is awaited.
+    #[inline]
+    fn wait_until_from(&self, own: Disp, until: Until, writer: Rank) -> Result<u64> {
+        let _ = writer;
+        self.wait_until(own, until)
+    }
+
+    /// Says that this rank leaves something undone that other ranks may wait for, as an epoch that it has forgotten to
+    /// close; `what` names it. When the rank leaves the world, it has failed.
+    fn forsake(&self, _what: &'static str) {}
+
+    /// What this rank has [left undone](Self::forsake), if anything.
+    fn forsaken(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Pauses between two polls of a remote word, for about as long as `operations` uncontended word operations take.
     ///
     /// Long pauses give up the processor.

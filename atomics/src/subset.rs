@@ -380,6 +380,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
             Error::Misaligned { at: Address { rank, .. }, .. }
             | Error::OutOfSegment { at: Address { rank, .. }, .. }
             | Error::NotExposed { rank, .. }
+            | Error::PeerLeft { rank }
             | Error::OutOfExposed { rank, .. } => *rank = self.inner(*rank).unwrap_or(*rank),
             _ => {}
         }
@@ -487,6 +488,22 @@ impl<A: RemoteAtomics + ?Sized> RemoteAtomics for Subset<'_, A> {
     #[inline]
     fn wait_until(&self, own: Disp, until: Until) -> Result<u64> {
         self.parent.wait_until(own, until).map_err(|error| self.renamed(error))
+    }
+
+    #[inline]
+    fn wait_until_from(&self, own: Disp, until: Until, writer: Rank) -> Result<u64> {
+        match self.members.outer(writer) {
+            Some(writer) => self.parent.wait_until_from(own, until, writer).map_err(|error| self.renamed(error)),
+            None => Err(self.unknown(Operation::WaitUntil, writer)),
+        }
+    }
+
+    fn forsake(&self, what: &'static str) {
+        self.parent.forsake(what);
+    }
+
+    fn forsaken(&self) -> Option<&'static str> {
+        self.parent.forsaken()
     }
 
     #[inline]

@@ -91,3 +91,43 @@ fn a_waiting_rank_uses_next_to_no_processor_time() {
         assert!(most < 10_000_000, "{size} ranks: a waiter has used {most} ns of processor time");
     }
 }
+
+#[test]
+fn a_rank_that_leaves_something_undone_has_failed() {
+    let seen = Mutex::new(Vec::new());
+    let outcome = World::threads(3).run(|ra| {
+        if ra.rank() == Rank(1) {
+            ra.forsake("an open epoch");
+            ra.forsake("another one");
+            return;
+        }
+        let word = ra.heap().alloc(8, 8).unwrap();
+        seen.lock().unwrap().push(format!("{:?}", ra.wait_until(word, Until::Ne(0))));
+    });
+    assert_eq!(*seen.lock().unwrap(), ["Err(PeerFailed { rank: Rank(1) })"; 2]);
+    match outcome {
+        Err(Error::RankEnded { rank: Rank(1), how }) => assert_eq!(&*how, "rank 1 has left with an open epoch"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_wait_for_a_rank_that_has_left_is_an_error_and_names_a_rank() {
+    let seen = World::threads(2).run(|ra| {
+        let word = ra.heap().alloc(8, 8).unwrap();
+        match ra.rank() {
+            Rank(0) => {
+                // What the rank wrote before it left counts.
+                assert_eq!(ra.wait_until_from(word, Until::Ne(0), Rank(1)).unwrap(), 7);
+                let none = ra.wait_until_from(word, Until::Eq(0), Rank(2)).unwrap_err();
+                assert!(matches!(none, Error::RankOutOfRange { rank: Rank(2), size: 2, .. }), "{none}");
+                Some(ra.wait_until_from(word, Until::Eq(8), Rank(1)).unwrap_err())
+            }
+            _ => {
+                ra.put(Rank(0).at(word), 7).unwrap();
+                None
+            }
+        }
+    });
+    assert!(matches!(seen.unwrap()[0], Some(Error::PeerLeft { rank: Rank(1) })));
+}

@@ -115,6 +115,18 @@ impl RemoteAtomics for Probe {
         self.called("wait_until_deadline", Ok(None))
     }
 
+    fn wait_until_from(&self, _own: Disp, _until: Until, _writer: Rank) -> Result<u64> {
+        self.called("wait_until_from", Ok(0))
+    }
+
+    fn forsake(&self, _what: &'static str) {
+        self.called("forsake", ());
+    }
+
+    fn forsaken(&self) -> Option<&'static str> {
+        self.called("forsaken", None)
+    }
+
     fn pause(&self, _operations: u32) -> Result<()> {
         self.called("pause", Ok(()))
     }
@@ -218,6 +230,9 @@ const METHODS: &[Method] = &[
     ("flush_all", |ra| _ = ra.flush_all()),
     ("wait_until", |ra| _ = ra.wait_until(Disp(0), Until::Eq(0))),
     ("wait_until_deadline", |ra| _ = ra.wait_until_deadline(Disp(0), Until::Eq(0), Time(0))),
+    ("wait_until_from", |ra| _ = ra.wait_until_from(Disp(0), Until::Eq(0), Rank(0))),
+    ("forsake", |ra| ra.forsake("a call")),
+    ("forsaken", |ra| _ = ra.forsaken()),
     ("pause", |ra| _ = ra.pause(1)),
     ("now", |ra| _ = ra.now()),
     ("compute", |ra| _ = ra.compute(Duration::ZERO)),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Mapped, asymmetric};
 use crate::fabric::{Fabric, Word};
-use crate::{Error, Result, Time, Until};
+use crate::{Error, Rank, Result, Time, Until};
 
 /// How long a waiter tries the cheap ways before it parks.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +70,13 @@ impl Mapped {
     }
 
     #[inline]
-    pub(super) fn wait_for(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
+    pub(super) fn wait_for(
+        &self,
+        own: Word,
+        until: Until,
+        deadline: Option<Time>,
+        writer: Option<Rank>,
+    ) -> Result<Option<u64>> {
         let (_, word) = self.place(own);
         for _ in 0..self.patience().spins {
             let value = word.load(Ordering::SeqCst);
@@ -79,11 +85,17 @@ impl Mapped {
             }
             std::hint::spin_loop();
         }
-        self.wait_slowly(own, until, deadline)
+        self.wait_slowly(own, until, deadline, writer)
     }
 
     #[cold]
-    fn wait_slowly(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
+    fn wait_slowly(
+        &self,
+        own: Word,
+        until: Until,
+        deadline: Option<Time>,
+        writer: Option<Rank>,
+    ) -> Result<Option<u64>> {
         let (control, word) = self.place(own);
         let satisfied = || {
             let value = word.load(Ordering::SeqCst);
@@ -110,9 +122,14 @@ impl Mapped {
             // of the two sees the other (notify and put in mapped.rs).
             let free = control.parked.compare_exchange(0, token, Ordering::SeqCst, Ordering::SeqCst).is_ok();
             let fenced = asymmetric::fence_everywhere(self.mapping().is_private());
+            // Ahead of the look at the word: a rank says that it leaves after it has written its last word.
+            let left = writer.filter(|&writer| self.mapping().has_departed(writer));
             let found = satisfied();
             let now = self.clock();
-            let failed = self.check_peers(now);
+            let failed = self.check_peers(now).and_then(|()| match left {
+                Some(rank) => Err(Error::PeerLeft { rank }),
+                None => Ok(()),
+            });
             let late = deadline.is_some_and(|deadline| now >= deadline);
             if found.is_some() || failed.is_err() || late {
                 if free {
