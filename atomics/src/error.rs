@@ -149,7 +149,9 @@ pub enum Error {
         rank: Rank,
     },
     /// A rank of this world has left in good order, and this rank waits for what only that rank could still do.
-    #[error("{rank} has left, and this rank waits for it; every rank has to make the same collective calls")]
+    #[error(
+        "{rank} has left, and this rank waits for it; before a rank leaves, it has to make all calls that others wait for"
+    )]
     PeerLeft {
         /// The rank that has left.
         rank: Rank,

@@ -267,6 +267,74 @@ fn an_interrupt_reaches_the_ranks_of_all_hosts() {
     are_gone(&pids);
 }
 
+/// Writes more than all that is between a rank and the reader of the launcher's output can hold.
+fn write_much(member: &Membership) {
+    for number in 0..60_000 {
+        println!("{} {number} {}", member.rank().0, "x".repeat(40));
+    }
+}
+
+#[test]
+fn a_reader_that_is_late_gets_every_line_and_no_rank_is_lost() {
+    be_a_rank(|member, _| {
+        println!();
+        write_much(member);
+        member.barrier().unwrap();
+        Ok("all is well".into())
+    });
+    let setting = Setting::new();
+    let job = setting.start(here!(), "a:1,b:1");
+    // Longer than the silence after which either side would take the other one for lost.
+    std::thread::sleep(Duration::from_secs(12));
+    let output = job.wait_with_output().unwrap();
+    assert_eq!(said(&output), ["[0] all is well", "[1] all is well"], "{}", stderr(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = String::from_utf8_lossy(&output.stdout);
+    for rank in 0..2 {
+        let prefix = format!("[{rank}] {rank} ");
+        let numbers = text.lines().filter_map(|line| line.strip_prefix(&prefix)?.split(' ').next()?.parse().ok());
+        assert!(numbers.eq(0..60_000), "the lines of rank {rank}");
+    }
+}
+
+#[test]
+fn two_signals_end_a_job_whose_output_no_process_reads() {
+    be_a_rank(|member, folder| {
+        leave_pids(member, folder);
+        loop {
+            write_much(member);
+        }
+    });
+    let setting = Setting::new();
+    let mut job = setting.start(here!(), "localhost:1,b:1");
+    let pids = setting.pids(2);
+    kill(i32::try_from(job.id()).unwrap(), Signal::INT);
+    eventually("the end of the launcher", || {
+        std::thread::sleep(Duration::from_millis(100));
+        kill(i32::try_from(job.id()).unwrap(), Signal::INT);
+        job.try_wait().unwrap().is_some()
+    });
+    assert!(!job.wait().unwrap().success());
+    are_gone(&pids);
+}
+
+#[test]
+fn a_rank_that_exits_without_leaving_is_named() {
+    be_a_rank(|member, _| {
+        member.barrier().unwrap();
+        if member.rank() == Rank(2) {
+            std::process::exit(0);
+        }
+        Ok(wait_for_a_failure(member))
+    });
+    let setting = Setting::new();
+    let output = setting.launch(here!(), "a:2,b:2").output().unwrap();
+    assert_eq!(said(&output), ["[0] rank 2 has failed", "[1] rank 2 has failed", "[3] rank 2 has failed"]);
+    assert_eq!(output.status.code(), Some(1));
+    let words = stderr(&output);
+    assert!(words.contains("b: rank 2 (pid ") && words.contains("exited with code 0 without leaving"), "{words}");
+}
+
 #[test]
 fn a_remote_shell_that_fails_is_told_with_its_words() {
     let setting = Setting::new();
@@ -275,7 +343,7 @@ fn a_remote_shell_that_fails_is_told_with_its_words() {
     assert_eq!(output.status.code(), Some(255));
     let words = stderr(&output);
     assert!(words.contains("a: no route to a") && words.contains("ended with exit code 255"), "{words}");
-    setting.shell("echo rmalab part 1; echo what is this");
+    setting.shell("echo rmalab part 2; echo what is this");
     let output = setting.launch(here!(), "a:2").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("not `rmalab launch --part` of this version"), "{}", stderr(&output));

@@ -291,7 +291,7 @@ fn a_rank_that_has_left_its_group_is_asked_to_end() {
     if crate::is_rank() {
         hide_or_fail(leave_the_group, has_left_its_group);
     }
-    let outcome = launcher(here!(), 2).grace(Duration::from_millis(50)).spawn().unwrap().wait().unwrap();
+    let outcome = launcher(here!(), 2).grace(Duration::from_secs(2)).spawn().unwrap().wait().unwrap();
     assert_eq!((outcome.first_failure, signal_of(outcome.statuses[0])), (Some(Rank(1)), Some(15)));
 }
 
@@ -300,7 +300,7 @@ fn a_rank_that_is_stopped_is_asked_to_end() {
     if crate::is_rank() {
         hide_or_fail(stop, is_stopped);
     }
-    let outcome = launcher(here!(), 2).grace(Duration::from_millis(500)).spawn().unwrap().wait().unwrap();
+    let outcome = launcher(here!(), 2).grace(Duration::from_secs(2)).spawn().unwrap().wait().unwrap();
     assert_eq!((outcome.first_failure, signal_of(outcome.statuses[0])), (Some(Rank(1)), Some(15)));
 }
 
