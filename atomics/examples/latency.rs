@@ -4,15 +4,19 @@
 //!
 //! Rank 0 works on words of rank 1, which waits meanwhile, so that nothing is contended. A line for each operation: the
 //! backend, the operation, its median, and another one with its 99th percentile. `write` is a put and a flush. These are
-//! the lines that `scripts/verbs-baseline` compares with perftest's.
+//! the lines that `scripts/verbs-baseline` compares with perftest's. Bulk transfers between ranks of one host go through
+//! the adapter with `RMALAB_NODE_SHARED=0`, as they do between hosts. The buffer of `_fresh` is a new one each time.
 
 use std::error::Error;
 use std::process::ExitCode;
 
-use rmalab_atomics::{Collectives, Joined, Mapped, Output, Rank, RemoteAtomics, World};
+use rmalab_atomics::{Collectives, Joined, Mapped, Output, Rank, RemoteAtomics, SEGMENT_BYTES, World};
 
-/// Bytes of the long transfers.
-const LONG: usize = 4096;
+/// The lengths of the bulk transfers, by their names.
+const BULK: [(&str, usize); 3] = [("4KiB", 4 << 10), ("64KiB", 64 << 10), ("1MiB", 1 << 20)];
+
+/// The longest bulk transfer, in bytes.
+const LONGEST: usize = BULK[BULK.len() - 1].1;
 
 fn main() -> ExitCode {
     let ran = arguments().and_then(|Arguments { backend, times }| match backend.as_str() {
@@ -52,7 +56,12 @@ fn arguments() -> Result<Arguments, Box<dyn Error>> {
 }
 
 fn run<J: Joined>(times: usize) -> Result<(), Box<dyn Error>> {
-    let lines = World::processes(2).output(Output::Inherit).over::<J>().try_run(|ra| measure(ra, times))?;
+    let segment = LONGEST as u64 + SEGMENT_BYTES;
+    let lines = World::processes(2)
+        .segment_bytes(segment)
+        .output(Output::Inherit)
+        .over::<J>()
+        .try_run(|ra| measure(ra, times))?;
     for line in lines.into_iter().flatten() {
         println!("{line}");
     }
@@ -62,12 +71,12 @@ fn run<J: Joined>(times: usize) -> Result<(), Box<dyn Error>> {
 fn measure<A: RemoteAtomics>(ra: &A, times: usize) -> rmalab_atomics::Result<Vec<String>> {
     let together = Collectives::new(ra)?;
     let word = Rank(1).at(ra.heap().alloc(64, 64)?);
-    let long = Rank(1).at(ra.heap().alloc(LONG as u64, 64)?);
+    let long = Rank(1).at(ra.heap().alloc(LONGEST as u64, 64)?);
     let mut lines = Vec::new();
     together.barrier()?;
     if ra.rank() == Rank(0) {
-        let (source, mut dest) = (vec![1; LONG], vec![0; LONG]);
-        let mut line = |name: &str, operation: &mut dyn FnMut(u64) -> rmalab_atomics::Result<()>| {
+        let (source, mut dest) = (vec![1; LONGEST], vec![0; LONGEST]);
+        let mut line = |name: &str, times: usize, operation: &mut dyn FnMut(u64) -> rmalab_atomics::Result<()>| {
             // The first ones connect, and warm up whatever there is.
             for turn in 0..(times as u64 / 10).max(2) {
                 operation(turn)?;
@@ -85,13 +94,18 @@ fn measure<A: RemoteAtomics>(ra: &A, times: usize) -> rmalab_atomics::Result<Vec
             lines.push(format!("{backend} {name}_p99 {:.3}", at(99)));
             rmalab_atomics::Result::Ok(())
         };
-        line("fetch_add", &mut |_| ra.fetch_add(word, 1).map(drop))?;
-        line("compare_swap", &mut |turn| ra.compare_and_swap(word, turn, turn).map(drop))?;
-        line("fetch_store", &mut |turn| ra.fetch_store(word, turn).map(drop))?;
-        line("read", &mut |_| ra.get(word).map(drop))?;
-        line("write", &mut |turn| ra.put(word, turn).and_then(|()| ra.flush(Rank(1))))?;
-        line("write_4KiB", &mut |_| ra.put_bytes(long, &source))?;
-        line("read_4KiB", &mut |_| ra.get_bytes(long, &mut dest))?;
+        line("fetch_add", times, &mut |_| ra.fetch_add(word, 1).map(drop))?;
+        line("compare_swap", times, &mut |turn| ra.compare_and_swap(word, turn, turn).map(drop))?;
+        line("fetch_store", times, &mut |turn| ra.fetch_store(word, turn).map(drop))?;
+        line("read", times, &mut |_| ra.get(word).map(drop))?;
+        line("write", times, &mut |turn| ra.put(word, turn).and_then(|()| ra.flush(Rank(1))))?;
+        for (name, bytes) in BULK {
+            // Long transfers take long; a median takes fewer of them.
+            let times = (times * BULK[0].1 / bytes).max(20);
+            line(&format!("write_{name}"), times, &mut |_| ra.put_bytes(long, &source[..bytes]))?;
+            line(&format!("read_{name}"), times, &mut |_| ra.get_bytes(long, &mut dest[..bytes]))?;
+            line(&format!("read_{name}_fresh"), times, &mut |_| ra.get_bytes(long, &mut vec![0; bytes]))?;
+        }
     }
     together.barrier()?;
     Ok(lines)

@@ -25,14 +25,16 @@ impl<'scope, 'env, A: RemoteAtomics + ?Sized> BulkScope<'scope, 'env, A> {
 
     /// Starts to write `source` at `at`.
     pub fn put(&self, at: Address, source: &'env [u8]) -> Result<()> {
-        // SAFETY: `source` is borrowed for 'env, which outlives the flush at the end of the scope.
+        // SAFETY: `source` is borrowed for 'env, which outlives the flush at the end of the scope. If the call fails,
+        // nothing is under way with it (see `RemoteAtomics::put_bytes_nb`).
         let _request = unsafe { self.ra.put_bytes_nb(at, source.as_ptr(), source.len())? };
         Ok(())
     }
 
     /// Starts to read `dest.len()` bytes at `at`.
     pub fn get(&self, at: Address, dest: &'env mut [u8]) -> Result<()> {
-        // SAFETY: `dest` is borrowed mutably for 'env, which outlives the flush at the end of the scope.
+        // SAFETY: `dest` is borrowed mutably for 'env, which outlives the flush at the end of the scope. If the call
+        // fails, nothing is under way with it.
         let _request = unsafe { self.ra.get_bytes_nb(at, dest.as_mut_ptr(), dest.len())? };
         Ok(())
     }
@@ -181,7 +183,8 @@ impl<'a, A: RemoteAtomics + ?Sized, T: Pod> Owned<'a, A, T> {
                 "a piece of {len} bytes at {offset} of a buffer of {bytes}"
             );
             // SAFETY: the piece lies in the buffer (just checked), which nobody else can reach until `self` has waited.
-            // T is Pod, so any bytes that arrive are a value.
+            // T is Pod, so any bytes that arrive are a value. If the call fails, nothing is under way with this piece,
+            // and the drop of `owned` waits for the pieces before it.
             let request = unsafe {
                 let start = parts.0.cast::<u8>().add(offset);
                 match way {

@@ -122,6 +122,7 @@ macro_rules! __conformance_list {
             bulk bulk_scope_completes_before_the_flag [2, 3, 8],
             bulk puts_keep_their_order_where_it_is_promised [2, 3],
             bulk long_transfers [1, 2, 3],
+            bulk buffers_come_and_go [1, 2, 3],
             bulk clears_zero_just_their_range [1, 2, 3],
             bulk shared_words_are_the_words [1, 2, 3],
             started started_operations_agree_with_a_model [1, 2, 3, 8],

@@ -37,7 +37,6 @@ pub mod mapped;
 pub mod mpi;
 mod processes;
 mod random;
-pub mod registration;
 mod remote;
 pub mod shm;
 pub mod sim;

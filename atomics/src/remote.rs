@@ -236,18 +236,29 @@ pub trait RemoteAtomics: WholeWorld {
 
     /// Starts to write `len` bytes at `at`, from `source`.
     ///
+    /// # Errors
+    ///
+    /// After an error nothing is under way with this buffer any more: no part of the operation reads it later. Parts of
+    /// it may have been carried out at the target, and others may still be.
+    ///
     /// # Safety
     ///
-    /// `source` is valid for reads of `len` bytes, and nothing writes them, until the request is waited for (or tested
-    /// successfully) or the target is flushed. [`bulk::scope`](crate::bulk::scope) is the safe form.
+    /// `source` is valid for reads of `len` bytes, and nothing writes them, until the call has failed, the request is
+    /// waited for (or tested successfully) or the target is flushed. [`bulk::scope`](crate::bulk::scope) is the safe form.
     unsafe fn put_bytes_nb(&self, at: Address, source: *const u8, len: usize) -> Result<Request>;
 
     /// Starts to read `len` bytes at `at`, into `dest`.
     ///
+    /// # Errors
+    ///
+    /// After an error nothing is under way with this buffer any more: no part of the operation writes it later. Parts of
+    /// it may have been written before.
+    ///
     /// # Safety
     ///
-    /// `dest` is valid for writes of `len` bytes, and nothing else reads or writes them, until the request is waited
-    /// for (or tested successfully) or the target is flushed. [`bulk::scope`](crate::bulk::scope) is the safe form.
+    /// `dest` is valid for writes of `len` bytes, and nothing else reads or writes them, until the call has failed, the
+    /// request is waited for (or tested successfully) or the target is flushed. [`bulk::scope`](crate::bulk::scope) is the
+    /// safe form.
     unsafe fn get_bytes_nb(&self, at: Address, dest: *mut u8, len: usize) -> Result<Request>;
 
     /// Whether the operation is complete at this rank: its buffer may be used again.

@@ -15,6 +15,7 @@ use rmalab_atomics::verbs::{Attach, Verbs};
 use rmalab_atomics::{Collectives, Rank, RemoteAtomics};
 
 rmalab_atomics::conformance!(verbs, Verbs, on_verbs);
+rmalab_atomics::conformance!(verbs_by_adapter, Verbs, by_adapter);
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -41,6 +42,12 @@ fn on_verbs(ranks: u32, check: fn(&Verbs) -> Result<(), Failure>) {
     world(ranks, &Attach::new(), |ra| check(ra).unwrap_or_else(|failure| panic!("{failure}")));
 }
 
+/// All ranks are on one host, but bulk operations go through the adapter, as they do between hosts.
+fn by_adapter(ranks: u32, check: fn(&Verbs) -> Result<(), Failure>) {
+    let attach = Attach::new().node_shared(false);
+    world(ranks, &attach, |ra| check(ra).unwrap_or_else(|failure| panic!("{failure}")));
+}
+
 /// Operations cost the requests that they should: a put and a flush one, many puts and a flush two completions.
 #[test]
 fn operations_cost_what_they_should() {
@@ -59,6 +66,35 @@ fn operations_cost_what_they_should() {
         ra.flush(peer).unwrap();
         let many = ra.statistics();
         assert_eq!((many.requests - one.requests, many.signalled - one.signalled), (101, 2));
+    });
+}
+
+/// The program may free a buffer once its operation has failed: no earlier part of it is under way then.
+#[test]
+fn an_operation_that_fails_halfway_leaves_its_buffer_alone() {
+    const BYTES: usize = 512 << 10;
+    world(2, &Attach::new().node_shared(false).failing_part(8), |ra| {
+        let (me, peer) = (ra.rank(), Rank(1 - ra.rank().0));
+        let (at, word) = (ra.heap().alloc(BYTES as u64, 8).unwrap(), ra.heap().alloc(8, 8).unwrap());
+        let collectives = Collectives::new(ra).unwrap();
+        // Within the own segment the processor copies: no parts, so no failure.
+        ra.put_bytes(me.at(at), &vec![7; BYTES]).unwrap();
+        collectives.barrier().unwrap();
+        let mut buffer = vec![0; BYTES];
+        // SAFETY: the buffer lives until the end, and nothing is under way with it once the call has failed.
+        unsafe { ra.get_bytes_nb(peer.at(at), buffer.as_mut_ptr(), BYTES) }.unwrap_err();
+        std::hint::black_box(&mut buffer).fill(1);
+        // The peer's adapter carries out requests in their order, so this one comes after all parts.
+        ra.fetch_add(peer.at(word), 1).unwrap();
+        assert!(std::hint::black_box(&buffer).iter().all(|&byte| byte == 1), "a get that failed has written later");
+        collectives.barrier().unwrap();
+        // SAFETY: as for the get.
+        unsafe { ra.put_bytes_nb(peer.at(at), buffer.as_ptr(), BYTES) }.unwrap_err();
+        std::hint::black_box(&mut buffer).fill(2);
+        ra.fetch_add(peer.at(word), 1).unwrap();
+        collectives.barrier().unwrap();
+        ra.get_bytes(me.at(at), &mut buffer).unwrap();
+        assert!(buffer.iter().all(|&byte| byte != 2), "a put that failed has read later");
     });
 }
 

@@ -221,6 +221,72 @@ pub(super) fn long_transfers<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Out
     Ok(())
 }
 
+/// Fresh pages of this process, each time at the same address.
+struct Pages {
+    start: *mut u8,
+    len: usize,
+}
+
+impl Pages {
+    /// Reserves `len` bytes of addresses and maps zeroed pages there.
+    fn new(len: usize) -> Result<Pages> {
+        // SAFETY: a new mapping at an address of the kernel's choice aliases no memory of Rust's.
+        let start = unsafe {
+            rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, Self::ACCESS, rustix::mm::MapFlags::PRIVATE)
+        };
+        let start = start.map_err(|error| Error::system(format!("mapping {len} bytes"), error))?;
+        Ok(Pages { start: start.cast(), len })
+    }
+
+    const ACCESS: rustix::mm::ProtFlags = rustix::mm::ProtFlags::READ.union(rustix::mm::ProtFlags::WRITE);
+
+    /// Gives the pages back to the kernel and maps zeroed ones at the same address.
+    fn renew(&mut self) -> Result<()> {
+        use rustix::mm::MapFlags;
+        // SAFETY: the range is a mapping of `self`, which nothing borrows now (`&mut`). The call replaces it at once.
+        let start = unsafe {
+            rustix::mm::mmap_anonymous(self.start.cast(), self.len, Self::ACCESS, MapFlags::PRIVATE | MapFlags::FIXED)
+        };
+        start.map(drop).map_err(|error| Error::system(format!("mapping {} bytes anew", self.len), error))
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: `self` owns the mapping, of initialized bytes, and is borrowed mutably as long as the slice.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: mapped by this value, and nothing borrows it any more.
+        let _ = unsafe { rustix::mm::munmap(self.start.cast(), self.len) };
+    }
+}
+
+/// A buffer may be freed after a transfer, and other memory may come to its address: the bytes are those that are there
+/// now.
+pub(super) fn buffers_come_and_go<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
+    // Long enough for a network adapter to be given the buffer itself.
+    const BYTES: usize = 16 << 10;
+    let at = lab.alloc(BYTES as u64 / WORD)?;
+    let place = lab.neighbour(1).at(at);
+    let (mut source, mut dest) = (Pages::new(BYTES)?, Pages::new(BYTES)?);
+    for round in 1..=lab.rounds(20).max(3) as u8 {
+        source.renew()?;
+        source.bytes().fill(round);
+        lab.ra.put_bytes(place, source.bytes())?;
+        // By another buffer, which comes from elsewhere and is shorter than a page.
+        let mut first = [0; 64];
+        lab.ra.get_bytes(place, &mut first)?;
+        require!(first == [round; 64], "round {round}: a put from a fresh buffer has written {:?}", first[0]);
+        dest.renew()?;
+        lab.ra.get_bytes(place, dest.bytes())?;
+        let wrong = dest.bytes().iter().position(|&byte| byte != round);
+        require!(wrong.is_none(), "round {round}: byte {wrong:?} of a fresh buffer is not what the get has read");
+    }
+    Ok(())
+}
+
 pub(super) fn clears_zero_just_their_range<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     // Long enough to hold many pages, whole and in part.
     const BYTES: usize = 96 << 10;

@@ -13,24 +13,21 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::device::{Completions, Device, Local};
+use super::bounce::Slot;
+use super::device::{Completions, Device, Region};
 use super::message::{Endpoint, Opened};
 use super::queue_pair::{Buffer, Place, QueuePair, Remote, Work};
-use crate::registration::{Pinned, Slot};
 use crate::{Error, Result};
 
 /// Requests that may be under way on a connection; with more, the rank waits.
 pub(super) const DEPTH: u64 = 256;
 
 /// What a request holds until it is complete.
-#[allow(dead_code, reason = "what is held is there to be dropped")]
-pub(super) enum Hold {
-    /// A copy of what it writes.
-    Copy(Slot<Local>),
-    /// The program's own memory, registered.
-    Program(Pinned<Local>),
-    /// Where what it reads arrives, and where it goes from there.
-    Arrival { slot: Slot<Local>, dest: *mut u8, len: usize },
+pub(super) struct Hold {
+    /// What it reads or writes.
+    pub(super) slot: Slot<Region>,
+    /// Where the bytes go that arrive in the slot, and how many they are.
+    pub(super) arrives: Option<(*mut u8, usize)>,
 }
 
 /// Where at a peer.
@@ -200,13 +197,20 @@ impl Connection {
     ///
     /// # Safety
     ///
-    /// `hold` keeps the buffer of `work` registered; memory of the program, which a hold names, is valid until the
-    /// request is complete or this connection is dropped.
+    /// The buffer of `work` lies in the slot of `hold`. The memory where its bytes go is valid until the request is
+    /// complete or [given up](Self::give_up), or this connection is dropped.
     pub(super) unsafe fn bulk(&mut self, target: Target, work: Work, hold: Hold) -> Result<u64> {
         // SAFETY: the caller's promise; the hold is kept below.
         let number = unsafe { self.fetch(target, work)? };
         self.holds.push_back((number, hold));
         Ok(number)
+    }
+
+    /// Lets the bytes of request `first` and of all later ones go nowhere. Their slots stay taken until they are complete.
+    pub(super) fn give_up(&mut self, first: u64) {
+        for (_, hold) in self.holds.iter_mut().filter(|(number, _)| *number >= first) {
+            hold.arrives = None;
+        }
     }
 
     /// The number of a request whose completion tells that all so far are complete; none if nothing is under way.
@@ -251,18 +255,17 @@ impl Connection {
         while let Some((number, _)) = self.holds.front()
             && *number <= self.done
         {
-            let hold = self.holds.pop_front();
-            if let Some((_, Hold::Arrival { slot, dest, len })) = hold {
-                // SAFETY: the program keeps its buffer valid until the operation is complete, which it is told of later
-                // than now (`bulk`).
-                slot.copy_out(unsafe { std::slice::from_raw_parts_mut(dest, len) })?;
+            if let Some((_, Hold { slot, arrives: Some((dest, len)) })) = self.holds.pop_front() {
+                // SAFETY: the request that wrote the slot is complete. The program keeps its buffer valid until it
+                // learns of that, which is later than now (`bulk`).
+                unsafe { slot.copy_out(dest, len) };
             }
         }
         Ok(count > 0)
     }
 }
 
-/// The buffer of a hold that is `len` bytes from `start` on.
+/// The `len` bytes of a slot from `start` on.
 pub(super) fn buffer(start: *const u8, len: usize, key: u32) -> Buffer {
     Buffer { address: start as u64, len: u32::try_from(len).expect("requests are shorter than 4 GiB"), key }
 }

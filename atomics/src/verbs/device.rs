@@ -13,7 +13,6 @@ use std::sync::Arc;
 use rdma_mummy_sys as ffi;
 
 use super::memory::Memory;
-use crate::registration::Registrar;
 use crate::{Atomicity, Error, Result};
 
 /// The link layer of a port by which peers have no LID (`IBV_LINK_LAYER_ETHERNET`).
@@ -353,6 +352,11 @@ impl Region {
         Region::register(device, start, len, REMOTE, None)
     }
 
+    /// Registers memory of the caller for this rank's own requests.
+    pub(super) fn local(device: &Arc<Device>, start: *const u8, len: usize) -> Result<Region> {
+        Region::register(device, start, len, LOCAL, None)
+    }
+
     /// By which this rank's requests name the memory.
     pub(super) fn local_key(&self) -> u32 {
         // SAFETY: the region lives as long as `self`.
@@ -370,17 +374,6 @@ impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: it was made by the library and is given back once.
         unsafe { ffi::ibv_dereg_mr(self.region.as_ptr()) };
-    }
-}
-
-/// Registers memory for this rank's own requests.
-pub(super) struct Local(pub(super) Arc<Device>);
-
-impl Registrar for Local {
-    type Region = Region;
-
-    fn register(&self, start: *const u8, len: usize) -> Result<Region> {
-        Region::register(&self.0, start, len, LOCAL, None)
     }
 }
 
