@@ -110,6 +110,8 @@ macro_rules! __conformance_list {
             words compare_and_swap_stores_only_on_equality [2, 4],
             words fetch_store_returns_each_token_once [2, 3, 4, 8],
             words kinds_are_atomic_with_each_other [2, 3, 4, 8],
+            words no_put_is_lost_to_atomics [2, 3, 4, 8],
+            words no_put_is_lost_to_a_failed_comparison [2, 3, 4, 8],
             words words_do_not_tear [2, 3, 8],
             words puts_of_one_rank_arrive_in_order [2, 3, 4],
             addresses word_operations_refuse_bad_addresses [1, 2, 3],

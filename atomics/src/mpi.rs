@@ -182,6 +182,7 @@ impl Attach {
             native_fetch_store: true,
             late_puts: true,
             ordered_puts: false,
+            atomic_puts: true,
             passive_progress: false,
             asymmetric_fence: false,
         };

@@ -99,6 +99,9 @@ pub struct Capabilities {
     /// Whether puts of a rank to one target, bulk ones included, take effect in the order of their calls: who sees a word
     /// put then finds the bytes of the bulk puts before it.
     pub ordered_puts: bool,
+    /// Whether word puts are atomic with atomics on the same word. Where they are not, a put may be lost to an atomic of
+    /// another rank that changes the word at the same time: see the memory model.
+    pub atomic_puts: bool,
     /// Whether operations complete while their target makes no call.
     pub passive_progress: bool,
     /// Whether a rank can fence for all others: [`RemoteAtomics::fence_everywhere`].
@@ -114,6 +117,7 @@ impl Capabilities {
             native_fetch_store: true,
             late_puts: false,
             ordered_puts: false,
+            atomic_puts: true,
             passive_progress: true,
             asymmetric_fence: false,
         }
@@ -148,7 +152,15 @@ impl<A: RemoteAtomics> WholeWorld for A {
 /// # Memory model
 ///
 /// A *word* is 64 bits at an 8-byte-aligned displacement. Word operations are atomic against every other word operation
-/// issued through this trait, by whichever rank, the owner included.
+/// issued through this trait, by whichever rank, the owner included. There is one exception, for puts that meet atomics:
+///
+/// * Where the backend has no [`Capabilities::atomic_puts`], an atomic is a read and a write, and a `put` of another rank
+///   may come between them. The write then overwrites it. This concerns `fetch_add`, `fetch_store` and a
+///   `compare_and_swap` that stores. One that fails writes nothing, so no put is lost to it.
+/// * So a word is safe to put to where no other rank changes it by atomics meanwhile: it has one writer at a time, or
+///   others only compare with a value that it does not have. Elsewhere `fetch_store` writes it.
+///
+/// When each operation takes effect:
 ///
 /// * `fetch_add`, `compare_and_swap`, `fetch_store` and `get` are *complete* at the target when they return, and
 ///   sequentially consistent among themselves.

@@ -31,9 +31,13 @@
 //! * What the processor has copied (see below) is in memory before a later request is posted: a post of the library orders
 //!   stores to memory before it, and a flush is a fence besides.
 //!
-//! Of atomics the specification (section 9.4.5) says that they are atomic with each other. It does not say so of a write: a
-//! put to a word that others change by atomics at the same time may be lost on an adapter, which is less than the trait
-//! promises. `tas` puts to a word that others compare meanwhile; that is right where a comparison that fails writes nothing.
+//! The specification (section 9.4.5) says that atomics are atomic with each other. It does not say so of a write. An adapter
+//! may lose a put to an atomic that changes the word at the same time, so [`Capabilities::atomic_puts`] is false. The
+//! formal model of RDMA is as weak: G. Ambal, B. Dongol, H. Eran, V. Klimis, O. Lahav, A. Raad, Semantics of remote direct
+//! memory access (RDMA^TSO), OOPSLA 2024. A compare-and-swap that fails writes nothing, so it loses no put.
+//!
+//! Puts could be loops of compare-and-swaps, as `fetch_store` is. Each would then wait for one round trip, or two if it
+//! guesses the old word wrong. Three puts of a packet, or the wake-up of a lock's next rank, are posted today.
 //!
 //! # The owner's words
 //!
@@ -972,6 +976,7 @@ impl RemoteAtomics for Verbs {
             native_fetch_store: false,
             late_puts: true,
             ordered_puts: false,
+            atomic_puts: false,
             passive_progress: true,
             asymmetric_fence: false,
         }

@@ -42,7 +42,7 @@
 //! The swaps on tails order queue positions. Links and statuses are posted puts, and nobody but the rank that waits for one
 //! depends on when it arrives. A rank's resets of its own words are posted; the flush of itself before it enters a queue
 //! completes them. `next` of an element is reset by a swap, which is complete, since the next one to use it may be another
-//! rank.
+//! rank. The reset comes after the link: where puts are not atomic with atomics, an earlier one could lose the link.
 //!
 //! # Deviations from the paper
 //! - A rank waits for its element in its own status, as the link tells its predecessor who waits, instead of in a node
@@ -53,7 +53,7 @@
 //!
 //! # Cost
 //! Remote operations without contention, for N levels: acquire N (a swap each), release 2N - 1 (N compare-and-swaps, and
-//! N - 1 swaps of `next` at the first rank of the own element). Of these, one each is at the home, and the others are inside
+//! N - 1 gets of `next` at the first rank of the own element). Of these, one each is at the home, and the others are inside
 //! an element: with the world and its nodes, 1 / 1 to another node and 1 / 2 to the first rank of the own one, which has
 //! those for nothing. On one node, and with one rank a node, there is one level: 1 / 1. With a predecessor on the node
 //! that passes the lock: acquire 2, release 1.
@@ -240,32 +240,44 @@ impl Tree {
         Ok(ra.put(rank_of(waiter).at(self.status()), status)?)
     }
 
-    /// Who waits behind this rank's member in the queue of `level`, or nil; `next` is nil afterwards.
+    /// Which rank waits behind this rank's member in the queue of `level`, or nil; `next` is nil afterwards.
     fn take_next<A: RemoteAtomics + ?Sized>(&self, ra: &A, level: usize) -> Result<u64> {
-        let at = self.member(level).at(self.next(level));
-        if level < self.levels.count() {
-            return Ok(ra.fetch_store(at, NIL)?);
-        }
-        let next = ra.get(at)?;
+        let next = ra.get(self.member(level).at(self.next(level)))?;
         if next != NIL {
-            ra.put(at, NIL)?;
+            self.reset_next(ra, level)?;
         }
         Ok(next)
     }
 
-    /// As [`take_next`](Self::take_next), once the link is there.
+    /// Resets `next` once its link is there: a swap of a `next` that is nil could lose a link that is put meanwhile.
+    fn reset_next<A: RemoteAtomics + ?Sized>(&self, ra: &A, level: usize) -> Result<()> {
+        let at = self.member(level).at(self.next(level));
+        if level < self.levels.count() {
+            ra.fetch_store(at, NIL)?;
+        } else {
+            ra.put(at, NIL)?;
+        }
+        Ok(())
+    }
+
+    /// As [`take_next`](Self::take_next), for a link that is under way.
     #[cold]
     fn wait_next<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, level: usize) -> Result<u64> {
         let at = self.member(level).at(self.next(level));
-        if at.rank == self.me {
-            ra.wait_until(at.disp, Until::Ne(NIL))?;
+        let next = if at.rank == self.me {
+            ra.wait_until(at.disp, Until::Ne(NIL))?
         } else {
             self.backoff.reset();
-            while ra.get(at)? == NIL {
+            loop {
+                let next = ra.get(at)?;
+                if next != NIL {
+                    break next;
+                }
                 self.backoff.wait(ra)?;
             }
-        }
-        self.take_next(ra, level)
+        };
+        self.reset_next(ra, level)?;
+        Ok(next)
     }
 }
 

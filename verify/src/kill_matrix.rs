@@ -305,8 +305,9 @@ lock's code is the real one. Each is put to a list of scenarios, the smallest fi
   acquisition and a writer with two; `/2` at the end places two ranks on each node; with *data*, the protected data are read
   and written inside.
 - network: the model that it is searched on. `sc` is sequentially consistent; `late-puts` lets posted puts arrive late, in
-  order to each target; `unordered-bulk` bulk puts, too, in any order; on `hca-owner-cpu` the network's atomics are not
-  atomic with the processor's, which the owner of the lock's words uses.
+  order to each target; `unordered-bulk` bulk puts, too, in any order; on `hca` a put may come between the read and the
+  write of an atomic; on `hca-owner-cpu` the network's atomics are moreover not atomic with the processor's, which the
+  owner of the lock's words uses.
 - steps: of a shortest counterexample; the pauses and flushes in it, which on `sc` nobody else can notice, come on top.
   `10 + 2 again and again` is a livelock, whose last two steps can go on for ever.
 - preemptions: the least number of switches away from a rank that could go on, in any counterexample of that scenario.

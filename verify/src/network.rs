@@ -20,9 +20,11 @@ pub enum Network {
     /// orders that the trait's memory model allows, but for bulk gets, whose words are read one after the other as they
     /// are issued, and never later.
     UnorderedBulk,
-    /// As [`Sc`](Network::Sc), but an atomic operation of the network reads and writes in two steps, between which the
-    /// processor of the word's owner may write it; the owner's operations go through the network as well, as the
-    /// backends' contract demands.
+    /// As [`Sc`](Network::Sc), except that an atomic operation of the network reads and writes in two steps. No other
+    /// atomic operation comes between them, but a put may: the second step then loses it, unless that writes nothing.
+    /// The owner's operations go through the network as well, as the backends' contract demands.
+    ///
+    /// This is the trait without `Capabilities::atomic_puts`.
     Hca,
     /// As [`Hca`](Network::Hca), but the owner goes through its processor, against the contract: a mutant of a backend.
     HcaOwnerCpu,
@@ -90,7 +92,7 @@ pub struct Memory {
     /// What each rank has under way.
     pub posts: Vec<Posts>,
     /// On a network of [`Network::Hca`]'s kind: the ranks whose atomic operation has read its word and not yet written it,
-    /// with what it read. The word is locked against other network operations until then.
+    /// with what it read. The word is locked against other atomic operations of the network until then.
     pub halfway: Vec<Option<(u16, u64)>>,
 }
 
@@ -161,7 +163,7 @@ impl Memory {
     }
 
     /// Whether `rank` can go on with `issued` now. A wait that is not over, a flush of what is not there yet, and an
-    /// operation on a word that another one has locked cannot.
+    /// atomic operation on a word that another one has locked cannot.
     pub fn ready(&self, rank: usize, issued: &Issued) -> bool {
         match issued.call {
             Call::WaitUntil { until, .. } => until.holds(self.word(issued.slot)),
@@ -170,6 +172,8 @@ impl Memory {
             }
             Call::FenceEverywhere => self.posts.iter().flatten().all(|post| post.bulk),
             Call::Get { .. } | Call::BulkGet { .. } | Call::Pause { .. } | Call::Now => true,
+            // The adapter's writes take no part in the order of its atomics.
+            Call::Put { .. } | Call::BulkPut { .. } => true,
             _ if issued.by_cpu => true,
             _ => {
                 let locked = |(other, half): (usize, &Option<(u16, u64)>)| {

@@ -234,6 +234,106 @@ pub(super) fn kinds_are_atomic_with_each_other<A: RemoteAtomics + ?Sized>(lab: &
     Ok(())
 }
 
+/// A rank that has nothing to do pauses one time in so many, for so many operations: long enough to give up the processor.
+const IDLE: (u64, u32) = (8, 4_000);
+
+/// Each rank puts tokens into a word of its own, and the others take them by all atomics that change a word. A put that an
+/// atomic overwrites unseen is a token that no rank has taken.
+pub(super) fn no_put_is_lost_to_atomics<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
+    /// The bits of a word that hold a token; the others count additions.
+    const TOKEN: u64 = (1 << 32) - 1;
+    let (at, finished) = (lab.alloc(lab.size())?, Rank(0).at(lab.alloc(1)?));
+    let ra = lab.ra;
+    if !ra.capabilities().atomic_puts {
+        return Ok(());
+    }
+    let tokens = lab.rounds(1_000);
+    let word = |putter: u64| Rank(((putter + 1) % lab.size()) as u32).at(at.word(putter));
+    let own = word(lab.me());
+    let mut random = lab.random();
+    // The token that was put last, and whether this rank has said that all of its tokens are gone.
+    let (mut put, mut said) = (0, false);
+    // Of each rank's tokens, how many this rank has taken, and their sum.
+    let mut taken = vec![(0, 0); lab.size() as usize];
+    lab.barrier()?;
+    loop {
+        let mut idle = true;
+        // No other rank puts to this word, so a token that is gone was taken, or else lost.
+        if !said && (put == 0 || ra.get(own)? & TOKEN != put) {
+            idle = false;
+            if put < tokens {
+                put += 1;
+                ra.put(own, put)?;
+                ra.flush(own.rank)?;
+            } else {
+                said = true;
+                ra.fetch_add(finished, 1)?;
+            }
+        }
+        let putter = (lab.me() + 1 + random.below(lab.size() - 1)) % lab.size();
+        let old = match random.below(3) {
+            0 => {
+                ra.fetch_add(word(putter), TOKEN + 1)?;
+                0
+            }
+            1 => ra.fetch_store(word(putter), 0)?,
+            _ => {
+                let seen = ra.get(word(putter))?;
+                if ra.compare_and_swap(word(putter), seen, 0)? == seen { seen } else { 0 }
+            }
+        };
+        let (count, sum) = &mut taken[putter as usize];
+        (*count, *sum) = (*count + u64::from(old & TOKEN != 0), *sum + (old & TOKEN));
+        if said && ra.get(finished)? == lab.size() {
+            break;
+        }
+        if idle && old == 0 && random.below(IDLE.0) == 0 {
+            ra.pause(IDLE.1)?;
+        }
+    }
+    lab.barrier()?;
+    for (putter, (count, sum)) in taken.into_iter().enumerate() {
+        let (count, sum) = (lab.sum(count)?, lab.sum(sum)?);
+        require!(
+            (count, sum) == (tokens, tokens * (tokens + 1) / 2),
+            "rank {putter} has put {tokens} tokens, and {count} were taken (their sum is {sum}): a put was lost to an atomic"
+        );
+    }
+    Ok(())
+}
+
+/// A word is taken by a compare-and-swap and given back by a put, while others compare it with what it is not.
+pub(super) fn no_put_is_lost_to_a_failed_comparison<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
+    let (word, finished) = (lab.alloc(1)?, Rank(0).at(lab.alloc(1)?));
+    let ra = lab.ra;
+    let (word, claim) = (Rank(ra.size() - 1).at(word), lab.me() + 1);
+    let mut random = lab.random();
+    let mut sometimes_pause = || if random.below(IDLE.0) == 0 { ra.pause(IDLE.1) } else { Ok(()) };
+    lab.barrier()?;
+    let mut given_back = 0;
+    while given_back < lab.rounds(1_000) {
+        let old = ra.compare_and_swap(word, 0, claim)?;
+        require!(old <= lab.size() && old != claim, "{word} held {old} where {claim} takes it");
+        // Others compare in vain while this rank pauses.
+        sometimes_pause()?;
+        if old == 0 {
+            ra.put(word, 0)?;
+            ra.flush(word.rank)?;
+            let now = ra.get(word)?;
+            require!(now != claim, "{word} was given back by a put, which was lost: it is {now} still");
+            given_back += 1;
+        }
+    }
+    // The last put of this rank could be lost, too, and the others would compare for ever.
+    ra.fetch_add(finished, 1)?;
+    while ra.get(finished)? != lab.size() {
+        let now = ra.get(word)?;
+        require!(now != claim, "{word} was given back by a put, which was lost later: it is {now} again");
+        ra.pause(IDLE.1)?;
+    }
+    Ok(())
+}
+
 /// A word that shows whether it was torn: each half is a fixed function of the other.
 fn whole(half: u32) -> u64 {
     u64::from(half) << 32 | u64::from(!half)

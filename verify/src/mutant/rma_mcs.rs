@@ -3,8 +3,8 @@
 use rmalab_atomics::controlled::Call;
 use rmalab_locks::rma_mcs::ACQUIRE_PARENT;
 
-use super::Rule::{AsStore, Change, Late, See, Skip, Split};
-use super::{Mutant, compare_and_swap, fetch_store, flush, put, wait_until};
+use super::Rule::{AsStore, Change, Late, See, Skip};
+use super::{Mutant, compare_and_swap, fetch_store, flush, get, put, wait_until};
 use crate::network::Network;
 
 /// With T_L = 2, and with T_L = 1.
@@ -54,11 +54,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
     )
     .leaves(&["next1"]),
     Mutant::new(
-        "rma-mcs-split-link",
+        "rma-mcs-swapped-link",
         HANDS_OVER,
-        "the link behind an element is read and reset by a get and a put",
-        &[Split(fetch_store("next1"))],
-    ),
+        "the link behind an element is read and reset by one swap, which meets the put of the link",
+        &[Change(get("next1"), |call| match call {
+            Call::Get { at } => Call::FetchStore { at, value: 0 },
+            other => other,
+        })],
+    )
+    .on(Network::Hca),
     Mutant::new(
         "rma-mcs-stale-next",
         PASSES,

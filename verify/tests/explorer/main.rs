@@ -4,6 +4,7 @@
 
 mod agreement;
 mod assumptions;
+mod hca;
 mod limits;
 mod oracle;
 mod pinned;
