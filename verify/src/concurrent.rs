@@ -12,6 +12,10 @@
 //! has changed a word that it used in this poll. If it counted itself in and out again in the poll, it may also go on once
 //! somebody else has done anything, since others may meet its passing writes at another moment; how often is what `polls`
 //! bounds. Ranks of which none can go on are a deadlock, or a livelock if one of them polls.
+//!
+//! # Store buffers
+//! Where the engine says so, the memory has [store buffers](Observer::with_store_buffers): a put of a word waits in its
+//! rank's buffer until the engine lets it [arrive](Observer::arrives), in order, and the rank itself reads it there.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -139,6 +143,10 @@ struct State {
     /// How often each word has changed, by slot.
     versions: Vec<u64>,
     schedule: Vec<Choice>,
+    /// The steps of the schedule, counted from 0, that posted a put to a store buffer.
+    posting: Vec<usize>,
+    /// Whether a rank has made another call while a put of its own was in its store buffer.
+    late: bool,
     violation: Option<Violation>,
     unsound: Option<String>,
     cut: bool,
@@ -152,6 +160,8 @@ pub(crate) struct Observer {
     check: Arc<Check>,
     /// How often a rank may poll by writing, in one acquisition.
     polls: Option<u32>,
+    /// When a put of a word takes effect.
+    network: Network,
     state: Mutex<State>,
 }
 
@@ -166,12 +176,15 @@ impl Observer {
         Observer {
             check: Arc::clone(check),
             polls,
+            network: Network::Sc,
             state: Mutex::new(State {
                 ranks: (0..ranks).map(|_| Watched::default()).collect(),
                 memory: Memory::new(ranks),
                 slots: Slots::default(),
                 versions: Vec::new(),
                 schedule: Vec::new(),
+                posting: Vec::new(),
+                late: false,
                 violation: None,
                 unsound: None,
                 cut: false,
@@ -179,6 +192,35 @@ impl Observer {
                 together: false,
             }),
         }
+    }
+
+    /// The same, with store buffers: a put takes effect when the engine calls [`arrives`](Self::arrives).
+    pub(crate) fn with_store_buffers(self) -> Observer {
+        Observer { network: Network::LatePuts, ..self }
+    }
+
+    /// The oldest put in the store buffer of `rank`: its word and value.
+    pub(crate) fn oldest_put(&self, rank: Rank) -> Option<(Address, u64)> {
+        let state = lock(&self.state);
+        let post = state.memory.posts[rank.index()].first()?;
+        Some((state.slots.address(post.slot), post.value))
+    }
+
+    /// The value of the newest put to the word at `at` in the store buffer of `rank`, which is what `rank` reads there.
+    pub(crate) fn buffered(&self, rank: Rank, at: Address) -> Option<u64> {
+        let state = lock(&self.state);
+        state.buffered(rank, state.slots.find(at)?)
+    }
+
+    /// The oldest put in the store buffer of `rank` takes effect.
+    pub(crate) fn arrives(&self, rank: Rank) {
+        let mut state = lock(&self.state);
+        let slot = state.memory.posts[rank.index()][0].slot;
+        let before = state.memory.word(slot);
+        state.memory.arrive(rank.index(), 0);
+        state.schedule.push(Choice::Arrive { from: rank, index: 0 });
+        let changed = state.memory.word(slot) != before;
+        state.uses(rank, slot, changed);
     }
 
     /// `rank` is about to make `call`, or waits in it.
@@ -225,10 +267,20 @@ impl Observer {
     pub(crate) fn carry_out(&self, rank: Rank, call: Call) -> Answer {
         let mut state = lock(&self.state);
         let state = &mut *state;
-        let issued = Issued::new(Network::Sc, rank, call, |address| state.slots.of(address));
+        let issued = Issued::new(self.network, rank, call, |address| state.slots.of(address));
         let before = state.memory.word(issued.slot);
-        let answer = state.memory.carry_out(Network::Sc, rank.index(), &issued);
-        let answer = answer.expect("a consistent memory carries out every call in one step");
+        let posts = self.network.is_late(&call);
+        state.late |= !posts && !state.memory.posts[rank.index()].is_empty();
+        let buffered = match call {
+            Call::Get { .. } | Call::BulkGet { .. } | Call::WaitUntil { .. } => state.buffered(rank, issued.slot),
+            _ => None,
+        };
+        let answer = state.memory.carry_out(self.network, rank.index(), &issued);
+        let answer = answer.expect("this memory carries out every call in one step");
+        let answer = buffered.map_or(answer, Answer::Word);
+        if posts {
+            state.posting.push(state.schedule.len());
+        }
         state.schedule.push(Choice::Step(rank));
         let watched = &mut state.ranks[rank.index()];
         watched.call = None;
@@ -241,19 +293,7 @@ impl Observer {
             watched.passing = false;
         } else if call.address(rank).is_some() {
             let changed = state.memory.word(issued.slot) != before;
-            let slot = usize::from(issued.slot);
-            if slot >= state.versions.len() {
-                state.versions.resize(slot + 1, 0);
-            }
-            state.versions[slot] += u64::from(changed);
-            match watched.round.iter_mut().find(|used| used.slot == issued.slot) {
-                Some(used) => {
-                    used.version += u64::from(changed);
-                    watched.passing |= used.changed && changed;
-                    used.changed |= changed;
-                }
-                None => watched.round.push(Used { slot: issued.slot, version: state.versions[slot], changed }),
-            }
+            state.uses(rank, issued.slot, changed);
         }
         answer
     }
@@ -349,6 +389,47 @@ impl State {
         self.ranks.iter().map(|watched| watched.status).collect()
     }
 
+    /// `rank` has used the word in `slot`, and perhaps changed it.
+    fn uses(&mut self, rank: Rank, slot: u16, changed: bool) {
+        let index = usize::from(slot);
+        if index >= self.versions.len() {
+            self.versions.resize(index + 1, 0);
+        }
+        self.versions[index] += u64::from(changed);
+        let watched = &mut self.ranks[rank.index()];
+        match watched.round.iter_mut().find(|used| used.slot == slot) {
+            Some(used) => {
+                used.version += u64::from(changed);
+                watched.passing |= used.changed && changed;
+                used.changed |= changed;
+            }
+            None => watched.round.push(Used { slot, version: self.versions[index], changed }),
+        }
+    }
+
+    fn buffered(&self, rank: Rank, slot: u16) -> Option<u64> {
+        self.memory.posts[rank.index()].iter().rev().find(|post| post.slot == slot).map(|post| post.value)
+    }
+
+    /// The schedule as a replay takes it, and the network that it is of.
+    ///
+    /// A put that takes effect before its rank makes another call might as well have been made then: such a schedule is
+    /// one of a consistent memory. Any other needs a network of late puts.
+    fn replayable(&self) -> (Network, Vec<Choice>) {
+        if self.late {
+            return (Network::LatePuts, self.schedule.clone());
+        }
+        let taken = |(step, choice): (usize, &Choice)| match *choice {
+            Choice::Arrive { from, .. } => Some(Choice::Step(from)),
+            Choice::Step(_) => self.posting.binary_search(&step).is_err().then_some(*choice),
+        };
+        let mut schedule: Vec<Choice> = self.schedule.iter().enumerate().filter_map(taken).collect();
+        for (rank, posts) in (0..).map(Rank).zip(&self.memory.posts) {
+            schedule.extend(posts.iter().map(|_| Choice::Step(rank)));
+        }
+        (Network::Sc, schedule)
+    }
+
     fn version(&self, slot: u16) -> u64 {
         self.versions.get(usize::from(slot)).copied().unwrap_or(0)
     }
@@ -364,6 +445,7 @@ impl State {
             Some(Call::WaitUntil { own, until, .. }) => {
                 until.holds(self.slots.find(rank.at(own)).map_or(0, |slot| self.memory.word(slot)))
             }
+            Some(Call::FenceEverywhere) => self.memory.posts.iter().all(Vec::is_empty),
             _ => true,
         }
     }
@@ -441,8 +523,9 @@ impl Run {
             lock(&self.unsound).get_or_insert(text);
         }
         if let Some(violation) = state.violation.clone() {
-            let schedule = state.schedule.clone();
-            lock(&self.found).get_or_insert(Counterexample::new(&self.check, violation, schedule, None));
+            let (network, schedule) = state.replayable();
+            let check = Check { network, ..Check::clone(&self.check) };
+            lock(&self.found).get_or_insert(Counterexample::new(&check, violation, schedule, None));
         }
     }
 
@@ -522,6 +605,40 @@ impl Run {
     }
 }
 
+/// How an engine ends a rank that is under way: by a panic, which the rank's code may catch.
+///
+/// So the engine's own panic is kept here, and the code is unwound by another one. What the code makes of that one means
+/// nothing: it makes no further call, and its thread goes on with the engine's panic in the end.
+#[derive(Default)]
+pub(crate) struct Exit {
+    payload: Cell<Option<Box<dyn Any + Send>>>,
+    over: Cell<bool>,
+}
+
+impl Exit {
+    /// What `body`, which is code of the engine, returns to the rank's code.
+    pub(crate) fn guard<T>(&self, body: impl FnOnce() -> T) -> T {
+        if self.over.get() {
+            panic::resume_unwind(Box::new(GivenUp));
+        }
+        panic::catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
+            self.payload.set(Some(payload));
+            self.over.set(true);
+            panic::resume_unwind(Box::new(GivenUp))
+        })
+    }
+
+    /// Goes on with the engine's panic, if there was one; called where the rank's code has ended.
+    pub(crate) fn leave(&self) {
+        if let Some(payload) = self.payload.take() {
+            panic::resume_unwind(payload);
+        }
+    }
+}
+
+/// What unwinds the code of a rank that the engine has ended.
+struct GivenUp;
+
 /// How often the progress is shown.
 const PERIOD: Duration = Duration::from_millis(50);
 
@@ -531,20 +648,9 @@ thread_local! {
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// A panic that was caught.
+/// A panic that was caught: its message; with the place, where it was caught first.
 pub(crate) struct Panicked {
-    /// Its message; with the place, where it was caught first.
     pub(crate) text: String,
-    /// What it is, to be passed on.
-    pub(crate) payload: Box<dyn Any + Send>,
-}
-
-impl Panicked {
-    /// Whether it comes from the crate whose folder's name starts like this, or, as when a stack is unwound, from none.
-    pub(crate) fn is_of(&self, folder: &str) -> bool {
-        let has_text = self.payload.is::<String>() || self.payload.is::<&str>();
-        !has_text || self.text.contains(&format!("/{folder}"))
-    }
 }
 
 /// What `body` returns, or its panic, of which nothing is printed.
@@ -568,7 +674,7 @@ pub(crate) fn quietly<T>(body: impl FnOnce() -> T) -> Result<T, Panicked> {
     let outer = QUIET.replace(true);
     let result = panic::catch_unwind(AssertUnwindSafe(body));
     QUIET.set(outer);
-    result.map_err(|payload| Panicked { text: PANIC.take().unwrap_or_else(|| text_of(&*payload)), payload })
+    result.map_err(|payload| Panicked { text: PANIC.take().unwrap_or_else(|| text_of(&*payload)) })
 }
 
 fn text_of(payload: &(dyn Any + Send)) -> String {

@@ -1,8 +1,24 @@
 //! loom: every execution of a check under (most of) the C11 memory model, with the memory orderings of the local backend.
 //!
 //! The words are loom's atomics. A fetch_add, a compare_and_swap, a fetch_store, a get and a wait's look are what the
-//! backends over shared memory make of them (`atomics/src/mapped.rs`): the processor's atomics, sequentially consistent;
-//! a put is a swap there, and so here. Their flush has nothing to do, and neither has this one.
+//! backends over shared memory make of them (`atomics/src/mapped.rs`): the processor's atomics, sequentially consistent.
+//!
+//! # Puts
+//! A put is a store with release there, and the fence behind it is the flush's. So the processor may hold the store back
+//! while it reads other words: x86-TSO (P. Sewell et al., "x86-TSO: A Rigorous and Usable Programmer's Model for x86
+//! Multiprocessors", CACM 2010, DOI 10.1145/1785414.1785443); AArch64 allows less. Here, each rank has a store buffer. A
+//! put waits in it while the rank gets words and looks at those that it waits for; every look is made with each number of
+//! the oldest puts written before it. What else the rank does, it does behind all its puts: an atomic operation, a flush,
+//! a pause, a wait that has to wait, its end. The rank itself reads its puts in the buffer. A fence for all waits until
+//! all buffers are empty.
+//!
+//! Whether a put is written before a look is a branch of loom's search. Loom has no such thing but a load that may give
+//! the one or the other value: so it is a load of a choice of the rank's own, to which the first thread has stored
+//! without any order to the ranks.
+//!
+//! Loom's own stores are not used for that: it does not order the stores of two threads to one word, so that an atomic
+//! operation may miss one. A put that is written is a swap with release. Other than a store, it continues the release
+//! sequence of the word: who reads it also acquires from those that wrote the word before.
 //!
 //! # What loom adds to the explorer
 //! Whether two sections that exclude each other are also *ordered*: loom follows which call synchronizes with which, and
@@ -14,14 +30,13 @@
 //!
 //! # What loom does not do
 //! Its limit is 5 threads, of which one only starts the others: 4 ranks at the most. It merges no states, so that the
-//! number of executions grows much faster than the explorer's number of states. It does not reorder a thread's own
-//! operations, nor does it know the models of a network that is late.
+//! number of executions grows much faster than the explorer's number of states. It knows no models of a network that is
+//! late: bulk puts take effect at once.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -31,7 +46,7 @@ use rmalab_atomics::controlled::{Answer, Call, Executor};
 use rmalab_atomics::{Address, Rank};
 
 use crate::check::Check;
-use crate::concurrent::{Limit, Observer, Outcome, Progress, Run, quietly};
+use crate::concurrent::{Exit, Limit, Observer, Outcome, Progress, Run, quietly};
 use crate::play::{Event, Player};
 use crate::{Access, Error, Property, Result};
 
@@ -41,11 +56,11 @@ pub const MAX_RANKS: u32 = loom::MAX_THREADS as u32 - 1;
 /// The memory orderings that calls are carried out with.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Orderings {
-    /// Those of the backends over shared memory: sequentially consistent.
+    /// Those of the backends over shared memory: sequentially consistent, but for puts, which wait in store buffers.
     #[default]
     SeqCst,
-    /// Those of a backend that acquires and releases, and gives no order of all operations beyond that. Loom leaves out
-    /// executions here: it may find something, and proves nothing.
+    /// Those of a backend that acquires and releases, and gives no order of all operations beyond that; puts, too, are
+    /// atomic operations. Loom leaves out executions here: it may find something, and proves nothing.
     AcquireRelease,
     /// None at all: a backend that is broken, on which every lock has to fail.
     Relaxed,
@@ -58,6 +73,11 @@ impl Orderings {
             Orderings::AcquireRelease => Ordering::AcqRel,
             Orderings::Relaxed => Ordering::Relaxed,
         }
+    }
+
+    /// Whether a put waits in a store buffer.
+    const fn buffers_puts(self) -> bool {
+        matches!(self, Orderings::SeqCst)
     }
 
     const fn load(self) -> Ordering {
@@ -100,16 +120,24 @@ impl Default for Options {
     }
 }
 
-/// The words that executions have named so far: loom wants all atomics to be there before the ranks start.
-type Known = Arc<Mutex<Vec<Address>>>;
+/// What executions have needed so far: loom wants all atomics to be there before the ranks start.
+#[derive(Clone, PartialEq, Eq, Default)]
+struct Needed {
+    words: Vec<Address>,
+    /// The choices of each rank.
+    choices: usize,
+}
+
+type Known = Arc<Mutex<Needed>>;
 
 /// Makes every execution of `check`.
 ///
 /// `watch` is told of the progress some times a second, and ends the run by returning `false`.
 ///
 /// The schedule of a counterexample is the order of the calls. [`replay`](crate::replay) finds the same violation along
-/// it, unless it is a race of sections that did not overlap in time, or the orderings are weaker than
-/// [`Orderings::SeqCst`].
+/// it, unless it is a race of sections that did not overlap in time, the orderings are weaker than
+/// [`Orderings::SeqCst`], or a rank has read its own put before that was written. A counterexample in which a put was
+/// written after a later look of its rank is one of [`Network::LatePuts`](crate::Network::LatePuts).
 ///
 /// # Errors
 ///
@@ -129,9 +157,9 @@ pub fn run(check: &Check, options: &Options, watch: &dyn Fn(&Progress) -> bool) 
 fn explore(run: &Arc<Run>, options: &Options) -> Result<()> {
     let known = Known::default();
     loop {
-        let before = lock(&known).len();
+        let before = lock(&known).clone();
         let ended = quietly(|| model(run, options, &known));
-        if lock(&known).len() > before {
+        if *lock(&known) != before {
             run.again();
             continue;
         }
@@ -166,7 +194,7 @@ fn model(run: &Arc<Run>, options: &Options, known: &Known) {
     builder.preemption_bound = options.preemptions.map(|most| most.min(u32::from(u8::MAX)) as usize);
     builder.checkpoint_file = None;
     builder.checkpoint_interval = usize::MAX;
-    builder.expect_explicit_explore = false;
+    builder.expect_explicit_explore = true;
     builder.location = false;
     builder.log = false;
     let (run, options, known) = (Arc::clone(run), options.clone(), Arc::clone(known));
@@ -180,11 +208,19 @@ fn model(run: &Arc<Run>, options: &Options, known: &Known) {
             let thread = loom::thread::Builder::new().stack_size(STACK);
             thread.spawn(move || world.play(rank)).expect("loom's threads are made of memory alone");
         }
+        // No rank has run, and none is ordered behind these stores: each of them finds them made, or not.
+        for choice in world.choices.iter().flatten() {
+            choice.store(WRITTEN, Ordering::Relaxed);
+        }
+        loom::explore();
     });
 }
 
 /// The stack of a rank, in loom's unit, words: enough for a panic's text.
 const STACK: usize = (256 << 10) / size_of::<usize>();
+
+/// What a choice that a rank reads says: its oldest put is written. Otherwise it is late.
+const WRITTEN: u64 = 1;
 
 /// One execution.
 struct World {
@@ -193,42 +229,50 @@ struct World {
     options: Options,
     known: Known,
     words: BTreeMap<Address, AtomicU64>,
+    /// Of each rank: whether its oldest put is late once more. Each of them is read once.
+    choices: Vec<Vec<AtomicU64>>,
+    /// Of each rank: what its puts and the fences for all touch, so that loom makes them in every order. Empty for a
+    /// subject that has no such fences.
+    posted: Vec<AtomicU64>,
     /// The data of bulk operations, word by word.
     data: BTreeMap<Address, Mutex<UnsafeCell<()>>>,
     /// What the lock protects, target by target. Loom's cells are not `Sync`; the mutexes, which are, never wait.
     sections: Vec<Mutex<UnsafeCell<()>>>,
     /// The ranks that are blocked.
     parked: Mutex<Vec<Option<Parked>>>,
-    /// A panic is on its way out, which ends the execution.
-    given_up: AtomicBool,
 }
 
 impl World {
     fn new(run: &Arc<Run>, options: &Options, known: &Known) -> World {
-        let addresses = lock(known).clone();
+        let Needed { words: addresses, choices } = lock(known).clone();
+        let ranks = run.check.active();
+        let observer = Observer::new(&run.check, Some(options.polls));
+        let observer = if options.orderings.buffers_puts() { observer.with_store_buffers() } else { observer };
         World {
             run: Arc::clone(run),
-            observer: Observer::new(&run.check, Some(options.polls)),
+            observer,
             options: options.clone(),
             known: Arc::clone(known),
             words: addresses.iter().map(|&at| (at, AtomicU64::new(0))).collect(),
+            choices: (0..ranks).map(|_| (0..choices).map(|_| AtomicU64::new(0)).collect()).collect(),
+            posted: (0..if run.check.subject.fences() { ranks } else { 0 }).map(|_| AtomicU64::new(0)).collect(),
             data: addresses.iter().map(|&at| (at, Mutex::new(UnsafeCell::new(())))).collect(),
             sections: (0..run.check.scenario.targets()).map(|_| Mutex::new(UnsafeCell::new(()))).collect(),
-            parked: Mutex::new((0..run.check.active()).map(|_| None).collect()),
-            given_up: AtomicBool::new(false),
+            parked: Mutex::new((0..ranks).map(|_| None).collect()),
         }
     }
 
     fn play(&self, rank: Rank) {
-        let one = One { world: self, rank, access: Cell::new(None) };
-        let wrong = match quietly(|| self.run.check.play(rank, &one)) {
+        let one = One { world: self, rank, access: Cell::new(None), chosen: Cell::new(0), exit: Exit::default() };
+        let ended = quietly(|| -> Result<()> {
+            self.run.check.play(rank, &one)?;
+            one.exit.guard(|| one.write_all());
+            Ok(())
+        });
+        one.exit.leave();
+        let wrong = match ended {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.breaks()),
-            Err(panicked) if self.given_up.load(Ordering::Relaxed) || panicked.is_of("loom-") => {
-                // Those of the other ranks that loom now unwinds are no findings.
-                self.given_up.store(true, Ordering::Relaxed);
-                resume_unwind(panicked.payload)
-            }
             Err(panicked) => Some((Property::Invariant, format!("panicked: {}", panicked.text))),
         };
         self.observer.ended(rank, wrong);
@@ -242,7 +286,7 @@ impl World {
     fn go_on(&self) {
         if self.observer.stopped() {
             self.run.ends(&self.observer, false);
-            self.give_up();
+            abandon();
         }
     }
 
@@ -259,17 +303,12 @@ impl World {
         }
     }
 
-    fn give_up(&self) -> ! {
-        self.given_up.store(true, Ordering::Relaxed);
-        abandon()
-    }
-
     /// The place of the word at `address`; one that no execution has named before ends this one.
     fn place<'p, T>(&self, places: &'p BTreeMap<Address, T>, address: Address) -> &'p T {
         let address = address.unwatched();
         places.get(&address).unwrap_or_else(|| {
-            lock(&self.known).push(address);
-            self.give_up()
+            lock(&self.known).words.push(address);
+            abandon()
         })
     }
 }
@@ -287,6 +326,9 @@ struct One<'w> {
     rank: Rank,
     /// What it acquires.
     access: Cell<Option<Access>>,
+    /// How many of its choices it has read.
+    chosen: Cell<usize>,
+    exit: Exit,
 }
 
 impl One<'_> {
@@ -306,6 +348,50 @@ impl One<'_> {
             Orderings::SeqCst => word.fetch_add(0, Ordering::Acquire),
             weaker => word.load(weaker.load()),
         }
+    }
+
+    /// The word at `at`, as this rank sees it behind its store buffer.
+    fn look(&self, at: Address) -> u64 {
+        self.world.observer.buffered(self.rank, at).unwrap_or_else(|| self.load(at))
+    }
+
+    /// Whether the oldest put in the store buffer is written now: either of both, in two executions.
+    fn writes_one(&self) -> bool {
+        let number = self.chosen.get();
+        self.chosen.set(number + 1);
+        let choices = &self.world.choices[self.rank.index()];
+        let choice = choices.get(number).unwrap_or_else(|| {
+            let mut needed = lock(&self.world.known);
+            needed.choices = (2 * needed.choices).max(number + 1);
+            drop(needed);
+            abandon()
+        });
+        choice.load(Ordering::Relaxed) == WRITTEN
+    }
+
+    /// Writes some of the oldest puts in the store buffer: each number of them, in an execution of its own.
+    fn write_some(&self) {
+        while let Some(put) = self.world.observer.oldest_put(self.rank) {
+            if !self.writes_one() {
+                return;
+            }
+            self.write(put);
+        }
+    }
+
+    /// Writes all puts in the store buffer.
+    fn write_all(&self) {
+        while let Some(put) = self.world.observer.oldest_put(self.rank) {
+            self.write(put);
+        }
+    }
+
+    /// Writes the oldest put in the store buffer, which is `value` at `at`.
+    fn write(&self, (at, value): (Address, u64)) {
+        self.word(at).swap(value, Ordering::Release);
+        self.world.observer.arrives(self.rank);
+        self.world.go_on();
+        self.world.unpark();
     }
 
     /// Lets loom see that this rank writes, or reads, what is in the cell; what loom objects to is a race.
@@ -348,6 +434,14 @@ impl One<'_> {
 
     fn wait(&self, call: Call, own: Address, holds: impl Fn(u64) -> bool) -> u64 {
         let observer = &self.world.observer;
+        if observer.oldest_put(self.rank).is_some() {
+            self.write_some();
+            let value = self.look(own);
+            if holds(value) {
+                return value;
+            }
+            self.write_all();
+        }
         loop {
             let value = self.load(own);
             if holds(value) {
@@ -376,7 +470,19 @@ impl One<'_> {
         }
     }
 
-    /// Blocks until the word that this rank waits for has another version, or until it can poll again.
+    /// Waits until all store buffers are empty.
+    fn fence_everywhere(&self, call: Call) {
+        let observer = &self.world.observer;
+        for posted in &self.world.posted {
+            posted.fetch_add(0, Ordering::Acquire);
+        }
+        observer.issues(self.rank, call);
+        while !observer.ready(self.rank) {
+            self.park(None);
+        }
+    }
+
+    /// Blocks until the word that this rank waits for has another version, or until it can go on.
     fn park(&self, version: Option<u64>) {
         let parked = Parked { thread: loom::thread::current(), version };
         lock(&self.world.parked)[self.rank.index()] = Some(parked);
@@ -386,7 +492,25 @@ impl One<'_> {
 
 impl Executor for One<'_> {
     fn call(&self, call: Call) -> Answer {
-        let (update, load) = (self.world.options.orderings.update(), self.world.options.orderings.load());
+        self.exit.guard(|| self.carry_out(call))
+    }
+}
+
+impl One<'_> {
+    fn carry_out(&self, call: Call) -> Answer {
+        let orderings = self.world.options.orderings;
+        let (update, load) = (orderings.update(), orderings.load());
+        match call {
+            Call::Get { .. } => self.write_some(),
+            // A wait sees to its puts itself. Bulk operations and the time are no steps of loom's.
+            Call::WaitUntil { .. } | Call::Put { .. } | Call::BulkPut { .. } | Call::BulkGet { .. } | Call::Now => {}
+            Call::FetchAdd { .. }
+            | Call::CompareAndSwap { .. }
+            | Call::FetchStore { .. }
+            | Call::Flush { .. }
+            | Call::FenceEverywhere
+            | Call::Pause { .. } => self.write_all(),
+        }
         let answer = match call {
             Call::FetchAdd { at, value } => Answer::Word(self.word(at).fetch_add(value, update)),
             Call::CompareAndSwap { at, expected, desired } => {
@@ -395,9 +519,13 @@ impl Executor for One<'_> {
                 }
             }
             Call::FetchStore { at, value } => Answer::Word(self.word(at).swap(value, update)),
-            Call::Get { at } => Answer::Word(self.load(at)),
+            Call::Get { at } => Answer::Word(self.look(at)),
             Call::Put { at, value } => {
-                self.word(at).swap(value, update);
+                if !orderings.buffers_puts() {
+                    self.word(at).swap(value, update);
+                } else if let Some(posted) = self.world.posted.get(self.rank.index()) {
+                    posted.swap(0, Ordering::Release);
+                }
                 Answer::Done
             }
             Call::BulkPut { at, .. } => {
@@ -406,7 +534,8 @@ impl Executor for One<'_> {
             }
             Call::BulkGet { at } => {
                 self.touch_data(at, false);
-                Answer::Word(self.world.observer.word(at))
+                let observer = &self.world.observer;
+                Answer::Word(observer.buffered(self.rank, at).unwrap_or_else(|| observer.word(at)))
             }
             Call::WaitUntil { own, until, .. } => {
                 Answer::Word(self.wait(call, self.rank.at(own), |value| until.holds(value)))
@@ -415,11 +544,15 @@ impl Executor for One<'_> {
                 self.pause(call);
                 Answer::Done
             }
-            Call::Flush { .. } | Call::FenceEverywhere => Answer::Done,
+            Call::Flush { .. } => Answer::Done,
+            Call::FenceEverywhere => {
+                self.fence_everywhere(call);
+                Answer::Done
+            }
             // Time stands still: no deadline passes.
             Call::Now => Answer::Word(0),
         };
-        self.world.observer.answered(self.rank, call, answer, self.world.options.orderings == Orderings::SeqCst);
+        self.world.observer.answered(self.rank, call, answer, orderings == Orderings::SeqCst);
         self.world.go_on();
         self.world.unpark();
         answer
@@ -428,12 +561,14 @@ impl Executor for One<'_> {
 
 impl Player for One<'_> {
     fn event(&self, event: Event, _handle: &dyn Debug) {
-        self.world.observer.event(self.rank, event);
-        self.world.go_on();
-        match event {
-            Event::Begins(access) => self.access.set(Some(access)),
-            Event::Entered | Event::Leaves => self.touch_sections(),
-            Event::Saw { .. } | Event::Left => {}
-        }
+        self.exit.guard(|| {
+            self.world.observer.event(self.rank, event);
+            self.world.go_on();
+            match event {
+                Event::Begins(access) => self.access.set(Some(access)),
+                Event::Entered | Event::Leaves => self.touch_sections(),
+                Event::Saw { .. } | Event::Left => {}
+            }
+        });
     }
 }

@@ -18,7 +18,6 @@
 //! [`Finding::Incomplete`]: crate::concurrent::Finding::Incomplete
 
 use std::fmt::Debug;
-use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -27,7 +26,7 @@ use rmalab_atomics::controlled::{Answer, Call, Executor};
 use shuttle::scheduler::{DfsScheduler, PctScheduler, RandomScheduler, Schedule, Scheduler, Task, TaskId};
 
 use crate::check::Check;
-use crate::concurrent::{Limit, Observer, Outcome, Progress, Run, quietly};
+use crate::concurrent::{Exit, Limit, Observer, Outcome, Progress, Run, quietly};
 use crate::counterexample::Choice;
 use crate::play::{Event, Player};
 use crate::{Error, Property, Result, Violation};
@@ -201,7 +200,7 @@ impl World {
         let execution = self.current();
         let threads: Vec<_> = (0..ranks)
             .map(|rank| {
-                let one = One { execution: Arc::clone(&execution), rank: Rank(rank) };
+                let one = One { execution: Arc::clone(&execution), rank: Rank(rank), exit: Exit::default() };
                 let check = Arc::clone(&self.run.check);
                 shuttle::thread::spawn(move || one.play(&check))
             })
@@ -217,15 +216,17 @@ impl World {
 struct One {
     execution: Arc<Execution>,
     rank: Rank,
+    exit: Exit,
 }
 
 impl One {
     fn play(&self, check: &Check) {
-        let wrong = match quietly(|| check.play(self.rank, self)) {
+        let ended = quietly(|| check.play(self.rank, self));
+        // If the execution is over, the stack of a rank that was under way is unwound.
+        self.exit.leave();
+        let wrong = match ended {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.breaks()),
-            // The execution is over, and the stack of a rank that was under way is unwound.
-            Err(panicked) if panicked.is_of("shuttle-") => resume_unwind(panicked.payload),
             Err(panicked) => Some((Property::Invariant, format!("panicked: {}", panicked.text))),
         };
         self.execution.observer.ended(self.rank, wrong);
@@ -236,13 +237,13 @@ impl Executor for One {
     fn call(&self, call: Call) -> Answer {
         let observer = &self.execution.observer;
         observer.issues(self.rank, call);
-        match call {
+        self.exit.guard(|| match call {
             // These change nothing, and nothing changes them.
             Call::Flush { .. } | Call::FenceEverywhere | Call::Now if !self.execution.every_call => {}
             Call::Pause { .. } => shuttle::thread::yield_now(),
             // Shuttle knows no time: to sleep is to let the director choose.
             _ => shuttle::thread::sleep(Duration::ZERO),
-        }
+        });
         observer.carry_out(self.rank, call)
     }
 }
