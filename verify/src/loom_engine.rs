@@ -58,6 +58,8 @@ pub const MAX_RANKS: u32 = loom::MAX_THREADS as u32 - 1;
 pub enum Orderings {
     /// Those of the backends over shared memory: sequentially consistent, but for puts, which wait in store buffers.
     #[default]
+    StoreBuffers,
+    /// All of them sequentially consistent, puts included: what the orders of the calls can do, and nothing else.
     SeqCst,
     /// Those of a backend that acquires and releases, and gives no order of all operations beyond that; puts, too, are
     /// atomic operations. Loom leaves out executions here: it may find something, and proves nothing.
@@ -69,7 +71,7 @@ pub enum Orderings {
 impl Orderings {
     const fn update(self) -> Ordering {
         match self {
-            Orderings::SeqCst => Ordering::SeqCst,
+            Orderings::StoreBuffers | Orderings::SeqCst => Ordering::SeqCst,
             Orderings::AcquireRelease => Ordering::AcqRel,
             Orderings::Relaxed => Ordering::Relaxed,
         }
@@ -77,12 +79,17 @@ impl Orderings {
 
     /// Whether a put waits in a store buffer.
     const fn buffers_puts(self) -> bool {
-        matches!(self, Orderings::SeqCst)
+        matches!(self, Orderings::StoreBuffers)
+    }
+
+    /// Whether every answer is the one of a consistent memory, store buffers and all, and loom makes all executions.
+    const fn is_exact(self) -> bool {
+        matches!(self, Orderings::StoreBuffers | Orderings::SeqCst)
     }
 
     const fn load(self) -> Ordering {
         match self {
-            Orderings::SeqCst => Ordering::SeqCst,
+            Orderings::StoreBuffers | Orderings::SeqCst => Ordering::SeqCst,
             Orderings::AcquireRelease => Ordering::Acquire,
             Orderings::Relaxed => Ordering::Relaxed,
         }
@@ -115,7 +122,7 @@ impl Default for Options {
             max_branches: 2_000,
             max_executions: None,
             max_time: None,
-            orderings: Orderings::SeqCst,
+            orderings: Orderings::StoreBuffers,
         }
     }
 }
@@ -136,7 +143,7 @@ type Known = Arc<Mutex<Needed>>;
 ///
 /// The schedule of a counterexample is the order of the calls. [`replay`](crate::replay) finds the same violation along
 /// it, unless it is a race of sections that did not overlap in time, the orderings are weaker than
-/// [`Orderings::SeqCst`], or a rank has read its own put before that was written. A counterexample in which a put was
+/// [`Orderings::StoreBuffers`], or a rank has read its own put before that was written. A counterexample in which a put was
 /// written after a later look of its rank is one of [`Network::LatePuts`](crate::Network::LatePuts).
 ///
 /// # Errors
@@ -150,7 +157,7 @@ pub fn run(check: &Check, options: &Options, watch: &dyn Fn(&Progress) -> bool) 
     }
     let run = Run::new("loom", check)?;
     let (shared, own) = (Arc::clone(&run), options.clone());
-    let bounded = options.preemptions.is_some() || options.orderings != Orderings::SeqCst;
+    let bounded = options.preemptions.is_some() || !options.orderings.is_exact();
     run.conduct(options.max_time, bounded, watch, move || explore(&shared, &own))
 }
 
@@ -345,7 +352,7 @@ impl One<'_> {
     fn load(&self, at: Address) -> u64 {
         let word = self.word(at);
         match self.world.options.orderings {
-            Orderings::SeqCst => word.fetch_add(0, Ordering::Acquire),
+            Orderings::StoreBuffers | Orderings::SeqCst => word.fetch_add(0, Ordering::Acquire),
             weaker => word.load(weaker.load()),
         }
     }
@@ -369,14 +376,18 @@ impl One<'_> {
         choice.load(Ordering::Relaxed) == WRITTEN
     }
 
-    /// Writes some of the oldest puts in the store buffer: each number of them, in an execution of its own.
-    fn write_some(&self) {
+    /// Writes some of the oldest puts in the store buffer: each number of them, in an execution of its own. Returns
+    /// whether it has written any.
+    fn write_some(&self) -> bool {
+        let mut any = false;
         while let Some(put) = self.world.observer.oldest_put(self.rank) {
             if !self.writes_one() {
-                return;
+                return any;
             }
             self.write(put);
+            any = true;
         }
+        any
     }
 
     /// Writes all puts in the store buffer.
@@ -419,7 +430,7 @@ impl One<'_> {
         };
         // With the real orderings, sections that nothing orders are sections that can overlap.
         let race = match world.options.orderings {
-            Orderings::SeqCst => Property::MutualExclusion,
+            Orderings::StoreBuffers | Orderings::SeqCst => Property::MutualExclusion,
             Orderings::AcquireRelease | Orderings::Relaxed => Property::Visibility,
         };
         for cell in &world.sections[targets] {
@@ -435,10 +446,14 @@ impl One<'_> {
     fn wait(&self, call: Call, own: Address, holds: impl Fn(u64) -> bool) -> u64 {
         let observer = &self.world.observer;
         if observer.oldest_put(self.rank).is_some() {
-            self.write_some();
-            let value = self.look(own);
-            if holds(value) {
-                return value;
+            // Puts before the look matter only if they can spoil it: a wait that has to wait does so behind its puts, and
+            // looks again.
+            let first = self.look(own);
+            if holds(first) {
+                let value = if self.write_some() { self.look(own) } else { first };
+                if holds(value) {
+                    return value;
+                }
             }
             self.write_all();
         }
@@ -501,7 +516,7 @@ impl One<'_> {
         let orderings = self.world.options.orderings;
         let (update, load) = (orderings.update(), orderings.load());
         match call {
-            Call::Get { .. } => self.write_some(),
+            Call::Get { .. } => _ = self.write_some(),
             // A wait sees to its puts itself. Bulk operations and the time are no steps of loom's.
             Call::WaitUntil { .. } | Call::Put { .. } | Call::BulkPut { .. } | Call::BulkGet { .. } | Call::Now => {}
             Call::FetchAdd { .. }
@@ -552,7 +567,7 @@ impl One<'_> {
             // Time stands still: no deadline passes.
             Call::Now => Answer::Word(0),
         };
-        self.world.observer.answered(self.rank, call, answer, orderings == Orderings::SeqCst);
+        self.world.observer.answered(self.rank, call, answer, orderings.is_exact());
         self.world.go_on();
         self.world.unpark();
         answer

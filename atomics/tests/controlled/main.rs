@@ -4,11 +4,12 @@
 mod world;
 
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rmalab_atomics::conformance::{checks, litmus, peer_death};
 use rmalab_atomics::controlled::{Answer, Shape, spawn};
 use rmalab_atomics::coroutine::Turn;
-use rmalab_atomics::{Collectives, Error, Rank, RemoteAtomics, Until, WORD};
+use rmalab_atomics::{Collectives, Disp, Error, Rank, RemoteAtomics, Until, WORD, bulk};
 use world::{Puts, Ra, run};
 
 /// The least that the suite asks for.
@@ -49,6 +50,32 @@ fn all_checks_follow_each_other_in_one_world() {
             suitable.try_for_each(|check| (check.run)(ra).map_err(|failure| failure.to_string()))
         });
         assert_eq!(run.ends, vec![Ok(()); 3]);
+    }
+}
+
+#[test]
+fn a_caught_panic_leaves_the_engine_nothing_of_the_ranks_memory() {
+    for puts in [Puts::AtOnce, Puts::Late] {
+        let run = run(2, SEGMENT, puts, 1, |ra: &Ra<'_>| {
+            let at = Rank(1 - ra.rank().0).at(Disp(64));
+            let (mut sent, mut got) = ([1_u8; 20], [2_u8; 20]);
+            let panics = || {
+                bulk::scope(ra, |bulk| -> rmalab_atomics::Result<()> {
+                    bulk.get(ra.rank().at(Disp(0)), &mut got)?;
+                    bulk.put(at, &sent)?;
+                    panic!("this rank panics while operations are under way")
+                })
+            };
+            assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+            // The borrows are over: only this rank reads and writes here.
+            sent.fill(7);
+            got.fill(7);
+            ra.flush_all().map_err(|error| error.to_string())?;
+            let mut there = [0; 20];
+            ra.get_bytes(at, &mut there).map_err(|error| error.to_string())?;
+            Ok((got, there))
+        });
+        assert_eq!(run.ends, vec![Ok(([7; 20], [1; 20])); 2], "{puts:?}");
     }
 }
 
