@@ -222,18 +222,20 @@ fn a_get_touches_no_buffer_after_a_caught_panic_has_ended_its_scope() {
         let outcome = simulate(on, 4, 1, |ra| {
             let mut untouched = true;
             for target in (0..ra.size()).map(Rank) {
-                let mut buffer = [1; LEN];
+                let (mut buffer, mut word) = ([1; LEN], 1);
                 let panics = || {
                     bulk::scope(ra, |bulk| -> rmalab_atomics::Result<()> {
                         bulk.get(target.at(Disp(0)), &mut buffer)?;
-                        panic!("this rank panics while a get is under way")
+                        bulk.get_word(target.at(Disp(0)), &mut word)?;
+                        panic!("this rank panics while gets are under way")
                     })
                 };
                 assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
-                // The borrow is over: only this rank writes here.
+                // The borrows are over: only this rank writes here.
                 buffer.fill(7);
+                word = 7;
                 settle(ra);
-                untouched &= buffer == [7; LEN];
+                untouched &= buffer == [7; LEN] && word == 7;
             }
             untouched
         });

@@ -4,21 +4,21 @@
 //! backends over shared memory make of them (`atomics/src/mapped.rs`): the processor's atomics, sequentially consistent.
 //!
 //! # Puts
-//! A put is a store with release there, and the fence behind it is the flush's. So the processor may hold the store back
-//! while it reads other words: x86-TSO (P. Sewell et al., "x86-TSO: A Rigorous and Usable Programmer's Model for x86
-//! Multiprocessors", CACM 2010, DOI 10.1145/1785414.1785443); AArch64 allows less. Here, each rank has a store buffer. A
-//! put waits in it while the rank gets words and looks at those that it waits for; every look is made with each number of
-//! the oldest puts written before it. What else the rank does, it does behind all its puts: an atomic operation, a flush,
-//! a pause, a wait that has to wait, its end. The rank itself reads its puts in the buffer. A fence for all waits until
-//! all buffers are empty.
+//! A put of those backends is a store with release, and the fence after it is the flush's. So the processor may hold the
+//! store back while it reads other words: x86-TSO (P. Sewell et al., "x86-TSO: A Rigorous and Usable Programmer's Model for
+//! x86 Multiprocessors", CACM 2010, DOI 10.1145/1785414.1785443). AArch64 allows less. Here, each rank has a store buffer,
+//! in which its puts wait, and where the rank itself reads them. An atomic operation, a flush, a pause, a wait that has to
+//! wait, and the end of the rank come after all puts of the rank. Any other step of the rank is made once for each number
+//! of its oldest puts that are written before the step: a get, the look of a wait, a bulk operation, entering and leaving
+//! a section. A fence for all ranks waits until all buffers are empty.
 //!
-//! Whether a put is written before a look is a branch of loom's search. Loom has no such thing but a load that may give
-//! the one or the other value: so it is a load of a choice of the rank's own, to which the first thread has stored
-//! without any order to the ranks.
+//! Whether a put is written before such a step is a branch of loom's search. Loom offers no branch but a load that can
+//! return one value or another. So each branch is a load of its own atomic, to which the first thread has stored without
+//! any order to the ranks.
 //!
-//! Loom's own stores are not used for that: it does not order the stores of two threads to one word, so that an atomic
-//! operation may miss one. A put that is written is a swap with release. Other than a store, it continues the release
-//! sequence of the word: who reads it also acquires from those that wrote the word before.
+//! A put that is written is a swap with release, and no store of loom's: loom does not order the stores of two threads to
+//! one word, so that an atomic operation can miss one of them. Unlike a store, the swap continues the release sequence of
+//! the word: a rank that reads it also acquires what those released that wrote the word before.
 //!
 //! # What loom adds to the explorer
 //! Whether two sections that exclude each other are also *ordered*: loom follows which call synchronizes with which, and
@@ -516,9 +516,9 @@ impl One<'_> {
         let orderings = self.world.options.orderings;
         let (update, load) = (orderings.update(), orderings.load());
         match call {
-            Call::Get { .. } => _ = self.write_some(),
-            // A wait sees to its puts itself. Bulk operations and the time are no steps of loom's.
-            Call::WaitUntil { .. } | Call::Put { .. } | Call::BulkPut { .. } | Call::BulkGet { .. } | Call::Now => {}
+            Call::Get { .. } | Call::BulkPut { .. } | Call::BulkGet { .. } => _ = self.write_some(),
+            // A wait sees to the puts itself.
+            Call::WaitUntil { .. } | Call::Put { .. } | Call::Now => {}
             Call::FetchAdd { .. }
             | Call::CompareAndSwap { .. }
             | Call::FetchStore { .. }
@@ -581,7 +581,11 @@ impl Player for One<'_> {
             self.world.go_on();
             match event {
                 Event::Begins(access) => self.access.set(Some(access)),
-                Event::Entered | Event::Leaves => self.touch_sections(),
+                Event::Entered | Event::Leaves => {
+                    // A put that is still in the buffer would be written with a release of what is done inside.
+                    self.write_some();
+                    self.touch_sections();
+                }
                 Event::Saw { .. } | Event::Left => {}
             }
         });

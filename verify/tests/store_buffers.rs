@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use rmalab_atomics::controlled::Shape;
-use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics};
+use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Until};
 use rmalab_verify::concurrent::Finding;
 use rmalab_verify::loom_engine::{self, Options};
 use rmalab_verify::play::Stage;
@@ -265,6 +265,36 @@ fn a_put_that_is_not_flushed_breaks_a_mutex_and_the_counterexample_replays() {
     assert_eq!((found.violation.property, found.network), (Property::MutualExclusion, Network::LatePuts));
     let (_, replayed) = replay(&Check { network: found.network, ..check }, &found.schedule).unwrap();
     assert_eq!(replayed.as_ref(), Some(&found.violation));
+}
+
+#[test]
+fn bytes_that_are_written_after_the_flag_that_announces_them_are_a_race() {
+    let run = |flag_first: bool| {
+        let body = move |rank: Rank, player: &dyn rmalab_verify::play::Player| {
+            let stage = Stage::new(player, &Shape::new(2), rank);
+            let (flag, data) = (Rank(1).at(Disp(0)), Rank(1).at(Disp(64)));
+            if rank == Rank(0) {
+                if flag_first {
+                    stage.put(flag, 1)?;
+                }
+                stage.post_bytes(data, &[7; 8])?;
+                if !flag_first {
+                    stage.put(flag, 1)?;
+                }
+                stage.flush(Rank(1))?;
+            } else {
+                stage.wait_until(flag.disp, Until::Eq(1))?;
+                stage.get_bytes(data, &mut [0; 8])?;
+            }
+            Ok(())
+        };
+        let check = Check::new(Subject::program("announces", body), scenario(2));
+        loom_engine::run(&check, &Options::default(), &|_| true).unwrap()
+    };
+    assert_eq!(run(false).finding, Finding::Holds);
+    let outcome = run(true);
+    let found = outcome.violation().expect("the flag can be seen before the bytes");
+    assert_eq!(found.violation.property, Property::Visibility);
 }
 
 #[test]
