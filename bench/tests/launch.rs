@@ -292,7 +292,8 @@ fn a_reader_that_is_late_gets_every_line_and_no_rank_is_lost() {
     let text = String::from_utf8_lossy(&output.stdout);
     for rank in 0..2 {
         let prefix = format!("[{rank}] {rank} ");
-        let numbers = text.lines().filter_map(|line| line.strip_prefix(&prefix)?.split(' ').next()?.parse().ok());
+        let numbers =
+            text.lines().filter_map(|line| line.strip_prefix(&prefix)?.split(' ').next()?.parse::<i32>().ok());
         assert!(numbers.eq(0..60_000), "the lines of rank {rank}");
     }
 }
