@@ -776,7 +776,8 @@ mod tests {
 
     #[test]
     fn a_rank_that_has_left_is_an_error_of_every_operation_that_waits_for_it() {
-        let operations: [fn(&Collectives<'_, crate::Mapped>) -> Result<()>; 4] = [
+        type Operation = fn(&Collectives<'_, crate::Mapped>) -> Result<()>;
+        let operations: [Operation; 4] = [
             |collectives| collectives.barrier(),
             |collectives| collectives.broadcast(Rank(1), &mut [0]),
             |collectives| collectives.allgather(&[0; 2 * SHORT]).map(drop),

@@ -126,10 +126,7 @@ impl Mapped {
             let left = writer.filter(|&writer| self.mapping().has_departed(writer));
             let found = satisfied();
             let now = self.clock();
-            let failed = self.check_peers(now).and_then(|()| match left {
-                Some(rank) => Err(Error::PeerLeft { rank }),
-                None => Ok(()),
-            });
+            let failed = self.check_peers(now).and(left.map_or(Ok(()), |rank| Err(Error::PeerLeft { rank })));
             let late = deadline.is_some_and(|deadline| now >= deadline);
             if found.is_some() || failed.is_err() || late {
                 if free {
