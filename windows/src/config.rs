@@ -732,6 +732,10 @@ mod tests {
                 "mpi_minimum_memory_alignment=48 is ignored: '48' is not a power of two of at most 4096 bytes",
             ]
         );
+        // Memory of a kind that this library knows nothing of.
+        let (config, ignored) = by("mpi_assert_memory_alloc_kinds=system,cuda:device");
+        assert_eq!((config, ignored.len()), (Config::default(), 1));
+        assert!(ignored[0].contains("mpi:win_allocate"), "{ignored:?}");
         for alignment in ["0", "8192"] {
             let (config, ignored) = by(&format!("mpi_minimum_memory_alignment={alignment}"));
             assert_eq!((config.mpi_minimum_memory_alignment, ignored.len()), (LINE, 1));

@@ -353,7 +353,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
 
     /// Completes everything, then unlocks the target (`MPI_Win_unlock`).
     ///
-    /// [`Request`](crate::Request)s are complete then, too: they may be waited for behind the epoch, which takes no time.
+    /// [`Request`](crate::Request)s are complete then, too: they may be waited for after the epoch, which takes no time.
     ///
     /// # Errors
     ///

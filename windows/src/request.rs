@@ -11,8 +11,9 @@ use crate::{Call, Error, Result, Target, WindowDisp};
 /// An operation with a request, which owns its buffer.
 ///
 /// Waiting for a put or accumulate frees the buffer and says nothing of the target, as in MPI; for a get it means that
-/// the data are there. A request may outlive its epoch, whose end completes the operation; waiting then takes no time.
-/// Dropping a request waits for it; forgetting one leaks its buffer, and nothing worse.
+/// the data are there. A request may outlive its epoch, whose end completes the operation; waiting then takes no time. It
+/// borrows the window: epochs that take the whole window (`&mut`) have to wait until no request is left. Dropping a
+/// request waits for it; forgetting one leaks its buffer, and nothing worse.
 #[derive(Debug)]
 #[must_use = "the buffer comes back by `wait`"]
 pub struct Request<'e, A: RemoteAtomics + ?Sized, T: Pod> {

@@ -88,6 +88,8 @@ fn every_call(team: &Team<'_, Mapped>, transport: Transport) {
     heard.once(window.attach(UserMemory::from_vec(vec![0_u8])));
     heard.once(window.detach(START));
     heard.once(window.detach_window(START));
+    heard.once(window.agent());
+    heard.once(window.stop_agent());
     // Epochs by locks.
     heard.once(window.lock(LockKind::Shared, nobody));
     let epoch = window.lock(LockKind::Shared, me).unwrap();

@@ -73,7 +73,7 @@ fn flush_local_without_requests_costs_nothing() {
     });
 }
 
-/// The end of an epoch completes its requests; they are waited for behind it, as MPI has it.
+/// The end of an epoch completes its requests; they may be waited for after it, as in MPI.
 #[test]
 fn requests_are_complete_when_their_epoch_has_ended() {
     across(|window| {

@@ -93,7 +93,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     /// As [`agent`](Self::agent).
     pub fn agent_on<'s, B: RemoteAtomics + ?Sized>(&self, ra: &'s B) -> Result<Agent<'s, B>> {
         let rank = self.core.ra.rank();
-        let refuse = |why| Error::Agent { rank, why };
+        let refuse = |why| self.core.hear(Error::Agent { rank, why });
         let requests = self.core.two_sided.as_deref().filter(|requests| requests.agent);
         let requests = requests.ok_or_else(|| refuse("the window's transport is not two-sided-agent"))?;
         if ra.whole_world().rank() != requests.ends.world().rank() {
@@ -116,7 +116,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         let requests = self.core.two_sided.as_deref().filter(|requests| requests.agent);
         let rank = self.core.ra.rank();
         let why = "the window's transport is not two-sided-agent";
-        let requests = requests.ok_or(Error::Agent { rank, why })?;
-        requests.ends.stop(requests.endpoint(rank, true))
+        let requests = requests.ok_or_else(|| self.core.hear(Error::Agent { rank, why }))?;
+        requests.ends.stop(requests.endpoint(rank, true)).map_err(|error| self.core.hear(error))
     }
 }
