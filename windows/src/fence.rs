@@ -132,7 +132,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Fence<'_, '_, A, W> {
             return Err(core.hear(Error::NoEpoch { rank: core.ra.rank(), call: Call::Fence }));
         }
         core.state.fence.set(true);
-        core.target(Call::Fence, target.into(), false).map_err(|error| core.hear(error))
+        core.target(Call::Fence, target.into(), false)
     }
 
     /// This rank's own part, as by [`Window::local`].

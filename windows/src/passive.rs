@@ -418,7 +418,7 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     pub fn at(&self, target: impl Into<Option<Rank>>) -> Result<Target<'w, A, Passive<'_>>> {
         // The target is of the epoch, its requests are of the window.
         let window: &'w Window<'_, A, W> = self.window;
-        window.core.target(Call::LockAll, target.into(), false).map_err(|error| window.core.hear(error))
+        window.core.target(Call::LockAll, target.into(), false)
     }
 
     /// Completes everything that this rank has issued to `target`, here and there (`MPI_Win_flush`).

@@ -392,7 +392,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Access<'_, '_, A, W> {
             return Err(core.hear(Error::NotInGroup { rank: core.ra.rank(), target, group }));
         }
         self.used.set(true);
-        core.target(Call::Start, target, false).map_err(|error| core.hear(error))
+        core.target(Call::Start, target, false)
     }
 
     /// This rank's own part, as by [`Window::local`].

@@ -182,7 +182,8 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
     pub(crate) fn target<P>(&self, call: Call, rank: Option<Rank>, alone: bool) -> Result<Target<'_, A, P>> {
         match rank {
             Some(rank) if rank.0 >= self.ra.size() => {
-                Err(Error::NoSuchTarget { call, target: rank, size: self.ra.size() })
+                // Here and not in the callers: a target that passes through their `map_err` is copied through memory.
+                Err(self.hear(Error::NoSuchTarget { call, target: rank, size: self.ra.size() }))
             }
             Some(rank) => Ok(self.member(call, rank, alone)),
             None => Ok(Target {

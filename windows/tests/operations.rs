@@ -781,6 +781,7 @@ fn counts_and_displacements_have_64_bits() {
         epoch.put_layout(WindowDisp(0), ends.item(), &[1_u8, 2], Layout::of::<u8>().items(2)).unwrap();
         assert_eq!(epoch.get_value::<u8>(WindowDisp(bytes as i64 - 1)).unwrap(), 2);
         // The other forms, at the last words of the window.
+        epoch.put_value(last, 8_u64).unwrap();
         epoch.accumulate(last, Op::Sum, &[1_u64]).unwrap();
         let mut old = [0_u64];
         epoch.get_accumulate(last, Op::Prod, &[2], &mut old).unwrap();
