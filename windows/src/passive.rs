@@ -7,7 +7,7 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 
 use rmalab_atomics::{Rank, RemoteAtomics};
-use rmalab_locks::{Assert, Exclusion, LockKind, Policy, WindowLock};
+use rmalab_locks::{Assert, LockKind, Policy, WindowLock};
 
 use crate::request::{self, Batch};
 use crate::trace::recorder::{Kind, Recorder, Started};
@@ -42,35 +42,8 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         target: impl Into<Option<Rank>>,
         assert: Assert,
     ) -> Result<Lock<'_, 't, A, W>> {
-        self.core.check()?;
-        if !self.core.usual {
-            return self.lock_unusual(kind, target.into(), assert);
-        }
-        self.check_open(Call::Lock)?;
+        self.check_passive(Call::Lock)?;
         let Some(target) = target.into() else { return self.lock_null() };
-        self.lock_by(kind, target, assert, Exclusion::Conflicts)
-    }
-
-    /// As [`lock_assert`](Self::lock_assert), on a window without locks, or under a policy that keeps apart more or less than
-    /// MPI asks for.
-    #[cold]
-    #[inline(never)]
-    fn lock_unusual(&self, kind: LockKind, target: Option<Rank>, assert: Assert) -> Result<Lock<'_, 't, A, W>> {
-        self.check_locks(Call::Lock)?;
-        self.check_open(Call::Lock)?;
-        let Some(target) = target else { return self.lock_null() };
-        self.lock_by(kind, target, assert, self.core.exclusion)
-    }
-
-    // What the usual policies have is known where this is inlined.
-    #[inline(always)]
-    fn lock_by(
-        &self,
-        kind: LockKind,
-        target: Rank,
-        assert: Assert,
-        exclusion: Exclusion,
-    ) -> Result<Lock<'_, 't, A, W>> {
         let started = self.core.start();
         match &self.core.two_sided {
             None if two_sided::is_needed() => {
@@ -89,11 +62,9 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
             let event = if kind == LockKind::Exclusive { Kind::Exclusive } else { Kind::Shared };
             self.core.record(started, event, target, 0);
         }
-        let exclusive = kind == LockKind::Exclusive;
-        // The policy that locks nothing keeps nobody out.
-        let alone = exclusive && acquired && exclusion != Exclusion::Nothing;
+        let alone = kind == LockKind::Exclusive && acquired;
         // An exclusive lock keeps others out by MPI's rules, too.
-        let mutex = !exclusive && acquired && exclusion == Exclusion::Everything;
+        let mutex = !self.core.usual && kind == LockKind::Shared && acquired;
         if mutex {
             self.core.enter(Open::Lock);
         }
@@ -127,25 +98,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     /// As [`lock_all`](Self::lock_all).
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn lock_all_assert(&mut self, assert: Assert) -> Result<LockAll<'_, 't, A, W>> {
-        self.core.check()?;
-        if !self.core.usual {
-            return self.lock_all_unusual(assert);
-        }
-        self.check_open(Call::LockAll)?;
-        self.lock_all_by(assert, Exclusion::Conflicts)
-    }
-
-    /// As [`lock_unusual`](Self::lock_unusual).
-    #[cold]
-    #[inline(never)]
-    fn lock_all_unusual(&self, assert: Assert) -> Result<LockAll<'_, 't, A, W>> {
-        self.check_locks(Call::LockAll)?;
-        self.check_open(Call::LockAll)?;
-        self.lock_all_by(assert, self.core.exclusion)
-    }
-
-    #[inline(always)]
-    fn lock_all_by(&self, assert: Assert, exclusion: Exclusion) -> Result<LockAll<'_, 't, A, W>> {
+        self.check_passive(Call::LockAll)?;
         let started = self.core.start();
         match &self.core.two_sided {
             None if two_sided::is_needed() => {
@@ -163,7 +116,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         if acquired {
             self.core.record(started, Kind::LockAll, Rank(0), 0);
         }
-        let mutex = acquired && exclusion == Exclusion::Everything;
+        let mutex = !self.core.usual && acquired;
         if mutex {
             self.core.enter(Open::LockAll);
         }
@@ -217,17 +170,22 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         self.locks.borrow_mut().unlock_all(self.core.ra).map_or_else(Error::from, |()| error)
     }
 
-    fn check_locks(&self, call: Call) -> Result<()> {
-        let refused = || self.core.hear(Error::NoLocks { rank: self.core.ra.rank(), call });
-        if self.core.no_locks { Err(refused()) } else { Ok(()) }
-    }
-
     #[inline(always)]
-    fn check_open(&self, call: Call) -> Result<()> {
+    fn check_passive(&self, call: Call) -> Result<()> {
+        self.core.check()?;
+        if !self.core.usual {
+            self.check_locks(call)?;
+        }
         match self.core.open() {
             None => Ok(()),
             Some(_) => self.check_settled(call),
         }
+    }
+
+    #[cold]
+    fn check_locks(&self, call: Call) -> Result<()> {
+        let refused = || self.core.hear(Error::NoLocks { rank: self.core.ra.rank(), call });
+        if self.core.no_locks { Err(refused()) } else { Ok(()) }
     }
 
     #[cold]
@@ -273,7 +231,7 @@ pub struct Lock<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
     recorder: Option<&'w Recorder>,
     /// Whether there was something to acquire, and so there is something to release.
     acquired: bool,
-    /// Whether it keeps shared locks of others out, although it is shared itself.
+    /// Whether it is shared and keeps other shared locks out all the same.
     mutex: bool,
 }
 

@@ -7,6 +7,7 @@ use bytemuck::Pod;
 use rmalab_atomics::bulk::{Owned, Piece};
 use rmalab_atomics::exposed::{Lease, Run};
 use rmalab_atomics::{Address, Rank, RemoteAtomics, WORD};
+use rmalab_locks::Exclusion;
 
 use crate::accumulate::Updates;
 use crate::bias::Ways;
@@ -686,6 +687,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         'e: 'p,
     {
         let Target { ra, core, ref ways, rank, alone, .. } = *self;
+        // The policy that locks nothing keeps nobody out.
+        let alone = alone && core.exclusion != Exclusion::Nothing;
         Updates { ra, ways, bias: ways.biased.then_some(&core.bias), rank, place, alone }
     }
 }

@@ -141,7 +141,7 @@ pub(crate) struct Core<'t, A: RemoteAtomics + ?Sized> {
     pub(crate) no_locks: bool,
     /// Which locks of different ranks its policy keeps apart.
     pub(crate) exclusion: Exclusion,
-    /// Whether there are locks, and they keep apart what MPI says: then a lock looks at nothing else.
+    /// Whether there are locks, and shared ones are held together: then a lock looks at nothing else.
     pub(crate) usual: bool,
     /// Whether what was issued to a target is completed by a flush of the target.
     direct: bool,
@@ -694,11 +694,13 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
             self.team.recorded(recorder);
         }
         let strategy = self.config.accumulate;
+        let exclusion = if two_sided.is_some() { Exclusion::Conflicts } else { locks.exclusion() };
+        // Where nothing is locked, exclusive locks tell nothing of the others, and their targets must have no modes.
         let biased = strategy != AccumulateStrategy::Locked
+            && exclusion != Exclusion::Nothing
             && two_sided.is_none()
             && ra.size() > 1
             && ra.capabilities().asymmetric_fence;
-        let exclusion = if two_sided.is_some() { Exclusion::Conflicts } else { locks.exclusion() };
         let core = Core {
             ra,
             plain: two_sided.is_none() && recorder.is_none(),
@@ -709,7 +711,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
             fence: self.config.fence,
             no_locks: self.config.no_locks,
             exclusion,
-            usual: !self.config.no_locks && exclusion == Exclusion::Conflicts,
+            usual: !self.config.no_locks && exclusion != Exclusion::Everything,
             direct: two_sided.is_none() && matches!(memory, Memory::Symmetric { .. } | Memory::Leased { .. }),
             memory,
             flavor,
