@@ -8,17 +8,19 @@
 //! store back while it reads other words: x86-TSO (P. Sewell et al., "x86-TSO: A Rigorous and Usable Programmer's Model for
 //! x86 Multiprocessors", CACM 2010, DOI 10.1145/1785414.1785443). AArch64 allows less. Here, each rank has a store buffer,
 //! in which its puts wait, and where the rank itself reads them. An atomic operation, a flush, a pause, a wait that has to
-//! wait, and the end of the rank come after all puts of the rank. Any other step of the rank is made once for each number
-//! of its oldest puts that are written before the step: a get, the look of a wait, a bulk operation, entering and leaving
-//! a section. A fence for all ranks waits until all buffers are empty.
+//! wait, and the end of the rank come after all puts of the rank. A get, and a look of a wait that ends it, is made once for
+//! each number of the rank's oldest puts that are written before it. A fence for all ranks waits until all buffers are
+//! empty.
 //!
-//! Whether a put is written before such a step is a branch of loom's search. Loom offers no branch but a load that can
+//! Whether a put is written before a look is a branch of loom's search. Loom offers no branch but a load that can
 //! return one value or another. So each branch is a load of its own atomic, to which the first thread has stored without
 //! any order to the ranks.
 //!
-//! A put that is written is a swap with release, and no store of loom's: loom does not order the stores of two threads to
-//! one word, so that an atomic operation can miss one of them. Unlike a store, the swap continues the release sequence of
-//! the word: a rank that reads it also acquires what those released that wrote the word before.
+//! A put releases what its rank did before the put, and nothing that the rank does while the put waits. So the release is a
+//! fence where the rank puts, and the put is written without one. What is written is a swap, and no store of loom's: loom
+//! does not order the stores of two threads to one word, so that an atomic operation can miss one of them. Unlike a
+//! store, the swap continues the release sequence of the word: a rank that reads it also acquires what those released
+//! that wrote the word before.
 //!
 //! # What loom adds to the explorer
 //! Whether two sections that exclude each other are also *ordered*: loom follows which call synchronizes with which, and
@@ -41,7 +43,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use loom::cell::UnsafeCell;
-use loom::sync::atomic::AtomicU64;
+use loom::sync::atomic::{AtomicU64, fence};
 use rmalab_atomics::controlled::{Answer, Call, Executor};
 use rmalab_atomics::{Address, Rank};
 
@@ -270,7 +272,14 @@ impl World {
     }
 
     fn play(&self, rank: Rank) {
-        let one = One { world: self, rank, access: Cell::new(None), chosen: Cell::new(0), exit: Exit::default() };
+        let one = One {
+            world: self,
+            rank,
+            access: Cell::new(None),
+            chosen: Cell::new(0),
+            touched: Cell::new(false),
+            exit: Exit::default(),
+        };
         let ended = quietly(|| -> Result<()> {
             self.run.check.play(rank, &one)?;
             one.exit.guard(|| one.write_all());
@@ -335,6 +344,8 @@ struct One<'w> {
     access: Cell<Option<Access>>,
     /// How many of its choices it has read.
     chosen: Cell<usize>,
+    /// Whether it has touched a cell since its last put.
+    touched: Cell<bool>,
     exit: Exit,
 }
 
@@ -399,7 +410,8 @@ impl One<'_> {
 
     /// Writes the oldest put in the store buffer, which is `value` at `at`.
     fn write(&self, (at, value): (Address, u64)) {
-        self.word(at).swap(value, Ordering::Release);
+        // The fence of the put has the release.
+        self.word(at).swap(value, Ordering::Relaxed);
         self.world.observer.arrives(self.rank);
         self.world.go_on();
         self.world.unpark();
@@ -407,6 +419,7 @@ impl One<'_> {
 
     /// Lets loom see that this rank writes, or reads, what is in the cell; what loom objects to is a race.
     fn touch(&self, cell: &Mutex<UnsafeCell<()>>, writes: bool, race: Property, what: &str) {
+        self.touched.set(true);
         let cell = lock(cell);
         let touched = quietly(|| if writes { cell.with_mut(|_| ()) } else { cell.with(|_| ()) });
         drop(cell);
@@ -516,9 +529,11 @@ impl One<'_> {
         let orderings = self.world.options.orderings;
         let (update, load) = (orderings.update(), orderings.load());
         match call {
-            Call::Get { .. } | Call::BulkPut { .. } | Call::BulkGet { .. } => _ = self.write_some(),
-            // A wait sees to the puts itself.
-            Call::WaitUntil { .. } | Call::Put { .. } | Call::Now => {}
+            Call::Get { .. } => _ = self.write_some(),
+            // Older puts would also release what has been done since, once this one is made.
+            Call::Put { .. } if self.touched.replace(false) => _ = self.write_some(),
+            // A wait sees to the puts itself. Bulk operations and the time are no steps of loom's.
+            Call::WaitUntil { .. } | Call::Put { .. } | Call::BulkPut { .. } | Call::BulkGet { .. } | Call::Now => {}
             Call::FetchAdd { .. }
             | Call::CompareAndSwap { .. }
             | Call::FetchStore { .. }
@@ -538,7 +553,10 @@ impl One<'_> {
             Call::Put { at, value } => {
                 if !orderings.buffers_puts() {
                     self.word(at).swap(value, update);
-                } else if let Some(posted) = self.world.posted.get(self.rank.index()) {
+                } else {
+                    fence(Ordering::Release);
+                }
+                if let Some(posted) = self.world.posted.get(self.rank.index()) {
                     posted.swap(0, Ordering::Release);
                 }
                 Answer::Done
@@ -581,11 +599,7 @@ impl Player for One<'_> {
             self.world.go_on();
             match event {
                 Event::Begins(access) => self.access.set(Some(access)),
-                Event::Entered | Event::Leaves => {
-                    // A put that is still in the buffer would be written with a release of what is done inside.
-                    self.write_some();
-                    self.touch_sections();
-                }
+                Event::Entered | Event::Leaves => self.touch_sections(),
                 Event::Saw { .. } | Event::Left => {}
             }
         });
