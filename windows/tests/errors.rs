@@ -20,7 +20,7 @@ const FORGOTTEN: [(Open, Forget); 5] = [
     (Open::Lock, |window| std::mem::forget(window.lock(LockKind::Shared, Rank(1)).unwrap())),
     (Open::LockAll, |window| std::mem::forget(window.lock_all().unwrap())),
     // Dropping it closes nothing.
-    (Open::Fence, |window| drop(window.fence().unwrap().at(None).unwrap())),
+    (Open::Fence, |window| _ = window.fence().unwrap().at(None).unwrap()),
     (Open::Access, |window| {
         let (mut access, _) = window.pscw().unwrap();
         std::mem::forget(access.start(&[]).unwrap());

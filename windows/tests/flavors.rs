@@ -529,7 +529,7 @@ fn windows_are_freed_in_every_state() {
         (Some(Open::Lock), |window, _| std::mem::forget(window.lock(LockKind::Shared, Rank(0)).unwrap())),
         (Some(Open::LockAll), |window, _| std::mem::forget(window.lock_all().unwrap())),
         (None, |window, _| drop(window.fence().unwrap())),
-        (Some(Open::Fence), |window, me| drop(window.fence().unwrap().at(me).unwrap())),
+        (Some(Open::Fence), |window, me| _ = window.fence().unwrap().at(me).unwrap()),
         (Some(Open::Access), |window, _| {
             let (mut access, _) = window.pscw().unwrap();
             std::mem::forget(access.start(&[]).unwrap());

@@ -148,7 +148,7 @@ fn a_caught_panic_ends_access_epochs() {
                             panic!("caught");
                         }));
                         assert_eq!(caught.unwrap_err().downcast_ref(), Some(&"caught"));
-                        drop(window.pscw().unwrap());
+                        _ = window.pscw().unwrap();
                     } else {
                         window.pscw().unwrap().1.post(&[Rank(0)]).unwrap().wait().unwrap();
                         assert_eq!(window.local().unwrap().load::<u64>(FIRST).unwrap(), round);
@@ -180,7 +180,7 @@ fn a_caught_panic_ends_exposure_epochs() {
                         // The panic itself waits for nobody: here the origin still waits for this rank.
                         team.barrier().unwrap();
                         match round {
-                            1 => drop(window.pscw().unwrap()),
+                            1 => _ = window.pscw().unwrap(),
                             2 => window.lock(LockKind::Shared, Rank(0)).unwrap().unlock().unwrap(),
                             3 => window.lock_all().unwrap().unlock_all().unwrap(),
                             _ => break,

@@ -376,7 +376,7 @@ fn a_configuration_is_its_hints() {
         window.free().unwrap();
         // An epoch that stands open changes no hint.
         let mut window = Window::allocate(team, 8).unwrap();
-        drop(window.fence().unwrap().at(Rank(0)).unwrap());
+        let _ = window.fence().unwrap().at(Rank(0)).unwrap();
         assert_eq!(window.set_info(&info("accumulate_ops=same_op")).len(), 0);
         let error = window.free().unwrap_err();
         assert!(matches!(error, Error::LeftOpen { open: Open::Fence, .. }), "{error}");
