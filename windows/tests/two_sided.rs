@@ -1294,3 +1294,24 @@ fn an_epoch_to_ranks_that_have_returned_without_free_is_an_error() {
     let results = ends(|| World::threads(4).run(|ra| after_the_last_barrier(ra, false)).unwrap());
     assert!(results[0].as_ref().is_some_and(|error| explains(error)), "{results:?}");
 }
+
+/// An agent that is dropped has served what had come; what comes later is an error of its origin.
+#[test]
+fn a_request_to_an_agent_that_is_gone_is_an_error() {
+    ends(|| {
+        on(2, |ra, team| {
+            let builder = Window::builder(team).config(config(Transport::TwoSidedAgent));
+            let window = builder.allocate(8).unwrap();
+            drop(window.agent().unwrap());
+            team.barrier().unwrap();
+            let epoch = window.lock(LockKind::Shared, Rank(1 - ra.rank().0)).unwrap();
+            let error = epoch.get_value::<u64>(COUNTER).unwrap_err();
+            assert!(
+                error.to_string().contains("end-point 1 of rank") && error.to_string().contains("has left"),
+                "{error}"
+            );
+            assert!(epoch.unlock().is_ok(), "the lock was never acquired");
+            window.free().unwrap();
+        });
+    });
+}
