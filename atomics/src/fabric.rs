@@ -1,6 +1,6 @@
 //! What a backend implements: one rank's way to everybody's memory, as few methods as possible and none with a default.
 //!
-//! Users call [`RemoteAtomics`](crate::RemoteAtomics), which every [`Fabric`] is. There an address is checked, once and for all
+//! Users call [`RemoteAtomics`], which every [`Fabric`] is. There an address is checked, once and for all
 //! backends ([`WorldView::word`], [`WorldView::span`]), and an operation becomes a [`WordOp`]. A wrapper that counts, delays
 //! or damages operations intercepts one method for all of them, and cannot forget one.
 

@@ -45,7 +45,7 @@ impl Liveness for Vocal {
 /// One rank of a world whose ranks share coherent memory: threads of a process, or processes of a host.
 ///
 /// When it is dropped, the rank has left the world: in good order, or, when its thread is panicking or the rank has
-/// [left something undone](RemoteAtomics::forsake), as a failure that the others' waits report.
+/// [left something undone](crate::RemoteAtomics::forsake), as a failure that the others' waits report.
 pub struct Mapped {
     /// Where rank 0's control block starts.
     blocks: NonNull<u8>,
@@ -343,13 +343,13 @@ impl Fabric for Mapped {
 
     #[inline(always)]
     fn extras(&self) -> Extras<'_> {
-        let mut extras = Extras::default();
-        extras.shared = Some(self);
-        extras.memory = Some(self);
-        extras.fence = Some(self);
-        extras.registration = Some(self);
-        extras.leaving = Some(self);
-        extras
+        Extras {
+            shared: Some(self),
+            memory: Some(self),
+            fence: Some(self),
+            registration: Some(self),
+            leaving: Some(self),
+        }
     }
 }
 

@@ -8,7 +8,7 @@
 //!
 //! * Contention inside the network: messages wait at their origin's adapter and at their target's, not on links. Who has
 //!   to wait at a busy target, and for how long, does depend on the way ([`Arbitration`](profile::Arbitration)).
-//! * Processors take no time between their operations, but for [`compute`](RemoteAtomics::compute); caches have lines,
+//! * Processors take no time between their operations, but for [`compute`](crate::RemoteAtomics::compute); caches have lines,
 //!   and no sizes.
 //! * Bulk transfers through memory take the processor's time, and hold no line.
 

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use rmalab_atomics::controlled::{Answer, Call, Controlled, Executor, Shape};
-use rmalab_atomics::{Counted, Counts, Mapped, Rank, RemoteAtomics, World};
+use rmalab_atomics::{Counted, Counts, Mapped, Rank, RemoteAtomics, Until, World};
 use rmalab_windows::{
     AccumulateStrategy, Config, FenceAssert, FenceStrategy, LockKind, Op, PscwStrategy, Team, Window, WindowDisp,
 };
@@ -18,16 +18,18 @@ fn on(size: u32, config: &Config, body: impl Fn(&Ranks<'_>, &mut Window<'_, Rank
         .run(|ra| {
             let ra = Counted::new(ra);
             let team = Team::new(&ra).unwrap();
-            let mut window = Window::builder(&team).config(alike(*config)).allocate(16).unwrap();
-            assert_eq!(ra.take(), Counts::default(), "making a window of promised sizes communicates nothing");
+            ra.reset();
+            team.collectives().allreduce(&mut [0; 4], u64::max).unwrap();
+            let reduction = ra.take();
+            let mut window = Window::builder(&team).config(*config).allocate(16).unwrap();
+            assert_eq!(
+                ra.take(),
+                reduction,
+                "making a window of equal parts is one reduction of their sizes and units"
+            );
             body(&ra, &mut window);
         })
         .unwrap();
-}
-
-/// With the promise that all ranks ask for the same.
-fn alike(config: Config) -> Config {
-    Config { same_size: true, same_disp_unit: true, ..config }
 }
 
 /// ⌈log₂ size⌉.
@@ -188,7 +190,9 @@ fn free_is_two_barriers() {
             .run(|ra| {
                 let ra = Counted::new(ra);
                 let team = Team::new(&ra).unwrap();
-                Window::builder(&team).config(alike(Config::default())).allocate(16).unwrap().free().unwrap();
+                let window = Window::allocate(&team, 16).unwrap();
+                ra.reset();
+                window.free().unwrap();
                 let counts = ra.take();
                 assert_eq!((counts.put.total(), counts.wait), (2 * rounds(size), 2 * rounds(size)), "{size}");
                 assert_eq!(counts.remote_operations(), 2 * rounds(size), "{size}");
@@ -197,21 +201,26 @@ fn free_is_two_barriers() {
     }
 }
 
-/// Carries nothing out.
-struct Silent;
+/// The other ranks as one of very many sees them in a reduction by the maximum: each sends zeros, and at once.
+struct Zeros;
 
-impl Executor for Silent {
+impl Executor for Zeros {
     fn call(&self, call: Call) -> Answer {
-        panic!("making a window of promised sizes communicates nothing, and calls {call}")
+        match call {
+            Call::Get { .. } | Call::BulkGet { .. } => Answer::Word(0),
+            Call::Put { .. } | Call::BulkPut { .. } | Call::Flush { .. } => Answer::Done,
+            Call::WaitUntil { until: Until::Ge(value), .. } => Answer::Word(value),
+            _ => panic!("making a window is one reduction, and calls {call}"),
+        }
     }
 }
 
 /// Bytes of the symmetric heap that a window of `bytes` bytes takes at each rank.
 fn memory(size: u32, bytes: u64, pscw: PscwStrategy) -> u64 {
-    let ra = Controlled::new(Silent, &Shape::new(size), Rank(size / 2));
+    let ra = Controlled::new(Zeros, &Shape::new(size), Rank(size / 2));
     let team = Team::new(&ra).unwrap();
     let before = ra.heap().free_bytes();
-    let config = alike(Config { pscw, ..Config::default() });
+    let config = Config { pscw, ..Config::default() };
     let window = Window::builder(&team).config(config).allocate(bytes).unwrap();
     let after = ra.heap().free_bytes();
     drop(window);

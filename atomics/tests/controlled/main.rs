@@ -185,7 +185,7 @@ struct Releases<'a, A: RemoteAtomics>(&'a A);
 
 impl<A: RemoteAtomics> Drop for Releases<'_, A> {
     fn drop(&mut self) {
-        let released = self.0.fetch_store(Rank(0).at(rmalab_atomics::Disp(0)), 0);
+        let released = self.0.fetch_store(Rank(0).at(Disp(0)), 0);
         assert!(matches!(released, Err(Error::PeerFailed { rank: Rank(0) })), "{released:?}");
         let _ = self.0.now();
     }
