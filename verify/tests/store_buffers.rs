@@ -39,10 +39,13 @@ type Outcome = Vec<u64>;
 mod model {
     use super::*;
 
+    /// How many steps a rank has made, its stores under way, and its answers.
+    type Part = (usize, VecDeque<(usize, u64)>, Vec<u64>);
+
     #[derive(Clone, PartialEq, Eq, Hash, Default)]
     struct State {
         words: [u64; WORDS],
-        ranks: Vec<(usize, VecDeque<(usize, u64)>, Vec<u64>)>,
+        ranks: Vec<Part>,
     }
 
     pub(super) fn outcomes(programs: &[Vec<Step>]) -> BTreeSet<Outcome> {
