@@ -340,7 +340,7 @@ fn signals_reach_a_rank_that_is_stopped() {
     }
     let mut driver = driver(here!()).stdout(std::process::Stdio::null()).spawn().unwrap();
     eventually("a rank that is stopped", || children(driver.id()).into_iter().any(is_stopped));
-    kill(driver.id(), Signal::INT);
+    kill(driver.id(), Signal::TERM);
     eventually("the end of the launcher", || driver.try_wait().unwrap().is_some());
-    assert_eq!(driver.wait().unwrap().code(), Some(130));
+    assert_eq!(driver.wait().unwrap().code(), Some(143));
 }

@@ -137,7 +137,9 @@ fn signals_are_obeyed_while_no_process_reads_the_output() {
         crate::kill(child.id(), rustix::process::Signal::TERM);
         child.try_wait().unwrap().is_some()
     });
-    assert_eq!(child.wait().unwrap().code(), Some(137));
+    let status = child.wait().unwrap();
+    // Once the job is over, a further signal does to the launcher what it does to every process.
+    assert!(status.code() == Some(137) || crate::signal_of(status) == Some(15), "{status}");
     drop(out);
 }
 
