@@ -675,7 +675,7 @@ pairs! {
 /// Whether the origin's pair of value and index replaces the target's: its value is `wanted` against the target's, or a
 /// number against a NaN, or neither is preferred and it has the lower index.
 #[inline(always)]
-fn origin_wins<V: Copy + PartialOrd, I: Ord>(target: (V, I), origin: (V, I), wanted: Ordering) -> bool {
+fn origin_wins<V: Copy + PartialOrd, I: Copy + Ord>(target: (V, I), origin: (V, I), wanted: Ordering) -> bool {
     // Only a NaN does not compare with itself.
     let is_nan = |value: V| value.partial_cmp(&value).is_none();
     let (ours, theirs) = (origin.0, target.0);
