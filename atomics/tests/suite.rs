@@ -346,6 +346,17 @@ impl RemoteAtomics for Bent<'_> {
         let _done = accepted.map_err(|error| renamed(error, op.operation()))?;
         match self.bend {
             Bend::StartedIsNeverDone => return Ok(Request(0)),
+            Bend::PutsMeetAtomics => {
+                let old = self.halves(op.operation(), at, |old| match op {
+                    WordOp::FetchAdd(value) => Some(old.wrapping_add(value)),
+                    WordOp::CompareAndSwap { expected, desired } => (old == expected).then_some(desired),
+                    WordOp::FetchStore(value) | WordOp::Put(value) => Some(value),
+                    WordOp::Get => None,
+                })?;
+                // SAFETY: the caller's promise.
+                unsafe { result.write(old) };
+                return Ok(Request(0));
+            }
             Bend::StartedIsNotAtomic => {
                 let old = self.inner.get(at)?;
                 self.gap();
