@@ -45,7 +45,7 @@ fn arguments() -> std::result::Result<(String, u64), Box<dyn Error>> {
         match option.as_str() {
             "--backend" => backend = value,
             "--times" => {
-                times = value.parse().ok().filter(|&times| times > 0).ok_or("--times: not a number from 1 on")?
+                times = value.parse().ok().filter(|&times| times > 0).ok_or("--times: not a number from 1 on")?;
             }
             _ => {
                 return Err(format!("{option}: the options are --backend local|shm|sim|verbs|mpi and --times N").into());

@@ -780,7 +780,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         target: Items<'_>,
         buffer: usize,
         origin: Items<'_>,
-    ) -> Result<(i64, u64, Vec<(usize, u64, usize)>)> {
+    ) -> Result<(i64, u64, PieceList)> {
         let described = self.span(call, target, origin).and_then(|(first, len)| {
             origin.check(buffer)?;
             Ok((first, len, pieces(first, target, origin)?))
@@ -903,8 +903,11 @@ fn in_batches(
     Ok(transfer(&batch)?)
 }
 
-/// The pieces of an operation: where at the origin, how far behind `first` at the target, how long.
-fn pieces(first: i64, target: Items<'_>, origin: Items<'_>) -> Result<Vec<(usize, u64, usize)>> {
+/// Pieces of an operation: where at the origin, how far behind the first byte at the target, how long.
+type PieceList = Vec<(usize, u64, usize)>;
+
+/// The pieces of an operation whose first byte at the target is `first`.
+fn pieces(first: i64, target: Items<'_>, origin: Items<'_>) -> Result<PieceList> {
     let pairs = origin.pair(target)?;
     Ok(pairs.map(|piece| (piece.left as usize, piece.right.abs_diff(first), piece.bytes as usize)).collect())
 }
