@@ -14,8 +14,8 @@
 //! bounds. Ranks of which none can go on are a deadlock, or a livelock if one of them polls.
 //!
 //! # Store buffers
-//! Where the engine says so, the memory has [store buffers](Observer::with_store_buffers): a put of a word waits in its
-//! rank's buffer until the engine lets it [arrive](Observer::arrives), in order, and the rank itself reads it there.
+//! Where the engine says so, the memory has store buffers: a put of a word waits in its rank's buffer until the engine lets
+//! it arrive, in order, and the rank itself reads it there.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};

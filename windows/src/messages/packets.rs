@@ -31,7 +31,8 @@
 //!   sleeper, unless a packet is there; the sleeper writes `at`, then looks for `WOKEN`, then waits for its slot to change.
 //!   These are fetching operations and gets, hence sequentially consistent.
 //! * I6. A nudge is a compare-and-swap from the slot's number of the round before; once the packet's number is
-//!   there, it does nothing, and the put of that number overwrites one that nobody has taken back.
+//!   there, it does nothing, and the put of that number overwrites one that nobody has taken back. Where an atomic may lose
+//!   a put ([`Capabilities::atomic_puts`]), the number is flushed for and stored by a fetching operation.
 //! * I7. An owner leaves by a compare-and-swap of the tail, which sets bit 63 only while the tail is the head. So every
 //!   packet that has a ticket is read, and every later one is an error of its sender.
 //!
@@ -44,7 +45,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use rmalab_atomics::{Disp, Rank, RemoteAtomics, SymmetricHeap, Until, WORD};
+use rmalab_atomics::{Capabilities, Disp, Rank, RemoteAtomics, SymmetricHeap, Until, WORD};
 
 use super::{Endpoint, Error, Kind, Options, Packet, Result};
 
@@ -377,11 +378,16 @@ impl Packets {
             }
         } else {
             ra.post_bytes(to.rank.at(slot.word(3)), data)?;
-            if !ra.capabilities().ordered_puts {
-                ra.flush(to.rank)?; // I2
-            }
         }
-        ra.put(to.rank.at(slot), ticket + 1)?; // I2
+        let Capabilities { ordered_puts, atomic_puts, .. } = ra.capabilities();
+        if !atomic_puts || (data.len() > SHORT && !ordered_puts) {
+            ra.flush(to.rank)?; // I2
+        }
+        if atomic_puts {
+            ra.put(to.rank.at(slot), ticket + 1)?; // I2
+        } else {
+            ra.fetch_store(to.rank.at(slot), ticket + 1)?; // I6
+        }
         self.slots_filled += 1;
         Ok(true)
     }

@@ -1,6 +1,9 @@
 //! Slots whose words are damaged.
 
+use std::cell::RefCell;
+
 use rmalab_atomics::World;
+use rmalab_atomics::controlled::{Answer, Call, Controlled, Executor, Shape};
 
 use super::*;
 use crate::messages::{ANY_SOURCE, ANY_TAG, Messages, Tag};
@@ -111,4 +114,41 @@ fn no_damage_to_a_slot_makes_its_reader_panic() {
             assert_eq!(messages.recv_vec(ANY_SOURCE, ANY_TAG).unwrap().0, [1; 200]);
         })
         .unwrap();
+}
+
+/// An empty ring with room, which writes down what its sender calls.
+#[derive(Default)]
+struct Log(RefCell<Vec<Call>>);
+
+impl Executor for Log {
+    fn call(&self, call: Call) -> Answer {
+        self.0.borrow_mut().push(call);
+        match call {
+            Call::Put { .. } | Call::BulkPut { .. } | Call::Flush { .. } => Answer::Done,
+            _ => Answer::Word(0),
+        }
+    }
+}
+
+/// A nudge is a compare-and-swap that may store to the number's word while the packet's number comes.
+#[test]
+fn a_number_is_put_only_where_puts_are_atomic() {
+    for atomic_puts in [true, false] {
+        let mut shape = Shape::new(2);
+        shape.capabilities.atomic_puts = atomic_puts;
+        let ra = Controlled::new(Log::default(), &shape, Rank(0));
+        let layout = Layout::alloc(ra.heap(), 1, &OPTIONS).unwrap();
+        let (me, to) = (Endpoint { rank: Rank(0), port: 0 }, Endpoint { rank: Rank(1), port: 0 });
+        let number = to.rank.at(layout.slot(0, 0));
+        assert!(Packets::new(layout, me).send_now(&ra, to, Kind(1), 0, &[1; 8]).unwrap());
+        let calls = ra.executor().0.borrow();
+        let last = &calls[calls.len() - 2..];
+        if atomic_puts {
+            assert_eq!(last[1], Call::Put { at: number, value: 1 });
+        } else {
+            // What the number tells of is there before it, as it is no put that follows the others.
+            let flushed = Call::Flush { target: Some(to.rank) };
+            assert_eq!(last, [flushed, Call::FetchStore { at: number, value: 1 }]);
+        }
+    }
 }
