@@ -139,7 +139,7 @@ impl Program {
 
     fn window<'a, 'p>(&self, team: &'a Team<'a, Stage<'p>>, config: &Config) -> Result<Window<'a, Stage<'p>>> {
         // So making a window is no part of what is explored.
-        let builder = Window::builder(team).config(Config { same_size: true, same_disp_unit: true, ..*config });
+        let builder = Window::builder(team).config(*config).symmetric();
         let builder = match self.slots {
             Some(slots) => builder.pscw_slots(slots),
             None => builder,

@@ -415,6 +415,7 @@ pub struct Builder<'t, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
     ignored: Vec<Ignored>,
     params: W::Params,
     disp_unit: u32,
+    symmetric: bool,
     name: String,
     slots: u32,
     limits: Limits,
@@ -431,6 +432,7 @@ impl<'t, A: RemoteAtomics + ?Sized> Builder<'t, A> {
             config,
             ignored,
             disp_unit: 1,
+            symmetric: false,
             name: String::new(),
             slots: pscw::SLOTS,
             limits: Limits::default(),
@@ -458,8 +460,8 @@ impl<'t, A: RemoteAtomics + ?Sized> Builder<'t, A> {
 
     /// Sets the lock policy, fixed at compile time, and its parameters.
     pub fn policy<W: WindowLock>(self, params: W::Params) -> Builder<'t, A, W> {
-        let Builder { team, config, ignored, disp_unit, name, slots, limits, record, .. } = self;
-        Builder { team, config, ignored, params, disp_unit, name, slots, limits, record }
+        let Builder { team, config, ignored, disp_unit, symmetric, name, slots, limits, record, .. } = self;
+        Builder { team, config, ignored, params, disp_unit, symmetric, name, slots, limits, record }
     }
 }
 
@@ -504,13 +506,24 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         self
     }
 
+    /// Vouches that all ranks pass the same size and unit to [`allocate`](Self::allocate), which then communicates nothing:
+    /// a rank may use the window before another one has made it (foMPI's allocated windows).
+    ///
+    /// Nothing checks it. Where sizes differ all the same, later allocations of the ranks overlap, and operations reach
+    /// other memory of the world than they name.
+    pub fn symmetric(mut self) -> Self {
+        self.symmetric = true;
+        self
+    }
+
     /// Makes a window of `bytes` bytes of this rank, zeroed (`MPI_Win_allocate`).
     ///
     /// Collective; ranks may ask for different sizes and units, and for 0 bytes. Every rank gives as much memory as the
     /// largest part takes. Where all sizes and units are the same, nothing is remembered of the other ranks: memory of the
     /// window's own at a rank is its part and a few cache lines.
     ///
-    /// One reduction finds out whether they are the same, and checks the hints `same_size` and `same_disp_unit`.
+    /// One reduction finds out whether they are the same, and checks the hints `same_size` and `same_disp_unit`;
+    /// [`symmetric`](Self::symmetric) does without it.
     ///
     /// # Errors
     ///
@@ -518,7 +531,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     /// promise is not kept, [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory), and those of the policy's
     /// [`WindowLock::new`].
     pub fn allocate(self, bytes: u64) -> Result<Window<'t, A, W>> {
-        let parts = self.compare(bytes)?;
+        let parts = if self.symmetric { self.check_unit().map(|()| None)? } else { self.compare(bytes)? };
         let most = parts.as_ref().map_or(bytes, |parts| parts.iter().map(|&(bytes, _)| bytes).max().unwrap_or(0));
         let heap = self.team.ra().heap();
         let base = heap.alloc(most.checked_next_multiple_of(WORD).unwrap_or(most), self.alignment())?;

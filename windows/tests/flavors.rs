@@ -6,7 +6,7 @@ mod support;
 use std::sync::atomic::Ordering;
 
 use rmalab_atomics::exposed::UserMemory;
-use rmalab_atomics::{Mapped, Rank, RemoteAtomics, Topology, World};
+use rmalab_atomics::{Mapped, Rank, RemoteAtomics, Topology, Until, World};
 use rmalab_windows::{
     Call, Class, Config, Error, Flavor, FreeError, Info, Layout, LockKind, Model, Op, Open, Team, Window, WindowDisp,
 };
@@ -566,6 +566,28 @@ fn windows_are_freed_in_every_state() {
         window.lock_all().unwrap().unlock_all().unwrap();
         window.fence().unwrap().close().unwrap();
         assert_eq!(window.local().unwrap().load::<[u64; 8]>(WindowDisp(0)).unwrap(), [0; 8]);
+        window.free().unwrap();
+    });
+}
+
+/// A put to a window that the other rank has not made yet.
+#[test]
+fn a_symmetric_window_is_used_before_the_others_have_made_it() {
+    threads(2, |team| {
+        let ra = team.ra();
+        let told = ra.heap().alloc(8, 8).unwrap();
+        if team.rank() == Rank(1) {
+            ra.wait_until(told, Until::Eq(1)).unwrap();
+        }
+        let window = Window::builder(team).symmetric().allocate(8).unwrap();
+        if team.rank() == Rank(0) {
+            let epoch = window.lock(LockKind::Exclusive, Rank(1)).unwrap();
+            epoch.put_value(WindowDisp(0), 7_u64).unwrap();
+            epoch.unlock().unwrap();
+            ra.fetch_store(Rank(1).at(told), 1).unwrap();
+        } else {
+            assert_eq!(window.local().unwrap().load::<u64>(WindowDisp(0)).unwrap(), 7);
+        }
         window.free().unwrap();
     });
 }

@@ -72,7 +72,7 @@ fn a_window_that_was_not_made_leaves_nothing_exposed() {
         ra.withdraw(first).unwrap();
         let next = ExposedKey(first.0 + (1 << 32));
         let error = Window::create(team, vec![5_u64; 3]).unwrap_err();
-        assert_eq!(error.class(), Class::Size, "{error}");
+        assert_eq!(error.class(), Class::NoMem, "{error}");
         assert!(ra.lease(team.rank(), next).is_err(), "the memory of the window that was not made");
         drop(filled);
     });
@@ -134,8 +134,7 @@ fn equal_sizes_are_remembered_once() {
             ra.reset();
             assert_eq!(Window::builder(&team).disp_unit(8).allocate(64).unwrap().remembered_bytes(), before);
             assert_ne!(ra.take(), Counts::default(), "sizes are compared");
-            let promise = Config { same_size: true, same_disp_unit: true, ..Config::default() };
-            Window::builder(&team).config(promise).disp_unit(8).allocate(64).unwrap();
+            Window::builder(&team).symmetric().disp_unit(8).allocate(64).unwrap();
             assert_eq!(ra.take(), Counts::default(), "nothing to compare");
         })
         .unwrap();
@@ -154,7 +153,7 @@ fn an_allocation_that_one_rank_cannot_have_is_an_error_of_all() {
                 (_, result) => panic!("{me}: {result:?}"),
             }
             let error = Window::allocate(team, if me == Rank(1) { u64::MAX } else { 8 }).unwrap_err();
-            assert_eq!(error.class(), Class::Size, "{error}");
+            assert_eq!(error.class(), Class::NoMem, "{error}");
             let promise = Config { same_size: true, ..Config::default() };
             let error = Window::builder(team).config(promise).allocate(8 * u64::from(me.0)).unwrap_err();
             assert!(matches!(error, Error::Hint { hint: "same_size", .. }), "{error}");

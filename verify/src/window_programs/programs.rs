@@ -592,8 +592,7 @@ fn free(mut scene: Scene<'_, '_>) -> Result<()> {
     all.unlock_all()?;
     window.free()?;
     step(team, &());
-    let alike = Config { same_size: true, same_disp_unit: true, ..Config::default() };
-    let mut window = Window::builder(team).config(alike).allocate(BYTES)?;
+    let mut window = Window::builder(team).symmetric().allocate(BYTES)?;
     let all = window.lock_all()?;
     sees(Visibility, "new memory", all.at(next)?.get_value(FIRST)?, &[0_u64])?;
     all.at(next)?.put_value(SECOND, value(me, 2))?;
