@@ -562,6 +562,14 @@ impl<A: RemoteAtomics + ?Sized> Core<'_, A> {
         Ok(())
     }
 
+    /// As [`settle`](Self::settle), for a window that is freed: what waits for a post may wait for ever.
+    pub(crate) fn settle_last(&self) -> Result<()> {
+        if let (Side::Abandoned, Some(requests)) = (self.state.access.get(), &self.two_sided) {
+            requests.give_up_unposted()?;
+        }
+        self.settle()
+    }
+
     /// Ends the epochs that panics of this rank have left to its next call.
     pub(crate) fn settle(&self) -> Result<()> {
         if self.state.access.get() == Side::Abandoned {

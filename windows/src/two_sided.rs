@@ -725,6 +725,17 @@ impl<'t> Requests<'t> {
         }
     }
 
+    /// Gives up what an access epoch has for targets that have not posted, since they may never do so.
+    pub(crate) fn give_up_unposted(&self) -> Result<()> {
+        self.ends.progress()?;
+        for (&rank, pending) in &mut self.origin.borrow_mut().targets {
+            if self.ends.gives_post_up(self.window, rank) {
+                *pending = Pending::default();
+            }
+        }
+        Ok(())
+    }
+
     /// Sends what was recorded in the access epoch, once its targets have posted.
     pub(crate) fn complete(&self) -> Result<()> {
         let done = self.force_all(flags::LAST);
@@ -762,6 +773,18 @@ impl Ends<'_> {
         }
         self.finish_sends()?;
         self.progress()
+    }
+
+    /// Waits for `target` no more, if it has not posted yet; returns whether that is so.
+    fn gives_post_up(&self, window: u32, target: Rank) -> bool {
+        let this = |wanted: &Wanted| (wanted.window, wanted.target) == (window, target) && wanted.lock.is_none();
+        let poster = self.in_world(target);
+        let mut state = self.hub().state.borrow_mut();
+        if state.posts.get(&(window, poster)).is_some_and(|&posts| posts > 0) || !state.wanted.iter().any(this) {
+            return false;
+        }
+        state.wanted.retain(|wanted| !this(wanted));
+        true
     }
 
     /// Waits until `target` has posted, if that is still to be waited for.

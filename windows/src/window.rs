@@ -1040,7 +1040,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     /// As [`free`](Self::free), with the memory. Only what another rank may still write to, after a rank has failed, never
     /// comes back.
     pub fn reclaim(self) -> Result<Vec<UserMemory>, FreeError> {
-        let settled = self.settle();
+        let settled = self.core.settle_last().map(|()| self.open());
         let core = self.core;
         let recorded = core.recorder.as_ref().map_or(Ok(()), |recorder| recorder.finish());
         let (ra, team) = (core.ra, core.team);
