@@ -161,13 +161,13 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     /// Unlocks even after a flush that failed, since others may wait for the lock; the error tells that data may be missing.
     #[cold]
     fn unlock_unflushed(&self, target: Rank, error: Error) -> Error {
-        self.locks.borrow_mut().unlock(self.core.ra, target).map_or_else(Error::from, |()| error)
+        self.core.hear(self.locks.borrow_mut().unlock(self.core.ra, target).map_or_else(Error::from, |()| error))
     }
 
     /// As [`unlock_unflushed`](Self::unlock_unflushed).
     #[cold]
     fn unlock_all_unflushed(&self, error: Error) -> Error {
-        self.locks.borrow_mut().unlock_all(self.core.ra).map_or_else(Error::from, |()| error)
+        self.core.hear(self.locks.borrow_mut().unlock_all(self.core.ra).map_or_else(Error::from, |()| error))
     }
 
     #[inline(always)]
@@ -253,9 +253,17 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
     #[inline]
     pub fn flush(&self) -> Result<()> {
         let started = self.start();
-        self.complete().map_err(|error| self.target.core.hear(error))?;
+        match self.elsewhere {
+            None => self.target.ra.flush(self.target.rank).map_err(|error| self.target.core.hear(error))?,
+            Some(_) => self.flush_elsewhere()?,
+        }
         self.record(started, Kind::Flush);
         Ok(())
+    }
+
+    #[inline(never)]
+    fn flush_elsewhere(&self) -> Result<()> {
+        self.complete().map_err(|error| self.target.core.hear(error))
     }
 
     #[inline(always)]
@@ -318,10 +326,10 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
     /// Those of the network and of the policy. The lock is released even if the flush fails.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn unlock(self) -> Result<()> {
-        let core = self.target.core;
-        ManuallyDrop::new(self).end().map_err(|error| core.hear(error))
+        ManuallyDrop::new(self).end()
     }
 
+    /// The handler hears what fails.
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn end(&mut self) -> Result<()> {
         let started = self.start();
@@ -336,7 +344,8 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
         if let Err(error) = flushed {
             return Err(self.window.unlock_unflushed(self.target.rank, error));
         }
-        self.window.locks.borrow_mut().unlock(self.target.ra, self.target.rank)?;
+        let unlocked = self.window.locks.borrow_mut().unlock(self.target.ra, self.target.rank);
+        unlocked.map_err(|error| self.target.core.hear(error))?;
         self.record(started, if self.acquired { Kind::Unlock } else { Kind::Flush });
         Ok(())
     }
@@ -346,7 +355,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Drop for Lock<'_, '_, A, W> {
     #[inline]
     fn drop(&mut self) {
         if let Err(error) = self.end() {
-            self.window.core.keep(error);
+            self.window.core.keep_heard(error);
         }
     }
 }
@@ -488,10 +497,10 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     /// Those of the network and of the policy. The lock is released even if the flush fails.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn unlock_all(self) -> Result<()> {
-        let core = &self.window.core;
-        ManuallyDrop::new(self).end().map_err(|error| core.hear(error))
+        ManuallyDrop::new(self).end()
     }
 
+    /// The handler hears what fails.
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn end(&mut self) -> Result<()> {
         let started = self.start();
@@ -505,7 +514,8 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
         if let Err(error) = flushed {
             return Err(self.window.unlock_all_unflushed(error));
         }
-        self.window.locks.borrow_mut().unlock_all(self.ra)?;
+        let unlocked = self.window.locks.borrow_mut().unlock_all(self.ra);
+        unlocked.map_err(|error| self.window.core.hear(error))?;
         self.record(started, if self.acquired { Kind::UnlockAll } else { Kind::FlushAll }, Rank(0));
         Ok(())
     }
@@ -515,7 +525,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Drop for LockAll<'_, '_, A, W> {
     #[inline]
     fn drop(&mut self) {
         if let Err(error) = self.end() {
-            self.window.core.keep(error);
+            self.window.core.keep_heard(error);
         }
     }
 }

@@ -262,16 +262,18 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
             self.ra.stored();
             return Ok(());
         }
-        match self.in_segment(disp, source.len() as u64) {
-            Some(at) => self.ra.post_bytes(at, source).map_err(|error| self.core.hear(error)),
-            None => self.put_elsewhere(disp, source),
-        }
+        self.put_bytes(disp, source)
     }
 
+    // Out of line: results that come of several branches are kept in memory, which the fast path above would wait for.
     #[inline(never)]
-    fn put_elsewhere(&self, disp: WindowDisp, source: &[u8]) -> Result<()> {
-        let done =
-            self.reach(Call::Put, disp, source.len() as u64, |place, offset| place.write(self.ra, offset, source));
+    fn put_bytes(&self, disp: WindowDisp, source: &[u8]) -> Result<()> {
+        let done = match self.in_segment(disp, source.len() as u64) {
+            Some(at) => self.ra.post_bytes(at, source).map_err(Error::from),
+            None => {
+                self.reach(Call::Put, disp, source.len() as u64, |place, offset| place.write(self.ra, offset, source))
+            }
+        };
         done.map_err(|error| self.core.hear(error))
     }
 
@@ -289,15 +291,16 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
             dest.copy_from_slice(&word.load(Ordering::Acquire).to_ne_bytes());
             return Ok(());
         }
-        match self.in_segment(disp, dest.len() as u64) {
-            Some(at) => self.ra.get_bytes(at, dest).map_err(|error| self.core.hear(error)),
-            None => self.get_elsewhere(disp, dest),
-        }
+        self.get_bytes(disp, dest)
     }
 
+    // Out of line, as `put_bytes`.
     #[inline(never)]
-    fn get_elsewhere(&self, disp: WindowDisp, dest: &mut [u8]) -> Result<()> {
-        let done = self.reach(Call::Get, disp, dest.len() as u64, |place, offset| place.read(self.ra, offset, dest));
+    fn get_bytes(&self, disp: WindowDisp, dest: &mut [u8]) -> Result<()> {
+        let done = match self.in_segment(disp, dest.len() as u64) {
+            Some(at) => self.ra.get_bytes(at, dest).map_err(Error::from),
+            None => self.reach(Call::Get, disp, dest.len() as u64, |place, offset| place.read(self.ra, offset, dest)),
+        };
         done.map_err(|error| self.core.hear(error))
     }
 
@@ -605,7 +608,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
                     self.by_atomic(disp, |word| word.swap(value, Ordering::SeqCst), |ra, at| ra.fetch_store(at, value))
                 }
             };
-            return Ok(old.map_err(|error| self.core.hear(error))?.map(T::from_word));
+            return Ok(old?.map(T::from_word));
         }
         Ok(None)
     }
@@ -620,16 +623,16 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     ) -> Result<Option<u64>> {
         // In each branch by itself: what is one enum first is kept in memory, which the next atomic waits for.
         if let Some(word) = self.word(disp) {
-            if self.ways.enter(self.ra, self.rank)? {
+            if self.ways.enter(self.ra, self.rank).map_err(|error| self.core.hear(error))? {
                 let old = processor(word);
-                self.ways.rest(self.ra)?;
+                self.ways.rest(self.ra).map_err(|error| self.core.hear(error))?;
                 return Ok(Some(old));
             }
         } else if let Some(at) = self.word_in_segment(disp)
-            && self.ways.enter(self.ra, self.rank)?
+            && self.ways.enter(self.ra, self.rank).map_err(|error| self.core.hear(error))?
         {
             let old = network(self.ra, at);
-            return Ok(Some(self.ways.leave(self.ra, old)?));
+            return Ok(Some(self.ways.leave(self.ra, old).map_err(|error| self.core.hear(error))?));
         }
         Ok(None)
     }
@@ -661,7 +664,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
                 |word| swap(word).unwrap_or_else(|old| old),
                 |ra, at| ra.compare_and_swap(at, expected, desired),
             );
-            if let Some(old) = old.map_err(|error| self.core.hear(error))? {
+            if let Some(old) = old? {
                 return Ok(T::from_word(old));
             }
         }

@@ -341,7 +341,12 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
     /// Keeps the error of an epoch that ended by being dropped, for the next call that opens one.
     #[cold]
     pub(crate) fn keep(&self, error: Error) {
-        let error = self.hear(error);
+        self.keep_heard(self.hear(error));
+    }
+
+    /// As [`keep`](Self::keep), of an error that the handler has heard.
+    #[cold]
+    pub(crate) fn keep_heard(&self, error: Error) {
         self.state.failed.replace(Some(error));
     }
 
