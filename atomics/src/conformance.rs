@@ -29,6 +29,9 @@
 //! `RMALAB_CONFORMANCE_SHARE=n` has every check run the n-th part of its rounds, and no check is left out. Less is
 //! tested then, of rare interleavings above all.
 //!
+//! Where puts are not atomic with atomics ([`Capabilities::atomic_puts`](crate::Capabilities::atomic_puts)), no put may be lost
+//! to a comparison that fails. `RMALAB_CONFORMANCE_PUTS=1` checks that there, too.
+//!
 //! [`peer_death`] stands apart, since how a rank dies is the backend's affair. [`litmus()`] gives the ordering tests with
 //! their histograms, for a command to print.
 
@@ -271,6 +274,9 @@ fn run<A: RemoteAtomics + ?Sized, T>(
 
 /// The variable that says which part of the usual rounds is run.
 const SHARE: &str = "RMALAB_CONFORMANCE_SHARE";
+
+/// The variable that has `no_put_is_lost_to_a_failed_comparison` run where puts are not atomic with atomics.
+const PUTS: &str = "RMALAB_CONFORMANCE_PUTS";
 
 fn share() -> Outcome<u64> {
     let Some(text) = std::env::var_os(SHARE) else { return Ok(1) };

@@ -396,17 +396,25 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     #[inline]
     pub fn flush(&self, target: impl Into<Option<Rank>>) -> Result<()> {
         let Some(target) = target.into() else { return Ok(()) };
-        if target.0 >= self.ra.size() {
-            return Err(self.window.core.hear(Error::NoSuchTarget { call: Call::Flush, target, size: self.ra.size() }));
-        }
         let started = self.start();
-        let flushed = match self.elsewhere {
-            None => self.ra.flush(target).map_err(Error::from),
-            Some(core) => core.flush(target),
-        };
-        flushed.map_err(|error| self.window.core.hear(error))?;
+        match self.elsewhere {
+            None if target.0 < self.ra.size() => {
+                self.ra.flush(target).map_err(|error| self.window.core.hear(error))?;
+            }
+            _ => self.flush_elsewhere(target)?,
+        }
         self.record(started, Kind::Flush, target);
         Ok(())
+    }
+
+    /// A flush of memory elsewhere, or of a rank that does not exist.
+    #[inline(never)]
+    fn flush_elsewhere(&self, target: Rank) -> Result<()> {
+        let (core, size) = (&self.window.core, self.ra.size());
+        if target.0 >= size {
+            return Err(core.hear(Error::NoSuchTarget { call: Call::Flush, target, size }));
+        }
+        core.flush(target).map_err(|error| core.hear(error))
     }
 
     #[inline(always)]
