@@ -100,7 +100,7 @@ const WAITED: u64 = 4;
 
 /// How the elements of a window are updated, and where the words for it are, the same on every rank.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ways<'e> {
+pub(crate) struct AccumulatePath<'e> {
     pub(crate) strategy: AccumulateStrategy,
     /// The first word of the lock of accumulates.
     pub(crate) lock: Disp,
@@ -111,36 +111,36 @@ pub(crate) struct Ways<'e> {
     words: Option<(&'e AtomicU64, &'e AtomicU64)>,
 }
 
-impl<'e> Ways<'e> {
+impl<'e> AccumulatePath<'e> {
     /// Bytes that the words have in each segment, from the start of a line on.
     pub(crate) const BYTES: u64 = LINE + Mcs::NODE + WORD;
 
-    /// The ways of a window whose words start at `lock`.
+    /// The path of a window whose words start at `lock`.
     pub(crate) fn new<A: RemoteAtomics + ?Sized>(
         ra: &'e A,
         strategy: AccumulateStrategy,
         lock: Disp,
         biased: bool,
-    ) -> Ways<'e> {
-        let mut ways = Ways { strategy, lock, biased, words: None };
+    ) -> AccumulatePath<'e> {
+        let mut path = AccumulatePath { strategy, lock, biased, words: None };
         let word = |at| Some(&ra.shared_words(at, 1)?[0]);
-        if biased && let (Some(busy), Some(mode)) = (word(ways.busy(ra.rank())), word(ways.mode(ra.rank()))) {
-            ways.words = Some((busy, mode));
+        if biased && let (Some(busy), Some(mode)) = (word(path.busy(ra.rank())), word(path.mode(ra.rank()))) {
+            path.words = Some((busy, mode));
         }
-        ways
+        path
     }
 
     /// Those to `target`.
     #[inline(always)]
-    pub(crate) fn to<A: RemoteAtomics + ?Sized>(&self, ra: &'e A, target: Rank) -> Ways<'e> {
+    pub(crate) fn to<A: RemoteAtomics + ?Sized>(&self, ra: &'e A, target: Rank) -> AccumulatePath<'e> {
         let words = self.words.and_then(|(busy, _)| Some((busy, &ra.shared_words(self.mode(target), 1)?[0])));
-        Ways { words, ..*self }
+        AccumulatePath { words, ..*self }
     }
 
     /// Those to a target that nobody else updates.
     #[inline(always)]
-    pub(crate) fn unbiased(&self) -> Ways<'e> {
-        Ways { biased: false, words: None, ..*self }
+    pub(crate) fn unbiased(&self) -> AccumulatePath<'e> {
+        AccumulatePath { biased: false, words: None, ..*self }
     }
 
     /// The lock of a target.
@@ -269,45 +269,51 @@ impl Bias {
     pub(crate) fn may_loop<A: RemoteAtomics + ?Sized>(
         &self,
         ra: &A,
-        ways: &Ways<'_>,
+        path: &AccumulatePath<'_>,
         target: Rank,
         n: u64,
     ) -> Result<bool> {
-        if ways.is_locked(ra, target)? {
-            let rent = ra.get(ways.rent(target))?;
+        if path.is_locked(ra, target)? {
+            let rent = ra.get(path.rent(target))?;
             if rent != 0 {
-                ra.fetch_store(ways.rent(target), rent.saturating_sub(n / PAID))?;
+                ra.fetch_store(path.rent(target), rent.saturating_sub(n / PAID))?;
             }
             return Ok(true);
         }
-        self.lock_if_due(ra, ways, target, n)
+        self.lock_if_due(ra, path, target, n)
     }
 
     #[cold]
     #[inline(never)]
-    fn lock_if_due<A: RemoteAtomics + ?Sized>(&self, ra: &A, ways: &Ways<'_>, target: Rank, n: u64) -> Result<bool> {
+    fn lock_if_due<A: RemoteAtomics + ?Sized>(
+        &self,
+        ra: &A,
+        path: &AccumulatePath<'_>,
+        target: Rank,
+        n: u64,
+    ) -> Result<bool> {
         if !self.is_due(n) {
             self.owe(n);
             return Ok(false);
         }
         self.debt.set(0);
-        ra.fetch_store(ways.mode(target), LOCKED)?;
-        let alone = self.wait_for_all(ra, ways, target);
+        ra.fetch_store(path.mode(target), LOCKED)?;
+        let alone = self.wait_for_all(ra, path, target);
         if !matches!(alone, Ok(true)) {
-            ra.fetch_store(ways.mode(target), ATOMICS)?;
+            ra.fetch_store(path.mode(target), ATOMICS)?;
             self.refused.set(true);
         }
         alone
     }
 
     /// Waits until every other rank has seen mode locked, or is not updating `target`; whether that can be told.
-    fn wait_for_all<A: RemoteAtomics + ?Sized>(&self, ra: &A, ways: &Ways<'_>, target: Rank) -> Result<bool> {
+    fn wait_for_all<A: RemoteAtomics + ?Sized>(&self, ra: &A, path: &AccumulatePath<'_>, target: Rank) -> Result<bool> {
         if !ra.fence_everywhere()? {
             return Ok(false);
         }
         for rank in (0..ra.size()).map(Rank).filter(|&rank| rank != ra.rank()) {
             let mut backoff = None;
-            while ra.get(ways.busy(rank))? == u64::from(target.0) + 1 {
+            while ra.get(path.busy(rank))? == u64::from(target.0) + 1 {
                 backoff.get_or_insert_with(|| BackoffState::new(Backoff::default(), ra.rank())).wait(ra)?;
             }
         }
@@ -319,15 +325,15 @@ impl Bias {
     pub(crate) fn pay<A: RemoteAtomics + ?Sized>(
         &self,
         ra: &A,
-        ways: &Ways<'_>,
+        path: &AccumulatePath<'_>,
         target: Rank,
         waited: bool,
     ) -> Result<()> {
         let loss = if waited { WAITED } else { 1 };
-        if ways.is_locked(ra, target)? && ra.fetch_add(ways.rent(target), loss)? + loss >= self.limits.rent {
-            ra.fetch_store(ways.rent(target), 0)?;
+        if path.is_locked(ra, target)? && ra.fetch_add(path.rent(target), loss)? + loss >= self.limits.rent {
+            ra.fetch_store(path.rent(target), 0)?;
             // Complete when it returns, so before the lock is released.
-            ra.fetch_store(ways.mode(target), ATOMICS)?;
+            ra.fetch_store(path.mode(target), ATOMICS)?;
         }
         Ok(())
     }

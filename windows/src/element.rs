@@ -362,35 +362,81 @@ impl Display for Op {
     }
 }
 
-/// Combines slices element by element: `target[i]` becomes [`combine`](Element::combine)`(op, target[i], origin[i])`.
-///
-/// The longer slice's rest is left out. If `op` is not defined for the kind, nothing changes.
-pub fn combine_slice<T: Element>(op: Op, target: &mut [T], origin: &[T]) {
-    // One loop for each operation, known to the compiler, so that each is vectorised.
-    macro_rules! loops {
-        ($($op:ident)*) => {
-            match op {
-                $(Op::$op => {
-                    for (target, origin) in target.iter_mut().zip(origin) {
-                        *target = T::combine(Op::$op, *target, *origin);
-                    }
-                })*
-            }
-        };
-    }
-    loops!(Sum Prod Min Max LogicalAnd LogicalOr LogicalXor BitAnd BitOr BitXor Replace NoOp MinLoc MaxLoc);
+/// Evaluates an expression with `$op` as a constant `$known`, so that the compiler has a loop of its own for each operation.
+macro_rules! known {
+    ($op:ident as $known:ident => $body:expr) => {
+        known!($op as $known => $body; Sum Prod Min Max LogicalAnd LogicalOr LogicalXor BitAnd BitOr BitXor Replace NoOp
+            MinLoc MaxLoc)
+    };
+    ($op:ident as $known:ident => $body:expr; $($name:ident)*) => {
+        match $op {
+            $(Op::$name => {
+                const $known: Op = Op::$name;
+                $body
+            })*
+        }
+    };
 }
 
-/// [`combine_slice`] on bytes, which need not be aligned; a rest shorter than an element is left out.
+/// Combines slices element by element: `target[i]` becomes [`combine`](Element::combine)`(op, target[i], origin[i])`.
+///
+/// Elements that only the longer slice has are left out. If `op` is not defined for the kind, nothing changes.
+pub fn combine_slice<T: Element>(op: Op, target: &mut [T], origin: &[T]) {
+    known!(op as OP => for (target, origin) in target.iter_mut().zip(origin) {
+        *target = T::combine(OP, *target, *origin);
+    });
+}
+
+/// Like [`combine_slice`], on bytes of any alignment; a rest shorter than an element is left out.
 fn combine_bytes<T: Element>(op: Op, target: &mut [u8], origin: &[u8]) {
     let len = target.len().min(origin.len()) / size_of::<T>() * size_of::<T>();
     let (target, origin) = (&mut target[..len], &origin[..len]);
     if let (Ok(target), Ok(origin)) = (bytemuck::try_cast_slice_mut(target), bytemuck::try_cast_slice(origin)) {
         return combine_slice::<T>(op, target, origin);
     }
-    for (target, origin) in target.chunks_exact_mut(size_of::<T>()).zip(origin.chunks_exact(size_of::<T>())) {
-        let combined = T::combine(op, bytemuck::pod_read_unaligned(target), bytemuck::pod_read_unaligned(origin));
+    let pairs = target.chunks_exact_mut(size_of::<T>()).zip(origin.chunks_exact(size_of::<T>()));
+    known!(op as OP => for (target, origin) in pairs {
+        let combined = T::combine(OP, bytemuck::pod_read_unaligned(target), bytemuck::pod_read_unaligned(origin));
         target.copy_from_slice(bytemuck::bytes_of(&combined));
+    });
+}
+
+/// Combines two elements of at most 8 bytes, given and returned as words (see [`Element::to_word`]).
+pub(crate) type CombineWords = fn(target: u64, origin: u64) -> u64;
+
+/// The operations on words of elements of type `T`; the one at place i is that of the operation with code i.
+const fn combine_words<T: Element>() -> [CombineWords; Op::ALL.len()] {
+    macro_rules! words {
+        ($($op:ident)*) => {
+            [$(|target, origin| T::combine(Op::$op, T::from_word(target), T::from_word(origin)).to_word()),*]
+        };
+    }
+    words!(Sum Prod Min Max LogicalAnd LogicalOr LogicalXor BitAnd BitOr BitXor Replace NoOp MinLoc MaxLoc)
+}
+
+/// The bytes of an element of at most 8 bytes, as [`Element::to_word`] has them.
+#[inline(always)]
+pub(crate) fn to_word(element: &[u8]) -> u64 {
+    // By constant lengths, each of which is one load.
+    match *element {
+        [a] => a.to_word(),
+        [a, b] => u16::from_ne_bytes([a, b]).to_word(),
+        [a, b, c, d] => u32::from_ne_bytes([a, b, c, d]).to_word(),
+        [a, b, c, d, e, f, g, h] => u64::from_ne_bytes([a, b, c, d, e, f, g, h]),
+        _ => 0,
+    }
+}
+
+/// Writes the element that `word` stands for to the bytes of one, at most 8.
+#[inline(always)]
+pub(crate) fn from_word(word: u64, element: &mut [u8]) {
+    let bytes = word.to_ne_bytes();
+    match element.len() {
+        1 => element.copy_from_slice(&bytes[..1]),
+        2 => element.copy_from_slice(&bytes[..2]),
+        4 => element.copy_from_slice(&bytes[..4]),
+        8 => element.copy_from_slice(&bytes),
+        _ => {}
     }
 }
 
@@ -440,14 +486,21 @@ macro_rules! kinds {
                 }
             }
 
-            /// [`combine_slice`] on the bytes of elements of this kind, of any alignment.
+            /// Like [`combine_slice`], on the bytes of elements of this kind, which need not be aligned.
             ///
-            /// What is longer than the other, or than whole elements, is left out. If `op` is not defined for the kind,
-            /// nothing changes.
+            /// Bytes that only the longer slice has are left out, and so is a rest that is no whole element. If `op` is not
+            /// defined for the kind, nothing changes.
             pub fn combine_bytes(self, op: Op, target: &mut [u8], origin: &[u8]) {
                 match self {
                     $(Kind::$kind => combine_bytes::<$type>(op, target, origin),)*
                 }
+            }
+
+            /// What combines two elements of this kind as words, by `op`. The kind's elements fit in a word.
+            #[inline]
+            pub(crate) fn combine_words(self, op: Op) -> CombineWords {
+                static ALL: [[CombineWords; Op::ALL.len()]; Kind::ALL.len()] = [$(combine_words::<$type>()),*];
+                ALL[usize::from(self.code())][usize::from(op.code())]
             }
         }
 
@@ -710,6 +763,9 @@ mod tests {
         }
         if T::FITS_WORD {
             assert_eq!(bytes(&T::from_word(combined.to_word())), bytes(&combined));
+            let mut of_word = bytes(&target);
+            from_word(T::KIND.combine_words(op)(to_word(&bytes(&target)), to_word(&bytes(&origin))), &mut of_word);
+            assert_eq!(of_word, bytes(&combined));
         }
         combined
     }

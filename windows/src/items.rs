@@ -1,7 +1,7 @@
 //! So many items of a layout, one behind the other: one end of an operation.
 
 use crate::layout::{PairRuns, pair_elements, pair_runs};
-use crate::{Element, Kind, Layout, LayoutError};
+use crate::{Kind, Layout, LayoutError};
 
 /// `count` items of a layout, at multiples of its extent: what MPI's calls take as a count and a datatype.
 ///
@@ -61,9 +61,9 @@ impl<'l> Items<'l> {
         pair_runs(self.layout, self.count, other.layout, other.count)
     }
 
-    /// As [`pair`](Self::pair), in whole elements.
-    pub(crate) fn pair_elements<T: Element>(self, other: Items<'l>) -> Result<PairRuns<'l>, LayoutError> {
-        pair_elements(self.layout, self.count, other.layout, other.count, T::SIZE)
+    /// Like [`pair`](Self::pair), in whole elements of this kind.
+    pub(crate) fn pair_elements(self, other: Items<'l>, kind: Kind) -> Result<PairRuns<'l>, LayoutError> {
+        pair_elements(self.layout, self.count, other.layout, other.count, kind.size())
     }
 
     /// Checks that all items are within a buffer of `bytes` bytes.
@@ -71,7 +71,7 @@ impl<'l> Items<'l> {
         self.layout.check_buffer(self.count, bytes)
     }
 
-    /// The name of an element type that is not `T`'s, if there is one.
+    /// The name of the element type, if it is not this kind.
     pub(crate) fn other_than(self, kind: Kind) -> Option<String> {
         if self.layout.is_all(kind) {
             return None;
@@ -79,16 +79,15 @@ impl<'l> Items<'l> {
         Some(self.layout.kind().map_or("several types".to_owned(), |kind| kind.to_string()))
     }
 
-    /// The elements of all items in `source`, without gaps.
-    pub(crate) fn pack<T: Element>(self, source: &[T]) -> Result<Vec<T>, LayoutError> {
+    /// The bytes of all items in `source`, without gaps.
+    pub(crate) fn pack(self, source: &[u8]) -> Result<Vec<u8>, LayoutError> {
         let mut packed = Vec::new();
-        self.layout.pack(self.count, bytemuck::cast_slice(source), &mut packed)?;
-        // A copy more where the bytes are not aligned for `T`; layouts are the slow path.
-        Ok(bytemuck::allocation::pod_collect_to_vec(&packed))
+        self.layout.pack(self.count, source, &mut packed)?;
+        Ok(packed)
     }
 
-    /// Spreads elements over all items in `target`.
-    pub(crate) fn unpack<T: Element>(self, packed: &[T], target: &mut [T]) -> Result<(), LayoutError> {
-        self.layout.unpack(self.count, bytemuck::cast_slice(packed), bytemuck::cast_slice_mut(target))
+    /// Spreads packed bytes over all items in `target`.
+    pub(crate) fn unpack(self, packed: &[u8], target: &mut [u8]) -> Result<(), LayoutError> {
+        self.layout.unpack(self.count, packed, target)
     }
 }

@@ -10,7 +10,8 @@ use rmalab_atomics::{Address, Rank, RemoteAtomics, WORD};
 use rmalab_locks::Exclusion;
 
 use crate::accumulate::Updates;
-use crate::bias::Ways;
+use crate::bias::AccumulatePath;
+use crate::element::Kind as ElementKind;
 use crate::layout::PairRuns;
 use crate::trace::recorder::Kind;
 use crate::two_sided::Requests;
@@ -109,7 +110,7 @@ pub struct Target<'e, A: RemoteAtomics + ?Sized, P = Passive<'e>> {
     pub(crate) ra: &'e A,
     pub(crate) core: &'e Core<'e, A>,
     /// Here as well as in the core, which changes behind shared references: so it need not be loaded anew after each atomic.
-    pub(crate) ways: Ways<'e>,
+    pub(crate) ways: AccumulatePath<'e>,
     /// The words of its part, if operations on them may be the processor's.
     pub(crate) words: &'e [AtomicU64],
     pub(crate) rank: Rank,
@@ -446,14 +447,14 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         {
             return Ok(());
         }
-        self.accumulate_elsewise(disp, op, source)
+        self.accumulate_elsewise(disp, T::KIND, op, bytemuck::cast_slice(source))
     }
 
     #[inline(never)]
-    fn accumulate_elsewise<T: Element>(&self, disp: WindowDisp, op: Op, source: &[T]) -> Result<()> {
-        self.defined::<T>(Call::Accumulate, op)?;
-        let done = self.reach(Call::Accumulate, disp, size_of_val(source) as u64, |place, offset| {
-            self.updates(place).run(offset, op, source, None)
+    fn accumulate_elsewise(&self, disp: WindowDisp, kind: ElementKind, op: Op, source: &[u8]) -> Result<()> {
+        self.defined(Call::Accumulate, kind, op)?;
+        let done = self.reach(Call::Accumulate, disp, source.len() as u64, |place, offset| {
+            self.updates(place).run(offset, kind, op, source, None)
         });
         done.map_err(|error| self.core.hear(error))
     }
@@ -471,8 +472,9 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         source: &[T],
         origin: Items<'_>,
     ) -> Result<()> {
-        self.defined::<T>(Call::Accumulate, op)?;
-        let done = self.update_layout(Call::Accumulate, disp, target, op, source, origin, None);
+        self.defined(Call::Accumulate, T::KIND, op)?;
+        let source = bytemuck::cast_slice(source);
+        let done = self.update_layout(Call::Accumulate, disp, target, T::KIND, op, source, origin, None);
         done.map_err(|error| self.core.hear(error))
     }
 
@@ -486,14 +488,26 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     /// [`Error::Mismatch`] when `source` and `result` differ in length, and as [`accumulate`](Self::accumulate).
     #[inline]
     pub fn get_accumulate<T: Element>(&self, disp: WindowDisp, op: Op, source: &[T], result: &mut [T]) -> Result<()> {
-        self.defined::<T>(Call::GetAccumulate, op)?;
-        let len = size_of_val(result) as u64;
-        if op != Op::NoOp && source.len() != result.len() {
-            let here = size_of_val(source) as u64;
-            return Err(self.core.hear(Error::Mismatch { call: Call::GetAccumulate, here, there: len }));
+        let (source, result) = (bytemuck::cast_slice(source), bytemuck::cast_slice_mut(result));
+        self.get_accumulate_elsewise(disp, T::KIND, op, source, result)
+    }
+
+    #[inline(never)]
+    fn get_accumulate_elsewise(
+        &self,
+        disp: WindowDisp,
+        kind: ElementKind,
+        op: Op,
+        source: &[u8],
+        result: &mut [u8],
+    ) -> Result<()> {
+        self.defined(Call::GetAccumulate, kind, op)?;
+        let (here, there) = (source.len() as u64, result.len() as u64);
+        if op != Op::NoOp && here != there {
+            return Err(self.core.hear(Error::Mismatch { call: Call::GetAccumulate, here, there }));
         }
-        let done = self.reach(Call::GetAccumulate, disp, len, |place, offset| {
-            self.updates(place).run(offset, op, source, Some(result))
+        let done = self.reach(Call::GetAccumulate, disp, there, |place, offset| {
+            self.updates(place).run(offset, kind, op, source, Some(result))
         });
         done.map_err(|error| self.core.hear(error))
     }
@@ -514,29 +528,31 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         result: &mut [T],
         results: Items<'_>,
     ) -> Result<()> {
-        self.defined::<T>(Call::GetAccumulate, op)?;
+        self.defined(Call::GetAccumulate, T::KIND, op)?;
         // With no_op the origin is ignored: the result's items stand in for it.
         let origin = if op == Op::NoOp { results } else { origin };
-        let results = Some((result, results));
-        let done = self.update_layout(Call::GetAccumulate, disp, target, op, source, origin, results);
+        let results = Some((bytemuck::cast_slice_mut(result), results));
+        let source = bytemuck::cast_slice(source);
+        let done = self.update_layout(Call::GetAccumulate, disp, target, T::KIND, op, source, origin, results);
         done.map_err(|error| self.core.hear(error))
     }
 
     #[expect(clippy::too_many_arguments, reason = "three ends with a layout each")]
-    fn update_layout<T: Element>(
+    fn update_layout(
         &self,
         call: Call,
         disp: WindowDisp,
         target: Items<'_>,
+        kind: ElementKind,
         op: Op,
-        source: &[T],
+        source: &[u8],
         origin: Items<'_>,
-        result: Option<(&mut [T], Items<'_>)>,
+        result: Option<(&mut [u8], Items<'_>)>,
     ) -> Result<()> {
         let (first, len) = self.span(call, target, origin)?;
         for items in [Some(target), Some(origin), result.as_ref().map(|&(_, items)| items)].into_iter().flatten() {
-            if let Some(layout) = items.other_than(T::KIND) {
-                return Err(Error::Type { call, layout, buffer: T::KIND });
+            if let Some(layout) = items.other_than(kind) {
+                return Err(Error::Type { call, layout, buffer: kind });
             }
         }
         let bytes = target.bytes()?;
@@ -547,26 +563,26 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
             if here != bytes {
                 return Err(Error::Mismatch { call, here, there: bytes });
             }
-            items.check(size_of_val(&**buffer))?;
-            results.resize((bytes / T::SIZE) as usize, T::zeroed());
+            items.check(buffer.len())?;
+            results.resize(bytes as usize, 0);
         }
         let fetches = result.is_some();
         // In whole elements, also where the target's runs touch at odd places.
-        let pieces = target.pair_elements::<T>(target)?;
+        let pieces = target.pair_elements(target, kind)?;
         self.reach_span(call, disp, (first, len), bytes, |place, offset| {
             if let Place::TwoSided(requests, rank) = place {
                 let start = |at: i64| offset.wrapping_add_signed(at.wrapping_sub(first));
                 let runs = pieces.map(|piece| (start(piece.left), piece.bytes)).collect();
-                return requests.update(rank, runs, op, &packed, fetches.then_some(&mut results[..]));
+                return requests.update(rank, runs, kind, op, &packed, fetches.then_some(&mut results[..]));
             }
             let updates = self.updates(place);
             let mut done = 0;
             for piece in pieces {
                 let start = offset.wrapping_add_signed(piece.left.wrapping_sub(first));
-                let n = (piece.bytes / T::SIZE) as usize;
-                let source = if packed.is_empty() { &[] } else { &packed[done..done + n] };
-                updates.run(start, op, source, fetches.then(|| &mut results[done..done + n]))?;
-                done += n;
+                let end = done + piece.bytes as usize;
+                let source = if packed.is_empty() { &[] } else { &packed[done..end] };
+                updates.run(start, kind, op, source, fetches.then(|| &mut results[done..end]))?;
+                done = end;
             }
             Ok(())
         })?;
@@ -588,7 +604,12 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     pub fn fetch_and_op<T: Element>(&self, disp: WindowDisp, op: Op, value: T) -> Result<T> {
         match self.by_one_atomic(disp, op, value)? {
             Some(old) => Ok(old),
-            None => self.fetch_and_op_elsewise(disp, op, value),
+            None => {
+                let mut old = T::zeroed();
+                let (value, result) = (bytemuck::bytes_of(&value), bytemuck::bytes_of_mut(&mut old));
+                self.fetch_and_op_elsewise(disp, T::KIND, op, value, result)?;
+                Ok(old)
+            }
         }
     }
 
@@ -638,12 +659,19 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     }
 
     #[inline(never)]
-    fn fetch_and_op_elsewise<T: Element>(&self, disp: WindowDisp, op: Op, value: T) -> Result<T> {
-        self.defined::<T>(Call::FetchAndOp, op)?;
-        let old = self.reach(Call::FetchAndOp, disp, size_of::<T>() as u64, |place, offset| {
-            self.updates(place).one(offset, op, value).map(Some)
+    fn fetch_and_op_elsewise(
+        &self,
+        disp: WindowDisp,
+        kind: ElementKind,
+        op: Op,
+        value: &[u8],
+        result: &mut [u8],
+    ) -> Result<()> {
+        self.defined(Call::FetchAndOp, kind, op)?;
+        let done = self.reach(Call::FetchAndOp, disp, kind.size(), |place, offset| {
+            self.updates(place).run(offset, kind, op, value, Some(result))
         });
-        Ok(old.map_err(|error| self.core.hear(error))?.unwrap_or(T::zeroed()))
+        done.map_err(|error| self.core.hear(error))
     }
 
     /// Stores `desired` in the element at `disp` if it is `expected`; returns what it was before
@@ -668,20 +696,27 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
                 return Ok(T::from_word(old));
             }
         }
-        self.compare_and_swap_elsewise(disp, expected, desired)
+        let old = self.compare_and_swap_elsewise(disp, T::KIND, expected.to_word(), desired.to_word())?;
+        Ok(T::from_word(old))
     }
 
     #[inline(never)]
-    fn compare_and_swap_elsewise<T: Swappable>(&self, disp: WindowDisp, expected: T, desired: T) -> Result<T> {
-        let old = self.reach(Call::CompareAndSwap, disp, size_of::<T>() as u64, |place, offset| {
-            self.updates(place).compare_and_swap(offset, expected, desired).map(Some)
+    fn compare_and_swap_elsewise(
+        &self,
+        disp: WindowDisp,
+        kind: ElementKind,
+        expected: u64,
+        desired: u64,
+    ) -> Result<u64> {
+        let old = self.reach(Call::CompareAndSwap, disp, kind.size(), |place, offset| {
+            self.updates(place).compare_and_swap(offset, kind, expected, desired)
         });
-        Ok(old.map_err(|error| self.core.hear(error))?.unwrap_or(T::zeroed()))
+        old.map_err(|error| self.core.hear(error))
     }
 
     #[inline(always)]
-    fn defined<T: Element>(&self, call: Call, op: Op) -> Result<()> {
-        if op.is_defined_for(T::KIND) { Ok(()) } else { Err(self.core.hear(Error::Op { call, op, kind: T::KIND })) }
+    fn defined(&self, call: Call, kind: ElementKind, op: Op) -> Result<()> {
+        if op.is_defined_for(kind) { Ok(()) } else { Err(self.core.hear(Error::Op { call, op, kind })) }
     }
 
     #[inline(always)]
@@ -689,10 +724,10 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     where
         'e: 'p,
     {
-        let Target { ra, core, ref ways, rank, alone, .. } = *self;
+        let Target { ra, core, ways: ref path, rank, alone, .. } = *self;
         // The policy that locks nothing keeps nobody out.
         let alone = alone && core.exclusion != Exclusion::Nothing;
-        Updates { ra, ways, bias: ways.biased.then_some(&core.bias), rank, place, alone }
+        Updates { ra, path, bias: path.biased.then_some(&core.bias), rank, place, alone }
     }
 }
 

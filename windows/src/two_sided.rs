@@ -118,7 +118,6 @@ mod tests;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use bytemuck::Pod;
 use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_locks::{Assert, LockKind, WindowLock};
 
@@ -129,7 +128,7 @@ pub(crate) use progress::{attended, is_needed, serve as serve_all};
 use serve::Header;
 pub(crate) use serve::{OwnPart, OwnPlace};
 
-use crate::element::{Element, Kind as ElementKind, Op};
+use crate::element::{Kind as ElementKind, Op, from_word, to_word};
 use crate::messages::{Endpoint, Kind};
 use crate::{Error, Result, Window};
 
@@ -428,35 +427,45 @@ impl<'t> Requests<'t> {
     }
 
     /// Combines `source` into the elements in `runs`; with `result`, what they were before goes there.
-    pub(crate) fn update<T: Element>(
+    pub(crate) fn update(
         &self,
         target: Rank,
         runs: Vec<(u64, u64)>,
+        element: ElementKind,
         op: Op,
-        source: &[T],
-        result: Option<&mut [T]>,
+        source: &[u8],
+        result: Option<&mut [u8]>,
     ) -> Result<()> {
         if runs.iter().all(|&(_, len)| len == 0) {
             return Ok(());
         }
         // With no_op the source is ignored.
-        let data = if op == Op::NoOp { Vec::new() } else { bytemuck::cast_slice(source).to_vec() };
-        let record = |kind| Record { kind, element: T::KIND, op, runs, data };
+        let data = if op == Op::NoOp { Vec::new() } else { source.to_vec() };
+        let record = |kind| Record { kind, element, op, runs, data };
         match result {
             None => self.record(target, record(ACCUMULATE)),
-            Some(result) => copy(&self.fetch(target, &record(FETCH))?, result),
+            Some(result) => result.copy_from_slice(&self.fetch(target, &record(FETCH))?),
         }
         Ok(())
     }
 
-    /// Stores `desired` at `offset` if the element there is `expected`; returns what it was before.
-    pub(crate) fn compare_and_swap<T: Element>(&self, target: Rank, offset: u64, expected: T, desired: T) -> Result<T> {
-        let data = bytemuck::cast_slice(&[expected, desired]).to_vec();
-        let runs = vec![(offset, T::SIZE)];
-        let record = Record { kind: CAS, element: T::KIND, op: Op::Replace, runs, data };
-        let mut old = [T::zeroed()];
-        copy(&self.fetch(target, &record)?, &mut old);
-        Ok(old[0])
+    /// Stores `desired` at `offset` if the element there is `expected`; returns what it was before. All three are words that
+    /// stand for elements.
+    pub(crate) fn compare_and_swap(
+        &self,
+        target: Rank,
+        offset: u64,
+        element: ElementKind,
+        expected: u64,
+        desired: u64,
+    ) -> Result<u64> {
+        let size = element.size();
+        let mut data = vec![0; 2 * size as usize];
+        let (first, second) = data.split_at_mut(size as usize);
+        from_word(expected, first);
+        from_word(desired, second);
+        let record = Record { kind: CAS, element, op: Op::Replace, runs: vec![(offset, size)], data };
+        Ok(to_word(&self.fetch(target, &record)?))
     }
 
     fn fetch(&self, target: Rank, record: &Record) -> Result<Vec<u8>> {
@@ -829,11 +838,6 @@ impl Ends<'_> {
 /// ⌈log₂ `size`⌉.
 fn rounds(size: u32) -> u32 {
     size.next_power_of_two().trailing_zeros()
-}
-
-/// Copies what was fetched, which has the result's length.
-fn copy<T: Pod>(answer: &[u8], result: &mut [T]) {
-    bytemuck::cast_slice_mut(result).copy_from_slice(answer);
 }
 
 impl<A: RemoteAtomics + ?Sized, W: WindowLock> Window<'_, A, W> {

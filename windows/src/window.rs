@@ -12,7 +12,7 @@ use rmalab_atomics::exposed::{ExposedKey, Lease, UserMemory};
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
 use rmalab_locks::{Exclusion, LINE, Policy, WindowLock, WindowLocks};
 
-use crate::bias::{Bias, Limits, Ways};
+use crate::bias::{AccumulatePath, Bias, Limits};
 use crate::dynamic::Dynamic;
 use crate::pscw::{self, Matching};
 use crate::target::{Part, Place};
@@ -135,7 +135,7 @@ pub(crate) struct State {
 pub(crate) struct Core<'t, A: RemoteAtomics + ?Sized> {
     pub(crate) ra: &'t A,
     pub(crate) team: &'t Team<'t, A>,
-    pub(crate) ways: Ways<'t>,
+    pub(crate) ways: AccumulatePath<'t>,
     pub(crate) bias: Bias,
     pub(crate) fence: FenceStrategy,
     pub(crate) no_locks: bool,
@@ -724,7 +724,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
             plain: two_sided.is_none() && recorder.is_none(),
             recorder,
             team: self.team,
-            ways: Ways::new(ra, strategy, accumulate_lock, biased),
+            ways: AccumulatePath::new(ra, strategy, accumulate_lock, biased),
             bias: Bias::new(self.limits),
             fence: self.config.fence,
             no_locks: self.config.no_locks,
@@ -751,7 +751,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         let ra = self.team.ra();
         let matching = Matching::new(ra, self.config.pscw, self.slots)?;
         allocations.push(matching.allocation());
-        let accumulate_lock = ra.heap().alloc(Ways::BYTES, LINE)?;
+        let accumulate_lock = ra.heap().alloc(AccumulatePath::BYTES, LINE)?;
         allocations.push(accumulate_lock);
         let locks = WindowLocks::<W>::new(ra, self.params)?;
         allocations.extend(locks.allocations());

@@ -8,7 +8,7 @@ use rmalab_windows::layout::Order;
 use rmalab_windows::{
     AccumulateOps, AccumulateOrdering, AccumulateStrategy, Assert, Byte, Call, Class, Complex, Config, DoubleInt,
     Element, Error, FenceAssert, Layout, LayoutError, LockKind, Logical, LongInt, Op, Pair, PostAssert, PscwStrategy,
-    ShortInt, StartAssert, Swappable, Target, Team, Window, WindowDisp,
+    ShortInt, StartAssert, Swappable, Target, Team, Transport, Window, WindowDisp,
 };
 use support::{Made, accumulating, everywhere, processes, threads};
 
@@ -138,15 +138,37 @@ fn updates<T: Sample>(target: &Target<'_, Mapped>, start: i64, offsets: &[usize]
     }
 }
 
+/// Compare and swap of elements of `T` stores its value where the element is the expected one, and nothing beside it.
+fn swaps<T: Sample + Swappable>(target: &Target<'_, Mapped>, start: i64, offsets: &[usize]) {
+    let [old, other, new] = [T::from_word(u64::MAX), T::from_word(0x0706_0504_0302_0100), T::from_word(1)];
+    for &offset in offsets {
+        for (expected, swapped) in [(old, true), (other, false)] {
+            let disp = WindowDisp(start + offset as i64);
+            target.put(WindowDisp(start), &[0xA5_u8; BYTES]).unwrap();
+            target.put_value(disp, old).unwrap();
+            assert_eq!(target.compare_and_swap(disp, expected, new).unwrap(), old, "{} at {offset}", T::KIND);
+            let mut all = [0xA5_u8; BYTES];
+            let after = if swapped { new } else { old };
+            all[offset..][..size_of::<T>()].copy_from_slice(bytemuck::bytes_of(&after));
+            let mut seen = [0; BYTES];
+            target.get(WindowDisp(start), &mut seen).unwrap();
+            assert_eq!(seen, all, "{} at {offset}, which the swap expects: {swapped}", T::KIND);
+        }
+    }
+}
+
 /// Alone with every target, in shared and exclusive mode.
-fn every_update(team: &Team<'_, Mapped>, offsets: &[usize]) {
+fn every_update(team: &Team<'_, Mapped>, transport: Transport, offsets: &[usize]) {
     for made in Made::ALL {
         for &strategy in AccumulateStrategy::ALL {
-            let (window, starts) = made.make(team, accumulating(strategy), BYTES);
+            let config = Config { transport, ..accumulating(strategy) };
+            let (window, starts) = made.make(team, config, BYTES);
             team.barrier().unwrap();
             for kind in [LockKind::Shared, LockKind::Exclusive] {
                 let epoch = window.lock(kind, right(team)).unwrap();
-                every_type!(updates(&epoch, starts[right(team).index()], offsets));
+                let start = starts[right(team).index()];
+                every_type!(updates(&epoch, start, offsets));
+                every_type!(swaps(&epoch, start, offsets) i8 i16 i32 i64 u8 u16 u32 u64 Logical Byte);
                 epoch.unlock().unwrap();
             }
             window.free().unwrap();
@@ -158,8 +180,13 @@ fn every_update(team: &Team<'_, Mapped>, offsets: &[usize]) {
 fn every_operation_on_every_type_by_every_strategy() {
     // Where the kernel copies, an operation takes much longer.
     let world = processes("every_operation_on_every_type_by_every_strategy", 2);
-    world.run(|ra| every_update(&Team::new(ra).unwrap(), &[8, 13])).unwrap();
-    threads(2, |team| every_update(team, &[0, 1, 4, 6, 8, 13, 16]));
+    world.run(|ra| every_update(&Team::new(ra).unwrap(), Transport::OneSided, &[8, 13])).unwrap();
+    threads(2, |team| every_update(team, Transport::OneSided, &[0, 1, 4, 6, 8, 13, 16]));
+}
+
+#[test]
+fn every_operation_on_every_type_by_messages() {
+    threads(2, |team| every_update(team, Transport::TwoSided, &[8, 13]));
 }
 
 /// All ranks combine into the same elements at once; in which order does not matter for the result.

@@ -3,18 +3,15 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use bytemuck::allocation::pod_collect_to_vec;
 use rmalab_atomics::exposed::ExposedKey;
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics};
 use rmalab_locks::LockKind;
 
 use super::{ACCUMULATE, ACK, ANSWER, CAS, COMPLETE, FETCH, GET, GRANT, LOCK, PUT, REFUSED, REGISTER, UNLOCK, flags};
 use crate::accumulate::Updates;
-use crate::bias::Ways;
+use crate::bias::AccumulatePath;
 use crate::dynamic::Dynamic;
-use crate::element::{
-    Byte, Complex, DoubleInt, Element, Kind as ElementKind, Logical, LongInt, Op, Pair, ShortInt, Swappable,
-};
+use crate::element::{Kind as ElementKind, Op, from_word, to_word};
 use crate::messages::{self, Error as MessagesError, Packet};
 use crate::target::Place;
 use crate::{AccumulateStrategy, Call, Class, Error, Result, WindowDisp};
@@ -191,7 +188,7 @@ impl Request<'_> {
             return Err(format!("{} bytes of data in place of {expected}", payload.len()));
         }
         let swaps = kind == CAS;
-        if swaps && !(element.is_integer() && runs.len() == 1 && bytes == element.size()) {
+        if swaps && !(element.is_swappable() && runs.len() == 1 && bytes == element.size()) {
             return Err(format!("{bytes} bytes of type {element} cannot be compared and swapped"));
         }
         if matches!(kind, ACCUMULATE | FETCH) {
@@ -466,9 +463,8 @@ impl Served {
                         place.read(ra, offset, &mut fetched[start..])?;
                     }
                     _ => {
-                        let ways = Ways::new(ra, part.accumulate, part.lock, false);
-                        let updates = Updates { ra, ways: &ways, bias: None, rank: me, place, alone: false };
-                        let payload = if kind == CAS { request.payload } else { payload };
+                        let path = AccumulatePath::new(ra, part.accumulate, part.lock, false);
+                        let updates = Updates { ra, path: &path, bias: None, rank: me, place, alone: false };
                         update(&updates, request, kind, offset, payload, len, &mut fetched)?;
                     }
                 }
@@ -513,7 +509,7 @@ impl Served {
     }
 }
 
-/// Runs an update on elements of the kind that the request names.
+/// Updates the elements of `len` bytes at `offset` as the request says.
 fn update(
     updates: &Updates<'_, dyn RemoteAtomics + '_>,
     request: &Request<'_>,
@@ -524,53 +520,17 @@ fn update(
     fetched: &mut Vec<u8>,
 ) -> Result<()> {
     let &Request { element, op, .. } = request;
-    macro_rules! by_kind {
-        ($run:ident: $($name:ident $type:ty),*) => {
-            match element {
-                $(ElementKind::$name => $run::<$type>(updates, offset, op, payload, len, fetched, kind == FETCH),)*
-                #[allow(unreachable_patterns, reason = "the list for compare-and-swap is not all of them")]
-                _ => Ok(()),
-            }
-        };
+    if kind == ACCUMULATE {
+        // With no_op there is no payload.
+        return updates.run(offset, element, op, payload, None);
     }
-    if kind == CAS {
-        return by_kind!(swap: I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64, Logical Logical,
-            Byte Byte);
+    let start = fetched.len();
+    fetched.resize(start + len, 0);
+    let old = &mut fetched[start..];
+    if kind == FETCH {
+        return updates.run(offset, element, op, payload, Some(old));
     }
-    by_kind!(combine: I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64, F32 f32, F64 f64,
-        PairI16 Pair<i16, i16>, PairI32 Pair<i32, i32>, PairI64 Pair<i64, i64>, PairU32 Pair<u32, u32>,
-        PairU64 Pair<u64, u64>, PairF32I32 Pair<f32, i32>, PairF64I64 Pair<f64, i64>, DoubleInt DoubleInt,
-        LongInt LongInt, ShortInt ShortInt, ComplexF32 Complex<f32>, ComplexF64 Complex<f64>, Logical Logical, Byte Byte)
-}
-
-fn combine<T: Element>(
-    updates: &Updates<'_, dyn RemoteAtomics + '_>,
-    offset: u64,
-    op: Op,
-    payload: &[u8],
-    len: usize,
-    fetched: &mut Vec<u8>,
-    fetch: bool,
-) -> Result<()> {
-    let source: Vec<T> = pod_collect_to_vec(payload);
-    let mut old = vec![T::zeroed(); if fetch { len / size_of::<T>() } else { 0 }];
-    updates.run(offset, op, &source, fetch.then_some(&mut old[..]))?;
-    fetched.extend_from_slice(bytemuck::cast_slice(&old));
-    Ok(())
-}
-
-fn swap<T: Swappable>(
-    updates: &Updates<'_, dyn RemoteAtomics + '_>,
-    offset: u64,
-    _: Op,
-    payload: &[u8],
-    _: usize,
-    fetched: &mut Vec<u8>,
-    _: bool,
-) -> Result<()> {
-    let values: Vec<T> = pod_collect_to_vec(payload);
-    let [expected, desired] = values[..] else { return Ok(()) };
-    let old = updates.compare_and_swap(offset, expected, desired)?;
-    fetched.extend_from_slice(bytemuck::bytes_of(&old));
+    let (expected, desired) = request.payload.split_at(len);
+    from_word(updates.compare_and_swap(offset, element, to_word(expected), to_word(desired))?, old);
     Ok(())
 }
