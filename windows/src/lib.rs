@@ -39,6 +39,7 @@
 mod accumulate;
 mod attributes;
 mod bias;
+mod builder;
 mod config;
 mod dynamic;
 mod element;
@@ -48,9 +49,11 @@ mod global;
 mod info;
 mod items;
 pub mod layout;
+mod local;
 pub mod messages;
 mod passive;
 mod pscw;
+mod raw;
 pub mod replay;
 mod request;
 mod target;
@@ -60,6 +63,7 @@ pub mod two_sided;
 mod window;
 
 pub use attributes::{Attributes, ErrorHandler, Handler, Keyval};
+pub use builder::Builder;
 pub use config::{
     AccumulateOpSet, AccumulateOps, AccumulateOrdering, AccumulateStrategy, Config, EpochKinds, FenceStrategy, Ignored,
     IgnoredReason, InvalidHintValue, MemoryKinds, PscwStrategy, Transport,
@@ -74,6 +78,7 @@ pub use global::{GlobalMemory, GlobalPtr, Handle, Reserve};
 pub use info::{Info, InfoError, MAX_INFO_KEY, MAX_INFO_VAL};
 pub use items::Items;
 pub use layout::{Layout, LayoutError};
+pub use local::Local;
 pub use passive::{Lock, LockAll};
 pub use pscw::{Access, AccessSide, Exposure, ExposureSide, PostAssert, StartAssert};
 pub use request::{Batch, Request};
@@ -82,7 +87,7 @@ pub use rmalab_locks::{Assert, LockKind, Policy, PolicyKind};
 pub use target::{Active, Passive, Target, WithRequests};
 pub use team::Team;
 pub use two_sided::Agent;
-pub use window::{Builder, Flavor, FreeError, Local, Model, Window, WindowDisp};
+pub use window::{Flavor, FreeError, Model, Window, WindowDisp};
 
 /// The examples of README.md.
 #[cfg(doctest)]

@@ -9,10 +9,10 @@ use std::ops::Deref;
 use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_locks::{Assert, LockKind, Policy, WindowLock};
 
+use crate::raw::core::Core;
 use crate::request::{self, Batch};
 use crate::trace::recorder::{Kind, Recorder, Started};
 use crate::two_sided::{self, Requests};
-use crate::window::Core;
 use crate::{Call, Error, Open, Passive, Result, Target, Window};
 
 impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {

@@ -54,9 +54,9 @@ use std::cell::{Cell, RefCell};
 use rmalab_atomics::{Disp, Rank, RemoteAtomics, Until, WORD};
 use rmalab_locks::{LINE, Policy, WindowLock};
 
+use crate::raw::core::{Core, Side};
 use crate::trace::recorder::Kind;
 use crate::two_sided::attended;
-use crate::window::{Core, Side};
 use crate::{Active, Call, Error, Local, Open, PscwStrategy, Result, Target, Window};
 
 /// Most slots of a ring.

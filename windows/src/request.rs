@@ -4,8 +4,8 @@ use bytemuck::Pod;
 use rmalab_atomics::RemoteAtomics;
 use rmalab_atomics::bulk::{self, BulkScope, Owned};
 
+use crate::raw::core::Core;
 use crate::target::Place;
-use crate::window::Core;
 use crate::{Call, Error, Result, Target, WindowDisp};
 
 /// An operation with a request, which owns its buffer.

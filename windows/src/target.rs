@@ -13,9 +13,9 @@ use crate::accumulate::Updates;
 use crate::bias::AccumulatePath;
 use crate::element::Kind as ElementKind;
 use crate::layout::PairRuns;
+use crate::raw::core::Core;
 use crate::trace::recorder::Kind;
 use crate::two_sided::Requests;
-use crate::window::Core;
 use crate::{AccumulateStrategy, Call, Element, Error, Items, Op, Request, Result, Swappable, WindowDisp};
 
 /// An epoch by locks: its targets take part in nothing. A target is used during `'e`, while the epoch is open.

@@ -1,0 +1,429 @@
+//! The making of windows.
+
+use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use rmalab_atomics::exposed::{ExposedKey, UserMemory};
+use rmalab_atomics::{Disp, Rank, RemoteAtomics, WORD};
+use rmalab_locks::{Exclusion, LINE, Policy, WindowLock, WindowLocks};
+
+use crate::bias::{Bias, Limits, AccumulatePath};
+use crate::dynamic::Dynamic;
+use crate::pscw::{self, Matching};
+use crate::raw::core::{Core, Fixed, Memory, State};
+use crate::trace::recorder::Recorder;
+use crate::two_sided::{OwnPart, OwnPlace, Requests};
+use crate::{
+    AccumulateStrategy, Call, Config, Error, ErrorHandler, Flavor, Ignored, Info, Result, Team, Transport, Window,
+};
+
+/// Memory that this rank has exposed for a window that is being made: withdrawn when it is dropped.
+struct Exposed<'t, A: RemoteAtomics + ?Sized> {
+    ra: &'t A,
+    key: ExposedKey,
+}
+
+impl<'t, A: RemoteAtomics + ?Sized> Exposed<'t, A> {
+    fn new(ra: &'t A, memory: UserMemory) -> Result<Self> {
+        let key = ra.expose(memory).map_err(|refused| refused.error)?;
+        Ok(Exposed { ra, key })
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized> Drop for Exposed<'_, A> {
+    fn drop(&mut self) {
+        // There is another error already. The window is made on no rank, so all leases end, or a rank has failed.
+        drop(self.ra.withdraw(self.key));
+    }
+}
+
+/// The hint that names the folder of a recording.
+pub(crate) const RECORD_HINT: &str = "rmalab_record";
+
+/// The hints of a window with this configuration and policy.
+pub(crate) fn hints<W: WindowLock>(config: &Config) -> Info {
+    let mut info = config.to_info();
+    if W::NAME != Policy::NAME {
+        // A policy that was fixed at compile time, perhaps one from elsewhere, is in no configuration.
+        let _ = info.set("rmalab_lock_policy", W::NAME);
+    }
+    info
+}
+
+/// How a window is to be made; see [`Window::builder`].
+#[derive(Debug)]
+#[must_use = "nothing is made before `allocate`, `create`, `allocate_shared` or `create_dynamic`"]
+pub struct Builder<'t, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
+    team: &'t Team<'t, A>,
+    config: Config,
+    ignored: Vec<Ignored>,
+    params: W::Params,
+    disp_unit: u32,
+    symmetric: bool,
+    name: String,
+    slots: u32,
+    limits: Limits,
+    record: Option<PathBuf>,
+}
+
+impl<'t, A: RemoteAtomics + ?Sized> Builder<'t, A> {
+    pub(crate) fn new(team: &'t Team<'t, A>) -> Self {
+        let (config, ignored) = Config::from_info(&Info::new());
+        let record = std::env::var_os(Config::RECORD_VARIABLE).filter(|dir| !dir.is_empty()).map(PathBuf::from);
+        Builder {
+            team,
+            params: config.policy,
+            config,
+            ignored,
+            disp_unit: 1,
+            symmetric: false,
+            name: String::new(),
+            slots: pscw::SLOTS,
+            limits: Limits::default(),
+            record,
+        }
+    }
+
+    /// Takes strategies and hints from `info`; what it ignores, [`Window::ignored`] reports.
+    pub fn info(mut self, info: &Info) -> Self {
+        let mut hints = info.clone();
+        if let Some(dir) = hints.delete(RECORD_HINT) {
+            self.record = Some(dir.into());
+        }
+        (self.config, self.ignored) = Config::from_info(&hints);
+        self.params = self.config.policy;
+        self
+    }
+
+    /// Sets all strategies and hints at once; what does not go together, [`Window::ignored`] reports.
+    pub fn config(mut self, config: Config) -> Self {
+        (self.config, self.ignored) = config.normalized();
+        self.params = self.config.policy;
+        self
+    }
+
+    /// Sets the lock policy, fixed at compile time, and its parameters.
+    pub fn policy<W: WindowLock>(self, params: W::Params) -> Builder<'t, A, W> {
+        let Builder { team, config, ignored, disp_unit, symmetric, name, slots, limits, record, .. } = self;
+        Builder { team, config, ignored, params, disp_unit, symmetric, name, slots, limits, record }
+    }
+}
+
+impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
+    /// Sets the bytes of this rank's unit of displacement; 1 by default.
+    pub fn disp_unit(mut self, bytes: u32) -> Self {
+        self.disp_unit = bytes;
+        self
+    }
+
+    /// Sets the window's name.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Records what each rank does on the window in a file of its own in the folder `dir`, which is made if need be; see
+    /// [`trace`](crate::trace). The same on all ranks, also whether it is called.
+    ///
+    /// Making the window then is collective in any case, and another error of it is [`Error::Trace`], on other ranks
+    /// [`Error::NotMade`]. A file that cannot be written any more is the error of [`Window::free`].
+    ///
+    /// Without this call the hint `rmalab_record` names the folder, and without the hint the variable
+    /// [`Config::RECORD_VARIABLE`]; without that nothing is recorded.
+    pub fn record(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.record = Some(dir.into());
+        self
+    }
+
+    /// Sets the most slots that a ring of posts has, for tests in which few ranks fill one; the same on all ranks.
+    #[doc(hidden)]
+    pub fn pscw_slots(mut self, slots: u32) -> Self {
+        self.slots = slots.max(1);
+        self
+    }
+
+    /// Sets when accumulates change from atomics to a lock and back, for tests in which few updates have to do so: from how
+    /// many elements on a run is one, after how many elements of runs, after how many single updates.
+    #[doc(hidden)]
+    pub fn accumulate_limits(mut self, run: usize, debt: u64, rent: u64) -> Self {
+        self.limits = Limits { run, debt, rent };
+        self
+    }
+
+    /// Vouches that all ranks pass the same size and unit to [`allocate`](Self::allocate), which then communicates nothing:
+    /// a rank may use the window before another one has made it (foMPI's allocated windows).
+    ///
+    /// Nothing checks it. Where sizes differ all the same, later allocations of the ranks overlap, and operations reach
+    /// other memory of the world than they name.
+    pub fn symmetric(mut self) -> Self {
+        self.symmetric = true;
+        self
+    }
+
+    /// Makes a window of `bytes` bytes of this rank, zeroed (`MPI_Win_allocate`).
+    ///
+    /// Collective; ranks may ask for different sizes and units, and for 0 bytes. Every rank gives as much memory as the
+    /// largest part takes. Where all sizes and units are the same, nothing is remembered of the other ranks: memory of the
+    /// window's own at a rank is its part and a few cache lines.
+    ///
+    /// One reduction finds out whether they are the same, and checks the hints `same_size` and `same_disp_unit`;
+    /// [`symmetric`](Self::symmetric) does without it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DispUnit`], [`Error::NotMade`] when another rank's unit is 0; on all ranks alike [`Error::Hint`] when a
+    /// promise is not kept, [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory), and those of the policy's
+    /// [`WindowLock::new`].
+    pub fn allocate(self, bytes: u64) -> Result<Window<'t, A, W>> {
+        let parts = if self.symmetric { self.check_unit().map(|()| None)? } else { self.compare(bytes)? };
+        let most = parts.as_ref().map_or(bytes, |parts| parts.iter().map(|&(bytes, _)| bytes).max().unwrap_or(0));
+        let heap = self.team.ra().heap();
+        let base = heap.alloc(most.checked_next_multiple_of(WORD).unwrap_or(most), self.alignment())?;
+        let memory = match parts {
+            None => Memory::Symmetric { base, bytes, unit: self.disp_unit },
+            Some(parts) => {
+                let fixed = |(rank, (bytes, unit))| Fixed { place: Rank(rank).at(base), bytes, unit };
+                Memory::Table((0..).zip(parts).map(fixed).collect())
+            }
+        };
+        self.make(Flavor::Allocate, memory, vec![base])
+    }
+
+    /// The sizes and units of all ranks, or `None` if all of them are this rank's.
+    fn compare(&self, bytes: u64) -> Result<Option<Vec<(u64, u32)>>> {
+        self.team.check_outside()?;
+        let own = [bytes, u64::from(self.disp_unit)];
+        // The complements' maxima are the minima.
+        let mut most = [own[0], own[1], !own[0], !own[1]];
+        self.team.collectives().allreduce(&mut most, u64::max)?;
+        if most[..2] == own && most[2..] == own.map(|least| !least) {
+            self.check_unit()?;
+            return Ok(None);
+        }
+        self.gather(own).map(Some)
+    }
+
+    /// The sizes and units of all ranks, which have met, once they are checked.
+    fn gather(&self, own: [u64; 2]) -> Result<Vec<(u64, u32)>> {
+        // Also with a wrong unit, so that nobody is left waiting.
+        let all = self.team.collectives().allgather(&own)?;
+        self.check_unit()?;
+        if let Some((rank, _)) = (0..).zip(all.chunks_exact(2)).find(|(_, part)| part[1] == 0) {
+            return Err(Error::NotMade { rank: Rank(rank) });
+        }
+        self.check_hints(&all)?;
+        Ok(all.chunks_exact(2).map(|part| (part[0], part[1] as u32)).collect())
+    }
+
+    /// Makes a window of `bytes` bytes of each rank, zeroed, which all ranks reach by loads and stores
+    /// (`MPI_Win_allocate_shared`).
+    ///
+    /// Collective; ranks may ask for different sizes. The parts follow each other in memory, in the order of the ranks,
+    /// unless the hint `alloc_shared_noncontig` allows each to start at a cache line of its own rank's memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotShared`] when the team spans nodes, [`Error::NotMade`] when another rank's unit is 0,
+    /// [`Error::Hint`], and as [`allocate`](Self::allocate).
+    pub fn allocate_shared(self, bytes: u64) -> Result<Window<'t, A, W>> {
+        let ra = self.team.ra();
+        self.team.check_outside()?;
+        let sizes = self.gather([bytes, u64::from(self.disp_unit)])?;
+        let align = self.alignment();
+        let apart = self.config.alloc_shared_noncontig;
+        let need = if apart {
+            sizes.iter().map(|&(bytes, _)| bytes).max().unwrap_or(0)
+        } else {
+            sizes.iter().fold(0u64, |sum, &(bytes, _)| sum.saturating_add(bytes))
+        };
+        let base = ra.heap().alloc(need.checked_next_multiple_of(WORD).unwrap_or(need), align)?;
+        let mut offset = 0;
+        let parts = (0..).zip(sizes).map(|(rank, (bytes, unit))| {
+            let place = if apart { Rank(rank).at(base) } else { Rank(0).at(base.plus(offset)) };
+            offset += bytes;
+            Fixed { place, bytes, unit }
+        });
+        let parts = parts.collect();
+        let reached = |rank: &u32| ra.topology().node_of(Rank(*rank)) == ra.topology().node_of(ra.rank());
+        if let Some(target) = (0..ra.size()).find(|rank| !reached(rank)).map(Rank) {
+            ra.heap().release(base)?;
+            return Err(Error::NotShared { call: Call::Create, rank: ra.rank(), target });
+        }
+        if ra.shared_words(Rank(0).at(base), 1).is_none() {
+            ra.heap().release(base)?;
+            return Err(Error::NotShared { call: Call::Create, rank: ra.rank(), target: Rank(0) });
+        }
+        self.make(Flavor::Shared, Memory::Table(parts), vec![base])
+    }
+
+    /// Makes a window over memory that the program already has (`MPI_Win_create`).
+    ///
+    /// Collective; each rank gives memory of any length, none included, and has its own unit of displacement. The memory
+    /// comes back from [`Window::reclaim`]. Until then it is reached through the window only; this rank's own accesses are
+    /// those of [`Window::local`].
+    ///
+    /// A table with an entry for each rank is all that tells where their memory is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DispUnit`], and [`Unsupported`](rmalab_atomics::Error::Unsupported) where one rank cannot reach memory
+    /// of another one's program; then [`Error::NotMade`] on the others. The memory is dropped then.
+    pub fn create(self, memory: UserMemory) -> Result<Window<'t, A, W>> {
+        let (team, ra) = (self.team, self.team.ra());
+        let bytes = memory.len() as u64;
+        let exposed = self.check_unit().and_then(|()| Exposed::new(ra, memory));
+        let key = exposed.as_ref().map_or(0, |exposed| exposed.key.0);
+        let refused = u64::from(exposed.is_err());
+        let all = team.collectives().allgather(&[bytes, u64::from(self.disp_unit), key, refused])?;
+        // All ranks go through both exchanges, whatever happened to them, so that none is left waiting.
+        let leased: Result<Vec<_>> = if all.chunks_exact(4).any(|part| part[3] != 0) {
+            Ok(Vec::new())
+        } else {
+            let leases = (0..).zip(all.chunks_exact(4)).map(|(rank, part)| {
+                let place = ra.lease(Rank(rank), ExposedKey(part[2]))?;
+                Ok(Fixed { place, bytes: part[0], unit: part[1] as u32 })
+            });
+            leases.collect()
+        };
+        let made = team.collectives().allgather(&[u64::from(refused == 0 && leased.is_ok())])?;
+        let failed = (0..).zip(&made).find(|&(_, &made)| made == 0).map(|(rank, _)| Rank(rank));
+        let own = exposed?;
+        // What comes to an end by an error from here on gives its leases back first, then the memory.
+        let parts = leased?;
+        if let Some(rank) = failed {
+            return Err(Error::NotMade { rank });
+        }
+        let table: Vec<u64> = all.chunks_exact(4).flat_map(|part| [part[0], part[1]]).collect();
+        self.check_hints(&table)?;
+        let window = self.make(Flavor::Create, Memory::Leased { parts, own: own.key }, Vec::new())?;
+        std::mem::forget(own);
+        Ok(window)
+    }
+
+    /// Makes a window without memory, to which each rank attaches some when it pleases (`MPI_Win_create_dynamic`).
+    ///
+    /// Collective, without communication. Its displacements are addresses, and its unit is a byte.
+    ///
+    /// # Errors
+    ///
+    /// As [`allocate`](Self::allocate).
+    pub fn create_dynamic(self) -> Result<Window<'t, A, W>> {
+        let dynamic = Dynamic::new(self.team.ra())?;
+        let allocations = vec![dynamic.allocation()];
+        self.make(Flavor::Dynamic, Memory::Dynamic(dynamic), allocations)
+    }
+
+    /// Makes the words of a window's own beside its memory, or gives `allocations` back.
+    fn make(mut self, flavor: Flavor, memory: Memory<'t>, mut allocations: Vec<Disp>) -> Result<Window<'t, A, W>> {
+        let ra = self.team.ra();
+        self.config.pscw = self.config.pscw.for_ranks(ra.size());
+        if self.config.mpi_accumulate_granularity > WORD && self.config.accumulate == AccumulateStrategy::Native {
+            // Who wants many elements to be synchronized at once wants a lock.
+            self.config.accumulate = AccumulateStrategy::Locked;
+        }
+        let made = self.own_words(&mut allocations).and_then(|words| Ok((words, self.recorder()?)));
+        if made.is_err() {
+            // On all ranks alike, and nobody has used them: they are zero.
+            allocations.iter().try_for_each(|&disp| ra.heap().release(disp))?;
+        }
+        let ((matching, accumulate_lock, locks), recorder) = made?;
+        let two_sided = match self.config.transport {
+            Transport::OneSided => None,
+            transport => {
+                let place = match &memory {
+                    &Memory::Symmetric { base, .. } => OwnPlace::Segment(ra.rank().at(base)),
+                    Memory::Table(parts) => OwnPlace::Segment(parts[ra.rank().index()].place),
+                    &Memory::Leased { own, .. } => OwnPlace::Exposed(own),
+                    Memory::Dynamic(dynamic) => OwnPlace::Dynamic(dynamic.allocation()),
+                };
+                let bytes = match &memory {
+                    &Memory::Symmetric { bytes, .. } => bytes,
+                    Memory::Table(parts) => parts[ra.rank().index()].bytes,
+                    Memory::Leased { parts, .. } => parts[ra.rank().index()].bytes,
+                    Memory::Dynamic(_) => 0,
+                };
+                let part = OwnPart { place, bytes, accumulate: self.config.accumulate, lock: accumulate_lock };
+                let agent = transport == Transport::TwoSidedAgent;
+                Some(Box::new(Requests::new(self.team.ends(), agent, flavor == Flavor::Shared, part)?))
+            }
+        };
+        if let Some(recorder) = &recorder {
+            self.team.recorded(recorder);
+        }
+        let strategy = self.config.accumulate;
+        let exclusion = if two_sided.is_some() { Exclusion::Conflicts } else { locks.exclusion() };
+        // Where nothing is locked, exclusive locks tell nothing of the others, and their targets must have no modes.
+        let biased = strategy != AccumulateStrategy::Locked
+            && exclusion != Exclusion::Nothing
+            && two_sided.is_none()
+            && ra.size() > 1
+            && ra.capabilities().asymmetric_fence;
+        let core = Core {
+            ra,
+            plain: two_sided.is_none() && recorder.is_none(),
+            recorder,
+            team: self.team,
+            ways: AccumulatePath::new(ra, strategy, accumulate_lock, biased),
+            bias: Bias::new(self.limits),
+            fence: self.config.fence,
+            no_locks: self.config.no_locks,
+            exclusion,
+            usual: !self.config.no_locks && exclusion != Exclusion::Everything,
+            direct: two_sided.is_none() && matches!(memory, Memory::Symmetric { .. } | Memory::Leased { .. }),
+            memory,
+            flavor,
+            config: RefCell::new(self.config),
+            state: State::default(),
+            matching,
+            two_sided,
+            under_way: Cell::new(0),
+            allocations,
+            name: RefCell::new(self.name),
+            attributes: RefCell::default(),
+            handler: ErrorHandler::new(),
+        };
+        Ok(Window { core, locks: RefCell::new(locks), ignored: self.ignored })
+    }
+
+    /// Allocates the matching's words, those of the accumulates' lock, and the locks; notes all of them.
+    fn own_words(&self, allocations: &mut Vec<Disp>) -> Result<(Matching, Disp, WindowLocks<W>)> {
+        let ra = self.team.ra();
+        let matching = Matching::new(ra, self.config.pscw, self.slots)?;
+        allocations.push(matching.allocation());
+        let accumulate_lock = ra.heap().alloc(AccumulatePath::BYTES, LINE)?;
+        allocations.push(accumulate_lock);
+        let locks = WindowLocks::<W>::new(ra, self.params)?;
+        allocations.extend(locks.allocations());
+        Ok((matching, accumulate_lock, locks))
+    }
+
+    /// The recorder, if there is to be one.
+    fn recorder(&self) -> Result<Option<Rc<Recorder>>> {
+        let Some(dir) = &self.record else { return Ok(None) };
+        let info = hints::<W>(&self.config).to_string();
+        Ok(Some(Rc::new(Recorder::new(self.team, dir, &self.name, info)?)))
+    }
+
+    fn alignment(&self) -> u64 {
+        self.config.mpi_minimum_memory_alignment.max(LINE)
+    }
+
+    fn check_unit(&self) -> Result<()> {
+        if self.disp_unit == 0 { Err(Error::DispUnit) } else { Ok(()) }
+    }
+
+    /// Holds the promises of `same_size` and `same_disp_unit` against the sizes and units of all ranks.
+    fn check_hints(&self, table: &[u64]) -> Result<()> {
+        let promises = [
+            (self.config.same_size, 0, "the size", "same_size"),
+            (self.config.same_disp_unit, 1, "the displacement unit", Config::SAME_DISP_UNIT),
+        ];
+        for (promised, column, what, hint) in promises {
+            if promised && table.chunks_exact(2).any(|part| part[column] != table[column]) {
+                return Err(Error::Hint { rank: self.team.ra().rank(), what, hint });
+            }
+        }
+        Ok(())
+    }
+}

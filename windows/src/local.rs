@@ -1,0 +1,101 @@
+//! Memory of a window that this rank's processor reaches.
+
+use std::sync::atomic::AtomicU64;
+
+use bytemuck::Pod;
+use rmalab_atomics::{Rank, RemoteAtomics, WORD};
+
+use crate::target::{Part, Place};
+use crate::{Result, Target, WindowDisp};
+
+/// A part of a window that this rank reaches by loads, stores and copies, without an epoch.
+///
+/// It is memory that others may access at the same time, so there are no references to it, only copies, and words as
+/// atomics. Displacements are in the units of the rank whose part it is.
+#[derive(Debug)]
+pub struct Local<'w, A: RemoteAtomics + ?Sized> {
+    pub(crate) target: Target<'w, A>,
+    pub(crate) place: Place<'w>,
+}
+
+impl<'w, A: RemoteAtomics + ?Sized> Local<'w, A> {
+    pub(crate) fn part(&self) -> Part<'w> {
+        self.target.part
+    }
+
+    /// Whose part it is.
+    pub fn rank(&self) -> Rank {
+        self.target.rank
+    }
+
+    /// Bytes of the part.
+    pub fn bytes(&self) -> u64 {
+        self.target.bytes
+    }
+
+    /// Bytes of a unit of displacement.
+    pub fn disp_unit(&self) -> u32 {
+        self.target.unit
+    }
+
+    /// Loads a value.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfWindow`].
+    #[inline]
+    pub fn load<T: Pod>(&self, disp: WindowDisp) -> Result<T> {
+        self.target.get_value(disp)
+    }
+
+    /// Stores a value.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfWindow`].
+    #[inline]
+    pub fn store<T: Pod>(&self, disp: WindowDisp, value: T) -> Result<()> {
+        self.target.put_value(disp, value)
+    }
+
+    /// Copies values out.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfWindow`].
+    #[inline]
+    pub fn read<T: Pod>(&self, disp: WindowDisp, dest: &mut [T]) -> Result<()> {
+        self.target.get(disp, dest)
+    }
+
+    /// Copies values in.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfWindow`].
+    #[inline]
+    pub fn write<T: Pod>(&self, disp: WindowDisp, source: &[T]) -> Result<()> {
+        self.target.put(disp, source)
+    }
+
+    /// The part's whole words, where this rank's processor reaches them and the part starts at one.
+    pub fn words(&self) -> Option<&'w [AtomicU64]> {
+        let (head, words) = self.reached()?;
+        (head == 0).then_some(words)
+    }
+
+    /// Bytes before the first word, and the words.
+    pub(crate) fn reached(&self) -> Option<(u64, &'w [AtomicU64])> {
+        match self.place {
+            Place::Segment(at) => {
+                let head = at.disp.0.next_multiple_of(WORD) - at.disp.0;
+                let words = self.target.bytes.saturating_sub(head) / WORD;
+                let first = at.rank.at(at.disp.plus(head));
+                let words = if words == 0 { &[] } else { self.target.core.ra.shared_words(first, words)? };
+                Some((head, words))
+            }
+            Place::Leased(lease) => lease.words().map(|leased| (leased.head, leased.words)),
+            Place::TwoSided(..) => None,
+        }
+    }
+}

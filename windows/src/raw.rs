@@ -1,0 +1,3 @@
+//! The untyped engine below the epochs.
+
+pub(crate) mod core;
