@@ -95,6 +95,24 @@ impl<W: WindowLock> WindowLocks<W> {
         Ok(())
     }
 
+    /// As [`lock`](Self::lock), where `acquire` takes the place of the policy, whatever was asserted.
+    ///
+    /// # Errors
+    ///
+    /// Those of the rules, as [`lock`](Self::lock), and those of `acquire`.
+    pub fn lock_by<E: From<Error>>(
+        &mut self,
+        kind: LockKind,
+        target: Rank,
+        assert: Assert,
+        acquire: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.check_lock("lock", target)?;
+        acquire()?;
+        self.held.push(Held { target, kind, assert });
+        Ok(())
+    }
+
     /// Unlocks `target` (`MPI_Win_unlock`).
     ///
     /// Completes no communication: a window flushes the target first.
@@ -115,6 +133,19 @@ impl<W: WindowLock> WindowLocks<W> {
         }
     }
 
+    /// As [`unlock`](Self::unlock), of a lock that something else than the policy has released.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotLocked`].
+    pub fn unlocked(&mut self, target: Rank) -> Result<()> {
+        let Some(at) = self.position(target) else {
+            return Err(self.refuse_unlock(target));
+        };
+        self.held.swap_remove(at);
+        Ok(())
+    }
+
     /// Locks every target in shared mode, waiting as long as that takes (`MPI_Win_lock_all`).
     ///
     /// # Errors
@@ -126,6 +157,22 @@ impl<W: WindowLock> WindowLocks<W> {
         if assert == Assert::None {
             self.policy.lock_all(ra)?;
         }
+        self.all = Some(assert);
+        Ok(())
+    }
+
+    /// As [`lock_all`](Self::lock_all), where `acquire` takes the place of the policy, whatever was asserted.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LockAllWhileLocked`], and those of `acquire`.
+    pub fn lock_all_by<E: From<Error>>(
+        &mut self,
+        assert: Assert,
+        acquire: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.check_lock_all()?;
+        acquire()?;
         self.all = Some(assert);
         Ok(())
     }
@@ -145,6 +192,32 @@ impl<W: WindowLock> WindowLocks<W> {
             Some(Assert::NoCheck) => Ok(()),
             None => Err(Error::NotLockedAll { rank: self.rank }),
         }
+    }
+
+    /// As [`unlock_all`](Self::unlock_all), of a lock_all that something else than the policy has released.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotLockedAll`].
+    pub fn unlocked_all(&mut self) -> Result<()> {
+        self.all.take().map(drop).ok_or(Error::NotLockedAll { rank: self.rank })
+    }
+
+    /// The lock that this rank holds of `target` alone, and what was asserted of it.
+    #[inline]
+    pub fn lock_of(&self, target: Rank) -> Option<(LockKind, Assert)> {
+        self.position(target).map(|at| (self.held[at].kind, self.held[at].assert))
+    }
+
+    /// The target that this rank has locked last, of those that it holds locks of.
+    pub fn last_target(&self) -> Option<Rank> {
+        self.held.last().map(|held| held.target)
+    }
+
+    /// What was asserted of the lock_all that this rank holds.
+    #[inline]
+    pub fn lock_of_all(&self) -> Option<Assert> {
+        self.all
     }
 
     /// How this rank has locked `target`, by a lock or by lock_all; `None` if it has not.

@@ -8,14 +8,16 @@ use rmalab_atomics::exposed::{ExposedKey, UserMemory};
 use rmalab_atomics::{Disp, Rank, RemoteAtomics, WORD};
 use rmalab_locks::{Exclusion, LINE, Policy, WindowLock, WindowLocks};
 
-use crate::bias::{Bias, Limits, AccumulatePath};
+use crate::bias::{AccumulatePath, Bias, Limits};
 use crate::dynamic::Dynamic;
-use crate::pscw::{self, Matching};
-use crate::raw::core::{Core, Fixed, Memory, State};
+use crate::raw::core::{Fixed, Memory};
+use crate::raw::epochs::Epochs;
+use crate::raw::matching::{self, Matching};
 use crate::trace::recorder::Recorder;
 use crate::two_sided::{OwnPart, OwnPlace, Requests};
 use crate::{
-    AccumulateStrategy, Call, Config, Error, ErrorHandler, Flavor, Ignored, Info, Result, Team, Transport, Window,
+    AccumulateStrategy, Call, Config, Error, ErrorHandler, Flavor, Ignored, Info, RawWindow, Result, Team, Transport,
+    Window, WindowCore,
 };
 
 /// Memory that this rank has exposed for a window that is being made: withdrawn when it is dropped.
@@ -42,11 +44,11 @@ impl<A: RemoteAtomics + ?Sized> Drop for Exposed<'_, A> {
 pub(crate) const RECORD_HINT: &str = "rmalab_record";
 
 /// The hints of a window with this configuration and policy.
-pub(crate) fn hints<W: WindowLock>(config: &Config) -> Info {
+pub(crate) fn hints(config: &Config, policy: &str) -> Info {
     let mut info = config.to_info();
-    if W::NAME != Policy::NAME {
+    if policy != Policy::NAME {
         // A policy that was fixed at compile time, perhaps one from elsewhere, is in no configuration.
-        let _ = info.set("rmalab_lock_policy", W::NAME);
+        let _ = info.set("rmalab_lock_policy", policy);
     }
     info
 }
@@ -79,7 +81,7 @@ impl<'t, A: RemoteAtomics + ?Sized> Builder<'t, A> {
             disp_unit: 1,
             symmetric: false,
             name: String::new(),
-            slots: pscw::SLOTS,
+            slots: matching::SLOTS,
             limits: Limits::default(),
             record,
         }
@@ -359,9 +361,12 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
             && two_sided.is_none()
             && ra.size() > 1
             && ra.capabilities().asymmetric_fence;
-        let core = Core {
+        let direct = matches!(memory, Memory::Symmetric { .. } | Memory::Leased { .. });
+        let plain = two_sided.is_none() && recorder.is_none();
+        let special = !plain || !direct || self.config.no_locks || exclusion == Exclusion::Everything;
+        let core = WindowCore {
             ra,
-            plain: two_sided.is_none() && recorder.is_none(),
+            plain,
             recorder,
             team: self.team,
             ways: AccumulatePath::new(ra, strategy, accumulate_lock, biased),
@@ -369,12 +374,10 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
             fence: self.config.fence,
             no_locks: self.config.no_locks,
             exclusion,
-            usual: !self.config.no_locks && exclusion != Exclusion::Everything,
-            direct: two_sided.is_none() && matches!(memory, Memory::Symmetric { .. } | Memory::Leased { .. }),
             memory,
             flavor,
             config: RefCell::new(self.config),
-            state: State::default(),
+            epochs: Epochs::new(special),
             matching,
             two_sided,
             under_way: Cell::new(0),
@@ -382,8 +385,10 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
             name: RefCell::new(self.name),
             attributes: RefCell::default(),
             handler: ErrorHandler::new(),
+            ignored: self.ignored,
+            policy: W::NAME,
         };
-        Ok(Window { core, locks: RefCell::new(locks), ignored: self.ignored })
+        Ok(Window { raw: RawWindow::new(core, locks) })
     }
 
     /// Allocates the matching's words, those of the accumulates' lock, and the locks; notes all of them.
@@ -401,7 +406,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     /// The recorder, if there is to be one.
     fn recorder(&self) -> Result<Option<Rc<Recorder>>> {
         let Some(dir) = &self.record else { return Ok(None) };
-        let info = hints::<W>(&self.config).to_string();
+        let info = hints(&self.config, W::NAME).to_string();
         Ok(Some(Rc::new(Recorder::new(self.team, dir, &self.name, info)?)))
     }
 

@@ -45,6 +45,10 @@ pub enum Call {
     Lock,
     /// `MPI_Win_lock_all`
     LockAll,
+    /// `MPI_Win_complete`
+    Complete,
+    /// `MPI_Win_wait`, `MPI_Win_test`
+    Wait,
     /// `MPI_Win_flush`, `MPI_Win_flush_local` and their forms for all targets
     Flush,
     /// An allocation of global memory.
@@ -74,6 +78,8 @@ impl Call {
             Call::Start => "start",
             Call::Lock => "lock",
             Call::LockAll => "lock_all",
+            Call::Complete => "complete",
+            Call::Wait => "wait",
             Call::Flush => "flush",
             Call::Memalloc => "memalloc",
             Call::Memfree => "memfree",
@@ -84,6 +90,15 @@ impl Call {
 impl std::fmt::Display for Call {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+/// " of rank 3", or nothing.
+struct Of<'e>(&'e Option<Rank>);
+
+impl std::fmt::Display for Of<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.map_or(Ok(()), |rank| write!(f, " of {rank}"))
     }
 }
 
@@ -224,6 +239,16 @@ pub enum Error {
         rank: Rank,
         /// The call that would have opened the epoch.
         call: Call,
+    },
+    /// A call of the [untyped interface](crate::RawWindow) that belongs into an epoch which is not open.
+    #[error("{rank}: {call}{} outside of an epoch{}", Of(target), if target.is_some() { " to it" } else { "" })]
+    NotOpen {
+        /// Who called.
+        rank: Rank,
+        /// The call that was refused.
+        call: Call,
+        /// The target that it named.
+        target: Option<Rank>,
     },
     /// An operation in a batch on a target of another window.
     #[error(
@@ -466,6 +491,7 @@ impl Error {
             | Error::Conflict { .. }
             | Error::LeftOpen { .. }
             | Error::NoEpoch { .. }
+            | Error::NotOpen { .. }
             | Error::OtherWindow { .. }
             | Error::NoLocks { .. } => Class::RmaSync,
             Error::Mutex { .. } => Class::RmaConflict,

@@ -36,7 +36,7 @@ use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_locks::{Policy, WindowLock};
 
 use crate::trace::recorder::Kind;
-use crate::{Active, Call, Error, FenceStrategy, Local, Open, Result, Target, Window};
+use crate::{Active, Call, Error, FenceStrategy, Local, Result, Target, Window, WindowCore};
 
 /// What the callers of a fence assert; all ranks alike for `noprecede` and `nosucceed`.
 ///
@@ -73,37 +73,34 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     ///
     /// As [`fence`](Self::fence).
     pub fn fence_assert(&mut self, assert: FenceAssert) -> Result<Fence<'_, 't, A, W>> {
-        self.core.check()?;
-        match self.settle()? {
-            None | Some(Open::Fence) => {}
-            Some(open) => return Err(self.core.refuse(Call::Fence, open)),
-        }
-        self.synchronize(assert)?;
+        self.raw.fence(assert)?;
         Ok(Fence { window: self })
     }
+}
 
-    fn synchronize(&self, assert: FenceAssert) -> Result<()> {
-        self.core.state.fence.set(false);
-        let open = self.core.state.fenced.replace(!assert.nosucceed);
+impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
+    /// Calls a fence, whatever is open.
+    pub(crate) fn synchronize(&self, assert: FenceAssert) -> Result<()> {
+        let open = self.epochs.fence(!assert.nosucceed);
         if assert.noprecede && assert.nosucceed {
             return Ok(());
         }
-        let started = self.core.start();
-        self.meet(assert, open).map_err(|error| self.core.hear(error))?;
-        self.core.record(started, Kind::Barrier, Rank(0), 0);
+        let started = self.start_record();
+        self.meet(assert, open).map_err(|error| self.hear(error))?;
+        self.record(started, Kind::Barrier, Rank(0), 0);
         Ok(())
     }
 
     fn meet(&self, assert: FenceAssert, open: bool) -> Result<()> {
-        if let Some(requests) = &self.core.two_sided {
+        if let Some(requests) = &self.two_sided {
             return requests.fence(open && !assert.noprecede);
         }
-        let barrier = || self.core.team.collectives().barrier();
-        if self.core.fence == FenceStrategy::Naive {
+        let barrier = || self.team.collectives().barrier();
+        if self.fence == FenceStrategy::Naive {
             barrier()?;
         }
         if !assert.noprecede {
-            self.core.ra.flush_all()?;
+            self.ra.flush_all()?;
         }
         Ok(barrier()?)
     }
@@ -127,11 +124,11 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Fence<'_, '_, A, W> {
     /// [`Error::NoSuchTarget`], and [`Error::NoEpoch`] when the fence was asserted to have no operations behind it.
     #[inline]
     pub fn at(&self, target: impl Into<Option<Rank>>) -> Result<Target<'_, A, Active>> {
-        let core = &self.window.core;
-        if !core.state.fenced.get() {
+        let core = &self.window.raw;
+        if !core.epochs.is_fenced() {
             return Err(core.hear(Error::NoEpoch { rank: core.ra.rank(), call: Call::Fence }));
         }
-        core.state.fence.set(true);
+        core.epochs.use_fence();
         core.target(Call::Fence, target.into(), false)
     }
 
@@ -168,7 +165,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Fence<'_, '_, A, W> {
     ///
     /// As [`next`](Self::next).
     pub fn next_assert(self, assert: FenceAssert) -> Result<Self> {
-        self.window.synchronize(assert)?;
+        self.window.raw.synchronize(assert)?;
         Ok(self)
     }
 
@@ -178,6 +175,6 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Fence<'_, '_, A, W> {
     ///
     /// As [`next`](Self::next).
     pub fn close(self) -> Result<()> {
-        self.window.synchronize(FenceAssert { nosucceed: true, ..FenceAssert::default() })
+        self.window.raw.synchronize(FenceAssert { nosucceed: true, ..FenceAssert::default() })
     }
 }

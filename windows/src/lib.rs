@@ -43,6 +43,7 @@ mod builder;
 mod config;
 mod dynamic;
 mod element;
+
 mod error;
 mod fence;
 mod global;
@@ -53,6 +54,7 @@ mod local;
 pub mod messages;
 mod passive;
 mod pscw;
+
 mod raw;
 pub mod replay;
 mod request;
@@ -81,6 +83,8 @@ pub use layout::{Layout, LayoutError};
 pub use local::Local;
 pub use passive::{Lock, LockAll};
 pub use pscw::{Access, AccessSide, Exposure, ExposureSide, PostAssert, StartAssert};
+pub use raw::RawWindow;
+pub use raw::core::WindowCore;
 pub use request::{Batch, Request};
 pub use rmalab_atomics::exposed::UserMemory;
 pub use rmalab_locks::{Assert, LockKind, Policy, PolicyKind};

@@ -9,11 +9,9 @@ use std::ops::Deref;
 use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_locks::{Assert, LockKind, Policy, WindowLock};
 
-use crate::raw::core::Core;
+use crate::raw::RawWindow;
 use crate::request::{self, Batch};
-use crate::trace::recorder::{Kind, Recorder, Started};
-use crate::two_sided::{self, Requests};
-use crate::{Call, Error, Open, Passive, Result, Target, Window};
+use crate::{Call, Error, Passive, Result, Target, Window, WindowCore};
 
 impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     /// Locks `target` and opens an epoch to it (`MPI_Win_lock`).
@@ -42,43 +40,20 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         target: impl Into<Option<Rank>>,
         assert: Assert,
     ) -> Result<Lock<'_, 't, A, W>> {
-        self.check_passive(Call::Lock)?;
         let Some(target) = target.into() else { return self.lock_null() };
-        let started = self.core.start();
-        match &self.core.two_sided {
-            None if two_sided::is_needed() => {
-                self.lock_attended(kind, target, assert).map_err(|error| self.core.hear(error))?;
-            }
-            None => {
-                let locked = self.locks.borrow_mut().lock(self.core.ra, kind, target, assert);
-                locked.map_err(|error| self.core.hear(error))?;
-            }
-            Some(requests) => {
-                self.lock_by_request(requests, kind, target, assert).map_err(|error| self.core.hear(error))?;
-            }
-        }
-        let acquired = assert == Assert::None;
-        if acquired {
-            let event = if kind == LockKind::Exclusive { Kind::Exclusive } else { Kind::Shared };
-            self.core.record(started, event, target, 0);
-        }
-        let alone = kind == LockKind::Exclusive && acquired;
-        // An exclusive lock keeps others out by MPI's rules, too.
-        let mutex = !self.core.usual && kind == LockKind::Shared && acquired;
-        if mutex {
-            self.core.enter(Open::Lock);
-        }
-        let (elsewhere, recorder) = (self.core.elsewhere(), self.core.recorder.as_deref());
+        self.raw.begin_lock(kind, target, assert)?;
+        let alone = kind == LockKind::Exclusive && assert == Assert::None;
         // It is a rank, or it would not be locked.
-        let target = self.core.member(Call::Lock, target, alone);
-        Ok(Lock { window: self, target, elsewhere, recorder, acquired, mutex })
+        let target = self.raw.core.member(Call::Lock, target, alone);
+        Ok(Lock { window: &self.raw, target, plain: self.raw.core.epochs.are_plain() })
     }
 
     /// An epoch to the null target.
     #[cold]
     fn lock_null(&self) -> Result<Lock<'_, 't, A, W>> {
-        let target = self.core.target(Call::Lock, None, false)?;
-        Ok(Lock { window: self, target, elsewhere: Some(&self.core), recorder: None, acquired: false, mutex: false })
+        self.raw.check_passive(Call::Lock)?;
+        let target = self.raw.core.target(Call::Lock, None, false)?;
+        Ok(Lock { window: &self.raw, target, plain: false })
     }
 
     /// Locks every target in shared mode and opens an epoch to all of them (`MPI_Win_lock_all`).
@@ -98,120 +73,8 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     /// As [`lock_all`](Self::lock_all).
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn lock_all_assert(&mut self, assert: Assert) -> Result<LockAll<'_, 't, A, W>> {
-        self.check_passive(Call::LockAll)?;
-        let started = self.core.start();
-        match &self.core.two_sided {
-            None if two_sided::is_needed() => {
-                self.lock_all_attended(assert).map_err(|error| self.core.hear(error))?;
-            }
-            None => {
-                let locked = self.locks.borrow_mut().lock_all(self.core.ra, assert);
-                locked.map_err(|error| self.core.hear(error))?;
-            }
-            Some(requests) => {
-                self.lock_all_by_requests(requests, assert).map_err(|error| self.core.hear(error))?;
-            }
-        }
-        let acquired = assert == Assert::None;
-        if acquired {
-            self.core.record(started, Kind::LockAll, Rank(0), 0);
-        }
-        let mutex = !self.core.usual && acquired;
-        if mutex {
-            self.core.enter(Open::LockAll);
-        }
-        let (ra, elsewhere, recorder) = (self.core.ra, self.core.elsewhere(), self.core.recorder.as_deref());
-        Ok(LockAll { window: self, ra, elsewhere, recorder, acquired, mutex })
-    }
-
-    /// Serves two-sided windows of this rank while it waits for the lock, since its holder may need that.
-    #[cold]
-    fn lock_attended(&self, kind: LockKind, target: Rank, assert: Assert) -> Result<()> {
-        Ok(self.locks.borrow_mut().lock(&two_sided::attended(self.core.ra), kind, target, assert)?)
-    }
-
-    /// As [`lock_attended`](Self::lock_attended).
-    #[cold]
-    fn lock_all_attended(&self, assert: Assert) -> Result<()> {
-        Ok(self.locks.borrow_mut().lock_all(&two_sided::attended(self.core.ra), assert)?)
-    }
-
-    /// The rules are checked as ever, and a request takes the place of the policy.
-    #[cold]
-    fn lock_by_request(&self, requests: &Requests<'_>, kind: LockKind, target: Rank, assert: Assert) -> Result<()> {
-        self.locks.borrow_mut().lock(self.core.ra, kind, target, Assert::NoCheck)?;
-        if let Err(error) = requests.lock(kind, target, assert) {
-            self.locks.borrow_mut().unlock(self.core.ra, target)?;
-            return Err(error);
-        }
-        Ok(())
-    }
-
-    /// As [`lock_by_request`](Self::lock_by_request).
-    #[cold]
-    fn lock_all_by_requests(&self, requests: &Requests<'_>, assert: Assert) -> Result<()> {
-        self.locks.borrow_mut().lock_all(self.core.ra, Assert::NoCheck)?;
-        if let Err(error) = requests.lock_all(assert) {
-            self.locks.borrow_mut().unlock_all(self.core.ra)?;
-            return Err(error);
-        }
-        Ok(())
-    }
-
-    /// Unlocks even after a flush that failed, since others may wait for the lock; the error tells that data may be missing.
-    #[cold]
-    fn unlock_unflushed(&self, target: Rank, error: Error) -> Error {
-        self.core.hear(self.locks.borrow_mut().unlock(self.core.ra, target).map_or_else(Error::from, |()| error))
-    }
-
-    /// As [`unlock_unflushed`](Self::unlock_unflushed).
-    #[cold]
-    fn unlock_all_unflushed(&self, error: Error) -> Error {
-        self.core.hear(self.locks.borrow_mut().unlock_all(self.core.ra).map_or_else(Error::from, |()| error))
-    }
-
-    #[inline(always)]
-    fn check_passive(&self, call: Call) -> Result<()> {
-        self.core.check()?;
-        if !self.core.usual {
-            self.check_locks(call)?;
-        }
-        match self.core.open() {
-            None => Ok(()),
-            Some(_) => self.check_settled(call),
-        }
-    }
-
-    #[cold]
-    fn check_locks(&self, call: Call) -> Result<()> {
-        let refused = || self.core.hear(Error::NoLocks { rank: self.core.ra.rank(), call });
-        if self.core.no_locks { Err(refused()) } else { Ok(()) }
-    }
-
-    #[cold]
-    fn check_settled(&self, call: Call) -> Result<()> {
-        self.core.settle()?;
-        self.core.open().map_or(Ok(()), |open| Err(self.core.refuse(call, open)))
-    }
-
-    /// What stands open, locks included, once what panics have left is closed.
-    pub(crate) fn settle(&self) -> Result<Option<Open>> {
-        self.core.settle()?;
-        Ok(self.open())
-    }
-
-    /// What stands open, locks included.
-    pub(crate) fn open(&self) -> Option<Open> {
-        self.core.open().or_else(|| {
-            let locks = self.locks.borrow();
-            if locks.is_idle() {
-                None
-            } else if locks.holds_all() {
-                Some(Open::LockAll)
-            } else {
-                Some(Open::Lock)
-            }
-        })
+        self.raw.begin_lock_all(assert)?;
+        Ok(LockAll { ra: self.raw.core.ra, plain: self.raw.core.epochs.are_plain(), window: self })
     }
 }
 
@@ -223,16 +86,11 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
 #[derive(Debug)]
 #[must_use = "the epoch ends when it is dropped, which is at once if it is not bound to a name"]
 pub struct Lock<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
-    window: &'w Window<'t, A, W>,
+    window: &'w RawWindow<'t, A, W>,
     target: Target<'w, A>,
-    // Here as well as in the window, which changes behind shared references: what is behind it would be loaded anew after
-    // each flush's fence, and a load there costs half a fence.
-    elsewhere: Option<&'w Core<'t, A>>,
-    recorder: Option<&'w Recorder>,
-    /// Whether there was something to acquire, and so there is something to release.
-    acquired: bool,
-    /// Whether it is shared and keeps other shared locks out all the same.
-    mutex: bool,
+    /// Whether a flush of the target completes what was issued to it, and nothing is recorded. Here as well as in the
+    /// window, which changes behind shared references: it would be loaded anew after each flush's fence.
+    plain: bool,
 }
 
 impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> Deref for Lock<'w, '_, A, W> {
@@ -252,38 +110,18 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
     /// Those of the network.
     #[inline]
     pub fn flush(&self) -> Result<()> {
-        let started = self.start();
-        match self.elsewhere {
-            None => self.target.ra.flush(self.target.rank).map_err(|error| self.target.core.hear(error))?,
-            Some(_) => self.flush_elsewhere()?,
+        if !self.plain {
+            return self.flush_slowly();
         }
-        self.record(started, Kind::Flush);
-        Ok(())
+        match self.target.ra.flush(self.target.rank) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.target.core.hear(error)),
+        }
     }
 
     #[inline(never)]
-    fn flush_elsewhere(&self) -> Result<()> {
-        self.complete().map_err(|error| self.target.core.hear(error))
-    }
-
-    #[inline(always)]
-    fn complete(&self) -> Result<()> {
-        match self.elsewhere {
-            None => Ok(self.target.ra.flush(self.target.rank)?),
-            Some(core) => self.target.rank().map_or(Ok(()), |rank| core.flush(rank)),
-        }
-    }
-
-    #[inline(always)]
-    fn start(&self) -> Option<Started<'_>> {
-        self.recorder.map(|recorder| recorder.start(self.target.ra))
-    }
-
-    #[inline(always)]
-    fn record(&self, started: Option<Started<'_>>, kind: Kind) {
-        if let Some(started) = started {
-            started.end(self.target.ra, kind, self.target.rank, 0);
-        }
+    fn flush_slowly(&self) -> Result<()> {
+        self.target.rank().map_or(Ok(()), |rank| self.target.core.complete_target(rank))
     }
 
     /// Completes everything that this rank has issued to the target, here (`MPI_Win_flush_local`).
@@ -309,11 +147,10 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
     /// Those of `body`, and those of the network.
     pub fn batch<'env, R>(&self, body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>) -> Result<R> {
         let core = self.target.core;
-        let (done, started) = request::batch(core, body, || self.start())?;
-        if self.elsewhere.is_some_and(|core| core.two_sided.is_some()) {
-            self.complete().map_err(|error| core.hear(error))?;
+        let (done, started) = request::batch(core, body, || core.start_record())?;
+        if let Some(rank) = self.target.rank() {
+            core.complete_batch(Some(rank), started)?;
         }
-        self.record(started, Kind::Flush);
         Ok(done)
     }
 
@@ -329,25 +166,12 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
         ManuallyDrop::new(self).end()
     }
 
-    /// The handler hears what fails.
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn end(&mut self) -> Result<()> {
-        let started = self.start();
-        let flushed = match self.elsewhere {
-            None => self.complete(),
-            Some(_) if self.target.rank().is_none() => return Ok(()),
-            Some(core) => core.flush_last(self.target.rank),
-        };
-        if self.mutex {
-            self.window.core.leave();
+        if !self.plain && self.target.rank().is_none() {
+            return Ok(());
         }
-        if let Err(error) = flushed {
-            return Err(self.window.unlock_unflushed(self.target.rank, error));
-        }
-        let unlocked = self.window.locks.borrow_mut().unlock(self.target.ra, self.target.rank);
-        unlocked.map_err(|error| self.target.core.hear(error))?;
-        self.record(started, if self.acquired { Kind::Unlock } else { Kind::Flush });
-        Ok(())
+        self.window.end_lock(self.target.ra, self.plain, self.target.rank)
     }
 }
 
@@ -355,7 +179,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Drop for Lock<'_, '_, A, W> {
     #[inline]
     fn drop(&mut self) {
         if let Err(error) = self.end() {
-            self.window.core.keep_heard(error);
+            self.window.epochs.keep_failure(error);
         }
     }
 }
@@ -369,10 +193,7 @@ pub struct LockAll<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
     window: &'w Window<'t, A, W>,
     // As in `Lock`.
     ra: &'t A,
-    elsewhere: Option<&'w Core<'t, A>>,
-    recorder: Option<&'w Recorder>,
-    acquired: bool,
-    mutex: bool,
+    plain: bool,
 }
 
 impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
@@ -384,8 +205,8 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     #[inline]
     pub fn at(&self, target: impl Into<Option<Rank>>) -> Result<Target<'w, A, Passive<'_>>> {
         // The target is of the epoch, its requests are of the window.
-        let window: &'w Window<'_, A, W> = self.window;
-        window.core.target(Call::LockAll, target.into(), false)
+        let core: &'w WindowCore<'_, A> = self.window;
+        core.target(Call::LockAll, target.into(), false)
     }
 
     /// Completes everything that this rank has issued to `target`, here and there (`MPI_Win_flush`).
@@ -396,37 +217,23 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     #[inline]
     pub fn flush(&self, target: impl Into<Option<Rank>>) -> Result<()> {
         let Some(target) = target.into() else { return Ok(()) };
-        let started = self.start();
-        match self.elsewhere {
-            None if target.0 < self.ra.size() => {
-                self.ra.flush(target).map_err(|error| self.window.core.hear(error))?;
-            }
-            _ => self.flush_elsewhere(target)?,
+        if !self.plain || target.0 >= self.ra.size() {
+            return self.flush_slowly(target);
         }
-        self.record(started, Kind::Flush, target);
-        Ok(())
+        match self.ra.flush(target) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.window.hear(error)),
+        }
     }
 
     /// A flush of memory elsewhere, or of a rank that does not exist.
     #[inline(never)]
-    fn flush_elsewhere(&self, target: Rank) -> Result<()> {
-        let (core, size) = (&self.window.core, self.ra.size());
+    fn flush_slowly(&self, target: Rank) -> Result<()> {
+        let size = self.ra.size();
         if target.0 >= size {
-            return Err(core.hear(Error::NoSuchTarget { call: Call::Flush, target, size }));
+            return Err(self.window.hear(Error::NoSuchTarget { call: Call::Flush, target, size }));
         }
-        core.flush(target).map_err(|error| core.hear(error))
-    }
-
-    #[inline(always)]
-    fn start(&self) -> Option<Started<'_>> {
-        self.recorder.map(|recorder| recorder.start(self.ra))
-    }
-
-    #[inline(always)]
-    fn record(&self, started: Option<Started<'_>>, kind: Kind, target: Rank) {
-        if let Some(started) = started {
-            started.end(self.ra, kind, target, 0);
-        }
+        self.window.complete_target(target)
     }
 
     /// Completes everything that this rank has issued, here and at all targets (`MPI_Win_flush_all`).
@@ -436,17 +243,12 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     /// Those of the network.
     #[inline]
     pub fn flush_all(&self) -> Result<()> {
-        let started = self.start();
-        self.complete().map_err(|error| self.window.core.hear(error))?;
-        self.record(started, Kind::FlushAll, Rank(0));
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn complete(&self) -> Result<()> {
-        match self.elsewhere {
-            None => Ok(self.ra.flush_all()?),
-            Some(core) => core.flush_all(),
+        if !self.plain {
+            return self.window.complete_targets();
+        }
+        match self.ra.flush_all() {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.window.hear(error)),
         }
     }
 
@@ -458,7 +260,7 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     #[inline]
     pub fn flush_local(&self, target: impl Into<Option<Rank>>) -> Result<()> {
         let target = self.at(target)?.rank();
-        if self.window.core.under_way.get() == 0 { Ok(()) } else { self.flush(target) }
+        if self.window.under_way.get() == 0 { Ok(()) } else { self.flush(target) }
     }
 
     /// As [`Lock::flush_local`], for all targets (`MPI_Win_flush_local_all`).
@@ -468,7 +270,7 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     /// Those of the network.
     #[inline]
     pub fn flush_local_all(&self) -> Result<()> {
-        if self.window.core.under_way.get() == 0 { Ok(()) } else { self.flush_all() }
+        if self.window.under_way.get() == 0 { Ok(()) } else { self.flush_all() }
     }
 
     /// Makes this rank's loads and stores and the accesses of others agree (`MPI_Win_sync`).
@@ -487,12 +289,9 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     ///
     /// Those of `body`, and those of the network.
     pub fn batch<'env, R>(&self, body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>) -> Result<R> {
-        let core = &self.window.core;
-        let (done, started) = request::batch(core, body, || self.start())?;
-        if self.elsewhere.is_some_and(|core| core.two_sided.is_some()) {
-            self.complete().map_err(|error| core.hear(error))?;
-        }
-        self.record(started, Kind::FlushAll, Rank(0));
+        let core: &WindowCore<'_, A> = self.window;
+        let (done, started) = request::batch(core, body, || core.start_record())?;
+        core.complete_batch(None, started)?;
         Ok(done)
     }
 
@@ -508,24 +307,9 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
         ManuallyDrop::new(self).end()
     }
 
-    /// The handler hears what fails.
     #[cfg_attr(not(debug_assertions), inline(always))]
     fn end(&mut self) -> Result<()> {
-        let started = self.start();
-        let flushed = match self.elsewhere {
-            None => self.complete(),
-            Some(core) => core.flush_all_last(),
-        };
-        if self.mutex {
-            self.window.core.leave();
-        }
-        if let Err(error) = flushed {
-            return Err(self.window.unlock_all_unflushed(error));
-        }
-        let unlocked = self.window.locks.borrow_mut().unlock_all(self.ra);
-        unlocked.map_err(|error| self.window.core.hear(error))?;
-        self.record(started, if self.acquired { Kind::UnlockAll } else { Kind::FlushAll }, Rank(0));
-        Ok(())
+        self.window.raw.end_lock_all(self.ra, self.plain)
     }
 }
 
@@ -533,7 +317,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Drop for LockAll<'_, '_, A, W> {
     #[inline]
     fn drop(&mut self) {
         if let Err(error) = self.end() {
-            self.window.core.keep_heard(error);
+            self.window.epochs.keep_failure(error);
         }
     }
 }

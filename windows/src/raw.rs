@@ -1,3 +1,260 @@
-//! The untyped engine below the epochs.
+//! The untyped interface: a window's calls on `&self`, with epochs checked when they are made.
+//!
+//! [`Window`](crate::Window) checks epochs when a program is compiled, and is built on this one. What knows its calls only
+//! at run time, such as a C interface or the replay of a trace, uses this one.
 
+pub(crate) mod active;
 pub(crate) mod core;
+pub(crate) mod epochs;
+pub(crate) mod matching;
+pub(crate) mod passive;
+
+use std::cell::RefCell;
+use std::ops::Deref;
+
+use rmalab_atomics::{Rank, RemoteAtomics};
+use rmalab_locks::{Assert, LockKind, Policy, WindowLock, WindowLocks};
+
+use crate::raw::core::Memory;
+use crate::raw::epochs::Side;
+use crate::{Active, Call, Error, FreeError, Open, Passive, Result, Target, UserMemory, Window, WindowCore};
+
+/// One rank's handle of a window whose epochs are calls, as in MPI, and not values.
+///
+/// Made by [`Window::into_raw`](crate::Window::into_raw). MPI's rules hold as for [`Window`](crate::Window), and are checked
+/// by each call. An operation names its target, and [`operate`](Self::operate) finds the epoch that it belongs to:
+///
+/// ```
+/// use rmalab_atomics::{Rank, World};
+/// use rmalab_windows::{Assert, Call, LockKind, Team, Window, WindowDisp};
+///
+/// World::threads(2).run(|ra| {
+///     let team = Team::new(ra)?;
+///     let window = Window::allocate(&team, 8)?.into_raw();
+///     window.lock(LockKind::Exclusive, Rank(0), Assert::None)?;
+///     window.operate(Call::Put, Rank(0), |target| target.put(WindowDisp(0), &[1_u8, 2]))?;
+///     window.unlock(Rank(0))?;
+///     // Outside of an epoch.
+///     assert!(window.operate(Call::Put, Rank(0), |target| target.put(WindowDisp(0), &[1_u8])).is_err());
+///     window.free()
+/// })?.into_iter().collect::<Result<(), _>>()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// An epoch that is open when the window is freed or dropped ends there; [`free`](Self::free) reports it.
+#[derive(Debug)]
+pub struct RawWindow<'t, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
+    pub(crate) core: WindowCore<'t, A>,
+    pub(crate) locks: RefCell<WindowLocks<W>>,
+    /// Whether the window was freed, as far as that went.
+    freed: bool,
+}
+
+impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Deref for RawWindow<'t, A, W> {
+    type Target = WindowCore<'t, A>;
+
+    #[inline(always)]
+    fn deref(&self) -> &WindowCore<'t, A> {
+        &self.core
+    }
+}
+
+impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> From<Window<'t, A, W>> for RawWindow<'t, A, W> {
+    fn from(window: Window<'t, A, W>) -> Self {
+        window.into_raw()
+    }
+}
+
+impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
+    pub(crate) fn new(core: WindowCore<'t, A>, locks: WindowLocks<W>) -> Self {
+        RawWindow { core, locks: RefCell::new(locks), freed: false }
+    }
+
+    /// Runs `body` with `target`, or with the null target, in the epoch that is open and contains it.
+    ///
+    /// An operation behind a fence opens the fence's epoch. `call` names the operation in errors.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotOpen`], [`Error::NoSuchTarget`], [`Error::NotInGroup`], and those of `body`.
+    #[inline]
+    pub fn operate<'w, R>(
+        &'w self,
+        call: Call,
+        target: impl Into<Option<Rank>>,
+        body: impl FnOnce(&Target<'w, A, Active>) -> Result<R>,
+    ) -> Result<R> {
+        let target = target.into();
+        match self.reach_locked(call, target)? {
+            Some(target) => body(&target),
+            None => body(&self.reach_active(call, target)?),
+        }
+    }
+
+    /// As [`operate`](Self::operate), for the forms of operations with requests, which belong to epochs of locks.
+    ///
+    /// # Errors
+    ///
+    /// As [`operate`](Self::operate).
+    pub fn operate_with_requests<'w, R>(
+        &'w self,
+        call: Call,
+        target: impl Into<Option<Rank>>,
+        body: impl for<'e> FnOnce(&Target<'w, A, Passive<'e>>) -> Result<R>,
+    ) -> Result<R> {
+        let target = target.into();
+        match self.reach_locked(call, target)? {
+            Some(target) => body(&target),
+            None => Err(self.core.not_open(call, target)),
+        }
+    }
+
+    /// The target, if locks are held.
+    #[inline]
+    fn reach_locked<P>(&self, call: Call, target: Option<Rank>) -> Result<Option<Target<'_, A, P>>> {
+        let locks = self.locks.borrow();
+        let Some(rank) = target else {
+            return if locks.is_idle() { Ok(None) } else { self.core.target(Call::Lock, None, false).map(Some) };
+        };
+        if let Some((kind, assert)) = locks.lock_of(rank) {
+            let alone = kind == LockKind::Exclusive && assert == Assert::None;
+            return Ok(Some(self.core.member(Call::Lock, rank, alone)));
+        }
+        if locks.holds_all() {
+            return self.core.target(Call::LockAll, target, false).map(Some);
+        }
+        if locks.is_idle() { Ok(None) } else { Err(self.core.not_open(call, target)) }
+    }
+
+    /// The target, in an epoch of start or of fences.
+    #[inline]
+    fn reach_active(&self, call: Call, target: Option<Rank>) -> Result<Target<'_, A, Active>> {
+        let core = &self.core;
+        if core.epochs.access() == Side::Open {
+            return core.member_of_access(target);
+        }
+        if core.epochs.is_fenced() {
+            let target = core.target(Call::Fence, target, false)?;
+            core.epochs.use_fence();
+            return Ok(target);
+        }
+        Err(core.not_open(call, target))
+    }
+
+    /// Frees the window (`MPI_Win_free`); collective, a barrier before and after.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::LeftOpen`] when an epoch of this rank was never closed, the error of an earlier epoch that was dropped,
+    /// and [`PeerFailed`](rmalab_atomics::Error::PeerFailed). The window is freed all the same, as far as its peers live.
+    pub fn free(self) -> Result<()> {
+        Ok(self.reclaim().map(drop)?)
+    }
+
+    /// As [`free`](Self::free), and gives the memory back that the program gave: of a created window one piece, of a
+    /// dynamic one what is still attached, in the order of the addresses.
+    ///
+    /// # Errors
+    ///
+    /// As [`free`](Self::free), with the memory. Only what another rank may still write to, after a rank has failed, never
+    /// comes back.
+    pub fn reclaim(mut self) -> Result<Vec<UserMemory>, FreeError> {
+        self.freed = true;
+        let settled = self.settle_last();
+        let core = &mut self.core;
+        let recorded = core.recorder.as_ref().map_or(Ok(()), |recorder| recorder.finish());
+        let (ra, team) = (core.ra, core.team);
+        let earlier = core.check();
+        let handler = core.handler.get();
+        // Locks that could not be released go with the window.
+        team.leave(core.epochs.inside.take());
+        drop(core.attributes.take());
+        let (two_sided, allocations) = (core.two_sided.take(), std::mem::take(&mut core.allocations));
+        let flushed = ra.flush_all();
+        // What the program gave, and a list of the window's own.
+        let (own, list) = match std::mem::replace(&mut core.memory, Memory::Table(Vec::new())) {
+            Memory::Leased { parts, own } => {
+                drop(parts);
+                (vec![own], None)
+            }
+            Memory::Dynamic(dynamic) => (dynamic.keys(), dynamic.list()),
+            Memory::Symmetric { .. } | Memory::Table(_) => (Vec::new(), None),
+        };
+        // After this barrier no rank uses the window any more, and no rank has a lease. What fails before it, or after it,
+        // keeps no rank from the barriers, nor the memory from its owner.
+        let freed = team.barrier_anywhere().and_then(|()| {
+            let left = two_sided.as_ref().map_or(Ok(()), |requests| requests.leave());
+            for &disp in &allocations {
+                ra.clear(disp, ra.heap().len_of(disp)?)?;
+                ra.heap().release(disp)?;
+            }
+            left
+        });
+        let mut memory = Vec::new();
+        let mut withdrawn = Ok(());
+        for key in own {
+            match ra.withdraw(key) {
+                Ok(piece) => memory.push(piece),
+                Err(error) => withdrawn = Err(error),
+            }
+        }
+        let listed = list.map_or(Ok(()), |key| ra.withdraw(key).map(drop));
+        // No rank gets the memory again before it is zero everywhere.
+        let zeroed = team.collectives().barrier();
+        let network = flushed.and(withdrawn).and(listed).and(zeroed).map_err(Error::from);
+        let served = two_sided.map_or(Ok(()), |requests| requests.last_error());
+        let left = match freed.and(network).and(recorded).and(served).and(settled) {
+            Ok(None) => None,
+            Ok(Some(open)) => Some(Error::LeftOpen { rank: ra.rank(), call: Call::Free, open }),
+            Err(error) => Some(error),
+        };
+        if let (Some(handler), Some(error)) = (handler, &left) {
+            handler(error);
+        }
+        // The handler has heard an earlier error already.
+        match earlier.err().or(left) {
+            None => Ok(memory),
+            Some(error) => Err(FreeError { error, memory }),
+        }
+    }
+
+    /// Ends what is open, for a window that is freed, and returns what it was, unless a panic has left it.
+    fn settle_last(&self) -> Result<Option<Open>> {
+        let core = &self.core;
+        if let (Side::Abandoned, Some(requests)) = (core.epochs.access(), &core.two_sided) {
+            // What waits for a post may wait for ever.
+            requests.give_up_unposted()?;
+        }
+        core.settle()?;
+        let open = self.open();
+        self.release()?;
+        Ok(open)
+    }
+
+    /// Releases what other ranks wait for: locks, and the access epoch of a one-sided window.
+    fn release(&self) -> Result<()> {
+        let mut released = Ok(());
+        loop {
+            let last = self.locks.borrow().last_target();
+            let Some(target) = last else { break };
+            released = released.and(self.unlock(target));
+        }
+        if self.locks.borrow().holds_all() {
+            released = released.and(self.unlock_all());
+        }
+        if self.core.two_sided.is_none() && self.core.epochs.access() == Side::Open {
+            released = released.and(self.core.end_access());
+        }
+        released
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized, W: WindowLock> Drop for RawWindow<'_, A, W> {
+    /// Releases what other ranks wait for, where that waits for none of them.
+    fn drop(&mut self) {
+        if !self.freed && self.core.two_sided.is_none() {
+            // A network that fails has failed for the other ranks, too.
+            let _ = self.release();
+        }
+    }
+}

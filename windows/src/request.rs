@@ -4,7 +4,7 @@ use bytemuck::Pod;
 use rmalab_atomics::RemoteAtomics;
 use rmalab_atomics::bulk::{self, BulkScope, Owned};
 
-use crate::raw::core::Core;
+use crate::raw::core::WindowCore;
 use crate::target::Place;
 use crate::{Call, Error, Result, Target, WindowDisp};
 
@@ -26,12 +26,12 @@ enum State<'e, A: RemoteAtomics + ?Sized, T: Pod> {
     UnderWay(Owned<'e, A, T>, UnderWay<'e, A>),
 }
 
-/// One of the window's requests that no call has waited for, as [`Core::under_way`] counts them.
+/// One of the window's requests that no call has waited for, as [`WindowCore::under_way`] counts them.
 #[derive(Debug)]
-struct UnderWay<'e, A: RemoteAtomics + ?Sized>(&'e Core<'e, A>);
+struct UnderWay<'e, A: RemoteAtomics + ?Sized>(&'e WindowCore<'e, A>);
 
 impl<'e, A: RemoteAtomics + ?Sized> UnderWay<'e, A> {
-    fn new(core: &'e Core<'e, A>) -> Self {
+    fn new(core: &'e WindowCore<'e, A>) -> Self {
         core.under_way.set(core.under_way.get() + 1);
         UnderWay(core)
     }
@@ -48,7 +48,7 @@ impl<'e, A: RemoteAtomics + ?Sized, T: Pod> Request<'e, A, T> {
         Request { state: State::Done(buffer) }
     }
 
-    pub(crate) fn under_way(core: &'e Core<'e, A>, owned: Owned<'e, A, T>) -> Self {
+    pub(crate) fn under_way(core: &'e WindowCore<'e, A>, owned: Owned<'e, A, T>) -> Self {
         Request { state: State::UnderWay(owned, UnderWay::new(core)) }
     }
 
@@ -128,7 +128,7 @@ impl<'env, A: RemoteAtomics + ?Sized> Batch<'_, 'env, A> {
 
 /// Runs `body`, then `behind`, and returns when all that it started is complete, here and at the targets.
 pub(crate) fn batch<'env, A: RemoteAtomics + ?Sized, R, B>(
-    core: &Core<'_, A>,
+    core: &WindowCore<'_, A>,
     body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>,
     behind: impl FnOnce() -> B,
 ) -> Result<(R, B)> {

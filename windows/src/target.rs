@@ -13,7 +13,7 @@ use crate::accumulate::Updates;
 use crate::bias::AccumulatePath;
 use crate::element::Kind as ElementKind;
 use crate::layout::PairRuns;
-use crate::raw::core::Core;
+use crate::raw::core::WindowCore;
 use crate::trace::recorder::Kind;
 use crate::two_sided::Requests;
 use crate::{AccumulateStrategy, Call, Element, Error, Items, Op, Request, Result, Swappable, WindowDisp};
@@ -108,7 +108,7 @@ pub(crate) enum Part<'e> {
 #[derive(Debug)]
 pub struct Target<'e, A: RemoteAtomics + ?Sized, P = Passive<'e>> {
     pub(crate) ra: &'e A,
-    pub(crate) core: &'e Core<'e, A>,
+    pub(crate) core: &'e WindowCore<'e, A>,
     /// Here as well as in the core, which changes behind shared references: so it need not be loaded anew after each atomic.
     pub(crate) ways: AccumulatePath<'e>,
     /// The words of its part, if operations on them may be the processor's.
@@ -160,7 +160,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         data: u64,
         then: impl FnOnce(Place<'_>, u64) -> Result<R>,
     ) -> Result<R> {
-        let started = if let Part::Recorded { .. } = self.part { self.core.start() } else { None };
+        let started = if let Part::Recorded { .. } = self.part { self.core.start_record() } else { None };
         let done = self.reach_part(self.part(), call, disp, (first, len), then)?;
         if started.is_some() {
             let kind = match call {

@@ -119,7 +119,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use rmalab_atomics::{Rank, RemoteAtomics};
-use rmalab_locks::{Assert, LockKind, WindowLock};
+use rmalab_locks::{Assert, LockKind};
 
 pub use agent::Agent;
 pub(crate) use ends::Ends;
@@ -130,7 +130,7 @@ pub(crate) use serve::{OwnPart, OwnPlace};
 
 use crate::element::{Kind as ElementKind, Op, from_word, to_word};
 use crate::messages::{Endpoint, Kind};
-use crate::{Error, Result, Window};
+use crate::{Error, Result, WindowCore};
 
 /// A put.
 pub const PUT: Kind = Kind(1);
@@ -840,18 +840,18 @@ fn rounds(size: u32) -> u32 {
     size.next_power_of_two().trailing_zeros()
 }
 
-impl<A: RemoteAtomics + ?Sized, W: WindowLock> Window<'_, A, W> {
+impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
     /// As [`Team::progress`](crate::Team::progress).
     ///
     /// # Errors
     ///
     /// As there.
     pub fn progress(&self) -> Result<()> {
-        self.core.team.progress().map_err(|error| self.core.hear(error))
+        self.team.progress().map_err(|error| self.hear(error))
     }
 
     /// How many packets of a kind this rank has sent for two-sided windows of the team, its agent's not counted.
     pub fn messages_sent(&self, kind: Kind) -> u64 {
-        self.core.two_sided.as_ref().map_or(0, |requests| requests.ends.sent(kind))
+        self.two_sided.as_ref().map_or(0, |requests| requests.ends.sent(kind))
     }
 }

@@ -3,17 +3,20 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use bytemuck::Pod;
 use rmalab_atomics::exposed::UserMemory;
 use rmalab_atomics::{Rank, RemoteAtomics};
-use rmalab_locks::{Policy, WindowLock, WindowLocks};
+use rmalab_locks::{Policy, WindowLock};
 
 use crate::builder::{RECORD_HINT, hints};
-use crate::raw::core::{Core, Memory};
+use crate::raw::core::Memory;
 use crate::target::Part;
-use crate::{Attributes, Builder, Call, Error, ErrorHandler, Ignored, Info, Local, Result, Target, Team};
+use crate::{
+    Attributes, Builder, Call, Error, ErrorHandler, Ignored, Info, Local, RawWindow, Result, Target, Team, WindowCore,
+};
 
 /// A displacement from the start of a target's part of a window, in units that the target has chosen; on a dynamic
 /// window an address, as its owner's [`attach`](Window::attach) has returned it.
@@ -91,10 +94,17 @@ impl fmt::Display for Model {
 /// A window that is dropped leaves its memory allocated, and what it exposes exposed, as long as the world lives;
 /// [`free`](Self::free) and [`reclaim`](Self::reclaim) give it back.
 #[derive(Debug)]
-pub struct Window<'t, A: RemoteAtomics + ?Sized, W = Policy> {
-    pub(crate) core: Core<'t, A>,
-    pub(crate) locks: RefCell<WindowLocks<W>>,
-    pub(crate) ignored: Vec<Ignored>,
+pub struct Window<'t, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
+    pub(crate) raw: RawWindow<'t, A, W>,
+}
+
+impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Deref for Window<'t, A, W> {
+    type Target = WindowCore<'t, A>;
+
+    #[inline(always)]
+    fn deref(&self) -> &WindowCore<'t, A> {
+        &self.raw.core
+    }
 }
 
 impl<'t, A: RemoteAtomics + ?Sized> Window<'t, A> {
@@ -141,30 +151,30 @@ impl<'t, A: RemoteAtomics + ?Sized> Window<'t, A> {
     }
 }
 
-impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
+impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
     /// The team whose ranks the window's targets are (`MPI_Win_get_group`).
     pub fn team(&self) -> &'t Team<'t, A> {
-        self.core.team
+        self.team
     }
 
     /// How the window came to its memory.
     pub fn flavor(&self) -> Flavor {
-        self.core.flavor
+        self.flavor
     }
 
     /// What a rank sees of its own memory: one copy, but for two-sided windows, see [`two_sided`](crate::two_sided).
     pub fn model(&self) -> Model {
-        if self.core.two_sided.is_some() { Model::Separate } else { Model::Unified }
+        if self.two_sided.is_some() { Model::Separate } else { Model::Unified }
     }
 
     /// Bytes of this rank's part (the attribute `MPI_WIN_SIZE`); 0 for a dynamic window.
     pub fn bytes(&self) -> u64 {
-        self.core.part(self.core.ra.rank()).1
+        self.part(self.ra.rank()).1
     }
 
     /// Bytes of this rank's unit of displacement (the attribute `MPI_WIN_DISP_UNIT`).
     pub fn disp_unit(&self) -> u32 {
-        self.core.part(self.core.ra.rank()).2
+        self.part(self.ra.rank()).2
     }
 
     /// Bytes of this rank's own memory, outside of its segment, in which the window remembers the other ranks: where their
@@ -172,7 +182,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     ///
     /// What is remembered is counted, and not what the program's allocator keeps beside it.
     pub fn remembered_bytes(&self) -> u64 {
-        let parts = match &self.core.memory {
+        let parts = match &self.memory {
             Memory::Symmetric { .. } => 0,
             Memory::Table(parts) => size_of_val(&parts[..]),
             Memory::Leased { parts, .. } => {
@@ -180,20 +190,20 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
             }
             Memory::Dynamic(dynamic) => dynamic.remembered_bytes(),
         };
-        (parts + self.core.matching.remembered_bytes()) as u64
+        (parts + self.matching.remembered_bytes()) as u64
     }
 
     /// This rank's part of the window, as words that it reaches by loads and stores (the attribute `MPI_WIN_BASE`).
     ///
     /// `None` for a dynamic window, and where the backend has no such way.
     pub fn base(&self) -> Option<&[AtomicU64]> {
-        self.reach(Call::Local, self.core.ra.rank()).ok()?.words()
+        self.reach(Call::Local, self.ra.rank()).ok()?.words()
     }
 
     /// The strategies and hints in use, defaults included (`MPI_Win_get_info`).
     pub fn info(&self) -> Info {
-        let mut info = hints::<W>(&self.core.config.borrow());
-        if let Some(recorder) = &self.core.recorder {
+        let mut info = hints(&self.config.borrow(), self.policy);
+        if let Some(recorder) = &self.recorder {
             // Of a folder whose name is too long for a value nothing is told.
             let _ = info.set(RECORD_HINT, &recorder.dir().to_string_lossy());
         }
@@ -202,7 +212,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
 
     /// Changes hints (`MPI_Win_set_info`); those that are not mentioned stay. Returns what was ignored, and why.
     pub fn set_info(&self, info: &Info) -> Vec<Ignored> {
-        self.core.config.borrow_mut().update(info)
+        self.config.borrow_mut().update(info)
     }
 
     /// What was ignored of the info that the window was made with.
@@ -212,22 +222,22 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
 
     /// The window's name (`MPI_Win_get_name`); empty if it was given none.
     pub fn name(&self) -> String {
-        self.core.name.borrow().clone()
+        self.name.borrow().clone()
     }
 
     /// Names the window (`MPI_Win_set_name`).
     pub fn set_name(&self, name: impl Into<String>) {
-        self.core.name.replace(name.into());
+        self.name.replace(name.into());
     }
 
     /// What the program keeps with the window (`MPI_Win_set_attr` and its kind).
     pub fn attributes(&self) -> &RefCell<Attributes> {
-        &self.core.attributes
+        &self.attributes
     }
 
     /// What is called with every error of the window's calls (`MPI_Win_set_errhandler` and its kind).
     pub fn error_handler(&self) -> &ErrorHandler {
-        &self.core.handler
+        &self.handler
     }
 
     /// This rank's own part, by loads, stores and copies; no epoch is needed.
@@ -236,7 +246,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     ///
     /// [`Error::Flavor`] for a dynamic window, whose memory is reached by an epoch to oneself.
     pub fn local(&self) -> Result<Local<'_, A>> {
-        self.reach(Call::Local, self.core.ra.rank()).map_err(|error| self.core.hear(error))
+        self.reach(Call::Local, self.ra.rank()).map_err(|error| self.hear(error))
     }
 
     /// A rank's part, by loads, stores and copies (`MPI_Win_shared_query`); `None` asks for the lowest rank of those that
@@ -249,7 +259,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     /// [`Error::NotShared`] when this rank does not reach that memory by loads and stores, [`Error::Flavor`] for a
     /// dynamic window, and [`Error::NoSuchTarget`].
     pub fn shared_query(&self, rank: impl Into<Option<Rank>>) -> Result<Local<'_, A>> {
-        let ra = self.core.ra;
+        let ra = self.ra;
         let node = |rank| ra.topology().node_of(rank);
         let rank = rank.into().unwrap_or_else(|| {
             let mut here = (0..ra.size()).map(Rank).filter(|&rank| node(rank) == node(ra.rank()));
@@ -257,22 +267,22 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
             let found = here.clone().find(|&rank| self.reach(Call::SharedQuery, rank).is_ok_and(has_memory));
             found.or_else(|| here.next()).unwrap_or(ra.rank())
         });
-        let local = self.reach(Call::SharedQuery, rank).map_err(|error| self.core.hear(error))?;
+        let local = self.reach(Call::SharedQuery, rank).map_err(|error| self.hear(error))?;
         if node(rank) != node(ra.rank()) || (local.bytes() > 0 && local.reached().is_none()) {
-            return Err(self.core.hear(Error::NotShared { call: Call::SharedQuery, rank: ra.rank(), target: rank }));
+            return Err(self.hear(Error::NotShared { call: Call::SharedQuery, rank: ra.rank(), target: rank }));
         }
         Ok(local)
     }
 
     pub(crate) fn reach(&self, call: Call, rank: Rank) -> Result<Local<'_, A>> {
-        let Core { ra, .. } = self.core;
+        let ra = self.ra;
         if rank.0 >= ra.size() {
             return Err(Error::NoSuchTarget { call, target: rank, size: ra.size() });
         }
-        let (part, bytes, unit) = self.core.part(rank);
+        let (part, bytes, unit) = self.part(rank);
         match part {
             Part::Fixed(place) => {
-                let core = &self.core;
+                let core = self;
                 let ways = core.ways;
                 Ok(Local {
                     target: Target {
@@ -290,9 +300,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
                     place,
                 })
             }
-            Part::Null | Part::Dynamic(_) | Part::Recorded { .. } => {
-                Err(Error::Flavor { call, flavor: self.core.flavor })
-            }
+            Part::Null | Part::Dynamic(_) | Part::Recorded { .. } => Err(Error::Flavor { call, flavor: self.flavor }),
         }
     }
 
@@ -310,84 +318,33 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     /// [`Error::Flavor`]; [`Error::Attach`] when it overlaps attached memory, when it is empty, or when the network has no
     /// place for more exposed memory of this rank; and those of [`RemoteAtomics::expose`]. The memory is dropped then.
     pub fn attach(&self, memory: UserMemory) -> Result<WindowDisp> {
-        let attached = self.core.dynamic(Call::Attach).and_then(|dynamic| dynamic.attach(self.core.ra, memory));
-        attached.map_err(|error| self.core.hear(error))
+        let attached = self.dynamic(Call::Attach).and_then(|dynamic| dynamic.attach(self.ra, memory));
+        attached.map_err(|error| self.hear(error))
+    }
+}
+
+impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
+    /// The same window, whose epochs are calls and not values.
+    pub fn into_raw(self) -> RawWindow<'t, A, W> {
+        self.raw
     }
 
-    /// Frees the window (`MPI_Win_free`); collective, a barrier before and after.
+    /// As [`RawWindow::free`] (`MPI_Win_free`).
     ///
     /// # Errors
     ///
-    /// [`Error::LeftOpen`] when an epoch of this rank was never closed, the error of an earlier epoch that was dropped,
-    /// and [`PeerFailed`](rmalab_atomics::Error::PeerFailed). The window is freed all the same, as far as its peers live.
+    /// As there.
     pub fn free(self) -> Result<()> {
-        Ok(self.reclaim().map(drop)?)
+        self.raw.free()
     }
 
-    /// As [`free`](Self::free), and gives the memory back that the program gave: of a created window one piece, of a
-    /// dynamic one what is still attached, in the order of the addresses.
+    /// As [`RawWindow::reclaim`].
     ///
     /// # Errors
     ///
-    /// As [`free`](Self::free), with the memory. Only what another rank may still write to, after a rank has failed, never
-    /// comes back.
+    /// As there.
     pub fn reclaim(self) -> Result<Vec<UserMemory>, FreeError> {
-        let settled = self.core.settle_last().map(|()| self.open());
-        let core = self.core;
-        let recorded = core.recorder.as_ref().map_or(Ok(()), |recorder| recorder.finish());
-        let (ra, team) = (core.ra, core.team);
-        let earlier = core.check();
-        let handler = core.handler.get();
-        // Locks that were forgotten go with the window.
-        team.leave(core.state.inside.get());
-        let Core { memory, allocations, attributes, two_sided, .. } = core;
-        drop(attributes);
-        let flushed = ra.flush_all();
-        // What the program gave, and a list of the window's own.
-        let (own, list) = match memory {
-            Memory::Leased { parts, own } => {
-                drop(parts);
-                (vec![own], None)
-            }
-            Memory::Dynamic(dynamic) => (dynamic.keys(), dynamic.list()),
-            Memory::Symmetric { .. } | Memory::Table(_) => (Vec::new(), None),
-        };
-        // Behind this barrier nobody uses the window any more, and nobody has a lease. What fails before it, or behind it,
-        // keeps no rank from the barriers, nor the memory from its owner.
-        let freed = team.barrier_anywhere().and_then(|()| {
-            let left = two_sided.as_ref().map_or(Ok(()), |requests| requests.leave());
-            for &disp in &allocations {
-                ra.clear(disp, ra.heap().len_of(disp)?)?;
-                ra.heap().release(disp)?;
-            }
-            left
-        });
-        let mut memory = Vec::new();
-        let mut withdrawn = Ok(());
-        for key in own {
-            match ra.withdraw(key) {
-                Ok(piece) => memory.push(piece),
-                Err(error) => withdrawn = Err(error),
-            }
-        }
-        let listed = list.map_or(Ok(()), |key| ra.withdraw(key).map(drop));
-        // Nobody gets the memory again before it is zero everywhere.
-        let zeroed = team.collectives().barrier();
-        let network = flushed.and(withdrawn).and(listed).and(zeroed).map_err(Error::from);
-        let served = two_sided.map_or(Ok(()), |requests| requests.last_error());
-        let left = match freed.and(network).and(recorded).and(served).and(settled) {
-            Ok(None) => None,
-            Ok(Some(open)) => Some(Error::LeftOpen { rank: ra.rank(), call: Call::Free, open }),
-            Err(error) => Some(error),
-        };
-        if let (Some(handler), Some(error)) = (handler, &left) {
-            handler(error);
-        }
-        // The handler has heard an earlier error already.
-        match earlier.err().or(left) {
-            None => Ok(memory),
-            Some(error) => Err(FreeError { error, memory }),
-        }
+        self.raw.reclaim()
     }
 }
 

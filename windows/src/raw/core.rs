@@ -10,13 +10,16 @@ use rmalab_atomics::exposed::{ExposedKey, Lease};
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
 use rmalab_locks::Exclusion;
 
-use crate::bias::{Bias, AccumulatePath};
+use crate::bias::{AccumulatePath, Bias};
 use crate::dynamic::Dynamic;
-use crate::pscw::Matching;
+use crate::raw::epochs::Epochs;
+use crate::raw::matching::Matching;
 use crate::target::{Part, Place};
 use crate::trace::recorder::{Kind, Recorder, Started};
 use crate::two_sided::Requests;
-use crate::{Attributes, Call, Config, Error, ErrorHandler, FenceStrategy, Flavor, Open, Result, Target, Team};
+use crate::{
+    Attributes, Call, Config, Error, ErrorHandler, FenceStrategy, Flavor, Ignored, Open, Result, Target, Team,
+};
 
 #[derive(Debug)]
 pub(crate) struct Fixed<P> {
@@ -38,35 +41,10 @@ pub(crate) enum Memory<'t> {
     Dynamic(Dynamic),
 }
 
-/// An access epoch by start, or an exposure epoch.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) enum Side {
-    #[default]
-    Closed,
-    Open,
-    /// A panic has left it, and the next call ends it.
-    Abandoned,
-}
-
-/// What stands open on a window beside locks, which [`WindowLocks`] keeps.
-#[derive(Debug, Default)]
-pub(crate) struct State {
-    /// Whether a fence epoch is open: a target was asked for since the last fence.
-    pub(crate) fence: Cell<bool>,
-    /// Whether the last fence allows that.
-    pub(crate) fenced: Cell<bool>,
-    pub(crate) access: Cell<Side>,
-    pub(crate) exposure: Cell<Side>,
-    /// How many locks this rank holds that keep others from theirs, of those that [`Team::enter`] knows.
-    pub(crate) inside: Cell<u32>,
-    /// Room for the group of the next access epoch, so that none has to be allocated.
-    pub(crate) group: RefCell<Vec<Rank>>,
-    /// An epoch of any kind was forgotten, so that a later call finds it open; see [`Core::check`].
-    pub(crate) failed: RefCell<Option<Error>>,
-}
-
-/// All of a window but its locks.
-pub(crate) struct Core<'t, A: RemoteAtomics + ?Sized> {
+/// A window apart from its epochs: where its memory is, what it is named, and this rank's own accesses.
+///
+/// What [`Window`](crate::Window) and [`RawWindow`](crate::RawWindow) have in common, as both dereference to it.
+pub struct WindowCore<'t, A: RemoteAtomics + ?Sized> {
     pub(crate) ra: &'t A,
     pub(crate) team: &'t Team<'t, A>,
     pub(crate) ways: AccumulatePath<'t>,
@@ -75,14 +53,10 @@ pub(crate) struct Core<'t, A: RemoteAtomics + ?Sized> {
     pub(crate) no_locks: bool,
     /// Which locks of different ranks its policy keeps apart.
     pub(crate) exclusion: Exclusion,
-    /// Whether there are locks, and shared ones are held together: then a lock looks at nothing else.
-    pub(crate) usual: bool,
-    /// Whether what was issued to a target is completed by a flush of the target.
-    pub(crate) direct: bool,
     pub(crate) memory: Memory<'t>,
     pub(crate) flavor: Flavor,
     pub(crate) config: RefCell<Config>,
-    pub(crate) state: State,
+    pub(crate) epochs: Epochs,
     pub(crate) matching: Matching,
     /// What a two-sided window does instead.
     pub(crate) two_sided: Option<Box<Requests<'t>>>,
@@ -97,20 +71,24 @@ pub(crate) struct Core<'t, A: RemoteAtomics + ?Sized> {
     pub(crate) name: RefCell<String>,
     pub(crate) attributes: RefCell<Attributes>,
     pub(crate) handler: ErrorHandler,
+    /// What was ignored of the info that the window was made with.
+    pub(crate) ignored: Vec<Ignored>,
+    /// The name of the lock policy.
+    pub(crate) policy: &'static str,
 }
 
-impl<A: RemoteAtomics + ?Sized> fmt::Debug for Core<'_, A> {
+impl<A: RemoteAtomics + ?Sized> fmt::Debug for WindowCore<'_, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Core")
+        f.debug_struct("WindowCore")
             .field("name", &self.name)
             .field("flavor", &self.flavor)
             .field("memory", &self.memory)
-            .field("state", &self.state)
+            .field("epochs", &self.epochs)
             .finish_non_exhaustive()
     }
 }
 
-impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
+impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
     /// The target `rank`, or the null target.
     #[inline(always)]
     pub(crate) fn target<P>(&self, call: Call, rank: Option<Rank>, alone: bool) -> Result<Target<'_, A, P>> {
@@ -197,15 +175,9 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
         }
     }
 
-    /// This, unless what was issued to a target is completed by a flush of the target.
-    #[inline(always)]
-    pub(crate) fn elsewhere(&self) -> Option<&Self> {
-        (!self.direct).then_some(self)
-    }
-
     /// Completes what was issued to `target`, a rank of the team, where its memory is.
     #[inline(never)]
-    pub(crate) fn flush(&self, target: Rank) -> Result<()> {
+    pub(crate) fn flush_target(&self, target: Rank) -> Result<()> {
         match (&self.two_sided, &self.memory) {
             (Some(requests), _) => requests.flush(target),
             (None, Memory::Symmetric { .. } | Memory::Leased { .. }) => Ok(self.ra.flush(target)?),
@@ -214,19 +186,19 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
         }
     }
 
-    /// As [`flush`](Self::flush), before the target is unlocked.
+    /// As [`flush_target`](Self::flush_target), before the target is unlocked.
     #[inline(never)]
     pub(crate) fn flush_last(&self, target: Rank) -> Result<()> {
-        self.two_sided.as_ref().map_or_else(|| self.flush(target), |requests| requests.unlock(target))
+        self.two_sided.as_ref().map_or_else(|| self.flush_target(target), |requests| requests.unlock(target))
     }
 
-    /// As [`flush`](Self::flush), for all targets.
+    /// As [`flush_target`](Self::flush_target), for all targets.
     #[inline(never)]
-    pub(crate) fn flush_all(&self) -> Result<()> {
+    pub(crate) fn flush_targets(&self) -> Result<()> {
         self.two_sided.as_ref().map_or_else(|| Ok(self.ra.flush_all()?), |requests| requests.flush_all())
     }
 
-    /// As [`flush_all`](Self::flush_all), before all targets are unlocked.
+    /// As [`flush_targets`](Self::flush_targets), before all targets are unlocked.
     #[inline(never)]
     pub(crate) fn flush_all_last(&self) -> Result<()> {
         self.two_sided.as_ref().map_or_else(|| Ok(self.ra.flush_all()?), |requests| requests.unlock_all())
@@ -235,14 +207,14 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
     /// This rank holds a shared lock that keeps all others out, though MPI would let them in.
     #[cold]
     pub(crate) fn enter(&self, open: Open) {
-        self.state.inside.set(self.state.inside.get() + 1);
+        self.epochs.inside.set(self.epochs.inside.get() + 1);
         self.team.enter(open);
     }
 
     /// It holds the lock no more.
     #[cold]
     pub(crate) fn leave(&self) {
-        self.state.inside.set(self.state.inside.get() - 1);
+        self.epochs.inside.set(self.epochs.inside.get() - 1);
         self.team.leave(1);
     }
 
@@ -253,35 +225,11 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
         }
     }
 
-    /// What stands open beside locks.
-    pub(crate) fn open(&self) -> Option<Open> {
-        let State { fence, access, exposure, .. } = &self.state;
-        if fence.get() {
-            Some(Open::Fence)
-        } else if access.get() != Side::Closed {
-            Some(Open::Access)
-        } else {
-            (exposure.get() != Side::Closed).then_some(Open::Exposure)
-        }
-    }
-
-    /// The error that an epoch left behind which ended by being dropped, once.
-    #[inline]
-    pub(crate) fn check(&self) -> Result<()> {
-        // A look first: taking would write the whole error's room.
-        if self.state.failed.borrow().is_none() { Ok(()) } else { self.state.failed.take().map_or(Ok(()), Err) }
-    }
-
     /// Keeps the error of an epoch that ended by being dropped, for the next call that opens one.
     #[cold]
     pub(crate) fn keep(&self, error: Error) {
-        self.keep_heard(self.hear(error));
-    }
-
-    /// As [`keep`](Self::keep), of an error that the handler has heard.
-    #[cold]
-    pub(crate) fn keep_heard(&self, error: Error) {
-        self.state.failed.replace(Some(error));
+        let error = self.hear(error);
+        self.epochs.keep_failure(error);
     }
 
     /// Calls the window's error handler with the error of a call, and returns the error. Once for each error.
@@ -295,7 +243,7 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
 
     /// A call begins that is recorded if the window is.
     #[inline(always)]
-    pub(crate) fn start(&self) -> Option<Started<'_>> {
+    pub(crate) fn start_record(&self) -> Option<Started<'_>> {
         self.recorder.as_ref().map(|recorder| recorder.start(self.ra))
     }
 
@@ -307,6 +255,13 @@ impl<'t, A: RemoteAtomics + ?Sized> Core<'t, A> {
         }
     }
 
+    /// The error of a call that belongs into an epoch which is not open.
+    #[cold]
+    pub(crate) fn not_open(&self, call: Call, target: Option<Rank>) -> Error {
+        self.hear(Error::NotOpen { rank: self.ra.rank(), call, target })
+    }
+
+    #[cold]
     pub(crate) fn refuse(&self, call: Call, open: Open) -> Error {
         self.hear(Error::Conflict { rank: self.ra.rank(), call, open })
     }

@@ -3,11 +3,10 @@
 use std::cell::RefCell;
 
 use rmalab_atomics::RemoteAtomics;
-use rmalab_locks::WindowLock;
 
 use super::ends::Station;
 use crate::messages::Kind;
-use crate::{Error, Result, Window};
+use crate::{Error, Result, WindowCore};
 
 /// What serves the requests of passive epochs to one rank, on all windows of a team with the transport
 /// [`TwoSidedAgent`](crate::Transport::TwoSidedAgent), from [`Window::agent`].
@@ -75,14 +74,14 @@ impl<A: RemoteAtomics + ?Sized> Drop for Agent<'_, A> {
     }
 }
 
-impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
+impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
     /// The agent of this rank for all windows of the team that have one, those made later included.
     ///
     /// # Errors
     ///
     /// [`Error::Agent`] when the window's transport has no agent, or when the team's was made already.
     pub fn agent(&self) -> Result<Agent<'t, A>> {
-        self.agent_on(self.core.ra)
+        self.agent_on(self.ra)
     }
 
     /// As [`agent`](Self::agent), by another handle of the same rank: one that threads can share, such as
@@ -92,9 +91,9 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     ///
     /// As [`agent`](Self::agent).
     pub fn agent_on<'s, B: RemoteAtomics + ?Sized>(&self, ra: &'s B) -> Result<Agent<'s, B>> {
-        let rank = self.core.ra.rank();
-        let refuse = |why| self.core.hear(Error::Agent { rank, why });
-        let requests = self.core.two_sided.as_deref().filter(|requests| requests.agent);
+        let rank = self.ra.rank();
+        let refuse = |why| self.hear(Error::Agent { rank, why });
+        let requests = self.two_sided.as_deref().filter(|requests| requests.agent);
         let requests = requests.ok_or_else(|| refuse("the window's transport is not two-sided-agent"))?;
         if ra.whole_world().rank() != requests.ends.world().rank() {
             return Err(refuse("the handle is another rank's; pass one of this rank"));
@@ -113,10 +112,10 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     ///
     /// [`Error::Agent`] when the window's transport has no agent, and those of the network.
     pub fn stop_agent(&self) -> Result<()> {
-        let requests = self.core.two_sided.as_deref().filter(|requests| requests.agent);
-        let rank = self.core.ra.rank();
+        let requests = self.two_sided.as_deref().filter(|requests| requests.agent);
+        let rank = self.ra.rank();
         let why = "the window's transport is not two-sided-agent";
-        let requests = requests.ok_or_else(|| self.core.hear(Error::Agent { rank, why }))?;
-        requests.ends.stop(requests.endpoint(rank, true)).map_err(|error| self.core.hear(error))
+        let requests = requests.ok_or_else(|| self.hear(Error::Agent { rank, why }))?;
+        requests.ends.stop(requests.endpoint(rank, true)).map_err(|error| self.hear(error))
     }
 }

@@ -3,7 +3,7 @@
 use rmalab_atomics::World;
 
 use super::*;
-use crate::{Config, LockKind, Team, Transport, WindowDisp};
+use crate::{Config, LockKind, Team, Transport, Window, WindowDisp};
 
 /// Numbers without an order, from one that is not 0.
 fn next(state: &mut u64) -> u64 {
@@ -35,7 +35,7 @@ fn refusal(kind: Kind, (word, data): (u64, Vec<u8>)) -> String {
         team.ends().send(Endpoint { port, ..OWN }, kind, word, data.clone()).unwrap();
         let damaged = window.progress();
         // A request that could be answered is an error of its origin, which is this rank.
-        let damaged = damaged.and_then(|()| window.core.two_sided.as_ref().unwrap().refused());
+        let damaged = damaged.and_then(|()| window.two_sided.as_ref().unwrap().refused());
         // Neither a lock nor anything else is left of it.
         let epoch = window.lock(LockKind::Exclusive, Rank(0)).unwrap();
         epoch.put_value(WindowDisp(0), 5_u64).unwrap();

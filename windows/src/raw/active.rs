@@ -1,0 +1,219 @@
+//! Fences, and post, start, complete and wait: what begins and ends their epochs.
+
+use rmalab_atomics::{Rank, RemoteAtomics};
+use rmalab_locks::WindowLock;
+
+use crate::raw::RawWindow;
+use crate::raw::epochs::Side;
+use crate::raw::matching::check_group;
+use crate::trace::recorder::Kind;
+use crate::two_sided::attended;
+use crate::{Active, Call, Error, FenceAssert, Open, PostAssert, Result, StartAssert, Target, WindowCore};
+
+impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
+    /// Synchronizes all ranks of the team (`MPI_Win_fence`). Collective.
+    ///
+    /// It closes the epoch of the fence before. It opens one once an operation is called, unless `nosucceed` is asserted.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`] when another epoch stands open, the error of an earlier epoch that was dropped, and
+    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    pub fn fence(&self, assert: FenceAssert) -> Result<()> {
+        self.check_open(Call::Fence, Some(Open::Fence))?;
+        self.core.synchronize(assert)
+    }
+
+    /// Waits until all ranks of `group` have posted to this one, and opens an epoch of access to them
+    /// (`MPI_Win_start`). The group may be empty.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Group`], [`Error::NoSuchTarget`], [`Error::Conflict`] when an epoch other than an exposure stands open, and
+    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    pub fn start(&self, group: &[Rank], assert: StartAssert) -> Result<()> {
+        self.check_open(Call::Start, Some(Open::Exposure))?;
+        let core = &self.core;
+        check_group(core.ra, Call::Start, group).map_err(|error| core.hear(error))?;
+        let started = core.start_record();
+        match &core.two_sided {
+            Some(requests) => requests.start(group, assert.nocheck),
+            None => {
+                let met = core.matching.start(&attended(core.ra), group, !assert.nocheck);
+                met.map_err(|error| core.hear(error))?;
+            }
+        }
+        core.record(started, Kind::Pscw, Rank(0), 0);
+        core.epochs.leave_fence();
+        core.epochs.set_access(Side::Open);
+        core.epochs.used.set(false);
+        let mut members = core.epochs.group.borrow_mut();
+        members.clear();
+        members.extend_from_slice(group);
+        Ok(())
+    }
+
+    /// Completes the operations of the access epoch, and tells the group's ranks (`MPI_Win_complete`).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotOpen`], and those of the network.
+    pub fn complete(&self) -> Result<()> {
+        match self.core.epochs.access() {
+            Side::Open => self.core.end_access().map_err(|error| self.core.hear(error)),
+            Side::Closed | Side::Abandoned => Err(self.core.not_open(Call::Complete, None)),
+        }
+    }
+
+    /// Opens an epoch of exposure to the ranks of `group`, and tells them (`MPI_Win_post`). The group may be empty.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Group`], [`Error::NoSuchTarget`], [`Error::Conflict`] when an epoch other than an access by start stands
+    /// open, and those of the network. No epoch is open then; ranks of the group that were told before may access the
+    /// window all the same.
+    pub fn post(&self, group: &[Rank], assert: PostAssert) -> Result<()> {
+        self.check_open(Call::Post, Some(Open::Access))?;
+        let core = &self.core;
+        if core.epochs.exposure() != Side::Closed {
+            return Err(core.refuse(Call::Post, Open::Exposure));
+        }
+        check_group(core.ra, Call::Post, group).map_err(|error| core.hear(error))?;
+        let started = core.start_record();
+        let posted = match &core.two_sided {
+            Some(requests) => requests.post(group, assert.nocheck),
+            None => core.matching.post(&attended(core.ra), group, !assert.nocheck),
+        };
+        posted.map_err(|error| core.hear(error))?;
+        core.epochs.leave_fence();
+        core.epochs.set_exposure(Side::Open);
+        core.record(started, Kind::Pscw, Rank(0), 0);
+        Ok(())
+    }
+
+    /// Waits until all ranks of the exposure's group have completed (`MPI_Win_wait`).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotOpen`], and [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    pub fn wait(&self) -> Result<()> {
+        match self.core.epochs.exposure() {
+            Side::Open => self.core.end_exposure().map_err(|error| self.core.hear(error)),
+            Side::Closed | Side::Abandoned => Err(self.core.not_open(Call::Wait, None)),
+        }
+    }
+
+    /// Returns whether all ranks of the exposure's group have completed; if so the epoch is over (`MPI_Win_test`).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotOpen`], and those of the network.
+    pub fn test(&self) -> Result<bool> {
+        match self.core.epochs.exposure() {
+            Side::Open => self.core.test_exposure(),
+            Side::Closed | Side::Abandoned => Err(self.core.not_open(Call::Wait, None)),
+        }
+    }
+
+    /// Checks that an epoch may begin: nothing else stands open than what goes `beside` it.
+    pub(crate) fn check_open(&self, call: Call, beside: Option<Open>) -> Result<()> {
+        self.core.check()?;
+        self.core.settle()?;
+        match self.open() {
+            Some(open) if beside != Some(open) => Err(self.core.refuse(call, open)),
+            _ => Ok(()),
+        }
+    }
+
+    /// What stands open, locks included.
+    pub(crate) fn open(&self) -> Option<Open> {
+        self.core.epochs.open().or_else(|| {
+            let locks = self.locks.borrow();
+            if locks.is_idle() {
+                None
+            } else if locks.holds_all() {
+                Some(Open::LockAll)
+            } else {
+                Some(Open::Lock)
+            }
+        })
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
+    /// A target of the access epoch that is open, or the null target.
+    #[inline]
+    pub(crate) fn member_of_access(&self, target: Option<Rank>) -> Result<Target<'_, A, Active>> {
+        if let Some(target) = target
+            && !self.epochs.group.borrow().contains(&target)
+        {
+            let group = self.epochs.group.borrow().iter().map(|rank| rank.0).collect();
+            return Err(self.hear(Error::NotInGroup { rank: self.ra.rank(), target, group }));
+        }
+        self.epochs.used.set(true);
+        self.target(Call::Start, target, false)
+    }
+
+    pub(crate) fn end_access(&self) -> Result<()> {
+        self.epochs.set_access(Side::Closed);
+        let started = self.start_record();
+        if let Some(requests) = &self.two_sided {
+            requests.complete()?;
+        } else {
+            let group = self.epochs.group.borrow();
+            // What is complete here is told behind itself where puts keep their order.
+            let unordered = self.epochs.used.get() && !self.ra.capabilities().ordered_puts;
+            let flushes = group.iter().filter(|_| unordered).map(|&target| self.flush_target(target));
+            let flushed = flushes.fold(Ok(()), Result::and);
+            // After a failure too, since the targets wait for it; the error tells that data may be missing.
+            self.matching.complete(self.ra, &group)?;
+            flushed?;
+        }
+        self.record(started, Kind::Pscw, Rank(0), 0);
+        Ok(())
+    }
+
+    pub(crate) fn end_exposure(&self) -> Result<()> {
+        self.epochs.set_exposure(Side::Closed);
+        let started = self.start_record();
+        match &self.two_sided {
+            Some(requests) => requests.wait_exposure()?,
+            None => self.matching.wait(&attended(self.ra))?,
+        }
+        self.record(started, Kind::Pscw, Rank(0), 0);
+        Ok(())
+    }
+
+    pub(crate) fn test_exposure(&self) -> Result<bool> {
+        let started = self.start_record();
+        let over = match &self.two_sided {
+            None => self.matching.test(self.ra),
+            Some(requests) => requests.progress().map(|()| requests.exposure_is_over()),
+        };
+        let over = over.map_err(|error| self.hear(error))?;
+        self.record(started, Kind::Pscw, Rank(0), 0);
+        if over {
+            self.epochs.set_exposure(Side::Closed);
+        }
+        Ok(over)
+    }
+
+    /// The error that an epoch left behind which ended by being dropped, once.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.epochs.take_failure().map_or(Ok(()), Err)
+    }
+
+    /// Ends the epochs that panics of this rank have left to its next call.
+    pub(crate) fn settle(&self) -> Result<()> {
+        if self.epochs.access() == Side::Abandoned {
+            self.epochs.set_access(Side::Closed);
+            if let Some(requests) = &self.two_sided {
+                requests.complete()?;
+            }
+        }
+        if self.epochs.exposure() == Side::Abandoned {
+            self.end_exposure()?;
+        }
+        Ok(())
+    }
+}

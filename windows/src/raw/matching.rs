@@ -1,0 +1,280 @@
+//! Post, start, complete, wait: how the ranks that have to do with each other meet.
+//!
+//! # Sources
+//!
+//! * MPI-4.1, section 12.5.2 (general active target synchronization) and section 12.5.5 (asserts).
+//! * [`PscwStrategy::Flags`]: a flag for each rank, written by the target in the origin's memory: W. Jiang, J. Liu,
+//!   H.-W. Jin, D. K. Panda, D. Buntinas, R. Thakur, W. D. Gropp, Efficient implementation of MPI-2 passive one-sided
+//!   communication and of active synchronization over InfiniBand, 2004. A flag here is a word, since a word is what one
+//!   writer can put without an atomic operation, and it holds the number of the epoch, so that nobody resets it.
+//! * [`PscwStrategy::Matching`]: lists of announcements, as foMPI's (R. Gerstenberger, M. Besta, T. Hoefler, SC'13, section
+//!   2.3), here a ring of slots with a ticket counter instead of a list with a free list.
+//! * [`PscwStrategy::Deferred`]: see [`two_sided`](crate::two_sided).
+//!
+//! # State
+//!
+//! | word, of each rank | written by | value |
+//! | --- | --- | --- |
+//! | flags: posts (p of them) | target t puts t's | how many exposure epochs of t's had this rank in their groups |
+//! | flags: completions (p of them) | origin o puts o's | how many access epochs of o's had this rank in their groups |
+//! | matching: completions | origins: + 1 each, when they complete | how many completes have come, since ever |
+//! | matching: tail | targets: + 1 each, for a ticket | how many posts have come, since ever |
+//! | matching: slots (S = min(p, 64)) | targets, from 0 to the rank + 1; this rank, back to 0 | posts that are not taken |
+//!
+//! With flags each rank also counts, for itself, its epochs of either kind with each other rank.
+//!
+//! # Invariants
+//!
+//! * I1. A target and an origin count their epochs with each other alike: the n-th exposure epoch of the one that has the
+//!   other in its group is the n-th access epoch of the other that has the one in its group, and neither begins the next
+//!   before it has ended this one. So a flag at n or more tells that the n-th post, or complete, has come; posts with
+//!   `nocheck` are counted and not put, and the next one that is put tells of them, too.
+//! * I2. Completions that have come belong to this exposure epoch or to earlier ones: an origin's next complete needs this
+//!   rank's next post. So an epoch is over as soon as their number has reached the sum of the groups' sizes so far.
+//! * I3. As many posts are in slots, or about to be, as the tail is ahead of what this rank has taken. A poster that
+//!   finds its slot full waits for it; another one with a later ticket may be first, and what is in slots is a set, so that
+//!   it does not matter in which order.
+//! * I4. Nobody waits for a full ring for ever: a rank that waits for somebody's slot empties its own ring meanwhile,
+//!   and so does one that waits in start; a rank that computes will come to start. The one that waits for a slot takes
+//!   what is there, and waits for nothing else: for a post whose slot is empty yet, its poster may wait for a slot that
+//!   has become empty only now, and so on in a circle.
+//!
+//! # Cost
+//!
+//! For each pair of a target and an origin, in remote operations: flags 1 put for the post and 1 for the complete, as
+//! MPICH-2's messages; matching 2 for the post and 1 for the complete. Start and wait are local. A flush for each target,
+//! unless nothing was done, or the network keeps puts in their order ([`Capabilities::ordered_puts`]): then the complete
+//! follows the data, as MVAPICH2's does, and nobody waits for an acknowledgement.
+//! Memory: 2 p words and as many counts, or min(p, 64) + 2 words a rank.
+//!
+//! [`Capabilities::ordered_puts`]: rmalab_atomics::Capabilities::ordered_puts
+
+use std::cell::{Cell, RefCell};
+
+use rmalab_atomics::{Disp, Rank, RemoteAtomics, Until, WORD};
+use rmalab_locks::LINE;
+
+use crate::{Call, Error, PscwStrategy, Result};
+
+/// Most slots of a ring.
+pub(crate) const SLOTS: u32 = 64;
+
+/// Ranks up to which a group is searched for each of its members, without memory of its own.
+const SHORT: usize = 16;
+
+/// Word operations' worth of pause between two looks at a full ring.
+const FULL: u32 = 16;
+
+/// How posts are matched with starts, and completes with waits: one rank's part.
+#[derive(Debug)]
+pub(crate) struct Matching {
+    /// The completions' flags, or their counter.
+    completions: Disp,
+    /// The posts' flags, or the tail and the slots.
+    posts: Disp,
+    way: Way,
+}
+
+#[derive(Debug)]
+enum Way {
+    Flags {
+        /// This rank's exposure epochs with each rank.
+        exposures: Box<[Cell<u64>]>,
+        /// This rank's access epochs with each rank.
+        accesses: Box<[Cell<u64>]>,
+        /// The group of the exposure epoch.
+        exposed_to: RefCell<Vec<Rank>>,
+    },
+    Ring(Ring),
+}
+
+#[derive(Debug)]
+struct Ring {
+    slots: u64,
+    /// The sum of the groups' sizes of all exposure epochs so far.
+    expected: Cell<u64>,
+    /// Tickets whose posts this rank has taken out of its slots.
+    head: Cell<u64>,
+    /// Posts that were taken out of slots, and not matched by a start.
+    taken: RefCell<Vec<Rank>>,
+}
+
+impl Matching {
+    pub(crate) fn new<A: RemoteAtomics + ?Sized>(ra: &A, strategy: PscwStrategy, slots: u32) -> Result<Matching> {
+        let size = ra.size();
+        let counts = || (0..size).map(|_| Cell::new(0)).collect();
+        let (way, posts, completions) = if strategy.for_ranks(size) == PscwStrategy::Matching {
+            let slots = u64::from(size.min(slots));
+            let ring = Ring { slots, expected: Cell::new(0), head: Cell::new(0), taken: RefCell::default() };
+            (Way::Ring(ring), 1 + slots, 1)
+        } else {
+            let (exposures, accesses) = (counts(), counts());
+            (Way::Flags { exposures, accesses, exposed_to: RefCell::default() }, u64::from(size), u64::from(size))
+        };
+        // Posts on lines of their own: one side of a rank polls them while the other side's words are written to.
+        let first = (completions * WORD).next_multiple_of(LINE);
+        let completions = ra.heap().alloc(first + posts * WORD, LINE)?;
+        Ok(Matching { completions, posts: completions.plus(first), way })
+    }
+
+    pub(crate) fn allocation(&self) -> Disp {
+        self.completions
+    }
+
+    /// Bytes of what is counted for each other rank.
+    pub(crate) fn remembered_bytes(&self) -> usize {
+        match &self.way {
+            Way::Flags { exposures, accesses, .. } => size_of_val(&exposures[..]) + size_of_val(&accesses[..]),
+            Way::Ring(_) => 0,
+        }
+    }
+
+    /// Begins an exposure epoch with `group`, and tells its ranks, unless it is not to be `told`.
+    pub(super) fn post<A: RemoteAtomics + ?Sized>(&self, ra: &A, group: &[Rank], told: bool) -> Result<()> {
+        let me = u64::from(ra.rank().0);
+        match &self.way {
+            Way::Flags { exposures, exposed_to, .. } => {
+                let mut members = exposed_to.borrow_mut();
+                members.clear();
+                members.extend_from_slice(group);
+                let count = |by: u64| {
+                    let epochs = group.iter().map(|origin| &exposures[origin.index()]);
+                    epochs.for_each(|epoch| epoch.set(epoch.get().wrapping_add(by)));
+                };
+                count(1);
+                let mut to_tell = group.iter().filter(|_| told);
+                let put = |&origin: &Rank| ra.put(origin.at(self.posts.word(me)), exposures[origin.index()].get());
+                if let Err(error) = to_tell.try_for_each(put) {
+                    // The epoch has not begun: the next post has this number again.
+                    count(1_u64.wrapping_neg());
+                    return Err(error.into());
+                }
+            }
+            Way::Ring(ring) => {
+                for &origin in group {
+                    if told {
+                        let ticket = ra.fetch_add(origin.at(self.posts), 1)?;
+                        let slot = origin.at(self.posts.word(1 + ticket % ring.slots));
+                        while ra.compare_and_swap(slot, 0, me + 1)? != 0 {
+                            self.empty(ra, ring, false)?; // I4
+                            ra.pause(FULL)?;
+                        }
+                    }
+                    // After an error too: a rank that was told completes.
+                    ring.expected.set(ring.expected.get() + 1);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins an access epoch with `group`: waits until all of its ranks have posted, if they tell, and takes the posts.
+    pub(super) fn start<A: RemoteAtomics + ?Sized>(&self, ra: &A, group: &[Rank], told: bool) -> Result<()> {
+        match &self.way {
+            Way::Flags { accesses, .. } => {
+                for &target in group {
+                    let epoch = &accesses[target.index()];
+                    epoch.set(epoch.get() + 1);
+                    if told {
+                        ra.wait_until_from(self.posts.word(u64::from(target.0)), Until::Ge(epoch.get()), target)?; // I1
+                    }
+                }
+            }
+            Way::Ring(ring) => {
+                for &target in group.iter().filter(|_| told) {
+                    loop {
+                        self.empty(ra, ring, true)?;
+                        let mut taken = ring.taken.borrow_mut();
+                        if let Some(at) = taken.iter().position(|&rank| rank == target) {
+                            taken.swap_remove(at);
+                            break;
+                        }
+                        drop(taken);
+                        ra.wait_until(self.posts, Until::Ge(ring.head.get() + 1))?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the ranks of `group` that this one has completed its access epoch.
+    pub(super) fn complete<A: RemoteAtomics + ?Sized>(&self, ra: &A, group: &[Rank]) -> Result<()> {
+        let me = u64::from(ra.rank().0);
+        for &target in group {
+            match &self.way {
+                Way::Flags { accesses, .. } => {
+                    ra.put(target.at(self.completions.word(me)), accesses[target.index()].get())?;
+                }
+                Way::Ring(_) => {
+                    ra.fetch_add(target.at(self.completions), 1)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until all ranks of the exposure epoch's group have completed.
+    pub(super) fn wait<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
+        match &self.way {
+            Way::Flags { exposures, exposed_to, .. } => {
+                for &origin in &*exposed_to.borrow() {
+                    let epoch = exposures[origin.index()].get();
+                    ra.wait_until_from(self.completions.word(u64::from(origin.0)), Until::Ge(epoch), origin)?; // I1
+                }
+            }
+            Way::Ring(ring) => {
+                ra.wait_until(self.completions, Until::Ge(ring.expected.get()))?; // I2
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all ranks of the exposure epoch's group have completed.
+    pub(super) fn test<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<bool> {
+        let own = |disp| ra.get(ra.rank().at(disp));
+        match &self.way {
+            Way::Flags { exposures, exposed_to, .. } => {
+                for &origin in &*exposed_to.borrow() {
+                    if own(self.completions.word(u64::from(origin.0)))? < exposures[origin.index()].get() {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            Way::Ring(ring) => Ok(own(self.completions)? >= ring.expected.get()),
+        }
+    }
+
+    /// Takes the posts out of this rank's slots: all that have a ticket, or those up to the first that is not there.
+    fn empty<A: RemoteAtomics + ?Sized>(&self, ra: &A, ring: &Ring, all: bool) -> Result<()> {
+        let tail = ra.get(ra.rank().at(self.posts))?;
+        while ring.head.get() < tail {
+            let slot = self.posts.word(1 + ring.head.get() % ring.slots);
+            let post = if all { ra.wait_until(slot, Until::Ne(0))? } else { ra.get(ra.rank().at(slot))? }; // I3
+            if post == 0 {
+                break;
+            }
+            ra.fetch_store(ra.rank().at(slot).unwatched(), 0)?;
+            ring.taken.borrow_mut().push(Rank(post as u32 - 1));
+            ring.head.set(ring.head.get() + 1);
+        }
+        Ok(())
+    }
+}
+
+/// Checks that `group` names ranks of the world, each of them once.
+pub(crate) fn check_group<A: RemoteAtomics + ?Sized>(ra: &A, call: Call, group: &[Rank]) -> Result<()> {
+    let (rank, size) = (ra.rank(), ra.size());
+    if let Some(&target) = group.iter().find(|target| target.0 >= size) {
+        return Err(Error::NoSuchTarget { call, target, size });
+    }
+    let twice = if group.len() <= SHORT {
+        (1..group.len()).find(|&i| group[..i].contains(&group[i])).map(|i| group[i])
+    } else {
+        let mut sorted = group.to_vec();
+        sorted.sort_unstable();
+        sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
+    };
+    twice.map_or(Ok(()), |twice| Err(Error::Group { rank, call, twice }))
+}

@@ -1,0 +1,331 @@
+//! Locks: what begins and ends their epochs, and what completes operations in them.
+//!
+//! The usual lock looks at one byte, then calls the policy: nothing else is open, nothing is recorded, operations are the
+//! network's, and a flush of the target completes them. All else is out of line.
+
+use rmalab_atomics::{Rank, RemoteAtomics};
+use rmalab_locks::{Assert, Exclusion, LockKind, WindowLock};
+
+use crate::raw::RawWindow;
+use crate::trace::recorder::{Kind, Started};
+use crate::two_sided::{self, attended};
+use crate::{Call, Error, Open, Result, WindowCore};
+
+impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
+    /// Locks `target` (`MPI_Win_lock`); of the null target nothing.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`WindowLocks::lock`](rmalab_locks::WindowLocks::lock) (a second lock of the same target, a lock beside a
+    /// lock_all), [`Error::Conflict`], [`Error::NoLocks`], and the error of an earlier epoch that was dropped.
+    pub fn lock(&self, kind: LockKind, target: impl Into<Option<Rank>>, assert: Assert) -> Result<()> {
+        match target.into() {
+            Some(target) => self.begin_lock(kind, target, assert),
+            None => self.check_passive(Call::Lock),
+        }
+    }
+
+    /// Completes this rank's operations on `target`, then unlocks it (`MPI_Win_unlock`); of the null target nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`NotLocked`](rmalab_locks::Error::NotLocked), those of the network and of the policy. The lock is released even if
+    /// the flush fails.
+    pub fn unlock(&self, target: impl Into<Option<Rank>>) -> Result<()> {
+        target.into().map_or(Ok(()), |target| self.unlock_slowly(target))
+    }
+
+    /// Locks every target in shared mode (`MPI_Win_lock_all`).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`WindowLocks::lock_all`](rmalab_locks::WindowLocks::lock_all), and as [`lock`](Self::lock).
+    pub fn lock_all(&self, assert: Assert) -> Result<()> {
+        self.begin_lock_all(assert)
+    }
+
+    /// Completes this rank's operations, then unlocks all targets (`MPI_Win_unlock_all`).
+    ///
+    /// # Errors
+    ///
+    /// [`NotLockedAll`](rmalab_locks::Error::NotLockedAll), and as [`unlock`](Self::unlock).
+    pub fn unlock_all(&self) -> Result<()> {
+        self.unlock_all_slowly()
+    }
+
+    /// Completes this rank's operations on `target`, here and there (`MPI_Win_flush`); of the null target nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchTarget`], [`Error::NotOpen`] when this rank has not locked the target, and those of the network.
+    pub fn flush(&self, target: impl Into<Option<Rank>>) -> Result<()> {
+        let Some(target) = target.into() else { return Ok(()) };
+        self.check_locked(target)?;
+        self.core.complete_target(target)
+    }
+
+    /// Completes this rank's operations, here and at all targets (`MPI_Win_flush_all`).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotOpen`] when this rank has locked nothing, and those of the network.
+    pub fn flush_all(&self) -> Result<()> {
+        if self.locks.borrow().is_idle() {
+            return Err(self.core.not_open(Call::Flush, None));
+        }
+        self.core.complete_targets()
+    }
+
+    /// Completes this rank's operations on `target`, here (`MPI_Win_flush_local`).
+    ///
+    /// Operations without a request are complete at the origin when their calls return. So it waits only if there are
+    /// requests of this window that no call has waited for yet; they are complete when it returns.
+    ///
+    /// # Errors
+    ///
+    /// As [`flush`](Self::flush).
+    pub fn flush_local(&self, target: impl Into<Option<Rank>>) -> Result<()> {
+        let Some(target) = target.into() else { return Ok(()) };
+        self.check_locked(target)?;
+        if self.core.under_way.get() == 0 { Ok(()) } else { self.core.complete_target(target) }
+    }
+
+    /// As [`flush_local`](Self::flush_local), for all targets (`MPI_Win_flush_local_all`).
+    ///
+    /// # Errors
+    ///
+    /// As [`flush_all`](Self::flush_all).
+    pub fn flush_local_all(&self) -> Result<()> {
+        if self.core.under_way.get() == 0 && !self.locks.borrow().is_idle() { Ok(()) } else { self.flush_all() }
+    }
+
+    fn check_locked(&self, target: Rank) -> Result<()> {
+        let size = self.core.ra.size();
+        if target.0 >= size {
+            return Err(self.core.hear(Error::NoSuchTarget { call: Call::Flush, target, size }));
+        }
+        match self.locks.borrow().held(target) {
+            Some(_) => Ok(()),
+            None => Err(self.core.not_open(Call::Flush, Some(target))),
+        }
+    }
+
+    /// Whether a lock that begins is the policy's and nothing else.
+    #[inline(always)]
+    fn is_plain(&self) -> bool {
+        self.core.epochs.are_plain() && !two_sided::is_needed()
+    }
+
+    #[inline(always)]
+    pub(crate) fn begin_lock(&self, kind: LockKind, target: Rank, assert: Assert) -> Result<()> {
+        if !self.is_plain() {
+            return self.lock_slowly(kind, target, assert);
+        }
+        match self.locks.borrow_mut().lock(self.core.ra, kind, target, assert) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.core.hear(error)),
+        }
+    }
+
+    /// Ends the epoch of a lock. `plain` says whether the window [was plain](Epochs::are_plain) when it began, which a
+    /// guard remembers: what is in the window would be loaded anew after the flush's fence.
+    ///
+    /// [`Epochs::are_plain`]: crate::raw::epochs::Epochs::are_plain
+    #[inline(always)]
+    pub(crate) fn end_lock(&self, ra: &A, plain: bool, target: Rank) -> Result<()> {
+        if !plain {
+            return self.unlock_slowly(target);
+        }
+        if let Err(error) = ra.flush(target) {
+            return Err(self.unlock_unflushed(target, error.into()));
+        }
+        match self.locks.borrow_mut().unlock(ra, target) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.core.hear(error)),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn begin_lock_all(&self, assert: Assert) -> Result<()> {
+        if !self.is_plain() {
+            return self.lock_all_slowly(assert);
+        }
+        match self.locks.borrow_mut().lock_all(self.core.ra, assert) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.core.hear(error)),
+        }
+    }
+
+    /// As [`end_lock`](Self::end_lock), of a lock_all.
+    #[inline(always)]
+    pub(crate) fn end_lock_all(&self, ra: &A, plain: bool) -> Result<()> {
+        if !plain {
+            return self.unlock_all_slowly();
+        }
+        if let Err(error) = ra.flush_all() {
+            return Err(self.unlock_all_unflushed(error.into()));
+        }
+        match self.locks.borrow_mut().unlock_all(ra) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.core.hear(error)),
+        }
+    }
+
+    /// Whether a shared lock, which the policy has acquired, keeps other shared locks out all the same. An exclusive lock
+    /// keeps others out by MPI's rules, too.
+    fn is_mutex(&self, assert: Assert) -> bool {
+        assert == Assert::None && self.core.exclusion == Exclusion::Everything
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_slowly(&self, kind: LockKind, target: Rank, assert: Assert) -> Result<()> {
+        self.check_passive(Call::Lock)?;
+        let (core, ra) = (&self.core, self.core.ra);
+        let started = core.start_record();
+        let mut locks = self.locks.borrow_mut();
+        let locked = match &core.two_sided {
+            // The rules are checked as ever, and a request takes the place of the policy.
+            Some(requests) => locks.lock_by(kind, target, assert, || requests.lock(kind, target, assert)),
+            // The lock's holder may need what this rank serves.
+            None if two_sided::is_needed() => locks.lock(&attended(ra), kind, target, assert).map_err(Error::from),
+            None => locks.lock(ra, kind, target, assert).map_err(Error::from),
+        };
+        drop(locks);
+        locked.map_err(|error| core.hear(error))?;
+        if kind == LockKind::Shared && self.is_mutex(assert) {
+            core.enter(Open::Lock);
+        }
+        if assert == Assert::None {
+            let event = if kind == LockKind::Exclusive { Kind::Exclusive } else { Kind::Shared };
+            core.record(started, event, target, 0);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unlock_slowly(&self, target: Rank) -> Result<()> {
+        let core = &self.core;
+        let Some((kind, assert)) = self.locks.borrow().lock_of(target) else {
+            let refused = self.locks.borrow_mut().unlocked(target);
+            return refused.map_err(|error| core.hear(error));
+        };
+        let started = core.start_record();
+        let flushed = core.flush_last(target);
+        if kind == LockKind::Shared && self.is_mutex(assert) {
+            core.leave();
+        }
+        let mut locks = self.locks.borrow_mut();
+        // After a flush that failed, too, since others may wait for the lock; the error tells that data may be missing.
+        let unlocked = if core.two_sided.is_some() { locks.unlocked(target) } else { locks.unlock(core.ra, target) };
+        drop(locks);
+        unlocked.map_err(Error::from).and(flushed).map_err(|error| core.hear(error))?;
+        core.record(started, if assert == Assert::None { Kind::Unlock } else { Kind::Flush }, target, 0);
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unlock_unflushed(&self, target: Rank, error: Error) -> Error {
+        let unlocked = self.locks.borrow_mut().unlock(self.core.ra, target);
+        self.core.hear(unlocked.map_or_else(Error::from, |()| error))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_all_slowly(&self, assert: Assert) -> Result<()> {
+        self.check_passive(Call::LockAll)?;
+        let (core, ra) = (&self.core, self.core.ra);
+        let started = core.start_record();
+        let mut locks = self.locks.borrow_mut();
+        let locked = match &core.two_sided {
+            Some(requests) => locks.lock_all_by(assert, || requests.lock_all(assert)),
+            None if two_sided::is_needed() => locks.lock_all(&attended(ra), assert).map_err(Error::from),
+            None => locks.lock_all(ra, assert).map_err(Error::from),
+        };
+        drop(locks);
+        locked.map_err(|error| core.hear(error))?;
+        if self.is_mutex(assert) {
+            core.enter(Open::LockAll);
+        }
+        if assert == Assert::None {
+            core.record(started, Kind::LockAll, Rank(0), 0);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unlock_all_slowly(&self) -> Result<()> {
+        let core = &self.core;
+        let Some(assert) = self.locks.borrow().lock_of_all() else {
+            let refused = self.locks.borrow_mut().unlocked_all();
+            return refused.map_err(|error| core.hear(error));
+        };
+        let started = core.start_record();
+        let flushed = core.flush_all_last();
+        if self.is_mutex(assert) {
+            core.leave();
+        }
+        let mut locks = self.locks.borrow_mut();
+        let unlocked = if core.two_sided.is_some() { locks.unlocked_all() } else { locks.unlock_all(core.ra) };
+        drop(locks);
+        unlocked.map_err(Error::from).and(flushed).map_err(|error| core.hear(error))?;
+        core.record(started, if assert == Assert::None { Kind::UnlockAll } else { Kind::FlushAll }, Rank(0), 0);
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unlock_all_unflushed(&self, error: Error) -> Error {
+        let unlocked = self.locks.borrow_mut().unlock_all(self.core.ra);
+        self.core.hear(unlocked.map_or_else(Error::from, |()| error))
+    }
+
+    /// Checks that an epoch of locks may begin.
+    pub(crate) fn check_passive(&self, call: Call) -> Result<()> {
+        let core = &self.core;
+        core.check()?;
+        if core.no_locks {
+            return Err(core.hear(Error::NoLocks { rank: core.ra.rank(), call }));
+        }
+        core.settle()?;
+        if let Some(open) = core.epochs.open() {
+            return Err(core.refuse(call, open));
+        }
+        core.epochs.leave_fence();
+        Ok(())
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
+    /// Completes what this rank has issued to `target`, a rank of the team, here and there.
+    #[inline(never)]
+    pub(crate) fn complete_target(&self, target: Rank) -> Result<()> {
+        let started = self.start_record();
+        self.flush_target(target).map_err(|error| self.hear(error))?;
+        self.record(started, Kind::Flush, target, 0);
+        Ok(())
+    }
+
+    /// As [`complete_target`](Self::complete_target), for all targets.
+    #[inline(never)]
+    pub(crate) fn complete_targets(&self) -> Result<()> {
+        let started = self.start_record();
+        self.flush_targets().map_err(|error| self.hear(error))?;
+        self.record(started, Kind::FlushAll, Rank(0), 0);
+        Ok(())
+    }
+
+    /// Completes a batch on `target`, or on all, whose recording has `started`.
+    pub(crate) fn complete_batch(&self, target: Option<Rank>, started: Option<Started<'_>>) -> Result<()> {
+        if self.two_sided.is_some() {
+            let flushed = target.map_or_else(|| self.flush_targets(), |target| self.flush_target(target));
+            flushed.map_err(|error| self.hear(error))?;
+        }
+        let kind = if target.is_some() { Kind::Flush } else { Kind::FlushAll };
+        self.record(started, kind, target.unwrap_or(Rank(0)), 0);
+        Ok(())
+    }
+}

@@ -1,0 +1,203 @@
+//! The untyped interface: epochs that are calls, checked when they are made.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rmalab_atomics::{Mapped, Rank, RemoteAtomics, World};
+use rmalab_windows::{
+    Assert, Call, Class, Config, Error, FenceAssert, LockKind, Op, Open, PostAssert, RawWindow, StartAssert, Team,
+    Transport, Window, WindowDisp,
+};
+
+/// Runs `body` as each of `ranks` ranks, with a window of 64 bytes in units of 8, one-sided and two-sided.
+fn on_windows(ranks: u32, body: impl Fn(&Team<'_, Mapped>, &RawWindow<'_, Mapped>) -> Result<(), Error> + Sync) {
+    for transport in [Transport::OneSided, Transport::TwoSided] {
+        let done = World::threads(ranks).run(|ra| {
+            let team = Team::new(ra)?;
+            let config = Config { transport, ..Config::default() };
+            let window = Window::builder(&team).config(config).disp_unit(8).allocate(64)?.into_raw();
+            body(&team, &window)?;
+            window.free()
+        });
+        for done in done.unwrap() {
+            done.unwrap_or_else(|error| panic!("{transport:?}: {error}"));
+        }
+    }
+}
+
+fn add(window: &RawWindow<'_, Mapped>, target: Rank, value: u64) -> Result<(), Error> {
+    window.operate(Call::Accumulate, target, |target| target.accumulate(WindowDisp(1), Op::Sum, &[value]))
+}
+
+fn read(window: &RawWindow<'_, Mapped>, target: Rank) -> Result<u64, Error> {
+    window.operate(Call::Get, target, |target| target.get_value(WindowDisp(1)))
+}
+
+#[test]
+fn operations_find_the_epoch_that_is_open() {
+    on_windows(3, |team, window| {
+        let me = team.rank();
+        let next = Rank((me.0 + 1) % 3);
+        // Locks.
+        window.lock(LockKind::Exclusive, next, Assert::None)?;
+        add(window, next, 1)?;
+        window.flush(next)?;
+        assert_eq!(read(window, next)?, 1);
+        window.unlock(next)?;
+        team.barrier()?;
+        window.lock_all(Assert::None)?;
+        for target in (0..3).map(Rank) {
+            add(window, target, 1)?;
+        }
+        window.flush_all()?;
+        window.unlock_all()?;
+        team.barrier()?;
+        // Fences; the second one closes the epoch of the first.
+        window.fence(FenceAssert { noprecede: true, ..FenceAssert::default() })?;
+        add(window, next, 1)?;
+        window.fence(FenceAssert { nosucceed: true, ..FenceAssert::default() })?;
+        assert_eq!(window.local()?.load::<u64>(WindowDisp(1))?, 5);
+        // Post, start, complete, wait.
+        window.post(&[Rank((me.0 + 2) % 3)], PostAssert::default())?;
+        window.start(&[next], StartAssert::default())?;
+        add(window, next, 1)?;
+        window.complete()?;
+        window.wait()?;
+        assert_eq!(window.local()?.load::<u64>(WindowDisp(1))?, 6);
+        window.post(&[], PostAssert::default())?;
+        while !window.test()? {}
+        Ok(())
+    });
+}
+
+#[test]
+fn requests_belong_to_locks() {
+    on_windows(2, |team, window| {
+        let me = team.rank();
+        window.lock(LockKind::Exclusive, me, Assert::None)?;
+        let put = window.operate_with_requests(Call::Put, me, |target| target.rput(WindowDisp(1), vec![7_u64]))?;
+        assert_eq!(put.wait()?, [7]);
+        window.flush_local(me)?;
+        assert_eq!(read(window, me)?, 7);
+        window.unlock(me)?;
+        team.barrier()?;
+        window.fence(FenceAssert::default())?;
+        let refused = window.operate_with_requests(Call::Put, me, |target| target.rput(WindowDisp(1), vec![7_u64]));
+        assert!(matches!(refused.unwrap_err(), Error::NotOpen { call: Call::Put, .. }));
+        window.fence(FenceAssert { nosucceed: true, ..FenceAssert::default() })
+    });
+}
+
+/// Every call that needs an epoch which is not open is refused, changes nothing and has MPI's class.
+#[test]
+fn calls_outside_of_their_epochs_are_refused() {
+    on_windows(1, |_, window| {
+        let me = Rank(0);
+        let refused = |what: &str, result: Result<(), Error>, class: Class| {
+            let error = result.expect_err(what);
+            assert_eq!(error.class(), class, "{what}: {error}");
+            assert!(error.to_string().contains("rank 0"), "{what}: {error}");
+        };
+        refused("put", window.operate(Call::Put, me, |target| target.put(WindowDisp(0), &[1_u8])), Class::RmaSync);
+        refused("put to the null target", window.operate(Call::Put, None, |_| Ok(())), Class::RmaSync);
+        refused("flush", window.flush(me), Class::RmaSync);
+        refused("flush_all", window.flush_all(), Class::RmaSync);
+        refused("flush_local", window.flush_local(me), Class::RmaSync);
+        refused("flush_local_all", window.flush_local_all(), Class::RmaSync);
+        refused("unlock", window.unlock(me), Class::RmaSync);
+        refused("unlock_all", window.unlock_all(), Class::RmaSync);
+        refused("complete", window.complete(), Class::RmaSync);
+        refused("wait", window.wait(), Class::RmaSync);
+        refused("test", window.test().map(drop), Class::RmaSync);
+        refused("lock of no rank", window.lock(LockKind::Shared, Rank(1), Assert::None), Class::Rank);
+        // In an epoch of one kind, calls of the others.
+        window.lock(LockKind::Shared, me, Assert::None)?;
+        refused("a second lock", window.lock(LockKind::Shared, me, Assert::None), Class::RmaSync);
+        refused("lock_all", window.lock_all(Assert::None), Class::RmaSync);
+        refused("unlock_all", window.unlock_all(), Class::RmaSync);
+        refused("fence", window.fence(FenceAssert::default()), Class::RmaSync);
+        refused("start", window.start(&[me], StartAssert::default()), Class::RmaSync);
+        refused("post", window.post(&[me], PostAssert::default()), Class::RmaSync);
+        window.unlock(me)?;
+        window.post(&[], PostAssert::default())?;
+        refused("a second post", window.post(&[], PostAssert::default()), Class::RmaSync);
+        window.start(&[], StartAssert::default())?;
+        refused("a second start", window.start(&[], StartAssert::default()), Class::RmaSync);
+        let outside = window.operate(Call::Put, me, |target| target.put(WindowDisp(0), &[1_u8]));
+        assert!(matches!(outside, Err(Error::NotInGroup { .. })));
+        window.complete()?;
+        window.wait()
+    });
+}
+
+/// MPI's rule: a fence without NOSUCCEED opens an epoch once an operation is called, and the next call decides.
+#[test]
+fn the_call_after_a_fence_decides() {
+    on_windows(1, |_, window| {
+        let me = Rank(0);
+        window.fence(FenceAssert::default())?;
+        window.lock(LockKind::Shared, me, Assert::None)?;
+        window.unlock(me)?;
+        // The lock has ended what the fence allowed.
+        assert!(matches!(add(window, me, 1), Err(Error::NotOpen { .. })));
+        window.fence(FenceAssert::default())?;
+        add(window, me, 1)?;
+        let refused = window.lock(LockKind::Shared, me, Assert::None);
+        assert!(matches!(refused, Err(Error::Conflict { open: Open::Fence, .. })));
+        window.fence(FenceAssert { nosucceed: true, ..FenceAssert::default() })?;
+        assert!(matches!(add(window, me, 1), Err(Error::NotOpen { .. })));
+        window.lock(LockKind::Shared, me, Assert::None)?;
+        assert_eq!(read(window, me)?, 1);
+        window.unlock(me)
+    });
+}
+
+/// A window that is freed with locks held, or an access epoch open, says so and keeps no other rank waiting.
+#[test]
+fn what_was_left_open_is_released_by_free() {
+    for transport in [Transport::OneSided, Transport::TwoSided] {
+        let freed = World::threads(2).run(|ra| {
+            let team = Team::new(ra)?;
+            let config = Config { transport, ..Config::default() };
+            let window = Window::builder(&team).config(config).allocate(64)?.into_raw();
+            let held = Rank(0);
+            if ra.rank() == held {
+                window.lock(LockKind::Exclusive, held, Assert::None)?;
+                window.operate(Call::Put, held, |target| target.put(WindowDisp(0), &[1_u8]))?;
+                window.flush(held)?;
+            }
+            team.barrier()?;
+            if ra.rank() != held {
+                // Waits for the other rank's free.
+                window.lock(LockKind::Exclusive, held, Assert::None)?;
+                window.unlock(held)?;
+            }
+            Ok::<_, Error>(window.free())
+        });
+        let freed: Vec<_> = freed.unwrap().into_iter().map(|freed| freed.unwrap()).collect();
+        assert!(matches!(freed[0], Err(Error::LeftOpen { open: Open::Lock, .. })), "{:?}", freed[0]);
+        assert!(freed[1].is_ok(), "{:?}", freed[1]);
+    }
+}
+
+/// A guard that was forgotten is one more case of a lock that was left open.
+#[test]
+fn a_forgotten_lock_is_released_when_its_window_is_dropped() {
+    let dropped = AtomicBool::new(false);
+    let done = World::threads(2).run(|ra| {
+        let team = Team::new(ra)?;
+        let window = Window::allocate(&team, 64)?;
+        if ra.rank() == Rank(0) {
+            std::mem::forget(window.lock(LockKind::Exclusive, Rank(1))?);
+            team.barrier()?;
+            dropped.store(true, Ordering::SeqCst);
+            drop(window);
+        } else {
+            team.barrier()?;
+            let lock = window.lock(LockKind::Exclusive, Rank(1))?;
+            assert!(dropped.load(Ordering::SeqCst));
+            lock.unlock()?;
+        }
+        team.barrier()
+    });
+    done.unwrap().into_iter().collect::<Result<(), _>>().unwrap();
+}
