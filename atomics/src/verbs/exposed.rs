@@ -34,11 +34,12 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use rustc_hash::FxHashMap;
 
+use super::Verbs;
 use super::connection::Target;
 use super::device::Region;
 use super::memory::table_word;
 use super::queue_pair::{Remote, Work};
-use super::{Turns, Verbs};
+use super::waiting::Turns;
 use crate::exposed::{ExposedKey, Lease, LeasedWords, Refused, UserMemory};
 use crate::mapped::copy;
 use crate::{Atomicity, Error, Operation, Rank, RemoteAtomics, Result, WORD};

@@ -1,0 +1,36 @@
+//! The ends of queue pairs that other ranks have asked for.
+
+use std::sync::Arc;
+
+use super::device::{Completions, Device, Region};
+use super::memory::Memory;
+use super::message::{self, Opened};
+use super::queue_pair::{Place, QueuePair};
+use super::shared;
+
+/// The ends of the queue pairs that others have asked for.
+pub(super) struct Answering {
+    // The pairs go before their queue.
+    pub(super) pairs: Vec<QueuePair>,
+    pub(super) queue: Completions,
+    pub(super) device: Arc<Device>,
+    pub(super) place: Place,
+    pub(super) memory: Opened,
+    pub(super) shared: Arc<Memory>,
+    pub(super) _region: Arc<Region>,
+}
+
+impl Answering {
+    /// Makes the other end of the pair in a request, ready to receive.
+    pub(super) fn answer(&mut self, request: &[u8]) -> Result<Vec<u8>, String> {
+        if *request == message::SHARE {
+            return shared::description(self.shared.file()).map(|shared| message::shared(&shared));
+        }
+        let peer = message::read_request(request).ok_or("a request that this version does not know")?;
+        let pair = QueuePair::new(&self.device, self.place, &self.queue, 1).map_err(|error| error.to_string())?;
+        pair.connect(&peer).map_err(|error| error.to_string())?;
+        let answer = message::answer(&pair.endpoint(), &self.memory);
+        self.pairs.push(pair);
+        Ok(answer)
+    }
+}

@@ -1,0 +1,100 @@
+//! Why nothing goes on, and how a rank finds out.
+
+use std::time::{Duration, Instant};
+
+use super::connection::Broken;
+use super::{Verbs, device, queue_pair};
+use crate::{Error, Rank, Result};
+
+/// Why nothing goes on.
+#[derive(Clone, Debug)]
+pub(super) enum Failed {
+    Peer(Rank),
+    Other(Box<str>),
+}
+
+impl Failed {
+    pub(super) fn of(error: &Error) -> Failed {
+        match error {
+            Error::PeerFailed { rank } => Failed::Peer(*rank),
+            other => Failed::Other(other.to_string().into()),
+        }
+    }
+
+    pub(super) fn error(&self) -> Error {
+        match self {
+            Failed::Peer(rank) => Error::PeerFailed { rank: *rank },
+            Failed::Other(words) => Error::World(words.clone()),
+        }
+    }
+}
+
+/// How often a waiting rank asks its device for events.
+const EVENTS: Duration = Duration::from_millis(100);
+
+/// How long the bootstrap has to tell of a death when a request has failed.
+const GRACE: Duration = Duration::from_secs(1);
+
+impl Verbs {
+    /// An error if any rank has failed.
+    #[inline]
+    pub(super) fn check(&self) -> Result<()> {
+        match &*self.failed.borrow() {
+            None => self.membership().check(),
+            Some(failed) => Err(failed.error()),
+        }
+    }
+
+    /// An error if the device has failed; asks it now and then.
+    pub(super) fn look(&self) -> Result<()> {
+        let now = Instant::now();
+        if self.looked.get().is_none_or(|then| now.duration_since(then) >= EVENTS) {
+            self.looked.set(Some(now));
+            if let Err(error) = self.device.look() {
+                return Err(self.has_failed(Failed::of(&error)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Remembers the first failure, and returns it.
+    #[cold]
+    pub(super) fn has_failed(&self, failed: Failed) -> Error {
+        self.failed.borrow_mut().get_or_insert(failed).error()
+    }
+
+    /// Why the connection to `rank` broke.
+    #[cold]
+    pub(super) fn explain(&self, rank: Rank, broken: Broken) -> Error {
+        let status = match broken {
+            Broken::Error(error) => return self.has_failed(Failed::of(&error)),
+            Broken::Status(status) => status,
+        };
+        // The bootstrap knows who has died, and the device whether it has.
+        let start = Instant::now();
+        while start.elapsed() < GRACE {
+            if let Err(error) = self.check().and_then(|()| self.device.look()) {
+                return self.has_failed(Failed::of(&error));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if !queue_pair::is_local(status) {
+            return self.has_failed(Failed::Peer(rank));
+        }
+        let words = device::status_words(status);
+        let name = self.device.name();
+        self.has_failed(Failed::Other(format!("verbs: a request to {rank} failed on device {name}: {words}").into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_failure_is_told_for_ever() {
+        let told = |error: &Error| Failed::of(error).error().to_string();
+        assert_eq!(told(&Error::PeerFailed { rank: Rank(4) }), "rank 4 has failed");
+        assert_eq!(told(&Error::world("verbs: device rxe0: gone")), "verbs: device rxe0: gone");
+    }
+}

@@ -1,0 +1,111 @@
+//! The connections to peers: made with the first operation, gone with the first failure.
+
+use std::sync::atomic::{Ordering, fence};
+
+use rustc_hash::FxHashMap;
+
+use super::connection::{Broken, Connection, Posted};
+use super::waiting::Turns;
+use super::{Verbs, message};
+use crate::{Error, Rank, Result};
+
+impl Verbs {
+    /// Runs `body` on the connection to `rank`, which is made if there is none; if it fails, the connection is gone.
+    #[inline]
+    pub(super) fn with<T>(&self, rank: Rank, body: impl FnOnce(&mut Connection) -> Result<T, Broken>) -> Result<T> {
+        {
+            let mut peers = self.peers.borrow_mut();
+            if let Some(connection) = peers.get_mut(&rank.0) {
+                return match body(connection) {
+                    Ok(value) => Ok(value),
+                    Err(broken) => {
+                        self.drop_connection(&mut peers, rank);
+                        drop(peers);
+                        Err(self.explain(rank, broken))
+                    }
+                };
+            }
+        }
+        self.connect(rank)?;
+        self.with(rank, body)
+    }
+
+    /// As [`with`](Self::with), for what needs room for a request.
+    #[inline]
+    pub(super) fn with_room<T>(
+        &self,
+        rank: Rank,
+        body: impl FnOnce(&mut Connection) -> Result<T, Broken>,
+    ) -> Result<T> {
+        self.with(rank, |connection| {
+            let mut turns = Turns::default();
+            while connection.is_full() {
+                if !connection.poll()? {
+                    turns.turn(self)?;
+                }
+            }
+            body(connection)
+        })
+    }
+
+    pub(super) fn drop_connection(&self, peers: &mut FxHashMap<u32, Connection>, rank: Rank) {
+        let Some(connection) = peers.remove(&rank.0) else { return };
+        let (past, count) = (self.past.get(), connection.count());
+        self.past.set(Posted { requests: past.requests + count.requests, signalled: past.signalled + count.signalled });
+    }
+
+    /// Connects to `rank`, whose bootstrap's thread makes the other end.
+    #[cold]
+    pub(super) fn connect(&self, rank: Rank) -> Result<()> {
+        self.check()?;
+        let mut connection = Connection::new(&self.device, self.place, self.completions)?;
+        let answer = self.membership().request(rank, &message::request(&connection.endpoint()))?;
+        let (peer, memory) = message::read_answer(&answer)
+            .ok_or_else(|| Error::world(format!("verbs: {rank} answers what this version does not know")))?;
+        connection.connect(&peer, memory)?;
+        self.peers.borrow_mut().insert(rank.0, connection);
+        Ok(())
+    }
+
+    /// Runs `body` on the connection to `rank` if there is one; without one everything is done, or has been given up.
+    pub(super) fn with_there(
+        &self,
+        rank: u32,
+        body: impl FnOnce(&mut Connection) -> Result<bool, Broken>,
+    ) -> Result<bool> {
+        if self.peers.borrow().contains_key(&rank) {
+            return self.with(Rank(rank), body);
+        }
+        self.check().map(|()| true)
+    }
+
+    /// Posts what a flush waits for.
+    pub(super) fn start_flush(&self, rank: u32) -> Result<()> {
+        self.with_there(rank, |connection| {
+            connection.poll()?;
+            let mut turns = Turns::default();
+            while connection.flush_posts() && connection.is_full() {
+                if !connection.poll()? {
+                    turns.turn(self)?;
+                }
+            }
+            connection.flush()?;
+            Ok(true)
+        })?;
+        Ok(())
+    }
+
+    pub(super) fn flush_there(&self, rank: u32) -> Result<()> {
+        if !self.peers.borrow().contains_key(&rank) {
+            // What was under way on a connection that is gone has been given up.
+            return self.check();
+        }
+        self.start_flush(rank)?;
+        self.with_there(rank, |connection| {
+            let last = connection.last();
+            self.finish(connection, last).map(|()| true)
+        })?;
+        fence(Ordering::Acquire);
+        Ok(())
+    }
+}
