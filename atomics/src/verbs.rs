@@ -110,31 +110,23 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustc_hash::FxHashMap;
 
 use crate::bootstrap::Membership;
-use crate::exposed::{ExposedKey, Lease, Refused, UserMemory};
-use crate::mapped::copy;
-use crate::{
-    Address, Atomicity, Capabilities, Disp, Error, Operation, Rank, RemoteAtomics, Request, Result, SymmetricHeap,
-    Time, Topology, Until, WORD,
-};
+use crate::fabric::{self, Bytes, Completion, DONE, Delay, Extras, Fabric, Span, Word, WordOp, WorldView};
+use crate::{Disp, Operation, Rank, Request, Result, Time, Until};
 pub use attach::Attach;
 use bounce::BouncePool;
-use connection::{Connection, Posted, Target};
+use connection::{Connection, Posted};
 use device::{Device, Region};
 use exposed::Exposures;
 use failed::Failed;
 use guesses::Guesses;
-use memory::{FRONT, Memory};
-use queue_pair::{Buffer, Place, Work};
-use request::{DONE, NUMBERS, read_request};
-use waiting::{OPERATION, SLEEP};
-
-/// The backend's name, as `--backend` takes it.
-const BACKEND: &str = "verbs";
+use memory::Memory;
+use queue_pair::{Buffer, Place};
+use request::{NUMBERS, read_request};
 
 /// Requests that a rank has posted, and what else shows the cost of its operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -155,12 +147,7 @@ pub struct Statistics {
 /// Dropping it waits for all ranks to come so far, as `MPI_Finalize` does, so that none loses memory that it still
 /// operates on; unless a rank has failed, or this one is panicking, which the others are told.
 pub struct Verbs {
-    rank: Rank,
-    size: u32,
-    segment: u64,
-    atomicity: Atomicity,
-    topology: Topology,
-    heap: SymmetricHeap,
+    view: WorldView,
     // Connections go before the memory that their requests use, and the membership, with the thread that answers, too.
     peers: RefCell<FxHashMap<u32, Connection>>,
     membership: Option<Membership>,
@@ -192,8 +179,8 @@ pub struct Verbs {
 impl fmt::Debug for Verbs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Verbs")
-            .field("rank", &self.rank)
-            .field("size", &self.size)
+            .field("rank", &self.view.rank())
+            .field("size", &self.view.size())
             .field("device", &self.device.name())
             .finish_non_exhaustive()
     }
@@ -221,184 +208,55 @@ impl Verbs {
     /// A word of the own segment as the processor reaches it.
     ///
     /// The adapter's atomics are not atomic with those of the processor on it, where the
-    /// [capabilities](RemoteAtomics::capabilities) say [`Hca`](Atomicity::Hca): this is for looking at what happens then.
+    /// [capabilities](crate::RemoteAtomics::capabilities) say [`Hca`](crate::Atomicity::Hca): this is for looking at what happens then.
     ///
     /// # Errors
     ///
     /// Those of a wait for the word.
     pub fn own_word_by_processor(&self, own: Disp) -> Result<&AtomicU64> {
-        self.own_word(own)
+        let own = self.view.word(Operation::WaitUntil, self.view.rank().at(own))?;
+        Ok(self.own_word(own))
     }
 
     fn membership(&self) -> &Membership {
         self.membership.as_ref().expect("it is there until the rank has left")
     }
-
-    #[cold]
-    fn bad_address(&self, operation: Operation, at: Address, len: u64) -> Error {
-        if at.rank.0 >= self.size {
-            Error::RankOutOfRange { operation, rank: at.rank, size: self.size }
-        } else if at.disp.0.checked_add(len).is_none_or(|end| end > self.segment) {
-            Error::OutOfSegment { operation, at, len, segment: self.segment }
-        } else {
-            Error::Misaligned { operation, at }
-        }
-    }
-
-    /// Checks a word's address, and says where it is in its rank's mapping.
-    #[inline(always)]
-    fn word(&self, operation: Operation, at: Address) -> Result<u64> {
-        // The segment is a multiple of 8, so an aligned word that starts in it ends in it.
-        if at.rank.0 >= self.size || at.disp.0 >= self.segment || !at.disp.0.is_multiple_of(WORD) {
-            return Err(self.bad_address(operation, at, WORD));
-        }
-        Ok(FRONT as u64 + at.disp.0)
-    }
-
-    /// The own word at `at`, if its owner's processor may change it.
-    #[inline(always)]
-    fn by_processor(&self, at: Address) -> Option<&AtomicU64> {
-        if at.rank != self.rank || self.atomicity != Atomicity::Global { None } else { self.memory.word(at.disp.0) }
-    }
-
-    /// Checks a range.
-    #[inline(always)]
-    fn range(&self, operation: Operation, at: Address, len: u64) -> Result<u64> {
-        if at.rank.0 >= self.size || at.disp.0.checked_add(len).is_none_or(|end| end > self.segment) {
-            return Err(self.bad_address(operation, at, len));
-        }
-        Ok(FRONT as u64 + at.disp.0)
-    }
 }
 
-impl RemoteAtomics for Verbs {
-    fn rank(&self) -> Rank {
-        self.rank
-    }
-
-    fn size(&self) -> u32 {
-        self.size
-    }
-
-    fn topology(&self) -> &Topology {
-        &self.topology
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            backend: BACKEND,
-            atomicity: self.atomicity,
-            native_fetch_store: false,
-            late_puts: true,
-            ordered_puts: false,
-            atomic_puts: false,
-            passive_progress: true,
-            asymmetric_fence: false,
-        }
-    }
-
-    fn heap(&self) -> &SymmetricHeap {
-        &self.heap
+impl Fabric for Verbs {
+    #[inline(always)]
+    fn view(&self) -> &WorldView {
+        &self.view
     }
 
     #[inline]
-    fn fetch_add(&self, at: Address, value: u64) -> Result<u64> {
-        let offset = self.word(Operation::FetchAdd, at)?;
-        if let Some(word) = self.by_processor(at) {
-            return Ok(word.fetch_add(value, Ordering::SeqCst));
-        }
-        let old = self.fetch(at.rank, offset, Work::FetchAdd(self.scratch, value))?;
-        self.guesses.note(at, old.wrapping_add(value));
-        Ok(old)
-    }
-
-    #[inline]
-    fn compare_and_swap(&self, at: Address, expected: u64, desired: u64) -> Result<u64> {
-        let offset = self.word(Operation::CompareAndSwap, at)?;
-        if let Some(word) = self.by_processor(at) {
-            let seen = word.compare_exchange(expected, desired, Ordering::SeqCst, Ordering::SeqCst);
-            return Ok(seen.unwrap_or_else(|old| old));
-        }
-        let old = self.fetch(at.rank, offset, Work::CompareAndSwap(self.scratch, expected, desired))?;
-        self.guesses.note(at, if old == expected { desired } else { old });
-        Ok(old)
-    }
-
-    /// A loop of compare-and-swaps, the first of which guesses what this rank last saw in the word, or 0.
-    #[inline]
-    fn fetch_store(&self, at: Address, value: u64) -> Result<u64> {
-        let offset = self.word(Operation::FetchStore, at)?;
-        if let Some(word) = self.by_processor(at) {
-            return Ok(word.swap(value, Ordering::SeqCst));
-        }
-        let mut guess = self.guesses.of(at);
-        loop {
-            let old = self.fetch(at.rank, offset, Work::CompareAndSwap(self.scratch, guess, value))?;
-            if old == guess {
-                self.guesses.note(at, value);
-                return Ok(old);
-            }
-            self.second_guesses.set(self.second_guesses.get() + 1);
-            guess = old;
+    fn word(&self, at: Word, op: WordOp) -> Result<u64> {
+        match self.by_processor(at) {
+            Some(word) => Ok(words::apply(word, op)),
+            None => self.word_by_adapter(at, op),
         }
     }
 
-    #[inline]
-    fn get(&self, at: Address) -> Result<u64> {
-        let offset = self.word(Operation::Get, at)?;
-        if let Some(word) = self.by_processor(at) {
-            return Ok(word.load(Ordering::SeqCst));
-        }
-        let value = self.fetch(at.rank, offset, Work::Read(self.scratch))?;
-        self.guesses.note(at, value);
-        Ok(value)
-    }
-
-    #[inline]
-    fn put(&self, at: Address, value: u64) -> Result<()> {
-        let offset = self.word(Operation::Put, at)?;
-        if let Some(word) = self.by_processor(at) {
-            word.store(value, Ordering::SeqCst);
-            return Ok(());
-        }
-        self.guesses.note(at, value);
-        let burst = self.burst.get();
-        self.with_room(at.rank, |connection| {
-            Ok(connection.put(Target::Mapping(offset), &value.to_ne_bytes(), burst)?)
-        })
-    }
-
-    unsafe fn put_bytes_nb(&self, at: Address, source: *const u8, len: usize) -> Result<Request> {
-        let offset = self.range(Operation::PutBytes, at, len as u64)?;
-        if len == 0 {
-            return Ok(DONE);
-        }
-        if let Some(shared) = self.reach(at, len)? {
-            // SAFETY: the caller vouches for `source`; the range was checked, and all access to it acts as atomic.
-            unsafe { copy::to_shared(source, shared, len) };
-            return Ok(DONE);
-        }
+    /// Blocks.
+    unsafe fn start_word(&self, at: Word, op: WordOp, result: *mut u64) -> Result<Request> {
+        let old = self.word(at, op)?;
         // SAFETY: the caller's promise.
-        unsafe { self.write(at.rank, Target::Mapping(offset), source, len) }
+        unsafe { result.write(old) };
+        Ok(DONE)
     }
 
-    unsafe fn get_bytes_nb(&self, at: Address, dest: *mut u8, len: usize) -> Result<Request> {
-        let offset = self.range(Operation::GetBytes, at, len as u64)?;
-        if len == 0 {
-            return Ok(DONE);
-        }
-        if let Some(shared) = self.reach(at, len)? {
-            // SAFETY: the caller vouches for `dest`; the range was checked, and all access to it acts as atomic.
-            unsafe { copy::from_shared(shared, dest, len) };
-            // Pairs with the release of whatever told this rank that the bytes are there.
-            fence(Ordering::Acquire);
-            return Ok(DONE);
-        }
+    unsafe fn transfer(&self, at: Span, bytes: Bytes, until: Completion) -> Result<Request> {
         // SAFETY: the caller's promise.
-        unsafe { self.read(at.rank, Target::Mapping(offset), dest, len) }
+        let request = unsafe { self.start_transfer(at, bytes)? };
+        match (until, bytes) {
+            (Completion::Request, _) => return Ok(request),
+            (Completion::Target, Bytes::Put(_)) => self.complete(Some(at.rank()))?,
+            _ => self.finish(request)?,
+        }
+        Ok(DONE)
     }
 
-    fn test(&self, request: &Request) -> Result<bool> {
+    fn done(&self, request: &Request) -> Result<bool> {
         let Some((rank, number)) = read_request(request) else { return Ok(true) };
         let done = self.with_there(rank, |connection| {
             connection.poll()?;
@@ -410,101 +268,48 @@ impl RemoteAtomics for Verbs {
         Ok(done)
     }
 
-    fn wait(&self, request: Request) -> Result<()> {
+    fn finish(&self, request: Request) -> Result<()> {
         let Some((rank, number)) = read_request(&request) else { return Ok(()) };
         self.with_there(rank, |connection| match connection.pending(number) {
-            Some(number) => self.finish(connection, number).map(|()| true),
+            Some(number) => self.await_request(connection, number).map(|()| true),
             None => Ok(true),
         })?;
         fence(Ordering::Acquire);
         Ok(())
     }
 
-    fn flush(&self, target: Rank) -> Result<()> {
-        if target.0 >= self.size {
-            return Err(self.bad_address(Operation::Flush, target.at(Disp(0)), 0));
-        }
+    fn complete(&self, target: Option<Rank>) -> Result<()> {
         // Of what the processor has copied into segments of this host.
         fence(Ordering::SeqCst);
-        self.flush_there(target.0)
-    }
-
-    fn flush_all(&self) -> Result<()> {
-        fence(Ordering::SeqCst);
-        let peers: Vec<u32> = self.peers.borrow().keys().copied().collect();
-        // All targets work at the same time: first everything is posted, then waited for.
-        let mut result = Ok(());
-        for &peer in &peers {
-            result = result.and(self.start_flush(peer));
+        match target {
+            Some(target) => self.flush_there(target.0),
+            None => self.flush_everywhere(),
         }
-        for &peer in &peers {
-            let flushed = if result.is_ok() { self.flush_there(peer) } else { Ok(()) };
-            result = result.and(flushed);
-        }
-        if result.is_err() {
-            // What is under way is given up.
-            let mut peers = self.peers.borrow_mut();
-            let ranks: Vec<u32> = peers.keys().copied().collect();
-            ranks.into_iter().for_each(|rank| self.drop_connection(&mut peers, Rank(rank)));
-        }
-        result
     }
 
     #[inline]
-    fn wait_until(&self, own: Disp, until: Until) -> Result<u64> {
-        let value = self.wait_for(own, until, None)?;
-        Ok(value.expect("a wait without a deadline ends with a value or an error"))
+    fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
+        self.wait_for(own, until, deadline)
     }
 
-    #[inline]
-    fn wait_until_deadline(&self, own: Disp, until: Until, deadline: Time) -> Result<Option<u64>> {
-        self.wait_for(own, until, Some(deadline))
-    }
-
-    fn pause(&self, operations: u32) -> Result<()> {
-        self.check()?;
-        self.look()?;
-        let time = Duration::from_nanos(u64::from(operations) * OPERATION);
-        if time >= SLEEP {
-            std::thread::sleep(time);
-        } else {
-            let end = self.now().after(time);
-            std::thread::yield_now();
-            while self.now() < end {
-                std::hint::spin_loop();
+    fn delay(&self, delay: Delay) -> Result<()> {
+        match delay {
+            Delay::Operations(operations) => self.pause_for(operations),
+            Delay::Compute(time) => {
+                fabric::keep_busy(self, time);
+                Ok(())
             }
         }
-        Ok(())
     }
 
     #[inline]
-    fn now(&self) -> Time {
+    fn clock(&self) -> Time {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
     }
 
-    fn expose(&self, memory: UserMemory) -> Result<ExposedKey, Refused> {
-        self.open_memory(memory)
-    }
-
-    fn withdraw(&self, key: ExposedKey) -> Result<UserMemory> {
-        self.withdraw_memory(key)
-    }
-
-    fn lease(&self, rank: Rank, key: ExposedKey) -> Result<Box<dyn Lease + '_>> {
-        self.lease_memory(rank, key)
-    }
-
-    /// By the processor, behind what this rank has itself put there.
-    fn clear(&self, own: Disp, len: u64) -> Result<()> {
-        let at = self.rank.at(own);
-        self.range(Operation::PutBytes, at, len)?;
-        self.flush(self.rank)?;
-        let start = self.memory.range(own.0, len as usize).expect("the range was checked");
-        // SAFETY: the range lies in this rank's memory, and all access to it acts as atomic.
-        unsafe { copy::zero_shared(start, len as usize) };
-        fence(Ordering::SeqCst);
-        Ok(())
+    fn extras(&self) -> Extras<'_> {
+        Extras { registration: Some(self), ..Extras::default() }
     }
 }
 
@@ -516,7 +321,7 @@ impl Drop for Verbs {
         {
             // Whatever fails now, the others hear of it from the bootstrap, and there is nobody to tell here.
             self.close_all();
-            let _ = self.flush_all();
+            let _ = self.complete(None);
             let _ = membership.barrier();
         }
     }

@@ -15,8 +15,14 @@ use super::queue_pair::Place;
 use super::request::MOST_RANKS;
 use super::{Verbs, settings, shared};
 use crate::bootstrap::Membership;
+use crate::fabric::WorldView;
 use crate::shm::environment::Environment;
-use crate::{Atomicity, Error, Joined, Rank, Result, SEGMENT_BYTES, SymmetricHeap, Topology, WORD, Wishes};
+use crate::{
+    Atomicity, Capabilities, Error, Joined, Rank, Result, SEGMENT_BYTES, SymmetricHeap, Topology, WORD, Wishes,
+};
+
+/// The backend's name, as `--backend` takes it.
+const BACKEND: &str = "verbs";
 
 /// What a rank asks of the world that it joins, and of the adapter.
 #[derive(Clone, Default, Debug)]
@@ -164,28 +170,56 @@ impl Attach {
         let completions = self.completion_entries.unwrap_or(connection::DEPTH as u32);
         let (initiator, responder) = (abilities.initiator.clamp(1, READS), abilities.responder.clamp(1, READS));
         let place = Place { port, gid, initiator, responder };
-        let segment = self.segment_bytes.unwrap_or(SEGMENT_BYTES);
-        let segment = segment
-            .checked_next_multiple_of(WORD)
-            .filter(|&bytes| bytes > 0)
-            .ok_or_else(|| Error::world(format!("a segment of {segment} bytes is none")))?;
-        let memory = Arc::new(Memory::new(segment)?);
+        let view = view(membership, atomicity, self.segment_bytes, self.topology)?;
+        let memory = Arc::new(Memory::new(view.segment())?);
         let region = Arc::new(Region::segment(&device, Arc::clone(&memory))?);
         let bounce = BouncePool::new(SLOTS, SLOT_BYTES, |start, len| Region::local(&device, start, len))?;
         Ok(Parts {
             device,
             place,
-            atomicity,
-            segment,
+            view,
             memory,
             region,
             bounce,
             node_shared,
-            topology: self.topology,
             completions,
             failing_part: self.failing_part,
         })
     }
+}
+
+/// What a rank knows of its world, of which each segment has as many bytes as wished.
+fn view(
+    membership: &Membership,
+    atomicity: Atomicity,
+    segment_bytes: Option<u64>,
+    topology: Option<Topology>,
+) -> Result<WorldView> {
+    let size = membership.size();
+    let topology = topology.unwrap_or_else(|| membership.topology().clone());
+    if topology.size() != size {
+        let ranks = topology.size();
+        return Err(Error::world(format!("the topology has {ranks} ranks and the world {size}")));
+    }
+    if size > MOST_RANKS {
+        return Err(Error::world(format!("verbs: {size} ranks; this backend takes {MOST_RANKS}")));
+    }
+    let segment = segment_bytes.unwrap_or(SEGMENT_BYTES);
+    let segment = segment
+        .checked_next_multiple_of(WORD)
+        .filter(|&bytes| bytes > 0)
+        .ok_or_else(|| Error::world(format!("a segment of {segment} bytes: ask for 1 byte or more, up to 2^64 - 8")))?;
+    let capabilities = Capabilities {
+        backend: BACKEND,
+        atomicity,
+        native_fetch_store: false,
+        late_puts: true,
+        ordered_puts: false,
+        atomic_puts: false,
+        passive_progress: true,
+        asymmetric_fence: false,
+    };
+    WorldView::new(membership.rank(), segment, capabilities, topology, SymmetricHeap::new(segment))
 }
 
 /// The first device whose port with this number is up.
@@ -210,29 +244,20 @@ const READS: u8 = 16;
 struct Parts {
     device: Arc<Device>,
     place: Place,
-    atomicity: Atomicity,
-    segment: u64,
+    view: WorldView,
     memory: Arc<Memory>,
     region: Arc<Region>,
     bounce: BouncePool<Region>,
     node_shared: bool,
-    topology: Option<Topology>,
     completions: u32,
     failing_part: Option<u64>,
 }
 
 impl Verbs {
     fn join(parts: Parts, membership: Membership) -> Result<Verbs> {
-        let Parts { device, place, atomicity, segment, memory, region, bounce, node_shared, .. } = parts;
-        let Parts { topology, completions, failing_part, .. } = parts;
-        let (rank, size) = (membership.rank(), membership.size());
+        let Parts { device, place, view, memory, region, bounce, node_shared, completions, failing_part } = parts;
         let verbs = Verbs {
-            rank,
-            size,
-            segment,
-            atomicity,
-            topology: topology.unwrap_or_else(|| membership.topology().clone()),
-            heap: SymmetricHeap::new(segment),
+            view,
             peers: RefCell::default(),
             membership: Some(membership),
             bounce,
@@ -253,22 +278,13 @@ impl Verbs {
             past: Cell::default(),
             second_guesses: Cell::new(0),
         };
-        if verbs.topology.size() != size {
-            let ranks = verbs.topology.size();
-            return verbs.refuse(Error::world(format!("the topology has {ranks} ranks and the world {size}")));
-        }
-        if size > MOST_RANKS {
-            return verbs.refuse(Error::world(format!("verbs: {size} ranks; this backend takes {MOST_RANKS}")));
-        }
         match verbs.open() {
             Ok(()) => Ok(verbs),
-            Err(error) => verbs.refuse(error),
+            Err(error) => {
+                verbs.fail();
+                Err(error)
+            }
         }
-    }
-
-    fn refuse(self, error: Error) -> Result<Verbs> {
-        self.fail();
-        Err(error)
     }
 
     /// Answers the others from now on, and sees that all agree.
@@ -284,14 +300,14 @@ impl Verbs {
         };
         let membership = self.membership();
         membership.serve(move |_, bytes| answering.answer(bytes));
-        let mine = (self.segment, self.place.port.ethernet);
+        let mine = (self.view.segment(), self.place.port.ethernet);
         let card = [&mine.0.to_le_bytes()[..], &[mine.1.into()]].concat();
         for (rank, card) in (0..).map(Rank).zip(membership.allgather(&card)?) {
             let theirs = card.split_first_chunk().map(|(bytes, rest)| (u64::from_le_bytes(*bytes), rest == [1]));
             if theirs != Some(mine) {
                 return Err(Error::world(format!(
                     "verbs: {rank} and {} disagree: (bytes of a segment, whether the link is Ethernet) are {theirs:?} and {mine:?}",
-                    self.rank
+                    self.view.rank()
                 )));
             }
         }
@@ -310,12 +326,10 @@ impl Joined for Verbs {
             attach = attach.segment_bytes(bytes);
         }
         let membership = Membership::by_environment()?;
-        let placed = wishes.topology.or(environment.topology(membership.size())?);
-        let mut verbs = attach.attach(membership)?;
-        if let Some(topology) = placed {
-            verbs.topology = topology;
+        if let Some(topology) = wishes.topology.or(environment.topology(membership.size())?) {
+            attach = attach.topology(topology);
         }
-        Ok(verbs)
+        attach.attach(membership)
     }
 
     fn fail(self) {

@@ -1,12 +1,17 @@
 //! Bulk operations, in parts of a slot each.
 
+use std::sync::atomic::{Ordering, fence};
+
 use super::Verbs;
 use super::bounce::Slot;
 use super::connection::{Hold, Target, buffer};
 use super::device::Region;
+use super::memory::FRONT;
 use super::queue_pair::{INLINE, Work};
-use super::request::{DONE, request};
+use super::request::request;
 use super::waiting::Turns;
+use crate::fabric::{Bytes, DONE, Span};
+use crate::mapped::copy;
 use crate::{Error, Rank, Request, Result};
 
 /// Slots for the parts of bulk operations, and the bytes of each: the longest single request.
@@ -14,11 +19,52 @@ pub(super) const SLOTS: usize = 64;
 pub(super) const SLOT_BYTES: usize = 32 << 10;
 
 impl Verbs {
+    /// Starts a transfer between a buffer of this rank and the bytes of `at`; a clear is complete when this returns.
+    ///
+    /// # Safety
+    ///
+    /// Those of [`transfer`](crate::fabric::Fabric::transfer).
+    pub(super) unsafe fn start_transfer(&self, at: Span, bytes: Bytes) -> Result<Request> {
+        if at.is_empty() {
+            return Ok(DONE);
+        }
+        if bytes == Bytes::Clear {
+            // What this rank has put there before comes first.
+            self.flush_there(at.rank().0)?;
+        }
+        let (rank, target, len) = (at.rank(), Target::Mapping(FRONT as u64 + at.disp().0), at.len());
+        let Some(shared) = self.reach(at)? else {
+            return match bytes {
+                // SAFETY: the caller's promise.
+                Bytes::Put(source) => unsafe { self.write(rank, target, source, len) },
+                // SAFETY: the caller's promise.
+                Bytes::Get(dest) => unsafe { self.read(rank, target, dest, len) },
+                Bytes::Clear => unreachable!("a rank clears bytes of its own segment"),
+            };
+        };
+        match bytes {
+            // SAFETY: the caller vouches for `source` and the span, to which all access acts as atomic.
+            Bytes::Put(source) => unsafe { copy::to_shared(source, shared, len) },
+            Bytes::Get(dest) => {
+                // SAFETY: the caller vouches for `dest` and the span, to which all access acts as atomic.
+                unsafe { copy::from_shared(shared, dest, len) };
+                // Pairs with the release of the operation that told this rank that the bytes are there.
+                fence(Ordering::Acquire);
+            }
+            Bytes::Clear => {
+                // SAFETY: the caller vouches for the span, to which all access acts as atomic.
+                unsafe { copy::zero_shared(shared, len) };
+                fence(Ordering::SeqCst);
+            }
+        }
+        Ok(DONE)
+    }
+
     /// Starts to write at `target` of another rank.
     ///
     /// # Safety
     ///
-    /// As [`put_bytes_nb`](RemoteAtomics::put_bytes_nb); the target exists.
+    /// As [`put_bytes_nb`](crate::RemoteAtomics::put_bytes_nb); the target exists.
     pub(super) unsafe fn write(&self, rank: Rank, target: Target, source: *const u8, len: usize) -> Result<Request> {
         if len == 0 {
             return Ok(DONE);
@@ -49,7 +95,7 @@ impl Verbs {
     ///
     /// # Safety
     ///
-    /// As [`get_bytes_nb`](RemoteAtomics::get_bytes_nb); the target exists.
+    /// As [`get_bytes_nb`](crate::RemoteAtomics::get_bytes_nb); the target exists.
     pub(super) unsafe fn read(&self, rank: Rank, target: Target, dest: *mut u8, len: usize) -> Result<Request> {
         if len == 0 {
             return Ok(DONE);
@@ -82,7 +128,7 @@ impl Verbs {
     /// # Safety
     ///
     /// As [`read`](Self::read), until the request is complete or given up.
-    pub(super) unsafe fn read_part(&self, rank: Rank, target: Target, dest: *mut u8, len: usize) -> Result<u64> {
+    unsafe fn read_part(&self, rank: Rank, target: Target, dest: *mut u8, len: usize) -> Result<u64> {
         let slot = self.slot()?;
         let work = Work::Read(buffer(slot.start(), len, slot.region().local_key()));
         self.with_room(rank, |connection| {
@@ -92,7 +138,7 @@ impl Verbs {
     }
 
     /// An error where a test wants part `number` of a bulk operation to fail.
-    pub(super) fn may_fail(&self, number: u64) -> Result<()> {
+    fn may_fail(&self, number: u64) -> Result<()> {
         match self.failing_part {
             Some(part) if part == number => Err(Error::world(format!("verbs: part {part} fails, as a test wants it"))),
             _ => Ok(()),
@@ -100,7 +146,7 @@ impl Verbs {
     }
 
     /// A free slot. While all are in use, waits for operations that are under way.
-    pub(super) fn slot(&self) -> Result<Slot<Region>> {
+    fn slot(&self) -> Result<Slot<Region>> {
         let mut turns = Turns::default();
         loop {
             if let Some(slot) = self.bounce.acquire() {

@@ -41,8 +41,9 @@ use super::memory::table_word;
 use super::queue_pair::{Remote, Work};
 use super::waiting::Turns;
 use crate::exposed::{ExposedKey, Lease, LeasedWords, Refused, UserMemory};
+use crate::fabric::{Fabric, Registration};
 use crate::mapped::copy;
-use crate::{Atomicity, Error, Operation, Rank, RemoteAtomics, Result, WORD};
+use crate::{Error, Operation, Rank, Result, WORD};
 
 /// How many pieces of memory a rank can have exposed at a time.
 pub(super) const CAPACITY: usize = 1024;
@@ -76,7 +77,7 @@ impl Verbs {
 
     /// An atomic on a word in front of a segment.
     fn control(&self, rank: Rank, word: usize, work: Work) -> Result<u64> {
-        if rank == self.rank && self.atomicity == Atomicity::Global {
+        if self.processor_may_change(rank) {
             let word = self.memory.front(word);
             return Ok(match work {
                 Work::FetchAdd(_, value) => word.fetch_add(value, Ordering::SeqCst),
@@ -95,7 +96,7 @@ impl Verbs {
         let word = Self::entry(index, STATE);
         let mut seen = self.memory.front(word).load(Ordering::Relaxed);
         loop {
-            let old = self.control(self.rank, word, Work::CompareAndSwap(self.scratch, seen, change(seen)))?;
+            let old = self.control(self.view.rank(), word, Work::CompareAndSwap(self.scratch, seen, change(seen)))?;
             if old == seen {
                 return Ok(());
             }
@@ -107,13 +108,48 @@ impl Verbs {
         self.memory.front(Self::entry(index, word))
     }
 
-    pub(super) fn open_memory(&self, memory: UserMemory) -> Result<ExposedKey, Refused> {
+    /// Grants no lease of `key` from here on, and takes its memory out of the table.
+    fn close(&self, key: ExposedKey) -> Result<(usize, (UserMemory, Option<Region>))> {
+        let missing = Error::NotExposed { rank: self.view.rank(), key };
+        let (Some(index), Some(exposure)) = (index(key), self.exposures.borrow_mut().remove(&key.0)) else {
+            return Err(missing);
+        };
+        match self.change(index, |state| state & !OPEN) {
+            Ok(()) => Ok((index, exposure)),
+            Err(error) => {
+                // I4.
+                std::mem::forget(exposure);
+                Err(error)
+            }
+        }
+    }
+
+    fn is_leased(&self, index: usize) -> bool {
+        self.own_entry(index, STATE).load(Ordering::Acquire) & LEASES != 0
+    }
+
+    /// Closes everything, for a rank that leaves.
+    pub(super) fn close_all(&self) {
+        let keys: Vec<u64> = self.exposures.borrow().keys().copied().collect();
+        for key in keys {
+            if let Ok((index, exposure)) = self.close(ExposedKey(key))
+                && self.is_leased(index)
+            {
+                // I4.
+                std::mem::forget(exposure);
+            }
+        }
+    }
+}
+
+impl Registration for Verbs {
+    fn expose(&self, memory: UserMemory) -> Result<ExposedKey, Refused> {
         let free = |&index: &usize| {
             let state = self.own_entry(index, STATE).load(Ordering::Relaxed);
             state & (LEASES | TAKEN | OPEN) == 0 && state >> GENERATION < u64::from(u32::MAX)
         };
         let Some(index) = (0..CAPACITY).find(free) else {
-            let error = Error::ExposedFull { rank: self.rank, what: "exposed memory", limit: CAPACITY as u64 };
+            let error = Error::ExposedFull { rank: self.view.rank(), what: "exposed memory", limit: CAPACITY as u64 };
             return Err(Refused { error, memory });
         };
         let start = memory.start().as_ptr();
@@ -141,27 +177,7 @@ impl Verbs {
         Ok(ExposedKey(key))
     }
 
-    /// Grants no lease of `key` from here on, and takes its memory out of the table.
-    fn close(&self, key: ExposedKey) -> Result<(usize, (UserMemory, Option<Region>))> {
-        let missing = Error::NotExposed { rank: self.rank, key };
-        let (Some(index), Some(exposure)) = (index(key), self.exposures.borrow_mut().remove(&key.0)) else {
-            return Err(missing);
-        };
-        match self.change(index, |state| state & !OPEN) {
-            Ok(()) => Ok((index, exposure)),
-            Err(error) => {
-                // I4.
-                std::mem::forget(exposure);
-                Err(error)
-            }
-        }
-    }
-
-    fn is_leased(&self, index: usize) -> bool {
-        self.own_entry(index, STATE).load(Ordering::Acquire) & LEASES != 0
-    }
-
-    pub(super) fn withdraw_memory(&self, key: ExposedKey) -> Result<UserMemory> {
+    fn withdraw(&self, key: ExposedKey) -> Result<UserMemory> {
         let (index, (memory, region)) = self.close(key)?;
         let mut turns = Turns::default();
         while self.is_leased(index) {
@@ -177,23 +193,8 @@ impl Verbs {
         Ok(memory)
     }
 
-    /// Closes everything, for a rank that leaves.
-    pub(super) fn close_all(&self) {
-        let keys: Vec<u64> = self.exposures.borrow().keys().copied().collect();
-        for key in keys {
-            if let Ok((index, exposure)) = self.close(ExposedKey(key))
-                && self.is_leased(index)
-            {
-                // I4.
-                std::mem::forget(exposure);
-            }
-        }
-    }
-
-    pub(super) fn lease_memory(&self, owner: Rank, key: ExposedKey) -> Result<Box<dyn Lease + '_>> {
-        if owner.0 >= self.size {
-            return Err(Error::RankOutOfRange { operation: Operation::Lease, rank: owner, size: self.size });
-        }
+    fn lease(&self, owner: Rank, key: ExposedKey) -> Result<Box<dyn Lease + '_>> {
+        self.view.check_rank(Operation::Lease, owner)?;
         self.check()?;
         let refused = Error::NotExposed { rank: owner, key };
         let Some(index) = index(key) else { return Err(refused) };
@@ -249,7 +250,7 @@ impl VerbsLease<'_> {
 
     /// The part in this process.
     fn own(&self, part: Remote) -> Option<*mut u8> {
-        (self.owner == self.ra.rank).then(|| std::ptr::with_exposed_provenance_mut(part.address as usize))
+        (self.owner == self.ra.view.rank()).then(|| std::ptr::with_exposed_provenance_mut(part.address as usize))
     }
 }
 
@@ -268,7 +269,7 @@ impl Lease for VerbsLease<'_> {
         }
         // SAFETY: `source` is borrowed until the wait is over; if that fails, the request is gone.
         let request = unsafe { self.ra.write(self.owner, Target::Exposed(part), source.as_ptr(), source.len())? };
-        self.ra.wait(request)
+        self.ra.finish(request)
     }
 
     fn get(&self, offset: u64, dest: &mut [u8]) -> Result<()> {
@@ -281,7 +282,7 @@ impl Lease for VerbsLease<'_> {
         }
         // SAFETY: as for a put; `dest` is borrowed mutably.
         let request = unsafe { self.ra.read(self.owner, Target::Exposed(part), dest.as_mut_ptr(), dest.len())? };
-        self.ra.wait(request)
+        self.ra.finish(request)
     }
 
     fn words(&self) -> Option<LeasedWords<'_>> {

@@ -80,7 +80,7 @@ impl Verbs {
     }
 
     /// Posts what a flush waits for.
-    pub(super) fn start_flush(&self, rank: u32) -> Result<()> {
+    fn start_flush(&self, rank: u32) -> Result<()> {
         self.with_there(rank, |connection| {
             connection.poll()?;
             let mut turns = Turns::default();
@@ -103,9 +103,29 @@ impl Verbs {
         self.start_flush(rank)?;
         self.with_there(rank, |connection| {
             let last = connection.last();
-            self.finish(connection, last).map(|()| true)
+            self.await_request(connection, last).map(|()| true)
         })?;
         fence(Ordering::Acquire);
         Ok(())
+    }
+    /// As [`flush_there`](Self::flush_there), for all peers at the same time.
+    pub(super) fn flush_everywhere(&self) -> Result<()> {
+        let peers: Vec<u32> = self.peers.borrow().keys().copied().collect();
+        // All targets work at the same time: first everything is posted, then waited for.
+        let mut result = Ok(());
+        for &peer in &peers {
+            result = result.and(self.start_flush(peer));
+        }
+        for &peer in &peers {
+            let flushed = if result.is_ok() { self.flush_there(peer) } else { Ok(()) };
+            result = result.and(flushed);
+        }
+        if result.is_err() {
+            // What is under way is given up.
+            let mut peers = self.peers.borrow_mut();
+            let ranks: Vec<u32> = peers.keys().copied().collect();
+            ranks.into_iter().for_each(|rank| self.drop_connection(&mut peers, Rank(rank)));
+        }
+        result
     }
 }

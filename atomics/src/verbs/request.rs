@@ -2,8 +2,7 @@
 
 use crate::{Rank, Request};
 
-/// Requests of this backend: the rank and the request's number; 0 for what is complete already.
-pub(super) const DONE: Request = Request(0);
+/// A request names its rank and its number.
 pub(super) const PENDING: u64 = 1 << 63;
 pub(super) const NUMBER_BITS: u32 = 39;
 pub(super) const NUMBERS: u64 = (1 << NUMBER_BITS) - 1;
@@ -21,6 +20,7 @@ pub(super) fn read_request(request: &Request) -> Option<(u32, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fabric::DONE;
 
     #[test]
     fn requests_name_their_rank_and_number() {

@@ -18,7 +18,8 @@ use rustix::fs::{Mode, OFlags, SealFlags};
 use super::Verbs;
 use super::memory::Memory;
 use super::message::{self, Shared};
-use crate::{Address, Rank, Result};
+use crate::fabric::Span;
+use crate::{Rank, Result};
 
 /// Whether ranks of one host share their data, unless the program says so: 0 for no.
 pub(super) const NODE_SHARED: &str = "RMALAB_NODE_SHARED";
@@ -47,24 +48,25 @@ fn open(shared: &Shared) -> Option<OwnedFd> {
 }
 
 impl Verbs {
-    /// Where the processor reaches `len` bytes at `at`, a range that exists, if it does.
+    /// Where the processor reaches the bytes of `at`, if it does.
     #[inline]
-    pub(super) fn reach(&self, at: Address, len: usize) -> Result<Option<*mut u8>> {
-        if at.rank == self.rank {
-            return Ok(self.memory.range(at.disp.0, len));
+    pub(super) fn reach(&self, at: Span) -> Result<Option<*mut u8>> {
+        let (rank, disp, len) = (at.rank(), at.disp().0, at.len());
+        if rank == self.view.rank() {
+            return Ok(self.memory.range(disp, len));
         }
         if !self.node_shared
-            || self.membership().topology().node_of(self.rank) != self.membership().topology().node_of(at.rank)
+            || self.membership().topology().node_of(self.view.rank()) != self.membership().topology().node_of(rank)
         {
             return Ok(None);
         }
-        if let Some(memory) = self.neighbours.borrow().get(&at.rank.0) {
-            return Ok(memory.as_ref().and_then(|memory| memory.range(at.disp.0, len)));
+        if let Some(memory) = self.neighbours.borrow().get(&rank.0) {
+            return Ok(memory.as_ref().and_then(|memory| memory.range(disp, len)));
         }
-        let memory = self.map(at.rank)?;
-        let range = memory.as_ref().and_then(|memory| memory.range(at.disp.0, len));
+        let memory = self.map(rank)?;
+        let range = memory.as_ref().and_then(|memory| memory.range(disp, len));
         // It stays as long as this rank does, so what points into it is valid.
-        self.neighbours.borrow_mut().insert(at.rank.0, memory);
+        self.neighbours.borrow_mut().insert(rank.0, memory);
         Ok(range)
     }
 

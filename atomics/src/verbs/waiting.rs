@@ -5,17 +5,18 @@ use std::time::Duration;
 
 use super::Verbs;
 use super::connection::{Broken, Connection};
-use crate::{Disp, Operation, RemoteAtomics, Result, Time, Until};
+use crate::fabric::{Fabric, Word};
+use crate::{Result, Time, Until};
 
 /// Polls before a waiting rank gives the processor to others, gifts before it sleeps, and for how long it does.
 ///
 /// Soft-RoCE's kernel threads, and other ranks, need the processor that a rank spins on.
 const SPINS: u32 = 2_000;
 const YIELDS: u32 = 1_000;
-pub(super) const SLEEP: Duration = Duration::from_micros(50);
+const SLEEP: Duration = Duration::from_micros(50);
 
 /// What one uncontended word operation takes, in nanoseconds: the unit of `pause`.
-pub(super) const OPERATION: u64 = 2_000;
+const OPERATION: u64 = 2_000;
 
 /// The place of a rank that waits: how long it has.
 #[derive(Default)]
@@ -51,14 +52,17 @@ impl Turns {
 }
 
 impl Verbs {
-    pub(super) fn own_word(&self, own: Disp) -> Result<&AtomicU64> {
-        let at = self.rank.at(own);
-        self.word(Operation::WaitUntil, at)?;
-        Ok(self.memory.word(own.0).expect("it was checked to be in the segment"))
+    /// A word of this rank's segment.
+    ///
+    /// # Panics
+    ///
+    /// Where the word is of another world.
+    pub(super) fn own_word(&self, own: Word) -> &AtomicU64 {
+        self.memory.word(own.disp().0).expect("a word of this world")
     }
 
-    pub(super) fn wait_for(&self, own: Disp, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
-        let word = self.own_word(own)?;
+    pub(super) fn wait_for(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
+        let word = self.own_word(own);
         self.burst.set(self.burst.get() + 1);
         let mut turns = Turns::default();
         loop {
@@ -66,7 +70,7 @@ impl Verbs {
             if until.holds(value) {
                 return Ok(Some(value));
             }
-            if deadline.is_some_and(|deadline| self.now() >= deadline) {
+            if deadline.is_some_and(|deadline| self.clock() >= deadline) {
                 return self.check().map(|()| None);
             }
             turns.turn(self)?;
@@ -75,11 +79,27 @@ impl Verbs {
 
     /// Waits for request `number`, and so for all before it.
     #[inline]
-    pub(super) fn finish(&self, connection: &mut Connection, number: u64) -> Result<(), Broken> {
+    pub(super) fn await_request(&self, connection: &mut Connection, number: u64) -> Result<(), Broken> {
         let mut turns = Turns::default();
         while !connection.is_done(number) {
             if !connection.poll()? {
                 turns.turn(self)?;
+            }
+        }
+        Ok(())
+    }
+    /// Lets time pass between two polls.
+    pub(super) fn pause_for(&self, operations: u32) -> Result<()> {
+        self.check()?;
+        self.look()?;
+        let time = Duration::from_nanos(u64::from(operations) * OPERATION);
+        if time >= SLEEP {
+            std::thread::sleep(time);
+        } else {
+            let end = self.clock().after(time);
+            std::thread::yield_now();
+            while self.clock() < end {
+                std::hint::spin_loop();
             }
         }
         Ok(())

@@ -1,21 +1,106 @@
-//! Operations on words that the adapter carries out.
+//! Operations on words: by the adapter, or by the owner's processor where the two are atomic with each other.
 
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::Verbs;
 use super::connection::Target;
+use super::memory::FRONT;
 use super::queue_pair::Work;
-use crate::{Rank, Result};
+use crate::fabric::{Word, WordOp};
+use crate::{Atomicity, Rank, Result};
+
+/// Carries out an operation by the processor.
+#[inline]
+pub(super) fn apply(word: &AtomicU64, op: WordOp) -> u64 {
+    match op {
+        WordOp::FetchAdd(value) => word.fetch_add(value, Ordering::SeqCst),
+        WordOp::CompareAndSwap { expected, desired } => {
+            let seen = word.compare_exchange(expected, desired, Ordering::SeqCst, Ordering::SeqCst);
+            seen.unwrap_or_else(|old| old)
+        }
+        WordOp::FetchStore(value) => word.swap(value, Ordering::SeqCst),
+        WordOp::Get => word.load(Ordering::SeqCst),
+        WordOp::Put(value) => {
+            word.store(value, Ordering::SeqCst);
+            0
+        }
+    }
+}
 
 impl Verbs {
-    /// An operation on a word that returns what the word was.
+    /// The word at `at`, if it is this rank's and its processor may change it.
+    ///
+    /// # Panics
+    ///
+    /// Where the word is of another world.
+    #[inline(always)]
+    pub(super) fn by_processor(&self, at: Word) -> Option<&AtomicU64> {
+        assert!(self.view.has_word(at), "{} is a word of another world", at.address());
+        if self.processor_may_change(at.rank()) { self.memory.word(at.disp().0) } else { None }
+    }
+
+    /// Whether this rank's processor may change words of `rank` by atomics of its own.
+    #[inline(always)]
+    pub(super) fn processor_may_change(&self, rank: Rank) -> bool {
+        rank == self.view.rank() && self.view.capabilities().atomicity == Atomicity::Global
+    }
+
+    /// Carries out an operation by the adapter of the word's owner.
+    #[inline]
+    pub(super) fn word_by_adapter(&self, at: Word, op: WordOp) -> Result<u64> {
+        let (rank, offset) = (at.rank(), FRONT as u64 + at.disp().0);
+        match op {
+            WordOp::FetchAdd(value) => {
+                let old = self.fetch(rank, offset, Work::FetchAdd(self.scratch, value))?;
+                self.guesses.note(at, old.wrapping_add(value));
+                Ok(old)
+            }
+            WordOp::CompareAndSwap { expected, desired } => {
+                let old = self.fetch(rank, offset, Work::CompareAndSwap(self.scratch, expected, desired))?;
+                self.guesses.note(at, if old == expected { desired } else { old });
+                Ok(old)
+            }
+            WordOp::FetchStore(value) => self.swap(at, value),
+            WordOp::Get => {
+                let value = self.fetch(rank, offset, Work::Read(self.scratch))?;
+                self.guesses.note(at, value);
+                Ok(value)
+            }
+            WordOp::Put(value) => {
+                self.guesses.note(at, value);
+                let burst = self.burst.get();
+                self.with_room(rank, |connection| {
+                    Ok(connection.put(Target::Mapping(offset), &value.to_ne_bytes(), burst)?)
+                })?;
+                Ok(0)
+            }
+        }
+    }
+
+    /// A loop of compare-and-swaps, the first of which guesses what this rank last saw in the word, or 0.
+    #[inline]
+    fn swap(&self, at: Word, value: u64) -> Result<u64> {
+        let mut guess = self.guesses.of(at);
+        loop {
+            let work = Work::CompareAndSwap(self.scratch, guess, value);
+            let old = self.fetch(at.rank(), FRONT as u64 + at.disp().0, work)?;
+            if old == guess {
+                self.guesses.note(at, value);
+                return Ok(old);
+            }
+            self.second_guesses.set(self.second_guesses.get() + 1);
+            guess = old;
+        }
+    }
+
+    /// An operation on a word, `offset` bytes behind the start of its rank's mapping, that returns what the word was.
     #[inline]
     pub(super) fn fetch(&self, rank: Rank, offset: u64, work: Work) -> Result<u64> {
         self.with_room(rank, |connection| {
             // SAFETY: the scratch word is part of this rank's memory, which outlives all connections (the order of the
             // fields); one operation at a time uses it, this one, and if its wait fails, the connection goes.
             let number = unsafe { connection.fetch(Target::Mapping(offset), work)? };
-            self.finish(connection, number)
+            self.await_request(connection, number)
         })?;
         // The adapter has written it before the completion that was seen.
         fence(Ordering::Acquire);
