@@ -32,7 +32,7 @@
 //!   stores to memory before it, and a flush is a fence besides.
 //!
 //! The specification (section 9.4.5) says that atomics are atomic with each other. It does not say so of a write. An adapter
-//! may lose a put to an atomic that changes the word at the same time, so [`Capabilities::atomic_puts`] is false. The
+//! may lose a put to an atomic that changes the word at the same time, so [`Capabilities::atomic_puts`](crate::Capabilities::atomic_puts) is false. The
 //! formal model of RDMA is as weak: G. Ambal, B. Dongol, H. Eran, V. Klimis, O. Lahav, A. Raad, Semantics of remote direct
 //! memory access (RDMA^TSO), OOPSLA 2024. A compare-and-swap that fails writes nothing, so it loses no put.
 //!
@@ -187,7 +187,7 @@ impl fmt::Debug for Verbs {
 }
 
 impl Verbs {
-    /// Leaves the world as failed: the waits of all other ranks return [`Error::PeerFailed`] with this rank.
+    /// Leaves the world as failed: the waits of all other ranks return [`PeerFailed`](crate::Error::PeerFailed) with this rank.
     pub fn fail(mut self) {
         if let Some(membership) = self.membership.take() {
             membership.fail();
