@@ -1,16 +1,14 @@
 //! The `attended` wrapper: a handle whose waits do something for other ranks meanwhile.
 //!
 //! A rank that waits inside a lock or a barrier may be needed by the rank that it waits for, where a layer above serves
-//! requests. [`Attended`] forwards every call, and calls a function of that layer again and again while it waits. A handle
+//! requests. [`Attended`] forwards every operation, and calls a function of that layer again and again while it waits. A handle
 //! that is not wrapped pays nothing.
 
 use std::fmt;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use crate::exposed::{ExposedKey, Lease, Refused, UserMemory};
-use crate::fabric::WordOp;
-use crate::{Address, Capabilities, Disp, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Topology, Until};
+use crate::fabric::{Bytes, Completion, Delay, Extras, Fabric, Leaving, OuterWorld, Span, Word, WordOp, WorldView};
+use crate::{Rank, RemoteAtomics, Request, Result, Time, Until};
 
 /// The first wait between two calls of the function.
 const SHORTEST: Duration = Duration::from_micros(2);
@@ -44,132 +42,106 @@ pub enum Served {
 /// ```
 pub struct Attended<'a, A: RemoteAtomics + ?Sized, F> {
     inner: &'a A,
+    view: &'a WorldView,
     serve: F,
 }
 
 impl<'a, A: RemoteAtomics + ?Sized, F: Fn() -> Result<Served>> Attended<'a, A, F> {
     /// The handle `inner`, whose waits call `serve`.
     pub fn new(inner: &'a A, serve: F) -> Self {
-        Attended { inner, serve }
+        Attended { inner, view: inner.view(), serve }
     }
 
-    fn attend(&self, own: Disp, until: Until, deadline: Option<Time>, writer: Option<Rank>) -> Result<Option<u64>> {
+    /// Serves until the word is as waited for, and returns it; `None` once no more calls of the function are needed.
+    fn attend(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
         let mut step = SHORTEST;
         loop {
             match (self.serve)()? {
-                Served::Never => break,
+                Served::Never => return Ok(None),
                 Served::Nothing => step = (2 * step).min(LONGEST),
                 Served::Something => step = SHORTEST,
             }
-            let next = self.inner.now().after(step);
+            let next = self.inner.clock().after(step);
             if deadline.is_some_and(|deadline| deadline <= next) {
-                break;
+                return Ok(None);
             }
-            if let Some(value) = self.inner.wait_until_deadline(own, until, next)? {
+            if let Some(value) = self.inner.wait_on(own, until, Some(next))? {
                 return Ok(Some(value));
             }
-        }
-        match (deadline, writer) {
-            (Some(deadline), _) => self.inner.wait_until_deadline(own, until, deadline),
-            (None, Some(writer)) => self.inner.wait_until_from(own, until, writer).map(Some),
-            (None, None) => self.inner.wait_until(own, until).map(Some),
         }
     }
 }
 
 impl<A: RemoteAtomics + ?Sized, F> fmt::Debug for Attended<'_, A, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Attended").field("rank", &self.inner.rank()).finish_non_exhaustive()
+        f.debug_struct("Attended").field("rank", &self.view.rank()).finish_non_exhaustive()
     }
 }
 
-impl<A: RemoteAtomics + ?Sized, F: Fn() -> Result<Served>> RemoteAtomics for Attended<'_, A, F> {
-    fn rank(&self) -> Rank {
-        self.inner.rank()
+impl<A: RemoteAtomics + ?Sized, F: Fn() -> Result<Served>> Fabric for Attended<'_, A, F> {
+    fn view(&self) -> &WorldView {
+        self.view
     }
 
-    fn size(&self) -> u32 {
-        self.inner.size()
+    fn word(&self, at: Word, op: WordOp) -> Result<u64> {
+        self.inner.word(at, op)
     }
 
-    fn topology(&self) -> &Topology {
-        self.inner.topology()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn heap(&self) -> &SymmetricHeap {
-        self.inner.heap()
-    }
-
-    fn fetch_add(&self, at: Address, value: u64) -> Result<u64> {
-        self.inner.fetch_add(at, value)
-    }
-
-    fn compare_and_swap(&self, at: Address, expected: u64, desired: u64) -> Result<u64> {
-        self.inner.compare_and_swap(at, expected, desired)
-    }
-
-    fn fetch_store(&self, at: Address, value: u64) -> Result<u64> {
-        self.inner.fetch_store(at, value)
-    }
-
-    fn get(&self, at: Address) -> Result<u64> {
-        self.inner.get(at)
-    }
-
-    fn put(&self, at: Address, value: u64) -> Result<()> {
-        self.inner.put(at, value)
-    }
-
-    unsafe fn start(&self, at: Address, op: WordOp, result: *mut u64) -> Result<Request> {
+    unsafe fn start_word(&self, at: Word, op: WordOp, result: *mut u64) -> Result<Request> {
         // SAFETY: the caller's promise, passed on.
-        unsafe { self.inner.start(at, op, result) }
+        unsafe { self.inner.start_word(at, op, result) }
     }
 
-    unsafe fn put_bytes_nb(&self, at: Address, source: *const u8, len: usize) -> Result<Request> {
+    unsafe fn transfer(&self, at: Span, bytes: Bytes, until: Completion) -> Result<Request> {
         // SAFETY: the caller's promise, passed on.
-        unsafe { self.inner.put_bytes_nb(at, source, len) }
+        unsafe { self.inner.transfer(at, bytes, until) }
     }
 
-    unsafe fn get_bytes_nb(&self, at: Address, dest: *mut u8, len: usize) -> Result<Request> {
-        // SAFETY: the caller's promise, passed on.
-        unsafe { self.inner.get_bytes_nb(at, dest, len) }
+    fn done(&self, request: &Request) -> Result<bool> {
+        self.inner.done(request)
     }
 
-    fn test(&self, request: &Request) -> Result<bool> {
-        self.inner.test(request)
+    fn finish(&self, request: Request) -> Result<()> {
+        self.inner.finish(request)
     }
 
-    fn wait(&self, request: Request) -> Result<()> {
-        self.inner.wait(request)
+    fn complete(&self, target: Option<Rank>) -> Result<()> {
+        self.inner.complete(target)
     }
 
-    fn flush(&self, target: Rank) -> Result<()> {
-        self.inner.flush(target)
+    fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
+        match self.attend(own, until, deadline)? {
+            Some(value) => Ok(Some(value)),
+            None => self.inner.wait_on(own, until, deadline),
+        }
     }
 
-    fn flush_all(&self) -> Result<()> {
-        self.inner.flush_all()
+    fn delay(&self, delay: Delay) -> Result<()> {
+        if let Delay::Operations(_) = delay {
+            (self.serve)()?;
+        }
+        self.inner.delay(delay)
     }
 
-    fn wait_until(&self, own: Disp, until: Until) -> Result<u64> {
-        let value = self.attend(own, until, None, None)?;
-        // Without a deadline there is a value.
-        value.map_or_else(|| self.inner.wait_until(own, until), Ok)
+    fn clock(&self) -> Time {
+        self.inner.clock()
     }
 
-    fn wait_until_deadline(&self, own: Disp, until: Until, deadline: Time) -> Result<Option<u64>> {
-        self.attend(own, until, Some(deadline), None)
+    /// The function belongs to one thread: there is no handle for several.
+    fn extras(&self) -> Extras<'_> {
+        let inner = self.inner.extras();
+        let leaving = inner.leaving.is_some().then_some(self as &dyn Leaving);
+        Extras { shared: None, leaving, outer: Some(self), ..inner }
     }
+}
 
+impl<A: RemoteAtomics + ?Sized, F: Fn() -> Result<Served>> Leaving for Attended<'_, A, F> {
     /// Learns that `writer` has left only once there is nothing to serve any more.
-    fn wait_until_from(&self, own: Disp, until: Until, writer: Rank) -> Result<u64> {
-        let value = self.attend(own, until, None, Some(writer))?;
-        // Without a deadline there is a value.
-        value.map_or_else(|| self.inner.wait_until_from(own, until, writer), Ok)
+    fn wait_on_writer(&self, own: Word, until: Until, writer: Rank) -> Result<u64> {
+        match self.attend(own, until, None)? {
+            Some(value) => Ok(value),
+            None => self.inner.wait_until_from(own.disp(), until, writer),
+        }
     }
 
     fn forsake(&self, what: &'static str) {
@@ -179,74 +151,15 @@ impl<A: RemoteAtomics + ?Sized, F: Fn() -> Result<Served>> RemoteAtomics for Att
     fn forsaken(&self) -> Option<&'static str> {
         self.inner.forsaken()
     }
+}
 
-    fn pause(&self, operations: u32) -> Result<()> {
-        (self.serve)()?;
-        self.inner.pause(operations)
-    }
-
-    fn now(&self) -> Time {
-        self.inner.now()
-    }
-
-    fn compute(&self, time: Duration) -> Result<()> {
-        self.inner.compute(time)
-    }
-
-    fn world_rank(&self, rank: Rank) -> Rank {
+impl<A: RemoteAtomics + ?Sized, F> OuterWorld for Attended<'_, A, F> {
+    fn number_of(&self, rank: Rank) -> Rank {
         self.inner.world_rank(rank)
     }
 
-    fn outer_world(&self) -> Option<&dyn RemoteAtomics> {
-        Some(self.inner.whole_world())
-    }
-
-    fn shared_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]> {
-        self.inner.shared_words(at, words)
-    }
-
-    fn direct_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]> {
-        self.inner.direct_words(at, words)
-    }
-
-    fn stored(&self) {
-        self.inner.stored();
-    }
-
-    fn fence_light(&self) {
-        self.inner.fence_light();
-    }
-
-    fn fence_everywhere(&self) -> Result<bool> {
-        self.inner.fence_everywhere()
-    }
-
-    fn clear(&self, own: Disp, len: u64) -> Result<()> {
-        self.inner.clear(own, len)
-    }
-
-    fn expose(&self, memory: UserMemory) -> Result<ExposedKey, Refused> {
-        self.inner.expose(memory)
-    }
-
-    fn withdraw(&self, key: ExposedKey) -> Result<UserMemory> {
-        self.inner.withdraw(key)
-    }
-
-    fn lease(&self, rank: Rank, key: ExposedKey) -> Result<Box<dyn Lease + '_>> {
-        self.inner.lease(rank, key)
-    }
-
-    fn post_bytes(&self, at: Address, source: &[u8]) -> Result<()> {
-        self.inner.post_bytes(at, source)
-    }
-
-    fn put_bytes(&self, at: Address, source: &[u8]) -> Result<()> {
-        self.inner.put_bytes(at, source)
-    }
-
-    fn get_bytes(&self, at: Address, dest: &mut [u8]) -> Result<()> {
-        self.inner.get_bytes(at, dest)
+    fn handle(&self) -> &dyn RemoteAtomics {
+        self.inner.whole_world()
     }
 }
 
@@ -255,7 +168,7 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
-    use crate::{WholeWorld, World};
+    use crate::{Disp, WholeWorld, World};
 
     #[test]
     fn waits_serve_until_their_condition_holds() {

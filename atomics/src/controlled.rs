@@ -12,16 +12,12 @@
 //! A rank that unwinds, by a panic of its own or because its task is stopped, makes no calls: what its destructors call
 //! fails with its own [`PeerFailed`](Error::PeerFailed), and the time is the end of all deadlines.
 
-use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::{fmt, slice};
 
 use crate::coroutine::{Port, Task, Turn};
-use crate::error::Operation;
-use crate::{
-    Address, Capabilities, Disp, Error, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Topology, Until,
-    WORD,
-};
+use crate::fabric::{AsymmetricFence, Bytes, Completion, DONE, Delay, Extras, Fabric, Span, Word, WordOp, WorldView};
+use crate::{Address, Capabilities, Disp, Error, Rank, Request, Result, SymmetricHeap, Time, Topology, Until, WORD};
 
 /// One call of a rank.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -177,6 +173,11 @@ impl Shape {
             Capabilities { late_puts: true, asymmetric_fence: true, ..Capabilities::coherent("controlled") };
         Shape { topology: Arc::new(Topology::one_node(size)), segment: crate::SEGMENT_BYTES, capabilities }
     }
+
+    fn view(&self, rank: Rank) -> Result<WorldView> {
+        let heap = SymmetricHeap::new(self.segment);
+        WorldView::new(rank, self.segment, self.capabilities, Arc::clone(&self.topology), heap)
+    }
 }
 
 /// Who carries out the calls of one rank.
@@ -203,9 +204,7 @@ impl<E: Executor + ?Sized> Executor for &E {
 #[derive(Debug)]
 pub struct Controlled<E> {
     executor: E,
-    rank: Rank,
-    shape: Shape,
-    heap: SymmetricHeap,
+    view: WorldView,
 }
 
 /// One rank of a controlled world, as the engine sees it.
@@ -218,20 +217,25 @@ pub type RankTurn<R> = Turn<Call, R>;
 ///
 /// # Errors
 ///
-/// Those of [`Task::new`].
+/// Those of [`Task::new`] and [`WorldView::new`].
 pub fn spawn<R: 'static>(
     shape: &Shape,
     rank: Rank,
     body: impl for<'t> FnOnce(&Controlled<&'t Port<'t, Answer, Call>>) -> R + 'static,
 ) -> Result<RankTask<R>> {
-    let shape = shape.clone();
-    Task::new(move |port| body(&Controlled::new(port, &shape, rank)))
+    let view = shape.view(rank)?;
+    Task::new(move |port| body(&Controlled { executor: port, view }))
 }
 
 impl<E: Executor> Controlled<E> {
     /// Rank `rank` of a world of that shape, whose calls `executor` carries out.
+    ///
+    /// # Panics
+    ///
+    /// When a world of that shape has no such rank, or its segments do not consist of whole words.
     pub fn new(executor: E, shape: &Shape, rank: Rank) -> Controlled<E> {
-        Controlled { executor, rank, shape: shape.clone(), heap: SymmetricHeap::new(shape.segment) }
+        let view = shape.view(rank).unwrap_or_else(|error| panic!("controlled: {error}"));
+        Controlled { executor, view }
     }
 
     /// Who carries out the calls.
@@ -246,30 +250,9 @@ impl<E: Executor> Controlled<E> {
         std::thread::panicking()
     }
 
-    fn check(&self, operation: Operation, at: Address, len: u64) -> Result<()> {
-        self.check_rank(operation, at.rank)?;
-        if at.disp.0.checked_add(len).is_none_or(|end| end > self.shape.segment) {
-            return Err(Error::OutOfSegment { operation, at, len, segment: self.shape.segment });
-        }
-        Ok(())
-    }
-
-    fn check_rank(&self, operation: Operation, rank: Rank) -> Result<()> {
-        let size = self.size();
-        if rank.0 < size { Ok(()) } else { Err(Error::RankOutOfRange { operation, rank, size }) }
-    }
-
-    fn check_word(&self, operation: Operation, at: Address) -> Result<()> {
-        self.check_rank(operation, at.rank)?;
-        if !at.disp.0.is_multiple_of(WORD) {
-            return Err(Error::Misaligned { operation, at });
-        }
-        self.check(operation, at, WORD)
-    }
-
     fn call(&self, call: Call) -> Result<Answer> {
         if self.unwinds() {
-            return Err(Error::PeerFailed { rank: self.rank });
+            return Err(Error::PeerFailed { rank: self.view.rank() });
         }
         match self.executor.call(call) {
             Answer::PeerFailed(rank) => Err(Error::PeerFailed { rank }),
@@ -277,26 +260,16 @@ impl<E: Executor> Controlled<E> {
         }
     }
 
-    fn word(&self, call: Call) -> Result<u64> {
+    fn answer(&self, call: Call) -> Result<u64> {
         match self.call(call)? {
             Answer::Word(word) => Ok(word),
             answer => panic!("{call} was answered by {answer:?}"),
         }
     }
 
-    fn done(&self, call: Call) -> Result<()> {
+    fn make(&self, call: Call) -> Result<()> {
         match self.call(call)? {
             Answer::Done => Ok(()),
-            answer => panic!("{call} was answered by {answer:?}"),
-        }
-    }
-
-    fn wait_call(&self, own: Disp, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
-        self.check_word(Operation::WaitUntil, self.rank.at(own))?;
-        let call = Call::WaitUntil { own, until, deadline };
-        match self.call(call)? {
-            Answer::Word(word) => Ok(Some(word)),
-            Answer::TimedOut if deadline.is_some() => Ok(None),
             answer => panic!("{call} was answered by {answer:?}"),
         }
     }
@@ -318,119 +291,86 @@ fn words(at: Address, len: usize) -> impl Iterator<Item = (Address, usize, usize
     })
 }
 
-impl<E: Executor> RemoteAtomics for Controlled<E> {
-    fn rank(&self) -> Rank {
-        self.rank
+impl<E: Executor> Fabric for Controlled<E> {
+    #[inline]
+    fn view(&self) -> &WorldView {
+        &self.view
     }
 
-    fn size(&self) -> u32 {
-        self.shape.topology.size()
+    fn word(&self, at: Word, op: WordOp) -> Result<u64> {
+        let at = at.address();
+        match op {
+            WordOp::FetchAdd(value) => self.answer(Call::FetchAdd { at, value }),
+            WordOp::CompareAndSwap { expected, desired } => self.answer(Call::CompareAndSwap { at, expected, desired }),
+            WordOp::FetchStore(value) => self.answer(Call::FetchStore { at, value }),
+            WordOp::Get => self.answer(Call::Get { at }),
+            WordOp::Put(value) => self.make(Call::Put { at, value }).map(|()| 0),
+        }
     }
 
-    fn topology(&self) -> &Topology {
-        &self.shape.topology
+    unsafe fn start_word(&self, at: Word, op: WordOp, result: *mut u64) -> Result<Request> {
+        let old = self.word(at, op)?;
+        // SAFETY: the caller's promise.
+        unsafe { result.write(old) };
+        Ok(DONE)
     }
 
-    fn capabilities(&self) -> Capabilities {
-        self.shape.capabilities
-    }
-
-    fn heap(&self) -> &SymmetricHeap {
-        &self.heap
-    }
-
-    fn fetch_add(&self, at: Address, value: u64) -> Result<u64> {
-        self.check_word(Operation::FetchAdd, at)?;
-        self.word(Call::FetchAdd { at, value })
-    }
-
-    fn compare_and_swap(&self, at: Address, expected: u64, desired: u64) -> Result<u64> {
-        self.check_word(Operation::CompareAndSwap, at)?;
-        self.word(Call::CompareAndSwap { at, expected, desired })
-    }
-
-    fn fetch_store(&self, at: Address, value: u64) -> Result<u64> {
-        self.check_word(Operation::FetchStore, at)?;
-        self.word(Call::FetchStore { at, value })
-    }
-
-    fn get(&self, at: Address) -> Result<u64> {
-        self.check_word(Operation::Get, at)?;
-        self.word(Call::Get { at })
-    }
-
-    fn put(&self, at: Address, value: u64) -> Result<()> {
-        self.check_word(Operation::Put, at)?;
-        self.done(Call::Put { at, value })
-    }
-
-    unsafe fn put_bytes_nb(&self, at: Address, source: *const u8, len: usize) -> Result<Request> {
-        self.check(Operation::PutBytes, at, len as u64)?;
-        for (at, offset, from, count) in words(at, len) {
-            let mut bytes = [0; WORD as usize];
+    unsafe fn transfer(&self, at: Span, bytes: Bytes, until: Completion) -> Result<Request> {
+        for (at, offset, from, count) in words(at.address(), at.len()) {
             let mut mask = [0; WORD as usize];
             mask[offset..offset + count].fill(u8::MAX);
-            // SAFETY: the caller vouches for `len` bytes at `source`, and `from + count <= len`.
-            let part = unsafe { std::slice::from_raw_parts(source.add(from), count) };
-            bytes[offset..offset + count].copy_from_slice(part);
-            self.done(Call::BulkPut { at, mask: u64::from_ne_bytes(mask), value: u64::from_ne_bytes(bytes) })?;
+            let mut value = [0; WORD as usize];
+            let part = &mut value[offset..offset + count];
+            match bytes {
+                // SAFETY: the caller vouches for the span's length at `source`, and `from + count` is no more.
+                Bytes::Put(source) => part.copy_from_slice(unsafe { slice::from_raw_parts(source.add(from), count) }),
+                Bytes::Get(dest) => {
+                    let bytes = self.answer(Call::BulkGet { at })?.to_ne_bytes();
+                    // SAFETY: the caller vouches for the span's length at `dest`, and `from + count` is no more.
+                    unsafe { dest.add(from).copy_from_nonoverlapping(bytes[offset..].as_ptr(), count) };
+                    continue;
+                }
+                Bytes::Clear => {}
+            }
+            self.make(Call::BulkPut { at, mask: u64::from_ne_bytes(mask), value: u64::from_ne_bytes(value) })?;
         }
-        Ok(Request(0))
+        if until == Completion::Target && !matches!(bytes, Bytes::Get(_)) {
+            self.complete(Some(at.rank()))?;
+        }
+        Ok(DONE)
     }
 
-    unsafe fn get_bytes_nb(&self, at: Address, dest: *mut u8, len: usize) -> Result<Request> {
-        self.check(Operation::GetBytes, at, len as u64)?;
-        for (at, offset, to, count) in words(at, len) {
-            let bytes = self.word(Call::BulkGet { at })?.to_ne_bytes();
-            // SAFETY: the caller vouches for `len` bytes at `dest`, and `to + count <= len`.
-            unsafe { dest.add(to).copy_from_nonoverlapping(bytes[offset..].as_ptr(), count) };
-        }
-        Ok(Request(0))
-    }
-
-    fn test(&self, _request: &Request) -> Result<bool> {
+    fn done(&self, _request: &Request) -> Result<bool> {
         Ok(true)
     }
 
-    fn wait(&self, _request: Request) -> Result<()> {
+    fn finish(&self, _request: Request) -> Result<()> {
         Ok(())
     }
 
-    fn flush(&self, target: Rank) -> Result<()> {
-        self.check_rank(Operation::Flush, target)?;
-        self.done(Call::Flush { target: Some(target) })
+    fn complete(&self, target: Option<Rank>) -> Result<()> {
+        self.make(Call::Flush { target })
     }
 
-    fn flush_all(&self) -> Result<()> {
-        self.done(Call::Flush { target: None })
+    fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
+        let call = Call::WaitUntil { own: own.disp(), until, deadline };
+        match self.call(call)? {
+            Answer::Word(word) => Ok(Some(word)),
+            Answer::TimedOut if deadline.is_some() => Ok(None),
+            answer => panic!("{call} was answered by {answer:?}"),
+        }
     }
 
-    fn wait_until(&self, own: Disp, until: Until) -> Result<u64> {
-        Ok(self.wait_call(own, until, None)?.expect("only a wait with a deadline times out"))
+    /// A computation is a pause of one operation: an engine of calls knows no other time.
+    fn delay(&self, delay: Delay) -> Result<()> {
+        let operations = match delay {
+            Delay::Operations(operations) => operations,
+            Delay::Compute(_) => 1,
+        };
+        self.make(Call::Pause { operations })
     }
 
-    fn wait_until_deadline(&self, own: Disp, until: Until, deadline: Time) -> Result<Option<u64>> {
-        self.wait_call(own, until, Some(deadline))
-    }
-
-    /// Nothing: a post is no step that a rank could stop at.
-    fn fence_light(&self) {}
-
-    fn fence_everywhere(&self) -> Result<bool> {
-        self.done(Call::FenceEverywhere)?;
-        Ok(self.shape.capabilities.asymmetric_fence)
-    }
-
-    fn pause(&self, operations: u32) -> Result<()> {
-        self.done(Call::Pause { operations })
-    }
-
-    /// A pause of one operation: an engine of calls knows no other time.
-    fn compute(&self, _time: Duration) -> Result<()> {
-        self.pause(1)
-    }
-
-    fn now(&self) -> Time {
+    fn clock(&self) -> Time {
         if self.unwinds() {
             return Time(u64::MAX);
         }
@@ -438,5 +378,19 @@ impl<E: Executor> RemoteAtomics for Controlled<E> {
             Answer::Word(nanoseconds) => Time(nanoseconds),
             answer => panic!("{} was answered by {answer:?}", Call::Now),
         }
+    }
+
+    fn extras(&self) -> Extras<'_> {
+        Extras { fence: Some(self), ..Extras::default() }
+    }
+}
+
+impl<E: Executor> AsymmetricFence for Controlled<E> {
+    /// Nothing: a post is no step that a rank could stop at.
+    fn fence_light(&self) {}
+
+    fn fence_everywhere(&self) -> Result<bool> {
+        self.make(Call::FenceEverywhere)?;
+        Ok(self.view.capabilities().asymmetric_fence)
     }
 }

@@ -13,13 +13,12 @@ use std::cell::Cell;
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 
 use crate::exposed::{ExposedKey, Lease, LeasedWords, Refused, Run, UserMemory};
-use crate::fabric::WordOp;
-use crate::{
-    Address, Capabilities, Disp, Distance, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Topology, Until,
+use crate::fabric::{
+    Bytes, Completion, Delay, Extras, Fabric, Leaving, LocalMemory, Registration, Span, Word, WordOp, WorldView,
 };
+use crate::{Address, Distance, Rank, RemoteAtomics, Request, Result, Time, Until};
 
 /// A number for each [`Distance`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, serde::Serialize, serde::Deserialize)]
@@ -235,6 +234,7 @@ impl Cells {
 #[derive(Debug)]
 pub struct Counted<'a, A: RemoteAtomics + ?Sized> {
     inner: &'a A,
+    view: &'a WorldView,
     fetch_add: Cells,
     compare_and_swap: Cells,
     fetch_store: Cells,
@@ -254,6 +254,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Counted<'a, A> {
     pub fn new(inner: &'a A) -> Counted<'a, A> {
         Counted {
             inner,
+            view: inner.view(),
             fetch_add: Cells::default(),
             compare_and_swap: Cells::default(),
             fetch_store: Cells::default(),
@@ -318,11 +319,22 @@ impl<'a, A: RemoteAtomics + ?Sized> Counted<'a, A> {
         }
     }
 
-    /// How far away `target` is; asked only about ranks that the backend has accepted.
+    #[inline(always)]
+    fn kind(&self, op: WordOp) -> &Cells {
+        match op {
+            WordOp::FetchAdd(_) => &self.fetch_add,
+            WordOp::CompareAndSwap { .. } => &self.compare_and_swap,
+            WordOp::FetchStore(_) => &self.fetch_store,
+            WordOp::Get => &self.get,
+            WordOp::Put(_) => &self.put,
+        }
+    }
+
+    /// How far away `target` is; asked only about ranks that exist.
     #[inline(always)]
     fn distance(&self, target: Rank) -> Distance {
-        let rank = self.inner.rank();
-        if target == rank { Distance::Own } else { self.inner.topology().distance(rank, target) }
+        let rank = self.view.rank();
+        if target == rank { Distance::Own } else { self.view.topology().distance(rank, target) }
     }
 
     #[inline(always)]
@@ -343,176 +355,98 @@ fn increment(cell: &Cell<u64>) {
     cell.set(cell.get() + 1);
 }
 
-impl<A: RemoteAtomics + ?Sized> RemoteAtomics for Counted<'_, A> {
+impl<A: RemoteAtomics + ?Sized> Fabric for Counted<'_, A> {
     #[inline(always)]
-    fn rank(&self) -> Rank {
-        self.inner.rank()
-    }
-
-    #[inline(always)]
-    fn size(&self) -> u32 {
-        self.inner.size()
-    }
-
-    fn topology(&self) -> &Topology {
-        self.inner.topology()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn heap(&self) -> &SymmetricHeap {
-        self.inner.heap()
+    fn view(&self) -> &WorldView {
+        self.view
     }
 
     #[inline(always)]
-    fn fetch_add(&self, at: Address, value: u64) -> Result<u64> {
-        let old = self.inner.fetch_add(at, value)?;
-        self.count(&self.fetch_add, at.rank);
+    fn word(&self, at: Word, op: WordOp) -> Result<u64> {
+        let old = self.inner.word(at, op)?;
+        self.count(self.kind(op), at.rank());
         Ok(old)
     }
 
-    #[inline(always)]
-    fn compare_and_swap(&self, at: Address, expected: u64, desired: u64) -> Result<u64> {
-        let old = self.inner.compare_and_swap(at, expected, desired)?;
-        self.count(&self.compare_and_swap, at.rank);
-        Ok(old)
-    }
-
-    #[inline(always)]
-    fn fetch_store(&self, at: Address, value: u64) -> Result<u64> {
-        let old = self.inner.fetch_store(at, value)?;
-        self.count(&self.fetch_store, at.rank);
-        Ok(old)
-    }
-
-    #[inline(always)]
-    fn get(&self, at: Address) -> Result<u64> {
-        let value = self.inner.get(at)?;
-        self.count(&self.get, at.rank);
-        Ok(value)
-    }
-
-    #[inline(always)]
-    fn put(&self, at: Address, value: u64) -> Result<()> {
-        self.inner.put(at, value)?;
-        self.count(&self.put, at.rank);
-        Ok(())
-    }
-
-    unsafe fn start(&self, at: Address, op: WordOp, result: *mut u64) -> Result<Request> {
+    #[inline]
+    unsafe fn start_word(&self, at: Word, op: WordOp, result: *mut u64) -> Result<Request> {
         // SAFETY: the caller's promise, passed on.
-        let request = unsafe { self.inner.start(at, op, result)? };
-        let kind = match op {
-            WordOp::FetchAdd(_) => &self.fetch_add,
-            WordOp::CompareAndSwap { .. } => &self.compare_and_swap,
-            WordOp::FetchStore(_) => &self.fetch_store,
-            WordOp::Get => &self.get,
-            WordOp::Put(_) => &self.put,
-        };
-        self.count(kind, at.rank);
+        let request = unsafe { self.inner.start_word(at, op, result)? };
+        self.count(self.kind(op), at.rank());
         Ok(request)
     }
 
-    unsafe fn put_bytes_nb(&self, at: Address, source: *const u8, len: usize) -> Result<Request> {
+    #[inline]
+    unsafe fn transfer(&self, at: Span, bytes: Bytes, until: Completion) -> Result<Request> {
         // SAFETY: the caller's promise, passed on.
-        let request = unsafe { self.inner.put_bytes_nb(at, source, len)? };
-        self.count_bulk(&self.put_bytes, at.rank, len);
+        let request = unsafe { self.inner.transfer(at, bytes, until)? };
+        let target = at.rank();
+        match bytes {
+            Bytes::Get(_) => self.count_bulk(&self.get_bytes, target, at.len()),
+            Bytes::Put(_) | Bytes::Clear => {
+                self.count_bulk(&self.put_bytes, target, at.len());
+                if until == Completion::Target {
+                    self.count(&self.flush, target);
+                }
+            }
+        }
         Ok(request)
     }
 
-    unsafe fn get_bytes_nb(&self, at: Address, dest: *mut u8, len: usize) -> Result<Request> {
-        // SAFETY: the caller's promise, passed on.
-        let request = unsafe { self.inner.get_bytes_nb(at, dest, len)? };
-        self.count_bulk(&self.get_bytes, at.rank, len);
-        Ok(request)
+    #[inline]
+    fn done(&self, request: &Request) -> Result<bool> {
+        self.inner.done(request)
     }
 
-    fn test(&self, request: &Request) -> Result<bool> {
-        self.inner.test(request)
+    #[inline]
+    fn finish(&self, request: Request) -> Result<()> {
+        self.inner.finish(request)
     }
 
-    fn wait(&self, request: Request) -> Result<()> {
-        self.inner.wait(request)
-    }
-
-    fn flush(&self, target: Rank) -> Result<()> {
-        self.inner.flush(target)?;
-        self.count(&self.flush, target);
+    #[inline]
+    fn complete(&self, target: Option<Rank>) -> Result<()> {
+        self.inner.complete(target)?;
+        match target {
+            Some(target) => self.count(&self.flush, target),
+            None => increment(&self.flush_all),
+        }
         Ok(())
     }
 
-    fn flush_all(&self) -> Result<()> {
-        self.inner.flush_all()?;
-        increment(&self.flush_all);
-        Ok(())
-    }
-
-    fn wait_until(&self, own: Disp, until: Until) -> Result<u64> {
-        let value = self.inner.wait_until(own, until)?;
+    fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
+        let value = self.inner.wait_on(own, until, deadline)?;
         increment(&self.wait);
         Ok(value)
     }
 
-    fn wait_until_from(&self, own: Disp, until: Until, writer: Rank) -> Result<u64> {
-        let value = self.inner.wait_until_from(own, until, writer)?;
-        increment(&self.wait);
-        Ok(value)
-    }
-
-    fn forsake(&self, what: &'static str) {
-        self.inner.forsake(what);
-    }
-
-    fn forsaken(&self) -> Option<&'static str> {
-        self.inner.forsaken()
-    }
-
-    fn wait_until_deadline(&self, own: Disp, until: Until, deadline: Time) -> Result<Option<u64>> {
-        let value = self.inner.wait_until_deadline(own, until, deadline)?;
-        increment(&self.wait);
-        Ok(value)
-    }
-
-    fn pause(&self, operations: u32) -> Result<()> {
-        self.inner.pause(operations)?;
-        increment(&self.pause);
+    fn delay(&self, delay: Delay) -> Result<()> {
+        self.inner.delay(delay)?;
+        if let Delay::Operations(_) = delay {
+            increment(&self.pause);
+        }
         Ok(())
     }
 
-    fn compute(&self, time: Duration) -> Result<()> {
-        self.inner.compute(time)
+    #[inline]
+    fn clock(&self) -> Time {
+        self.inner.clock()
     }
 
-    fn now(&self) -> Time {
-        self.inner.now()
-    }
-
+    /// The counters belong to one thread: there is no handle for several, whose operations would not be counted.
     #[inline(always)]
-    fn world_rank(&self, rank: Rank) -> Rank {
-        self.inner.world_rank(rank)
+    fn extras(&self) -> Extras<'_> {
+        let inner = self.inner.extras();
+        Extras {
+            shared: None,
+            memory: inner.memory.is_some().then_some(self as &dyn LocalMemory),
+            registration: inner.registration.is_some().then_some(self as &dyn Registration),
+            leaving: inner.leaving.is_some().then_some(self as &dyn Leaving),
+            ..inner
+        }
     }
+}
 
-    /// A count of the whole world counts what the world does, too.
-    fn outer_world(&self) -> Option<&dyn RemoteAtomics> {
-        self.inner.outer_world()
-    }
-
-    #[inline(always)]
-    fn fence_light(&self) {
-        self.inner.fence_light();
-    }
-
-    fn fence_everywhere(&self) -> Result<bool> {
-        self.inner.fence_everywhere()
-    }
-
-    /// None: the counters belong to one thread, and what other threads issued past them would not be counted.
-    fn shared(&self) -> Option<&(dyn RemoteAtomics + Sync)> {
-        None
-    }
-
+impl<A: RemoteAtomics + ?Sized> LocalMemory for Counted<'_, A> {
     #[inline(always)]
     fn shared_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]> {
         self.inner.shared_words(at, words)
@@ -528,35 +462,25 @@ impl<A: RemoteAtomics + ?Sized> RemoteAtomics for Counted<'_, A> {
     fn stored(&self) {
         self.inner.stored();
     }
+}
 
-    fn clear(&self, own: Disp, len: u64) -> Result<()> {
-        self.inner.clear(own, len)?;
-        // One bulk put that is flushed, whatever the backend makes of it; a length that exists fits into a usize.
-        let own = self.inner.rank();
-        self.count_bulk(&self.put_bytes, own, len as usize);
-        self.count(&self.flush, own);
-        Ok(())
+impl<A: RemoteAtomics + ?Sized> Leaving for Counted<'_, A> {
+    fn wait_on_writer(&self, own: Word, until: Until, writer: Rank) -> Result<u64> {
+        let value = self.inner.wait_until_from(own.disp(), until, writer)?;
+        increment(&self.wait);
+        Ok(value)
     }
 
-    fn post_bytes(&self, at: Address, source: &[u8]) -> Result<()> {
-        self.inner.post_bytes(at, source)?;
-        self.count_bulk(&self.put_bytes, at.rank, source.len());
-        Ok(())
+    fn forsake(&self, what: &'static str) {
+        self.inner.forsake(what);
     }
 
-    fn put_bytes(&self, at: Address, source: &[u8]) -> Result<()> {
-        self.inner.put_bytes(at, source)?;
-        self.count_bulk(&self.put_bytes, at.rank, source.len());
-        self.count(&self.flush, at.rank);
-        Ok(())
+    fn forsaken(&self) -> Option<&'static str> {
+        self.inner.forsaken()
     }
+}
 
-    fn get_bytes(&self, at: Address, dest: &mut [u8]) -> Result<()> {
-        self.inner.get_bytes(at, dest)?;
-        self.count_bulk(&self.get_bytes, at.rank, dest.len());
-        Ok(())
-    }
-
+impl<A: RemoteAtomics + ?Sized> Registration for Counted<'_, A> {
     fn expose(&self, memory: UserMemory) -> Result<ExposedKey, Refused> {
         self.inner.expose(memory)
     }
@@ -621,7 +545,7 @@ impl<A: RemoteAtomics + ?Sized> Lease for CountedLease<'_, A> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{World, bulk};
+    use crate::{Disp, Topology, World, bulk};
 
     fn one_of(distance: Distance) -> ByDistance {
         let mut counts = ByDistance::default();
@@ -715,7 +639,7 @@ mod tests {
                 let expected = Counts { put_bytes: own(1), flush: own(1), bytes: own(20_000), ..Counts::default() };
                 assert_eq!(ra.counts(), expected);
                 ra.clear(Disp(u64::MAX), 1).unwrap_err();
-                let words = ra.shared_words(ra.rank().at(at), 3).unwrap();
+                let words = RemoteAtomics::shared_words(&ra, ra.rank().at(at), 3).unwrap();
                 words[1].fetch_add(5, std::sync::atomic::Ordering::SeqCst);
                 assert_eq!(ra.counts(), expected, "nobody counts what goes past the trait");
                 assert_eq!(ra.get(ra.rank().at(at.word(1))).unwrap(), 5);

@@ -5,7 +5,7 @@
 //! or damages operations intercepts one method for all of them, and cannot forget one.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use crate::exposed::{ExposedKey, Lease, Refused, UserMemory};
@@ -15,7 +15,9 @@ use crate::{
 };
 
 /// What a rank knows of its world: data, so that no backend computes it anew for each question.
-#[derive(Debug)]
+///
+/// A clone has the same heap.
+#[derive(Clone, Debug)]
 pub struct WorldView {
     rank: Rank,
     size: u32,
@@ -23,9 +25,9 @@ pub struct WorldView {
     segment: u64,
     capabilities: Capabilities,
     topology: Arc<Topology>,
-    /// Boxed, so that nothing in here changes behind a shared reference: the compiler may keep the rest in registers
-    /// across atomics, where a load costs a third of the atomic.
-    heap: Box<SymmetricHeap>,
+    /// In its own allocation, so that nothing in here changes behind a shared reference: the compiler may keep the rest in
+    /// registers across atomics, where a load costs a third of the atomic.
+    heap: Arc<SymmetricHeap>,
 }
 
 impl WorldView {
@@ -49,7 +51,13 @@ impl WorldView {
         if !segment.is_multiple_of(WORD) {
             return Err(Error::world(format!("a segment of {segment} bytes: make it a multiple of {WORD}")));
         }
-        Ok(WorldView { rank, size, segment, capabilities, topology, heap: Box::new(heap) })
+        Ok(WorldView { rank, size, segment, capabilities, topology, heap: Arc::new(heap) })
+    }
+
+    /// The same world and heap, by a backend with other capabilities.
+    #[must_use]
+    pub fn with_capabilities(self, capabilities: Capabilities) -> WorldView {
+        WorldView { capabilities, ..self }
     }
 
     /// This rank.
@@ -177,6 +185,12 @@ impl Word {
     pub fn address(self) -> Address {
         self.at
     }
+
+    /// The same word, where its rank has the number `rank`.
+    #[inline(always)]
+    pub(crate) fn renumbered(self, rank: Rank) -> Word {
+        Word { at: Address { rank, ..self.at } }
+    }
 }
 
 /// Bytes that exist, from [`WorldView::span`].
@@ -215,6 +229,12 @@ impl Span {
     #[inline(always)]
     pub fn is_empty(self) -> bool {
         self.len == 0
+    }
+
+    /// The same bytes, where their rank has the number `rank`.
+    #[inline(always)]
+    pub(crate) fn renumbered(self, rank: Rank) -> Span {
+        Span { at: Address { rank, ..self.at }, len: self.len }
     }
 }
 
@@ -372,6 +392,8 @@ pub struct Extras<'a> {
     pub registration: Option<&'a dyn Registration>,
     /// Knowledge of which ranks have left.
     pub leaving: Option<&'a dyn Leaving>,
+    /// The world around this one; `None` where this one is the whole world.
+    pub outer: Option<&'a dyn OuterWorld>,
 }
 
 impl std::fmt::Debug for Extras<'_> {
@@ -382,6 +404,7 @@ impl std::fmt::Debug for Extras<'_> {
             .field("fence", &self.fence.is_some())
             .field("registration", &self.registration.is_some())
             .field("leaving", &self.leaving.is_some())
+            .field("outer", &self.outer.is_some())
             .finish()
     }
 }
@@ -435,224 +458,11 @@ pub trait Leaving {
     fn forsaken(&self) -> Option<&'static str>;
 }
 
-/// The users' face of every fabric: an address is checked here, and nowhere else.
-impl<F: Fabric> RemoteAtomics for F {
-    #[inline(always)]
-    fn rank(&self) -> Rank {
-        self.view().rank()
-    }
+/// The world around a handle that is over another one.
+pub trait OuterWorld {
+    /// See [`RemoteAtomics::world_rank`].
+    fn number_of(&self, rank: Rank) -> Rank;
 
-    #[inline(always)]
-    fn size(&self) -> u32 {
-        self.view().size()
-    }
-
-    #[inline(always)]
-    fn topology(&self) -> &Topology {
-        self.view().topology()
-    }
-
-    #[inline(always)]
-    fn capabilities(&self) -> Capabilities {
-        self.view().capabilities()
-    }
-
-    #[inline(always)]
-    fn heap(&self) -> &SymmetricHeap {
-        self.view().heap()
-    }
-
-    #[inline(always)]
-    fn fetch_add(&self, at: Address, value: u64) -> Result<u64> {
-        self.word(self.view().word(Operation::FetchAdd, at)?, WordOp::FetchAdd(value))
-    }
-
-    #[inline(always)]
-    fn compare_and_swap(&self, at: Address, expected: u64, desired: u64) -> Result<u64> {
-        let word = self.view().word(Operation::CompareAndSwap, at)?;
-        self.word(word, WordOp::CompareAndSwap { expected, desired })
-    }
-
-    #[inline(always)]
-    fn fetch_store(&self, at: Address, value: u64) -> Result<u64> {
-        self.word(self.view().word(Operation::FetchStore, at)?, WordOp::FetchStore(value))
-    }
-
-    #[inline(always)]
-    fn get(&self, at: Address) -> Result<u64> {
-        self.word(self.view().word(Operation::Get, at)?, WordOp::Get)
-    }
-
-    #[inline(always)]
-    fn put(&self, at: Address, value: u64) -> Result<()> {
-        self.word(self.view().word(Operation::Put, at)?, WordOp::Put(value))?;
-        Ok(())
-    }
-
-    #[inline(always)]
-    unsafe fn start(&self, at: Address, op: WordOp, result: *mut u64) -> Result<Request> {
-        let word = self.view().word(op.operation(), at)?;
-        // SAFETY: the caller's promise.
-        unsafe { self.start_word(word, op, result) }
-    }
-
-    #[inline(always)]
-    unsafe fn put_bytes_nb(&self, at: Address, source: *const u8, len: usize) -> Result<Request> {
-        let span = self.view().span(Operation::PutBytes, at, len as u64)?;
-        // SAFETY: the caller's promise; the span was just checked.
-        unsafe { self.transfer(span, Bytes::Put(source), Completion::Request) }
-    }
-
-    #[inline(always)]
-    unsafe fn get_bytes_nb(&self, at: Address, dest: *mut u8, len: usize) -> Result<Request> {
-        let span = self.view().span(Operation::GetBytes, at, len as u64)?;
-        // SAFETY: the caller's promise; the span was just checked.
-        unsafe { self.transfer(span, Bytes::Get(dest), Completion::Request) }
-    }
-
-    #[inline(always)]
-    fn test(&self, request: &Request) -> Result<bool> {
-        self.done(request)
-    }
-
-    #[inline(always)]
-    fn wait(&self, request: Request) -> Result<()> {
-        self.finish(request)
-    }
-
-    #[inline(always)]
-    fn flush(&self, target: Rank) -> Result<()> {
-        self.view().check_rank(Operation::Flush, target)?;
-        self.complete(Some(target))
-    }
-
-    #[inline(always)]
-    fn flush_all(&self) -> Result<()> {
-        self.complete(None)
-    }
-
-    #[inline(always)]
-    fn wait_until(&self, own: Disp, until: Until) -> Result<u64> {
-        let view = self.view();
-        let word = view.word(Operation::WaitUntil, view.rank().at(own))?;
-        let value = self.wait_on(word, until, None)?;
-        Ok(value.expect("a wait without a deadline ends with a value or an error"))
-    }
-
-    #[inline(always)]
-    fn wait_until_deadline(&self, own: Disp, until: Until, deadline: Time) -> Result<Option<u64>> {
-        let view = self.view();
-        let word = view.word(Operation::WaitUntil, view.rank().at(own))?;
-        self.wait_on(word, until, Some(deadline))
-    }
-
-    #[inline]
-    fn wait_until_from(&self, own: Disp, until: Until, writer: Rank) -> Result<u64> {
-        let Some(leaving) = self.extras().leaving else { return self.wait_until(own, until) };
-        let view = self.view();
-        view.check_rank(Operation::WaitUntil, writer)?;
-        leaving.wait_on_writer(view.word(Operation::WaitUntil, view.rank().at(own))?, until, writer)
-    }
-
-    fn forsake(&self, what: &'static str) {
-        if let Some(leaving) = self.extras().leaving {
-            leaving.forsake(what);
-        }
-    }
-
-    fn forsaken(&self) -> Option<&'static str> {
-        self.extras().leaving?.forsaken()
-    }
-
-    #[inline(always)]
-    fn pause(&self, operations: u32) -> Result<()> {
-        self.delay(Delay::Operations(operations))
-    }
-
-    #[inline(always)]
-    fn now(&self) -> Time {
-        self.clock()
-    }
-
-    fn compute(&self, time: Duration) -> Result<()> {
-        self.delay(Delay::Compute(time))
-    }
-
-    #[inline(always)]
-    fn shared(&self) -> Option<&(dyn RemoteAtomics + Sync)> {
-        self.extras().shared
-    }
-
-    #[inline(always)]
-    fn shared_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]> {
-        self.extras().memory?.shared_words(at, words)
-    }
-
-    #[inline(always)]
-    fn direct_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]> {
-        self.extras().memory?.direct_words(at, words)
-    }
-
-    #[inline(always)]
-    fn stored(&self) {
-        if let Some(memory) = self.extras().memory {
-            memory.stored();
-        }
-    }
-
-    #[inline(always)]
-    fn fence_light(&self) {
-        match self.extras().fence {
-            Some(asymmetric) => asymmetric.fence_light(),
-            None => fence(Ordering::SeqCst),
-        }
-    }
-
-    fn fence_everywhere(&self) -> Result<bool> {
-        self.extras().fence.map_or(Ok(false), |asymmetric| asymmetric.fence_everywhere())
-    }
-
-    fn clear(&self, own: Disp, len: u64) -> Result<()> {
-        let view = self.view();
-        let span = view.span(Operation::PutBytes, view.rank().at(own), len)?;
-        // SAFETY: the span was just checked, and a clear has no buffer.
-        unsafe { self.transfer(span, Bytes::Clear, Completion::Target) }.map(drop)
-    }
-
-    fn expose(&self, memory: UserMemory) -> Result<ExposedKey, Refused> {
-        match self.extras().registration {
-            Some(registration) => registration.expose(memory),
-            None => Err(Refused::unsupported(memory)),
-        }
-    }
-
-    fn withdraw(&self, key: ExposedKey) -> Result<UserMemory> {
-        let registration = self.extras().registration.ok_or(Error::NotExposed { rank: self.view().rank(), key })?;
-        registration.withdraw(key)
-    }
-
-    fn lease(&self, rank: Rank, key: ExposedKey) -> Result<Box<dyn Lease + '_>> {
-        self.extras().registration.ok_or(Error::NotExposed { rank, key })?.lease(rank, key)
-    }
-
-    #[inline]
-    fn post_bytes(&self, at: Address, source: &[u8]) -> Result<()> {
-        let span = self.view().span(Operation::PutBytes, at, source.len() as u64)?;
-        // SAFETY: `source` is borrowed until the call returns; the span was just checked.
-        unsafe { self.transfer(span, Bytes::Put(source.as_ptr()), Completion::Local) }.map(drop)
-    }
-
-    #[inline]
-    fn put_bytes(&self, at: Address, source: &[u8]) -> Result<()> {
-        let span = self.view().span(Operation::PutBytes, at, source.len() as u64)?;
-        // SAFETY: `source` is borrowed until the call returns; the span was just checked.
-        unsafe { self.transfer(span, Bytes::Put(source.as_ptr()), Completion::Target) }.map(drop)
-    }
-
-    #[inline]
-    fn get_bytes(&self, at: Address, dest: &mut [u8]) -> Result<()> {
-        let span = self.view().span(Operation::GetBytes, at, dest.len() as u64)?;
-        // SAFETY: `dest` is borrowed mutably until the call returns; the span was just checked.
-        unsafe { self.transfer(span, Bytes::Get(dest.as_mut_ptr()), Completion::Target) }.map(drop)
-    }
+    /// This rank's handle of the whole world.
+    fn handle(&self) -> &dyn RemoteAtomics;
 }

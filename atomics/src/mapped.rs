@@ -349,6 +349,7 @@ impl Fabric for Mapped {
             fence: Some(self),
             registration: Some(self),
             leaving: Some(self),
+            outer: None,
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 use crate::exposed::{ExposedKey, Lease, Refused, UserMemory};
-use crate::fabric::WordOp;
-use crate::{Address, Disp, Error, Rank, Result, SymmetricHeap, Topology};
+use crate::fabric::{Bytes, Completion, Delay, Fabric, WordOp};
+use crate::{Address, Disp, Error, Operation, Rank, Result, SymmetricHeap, Topology};
 
 /// The size of a word in bytes: every atomic operation is on one 8-byte-aligned word of 8 bytes.
 pub const WORD: u64 = 8;
@@ -133,19 +133,21 @@ pub struct Request(pub u64);
 
 /// The handle of the whole world, which any handle of a rank leads to.
 ///
-/// Every sized [`RemoteAtomics`] has it; it is a trait of its own so that those without a size have it, too.
+/// Every sized [`Fabric`] has it; it is a trait of its own so that those without a size have it, too.
 pub trait WholeWorld {
     /// This rank's handle of the whole world: its numbers of ranks are those of [`RemoteAtomics::world_rank`].
     fn whole_world(&self) -> &dyn RemoteAtomics;
 }
 
-impl<A: RemoteAtomics> WholeWorld for A {
+impl<F: Fabric> WholeWorld for F {
     fn whole_world(&self) -> &dyn RemoteAtomics {
         self.outer_world().unwrap_or(self)
     }
 }
 
 /// What one rank holds: its own identity, and blocking operations on the memory of every rank.
+///
+/// Every [`Fabric`] is one. An address is checked here, and nowhere else.
 ///
 /// Every call is one network operation, and so one scheduling point of a simulator or model checker.
 ///
@@ -189,36 +191,68 @@ impl<A: RemoteAtomics> WholeWorld for A {
 /// [`Misaligned`](crate::Error::Misaligned) or [`OutOfSegment`](crate::Error::OutOfSegment) for an address that does
 /// not exist, and has then done nothing. Operations that could wait for ever return
 /// [`PeerFailed`](crate::Error::PeerFailed) once any rank of the world has failed.
-pub trait RemoteAtomics: WholeWorld {
+pub trait RemoteAtomics: Fabric + WholeWorld {
     /// This rank.
-    fn rank(&self) -> Rank;
+    #[inline(always)]
+    fn rank(&self) -> Rank {
+        self.view().rank()
+    }
 
     /// How many ranks the world has.
-    fn size(&self) -> u32;
+    #[inline(always)]
+    fn size(&self) -> u32 {
+        self.view().size()
+    }
 
     /// Which ranks share a node.
-    fn topology(&self) -> &Topology;
+    #[inline(always)]
+    fn topology(&self) -> &Topology {
+        self.view().topology()
+    }
 
     /// What this backend does natively.
-    fn capabilities(&self) -> Capabilities;
+    #[inline(always)]
+    fn capabilities(&self) -> Capabilities {
+        self.view().capabilities()
+    }
 
     /// The allocator of displacements that are the same on every rank.
-    fn heap(&self) -> &SymmetricHeap;
+    #[inline(always)]
+    fn heap(&self) -> &SymmetricHeap {
+        self.view().heap()
+    }
 
     /// Adds `value` (modulo 2^64, so that a subtraction is the addition of `wrapping_neg`) and returns the old word.
-    fn fetch_add(&self, at: Address, value: u64) -> Result<u64>;
+    #[inline(always)]
+    fn fetch_add(&self, at: Address, value: u64) -> Result<u64> {
+        self.word(self.view().word(Operation::FetchAdd, at)?, WordOp::FetchAdd(value))
+    }
 
     /// Stores `desired` if the word is `expected`; returns the old word, which tells whether it did.
-    fn compare_and_swap(&self, at: Address, expected: u64, desired: u64) -> Result<u64>;
+    #[inline(always)]
+    fn compare_and_swap(&self, at: Address, expected: u64, desired: u64) -> Result<u64> {
+        let word = self.view().word(Operation::CompareAndSwap, at)?;
+        self.word(word, WordOp::CompareAndSwap { expected, desired })
+    }
 
     /// Stores `value` and returns the old word.
-    fn fetch_store(&self, at: Address, value: u64) -> Result<u64>;
+    #[inline(always)]
+    fn fetch_store(&self, at: Address, value: u64) -> Result<u64> {
+        self.word(self.view().word(Operation::FetchStore, at)?, WordOp::FetchStore(value))
+    }
 
     /// Reads a word.
-    fn get(&self, at: Address) -> Result<u64>;
+    #[inline(always)]
+    fn get(&self, at: Address) -> Result<u64> {
+        self.word(self.view().word(Operation::Get, at)?, WordOp::Get)
+    }
 
     /// Writes a word: posted, see the memory model.
-    fn put(&self, at: Address, value: u64) -> Result<()>;
+    #[inline(always)]
+    fn put(&self, at: Address, value: u64) -> Result<()> {
+        self.word(self.view().word(Operation::Put, at)?, WordOp::Put(value))?;
+        Ok(())
+    }
 
     /// Starts an operation on a word. Its result, which the blocking form returns, is at `result` when it is complete.
     ///
@@ -233,17 +267,11 @@ pub trait RemoteAtomics: WholeWorld {
     /// # Errors
     ///
     /// Those of the blocking form.
+    #[inline(always)]
     unsafe fn start(&self, at: Address, op: WordOp, result: *mut u64) -> Result<Request> {
-        let old = match op {
-            WordOp::FetchAdd(value) => self.fetch_add(at, value)?,
-            WordOp::CompareAndSwap { expected, desired } => self.compare_and_swap(at, expected, desired)?,
-            WordOp::FetchStore(value) => self.fetch_store(at, value)?,
-            WordOp::Get => self.get(at)?,
-            WordOp::Put(value) => self.put(at, value).map(|()| 0)?,
-        };
+        let word = self.view().word(op.operation(), at)?;
         // SAFETY: the caller's promise.
-        unsafe { result.write(old) };
-        Ok(Request(0))
+        unsafe { self.start_word(word, op, result) }
     }
 
     /// Starts to write `len` bytes at `at`, from `source`.
@@ -257,7 +285,12 @@ pub trait RemoteAtomics: WholeWorld {
     ///
     /// `source` is valid for reads of `len` bytes, and nothing writes them, until the call has failed, the request is
     /// waited for (or tested successfully) or the target is flushed. [`bulk::scope`](crate::bulk::scope) is the safe form.
-    unsafe fn put_bytes_nb(&self, at: Address, source: *const u8, len: usize) -> Result<Request>;
+    #[inline(always)]
+    unsafe fn put_bytes_nb(&self, at: Address, source: *const u8, len: usize) -> Result<Request> {
+        let span = self.view().span(Operation::PutBytes, at, len as u64)?;
+        // SAFETY: the caller's promise; the span was just checked.
+        unsafe { self.transfer(span, Bytes::Put(source), Completion::Request) }
+    }
 
     /// Starts to read `len` bytes at `at`, into `dest`.
     ///
@@ -271,51 +304,86 @@ pub trait RemoteAtomics: WholeWorld {
     /// `dest` is valid for writes of `len` bytes, and nothing else reads or writes them, until the call has failed, the
     /// request is waited for (or tested successfully) or the target is flushed. [`bulk::scope`](crate::bulk::scope) is the
     /// safe form.
-    unsafe fn get_bytes_nb(&self, at: Address, dest: *mut u8, len: usize) -> Result<Request>;
+    #[inline(always)]
+    unsafe fn get_bytes_nb(&self, at: Address, dest: *mut u8, len: usize) -> Result<Request> {
+        let span = self.view().span(Operation::GetBytes, at, len as u64)?;
+        // SAFETY: the caller's promise; the span was just checked.
+        unsafe { self.transfer(span, Bytes::Get(dest), Completion::Request) }
+    }
 
     /// Whether the operation is complete at this rank: its buffer may be used again.
-    fn test(&self, request: &Request) -> Result<bool>;
+    #[inline(always)]
+    fn test(&self, request: &Request) -> Result<bool> {
+        self.done(request)
+    }
 
     /// Waits until the operation is complete at this rank.
-    fn wait(&self, request: Request) -> Result<()>;
+    #[inline(always)]
+    fn wait(&self, request: Request) -> Result<()> {
+        self.finish(request)
+    }
 
     /// Waits until everything that this rank has issued to `target` is complete, there and here.
     ///
     /// If it fails, what was under way is given up: it may or may not happen at the target, and touches no buffer of
     /// this rank any more. The same holds for [`wait`](Self::wait) and [`flush_all`](Self::flush_all).
-    fn flush(&self, target: Rank) -> Result<()>;
+    #[inline(always)]
+    fn flush(&self, target: Rank) -> Result<()> {
+        self.view().check_rank(Operation::Flush, target)?;
+        self.complete(Some(target))
+    }
 
     /// Waits until everything that this rank has issued is complete.
-    fn flush_all(&self) -> Result<()>;
+    #[inline(always)]
+    fn flush_all(&self) -> Result<()> {
+        self.complete(None)
+    }
 
     /// Waits until a word of this rank's own segment satisfies `until`, and returns it.
     ///
     /// Uses next to no processor time beyond the first millisecond.
-    fn wait_until(&self, own: Disp, until: Until) -> Result<u64>;
+    #[inline(always)]
+    fn wait_until(&self, own: Disp, until: Until) -> Result<u64> {
+        let view = self.view();
+        let word = view.word(Operation::WaitUntil, view.rank().at(own))?;
+        let value = self.wait_on(word, until, None)?;
+        Ok(value.expect("a wait without a deadline ends with a value or an error"))
+    }
 
     /// As [`wait_until`](Self::wait_until), but gives up at `deadline`, with `None`.
-    fn wait_until_deadline(&self, own: Disp, until: Until, deadline: Time) -> Result<Option<u64>>;
+    #[inline(always)]
+    fn wait_until_deadline(&self, own: Disp, until: Until, deadline: Time) -> Result<Option<u64>> {
+        let view = self.view();
+        let word = view.word(Operation::WaitUntil, view.rank().at(own))?;
+        self.wait_on(word, until, Some(deadline))
+    }
 
     /// As [`wait_until`](Self::wait_until), for a word that no rank but `writer` is still to write.
     ///
-    /// Backends that do not know which ranks have left, and handles that wrap another one, may wait on for ever.
+    /// Backends that do not know which ranks have left may wait on for ever.
     ///
     /// # Errors
     ///
     /// [`PeerLeft`](crate::Error::PeerLeft) when `writer` has left in good order without writing what is awaited.
     #[inline]
     fn wait_until_from(&self, own: Disp, until: Until, writer: Rank) -> Result<u64> {
-        let _ = writer;
-        self.wait_until(own, until)
+        let Some(leaving) = self.extras().leaving else { return self.wait_until(own, until) };
+        let view = self.view();
+        view.check_rank(Operation::WaitUntil, writer)?;
+        leaving.wait_on_writer(view.word(Operation::WaitUntil, view.rank().at(own))?, until, writer)
     }
 
     /// Says that this rank leaves something undone that other ranks may wait for, as an epoch that it has forgotten to
     /// close; `what` names it. When the rank leaves the world, it has failed.
-    fn forsake(&self, _what: &'static str) {}
+    fn forsake(&self, what: &'static str) {
+        if let Some(leaving) = self.extras().leaving {
+            leaving.forsake(what);
+        }
+    }
 
     /// What this rank has [left undone](Self::forsake), if anything.
     fn forsaken(&self) -> Option<&'static str> {
-        None
+        self.extras().leaving?.forsaken()
     }
 
     /// Pauses between two polls of a remote word, for about as long as `operations` uncontended word operations take.
@@ -325,10 +393,16 @@ pub trait RemoteAtomics: WholeWorld {
     /// # Errors
     ///
     /// [`PeerFailed`](crate::Error::PeerFailed), since a poll could go on for ever.
-    fn pause(&self, operations: u32) -> Result<()>;
+    #[inline(always)]
+    fn pause(&self, operations: u32) -> Result<()> {
+        self.delay(Delay::Operations(operations))
+    }
 
     /// The time now, on the clock that deadlines are told by.
-    fn now(&self) -> Time;
+    #[inline(always)]
+    fn now(&self) -> Time {
+        self.clock()
+    }
 
     /// Computes for `time`: what a program does between its communication, as a stand-in for it in experiments.
     ///
@@ -338,50 +412,52 @@ pub trait RemoteAtomics: WholeWorld {
     ///
     /// None on real backends; [`PeerFailed`](crate::Error::PeerFailed) where an engine runs the ranks.
     fn compute(&self, time: Duration) -> Result<()> {
-        let end = self.now().after(time);
-        while self.now() < end {
-            std::hint::spin_loop();
-        }
-        Ok(())
+        self.delay(Delay::Compute(time))
     }
 
     /// This handle as one that threads of the rank can share, if they can.
+    #[inline(always)]
     fn shared(&self) -> Option<&(dyn RemoteAtomics + Sync)> {
-        None
+        self.extras().shared
     }
 
     /// The number in the whole world of the rank that is number `rank` here; another one in a [`Subset`](crate::Subset).
+    #[inline(always)]
     fn world_rank(&self, rank: Rank) -> Rank {
-        rank
+        self.extras().outer.map_or(rank, |outer| outer.number_of(rank))
     }
 
     /// The handle of the whole world, where this one is over another one; `None` where this one is it.
     ///
     /// Callers use [`whole_world`](WholeWorld::whole_world).
     fn outer_world(&self) -> Option<&dyn RemoteAtomics> {
-        None
+        self.extras().outer.map(|outer| outer.handle())
     }
 
     /// The `words` words at `at`, where this rank's processor reaches them by loads and stores; `None` where it does
     /// not, or where there are no such words.
     ///
     /// Word operations through it are as atomic as those of the trait, but wake nobody who waits on the word.
-    fn shared_words(&self, _at: Address, _words: u64) -> Option<&[AtomicU64]> {
-        None
+    #[inline(always)]
+    fn shared_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]> {
+        self.extras().memory?.shared_words(at, words)
     }
 
     /// As [`shared_words`](Self::shared_words), for words that this rank may use by itself from now on: `None` as well where
     /// operations have to go by this handle, as where they are counted.
     ///
     /// A store to them is a put that a flush completes if [`stored`](Self::stored) is called behind it.
-    fn direct_words(&self, _at: Address, _words: u64) -> Option<&[AtomicU64]> {
-        None
+    #[inline(always)]
+    fn direct_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]> {
+        self.extras().memory?.direct_words(at, words)
     }
 
     /// This rank has stored to words out of [`direct_words`](Self::direct_words).
     #[inline(always)]
     fn stored(&self) {
-        fence(Ordering::SeqCst);
+        if let Some(memory) = self.extras().memory {
+            memory.stored();
+        }
     }
 
     /// The cheap side of an asymmetric fence: between a word put of this rank and what it does next.
@@ -392,7 +468,10 @@ pub trait RemoteAtomics: WholeWorld {
     /// [`shared_words`](Self::shared_words).
     #[inline(always)]
     fn fence_light(&self) {
-        fence(Ordering::SeqCst);
+        match self.extras().fence {
+            Some(asymmetric) => asymmetric.fence_light(),
+            None => fence(Ordering::SeqCst),
+        }
     }
 
     /// The dear side of an asymmetric fence, for all other ranks' light ones; whether there was one, and it worked.
@@ -401,7 +480,7 @@ pub trait RemoteAtomics: WholeWorld {
     ///
     /// Those of the network.
     fn fence_everywhere(&self) -> Result<bool> {
-        Ok(false)
+        self.extras().fence.map_or(Ok(false), |asymmetric| asymmetric.fence_everywhere())
     }
 
     /// Zeroes `len` bytes of this rank's own segment; complete when it returns.
@@ -410,13 +489,10 @@ pub trait RemoteAtomics: WholeWorld {
     ///
     /// [`OutOfSegment`](Error::OutOfSegment).
     fn clear(&self, own: Disp, len: u64) -> Result<()> {
-        /// Bytes of zeros that are written at a time.
-        const ZEROS: usize = 4096;
-        for start in (0..len).step_by(ZEROS) {
-            let part = (len - start).min(ZEROS as u64) as usize;
-            self.put_bytes(self.rank().at(own.plus(start)), &[0; ZEROS][..part])?;
-        }
-        Ok(())
+        let view = self.view();
+        let span = view.span(Operation::PutBytes, view.rank().at(own), len)?;
+        // SAFETY: the span was just checked, and a clear has no buffer.
+        unsafe { self.transfer(span, Bytes::Clear, Completion::Target) }.map(drop)
     }
 
     /// Opens memory that the program already has to the other ranks, until it is [withdrawn](Self::withdraw).
@@ -426,7 +502,10 @@ pub trait RemoteAtomics: WholeWorld {
     /// The memory back, with [`Unsupported`](Error::Unsupported) where the backend, the kernel or a container forbids it,
     /// and with the reason.
     fn expose(&self, memory: UserMemory) -> Result<ExposedKey, Refused> {
-        Err(Refused::unsupported(memory))
+        match self.extras().registration {
+            Some(registration) => registration.expose(memory),
+            None => Err(Refused::unsupported(memory)),
+        }
     }
 
     /// Closes memory that this rank has exposed, and gives it back.
@@ -438,7 +517,8 @@ pub trait RemoteAtomics: WholeWorld {
     /// [`NotExposed`](Error::NotExposed), and [`PeerFailed`](Error::PeerFailed), after which the memory is leaked, since
     /// a rank may still write to it.
     fn withdraw(&self, key: ExposedKey) -> Result<UserMemory> {
-        Err(Error::NotExposed { rank: self.rank(), key })
+        let registration = self.extras().registration.ok_or(Error::NotExposed { rank: self.view().rank(), key })?;
+        registration.withdraw(key)
     }
 
     /// Access to memory that `rank` has exposed, which stays open as long as the lease lives.
@@ -447,31 +527,32 @@ pub trait RemoteAtomics: WholeWorld {
     ///
     /// [`NotExposed`](Error::NotExposed) when nothing, or not any more, is exposed there under `key`.
     fn lease(&self, rank: Rank, key: ExposedKey) -> Result<Box<dyn Lease + '_>> {
-        Err(Error::NotExposed { rank, key })
+        self.extras().registration.ok_or(Error::NotExposed { rank, key })?.lease(rank, key)
     }
 
     /// Writes `source` at `at`: `source` may be used again when it returns; complete at the next flush.
     #[inline]
     fn post_bytes(&self, at: Address, source: &[u8]) -> Result<()> {
-        // SAFETY: as in `put_bytes`.
-        let request = unsafe { self.put_bytes_nb(at, source.as_ptr(), source.len())? };
-        self.wait(request)
+        let span = self.view().span(Operation::PutBytes, at, source.len() as u64)?;
+        // SAFETY: `source` is borrowed until the call returns; the span was just checked.
+        unsafe { self.transfer(span, Bytes::Put(source.as_ptr()), Completion::Local) }.map(drop)
     }
 
     /// Writes `source` at `at` and waits until that is complete.
     #[inline]
     fn put_bytes(&self, at: Address, source: &[u8]) -> Result<()> {
-        // SAFETY: `source` is borrowed, hence valid and unwritten, until after the wait; a failed post reads nothing.
-        let request = unsafe { self.put_bytes_nb(at, source.as_ptr(), source.len())? };
-        self.wait(request)?;
-        self.flush(at.rank)
+        let span = self.view().span(Operation::PutBytes, at, source.len() as u64)?;
+        // SAFETY: `source` is borrowed until the call returns; the span was just checked.
+        unsafe { self.transfer(span, Bytes::Put(source.as_ptr()), Completion::Target) }.map(drop)
     }
 
     /// Reads `dest.len()` bytes at `at` and waits until they are there.
     #[inline]
     fn get_bytes(&self, at: Address, dest: &mut [u8]) -> Result<()> {
-        // SAFETY: `dest` is borrowed mutably, hence valid and untouched, until after the wait.
-        let request = unsafe { self.get_bytes_nb(at, dest.as_mut_ptr(), dest.len())? };
-        self.wait(request)
+        let span = self.view().span(Operation::GetBytes, at, dest.len() as u64)?;
+        // SAFETY: `dest` is borrowed mutably until the call returns; the span was just checked.
+        unsafe { self.transfer(span, Bytes::Get(dest.as_mut_ptr()), Completion::Target) }.map(drop)
     }
 }
+
+impl<F: Fabric> RemoteAtomics for F {}

@@ -32,14 +32,13 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 
 use crate::exposed::{ExposedKey, Lease, Refused, UserMemory};
-use crate::fabric::WordOp;
-use crate::{
-    Address, Capabilities, Collectives, Disp, Error, Operation, Rank, RemoteAtomics, Request, Result, SymmetricHeap,
-    Time, Topology, Until,
+use crate::fabric::{
+    Bytes, Completion, Delay, Extras, Fabric, Leaving, LocalMemory, OuterWorld, Registration, Span, Word, WordOp,
+    WorldView,
 };
+use crate::{Address, Collectives, Disp, Error, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Until};
 
 /// The share of the parent's free memory that is an arena's, by default: one part of so many.
 ///
@@ -167,13 +166,8 @@ impl Members {
 pub struct Subset<'a, A: RemoteAtomics + ?Sized> {
     parent: &'a A,
     members: Members,
-    /// This rank's number here.
-    rank: Rank,
+    view: WorldView,
     arena: Disp,
-    /// On the heap, so that nothing changes behind a shared reference to the rest, and the compiler may keep that in
-    /// registers across atomics.
-    heap: Arc<SymmetricHeap>,
-    topology: Topology,
     /// The same subset over what the parent shares between threads. Made at once and not when it is asked for, since a cell
     /// would make the type invariant in `'a`.
     shared: Option<Box<Subset<'a, dyn RemoteAtomics + Sync + 'a>>>,
@@ -182,7 +176,7 @@ pub struct Subset<'a, A: RemoteAtomics + ?Sized> {
 impl<A: RemoteAtomics + ?Sized> fmt::Debug for Subset<'_, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Subset")
-            .field("rank", &self.rank)
+            .field("rank", &self.view.rank())
             .field("members", &self.members)
             .field("arena", &self.arena)
             .finish_non_exhaustive()
@@ -306,12 +300,12 @@ impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
             Members::All { .. } => parent.topology().clone(),
             _ => parent.topology().of_subset((0..members.count()).filter_map(|rank| members.outer(Rank(rank)))),
         };
-        let heap = Arc::new(SymmetricHeap::over(arena, arena_bytes));
+        let heap = SymmetricHeap::over(arena, arena_bytes);
+        let view = WorldView::new(rank, parent.view().segment(), parent.capabilities(), topology, heap)?;
         let shared = parent.shared().map(|parent| {
-            let (members, heap, topology) = (members.clone(), Arc::clone(&heap), topology.clone());
-            Box::new(Subset { parent, members, rank, arena, heap, topology, shared: None })
+            Box::new(Subset { parent, members: members.clone(), view: view.clone(), arena, shared: None })
         });
-        Ok(Some(Subset { parent, members, rank, arena, heap, topology, shared }))
+        Ok(Some(Subset { parent, members, view, arena, shared }))
     }
 
     /// Gives the arena back, zeroed, with everything in it; collective over the parent.
@@ -349,7 +343,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
     }
 
     /// The parent's number of rank `rank`; the number of no rank at all, if the subset has no such rank.
-    #[inline]
+    #[inline(always)]
     pub fn outer(&self, rank: Rank) -> Rank {
         self.members.outer(rank).unwrap_or(NOWHERE)
     }
@@ -359,196 +353,88 @@ impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
         self.members.inner(outer)
     }
 
-    /// The same place, as the parent names it.
-    #[inline(always)]
-    fn translate(&self, operation: Operation, at: Address) -> Result<Address> {
-        match self.members.outer(at.rank) {
-            Some(rank) => Ok(Address { rank, ..at }),
-            None => Err(self.unknown(operation, at.rank)),
-        }
-    }
-
-    #[cold]
-    fn unknown(&self, operation: Operation, rank: Rank) -> Error {
-        Error::RankOutOfRange { operation, rank, size: self.members.count() }
-    }
-
     /// An error of the parent, with the numbers that its ranks have here.
     #[cold]
     fn renamed(&self, mut error: Error) -> Error {
         match &mut error {
-            Error::Misaligned { at: Address { rank, .. }, .. }
-            | Error::OutOfSegment { at: Address { rank, .. }, .. }
-            | Error::NotExposed { rank, .. }
-            | Error::PeerLeft { rank }
-            | Error::OutOfExposed { rank, .. } => *rank = self.inner(*rank).unwrap_or(*rank),
+            Error::NotExposed { rank, .. } | Error::PeerLeft { rank } | Error::OutOfExposed { rank, .. } => {
+                *rank = self.inner(*rank).unwrap_or(*rank);
+            }
             _ => {}
         }
         error
     }
 }
 
-impl<A: RemoteAtomics + ?Sized> RemoteAtomics for Subset<'_, A> {
+impl<A: RemoteAtomics + ?Sized> Fabric for Subset<'_, A> {
     #[inline(always)]
-    fn rank(&self) -> Rank {
-        self.rank
-    }
-
-    #[inline(always)]
-    fn size(&self) -> u32 {
-        self.members.count()
-    }
-
-    fn topology(&self) -> &Topology {
-        &self.topology
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.parent.capabilities()
-    }
-
-    fn heap(&self) -> &SymmetricHeap {
-        &self.heap
+    fn view(&self) -> &WorldView {
+        &self.view
     }
 
     #[inline(always)]
-    fn fetch_add(&self, at: Address, value: u64) -> Result<u64> {
-        let at = self.translate(Operation::FetchAdd, at)?;
-        self.parent.fetch_add(at, value).map_err(|error| self.renamed(error))
-    }
-
-    #[inline(always)]
-    fn compare_and_swap(&self, at: Address, expected: u64, desired: u64) -> Result<u64> {
-        let at = self.translate(Operation::CompareAndSwap, at)?;
-        self.parent.compare_and_swap(at, expected, desired).map_err(|error| self.renamed(error))
-    }
-
-    #[inline(always)]
-    fn fetch_store(&self, at: Address, value: u64) -> Result<u64> {
-        let at = self.translate(Operation::FetchStore, at)?;
-        self.parent.fetch_store(at, value).map_err(|error| self.renamed(error))
-    }
-
-    #[inline(always)]
-    fn get(&self, at: Address) -> Result<u64> {
-        let at = self.translate(Operation::Get, at)?;
-        self.parent.get(at).map_err(|error| self.renamed(error))
-    }
-
-    #[inline(always)]
-    fn put(&self, at: Address, value: u64) -> Result<()> {
-        let at = self.translate(Operation::Put, at)?;
-        self.parent.put(at, value).map_err(|error| self.renamed(error))
+    fn word(&self, at: Word, op: WordOp) -> Result<u64> {
+        self.parent.word(at.renumbered(self.outer(at.rank())), op)
     }
 
     #[inline]
-    unsafe fn start(&self, at: Address, op: WordOp, result: *mut u64) -> Result<Request> {
-        let at = self.translate(op.operation(), at)?;
+    unsafe fn start_word(&self, at: Word, op: WordOp, result: *mut u64) -> Result<Request> {
         // SAFETY: the caller's promise, passed on; requests and flushes of this subset are the parent's.
-        unsafe { self.parent.start(at, op, result) }.map_err(|error| self.renamed(error))
+        unsafe { self.parent.start_word(at.renumbered(self.outer(at.rank())), op, result) }
     }
 
     #[inline]
-    unsafe fn put_bytes_nb(&self, at: Address, source: *const u8, len: usize) -> Result<Request> {
-        let at = self.translate(Operation::PutBytes, at)?;
-        // SAFETY: the caller's promise, passed on; requests and flushes of this subset are the parent's.
-        unsafe { self.parent.put_bytes_nb(at, source, len) }.map_err(|error| self.renamed(error))
+    unsafe fn transfer(&self, at: Span, bytes: Bytes, until: Completion) -> Result<Request> {
+        // SAFETY: the caller's promise, passed on: a member's number becomes that of a rank of the parent, whose segments
+        // have the same length. Requests and flushes of this subset are the parent's.
+        unsafe { self.parent.transfer(at.renumbered(self.outer(at.rank())), bytes, until) }
     }
 
     #[inline]
-    unsafe fn get_bytes_nb(&self, at: Address, dest: *mut u8, len: usize) -> Result<Request> {
-        let at = self.translate(Operation::GetBytes, at)?;
-        // SAFETY: the caller's promise, passed on; requests and flushes of this subset are the parent's.
-        unsafe { self.parent.get_bytes_nb(at, dest, len) }.map_err(|error| self.renamed(error))
+    fn done(&self, request: &Request) -> Result<bool> {
+        self.parent.done(request)
     }
 
     #[inline]
-    fn test(&self, request: &Request) -> Result<bool> {
-        self.parent.test(request)
+    fn finish(&self, request: Request) -> Result<()> {
+        self.parent.finish(request)
     }
 
     #[inline]
-    fn wait(&self, request: Request) -> Result<()> {
-        self.parent.wait(request)
+    fn complete(&self, target: Option<Rank>) -> Result<()> {
+        self.parent.complete(target.map(|target| self.outer(target)))
     }
 
     #[inline]
-    fn flush(&self, target: Rank) -> Result<()> {
-        match self.members.outer(target) {
-            Some(target) => self.parent.flush(target),
-            None => Err(self.unknown(Operation::Flush, target)),
+    fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
+        self.parent.wait_on(own.renumbered(self.outer(own.rank())), until, deadline)
+    }
+
+    #[inline]
+    fn delay(&self, delay: Delay) -> Result<()> {
+        self.parent.delay(delay)
+    }
+
+    #[inline]
+    fn clock(&self) -> Time {
+        self.parent.clock()
+    }
+
+    #[inline(always)]
+    fn extras(&self) -> Extras<'_> {
+        let parent = self.parent.extras();
+        Extras {
+            shared: self.shared.as_ref().map(|shared| &**shared as &(dyn RemoteAtomics + Sync)),
+            memory: parent.memory.is_some().then_some(self as &dyn LocalMemory),
+            registration: parent.registration.is_some().then_some(self as &dyn Registration),
+            leaving: parent.leaving.is_some().then_some(self as &dyn Leaving),
+            outer: Some(self),
+            ..parent
         }
     }
+}
 
-    #[inline]
-    fn flush_all(&self) -> Result<()> {
-        self.parent.flush_all()
-    }
-
-    #[inline]
-    fn wait_until(&self, own: Disp, until: Until) -> Result<u64> {
-        self.parent.wait_until(own, until).map_err(|error| self.renamed(error))
-    }
-
-    #[inline]
-    fn wait_until_from(&self, own: Disp, until: Until, writer: Rank) -> Result<u64> {
-        match self.members.outer(writer) {
-            Some(writer) => self.parent.wait_until_from(own, until, writer).map_err(|error| self.renamed(error)),
-            None => Err(self.unknown(Operation::WaitUntil, writer)),
-        }
-    }
-
-    fn forsake(&self, what: &'static str) {
-        self.parent.forsake(what);
-    }
-
-    fn forsaken(&self) -> Option<&'static str> {
-        self.parent.forsaken()
-    }
-
-    #[inline]
-    fn wait_until_deadline(&self, own: Disp, until: Until, deadline: Time) -> Result<Option<u64>> {
-        self.parent.wait_until_deadline(own, until, deadline).map_err(|error| self.renamed(error))
-    }
-
-    #[inline]
-    fn pause(&self, operations: u32) -> Result<()> {
-        self.parent.pause(operations)
-    }
-
-    fn compute(&self, time: Duration) -> Result<()> {
-        self.parent.compute(time)
-    }
-
-    #[inline]
-    fn now(&self) -> Time {
-        self.parent.now()
-    }
-
-    /// The same subset, with the same heap, over the handle that the threads of the parent's rank share; that one gives none.
-    fn shared(&self) -> Option<&(dyn RemoteAtomics + Sync)> {
-        let shared: &Subset<'_, dyn RemoteAtomics + Sync + '_> = self.shared.as_ref()?;
-        Some(shared)
-    }
-
-    /// The number in the whole world, through all levels; the number of no rank at all, if the subset has no such rank.
-    fn world_rank(&self, rank: Rank) -> Rank {
-        self.members.outer(rank).map_or(NOWHERE, |rank| self.parent.world_rank(rank))
-    }
-
-    fn outer_world(&self) -> Option<&dyn RemoteAtomics> {
-        Some(self.parent.whole_world())
-    }
-
-    #[inline]
-    fn fence_light(&self) {
-        self.parent.fence_light();
-    }
-
-    fn fence_everywhere(&self) -> Result<bool> {
-        self.parent.fence_everywhere()
-    }
-
+impl<A: RemoteAtomics + ?Sized> LocalMemory for Subset<'_, A> {
     #[inline]
     fn shared_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]> {
         let rank = self.members.outer(at.rank)?;
@@ -565,11 +451,25 @@ impl<A: RemoteAtomics + ?Sized> RemoteAtomics for Subset<'_, A> {
     fn stored(&self) {
         self.parent.stored();
     }
+}
 
-    fn clear(&self, own: Disp, len: u64) -> Result<()> {
-        self.parent.clear(own, len).map_err(|error| self.renamed(error))
+impl<A: RemoteAtomics + ?Sized> Leaving for Subset<'_, A> {
+    #[inline]
+    fn wait_on_writer(&self, own: Word, until: Until, writer: Rank) -> Result<u64> {
+        let value = self.parent.wait_until_from(own.disp(), until, self.outer(writer));
+        value.map_err(|error| self.renamed(error))
     }
 
+    fn forsake(&self, what: &'static str) {
+        self.parent.forsake(what);
+    }
+
+    fn forsaken(&self) -> Option<&'static str> {
+        self.parent.forsaken()
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized> Registration for Subset<'_, A> {
     fn expose(&self, memory: UserMemory) -> Result<ExposedKey, Refused> {
         self.parent.expose(memory)
     }
@@ -582,23 +482,16 @@ impl<A: RemoteAtomics + ?Sized> RemoteAtomics for Subset<'_, A> {
         let Some(outer) = self.members.outer(rank) else { return Err(Error::NotExposed { rank, key }) };
         self.parent.lease(outer, key).map_err(|error| self.renamed(error))
     }
+}
 
-    #[inline]
-    fn post_bytes(&self, at: Address, source: &[u8]) -> Result<()> {
-        let at = self.translate(Operation::PutBytes, at)?;
-        self.parent.post_bytes(at, source).map_err(|error| self.renamed(error))
+impl<A: RemoteAtomics + ?Sized> OuterWorld for Subset<'_, A> {
+    /// The number in the whole world, through all levels; the number of no rank at all, if the subset has no such rank.
+    fn number_of(&self, rank: Rank) -> Rank {
+        self.members.outer(rank).map_or(NOWHERE, |rank| self.parent.world_rank(rank))
     }
 
-    #[inline]
-    fn put_bytes(&self, at: Address, source: &[u8]) -> Result<()> {
-        let at = self.translate(Operation::PutBytes, at)?;
-        self.parent.put_bytes(at, source).map_err(|error| self.renamed(error))
-    }
-
-    #[inline]
-    fn get_bytes(&self, at: Address, dest: &mut [u8]) -> Result<()> {
-        let at = self.translate(Operation::GetBytes, at)?;
-        self.parent.get_bytes(at, dest).map_err(|error| self.renamed(error))
+    fn handle(&self) -> &dyn RemoteAtomics {
+        self.parent.whole_world()
     }
 }
 
@@ -608,7 +501,7 @@ mod tests {
 
     use super::*;
     use crate::random::Random;
-    use crate::{Counted, Mapped, World};
+    use crate::{Counted, Mapped, Operation, Topology, World};
 
     #[test]
     fn members_take_the_least_room() {
@@ -790,7 +683,7 @@ mod tests {
                 let second = Subset::by_node(&first).unwrap();
                 let third = Subset::by_node(&second).unwrap();
                 assert_eq!(
-                    [&first.heap, &second.heap, &third.heap].map(|heap| heap.capacity()),
+                    [first.heap(), second.heap(), third.heap()].map(SymmetricHeap::capacity),
                     [32, 16, 8].map(|kib| kib << 10)
                 );
             })
@@ -858,7 +751,8 @@ mod tests {
         World::threads(4)
             .run(|ra| {
                 let subset = Subset::of(ra, &[3, 1].map(Rank)).unwrap();
-                let Some(subset) = subset else { return };
+                let Some(subset) = &subset else { return };
+                let subset: &dyn RemoteAtomics = subset;
                 let nobody = Rank(2).at(Disp(0));
                 let refused = subset.get(nobody).unwrap_err();
                 assert!(matches!(refused, Error::RankOutOfRange { operation: Operation::Get, rank: Rank(2), size: 2 }));

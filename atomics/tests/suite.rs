@@ -9,10 +9,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
 use rmalab_atomics::conformance::checks;
-use rmalab_atomics::fabric::WordOp;
+use rmalab_atomics::fabric::{Bytes, Completion, Delay, Extras, Fabric, Span, Word, WordOp, WorldView};
 use rmalab_atomics::{
-    Address, Capabilities, Disp, Error, Mapped, Operation, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time,
-    Topology, Until, World,
+    Address, Disp, Mapped, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Until, WORD, World,
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,9 +41,8 @@ enum Bend {
     /// Bulk puts write whole words.
     BulkWritesWords,
     BulkDropsLastByte,
-    MisalignedIsRoundedDown,
-    ErrorNamesOtherOperation,
-    BulkIsCutOffAtTheEnd,
+    /// Behind the last word of a segment comes its first one.
+    SegmentHasTooManyWords,
     WaitComparesHalf,
     WaitLooksOnce,
     WaitIsOffByOneWord,
@@ -77,6 +75,7 @@ const LATE: Request = Request(1);
 
 struct Bent<'a> {
     inner: &'a Mapped,
+    view: WorldView,
     bend: Bend,
     posted: RefCell<Vec<Posted>>,
     random: Cell<u64>,
@@ -86,13 +85,20 @@ struct Bent<'a> {
 
 impl<'a> Bent<'a> {
     fn new(inner: &'a Mapped, bend: Bend) -> Bent<'a> {
+        let view = inner.view();
+        let mut capabilities = view.capabilities();
+        capabilities.atomic_puts = bend != Bend::PutsMeetAtomics;
+        let segment = view.segment() + if bend == Bend::SegmentHasTooManyWords { WORD } else { 0 };
+        let heap = SymmetricHeap::new(view.segment());
         if bend == Bend::FreshMemoryIsDirty {
-            let at = inner.rank().at(Disp(inner.heap().capacity() / 2));
+            let at = inner.rank().at(Disp(heap.capacity() / 2));
             inner.put(at, 1).expect("half of the segment");
-            inner.heap().alloc(inner.heap().capacity() / 2 - 64, 8).expect("nearly half of the segment");
+            heap.alloc(heap.capacity() / 2 - 64, 8).expect("nearly half of the segment");
         }
+        let view = WorldView::new(view.rank(), segment, capabilities, view.topology().clone(), heap);
+        let view = view.expect("a rank of the inner world");
         let random = Cell::new(0x9e37_79b9 + u64::from(inner.rank().0));
-        Bent { inner, bend, posted: RefCell::default(), random, last: Cell::new(None) }
+        Bent { inner, view, bend, posted: RefCell::default(), random, last: Cell::new(None) }
     }
 
     fn chance(&self, one_in: u64) -> bool {
@@ -159,16 +165,9 @@ impl<'a> Bent<'a> {
         Ok(())
     }
 
-    /// The error of an operation on the word at `at`, if it has one.
-    fn accepts(&self, operation: Operation, at: Address) -> Result<()> {
-        // Of an addition of nothing only the name is wrong.
-        self.inner.fetch_add(at, 0).map(drop).map_err(|error| renamed(error, operation))
-    }
-
     /// An atomic on the word at `at` as a read and a write, which are locked against other atomics only.
-    fn halves(&self, operation: Operation, at: Address, new: impl FnOnce(u64) -> Option<u64>) -> Result<u64> {
+    fn halves(&self, at: Address, new: impl FnOnce(u64) -> Option<u64>) -> Result<u64> {
         static ATOMICS: Mutex<()> = Mutex::new(());
-        self.accepts(operation, at)?;
         let _atomics = ATOMICS.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.inner.get(at)?;
         self.gap();
@@ -178,69 +177,23 @@ impl<'a> Bent<'a> {
         Ok(old)
     }
 
-    fn post_word(&self, at: Address, value: u64) -> Result<()> {
-        self.accepts(Operation::Put, at)?;
+    fn post_word(&self, at: Address, value: u64) {
         self.posted.borrow_mut().push(Posted::Word(at, value));
-        Ok(())
     }
 
     /// What a fault makes of an address.
     fn bend_address(&self, at: Address) -> Address {
         match self.bend {
-            Bend::MisalignedIsRoundedDown => at.rank.at(Disp(at.disp.0 / 8 * 8)),
+            Bend::SegmentHasTooManyWords if at.disp == self.inner.heap().end() => at.rank.at(Disp(0)),
             _ => at,
         }
     }
-}
-
-/// The same error, of another operation.
-fn renamed(error: Error, operation: Operation) -> Error {
-    match error {
-        Error::RankOutOfRange { rank, size, .. } => Error::RankOutOfRange { operation, rank, size },
-        Error::Misaligned { at, .. } => Error::Misaligned { operation, at },
-        Error::OutOfSegment { at, len, segment, .. } => Error::OutOfSegment { operation, at, len, segment },
-        error => error,
-    }
-}
-
-impl Drop for Bent<'_> {
-    fn drop(&mut self) {
-        let _ = self.deliver(|_| true);
-    }
-}
-
-impl RemoteAtomics for Bent<'_> {
-    fn rank(&self) -> Rank {
-        self.inner.rank()
-    }
-
-    fn size(&self) -> u32 {
-        self.inner.size()
-    }
-
-    fn topology(&self) -> &Topology {
-        self.inner.topology()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        let mut capabilities = self.inner.capabilities();
-        capabilities.atomic_puts = self.bend != Bend::PutsMeetAtomics;
-        capabilities
-    }
-
-    fn heap(&self) -> &SymmetricHeap {
-        self.inner.heap()
-    }
 
     fn fetch_add(&self, at: Address, value: u64) -> Result<u64> {
-        self.step()?;
-        let at = self.bend_address(at);
-        if self.bend == Bend::PutsMeetAtomics {
-            return self.halves(Operation::FetchAdd, at, |old| Some(old.wrapping_add(value)));
-        }
         let halves = match self.bend {
+            Bend::PutsMeetAtomics => return self.halves(at, |old| Some(old.wrapping_add(value))),
             Bend::FetchAddIsNotAtomic => true,
-            Bend::OwnerIsNotAtomic => at.rank == self.rank(),
+            Bend::OwnerIsNotAtomic => at.rank == self.view.rank(),
             _ => false,
         };
         if halves {
@@ -254,16 +207,12 @@ impl RemoteAtomics for Bent<'_> {
             let value = value.min(u64::MAX - old);
             return self.inner.fetch_add(at, value);
         }
-        let misnamed = self.bend == Bend::ErrorNamesOtherOperation;
-        self.inner.fetch_add(at, value).map_err(|error| if misnamed { renamed(error, Operation::Put) } else { error })
+        self.inner.fetch_add(at, value)
     }
 
     fn compare_and_swap(&self, at: Address, expected: u64, desired: u64) -> Result<u64> {
-        self.step()?;
         match self.bend {
-            Bend::PutsMeetAtomics => {
-                self.halves(Operation::CompareAndSwap, at, |old| (old == expected).then_some(desired))
-            }
+            Bend::PutsMeetAtomics => self.halves(at, |old| (old == expected).then_some(desired)),
             Bend::CompareAndSwapWritesBack => {
                 let old = self.inner.get(at)?;
                 self.gap();
@@ -290,14 +239,13 @@ impl RemoteAtomics for Bent<'_> {
                 let old = self.inner.compare_and_swap(at, expected, desired)?;
                 Ok(if old == expected { desired } else { old })
             }
-            _ => self.inner.compare_and_swap(self.bend_address(at), expected, desired),
+            _ => self.inner.compare_and_swap(at, expected, desired),
         }
     }
 
     fn fetch_store(&self, at: Address, value: u64) -> Result<u64> {
-        self.step()?;
         match self.bend {
-            Bend::PutsMeetAtomics => self.halves(Operation::FetchStore, at, |_| Some(value)),
+            Bend::PutsMeetAtomics => self.halves(at, |_| Some(value)),
             Bend::FetchStoreIsNotAtomic => {
                 let old = self.inner.get(at)?;
                 self.gap();
@@ -306,16 +254,15 @@ impl RemoteAtomics for Bent<'_> {
             }
             Bend::FetchStoreIsLate => {
                 let old = self.inner.get(at)?;
-                self.post_word(at, value)?;
+                self.post_word(at, value);
                 Ok(old)
             }
-            _ => self.inner.fetch_store(self.bend_address(at), value),
+            _ => self.inner.fetch_store(at, value),
         }
     }
 
     fn get(&self, at: Address) -> Result<u64> {
-        self.step()?;
-        let value = self.inner.get(self.bend_address(at))?;
+        let value = self.inner.get(at)?;
         match self.last.replace(Some((at, value))) {
             Some((before, old)) if self.bend == Bend::GetIsStale && before == at && self.chance(4) => Ok(old),
             _ => Ok(value),
@@ -323,76 +270,25 @@ impl RemoteAtomics for Bent<'_> {
     }
 
     fn put(&self, at: Address, value: u64) -> Result<()> {
-        self.step()?;
         if self.is_late() {
-            return self.post_word(at, value);
+            self.post_word(at, value);
+            return Ok(());
         }
         if self.bend == Bend::PutTears {
-            self.accepts(Operation::Put, at)?;
             let bytes = value.to_ne_bytes();
             self.inner.put_bytes(at, &bytes[..4])?;
             self.gap();
             return self.inner.put_bytes(at.rank.at(at.disp.plus(4)), &bytes[4..]);
         }
-        self.inner.put(self.bend_address(at), value)
+        self.inner.put(at, value)
     }
 
-    unsafe fn start(&self, at: Address, op: WordOp, result: *mut u64) -> Result<Request> {
-        self.step()?;
-        // Whatever is late, a bad address is refused at once.
-        let mut scratch = 0;
-        // SAFETY: a live variable. An addition of nothing, of which only the name is wrong.
-        let accepted = unsafe { self.inner.start(at, WordOp::FetchAdd(0), &mut scratch) };
-        let _done = accepted.map_err(|error| renamed(error, op.operation()))?;
-        match self.bend {
-            Bend::StartedIsNeverDone => return Ok(Request(0)),
-            Bend::PutsMeetAtomics => {
-                let old = self.halves(op.operation(), at, |old| match op {
-                    WordOp::FetchAdd(value) => Some(old.wrapping_add(value)),
-                    WordOp::CompareAndSwap { expected, desired } => (old == expected).then_some(desired),
-                    WordOp::FetchStore(value) | WordOp::Put(value) => Some(value),
-                    WordOp::Get => None,
-                })?;
-                // SAFETY: the caller's promise.
-                unsafe { result.write(old) };
-                return Ok(Request(0));
-            }
-            Bend::StartedIsNotAtomic => {
-                let old = self.inner.get(at)?;
-                self.gap();
-                let new = match op {
-                    WordOp::FetchAdd(value) => old.wrapping_add(value),
-                    WordOp::CompareAndSwap { expected, desired } if expected == old => desired,
-                    WordOp::FetchStore(value) => value,
-                    _ => old,
-                };
-                self.inner.fetch_store(at, new)?;
-                // SAFETY: the caller's promise.
-                unsafe { result.write(old) };
-                return Ok(Request(0));
-            }
-            // SAFETY: a live variable.
-            Bend::StartedGivesNoResult => return unsafe { self.inner.start(at, op, &mut scratch) },
-            _ => {}
-        }
-        // Without flushes the result's memory may be gone before the operation is carried out.
-        if self.is_late() && self.bend != Bend::FlushIsEmpty {
-            self.posted.borrow_mut().push(Posted::Started(at, op, result));
-            return Ok(LATE);
-        }
-        // SAFETY: the caller's promise.
-        unsafe { self.inner.start(at, op, result) }
-    }
-
-    unsafe fn put_bytes_nb(&self, at: Address, source: *const u8, len: usize) -> Result<Request> {
-        self.step()?;
-        self.inner.get_bytes(at, &mut vec![0; len]).map_err(|error| renamed(error, Operation::PutBytes))?;
-        // SAFETY: the caller's promise.
-        let mut bytes = unsafe { std::slice::from_raw_parts(source, len) };
+    fn put_bytes(&self, at: Address, mut bytes: &[u8]) -> Result<()> {
         if self.is_late() {
             self.posted.borrow_mut().push(Posted::Bytes(at, bytes.to_vec()));
-            return Ok(Request(0));
+            return Ok(());
         }
+        let len = bytes.len();
         if self.bend == Bend::BulkDropsLastByte && len % 8 == 1 {
             bytes = &bytes[..len - 1];
         }
@@ -403,90 +299,155 @@ impl RemoteAtomics for Bent<'_> {
             self.inner.get_bytes(at.rank.at(Disp(start)), &mut words)?;
             self.gap();
             words[(at.disp.0 - start) as usize..][..len].copy_from_slice(bytes);
-            self.inner.put_bytes(at.rank.at(Disp(start)), &words)?;
-            return Ok(Request(0));
+            return self.inner.put_bytes(at.rank.at(Disp(start)), &words);
         }
-        self.inner.put_bytes(at, bytes)?;
+        self.inner.put_bytes(at, bytes)
+    }
+}
+
+/// What `op` makes of the word `old`, if it writes.
+fn new_word(op: WordOp, old: u64) -> Option<u64> {
+    match op {
+        WordOp::FetchAdd(value) => Some(old.wrapping_add(value)),
+        WordOp::CompareAndSwap { expected, desired } => (old == expected).then_some(desired),
+        WordOp::FetchStore(value) | WordOp::Put(value) => Some(value),
+        WordOp::Get => None,
+    }
+}
+
+impl Drop for Bent<'_> {
+    fn drop(&mut self) {
+        let _ = self.deliver(|_| true);
+    }
+}
+
+impl Fabric for Bent<'_> {
+    fn view(&self) -> &WorldView {
+        &self.view
+    }
+
+    fn word(&self, at: Word, op: WordOp) -> Result<u64> {
+        self.step()?;
+        let at = self.bend_address(at.address());
+        match op {
+            WordOp::FetchAdd(value) => self.fetch_add(at, value),
+            WordOp::CompareAndSwap { expected, desired } => self.compare_and_swap(at, expected, desired),
+            WordOp::FetchStore(value) => self.fetch_store(at, value),
+            WordOp::Get => self.get(at),
+            WordOp::Put(value) => self.put(at, value).map(|()| 0),
+        }
+    }
+
+    unsafe fn start_word(&self, at: Word, op: WordOp, result: *mut u64) -> Result<Request> {
+        self.step()?;
+        let at = self.bend_address(at.address());
+        let old = match self.bend {
+            Bend::StartedIsNeverDone => return Ok(Request(0)),
+            // Without flushes the result's memory may be gone before the operation is carried out.
+            _ if self.is_late() && self.bend != Bend::FlushIsEmpty => {
+                self.posted.borrow_mut().push(Posted::Started(at, op, result));
+                return Ok(LATE);
+            }
+            Bend::PutsMeetAtomics => self.halves(at, |old| new_word(op, old))?,
+            Bend::StartedIsNotAtomic => {
+                let old = self.inner.get(at)?;
+                self.gap();
+                self.inner.fetch_store(at, new_word(op, old).unwrap_or(old))?;
+                old
+            }
+            _ => {
+                let mut old = 0;
+                // SAFETY: a live variable; operations of the inner backend are complete at once.
+                let _done = unsafe { self.inner.start(at, op, &mut old)? };
+                old
+            }
+        };
+        if self.bend != Bend::StartedGivesNoResult {
+            // SAFETY: the caller's promise.
+            unsafe { result.write(old) };
+        }
         Ok(Request(0))
     }
 
-    unsafe fn get_bytes_nb(&self, at: Address, dest: *mut u8, len: usize) -> Result<Request> {
+    unsafe fn transfer(&self, at: Span, bytes: Bytes, until: Completion) -> Result<Request> {
         self.step()?;
-        let end = self.inner.heap().capacity();
-        let beyond = at.disp.0.checked_add(len as u64).is_some_and(|last| last > end) && at.disp.0 < end;
-        let len = if self.bend == Bend::BulkIsCutOffAtTheEnd && beyond { (end - at.disp.0) as usize } else { len };
-        // SAFETY: the caller's promise, for `len` bytes or fewer.
-        unsafe { self.inner.get_bytes_nb(at, dest, len) }
+        let (at, len) = (self.bend_address(at.address()), at.len());
+        match bytes {
+            Bytes::Put(source) => {
+                // SAFETY: the caller's promise.
+                self.put_bytes(at, unsafe { std::slice::from_raw_parts(source, len) })?;
+            }
+            // SAFETY: the caller's promise.
+            Bytes::Get(dest) => drop(unsafe { self.inner.get_bytes_nb(at, dest, len)? }),
+            Bytes::Clear => self.inner.clear(at.disp, len as u64)?,
+        }
+        if until == Completion::Target && !matches!(bytes, Bytes::Get(_)) {
+            self.complete(Some(at.rank))?;
+        }
+        Ok(Request(0))
     }
 
-    fn test(&self, request: &Request) -> Result<bool> {
+    fn done(&self, request: &Request) -> Result<bool> {
         if *request == LATE {
             self.deliver_one(|_| true)?;
             return Ok(!self.posted.borrow().iter().any(|posted| matches!(posted, Posted::Started(..))));
         }
-        self.inner.test(request)
+        Ok(true)
     }
 
-    fn wait(&self, request: Request) -> Result<()> {
-        if request == LATE {
-            return self.deliver(|_| true);
+    fn finish(&self, request: Request) -> Result<()> {
+        if request == LATE { self.deliver(|_| true) } else { Ok(()) }
+    }
+
+    fn complete(&self, target: Option<Rank>) -> Result<()> {
+        self.inner.complete(target)?;
+        if self.bend == Bend::FlushIsEmpty {
+            return Ok(());
         }
-        self.inner.wait(request)
+        self.deliver(|rank| target.is_none_or(|target| rank == target))
     }
 
-    fn flush(&self, target: Rank) -> Result<()> {
-        self.inner.flush(target)?;
-        if self.bend != Bend::FlushIsEmpty {
-            self.deliver(|rank| rank == target)?;
-        }
-        Ok(())
-    }
-
-    fn flush_all(&self) -> Result<()> {
-        if self.bend != Bend::FlushIsEmpty {
-            self.deliver(|_| true)?;
-        }
-        Ok(())
-    }
-
-    fn wait_until(&self, own: Disp, until: Until) -> Result<u64> {
+    fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
         self.deliver(|_| true)?;
-        match (self.bend, until) {
+        let at = self.bend_address(own.address());
+        if let Some(deadline) = deadline {
+            return match self.bend {
+                Bend::DeadlineGoesFirst if self.now() >= deadline => Ok(None),
+                Bend::DeadlineIsEarly => {
+                    self.inner.wait_until_deadline(at.disp, until, Time(deadline.0.saturating_sub(1_000_000)))
+                }
+                _ => self.inner.wait_until_deadline(at.disp, until, deadline),
+            };
+        }
+        let word = match (self.bend, until) {
             (Bend::WaitComparesHalf, Until::Ge(value)) => loop {
-                let word = self.inner.get(self.rank().at(own))?;
+                let word = self.inner.get(at)?;
                 if word as u32 >= value as u32 {
-                    return Ok(word);
+                    break word;
                 }
                 self.inner.pause(1)?;
             },
-            (Bend::WaitLooksOnce, Until::AnySet(_)) => self.inner.get(self.rank().at(own)),
-            (Bend::WaitIsOffByOneWord, Until::Lt(_)) => self.inner.wait_until(own.plus(8), until),
-            _ => self.inner.wait_until(self.bend_address(self.rank().at(own)).disp, until),
-        }
+            (Bend::WaitLooksOnce, Until::AnySet(_)) => self.inner.get(at)?,
+            (Bend::WaitIsOffByOneWord, Until::Lt(_)) => self.inner.wait_until(at.disp.plus(8), until)?,
+            _ => self.inner.wait_until(at.disp, until)?,
+        };
+        Ok(Some(word))
     }
 
-    fn wait_until_deadline(&self, own: Disp, until: Until, deadline: Time) -> Result<Option<u64>> {
-        self.deliver(|_| true)?;
-        match self.bend {
-            Bend::DeadlineGoesFirst if self.now() >= deadline => Ok(None),
-            Bend::DeadlineIsEarly => {
-                let deadline = Time(deadline.0.saturating_sub(1_000_000));
-                self.inner.wait_until_deadline(own, until, deadline)
-            }
-            _ => self.inner.wait_until_deadline(own, until, deadline),
-        }
-    }
-
-    fn pause(&self, operations: u32) -> Result<()> {
+    fn delay(&self, delay: Delay) -> Result<()> {
         // Puts become visible some time, also those of a rank that only polls.
         if self.chance(2) {
             self.deliver(|_| true)?;
         }
-        self.inner.pause(operations)
+        self.inner.delay(delay)
     }
 
-    fn now(&self) -> Time {
-        self.inner.now()
+    fn clock(&self) -> Time {
+        self.inner.clock()
+    }
+
+    fn extras(&self) -> Extras<'_> {
+        Extras::default()
     }
 }
 
@@ -552,10 +513,10 @@ fn every_fault_fails_the_check_that_is_meant_for_it() {
         (Bend::BulkWritesWords, "bulk_puts_touch_only_their_bytes", 3),
         (Bend::BulkDropsLastByte, "bulk_agrees_with_a_model", 1),
         (Bend::BulkDropsLastByte, "long_transfers", 1),
-        (Bend::MisalignedIsRoundedDown, "word_operations_refuse_bad_addresses", 1),
-        (Bend::MisalignedIsRoundedDown, "waits_and_flushes_refuse_bad_addresses", 1),
-        (Bend::ErrorNamesOtherOperation, "word_operations_refuse_bad_addresses", 1),
-        (Bend::BulkIsCutOffAtTheEnd, "bulk_operations_refuse_bad_addresses", 1),
+        (Bend::SegmentHasTooManyWords, "word_operations_refuse_bad_addresses", 1),
+        (Bend::SegmentHasTooManyWords, "waits_and_flushes_refuse_bad_addresses", 1),
+        (Bend::SegmentHasTooManyWords, "bulk_operations_refuse_bad_addresses", 1),
+        (Bend::SegmentHasTooManyWords, "started_operations_refuse_bad_addresses", 1),
         (Bend::WaitComparesHalf, "every_condition", 2),
         (Bend::WaitLooksOnce, "every_condition", 3),
         (Bend::WaitIsOffByOneWord, "every_condition", 3),

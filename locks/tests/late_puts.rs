@@ -8,10 +8,8 @@ use std::collections::VecDeque;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use rmalab_atomics::{
-    Address, Capabilities, Disp, Mapped, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Topology, Until,
-    World,
-};
+use rmalab_atomics::fabric::{Bytes, Completion, Delay, Extras, Fabric, Span, Word, WordOp, WorldView};
+use rmalab_atomics::{Mapped, Rank, RemoteAtomics, Request, Result, Time, Until, World};
 use rmalab_locks::{
     Backoff, Cohort, CohortParams, Elements, Mcs, McsRwNeutral, McsRwRp, McsRwWp, RmaMcs, RmaMcsParams, RmaRw,
     RmaRwParams, Tas, TasRw, Ticket, suite,
@@ -20,8 +18,9 @@ use rmalab_locks::{
 /// A rank whose word puts arrive late.
 struct Late<'a> {
     inner: &'a Mapped,
+    view: WorldView,
     /// Puts under way, in order, for each target.
-    posted: RefCell<Vec<VecDeque<(Address, u64)>>>,
+    posted: RefCell<Vec<VecDeque<(Word, u64)>>>,
     random: RefCell<SmallRng>,
     /// Operations that overtook a put.
     overtakings: Cell<u64>,
@@ -29,8 +28,11 @@ struct Late<'a> {
 
 impl<'a> Late<'a> {
     fn new(inner: &'a Mapped) -> Late<'a> {
+        let mut capabilities = inner.capabilities();
+        capabilities.late_puts = true;
         Late {
             inner,
+            view: inner.view().clone().with_capabilities(capabilities),
             posted: RefCell::new(vec![VecDeque::new(); inner.size() as usize]),
             random: RefCell::new(SmallRng::seed_from_u64(u64::from(inner.rank().0))),
             overtakings: Cell::new(0),
@@ -43,7 +45,7 @@ impl<'a> Late<'a> {
         for queue in self.posted.borrow_mut().iter_mut() {
             while !queue.is_empty() && self.random.borrow_mut().random_range(0..4) == 0 {
                 let (at, value) = queue.pop_front().expect("not empty");
-                self.inner.put(at, value)?;
+                self.inner.word(at, WordOp::Put(value))?;
             }
             under_way += queue.len();
         }
@@ -60,114 +62,81 @@ impl<'a> Late<'a> {
         }
     }
 
-    fn complete(&self, target: Rank) -> Result<()> {
+    fn deliver(&self, target: Rank) -> Result<()> {
         let queue = std::mem::take(&mut self.posted.borrow_mut()[target.index()]);
-        queue.into_iter().try_for_each(|(at, value)| self.inner.put(at, value))
+        queue.into_iter().try_for_each(|(at, value)| self.inner.word(at, WordOp::Put(value)).map(drop))
     }
 
     /// A put arrives some time, so a rank that waits does not keep its own back.
-    fn complete_all(&self) -> Result<()> {
+    fn deliver_all(&self) -> Result<()> {
         self.linger();
-        (0..self.inner.size()).try_for_each(|target| self.complete(Rank(target)))
+        (0..self.inner.size()).try_for_each(|target| self.deliver(Rank(target)))
     }
 }
 
-impl RemoteAtomics for Late<'_> {
-    fn rank(&self) -> Rank {
-        self.inner.rank()
+impl Fabric for Late<'_> {
+    fn view(&self) -> &WorldView {
+        &self.view
     }
 
-    fn size(&self) -> u32 {
-        self.inner.size()
-    }
-
-    fn topology(&self) -> &Topology {
-        self.inner.topology()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        let mut capabilities = self.inner.capabilities();
-        capabilities.late_puts = true;
-        capabilities
-    }
-
-    fn heap(&self) -> &SymmetricHeap {
-        self.inner.heap()
-    }
-
-    fn fetch_add(&self, at: Address, value: u64) -> Result<u64> {
+    fn word(&self, at: Word, op: WordOp) -> Result<u64> {
+        if let WordOp::Put(value) = op {
+            self.posted.borrow_mut()[at.rank().index()].push_back((at, value));
+            return Ok(0);
+        }
         self.progress()?;
-        self.inner.fetch_add(at, value)
+        self.inner.word(at, op)
     }
 
-    fn compare_and_swap(&self, at: Address, expected: u64, desired: u64) -> Result<u64> {
+    unsafe fn start_word(&self, at: Word, op: WordOp, result: *mut u64) -> Result<Request> {
+        let old = self.word(at, op)?;
+        // SAFETY: the caller vouches for `result`.
+        unsafe { result.write(old) };
+        Ok(Request(0))
+    }
+
+    unsafe fn transfer(&self, at: Span, bytes: Bytes, until: Completion) -> Result<Request> {
         self.progress()?;
-        self.inner.compare_and_swap(at, expected, desired)
+        // SAFETY: the caller vouches for the buffer and for the span, which is one of the inner world as well.
+        let request = unsafe { self.inner.transfer(at, bytes, until)? };
+        if until == Completion::Target && !matches!(bytes, Bytes::Get(_)) {
+            self.deliver(at.rank())?;
+        }
+        Ok(request)
     }
 
-    fn fetch_store(&self, at: Address, value: u64) -> Result<u64> {
-        self.progress()?;
-        self.inner.fetch_store(at, value)
+    fn done(&self, request: &Request) -> Result<bool> {
+        self.inner.done(request)
     }
 
-    fn get(&self, at: Address) -> Result<u64> {
-        self.progress()?;
-        self.inner.get(at)
+    fn finish(&self, request: Request) -> Result<()> {
+        self.inner.finish(request)
     }
 
-    fn put(&self, at: Address, value: u64) -> Result<()> {
-        self.inner.get(at)?;
-        self.posted.borrow_mut()[at.rank.index()].push_back((at, value));
-        Ok(())
+    fn complete(&self, target: Option<Rank>) -> Result<()> {
+        match target {
+            Some(target) => self.deliver(target)?,
+            None => self.deliver_all()?,
+        }
+        self.inner.complete(target)
     }
 
-    unsafe fn put_bytes_nb(&self, at: Address, source: *const u8, len: usize) -> Result<Request> {
-        self.progress()?;
-        // SAFETY: the caller vouches for `source`.
-        unsafe { self.inner.put_bytes_nb(at, source, len) }
+    fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
+        self.deliver_all()?;
+        self.inner.wait_on(own, until, deadline)
     }
 
-    unsafe fn get_bytes_nb(&self, at: Address, dest: *mut u8, len: usize) -> Result<Request> {
-        self.progress()?;
-        // SAFETY: the caller vouches for `dest`.
-        unsafe { self.inner.get_bytes_nb(at, dest, len) }
+    fn delay(&self, delay: Delay) -> Result<()> {
+        self.deliver_all()?;
+        self.inner.delay(delay)
     }
 
-    fn test(&self, request: &Request) -> Result<bool> {
-        self.inner.test(request)
+    fn clock(&self) -> Time {
+        self.inner.clock()
     }
 
-    fn wait(&self, request: Request) -> Result<()> {
-        self.inner.wait(request)
-    }
-
-    fn flush(&self, target: Rank) -> Result<()> {
-        self.complete(target)?;
-        self.inner.flush(target)
-    }
-
-    fn flush_all(&self) -> Result<()> {
-        self.complete_all()?;
-        self.inner.flush_all()
-    }
-
-    fn wait_until(&self, own: Disp, until: Until) -> Result<u64> {
-        self.complete_all()?;
-        self.inner.wait_until(own, until)
-    }
-
-    fn wait_until_deadline(&self, own: Disp, until: Until, deadline: Time) -> Result<Option<u64>> {
-        self.complete_all()?;
-        self.inner.wait_until_deadline(own, until, deadline)
-    }
-
-    fn pause(&self, operations: u32) -> Result<()> {
-        self.complete_all()?;
-        self.inner.pause(operations)
-    }
-
-    fn now(&self) -> Time {
-        self.inner.now()
+    fn extras(&self) -> Extras<'_> {
+        Extras::default()
     }
 }
 
@@ -178,7 +147,7 @@ fn late(body: impl Fn(&Late<'_>) -> rmalab_locks::Result<()> + Sync) {
             .run(|ra| {
                 let ra = Late::new(ra);
                 body(&ra).unwrap_or_else(|error| panic!("{}: {error}", ra.rank()));
-                ra.complete_all().expect("puts to addresses that exist");
+                ra.deliver_all().expect("puts to addresses that exist");
                 ra.overtakings.get()
             })
             .expect("a world of threads");
