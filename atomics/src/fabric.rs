@@ -104,7 +104,7 @@ impl WorldView {
     #[inline(always)]
     pub fn word(&self, operation: Operation, at: Address) -> Result<Word> {
         let word = Word { at };
-        if self.has_word(word) { Ok(word) } else { Err(self.refusal(operation, at, WORD)) }
+        if self.has_word(word) { Ok(word) } else { Err(self.refusal(operation, at.rank.0, at.disp.0, WORD)) }
     }
 
     /// The `len` bytes from `at` on.
@@ -117,7 +117,7 @@ impl WorldView {
         let end = at.disp.0.checked_add(len);
         match usize::try_from(len) {
             Ok(len) if at.rank.0 < self.size && end.is_some_and(|end| end <= self.segment) => Ok(Span { at, len }),
-            _ => Err(self.refusal(operation, at, len)),
+            _ => Err(self.refusal(operation, at.rank.0, at.disp.0, len)),
         }
     }
 
@@ -128,7 +128,7 @@ impl WorldView {
     /// [`RankOutOfRange`](Error::RankOutOfRange).
     #[inline(always)]
     pub fn check_rank(&self, operation: Operation, rank: Rank) -> Result<()> {
-        if rank.0 < self.size { Ok(()) } else { Err(self.refusal(operation, rank.at(Disp(0)), 0)) }
+        if rank.0 < self.size { Ok(()) } else { Err(self.refusal(operation, rank.0, 0, 0)) }
     }
 
     /// Returns whether this world has that word.
@@ -142,9 +142,12 @@ impl WorldView {
         rank.0 < self.size && disp.0 < self.segment && disp.0.is_multiple_of(WORD)
     }
 
+    /// Takes numbers, and not an [`Address`]: a call passes that by reference, so every caller would keep it in memory, and
+    /// read it there again after each atomic.
     #[cold]
     #[inline(never)]
-    fn refusal(&self, operation: Operation, at: Address, len: u64) -> Error {
+    fn refusal(&self, operation: Operation, rank: u32, disp: u64, len: u64) -> Error {
+        let at = Rank(rank).at(Disp(disp));
         if at.rank.0 >= self.size {
             Error::RankOutOfRange { operation, rank: at.rank, size: self.size }
         } else if at.disp.0.checked_add(len).is_none_or(|end| end > self.segment) {

@@ -531,7 +531,7 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
     }
 
     /// Writes `source` at `at`: `source` may be used again when it returns; complete at the next flush.
-    #[inline]
+    #[inline(always)]
     fn post_bytes(&self, at: Address, source: &[u8]) -> Result<()> {
         let span = self.view().span(Operation::PutBytes, at, source.len() as u64)?;
         // SAFETY: `source` is borrowed until the call returns; the span was just checked.
@@ -547,7 +547,7 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
     }
 
     /// Reads `dest.len()` bytes at `at` and waits until they are there.
-    #[inline]
+    #[inline(always)]
     fn get_bytes(&self, at: Address, dest: &mut [u8]) -> Result<()> {
         let span = self.view().span(Operation::GetBytes, at, dest.len() as u64)?;
         // SAFETY: `dest` is borrowed mutably until the call returns; the span was just checked.

@@ -149,9 +149,9 @@ impl WindowLock for TwoLevel {
         let at = target.at(self.target).unwatched();
         match kind {
             LockKind::Shared if ra.fetch_add(at, SHARED)? & EXCLUSIVE == 0 => Ok(()),
-            LockKind::Shared => self.wait(ra, at, SHARED, EXCLUSIVE, None).map(drop),
-            LockKind::Exclusive if self.attempt_exclusive(ra, at, count_by_adding)? => Ok(()),
-            LockKind::Exclusive => self.retry_exclusive(ra, at, None).map(drop),
+            LockKind::Shared => self.wait(ra, target, self.target, SHARED, EXCLUSIVE, None).map(drop),
+            LockKind::Exclusive if self.attempt_exclusive(ra, at, Count::ByAdding)? => Ok(()),
+            LockKind::Exclusive => self.retry_exclusive(ra, target, None).map(drop),
         }
     }
 
@@ -179,7 +179,7 @@ impl WindowLock for TwoLevel {
         if ra.fetch_add(self.master.unwatched(), ALL)? & EXCLUSIVES_MASK == 0 {
             return Ok(());
         }
-        self.wait(ra, self.master, ALL, EXCLUSIVES_MASK, None).map(drop)
+        self.wait(ra, self.master.rank, self.master.disp, ALL, EXCLUSIVES_MASK, None).map(drop)
     }
 
     #[inline(always)]
@@ -199,7 +199,7 @@ impl WindowLockTimed for TwoLevel {
         let at = target.at(self.target).unwatched();
         match kind {
             LockKind::Shared => attempt(ra, at, SHARED, EXCLUSIVE),
-            LockKind::Exclusive => self.attempt_exclusive(ra, at, count_by_adding),
+            LockKind::Exclusive => self.attempt_exclusive(ra, at, Count::ByAdding),
         }
     }
 
@@ -213,9 +213,9 @@ impl WindowLockTimed for TwoLevel {
         let at = target.at(self.target).unwatched();
         match kind {
             LockKind::Shared if ra.fetch_add(at, SHARED)? & EXCLUSIVE == 0 => Ok(true),
-            LockKind::Shared => self.wait(ra, at, SHARED, EXCLUSIVE, Some(deadline)),
-            LockKind::Exclusive if self.attempt_exclusive(ra, at, count_by_adding)? => Ok(true),
-            LockKind::Exclusive => self.retry_exclusive(ra, at, Some(deadline)),
+            LockKind::Shared => self.wait(ra, target, self.target, SHARED, EXCLUSIVE, Some(deadline)),
+            LockKind::Exclusive if self.attempt_exclusive(ra, at, Count::ByAdding)? => Ok(true),
+            LockKind::Exclusive => self.retry_exclusive(ra, target, Some(deadline)),
         }
     }
 
@@ -227,23 +227,24 @@ impl WindowLockTimed for TwoLevel {
         if ra.fetch_add(self.master.unwatched(), ALL)? & EXCLUSIVES_MASK == 0 {
             return Ok(true);
         }
-        self.wait(ra, self.master, ALL, EXCLUSIVES_MASK, Some(deadline))
+        self.wait(ra, self.master.rank, self.master.disp, ALL, EXCLUSIVES_MASK, Some(deadline))
     }
 }
 
 impl TwoLevel {
-    /// One attempt at an exclusive lock; leaves nothing behind when it fails. `count` counts this rank in the master
-    /// unless a lock_all is counted there.
+    /// One attempt at an exclusive lock; leaves nothing behind when it fails.
     #[inline(always)]
-    fn attempt_exclusive<A: RemoteAtomics + ?Sized>(
-        &mut self,
-        ra: &A,
-        at: Address,
-        count: impl FnOnce(&A, Address) -> Result<bool>,
-    ) -> Result<bool> {
+    fn attempt_exclusive<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, at: Address, count: Count) -> Result<bool> {
         let first = self.exclusives == 0;
-        if first && !count(ra, self.master)? {
-            return Ok(false);
+        if first {
+            // Not a function that is passed: it would not be inlined, and its result would go through memory.
+            let counted = match count {
+                Count::ByAdding => count_by_adding(ra, self.master)?,
+                Count::WithoutTrace => count_without_trace(ra, self.master)?,
+            };
+            if !counted {
+                return Ok(false);
+            }
         }
         if ra.compare_and_swap(at, 0, EXCLUSIVE)? == 0 {
             self.exclusives += 1;
@@ -257,29 +258,32 @@ impl TwoLevel {
 
     /// Attempts an exclusive lock, an attempt having failed, until one succeeds; `false` at the limit.
     #[cold]
-    fn retry_exclusive<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, at: Address, limit: Limit) -> Result<bool> {
+    fn retry_exclusive<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank, limit: Limit) -> Result<bool> {
         self.backoff.reset();
+        let at = target.at(self.target).unwatched();
         while !passed(ra, limit) {
             self.backoff.wait(ra)?;
-            if self.attempt_exclusive(ra, at, count_without_trace)? {
+            if self.attempt_exclusive(ra, at, Count::WithoutTrace)? {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Waits until no bit of `obstacle` is set in the word `at`, in which this rank is counted by `count`; `false`, and
-    /// not counted, at the limit.
+    /// Waits until no bit of `obstacle` is set in the word at `disp` of `rank`, in which this rank is counted by `count`;
+    /// `false`, and not counted, at the limit.
     #[cold]
     fn wait<A: RemoteAtomics + ?Sized>(
         &mut self,
         ra: &A,
-        at: Address,
+        rank: Rank,
+        disp: Disp,
         count: u64,
         obstacle: u64,
         limit: Limit,
     ) -> Result<bool> {
         self.backoff.reset();
+        let at = rank.at(disp);
         match self.contended {
             Contended::Retract => {
                 retract(ra, at, count)?;
@@ -323,6 +327,15 @@ fn attempt<A: RemoteAtomics + ?Sized>(ra: &A, at: Address, count: u64, obstacle:
     }
     retract(ra, at, count)?;
     Ok(false)
+}
+
+/// How an exclusive lock counts its rank in the master, unless a lock_all is counted there.
+#[derive(Clone, Copy)]
+enum Count {
+    /// See [`count_by_adding`].
+    ByAdding,
+    /// See [`count_without_trace`].
+    WithoutTrace,
 }
 
 /// The paper's step: right at once where there is no lock_all, however many exclusive locks there are.

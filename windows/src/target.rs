@@ -269,12 +269,14 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     // Out of line: results that come of several branches are kept in memory, which the fast path above would wait for.
     #[inline(never)]
     fn put_bytes(&self, disp: WindowDisp, source: &[u8]) -> Result<()> {
-        let done = match self.in_segment(disp, source.len() as u64) {
-            Some(at) => self.ra.post_bytes(at, source).map_err(Error::from),
-            None => {
-                self.reach(Call::Put, disp, source.len() as u64, |place, offset| place.write(self.ra, offset, source))
-            }
-        };
+        if let Some(at) = self.in_segment(disp, source.len() as u64) {
+            return match self.ra.post_bytes(at, source) {
+                Ok(()) => Ok(()),
+                Err(error) => Err(self.core.hear(error)),
+            };
+        }
+        let done =
+            self.reach(Call::Put, disp, source.len() as u64, |place, offset| place.write(self.ra, offset, source));
         done.map_err(|error| self.core.hear(error))
     }
 
@@ -298,10 +300,13 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     // Out of line, as `put_bytes`.
     #[inline(never)]
     fn get_bytes(&self, disp: WindowDisp, dest: &mut [u8]) -> Result<()> {
-        let done = match self.in_segment(disp, dest.len() as u64) {
-            Some(at) => self.ra.get_bytes(at, dest).map_err(Error::from),
-            None => self.reach(Call::Get, disp, dest.len() as u64, |place, offset| place.read(self.ra, offset, dest)),
-        };
+        if let Some(at) = self.in_segment(disp, dest.len() as u64) {
+            return match self.ra.get_bytes(at, dest) {
+                Ok(()) => Ok(()),
+                Err(error) => Err(self.core.hear(error)),
+            };
+        }
+        let done = self.reach(Call::Get, disp, dest.len() as u64, |place, offset| place.read(self.ra, offset, dest));
         done.map_err(|error| self.core.hear(error))
     }
 

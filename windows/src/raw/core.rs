@@ -120,10 +120,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         let mut words: &[AtomicU64] = &[];
         let (part, bytes, unit) = match self.memory {
             Memory::Symmetric { base, bytes, unit } if self.plain => {
-                // Who locks exclusively does little before the unlock: less than this takes.
-                if !alone {
-                    words = self.ra.direct_words(rank.at(base), bytes / WORD).unwrap_or_default();
-                }
+                words = self.ra.direct_words(rank.at(base), bytes / WORD).unwrap_or_default();
                 (Part::Fixed(Place::Segment(rank.at(base))), bytes, unit)
             }
             _ => {

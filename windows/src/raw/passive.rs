@@ -121,10 +121,12 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         if !self.is_plain() {
             return self.lock_slowly(kind, target, assert);
         }
-        match self.locks.borrow_mut().lock(self.core.ra, kind, target, assert) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(self.core.hear(error)),
+        let mut locks = self.locks.borrow_mut();
+        if let Err(error) = locks.lock(self.core.ra, kind, target, assert) {
+            drop(locks);
+            return Err(self.core.hear(error));
         }
+        Ok(())
     }
 
     /// Ends the epoch of a lock. `plain` says whether the window [was plain](Epochs::are_plain) when it began, which a
@@ -139,10 +141,12 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         if let Err(error) = ra.flush(target) {
             return Err(self.unlock_unflushed(target, error.into()));
         }
-        match self.locks.borrow_mut().unlock(ra, target) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(self.core.hear(error)),
+        let mut locks = self.locks.borrow_mut();
+        if let Err(error) = locks.unlock(ra, target) {
+            drop(locks);
+            return Err(self.core.hear(error));
         }
+        Ok(())
     }
 
     #[inline(always)]
@@ -150,10 +154,12 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         if !self.is_plain() {
             return self.lock_all_slowly(assert);
         }
-        match self.locks.borrow_mut().lock_all(self.core.ra, assert) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(self.core.hear(error)),
+        let mut locks = self.locks.borrow_mut();
+        if let Err(error) = locks.lock_all(self.core.ra, assert) {
+            drop(locks);
+            return Err(self.core.hear(error));
         }
+        Ok(())
     }
 
     /// As [`end_lock`](Self::end_lock), of a lock_all.
@@ -165,10 +171,12 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         if let Err(error) = ra.flush_all() {
             return Err(self.unlock_all_unflushed(error.into()));
         }
-        match self.locks.borrow_mut().unlock_all(ra) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(self.core.hear(error)),
+        let mut locks = self.locks.borrow_mut();
+        if let Err(error) = locks.unlock_all(ra) {
+            drop(locks);
+            return Err(self.core.hear(error));
         }
+        Ok(())
     }
 
     /// Whether a shared lock, which the policy has acquired, keeps other shared locks out all the same. An exclusive lock
