@@ -7,11 +7,14 @@
 //!
 //! What is a call: one operation on one word, a wait, a flush, a pause. Bulk operations are split into words, each of
 //! which is a call, as nothing beyond one aligned word is atomic; a get is carried out before it returns, so that
-//! requests are complete at once, and bulk puts are complete at the next flush.
+//! requests of bulk operations are complete at once, and bulk puts are complete at the next flush. A word operation that is
+//! not waited for is two calls: [`Call::Start`], and [`Call::Finish`], which brings its result. A flush is followed by the
+//! finish of each operation that it has completed.
 //!
 //! A rank that unwinds, by a panic of its own or because its task is stopped, makes no calls: what its destructors call
 //! fails with its own [`PeerFailed`](Error::PeerFailed), and the time is the end of all deadlines.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::{fmt, slice};
 
@@ -71,7 +74,29 @@ pub enum Call {
         /// The word.
         at: Address,
     },
-    /// Answered when all that this rank posted to the target is visible.
+    /// Starts an operation on a word: answered at once. It takes effect some time before its [`Finish`](Call::Finish) and
+    /// before a flush of its target are answered.
+    Start {
+        /// The number of the operation among those of this rank that are not finished.
+        request: u32,
+        /// The word.
+        at: Address,
+        /// What is done to it.
+        op: WordOp,
+    },
+    /// Answers the result of a started operation, when that has taken effect. The number is free again.
+    Finish {
+        /// The number of the operation.
+        request: u32,
+        /// Its word.
+        at: Address,
+    },
+    /// Answers 1 if a started operation has taken effect, 0 if not.
+    Test {
+        /// The number of the operation.
+        request: u32,
+    },
+    /// Answered when all that this rank posted or started to the target has taken effect.
     Flush {
         /// The target; all of them if there is none.
         target: Option<Rank>,
@@ -97,6 +122,38 @@ pub enum Call {
 }
 
 impl Call {
+    /// The call that carries out `op` on the word at `at`.
+    pub fn new(at: Address, op: WordOp) -> Call {
+        match op {
+            WordOp::FetchAdd(value) => Call::FetchAdd { at, value },
+            WordOp::CompareAndSwap { expected, desired } => Call::CompareAndSwap { at, expected, desired },
+            WordOp::FetchStore(value) => Call::FetchStore { at, value },
+            WordOp::Get => Call::Get { at },
+            WordOp::Put(value) => Call::Put { at, value },
+        }
+    }
+
+    /// Whether it is answered by a word.
+    pub fn answers_a_word(&self) -> bool {
+        match self {
+            Call::FetchAdd { .. }
+            | Call::CompareAndSwap { .. }
+            | Call::FetchStore { .. }
+            | Call::Get { .. }
+            | Call::BulkGet { .. }
+            | Call::Finish { .. }
+            | Call::Test { .. }
+            | Call::WaitUntil { .. }
+            | Call::Now => true,
+            Call::Put { .. }
+            | Call::BulkPut { .. }
+            | Call::Start { .. }
+            | Call::Flush { .. }
+            | Call::FenceEverywhere
+            | Call::Pause { .. } => false,
+        }
+    }
+
     /// The word that the call is on; of a wait, the one of `rank`, which makes it.
     pub fn address(&self, rank: Rank) -> Option<Address> {
         match *self {
@@ -106,9 +163,11 @@ impl Call {
             | Call::Get { at }
             | Call::Put { at, .. }
             | Call::BulkPut { at, .. }
-            | Call::BulkGet { at } => Some(at),
+            | Call::BulkGet { at }
+            | Call::Start { at, .. }
+            | Call::Finish { at, .. } => Some(at),
             Call::WaitUntil { own, .. } => Some(rank.at(own)),
-            Call::Flush { .. } | Call::FenceEverywhere | Call::Pause { .. } | Call::Now => None,
+            Call::Test { .. } | Call::Flush { .. } | Call::FenceEverywhere | Call::Pause { .. } | Call::Now => None,
         }
     }
 }
@@ -126,6 +185,9 @@ impl fmt::Display for Call {
             Call::BulkPut { at, mask: u64::MAX, value } => write!(f, "bulk put({at}, {value:#x})"),
             Call::BulkPut { at, mask, value } => write!(f, "bulk put({at}, {value:#x} in {mask:#x})"),
             Call::BulkGet { at } => write!(f, "bulk get({at})"),
+            Call::Start { request, at, op } => write!(f, "start #{request} {}", Call::new(at, op)),
+            Call::Finish { request, at } => write!(f, "finish #{request} ({at})"),
+            Call::Test { request } => write!(f, "test #{request}"),
             Call::Flush { target: Some(target) } => write!(f, "flush({target})"),
             Call::Flush { target: None } => f.write_str("flush_all"),
             Call::WaitUntil { own, until, deadline } => {
@@ -205,6 +267,15 @@ impl<E: Executor + ?Sized> Executor for &E {
 pub struct Controlled<E> {
     executor: E,
     view: WorldView,
+    /// The operations that are not finished, by number. The lowest free number is taken, so that the calls of a rank do not
+    /// depend on how many operations it has finished.
+    started: RefCell<Vec<Option<Started>>>,
+}
+
+#[derive(Debug)]
+struct Started {
+    at: Address,
+    result: *mut u64,
 }
 
 /// One rank of a controlled world, as the engine sees it.
@@ -224,7 +295,7 @@ pub fn spawn<R: 'static>(
     body: impl for<'t> FnOnce(&Controlled<&'t Port<'t, Answer, Call>>) -> R + 'static,
 ) -> Result<RankTask<R>> {
     let view = shape.view(rank)?;
-    Task::new(move |port| body(&Controlled { executor: port, view }))
+    Task::new(move |port| body(&Controlled::over(port, view)))
 }
 
 impl<E: Executor> Controlled<E> {
@@ -234,8 +305,11 @@ impl<E: Executor> Controlled<E> {
     ///
     /// When a world of that shape has no such rank, or its segments do not consist of whole words.
     pub fn new(executor: E, shape: &Shape, rank: Rank) -> Controlled<E> {
-        let view = shape.view(rank).unwrap_or_else(|error| panic!("controlled: {error}"));
-        Controlled { executor, view }
+        Controlled::over(executor, shape.view(rank).unwrap_or_else(|error| panic!("controlled: {error}")))
+    }
+
+    fn over(executor: E, view: WorldView) -> Controlled<E> {
+        Controlled { executor, view, started: RefCell::default() }
     }
 
     /// Who carries out the calls.
@@ -273,6 +347,41 @@ impl<E: Executor> Controlled<E> {
             answer => panic!("{call} was answered by {answer:?}"),
         }
     }
+
+    /// The number of the operation that `request` is of, if it is not finished.
+    fn number(&self, request: &Request) -> Option<usize> {
+        let number = usize::try_from(request.0).ok()?.checked_sub(1)?;
+        self.started.borrow().get(number)?.as_ref().map(|_| number)
+    }
+
+    /// Waits for operation `number`, if there is one, and delivers its result. If that fails, the operation is given up.
+    fn deliver(&self, number: usize) -> Result<()> {
+        let started = self.started.borrow_mut().get_mut(number).and_then(Option::take);
+        let Some(Started { at, result }) = started else { return Ok(()) };
+        let old = self.answer(Call::Finish { request: number as u32, at })?;
+        // SAFETY: the promise of the caller of `start_word`: the operation was neither finished nor given up before.
+        unsafe { result.write(old) };
+        Ok(())
+    }
+
+    /// Delivers the results of all operations on `target`; gives those up that are left when one fails.
+    fn deliver_all(&self, target: Option<Rank>) -> Result<()> {
+        let wanted = |started: &Started| target.is_none_or(|target| started.at.rank == target);
+        let count = self.started.borrow().len();
+        for number in 0..count {
+            if self.started.borrow()[number].as_ref().is_some_and(wanted) {
+                self.deliver(number)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives up all operations on `target`: nothing touches their results any more.
+    fn give_up(&self, target: Option<Rank>) {
+        for started in self.started.borrow_mut().iter_mut() {
+            started.take_if(|started| target.is_none_or(|target| started.at.rank == target));
+        }
+    }
 }
 
 /// The words that a range of bytes touches: for each its address, and its bytes in the range as offset and count.
@@ -298,21 +407,24 @@ impl<E: Executor> Fabric for Controlled<E> {
     }
 
     fn word(&self, at: Word, op: WordOp) -> Result<u64> {
-        let at = at.address();
+        let call = Call::new(at.address(), op);
         match op {
-            WordOp::FetchAdd(value) => self.answer(Call::FetchAdd { at, value }),
-            WordOp::CompareAndSwap { expected, desired } => self.answer(Call::CompareAndSwap { at, expected, desired }),
-            WordOp::FetchStore(value) => self.answer(Call::FetchStore { at, value }),
-            WordOp::Get => self.answer(Call::Get { at }),
-            WordOp::Put(value) => self.make(Call::Put { at, value }).map(|()| 0),
+            WordOp::Put(_) => self.make(call).map(|()| 0),
+            _ => self.answer(call),
         }
     }
 
     unsafe fn start_word(&self, at: Word, op: WordOp, result: *mut u64) -> Result<Request> {
-        let old = self.word(at, op)?;
-        // SAFETY: the caller's promise.
-        unsafe { result.write(old) };
-        Ok(DONE)
+        let at = at.address();
+        let free = self.started.borrow().iter().position(Option::is_none);
+        let number = free.unwrap_or_else(|| self.started.borrow().len());
+        self.make(Call::Start { request: number as u32, at, op })?;
+        let mut started = self.started.borrow_mut();
+        if number == started.len() {
+            started.push(None);
+        }
+        started[number] = Some(Started { at, result });
+        Ok(Request(number as u64 + 1))
     }
 
     unsafe fn transfer(&self, at: Span, bytes: Bytes, until: Completion) -> Result<Request> {
@@ -340,16 +452,24 @@ impl<E: Executor> Fabric for Controlled<E> {
         Ok(DONE)
     }
 
-    fn done(&self, _request: &Request) -> Result<bool> {
-        Ok(true)
+    fn done(&self, request: &Request) -> Result<bool> {
+        let Some(number) = self.number(request) else { return Ok(true) };
+        if self.answer(Call::Test { request: number as u32 })? == 0 {
+            return Ok(false);
+        }
+        self.deliver(number).map(|()| true)
     }
 
-    fn finish(&self, _request: Request) -> Result<()> {
-        Ok(())
+    fn finish(&self, request: Request) -> Result<()> {
+        self.number(&request).map_or(Ok(()), |number| self.deliver(number))
     }
 
     fn complete(&self, target: Option<Rank>) -> Result<()> {
-        self.make(Call::Flush { target })
+        let completed = self.make(Call::Flush { target }).and_then(|()| self.deliver_all(target));
+        if completed.is_err() {
+            self.give_up(target);
+        }
+        completed
     }
 
     fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {

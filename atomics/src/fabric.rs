@@ -242,7 +242,7 @@ impl Span {
 }
 
 /// An operation on one word.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum WordOp {
     /// Adds, modulo 2^64; the result is the old word.
     FetchAdd(u64),
@@ -271,6 +271,24 @@ impl WordOp {
             WordOp::FetchStore(_) => Operation::FetchStore,
             WordOp::Get => Operation::Get,
             WordOp::Put(_) => Operation::Put,
+        }
+    }
+
+    /// Its result where the word was `old`.
+    pub fn result(self, old: u64) -> u64 {
+        match self {
+            WordOp::Put(_) => 0,
+            _ => old,
+        }
+    }
+
+    /// What it makes of the word `old`; `None` if it writes nothing.
+    pub fn written(self, old: u64) -> Option<u64> {
+        match self {
+            WordOp::FetchAdd(value) => Some(old.wrapping_add(value)),
+            WordOp::CompareAndSwap { expected, desired } => (old == expected).then_some(desired),
+            WordOp::FetchStore(value) | WordOp::Put(value) => Some(value),
+            WordOp::Get => None,
         }
     }
 }

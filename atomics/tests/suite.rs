@@ -305,16 +305,6 @@ impl<'a> Bent<'a> {
     }
 }
 
-/// What `op` makes of the word `old`, if it writes.
-fn new_word(op: WordOp, old: u64) -> Option<u64> {
-    match op {
-        WordOp::FetchAdd(value) => Some(old.wrapping_add(value)),
-        WordOp::CompareAndSwap { expected, desired } => (old == expected).then_some(desired),
-        WordOp::FetchStore(value) | WordOp::Put(value) => Some(value),
-        WordOp::Get => None,
-    }
-}
-
 impl Drop for Bent<'_> {
     fn drop(&mut self) {
         let _ = self.deliver(|_| true);
@@ -348,11 +338,11 @@ impl Fabric for Bent<'_> {
                 self.posted.borrow_mut().push(Posted::Started(at, op, result));
                 return Ok(LATE);
             }
-            Bend::PutsMeetAtomics => self.halves(at, |old| new_word(op, old))?,
+            Bend::PutsMeetAtomics => self.halves(at, |old| op.written(old))?,
             Bend::StartedIsNotAtomic => {
                 let old = self.inner.get(at)?;
                 self.gap();
-                self.inner.fetch_store(at, new_word(op, old).unwrap_or(old))?;
+                self.inner.fetch_store(at, op.written(old).unwrap_or(old))?;
                 old
             }
             _ => {

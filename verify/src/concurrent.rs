@@ -34,7 +34,7 @@ use crate::check::Check;
 use crate::counterexample::Choice;
 use crate::live::Slots;
 use crate::monitor::{Phase, Status};
-use crate::network::{Issued, Memory, Network};
+use crate::network::{Change, Issued, Memory, Network};
 use crate::play::Event;
 use crate::{Counterexample, Error, Property, Result, Violation};
 
@@ -203,7 +203,10 @@ impl Observer {
     pub(crate) fn oldest_put(&self, rank: Rank) -> Option<(Address, u64)> {
         let state = lock(&self.state);
         let post = state.memory.posts[rank.index()].first()?;
-        Some((state.slots.address(post.slot), post.value))
+        match post.change {
+            Change::Put { value, .. } => Some((state.slots.address(post.slot), value)),
+            Change::Start { .. } => None,
+        }
     }
 
     /// The value of the newest put to the word at `at` in the store buffer of `rank`, which is what `rank` reads there.
@@ -277,11 +280,22 @@ impl Observer {
         };
         let answer = state.memory.carry_out(self.network, rank.index(), &issued);
         let answer = answer.expect("this memory carries out every call in one step");
-        let answer = buffered.map_or(answer, Answer::Word);
-        if posts {
+        if let Call::Start { .. } = call
+            && posts
+        {
+            // These engines carry it out as it is started, behind what is in the store buffer.
             state.posting.push(state.schedule.len());
+            state.schedule.push(Choice::Step(rank));
+            let index = state.memory.posts[rank.index()].len() - 1;
+            state.memory.arrive(rank.index(), index);
+            state.schedule.push(Choice::Arrive { from: rank, index: index as u16 });
+        } else {
+            if posts {
+                state.posting.push(state.schedule.len());
+            }
+            state.schedule.push(Choice::Step(rank));
         }
-        state.schedule.push(Choice::Step(rank));
+        let answer = buffered.map_or(answer, Answer::Word);
         let watched = &mut state.ranks[rank.index()];
         watched.call = None;
         watched.status.answered();
@@ -408,7 +422,10 @@ impl State {
     }
 
     fn buffered(&self, rank: Rank, slot: u16) -> Option<u64> {
-        self.memory.posts[rank.index()].iter().rev().find(|post| post.slot == slot).map(|post| post.value)
+        self.memory.posts[rank.index()].iter().rev().find_map(|post| match post.change {
+            Change::Put { value, .. } if post.slot == slot => Some(value),
+            _ => None,
+        })
     }
 
     /// The schedule as a replay takes it, and the network that it is of.

@@ -18,7 +18,7 @@ use crate::check::Check;
 use crate::counterexample::{Choice, Counterexample};
 use crate::live::{Effect, Live, Step};
 use crate::monitor::{Phase, Status};
-use crate::network::Network;
+use crate::network::{Change, Network};
 use crate::play::Event;
 use crate::{Access, Error, Property, Result, Violation};
 
@@ -141,7 +141,10 @@ impl Taken {
     fn is_idle(&self) -> bool {
         let changes = match self.step.effect {
             Effect::Answered(Call::CompareAndSwap { expected, .. }, answer) => answer == Answer::Word(expected),
-            Effect::Answered(Call::Get { .. } | Call::BulkGet { .. } | Call::Pause { .. } | Call::Now, _) => false,
+            Effect::Answered(
+                Call::Get { .. } | Call::BulkGet { .. } | Call::Test { .. } | Call::Pause { .. } | Call::Now,
+                _,
+            ) => false,
             _ => true,
         };
         !changes && self.step.told.is_empty() && self.step.violation.is_none()
@@ -337,13 +340,21 @@ impl Teller<'_> {
         let step = self.live.take(choice).map_err(|why| Error::Schedule { step: i, why })?;
         let check = self.check;
         let (arrow, label) = match (step.effect, choice) {
-            (Effect::Arrived(at, posted), Choice::Arrive { from, index }) => {
+            (Effect::Arrived(at, posted, before), Choice::Arrive { from, index }) => {
                 let by = self.posts[from.index()].remove(usize::from(index));
                 let arrow =
                     Arrow { from: from.index(), to: self.column(at.rank), kind: Kind::Arrives { posted: by + 1 } };
-                let name = label::word(check, Some(from), at);
-                let value = label::value(check, at, posted.value & posted.mask);
-                (arrow, format!("arrives: {name} := {value} (of step {})", by + 1))
+                let what = match posted.change {
+                    Change::Put { mask, value } => {
+                        let name = label::word(check, Some(from), at);
+                        format!("{name} := {}", label::value(check, at, value & mask))
+                    }
+                    Change::Start { op, .. } => {
+                        let was = label::value(check, at, before);
+                        format!("{} → {was}", label::call(check, from, Call::new(at, op)))
+                    }
+                };
+                (arrow, format!("arrives: {what} (of step {})", by + 1))
             }
             (
                 Effect::Answered(call, _) | Effect::Halfway(call),
@@ -366,7 +377,10 @@ impl Teller<'_> {
                 if is_half || was_half {
                     label = format!("[{}/2] {label}", 1 + u32::from(was_half));
                 }
-                let changes = !matches!(call, Call::Get { .. } | Call::BulkGet { .. } | Call::WaitUntil { .. });
+                let changes = !matches!(
+                    call,
+                    Call::Get { .. } | Call::BulkGet { .. } | Call::Finish { .. } | Call::WaitUntil { .. }
+                );
                 if check.network == Network::HcaOwnerCpu && changes && at.is_some_and(|at| at.rank == rank) {
                     label += ", by its processor";
                 }

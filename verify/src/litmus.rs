@@ -1,7 +1,7 @@
 //! Litmus tests of the network models: a small program, and the set of all its outcomes on a [`Network`].
 //!
 //! A program is a list of [`Call`]s for each rank, without branches. [`Litmus::outcomes`] tries every order in which calls
-//! can be carried out and posted puts can arrive, on the very [`Memory`] that checks of locks run on. What a backend does
+//! can be carried out and posted puts and started operations can arrive, on the very [`Memory`] that checks of locks run on. What a backend does
 //! on a machine is sampled by [`rmalab_atomics::conformance::litmus()`]; what a model can do is counted here.
 
 use std::collections::{BTreeSet, HashSet};
@@ -22,10 +22,12 @@ pub struct Step {
     pub shown: bool,
 }
 
-/// Gets and waits are shown, and atomic operations only if [`shown`](Step::shown) says so.
+/// Gets, waits and the results of started operations are shown, and atomic operations only if [`shown`](Step::shown) says so.
 impl From<Call> for Step {
     fn from(call: Call) -> Step {
-        Step { call, shown: matches!(call, Call::Get { .. } | Call::BulkGet { .. } | Call::WaitUntil { .. }) }
+        let shown =
+            matches!(call, Call::Get { .. } | Call::BulkGet { .. } | Call::WaitUntil { .. } | Call::Finish { .. });
+        Step { call, shown }
     }
 }
 

@@ -64,8 +64,8 @@ pub enum Effect {
     Answered(Call, Answer),
     /// The call has read its word, which is locked until it writes.
     Halfway(Call),
-    /// A posted put took effect on this word.
-    Arrived(Address, Posted),
+    /// What was posted or started took effect on this word, which was that before.
+    Arrived(Address, Posted, u64),
 }
 
 /// One step of a schedule, as it was taken.
@@ -183,8 +183,9 @@ impl Live {
         match choice {
             Choice::Arrive { from, index } => {
                 let posted = self.memory.posts[from.index()][usize::from(index)];
+                let before = self.memory.word(posted.slot);
                 self.memory.arrive(from.index(), usize::from(index));
-                let effect = Effect::Arrived(self.slots.address(posted.slot), posted);
+                let effect = Effect::Arrived(self.slots.address(posted.slot), posted, before);
                 let status = self.players[from.index()].status;
                 Ok(Step { choice, effect, told: Vec::new(), status, violation: None })
             }

@@ -35,7 +35,7 @@
 //! number of executions grows much faster than the explorer's number of states. It knows no models of a network that is
 //! late: bulk puts take effect at once.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::atomic::Ordering;
@@ -45,6 +45,7 @@ use std::time::Duration;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, fence};
 use rmalab_atomics::controlled::{Answer, Call, Executor};
+use rmalab_atomics::fabric::WordOp;
 use rmalab_atomics::{Address, Rank};
 
 use crate::check::Check;
@@ -278,6 +279,7 @@ impl World {
             access: Cell::new(None),
             chosen: Cell::new(0),
             touched: Cell::new(false),
+            results: RefCell::default(),
             exit: Exit::default(),
         };
         let ended = quietly(|| -> Result<()> {
@@ -346,6 +348,8 @@ struct One<'w> {
     chosen: Cell<usize>,
     /// Whether it has touched a cell since its last put.
     touched: Cell<bool>,
+    /// What its started operations have returned, by number.
+    results: RefCell<BTreeMap<u32, u64>>,
     exit: Exit,
 }
 
@@ -371,6 +375,22 @@ impl One<'_> {
     /// The word at `at`, as this rank sees it behind its store buffer.
     fn look(&self, at: Address) -> u64 {
         self.world.observer.buffered(self.rank, at).unwrap_or_else(|| self.load(at))
+    }
+
+    /// Carries out `op` on the word at `at`; returns the old word.
+    fn update(&self, at: Address, op: WordOp) -> u64 {
+        let orderings = self.world.options.orderings;
+        let (update, load) = (orderings.update(), orderings.load());
+        match op {
+            WordOp::FetchAdd(value) => self.word(at).fetch_add(value, update),
+            WordOp::CompareAndSwap { expected, desired } => {
+                match self.word(at).compare_exchange(expected, desired, update, load) {
+                    Ok(old) | Err(old) => old,
+                }
+            }
+            WordOp::FetchStore(value) | WordOp::Put(value) => self.word(at).swap(value, update),
+            WordOp::Get => self.look(at),
+        }
     }
 
     /// Whether the oldest put in the store buffer is written now: either of both, in two executions.
@@ -527,14 +547,15 @@ impl Executor for One<'_> {
 impl One<'_> {
     fn carry_out(&self, call: Call) -> Answer {
         let orderings = self.world.options.orderings;
-        let (update, load) = (orderings.update(), orderings.load());
         match call {
             Call::Get { .. } => _ = self.write_some(),
             // Older puts would also release what has been done since, once this one is made.
             Call::Put { .. } if self.touched.replace(false) => _ = self.write_some(),
             // A wait sees to the puts itself. Bulk operations and the time are no steps of loom's.
             Call::WaitUntil { .. } | Call::Put { .. } | Call::BulkPut { .. } | Call::BulkGet { .. } | Call::Now => {}
-            Call::FetchAdd { .. }
+            Call::Finish { .. } | Call::Test { .. } => {}
+            Call::Start { .. }
+            | Call::FetchAdd { .. }
             | Call::CompareAndSwap { .. }
             | Call::FetchStore { .. }
             | Call::Flush { .. }
@@ -542,17 +563,24 @@ impl One<'_> {
             | Call::Pause { .. } => self.write_all(),
         }
         let answer = match call {
-            Call::FetchAdd { at, value } => Answer::Word(self.word(at).fetch_add(value, update)),
+            Call::FetchAdd { at, value } => Answer::Word(self.update(at, WordOp::FetchAdd(value))),
             Call::CompareAndSwap { at, expected, desired } => {
-                match self.word(at).compare_exchange(expected, desired, update, load) {
-                    Ok(old) | Err(old) => Answer::Word(old),
-                }
+                Answer::Word(self.update(at, WordOp::CompareAndSwap { expected, desired }))
             }
-            Call::FetchStore { at, value } => Answer::Word(self.word(at).swap(value, update)),
+            Call::FetchStore { at, value } => Answer::Word(self.update(at, WordOp::FetchStore(value))),
             Call::Get { at } => Answer::Word(self.look(at)),
+            // It takes effect at once: this engine is of processors, which wait for their atomic operations.
+            Call::Start { request, at, op } => {
+                self.results.borrow_mut().insert(request, op.result(self.update(at, op)));
+                Answer::Done
+            }
+            Call::Finish { request, .. } => {
+                Answer::Word(self.results.borrow_mut().remove(&request).expect("an operation that was started"))
+            }
+            Call::Test { .. } => Answer::Word(1),
             Call::Put { at, value } => {
                 if !orderings.buffers_puts() {
-                    self.word(at).swap(value, update);
+                    self.word(at).swap(value, orderings.update());
                 } else {
                     fence(Ordering::Release);
                 }

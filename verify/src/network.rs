@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use rmalab_atomics::controlled::{Answer, Call};
+use rmalab_atomics::fabric::WordOp;
 use rmalab_atomics::{Address, Rank};
 
 /// How far operations may be late, and what is atomic with what.
@@ -15,10 +16,13 @@ pub enum Network {
     Sc,
     /// A posted put takes effect at any time before the next flush of its target; those of one rank to one target in the
     /// order of their posting, all others in any order. Nothing else waits for it, not even a get by the same rank.
+    ///
+    /// A started operation takes effect at any time before it is waited for or its target is flushed, in one order with the
+    /// puts of its rank to its target.
     LatePuts,
-    /// As [`LatePuts`](Network::LatePuts), and bulk puts take effect at any time before the flush, in any order: all
-    /// orders that the trait's memory model allows, but for bulk gets, whose words are read one after the other as they
-    /// are issued, and never later.
+    /// As [`LatePuts`](Network::LatePuts), and bulk puts and started operations take effect at any time before they have to,
+    /// in any order: all orders that the trait's memory model allows, but for bulk gets, whose words are read one after the
+    /// other as they are issued, and never later.
     UnorderedBulk,
     /// As [`Sc`](Network::Sc), except that an atomic operation of the network reads and writes in two steps. No other
     /// atomic operation comes between them, but a put may: the second step then loses it, unless that writes nothing.
@@ -71,16 +75,47 @@ pub struct Posted {
     pub slot: u16,
     /// Whose memory that is in.
     pub target: Rank,
-    /// Whether it is a bulk put, which has no place in the order.
-    pub bulk: bool,
-    /// Which bits are written.
-    pub mask: u64,
-    /// What they become.
-    pub value: u64,
+    /// Whether it has no place in the order of what its rank has posted to the target.
+    pub unordered: bool,
+    /// What happens to the word.
+    pub change: Change,
 }
 
-/// What one rank has under way: its posted puts, in the order of their posting.
+/// What happens to a word when something takes effect on it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Change {
+    /// A posted put.
+    Put {
+        /// Which bits are written.
+        mask: u64,
+        /// What they become.
+        value: u64,
+    },
+    /// A started operation.
+    Start {
+        /// Its number.
+        request: u32,
+        /// What it does.
+        op: WordOp,
+    },
+}
+
+/// What one rank has under way: what it has posted and started, in that order.
 pub type Posts = Vec<Posted>;
+
+/// The result of a started operation that has taken effect.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Delivered {
+    /// The operation's number.
+    pub request: u32,
+    /// Its word, as a slot of the memory.
+    pub slot: u16,
+    /// The result.
+    pub word: u64,
+}
+
+/// What one rank can finish, by ascending numbers.
+pub type Results = Vec<Delivered>;
 
 /// The memory of all ranks and what is under way to it.
 ///
@@ -91,6 +126,8 @@ pub struct Memory {
     pub words: Vec<u64>,
     /// What each rank has under way.
     pub posts: Vec<Posts>,
+    /// What each rank can finish.
+    pub results: Vec<Results>,
     /// On a network of [`Network::Hca`]'s kind: the ranks whose atomic operation has read its word and not yet written it,
     /// with what it read. The word is locked against other atomic operations of the network until then.
     pub halfway: Vec<Option<(u16, u64)>>,
@@ -131,7 +168,7 @@ impl Network {
     /// Whether `call` is posted: it is answered at once, and takes effect later.
     pub const fn is_late(self, call: &Call) -> bool {
         match call {
-            Call::Put { .. } => self.puts_are_late(),
+            Call::Put { .. } | Call::Start { .. } => self.puts_are_late(),
             Call::BulkPut { .. } => self.bulk_is_late(),
             _ => false,
         }
@@ -146,7 +183,12 @@ impl Network {
 impl Memory {
     /// The memory of `ranks` ranks at rest.
     pub fn new(ranks: usize) -> Memory {
-        Memory { words: Vec::new(), posts: vec![Posts::new(); ranks], halfway: vec![None; ranks] }
+        Memory {
+            words: Vec::new(),
+            posts: vec![Posts::new(); ranks],
+            results: vec![Results::new(); ranks],
+            halfway: vec![None; ranks],
+        }
     }
 
     /// The word in `slot`.
@@ -162,18 +204,35 @@ impl Memory {
         self.words[slot] = value;
     }
 
-    /// Whether `rank` can go on with `issued` now. A wait that is not over, a flush of what is not there yet, and an
-    /// atomic operation on a word that another one has locked cannot.
+    fn result(&self, rank: usize, request: u32) -> Option<usize> {
+        self.results[rank].iter().position(|result| result.request == request)
+    }
+
+    fn deliver(&mut self, rank: usize, result: Delivered) {
+        let results = &mut self.results[rank];
+        let place = results.partition_point(|before| before.request < result.request);
+        results.insert(place, result);
+    }
+
+    /// Whether `rank` can go on with `issued` now. A wait that is not over, a finish or a flush of what is not there yet,
+    /// and an atomic operation on a word that another one has locked cannot.
+    ///
+    /// A started operation is taken as its own call where it is not late.
     pub fn ready(&self, rank: usize, issued: &Issued) -> bool {
         match issued.call {
             Call::WaitUntil { until, .. } => until.holds(self.word(issued.slot)),
             Call::Flush { target } => {
                 self.posts[rank].iter().all(|post| target.is_some_and(|target| post.target != target))
             }
-            Call::FenceEverywhere => self.posts.iter().flatten().all(|post| post.bulk),
-            Call::Get { .. } | Call::BulkGet { .. } | Call::Pause { .. } | Call::Now => true,
+            Call::Finish { request, .. } => self.result(rank, request).is_some(),
+            Call::FenceEverywhere => {
+                let word_put = |post: &Posted| !post.unordered && matches!(post.change, Change::Put { .. });
+                !self.posts.iter().flatten().any(word_put)
+            }
+            Call::Get { .. } | Call::BulkGet { .. } | Call::Test { .. } | Call::Pause { .. } | Call::Now => true,
             // The adapter's writes take no part in the order of its atomics.
             Call::Put { .. } | Call::BulkPut { .. } => true,
+            Call::Start { op: WordOp::Get | WordOp::Put(_), .. } => true,
             _ if issued.by_cpu => true,
             _ => {
                 let locked = |(other, half): (usize, &Option<(u16, u64)>)| {
@@ -207,13 +266,34 @@ impl Memory {
             Some(Answer::Word(old))
         };
         match issued.call {
+            Call::Start { at, request, op } => {
+                if network.is_late(&issued.call) {
+                    let unordered = network.bulk_is_late();
+                    let change = Change::Start { request, op };
+                    self.posts[rank].push(Posted { slot, target: at.rank, unordered, change });
+                    return Some(Answer::Done);
+                }
+                let at_once = Issued { call: Call::new(at, op), ..*issued };
+                let word = match self.carry_out(network, rank, &at_once)? {
+                    Answer::Word(old) => old,
+                    _ => 0,
+                };
+                self.deliver(rank, Delivered { request, slot, word });
+                Some(Answer::Done)
+            }
+            Call::Finish { request, .. } => {
+                let place = self.result(rank, request).expect("only what is ready is carried out");
+                Some(Answer::Word(self.results[rank].remove(place).word))
+            }
+            Call::Test { request } => Some(Answer::Word(u64::from(self.result(rank, request).is_some()))),
             Call::FetchAdd { value, .. } => atomic(self, &|old| Some(old.wrapping_add(value))),
             Call::FetchStore { value, .. } => atomic(self, &|_| Some(value)),
             Call::CompareAndSwap { expected, desired, .. } => atomic(self, &|old| (old == expected).then_some(desired)),
             Call::Get { .. } | Call::BulkGet { .. } | Call::WaitUntil { .. } => Some(Answer::Word(self.word(slot))),
             Call::Put { at, value } => {
                 if network.puts_are_late() {
-                    self.posts[rank].push(Posted { slot, target: at.rank, bulk: false, mask: u64::MAX, value });
+                    let change = Change::Put { mask: u64::MAX, value };
+                    self.posts[rank].push(Posted { slot, target: at.rank, unordered: false, change });
                 } else {
                     self.set(slot, value);
                 }
@@ -221,7 +301,8 @@ impl Memory {
             }
             Call::BulkPut { at, mask, value } => {
                 if network.bulk_is_late() {
-                    self.posts[rank].push(Posted { slot, target: at.rank, bulk: true, mask, value });
+                    let change = Change::Put { mask, value };
+                    self.posts[rank].push(Posted { slot, target: at.rank, unordered: true, change });
                 } else {
                     self.set(slot, self.word(slot) & !mask | value & mask);
                 }
@@ -233,15 +314,25 @@ impl Memory {
         }
     }
 
-    /// Whether the put number `index` of those that `rank` has under way may take effect now.
+    /// Whether number `index` of what `rank` has under way may take effect now.
     pub fn may_arrive(&self, rank: usize, index: usize) -> bool {
         let posts = &self.posts[rank];
-        posts[index].bulk || posts[..index].iter().all(|post| post.bulk || post.target != posts[index].target)
+        let Posted { target, unordered, .. } = posts[index];
+        unordered || posts[..index].iter().all(|post| post.unordered || post.target != target)
     }
 
-    /// Lets that put take effect.
+    /// Lets that take effect.
     pub fn arrive(&mut self, rank: usize, index: usize) {
-        let Posted { slot, mask, value, .. } = self.posts[rank].remove(index);
-        self.set(slot, self.word(slot) & !mask | value & mask);
+        let Posted { slot, change, .. } = self.posts[rank].remove(index);
+        let old = self.word(slot);
+        match change {
+            Change::Put { mask, value } => self.set(slot, old & !mask | value & mask),
+            Change::Start { request, op } => {
+                if let Some(new) = op.written(old) {
+                    self.set(slot, new);
+                }
+                self.deliver(rank, Delivered { request, slot, word: op.result(old) });
+            }
+        }
     }
 }

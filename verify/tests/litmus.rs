@@ -30,6 +30,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use rmalab_atomics::controlled::Call;
+use rmalab_atomics::fabric::WordOp;
 use rmalab_atomics::{Address, Disp, Mapped, Rank, Until, World};
 use rmalab_verify::Network;
 use rmalab_verify::litmus::{Litmus, Step};
@@ -64,6 +65,21 @@ fn fetch_add(at: Address, value: u64) -> Step {
 
 fn compare_and_swap(at: Address, expected: u64, desired: u64) -> Step {
     Call::CompareAndSwap { at, expected, desired }.into()
+}
+
+/// The start of operation `request` on the word.
+fn start(request: u32, at: Address, op: WordOp) -> Step {
+    Call::Start { request, at, op }.into()
+}
+
+/// The start of an addition of 1.
+fn start_add(request: u32, at: Address) -> Step {
+    start(request, at, WordOp::FetchAdd(1))
+}
+
+/// The end of operation `request`, which shows its result.
+fn finish(request: u32, at: Address) -> Step {
+    Call::Finish { request, at }.into()
 }
 
 /// A flush of the word's home.
@@ -668,6 +684,164 @@ const TESTS: &[Test] = &[
         sc: SEEN,
         ..PLAIN
     },
+    // Started operations: between start and finish they take effect at one moment, in no order that the trait promises.
+    Test {
+        name: "started_additions_to_one_word",
+        why: "both take effect once, and one order of them is seen; RDMA^TSO keeps the order of their start on one queue pair",
+        programs: |x, _| vec![vec![start_add(0, x), start_add(1, x), finish(0, x), finish(1, x)]],
+        ends: "x",
+        sc: &["0 1 2"],
+        unordered_bulk: &["1 0 2"],
+        ..PLAIN
+    },
+    Test {
+        name: "started_additions_of_two_ranks_to_one_word",
+        why: "an operation is atomic whenever it takes effect: no addition is lost",
+        programs: |x, _| vec![vec![start_add(0, x), finish(0, x)], vec![start_add(0, x), finish(0, x)]],
+        ends: "x",
+        sc: &["0 1 2", "1 0 2"],
+        ..PLAIN
+    },
+    Test {
+        name: "started_addition_and_get_before_it_is_finished",
+        why: "a get does not wait for what was started before it, not even on its word; weaker than RDMA^TSO, where both are \
+              on one queue pair",
+        programs: |x, _| vec![vec![start_add(0, x), get(x), finish(0, x), get(x)]],
+        sc: &["1 0 1"],
+        late_puts: &["0 0 1"],
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_started_same_target",
+        why: "two started operations on words of one target are not ordered; weaker than RDMA^TSO",
+        homes: [2, 2],
+        programs: |x, y| vec![vec![start_add(0, x), start_add(1, y), finish(0, x), finish(1, y)], vec![get(y), get(x)]],
+        sc: &["0 0 0 0", "0 0 0 1", "0 0 1 1"],
+        unordered_bulk: &["0 0 1 0"],
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_started_two_targets",
+        why: "nor are those on words of two targets, on any network; as on two queue pairs",
+        programs: |x, y| vec![vec![start_add(0, x), start_add(1, y), finish(0, x), finish(1, y)], vec![get(y), get(x)]],
+        sc: &["0 0 0 0", "0 0 0 1", "0 0 1 1"],
+        late_puts: &["0 0 1 0"],
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_started_and_finished",
+        why: "an operation that is finished is complete, as a blocking one",
+        programs: |x, y| vec![vec![start_add(0, x), finish(0, x), start_add(0, y), finish(0, y)], vec![get(y), get(x)]],
+        sc: &["0 0 0 0", "0 0 0 1", "0 0 1 1"],
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_started_then_put_same_target",
+        why: "a put may overtake what was started before it; weaker than RDMA^TSO",
+        homes: [2, 2],
+        programs: |x, y| vec![vec![start_add(0, x), put(y, 1), finish(0, x)], vec![get(y), get(x)]],
+        sc: &["0 0 0", "0 0 1", "0 1 1"],
+        unordered_bulk: &["0 1 0"],
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_put_then_started_same_target",
+        why: "and what is started may overtake a put; weaker than RDMA^TSO",
+        homes: [2, 2],
+        programs: |x, y| vec![vec![put(x, 1), start_add(0, y), finish(0, y)], vec![get(y), get(x)]],
+        sc: &["0 0 0", "0 0 1", "0 1 1"],
+        unordered_bulk: &["0 1 0"],
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_started_then_flush_then_put",
+        why: "a flush completes started operations, too, before anything that comes after it",
+        programs: |x, y| vec![vec![start_add(0, x), flush(x), put(y, 1), finish(0, x)], vec![get(y), get(x)]],
+        sc: &["0 0 0", "0 0 1", "0 1 1"],
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_started_then_flush_of_the_flag_then_put",
+        why: "a flush of one target says nothing of what was started on another",
+        programs: |x, y| vec![vec![start_add(0, x), flush(y), put(y, 1), finish(0, x)], vec![get(y), get(x)]],
+        sc: &["0 0 0", "0 0 1", "0 1 1"],
+        late_puts: &["0 1 0"],
+        ..PLAIN
+    },
+    Test {
+        name: "started_addition_then_flush_then_put_on_one_word",
+        why: "the put is after the addition that the flush has completed, and stays",
+        homes: [2, 2],
+        programs: |x, _| vec![vec![start_add(0, x), flush(x), put(x, 5), finish(0, x)]],
+        ends: "x",
+        sc: &["0 5"],
+        ..PLAIN
+    },
+    Test {
+        name: "started_addition_then_put_on_one_word",
+        why: "without the flush the addition may come after the put",
+        homes: [2, 2],
+        programs: |x, _| vec![vec![start_add(0, x), put(x, 5), finish(0, x)]],
+        ends: "x",
+        sc: &["0 5"],
+        unordered_bulk: &["5 6"],
+        ..PLAIN
+    },
+    Test {
+        name: "started_put_on_one_word",
+        why: "a started put has the result 0, and is complete when it is finished",
+        programs: |x, _| vec![vec![start(0, x, WordOp::Put(7)), finish(0, x), get(x)]],
+        sc: &["0 7"],
+        ..PLAIN
+    },
+    Test {
+        name: "store_buffering_started",
+        why: "a rank that reads before it has finished its own write may miss the other one's, as may the other",
+        programs: |x, y| vec![vec![start_add(0, x), get(y), finish(0, x)], vec![start_add(0, y), get(x), finish(0, y)]],
+        sc: &["0 0 1 0", "1 0 0 0", "1 0 1 0"],
+        late_puts: &["0 0 0 0"],
+        ..PLAIN
+    },
+    Test {
+        name: "store_buffering_started_and_finished",
+        why: "and one that reads afterwards may not",
+        programs: |x, y| vec![vec![start_add(0, x), finish(0, x), get(y)], vec![start_add(0, y), finish(0, y), get(x)]],
+        sc: &["0 0 0 1", "0 1 0 0", "0 1 0 1"],
+        ..PLAIN
+    },
+    Test {
+        name: "store_buffering_started_and_flushed",
+        why: "a flush is as good",
+        programs: |x, y| vec![vec![start_add(0, x), flush_all(), get(y)], vec![start_add(0, y), flush(y), get(x)]],
+        sc: SEEN,
+        ..PLAIN
+    },
+    Test {
+        name: "load_buffering_started",
+        why: "a started get may read what is written because of a put that its own rank makes later",
+        programs: |x, y| vec![vec![start(0, x, WordOp::Get), put(y, 1), finish(0, x)], vec![get(y), put(x, 1)]],
+        sc: &["0 0", "0 1", "1 0"],
+        late_puts: &["1 1"],
+        ..PLAIN
+    },
+    Test {
+        name: "started_addition_and_put_through_the_adapter",
+        why: "a started operation takes two steps where others do",
+        programs: |x, _| vec![vec![put(x, 5)], vec![start_add(0, x), finish(0, x)]],
+        ends: "x",
+        sc: &["0 5", "5 6"],
+        hca: &["0 1"],
+        owner_cpu: &["0 1"],
+        ..PLAIN
+    },
+    Test {
+        name: "a_test_of_a_started_operation",
+        why: "a test may come before the operation has taken effect, or after it; on a consistent network after it",
+        programs: |x, _| vec![vec![start_add(0, x), Step::from(Call::Test { request: 0 }).shown(), finish(0, x)]],
+        sc: &["1 0"],
+        late_puts: &["0 0"],
+        ..PLAIN
+    },
 ];
 
 impl Test {
@@ -759,16 +933,21 @@ mod declared {
     pub(super) fn ordered(network: Network, first: Call, second: Call) -> bool {
         let weak = matches!(network, Network::LatePuts | Network::UnorderedBulk);
         let late = |call: Call| match call {
-            Call::Put { .. } => weak,
+            Call::Put { .. } | Call::Start { .. } => weak,
             Call::BulkPut { .. } => network == Network::UnorderedBulk,
             _ => false,
         };
         match (first, second) {
             _ if !late(first) => true,
-            (Call::Put { at, .. } | Call::BulkPut { at, .. }, Call::Flush { target }) => {
+            (Call::Put { at, .. } | Call::BulkPut { at, .. } | Call::Start { at, .. }, Call::Flush { target }) => {
                 target.is_none_or(|target| target == at.rank)
             }
+            (Call::Start { request, .. }, Call::Finish { request: finished, .. }) => request == finished,
             (Call::Put { at, .. }, Call::Put { at: then, .. }) => at.rank == then.rank,
+            (
+                Call::Put { at, .. } | Call::Start { at, .. },
+                Call::Put { at: then, .. } | Call::Start { at: then, .. },
+            ) => network == Network::LatePuts && at.rank == then.rank,
             _ => false,
         }
     }
@@ -792,8 +971,20 @@ mod declared {
             .collect();
         let none = vec![false; calls.len()];
         let start = Run { done: none.clone(), words: [0; 2], answers: vec![None; calls.len()], halfway: none };
-        let atomic =
-            |call| matches!(call, Call::FetchAdd { .. } | Call::FetchStore { .. } | Call::CompareAndSwap { .. });
+        // A started operation is what it starts, and its finish shows the result.
+        let effect = |call| match call {
+            Call::Start { at, op, .. } => Call::new(at, op),
+            call => call,
+        };
+        let atomic = |call| {
+            matches!(effect(call), Call::FetchAdd { .. } | Call::FetchStore { .. } | Call::CompareAndSwap { .. })
+        };
+        let started = |before: usize, rank: usize, request: u32| {
+            let is_it = |&(of, call): &(usize, Call)| {
+                of == rank && matches!(call, Call::Start { request: number, .. } if number == request)
+            };
+            calls[..before].iter().rposition(is_it).expect("an operation is started before it is finished")
+        };
         let (mut known, mut open, mut ends) = (HashSet::new(), vec![start], BTreeSet::new());
         while let Some(run) = open.pop() {
             if !known.insert(run.clone()) {
@@ -810,7 +1001,14 @@ mod declared {
                     continue;
                 }
                 let mut after = run.clone();
-                if let Some(at) = call.address(Rank(rank as u32)) {
+                if let Call::Finish { request, .. } | Call::Test { request } = call {
+                    let start = started(i, rank, request);
+                    after.answers[i] = match (call, calls[start].1) {
+                        (Call::Test { .. }, _) => Some(u64::from(run.done[start])),
+                        (_, Call::Start { op, .. }) => run.answers[start].map(|old| op.result(old)),
+                        _ => None,
+                    };
+                } else if let Some(at) = call.address(Rank(rank as u32)) {
                     let word = &mut after.words[usize::from(at.disp != Disp(0))];
                     if network == Network::Hca && atomic(call) {
                         let same = |other: usize| calls[other].1.address(Rank(calls[other].0 as u32)) == Some(at);
@@ -825,7 +1023,7 @@ mod declared {
                         }
                     }
                     let old = *after.answers[i].get_or_insert(*word);
-                    *word = match call {
+                    *word = match effect(call) {
                         Call::FetchAdd { value, .. } => old.wrapping_add(value),
                         Call::FetchStore { value, .. } | Call::Put { value, .. } => value,
                         Call::CompareAndSwap { expected, desired, .. } if old == expected => desired,
@@ -850,14 +1048,34 @@ fn the_models_are_what_the_memory_model_says() {
         (state >> 33) % bound
     };
     let mut beyond_sc = 0;
-    for program in 0..400 {
-        let (ranks, steps) = [(1, 6), (2, 4), (3, 2)][program % 3];
+    for number in 0..600 {
+        let (ranks, steps) = [(1, 6), (2, 4), (3, 2)][number % 3];
         let words = [Rank(below(4) as u32).at(Disp(0)), Rank(below(4) as u32).at(Disp(64))];
-        let mut value = 0;
-        let mut step = || {
+        let (mut value, mut requests) = (0, 0);
+        let mut step = |started: &mut Vec<(u32, Address)>| {
             let at = words[below(2) as usize];
             value += 1;
-            match below(10) {
+            match below(13) {
+                10 | 11 => {
+                    let op = match below(5) {
+                        0 => WordOp::FetchAdd(16),
+                        1 => WordOp::FetchStore(value),
+                        2 => WordOp::CompareAndSwap { expected: below(2) * (value - 1), desired: value },
+                        3 => WordOp::Get,
+                        _ => WordOp::Put(value),
+                    };
+                    requests += 1;
+                    started.push((requests, at));
+                    start(requests, at, op)
+                }
+                12 if !started.is_empty() => {
+                    let index = below(started.len() as u64) as usize;
+                    if below(4) == 0 {
+                        return Step::from(Call::Test { request: started[index].0 }).shown();
+                    }
+                    let (request, at) = started.swap_remove(index);
+                    finish(request, at)
+                }
                 0 => fetch_add(at, 16).shown(),
                 1 => fetch_store(at, value).shown(),
                 2 => compare_and_swap(at, below(2) * (value - 1), value).shown(),
@@ -869,12 +1087,16 @@ fn the_models_are_what_the_memory_model_says() {
                 _ => flush(at),
             }
         };
-        let programs = (0..ranks).map(|_| (0..steps).map(|_| step()).collect()).collect();
+        let mut program = || -> Vec<Step> {
+            let mut started = Vec::new();
+            (0..steps).map(|_| step(&mut started)).collect()
+        };
+        let programs = (0..ranks).map(|_| program()).collect();
         let test = Litmus { programs, ends: words.to_vec() };
         let on = |network| -> BTreeSet<String> { test.outcomes(network).iter().map(ToString::to_string).collect() };
         let sc = on(Network::Sc);
         for network in [Network::Sc, Network::LatePuts, Network::UnorderedBulk, Network::Hca] {
-            assert_eq!(on(network), declared::outcomes(&test, network), "program {program} on {network}: {test:?}");
+            assert_eq!(on(network), declared::outcomes(&test, network), "program {number} on {network}: {test:?}");
         }
         assert!(sc.is_subset(&on(Network::LatePuts)) && sc.is_subset(&on(Network::HcaOwnerCpu)));
         assert!(on(Network::LatePuts).is_subset(&on(Network::UnorderedBulk)));

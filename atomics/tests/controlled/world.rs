@@ -7,6 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use rmalab_atomics::controlled::{Answer, Call, Controlled, RankTask, Shape, spawn};
 use rmalab_atomics::coroutine::{Port, Turn};
+use rmalab_atomics::fabric::WordOp;
 use rmalab_atomics::{Address, Disp, Rank, Topology};
 
 /// What the code of a rank runs on.
@@ -37,12 +38,18 @@ impl Chance {
     }
 }
 
-/// A put under way.
+/// Something under way.
 struct Post {
     at: Address,
-    bulk: bool,
-    mask: u64,
-    value: u64,
+    what: What,
+}
+
+/// What is under way.
+#[derive(Clone, Copy)]
+enum What {
+    Put(u64),
+    Bulk { mask: u64, value: u64 },
+    Started { request: u32, op: WordOp },
 }
 
 type Word = (Rank, Disp);
@@ -78,6 +85,8 @@ pub(crate) struct World<T: 'static> {
     alarms: BinaryHeap<Reverse<(u64, usize)>>,
     words: HashMap<Word, u64>,
     posts: Vec<Vec<Post>>,
+    /// The results of started operations that have taken effect, by rank and number.
+    results: HashMap<(usize, u32), u64>,
     /// Ranks that have something under way.
     posting: Vec<usize>,
     failed: Option<Rank>,
@@ -122,6 +131,7 @@ pub(crate) fn run<T: 'static>(
         alarms: BinaryHeap::new(),
         words: HashMap::new(),
         posts: (0..ranks).map(|_| Vec::new()).collect(),
+        results: HashMap::new(),
         posting: Vec::new(),
         failed: None,
         made: 0,
@@ -243,14 +253,21 @@ impl<T: 'static> World<T> {
     /// Lets the put number `index` of those of `rank` take effect, or the one that has to come before it.
     fn arrive(&mut self, rank: usize, index: usize) {
         let posts = &mut self.posts[rank];
-        let (bulk, target) = (posts[index].bulk, posts[index].at.rank);
-        let before = |post: &Post| !post.bulk && post.at.rank == target;
-        let index = if bulk { index } else { posts.iter().position(before).expect("this one, if no other") };
-        let Post { at, mask, value, .. } = posts.remove(index);
+        let (ordered, target) = (matches!(posts[index].what, What::Put(_)), posts[index].at.rank);
+        let before = |post: &Post| matches!(post.what, What::Put(_)) && post.at.rank == target;
+        let index = if ordered { posts.iter().position(before).expect("this one, if no other") } else { index };
+        let Post { at, what } = posts.remove(index);
         if posts.is_empty() {
             self.posting.retain(|&other| other != rank);
         }
-        self.update(at, |old| old & !mask | value & mask);
+        let answer = self.update(at, |old| match what {
+            What::Put(value) => value,
+            What::Bulk { mask, value } => old & !mask | value & mask,
+            What::Started { op, .. } => op.written(old).unwrap_or(old),
+        });
+        if let (What::Started { request, .. }, Some(Answer::Word(old))) = (what, answer) {
+            assert_eq!(self.results.insert((rank, request), op.result(old)), None, "a number is of one operation");
+        }
     }
 
     /// The answer of the rank's call; none if it is not done yet: the rank is blocked, or is to be tried again.
@@ -262,8 +279,19 @@ impl<T: 'static> World<T> {
                 self.update(at, |old| if old == expected { desired } else { old })
             }
             Call::Get { at } | Call::BulkGet { at } => self.update(at, |old| old),
-            Call::Put { at, value } => self.post(rank, Post { at, bulk: false, mask: u64::MAX, value }),
-            Call::BulkPut { at, mask, value } => self.post(rank, Post { at, bulk: true, mask, value }),
+            Call::Put { at, value } => self.post(rank, Post { at, what: What::Put(value) }),
+            Call::BulkPut { at, mask, value } => self.post(rank, Post { at, what: What::Bulk { mask, value } }),
+            Call::Start { request, at, op } => self.post(rank, Post { at, what: What::Started { request, op } }),
+            Call::Finish { request, .. } => match self.results.remove(&(rank, request)) {
+                Some(old) => Some(Answer::Word(old)),
+                None => {
+                    let is_it = |post: &Post| matches!(post.what, What::Started { request: of, .. } if of == request);
+                    let index = self.posts[rank].iter().position(is_it).expect("an operation that is not finished");
+                    self.arrive(rank, index);
+                    None
+                }
+            },
+            Call::Test { request } => Some(Answer::Word(u64::from(self.results.contains_key(&(rank, request))))),
             Call::Flush { target } => {
                 let wanted = |post: &Post| target.is_none_or(|target| post.at.rank == target);
                 match self.posts[rank].iter().rposition(wanted) {
@@ -275,7 +303,7 @@ impl<T: 'static> World<T> {
                 }
             }
             Call::FenceEverywhere => {
-                let word = |posts: &Vec<Post>| posts.iter().rposition(|post| !post.bulk);
+                let word = |posts: &Vec<Post>| posts.iter().rposition(|post| matches!(post.what, What::Put(_)));
                 let found = self.posts.iter().enumerate().find_map(|(rank, posts)| Some((rank, word(posts)?)));
                 match found {
                     Some((rank, index)) => {

@@ -75,6 +75,9 @@ pub(super) fn call(check: &Check, rank: Rank, call: Call) -> String {
             format!("bulk put {} := {}{part}", name(at), value(check, at, new & mask))
         }
         Call::BulkGet { at } => format!("bulk get {}", name(at)),
+        Call::Start { request, at, op } => format!("start #{request} {}", self::call(check, rank, Call::new(at, op))),
+        Call::Finish { request, at } => format!("finish #{request} ({})", name(at)),
+        Call::Test { request } => format!("test #{request}"),
         Call::Flush { target: None } => "flush all".to_owned(),
         Call::Flush { target: Some(target) } if target == rank => "flush own".to_owned(),
         Call::Flush { target: Some(target) } if check.subject.has_home() && target == check.home() => {

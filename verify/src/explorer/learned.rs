@@ -486,10 +486,8 @@ pub(super) fn silent(network: Network, call: Call) -> Option<Answer> {
 /// The answer to `call` that `word` stands for.
 fn answer_to(call: Call, word: u64) -> Answer {
     match call {
-        Call::Put { .. } | Call::BulkPut { .. } | Call::Flush { .. } | Call::FenceEverywhere | Call::Pause { .. } => {
-            Answer::Done
-        }
-        _ => Answer::Word(word),
+        _ if call.answers_a_word() => Answer::Word(word),
+        _ => Answer::Done,
     }
 }
 

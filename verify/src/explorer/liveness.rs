@@ -169,8 +169,10 @@ fn judge(graph: &mut Graph<'_>, members: &[StateId]) -> Result<Option<Livelock>,
         let steps: Steps = graph.steps(id)?.into_iter().filter(|(_, to)| inside.contains_key(to)).collect();
         for rank in 0..ranks {
             let call = graph.walker.node(&graph.state, rank).issued.map(|issued| issued.call);
-            let may_wait =
-                matches!(call, None | Some(Call::WaitUntil { .. } | Call::Flush { .. } | Call::FenceEverywhere));
+            let may_wait = matches!(
+                call,
+                None | Some(Call::WaitUntil { .. } | Call::Finish { .. } | Call::Flush { .. } | Call::FenceEverywhere)
+            );
             if may_wait && !graph.walker.ready(&graph.state, rank) {
                 goals[rank].get_or_insert(Goal::Visit(id));
             }

@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 
 use rmalab_atomics::Rank;
+use rmalab_atomics::fabric::WordOp;
 use rustc_hash::FxBuildHasher;
 
 use super::learned::NodeId;
 use super::order::Ahead;
-use crate::network::{Memory, Posted};
+use crate::network::{Change, Delivered, Memory, Posted};
 
 /// One global state.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,6 +33,7 @@ impl State {
         self.locals.clone_from(&other.locals);
         self.memory.words.clone_from(&other.memory.words);
         self.memory.posts.clone_from(&other.memory.posts);
+        self.memory.results.clone_from(&other.memory.results);
         self.memory.halfway.clone_from(&other.memory.halfway);
         self.run = other.run;
         self.ahead = other.ahead;
@@ -105,10 +107,53 @@ fn pull(bytes: &mut &[u8]) -> u64 {
     }
 }
 
+/// What an encoding begins with in place of the first local state, if it has results.
+const HAS_RESULTS: u64 = NodeId::MAX as u64;
+
+/// The bit of something under way whose kind comes next.
+const HAS_MORE: u64 = 2;
+
+/// The kind of a put of some of a word's bits; others are those of started operations.
+const MASKED: u8 = 5;
+
+/// The kind of an operation, and its words.
+fn taken_apart(op: WordOp) -> (u8, [u64; 2]) {
+    match op {
+        WordOp::FetchAdd(value) => (0, [value, 0]),
+        WordOp::CompareAndSwap { expected, desired } => (1, [expected, desired]),
+        WordOp::FetchStore(value) => (2, [value, 0]),
+        WordOp::Get => (3, [0, 0]),
+        WordOp::Put(value) => (4, [value, 0]),
+    }
+}
+
+/// The operation that is [taken apart](taken_apart) into these.
+fn put_together(kind: u8, [first, second]: [u64; 2]) -> WordOp {
+    match kind {
+        0 => WordOp::FetchAdd(first),
+        1 => WordOp::CompareAndSwap { expected: first, desired: second },
+        2 => WordOp::FetchStore(first),
+        3 => WordOp::Get,
+        _ => WordOp::Put(first),
+    }
+}
+
 /// Encodes `state`; two states are equal if and only if their encodings are. Returns a word without a number, if there
 /// is one.
 pub(super) fn encode(parts: Parts, values: &Values, state: &State, bytes: &mut Vec<u8>) -> Result<(), u64> {
     bytes.clear();
+    // Few checks have results, and those that have none do not pay for them.
+    if state.memory.results.iter().any(|results| !results.is_empty()) {
+        push(bytes, HAS_RESULTS);
+        for results in &state.memory.results {
+            push(bytes, results.len() as u64);
+            for &Delivered { request, slot, word } in results {
+                push(bytes, u64::from(request));
+                push(bytes, u64::from(slot));
+                push(bytes, values.code(word).ok_or(word)?);
+            }
+        }
+    }
     for &local in &state.locals {
         push(bytes, u64::from(local));
     }
@@ -116,10 +161,27 @@ pub(super) fn encode(parts: Parts, values: &Values, state: &State, bytes: &mut V
         for posts in &state.memory.posts {
             push(bytes, posts.len() as u64);
             for post in posts {
-                push(bytes, u64::from(post.slot) << 2 | u64::from(post.mask != u64::MAX) << 1 | u64::from(post.bulk));
-                push(bytes, values.code(post.value).ok_or(post.value)?);
-                if post.mask != u64::MAX {
-                    push(bytes, post.mask);
+                let head = u64::from(post.slot) << 2 | u64::from(post.unordered);
+                match post.change {
+                    Change::Put { mask: u64::MAX, value } => {
+                        push(bytes, head);
+                        push(bytes, values.code(value).ok_or(value)?);
+                    }
+                    Change::Put { mask, value } => {
+                        push(bytes, head | HAS_MORE);
+                        push(bytes, u64::from(MASKED));
+                        push(bytes, mask);
+                        push(bytes, values.code(value).ok_or(value)?);
+                    }
+                    Change::Start { request, op } => {
+                        push(bytes, head | HAS_MORE);
+                        let (kind, words) = taken_apart(op);
+                        push(bytes, u64::from(kind));
+                        push(bytes, u64::from(request));
+                        for word in words {
+                            push(bytes, values.code(word).ok_or(word)?);
+                        }
+                    }
                 }
             }
         }
@@ -163,21 +225,42 @@ pub(super) fn decode(
     state: &mut State,
 ) -> bool {
     let bytes = &mut bytes;
+    let memory = &mut state.memory;
+    memory.results.iter_mut().for_each(Vec::clear);
+    let mut first = pull(bytes);
+    if first == HAS_RESULTS {
+        for results in &mut memory.results {
+            for _ in 0..pull(bytes) {
+                let (request, slot) = (pull(bytes) as u32, pull(bytes) as u16);
+                let Some(word) = values.word(pull(bytes)) else { return false };
+                results.push(Delivered { request, slot, word });
+            }
+        }
+        first = pull(bytes);
+    }
     state.locals.clear();
-    for _ in 0..parts.ranks {
+    state.locals.push(first as NodeId);
+    for _ in 1..parts.ranks {
         state.locals.push(pull(bytes) as NodeId);
     }
-    let memory = &mut state.memory;
     if parts.posts {
         for posts in &mut memory.posts {
             posts.clear();
             for _ in 0..pull(bytes) {
                 let head = pull(bytes);
                 let slot = (head >> 2) as u16;
-                let Some(value) = values.word(pull(bytes)) else { return false };
-                let mask = if head & 2 == 0 { u64::MAX } else { pull(bytes) };
                 let Some(target) = owner(slot) else { return false };
-                posts.push(Posted { slot, target, bulk: head & 1 == 1, mask, value });
+                let kind = if head & HAS_MORE == 0 { None } else { Some(pull(bytes) as u8) };
+                let number = if kind.is_some() { pull(bytes) } else { u64::MAX };
+                let Some(first) = values.word(pull(bytes)) else { return false };
+                let change = match kind {
+                    None | Some(MASKED) => Change::Put { mask: number, value: first },
+                    Some(kind) => {
+                        let Some(second) = values.word(pull(bytes)) else { return false };
+                        Change::Start { request: number as u32, op: put_together(kind, [first, second]) }
+                    }
+                };
+                posts.push(Posted { slot, target, unordered: head & 1 == 1, change });
             }
         }
     }

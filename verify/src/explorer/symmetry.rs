@@ -19,13 +19,14 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
 
 use rmalab_atomics::controlled::Call;
+use rmalab_atomics::fabric::WordOp;
 use rmalab_atomics::{Address, Rank, Until};
 use rustc_hash::FxBuildHasher;
 
 use super::learned::{Edge, Failure, Learner, NodeId};
 use super::state::State;
 use crate::check::{Check, DATA};
-use crate::network::Issued;
+use crate::network::{Change, Delivered, Issued, Memory, Posted};
 use crate::subject::{Holds, Kind};
 
 /// The most ranks that are permuted.
@@ -59,6 +60,18 @@ impl Permutation {
         }
     }
 
+    fn operation(&self, holds: Holds, op: WordOp) -> WordOp {
+        let word = |value| self.word(holds, value);
+        match op {
+            WordOp::CompareAndSwap { expected, desired } => {
+                WordOp::CompareAndSwap { expected: word(expected), desired: word(desired) }
+            }
+            WordOp::FetchStore(value) => WordOp::FetchStore(word(value)),
+            WordOp::Put(value) => WordOp::Put(word(value)),
+            WordOp::FetchAdd(_) | WordOp::Get => op,
+        }
+    }
+
     fn address(&self, at: Address) -> Address {
         Address { rank: Rank(self.rank(at.rank.index()) as u32), ..at }
     }
@@ -76,6 +89,10 @@ impl Permutation {
             Call::Put { at, value } => Call::Put { at: self.address(at), value: word(value) },
             Call::BulkPut { at, mask, value } => Call::BulkPut { at: self.address(at), mask, value },
             Call::BulkGet { at } => Call::BulkGet { at: self.address(at) },
+            Call::Start { request, at, op } => {
+                Call::Start { request, at: self.address(at), op: self.operation(holds, op) }
+            }
+            Call::Finish { request, at } => Call::Finish { request, at: self.address(at) },
             Call::Flush { target } => Call::Flush { target: target.map(|rank| Rank(self.rank(rank.index()) as u32)) },
             Call::WaitUntil { own, until, deadline } => {
                 let until = match until {
@@ -85,7 +102,7 @@ impl Permutation {
                 };
                 Call::WaitUntil { own, until, deadline }
             }
-            Call::FenceEverywhere | Call::Pause { .. } | Call::Now => call,
+            Call::Test { .. } | Call::FenceEverywhere | Call::Pause { .. } | Call::Now => call,
         }
     }
 }
@@ -166,9 +183,7 @@ impl Learner {
     }
 
     fn holds(&self, issued: &Issued) -> Result<Holds, Failure> {
-        let has_word =
-            !matches!(issued.call, Call::Flush { .. } | Call::FenceEverywhere | Call::Pause { .. } | Call::Now);
-        if !has_word {
+        if issued.call.address(Rank(0)).is_none() {
             return Ok(Holds::Number);
         }
         holds(&self.check, self.slots.address(issued.slot)).ok_or(Failure::Asymmetric)
@@ -201,10 +216,7 @@ impl Symmetry {
 
     /// Whether `state` has slots that are not known here.
     pub(super) fn lags(&self, state: &State) -> bool {
-        let memory = &state.memory;
-        let posted = memory.posts.iter().flatten().map(|post| usize::from(post.slot) + 1);
-        let half = memory.halfway.iter().flatten().map(|half| usize::from(half.0) + 1);
-        posted.chain(half).max().unwrap_or(0).max(memory.words.len()) > self.slots.len()
+        slots_of(&state.memory) > self.slots.len()
     }
 
     /// Catches up with the slots that are known.
@@ -249,6 +261,9 @@ impl Symmetry {
         }
         for (rank, posts) in state.memory.posts.iter().enumerate() {
             self.keys[rank] = self.keys[rank].wrapping_add(mix([posts.len() as u64, 0, 3]));
+        }
+        for (rank, results) in state.memory.results.iter().enumerate() {
+            self.keys[rank] = self.keys[rank].wrapping_add(results.len() as u64);
         }
         let mut all = vec![Permutation::IDENTITY];
         for group in &self.groups {
@@ -311,10 +326,7 @@ impl Symmetry {
             }
             image.locals[by.rank(rank)] = table.nodes[local as usize];
         }
-        let needed = state.memory.words.len();
-        let posted = state.memory.posts.iter().flatten().map(|post| usize::from(post.slot) + 1);
-        let half = state.memory.halfway.iter().flatten().map(|half| usize::from(half.0) + 1);
-        let needed = posted.chain(half).max().unwrap_or(0).max(needed);
+        let needed = slots_of(&state.memory);
         if table.slots.len() < needed {
             learner(&mut |learner| {
                 for slot in table.slots.len()..needed {
@@ -338,9 +350,21 @@ impl Symmetry {
             to.clear();
             to.extend(posts.iter().map(|post| {
                 let slot = usize::from(post.slot);
-                let value = by.word(self.slots[slot].2, post.value);
+                let holds = self.slots[slot].2;
+                let change = match post.change {
+                    Change::Put { mask, value } => Change::Put { mask, value: by.word(holds, value) },
+                    Change::Start { request, op } => Change::Start { request, op: by.operation(holds, op) },
+                };
                 let target = Rank(by.rank(post.target.index()) as u32);
-                crate::network::Posted { slot: table.slots[slot], target, value, ..*post }
+                Posted { slot: table.slots[slot], target, change, ..*post }
+            }));
+        }
+        for (rank, results) in state.memory.results.iter().enumerate() {
+            let to = &mut image.memory.results[by.rank(rank)];
+            to.clear();
+            to.extend(results.iter().map(|result| {
+                let slot = usize::from(result.slot);
+                Delivered { slot: table.slots[slot], word: by.word(self.slots[slot].2, result.word), ..*result }
             }));
         }
         for (rank, half) in state.memory.halfway.iter().enumerate() {
@@ -350,6 +374,15 @@ impl Symmetry {
         image.run = state.run.map(|(rank, count)| (by.rank(rank as usize) as u32, count));
         Ok(())
     }
+}
+
+/// How many slots there are in `memory`.
+fn slots_of(memory: &Memory) -> usize {
+    let posted = memory.posts.iter().flatten().map(|post| post.slot);
+    let results = memory.results.iter().flatten().map(|result| result.slot);
+    let half = memory.halfway.iter().flatten().map(|half| half.0);
+    let last = posted.chain(results).chain(half).max();
+    last.map_or(0, |last| usize::from(last) + 1).max(memory.words.len())
 }
 
 /// Calls `each` with every order of `items`.

@@ -191,9 +191,14 @@ impl Calls {
             Call::Put { value, .. } => (Operation::Put, Some(value), None),
             Call::Flush { .. } => (Operation::Flush, None, None),
             Call::WaitUntil { .. } => (Operation::WaitUntil, None, None),
-            Call::BulkPut { .. } | Call::BulkGet { .. } | Call::FenceEverywhere | Call::Pause { .. } | Call::Now => {
-                (Operation::Any, None, None)
-            }
+            Call::BulkPut { .. }
+            | Call::BulkGet { .. }
+            | Call::Start { .. }
+            | Call::Finish { .. }
+            | Call::Test { .. }
+            | Call::FenceEverywhere
+            | Call::Pause { .. }
+            | Call::Now => (Operation::Any, None, None),
         };
         let word = || call.address(now.rank).and_then(|at| check.subject.word_at(at, check.home()));
         let target = match *call {

@@ -60,7 +60,7 @@ impl<'p> Deviating<'p> {
     /// What the lock gets for a call that is not made: what the word is now, if it needs an answer.
     fn unmade(&self, call: Call) -> Answer {
         match call {
-            _ if !answers_a_word(&call) => Answer::Done,
+            _ if !call.answers_a_word() => Answer::Done,
             _ => call.address(self.now.get().rank).map_or(Answer::Done, |at| self.player.call(Call::Get { at })),
         }
     }
@@ -68,14 +68,14 @@ impl<'p> Deviating<'p> {
     fn deviate(&self, rule: &Rule, call: Call) -> Answer {
         match *rule {
             Rule::Skip(_) => self.unmade(call),
-            Rule::Answer(_, _) if !answers_a_word(&call) => Answer::Done,
+            Rule::Answer(_, _) if !call.answers_a_word() => Answer::Done,
             Rule::Answer(_, word) => Answer::Word(word),
             Rule::See(_, seen) => match self.player.call(call) {
                 Answer::Word(word) => Answer::Word(seen(word)),
                 other => other,
             },
             Rule::Change(_, other) => match self.player.call(other(call)) {
-                Answer::Word(_) if !answers_a_word(&call) => Answer::Done,
+                Answer::Word(_) if !call.answers_a_word() => Answer::Done,
                 answer => answer,
             },
             Rule::Instead(_, other, seen) => match self.player.call(other(call)) {
@@ -153,14 +153,6 @@ impl<'p> Deviating<'p> {
             _ => self.player.call(call),
         }
     }
-}
-
-/// Whether the lock goes on with a word.
-fn answers_a_word(call: &Call) -> bool {
-    !matches!(
-        call,
-        Call::Put { .. } | Call::BulkPut { .. } | Call::Flush { .. } | Call::FenceEverywhere | Call::Pause { .. }
-    )
 }
 
 fn succeeded(call: Call, answer: Answer) -> Answer {
