@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use rmalab_atomics::controlled::Shape;
-use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Until};
+use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Until, bulk};
 use rmalab_verify::concurrent::Finding;
 use rmalab_verify::loom_engine::{self, Options};
 use rmalab_verify::play::Stage;
@@ -22,11 +22,13 @@ enum Step {
     /// Its answer belongs to the outcome, as do those of the atomic operations.
     Get(usize),
     FetchAdd(usize, u64),
+    /// The same, started and then waited for.
+    StartedAdd(usize, u64),
     CompareAndSwap(usize, u64, u64),
     Flush,
 }
 
-use Step::{CompareAndSwap, FetchAdd, Flush, Get, Put};
+use Step::{CompareAndSwap, FetchAdd, Flush, Get, Put, StartedAdd};
 
 const X: usize = 0;
 const Y: usize = 1;
@@ -74,7 +76,7 @@ mod model {
                     }
                     _ if !stores.is_empty() => continue,
                     Flush => {}
-                    FetchAdd(word, value) => {
+                    FetchAdd(word, value) | StartedAdd(word, value) => {
                         answers.push(words[word]);
                         words[word] += value;
                     }
@@ -110,6 +112,11 @@ fn run(stage: &Stage<'_>, program: &[Step]) -> rmalab_atomics::Result<Vec<u64>> 
             Put(word, value) => stage.put(at(word), value)?,
             Get(word) => answers.push(stage.get(at(word))?),
             FetchAdd(word, value) => answers.push(stage.fetch_add(at(word), value)?),
+            StartedAdd(word, value) => {
+                let mut old = 0;
+                bulk::scope(stage, |scope| scope.fetch_add(at(word), value, &mut old))?;
+                answers.push(old);
+            }
             CompareAndSwap(word, expected, desired) => {
                 answers.push(stage.compare_and_swap(at(word), expected, desired)?);
             }
@@ -188,6 +195,7 @@ fn a_get_overtakes_a_put_unless_a_flush_or_an_atomic_operation_is_between() {
     assert!(!both_old([&[Flush], &[Flush]]));
     assert!(!both_old([&[FetchAdd(X, 0)], &[FetchAdd(Y, 0)]]));
     assert!(!both_old([&[CompareAndSwap(X, 7, 8)], &[CompareAndSwap(Y, 7, 8)]]));
+    assert!(!both_old([&[StartedAdd(X, 0)], &[StartedAdd(Y, 0)]]));
 }
 
 #[test]
@@ -245,7 +253,9 @@ fn says_then_looks(flushes: bool) -> Subject {
             stage.flush(rank)?;
         }
         if stage.get(other.at(Disp(64)))? == 0 {
-            let inside = stage.fetch_add(Rank(0).at(Disp(0)), 1)?;
+            // Started, so that the replay has that, too.
+            let mut inside = 0;
+            bulk::scope(&stage, |scope| scope.fetch_add(Rank(0).at(Disp(0)), 1, &mut inside))?;
             if inside > 0 {
                 let seen = "both ranks have found that the other one does not come".to_owned();
                 return Err(Error::Seen { property: Property::MutualExclusion, seen });

@@ -265,7 +265,7 @@ impl<T: 'static> World<T> {
             What::Bulk { mask, value } => old & !mask | value & mask,
             What::Started { op, .. } => op.written(old).unwrap_or(old),
         });
-        if let (What::Started { request, .. }, Some(Answer::Word(old))) = (what, answer) {
+        if let (What::Started { request, op }, Some(Answer::Word(old))) = (what, answer) {
             assert_eq!(self.results.insert((rank, request), op.result(old)), None, "a number is of one operation");
         }
     }

@@ -10,6 +10,7 @@ mod oracle;
 mod pinned;
 mod planted;
 mod protocols;
+mod started;
 
 use rmalab_atomics::controlled::Call;
 use rmalab_verify::explorer::{Finding, Options, Outcome, explore};
