@@ -95,6 +95,7 @@ mod device;
 mod exposed;
 mod failed;
 mod guesses;
+mod landing;
 mod memory;
 mod message;
 mod peers;
@@ -125,8 +126,8 @@ use exposed::Exposures;
 use failed::Failed;
 use guesses::Guesses;
 use memory::Memory;
-use queue_pair::{Buffer, Place};
-use request::{NUMBERS, read_request};
+use queue_pair::Place;
+use request::read_request;
 
 /// Requests that a rank has posted, and what else shows the cost of its operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -152,7 +153,6 @@ pub struct Verbs {
     peers: RefCell<FxHashMap<u32, Connection>>,
     membership: Option<Membership>,
     bounce: BouncePool<Region>,
-    scratch: Buffer,
     region: Arc<Region>,
     memory: Arc<Memory>,
     device: Arc<Device>,
@@ -237,11 +237,14 @@ impl Fabric for Verbs {
         }
     }
 
-    /// Blocks.
+    #[inline]
     unsafe fn start_word(&self, at: Word, op: WordOp, result: *mut u64) -> Result<Request> {
-        let old = self.word(at, op)?;
+        let Some(word) = self.by_processor(at) else {
+            // SAFETY: the caller's promise.
+            return unsafe { self.start_by_adapter(at, op, result) };
+        };
         // SAFETY: the caller's promise.
-        unsafe { result.write(old) };
+        unsafe { result.write(words::apply(word, op)) };
         Ok(DONE)
     }
 
@@ -270,9 +273,11 @@ impl Fabric for Verbs {
 
     fn finish(&self, request: Request) -> Result<()> {
         let Some((rank, number)) = read_request(&request) else { return Ok(()) };
-        self.with_there(rank, |connection| match connection.pending(number) {
-            Some(number) => self.await_request(connection, number).map(|()| true),
-            None => Ok(true),
+        self.with_there(rank, |connection| {
+            while let Some(number) = connection.pending(number) {
+                self.await_request(connection, number)?;
+            }
+            Ok(true)
         })?;
         fence(Ordering::Acquire);
         Ok(())

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use rmalab_atomics::bootstrap::{Hub, Membership};
 use rmalab_atomics::conformance::Failure;
+use rmalab_atomics::fabric::WordOp;
 use rmalab_atomics::verbs::{Attach, Verbs};
-use rmalab_atomics::{Collectives, Rank, RemoteAtomics};
+use rmalab_atomics::{Collectives, Disp, Error, Rank, RemoteAtomics, Request, bulk};
 
 rmalab_atomics::conformance!(verbs, Verbs, on_verbs);
 rmalab_atomics::conformance!(verbs_by_adapter, Verbs, by_adapter);
@@ -66,6 +67,124 @@ fn operations_cost_what_they_should() {
         ra.flush(peer).unwrap();
         let many = ra.statistics();
         assert_eq!((many.requests - one.requests, many.signalled - one.signalled), (101, 2));
+    });
+}
+
+/// All operations on words, each on its own word of `at`, of which word `n` holds `n`; what each returns, and leaves.
+fn operations(at: Disp) -> [(WordOp, Disp, u64, u64); 6] {
+    [
+        (WordOp::FetchAdd(10), at.word(0), 0, 10),
+        (WordOp::CompareAndSwap { expected: 1, desired: 10 }, at.word(1), 1, 10),
+        (WordOp::CompareAndSwap { expected: 1, desired: 10 }, at.word(2), 2, 2),
+        (WordOp::FetchStore(10), at.word(3), 3, 10),
+        (WordOp::Get, at.word(4), 4, 4),
+        (WordOp::Put(10), at.word(5), 0, 10),
+    ]
+}
+
+#[test]
+fn started_operations_are_under_way_when_the_call_returns() {
+    world(2, &Attach::new(), |ra| {
+        let at = ra.heap().alloc(8 * 6, 8).unwrap();
+        let collectives = Collectives::new(ra).unwrap();
+        // On the other rank's words, and then on this rank's.
+        for target in [Rank(1 - ra.rank().0), ra.rank()] {
+            for number in 0..6 {
+                ra.put(target.at(at.word(number)), number).unwrap();
+            }
+            ra.flush(target).unwrap();
+            let mut results = [!0; 6];
+            let mut requests = Vec::new();
+            for ((op, word, ..), result) in operations(at).into_iter().zip(&mut results) {
+                // SAFETY: `results` is not accessed before the waits below.
+                requests.push(unsafe { ra.start(target.at(word), op, result) }.unwrap());
+            }
+            assert!(!requests.contains(&Request(0)), "{requests:?}");
+            // The last first.
+            requests.into_iter().rev().for_each(|request| ra.wait(request).unwrap());
+            for ((op, word, old, new), result) in operations(at).into_iter().zip(results) {
+                assert_eq!((result, ra.get(target.at(word)).unwrap()), (old, new), "{op:?}");
+            }
+            collectives.barrier().unwrap();
+        }
+    });
+}
+
+#[test]
+fn more_operations_are_started_than_queues_hold() {
+    const COUNT: usize = 1000;
+    world(3, &Attach::new(), |ra| {
+        let at = ra.heap().alloc(8, 8).unwrap();
+        let collectives = Collectives::new(ra).unwrap();
+        let mut results = vec![!0; COUNT * 3];
+        bulk::scope(ra, |scope| {
+            let targets = (0..3).map(Rank).cycle();
+            targets.zip(&mut results).try_for_each(|(target, result)| scope.fetch_add(target.at(at), 1, result))
+        })
+        .unwrap();
+        for target in 0..3 {
+            let mut seen =
+                collectives.allgather(&results[target..].iter().copied().step_by(3).collect::<Vec<_>>()).unwrap();
+            seen.sort_unstable();
+            assert!(seen.into_iter().eq(0..3 * COUNT as u64), "rank {target}: an addition was lost, or was done twice");
+        }
+    });
+}
+
+/// A swap whose guess is wrong is posted again, under the number by which the program knows it.
+#[test]
+fn started_swaps_lose_nothing_to_each_other() {
+    const DEPTH: usize = 300;
+    world(3, &Attach::new(), |ra| {
+        let at = Rank(0).at(ra.heap().alloc(8, 8).unwrap());
+        let collectives = Collectives::new(ra).unwrap();
+        let me = u64::from(ra.rank().0);
+        let mut seen = Vec::new();
+        for round in 0..3 {
+            let mut results = [0; DEPTH];
+            let mut requests = Vec::new();
+            for (number, result) in (0..).zip(&mut results) {
+                let value = 1 + me + 3 * (number + DEPTH as u64 * round);
+                // SAFETY: `results` is not accessed before the flush, the waits or the tests below have completed it.
+                requests.push(unsafe { ra.start(at, WordOp::FetchStore(value), result) }.unwrap());
+            }
+            match round {
+                0 => ra.flush(Rank(0)).unwrap(),
+                1 => requests.into_iter().for_each(|request| ra.wait(request).unwrap()),
+                _ => requests.into_iter().for_each(|request| while !ra.test(&request).unwrap() {}),
+            }
+            seen.extend(results);
+        }
+        let mut all = collectives.allgather(&seen).unwrap();
+        all.push(ra.get(at).unwrap());
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..=3 * 3 * DEPTH as u64), "each value is seen by one swap, or is there in the end");
+    });
+}
+
+#[test]
+fn a_scope_that_fails_or_panics_leaves_nothing_under_way() {
+    world(2, &Attach::new(), |ra| {
+        let at = ra.heap().alloc(8, 8).unwrap();
+        let (word, end) = (Rank(1 - ra.rank().0).at(at), Rank(0).at(ra.heap().end()));
+        let mut results = [!0; 64];
+        let failed = bulk::scope(ra, |scope| {
+            results.iter_mut().try_for_each(|result| scope.fetch_add(word, 1, result))?;
+            scope.fetch_add(end, 1, Box::leak(Box::new(0)))
+        });
+        assert!(matches!(failed, Err(Error::OutOfSegment { .. })), "{failed:?}");
+        assert!(results.into_iter().eq(0..64), "{results:?}");
+        let mut results = [!0; 64];
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            bulk::scope(ra, |scope| {
+                results.iter_mut().try_for_each(|result| scope.fetch_add(word, 1, result))?;
+                panic!("as the test wants it");
+                #[allow(unreachable_code, reason = "the closure's type")]
+                Ok(())
+            })
+        }))
+        .unwrap_err();
+        assert!(results.into_iter().eq(64..128), "{results:?}");
     });
 }
 

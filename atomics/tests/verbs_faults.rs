@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rmalab_atomics::bootstrap::{Hub, Invitation, Membership};
 use rmalab_atomics::verbs::{Attach, Verbs};
-use rmalab_atomics::{Collectives, Disp, Error, Rank, RemoteAtomics, Result, Time, Until};
+use rmalab_atomics::{Collectives, Disp, Error, Rank, RemoteAtomics, Result, Time, Until, bulk};
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -129,6 +129,26 @@ fn play(scenario: &str, ra: &Verbs) -> Result<()> {
         ("death", 4) => loop {
             ra.put_bytes(Rank(1).at(bulk), &vec![0; BULK])?;
         },
+        ("death", 5) => loop {
+            let mut results = [0; 64];
+            bulk::scope(ra, |scope| {
+                results.iter_mut().try_for_each(|result| scope.fetch_add(Rank(1).at(word), 0, result))
+            })?;
+        },
+        // Does not look whether an operation could be started, so only the end of the scope can tell.
+        ("death", 6) => loop {
+            // More than a queue holds, so that most of the time goes into starting them.
+            let mut results = [!0; 2000];
+            bulk::scope(ra, |scope| {
+                for result in &mut results {
+                    let _ = scope.fetch_store(Rank(1).at(word), 0, result);
+                }
+                Ok(())
+            })?;
+            if results.contains(&!0) {
+                return Err(Error::world("operations were lost, and the scope has returned no error"));
+            }
+        },
         ("network", _) => loop {
             ra.fetch_add(Rank(0).at(word), 1)?;
         },
@@ -140,14 +160,14 @@ fn play(scenario: &str, ra: &Verbs) -> Result<()> {
 
 #[test]
 fn the_death_of_a_rank_is_told_to_all_whatever_they_do() {
-    let mut world = start("death", 5, |_, command| {
+    let mut world = start("death", 7, |_, command| {
         // So that the writes of bulk data go through the device.
         command.env("RMALAB_NODE_SHARED", "0");
     });
     world.all_ready();
     let killed = Instant::now();
     world.ranks[1].child.kill().unwrap();
-    for rank in [0, 2, 3, 4] {
+    for rank in [0, 2, 3, 4, 5, 6] {
         let line = world.line(rank, TOLD_WITHIN.saturating_sub(killed.elapsed()));
         assert_eq!(line, "peer failed: 1", "rank {rank}");
         println!("rank {rank} was told {:?} after the kill", killed.elapsed());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::answering::Answering;
 use super::bounce::BouncePool;
 use super::bulk::{SLOT_BYTES, SLOTS};
-use super::connection::{self, buffer};
+use super::connection;
 use super::device::{Completions, Device, Region};
 use super::guesses::Guesses;
 use super::memory::Memory;
@@ -238,7 +238,7 @@ fn first_active(number: u8) -> Result<Arc<Device>> {
 }
 
 /// Reads and atomics under way on a connection that this backend makes use of.
-const READS: u8 = 16;
+const READS: u8 = 64;
 
 /// What a rank has before it meets the others.
 struct Parts {
@@ -261,7 +261,6 @@ impl Verbs {
             peers: RefCell::default(),
             membership: Some(membership),
             bounce,
-            scratch: buffer(memory.start().as_ptr(), WORD as usize, region.local_key()),
             region,
             memory,
             device,

@@ -15,6 +15,8 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::rc::Rc;
 
+use super::device::Region;
+use super::queue_pair::Buffer;
 use crate::{Error, Result};
 
 /// Slots of one size in one registered region, for one thread.
@@ -122,14 +124,25 @@ impl<G> Slot<G> {
         unsafe { dest.copy_from_nonoverlapping(part, len) };
     }
 
-    /// Where the slot starts.
-    pub(super) fn start(&self) -> *const u8 {
-        self.part(0).as_ptr().cast()
-    }
-
     /// The region that the slot lies in.
-    pub(super) fn region(&self) -> &G {
+    fn region(&self) -> &G {
         &self.slab.region
+    }
+}
+
+impl Slot<Region> {
+    /// The first `len` bytes of the slot, for a request.
+    ///
+    /// # Panics
+    ///
+    /// When the slot is shorter.
+    pub(super) fn buffer(&self, len: usize) -> Buffer {
+        let part = self.part(len);
+        Buffer {
+            address: part.as_ptr() as u64,
+            len: u32::try_from(len).expect("slots are shorter than 4 GiB"),
+            key: self.region().local_key(),
+        }
     }
 }
 
@@ -175,7 +188,7 @@ mod tests {
         assert_eq!(slots.len(), 3);
         for (i, slot) in (0..).zip(&slots) {
             slot.copy_in(&[i; 100]);
-            let (region, start) = (slot.region(), slot.start().addr());
+            let (region, start) = (slot.region(), slot.part(0).as_ptr().addr());
             assert!(region.start <= start && start + 100 <= region.start + region.len, "{region:?} {start:#x}");
         }
         for (i, slot) in (0..).zip(&slots) {

@@ -4,7 +4,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use super::Verbs;
 use super::bounce::Slot;
-use super::connection::{Hold, Target, buffer};
+use super::connection::{Part, Target};
 use super::device::Region;
 use super::memory::FRONT;
 use super::queue_pair::{INLINE, Work};
@@ -73,7 +73,7 @@ impl Verbs {
         let bytes = unsafe { std::slice::from_raw_parts(source, len) };
         if len <= INLINE {
             let burst = self.burst.get();
-            self.with_room(rank, |connection| Ok(connection.put(target, bytes, burst)?))?;
+            self.with_room(rank, |connection| Ok(connection.put(target, bytes, Some(burst))?))?;
             return Ok(DONE);
         }
         for (number, part) in (0..).zip(bytes.chunks(SLOT_BYTES)) {
@@ -81,11 +81,10 @@ impl Verbs {
             self.may_fail(number)?;
             let slot = self.slot()?;
             slot.copy_in(part);
-            let work = Work::Write(buffer(slot.start(), part.len(), slot.region().local_key()));
             let target = target.plus(number * SLOT_BYTES as u64);
             self.with_room(rank, |connection| {
-                // SAFETY: the slot is what the work reads, and is held.
-                Ok(unsafe { connection.bulk(target, work, Hold { slot, arrives: None })? })
+                // SAFETY: no bytes arrive.
+                Ok(unsafe { connection.bulk(target, Work::Write, part.len(), Part { slot, arrives: None })? })
             })?;
         }
         Ok(DONE)
@@ -130,10 +129,9 @@ impl Verbs {
     /// As [`read`](Self::read), until the request is complete or given up.
     unsafe fn read_part(&self, rank: Rank, target: Target, dest: *mut u8, len: usize) -> Result<u64> {
         let slot = self.slot()?;
-        let work = Work::Read(buffer(slot.start(), len, slot.region().local_key()));
         self.with_room(rank, |connection| {
-            // SAFETY: the slot is what the work writes, and is held; `dest` is valid by the caller's promise.
-            Ok(unsafe { connection.bulk(target, work, Hold { slot, arrives: Some((dest, len)) })? })
+            // SAFETY: `dest` is valid by the caller's promise.
+            Ok(unsafe { connection.bulk(target, Work::Read, len, Part { slot, arrives: Some((dest, len)) })? })
         })
     }
 

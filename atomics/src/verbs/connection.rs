@@ -15,19 +15,42 @@ use std::sync::Arc;
 
 use super::bounce::Slot;
 use super::device::{Completions, Device, Region};
+use super::landing::Landing;
 use super::message::{Endpoint, Opened};
-use super::queue_pair::{Buffer, Place, QueuePair, Remote, Work};
+use super::queue_pair::{Place, QueuePair, Remote, Work};
+use super::request::NUMBERS;
 use crate::{Error, Result};
 
 /// Requests that may be under way on a connection; with more, the rank waits.
 pub(super) const DEPTH: u64 = 256;
 
 /// What a request holds until it is complete.
-pub(super) struct Hold {
+enum Hold {
+    /// A part of a bulk operation.
+    Part(Part),
+    /// The result of a started operation on a word goes there.
+    Word(*mut u64),
+    /// A started swap.
+    Swap(Swap),
+}
+
+/// A part of a bulk operation.
+pub(super) struct Part {
     /// What it reads or writes.
     pub(super) slot: Slot<Region>,
     /// Where the bytes go that arrive in the slot, and how many they are.
     pub(super) arrives: Option<(*mut u8, usize)>,
+}
+
+/// A swap, which is a compare-and-swap that is posted again until it has guessed the old word.
+#[derive(Clone, Copy)]
+struct Swap {
+    target: Target,
+    guess: u64,
+    value: u64,
+    result: *mut u64,
+    /// The number of its first request, by which the program knows it.
+    first: u64,
 }
 
 /// Where at a peer.
@@ -76,6 +99,7 @@ pub(super) struct Connection {
     // In the order in which they have to go: the pair, then its completions, then what its requests held.
     pair: QueuePair,
     queue: Completions,
+    landing: Landing,
     holds: VecDeque<(u64, Hold)>,
     memory: Opened,
     /// The number of the last request that was posted, of the last that asked for a completion, and of the last that is
@@ -85,6 +109,8 @@ pub(super) struct Connection {
     done: u64,
     /// The burst of puts that is under way; none if the last request was something else.
     burst: Option<u64>,
+    /// Swaps under way whose first guess was wrong.
+    again: usize,
     count: Posted,
 }
 
@@ -96,12 +122,14 @@ impl Connection {
         Ok(Connection {
             pair,
             queue,
+            landing: Landing::new(device)?,
             holds: VecDeque::new(),
             memory: Opened { address: 0, key: 0 },
             posted: 0,
             signalled: 0,
             done: 0,
             burst: None,
+            again: 0,
             count: Posted::default(),
         })
     }
@@ -138,11 +166,23 @@ impl Connection {
         self.posted
     }
 
-    /// The whole number of a request of which the low bits are known, if it is under way.
+    /// The number of the request under way for an operation, of whose first request the low bits are known.
     pub(super) fn pending(&self, low: u64) -> Option<u64> {
         // At most `DEPTH` requests are under way, so the bits of their numbers differ.
-        let behind = low.wrapping_sub(self.done) & super::NUMBERS;
-        (behind != 0 && behind <= self.posted - self.done).then(|| self.done + behind)
+        let behind = low.wrapping_sub(self.done) & NUMBERS;
+        if behind != 0 && behind <= self.posted - self.done {
+            return Some(self.done + behind);
+        }
+        if self.again == 0 {
+            return None;
+        }
+        let of_this = |hold: &Hold| matches!(hold, Hold::Swap(swap) if swap.first & NUMBERS == low);
+        self.holds.iter().find(|(_, hold)| of_this(hold)).map(|&(number, _)| number)
+    }
+
+    /// Whether nothing is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.posted == self.done
     }
 
     pub(super) fn is_done(&self, number: u64) -> bool {
@@ -168,48 +208,91 @@ impl Connection {
         }
     }
 
-    /// Posts a put of a few bytes as part of burst number `burst`.
+    /// Posts a put of a few bytes as part of burst number `burst`; returns its number. Outside of a burst it asks for a
+    /// completion.
     #[inline]
-    pub(super) fn put(&mut self, target: Target, bytes: &[u8], burst: u64) -> Result<()> {
-        let (number, signalled) = self.next(self.burst != Some(burst));
+    pub(super) fn put(&mut self, target: Target, bytes: &[u8], burst: Option<u64>) -> Result<u64> {
+        let (number, signalled) = self.next(burst.is_none() || self.burst != burst);
         self.pair.post_inline(bytes, self.remote(target), number, signalled)?;
         self.posted(number, signalled);
-        self.burst = Some(burst);
-        Ok(())
+        self.burst = burst;
+        Ok(number)
     }
 
-    /// Posts what this rank waits for, and returns its number.
-    ///
-    /// # Safety
-    ///
-    /// The buffer outlives the request or this connection, and nobody else uses it until then.
+    /// Posts an operation on a word, and returns its number.
     #[inline]
-    pub(super) unsafe fn fetch(&mut self, target: Target, work: Work) -> Result<u64> {
+    pub(super) fn fetch(&mut self, target: Target, work: Work) -> Result<u64> {
         let (number, signalled) = self.next(true);
-        // SAFETY: the caller's promise.
-        unsafe { self.pair.post(work, self.remote(target), number, signalled)? };
+        // SAFETY: the word that the result lands in is registered as long as this connection is there, and no other
+        // request under way has it.
+        unsafe { self.pair.post(work, self.landing.buffer(number), self.remote(target), number, signalled)? };
         self.posted(number, signalled);
         self.burst = None;
         Ok(number)
     }
 
-    /// Posts a bulk operation, and returns its number.
+    /// The result of a [`fetch`](Self::fetch) that is complete, and the last request.
+    #[inline]
+    pub(super) fn result(&self, number: u64) -> u64 {
+        self.landing.result(number)
+    }
+
+    /// As [`fetch`](Self::fetch); the result goes to `result` when a poll finds it complete.
     ///
     /// # Safety
     ///
-    /// The buffer of `work` lies in the slot of `hold`. The memory where its bytes go is valid until the request is
-    /// complete or [given up](Self::give_up), or this connection is dropped.
-    pub(super) unsafe fn bulk(&mut self, target: Target, work: Work, hold: Hold) -> Result<u64> {
-        // SAFETY: the caller's promise; the hold is kept below.
-        let number = unsafe { self.fetch(target, work)? };
-        self.holds.push_back((number, hold));
+    /// `result` is valid for writes until the request is complete or this connection is dropped.
+    #[inline]
+    pub(super) unsafe fn start(&mut self, target: Target, work: Work, result: *mut u64) -> Result<u64> {
+        let number = self.fetch(target, work)?;
+        self.holds.push_back((number, Hold::Word(result)));
         Ok(number)
     }
 
-    /// Lets the bytes of request `first` and of all later ones go nowhere. Their slots stay taken until they are complete.
+    /// Starts to store `value` in a word that is likely to be `guess`; returns the number of the first request.
+    ///
+    /// # Safety
+    ///
+    /// `result` is valid for writes until the swap is no longer [pending](Self::pending) or this connection is dropped.
+    #[inline]
+    pub(super) unsafe fn start_swap(
+        &mut self,
+        target: Target,
+        guess: u64,
+        value: u64,
+        result: *mut u64,
+    ) -> Result<u64> {
+        let first = self.fetch(target, Work::CompareAndSwap(guess, value))?;
+        self.holds.push_back((first, Hold::Swap(Swap { target, guess, value, result, first })));
+        Ok(first)
+    }
+
+    /// Posts a part of a bulk operation with the first `len` bytes of its slot, and returns its number.
+    ///
+    /// # Safety
+    ///
+    /// The memory where its bytes go is valid until the request is complete or [given up](Self::give_up), or this
+    /// connection is dropped.
+    pub(super) unsafe fn bulk(&mut self, target: Target, work: Work, len: usize, part: Part) -> Result<u64> {
+        let (number, signalled) = self.next(true);
+        let buffer = part.slot.buffer(len);
+        // SAFETY: the slot is kept below until the request is complete, and nobody else uses it.
+        unsafe { self.pair.post(work, buffer, self.remote(target), number, signalled)? };
+        self.posted(number, signalled);
+        self.burst = None;
+        self.holds.push_back((number, Hold::Part(part)));
+        Ok(number)
+    }
+
+    /// Lets the bytes of the bulk operation's parts from request `first` on go nowhere. Their slots stay taken until they
+    /// are complete.
     pub(super) fn give_up(&mut self, first: u64) {
-        for (_, hold) in self.holds.iter_mut().filter(|(number, _)| *number >= first) {
-            hold.arrives = None;
+        for (number, hold) in &mut self.holds {
+            if let Hold::Part(part) = hold
+                && *number >= first
+            {
+                part.arrives = None;
+            }
         }
     }
 
@@ -255,17 +338,44 @@ impl Connection {
         while let Some((number, _)) = self.holds.front()
             && *number <= self.done
         {
-            if let Some((_, Hold { slot, arrives: Some((dest, len)) })) = self.holds.pop_front() {
+            let (number, hold) = self.holds.pop_front().expect("it was just looked at");
+            self.arrive(number, hold)?;
+        }
+        Ok(count > 0)
+    }
+
+    /// Puts what a complete request has brought where it belongs.
+    #[inline]
+    fn arrive(&mut self, number: u64, hold: Hold) -> Result<()> {
+        match hold {
+            Hold::Part(Part { slot, arrives: Some((dest, len)) }) => {
                 // SAFETY: the request that wrote the slot is complete. The program keeps its buffer valid until it
                 // learns of that, which is later than now (`bulk`).
                 unsafe { slot.copy_out(dest, len) };
             }
+            Hold::Part(Part { arrives: None, .. }) => {}
+            // SAFETY: as above (`start`).
+            Hold::Word(result) => unsafe { result.write(self.landing.result(number)) },
+            Hold::Swap(swap) => return self.swapped(number, swap),
         }
-        Ok(count > 0)
+        Ok(())
     }
-}
 
-/// The `len` bytes of a slot from `start` on.
-pub(super) fn buffer(start: *const u8, len: usize, key: u32) -> Buffer {
-    Buffer { address: start as u64, len: u32::try_from(len).expect("requests are shorter than 4 GiB"), key }
+    /// Ends a swap, or posts it again if its guess was wrong.
+    fn swapped(&mut self, number: u64, swap: Swap) -> Result<()> {
+        let old = self.landing.result(number);
+        self.again -= usize::from(number != swap.first);
+        if old == swap.guess {
+            // SAFETY: the program keeps `result` valid until it learns that the swap is complete, which is later than now
+            // (`start_swap`).
+            unsafe { swap.result.write(old) };
+            return Ok(());
+        }
+        // There is room: its last request is complete. Its new word was that of a request before it, whose result has
+        // been taken already, since results are taken in the order of their requests.
+        let next = self.fetch(swap.target, Work::CompareAndSwap(old, swap.value))?;
+        self.holds.push_back((next, Hold::Swap(Swap { guess: old, ..swap })));
+        self.again += 1;
+        Ok(())
+    }
 }

@@ -37,7 +37,6 @@ use rustc_hash::FxHashMap;
 use super::Verbs;
 use super::connection::Target;
 use super::device::Region;
-use super::memory::table_word;
 use super::queue_pair::{Remote, Work};
 use super::waiting::Turns;
 use crate::exposed::{ExposedKey, Lease, LeasedWords, Refused, UserMemory};
@@ -72,7 +71,7 @@ fn index(key: ExposedKey) -> Option<usize> {
 impl Verbs {
     /// Which word of its rank's mapping a word of an entry is.
     fn entry(index: usize, word: usize) -> usize {
-        table_word(ENTRY * index + word)
+        ENTRY * index + word
     }
 
     /// An atomic on a word in front of a segment.
@@ -80,12 +79,12 @@ impl Verbs {
         if self.processor_may_change(rank) {
             let word = self.memory.front(word);
             return Ok(match work {
-                Work::FetchAdd(_, value) => word.fetch_add(value, Ordering::SeqCst),
-                Work::CompareAndSwap(_, expected, desired) => {
+                Work::FetchAdd(value) => word.fetch_add(value, Ordering::SeqCst),
+                Work::CompareAndSwap(expected, desired) => {
                     let seen = word.compare_exchange(expected, desired, Ordering::SeqCst, Ordering::SeqCst);
                     seen.unwrap_or_else(|old| old)
                 }
-                Work::Read(_) | Work::Write(_) => word.load(Ordering::SeqCst),
+                Work::Read | Work::Write => word.load(Ordering::SeqCst),
             });
         }
         self.fetch(rank, word as u64 * WORD, work)
@@ -96,7 +95,7 @@ impl Verbs {
         let word = Self::entry(index, STATE);
         let mut seen = self.memory.front(word).load(Ordering::Relaxed);
         loop {
-            let old = self.control(self.view.rank(), word, Work::CompareAndSwap(self.scratch, seen, change(seen)))?;
+            let old = self.control(self.view.rank(), word, Work::CompareAndSwap(seen, change(seen)))?;
             if old == seen {
                 return Ok(());
             }
@@ -199,7 +198,7 @@ impl Registration for Verbs {
         let refused = Error::NotExposed { rank: owner, key };
         let Some(index) = index(key) else { return Err(refused) };
         let state = Self::entry(index, STATE);
-        let mut seen = self.control(owner, state, Work::Read(self.scratch))?;
+        let mut seen = self.control(owner, state, Work::Read)?;
         loop {
             if seen >> GENERATION != key.0 >> GENERATION || seen & OPEN == 0 {
                 return Err(refused);
@@ -207,7 +206,7 @@ impl Registration for Verbs {
             if seen & LEASES == LEASES {
                 return Err(Error::ExposedFull { rank: owner, what: "a lease of this memory", limit: LEASES });
             }
-            let old = self.control(owner, state, Work::CompareAndSwap(self.scratch, seen, seen + 1))?;
+            let old = self.control(owner, state, Work::CompareAndSwap(seen, seen + 1))?;
             if old == seen {
                 break;
             }
@@ -215,7 +214,7 @@ impl Registration for Verbs {
         }
         // From here on the count is given back, whatever happens.
         let mut lease = VerbsLease { ra: self, owner, state, start: Remote { address: 0, key: 0 }, bytes: 0 };
-        let read = |word| self.control(owner, Self::entry(index, word), Work::Read(self.scratch));
+        let read = |word| self.control(owner, Self::entry(index, word), Work::Read);
         lease.bytes = read(BYTES)?;
         lease.start = Remote { address: read(START)?, key: read(KEY)? as u32 };
         Ok(Box::new(lease))
@@ -293,6 +292,6 @@ impl Lease for VerbsLease<'_> {
 impl Drop for VerbsLease<'_> {
     fn drop(&mut self) {
         // An owner that cannot be told has failed, or this rank has: withdrawals hear of that.
-        let _ = self.ra.control(self.owner, self.state, Work::FetchAdd(self.ra.scratch, 1u64.wrapping_neg()));
+        let _ = self.ra.control(self.owner, self.state, Work::FetchAdd(1u64.wrapping_neg()));
     }
 }

@@ -10,17 +10,9 @@ use rustix::mm::{MapFlags, ProtFlags};
 use super::exposed::{CAPACITY, ENTRY};
 use crate::{Error, Result};
 
-/// Words in front of the table of exposed memory: a page, of which the first word is the one that results arrive in.
-const SCRATCH: usize = 512;
-
-/// Bytes before the segment: whole pages.
-pub(super) const FRONT: usize = (SCRATCH + CAPACITY * ENTRY) * size_of::<u64>();
+/// Bytes before the segment, which the table of exposed memory has: whole pages.
+pub(super) const FRONT: usize = CAPACITY * ENTRY * size_of::<u64>();
 const _: () = assert!(FRONT.is_multiple_of(4096));
-
-/// Which word of the block in front a word of the table is.
-pub(super) fn table_word(word: usize) -> usize {
-    SCRATCH + word
-}
 
 /// A mapped memory file.
 pub(super) struct Memory {

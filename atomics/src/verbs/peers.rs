@@ -100,19 +100,25 @@ impl Verbs {
             // What was under way on a connection that is gone has been given up.
             return self.check();
         }
-        self.start_flush(rank)?;
-        self.with_there(rank, |connection| {
-            let last = connection.last();
-            self.await_request(connection, last).map(|()| true)
-        })?;
+        let mut idle = false;
+        while !idle {
+            self.start_flush(rank)?;
+            idle = self.with_there(rank, |connection| {
+                let last = connection.last();
+                self.await_request(connection, last)?;
+                // A swap may have to go again.
+                Ok(connection.is_idle())
+            })?;
+        }
         fence(Ordering::Acquire);
         Ok(())
     }
     /// As [`flush_there`](Self::flush_there), for all peers at the same time.
     pub(super) fn flush_everywhere(&self) -> Result<()> {
         let peers: Vec<u32> = self.peers.borrow().keys().copied().collect();
+        // What was under way on a broken connection is lost, even if the caller ignored the error that said so.
+        let mut result = self.failed.borrow().as_ref().map_or(Ok(()), |failed| Err(failed.error()));
         // All targets work at the same time: first everything is posted, then waited for.
-        let mut result = Ok(());
         for &peer in &peers {
             result = result.and(self.start_flush(peer));
         }

@@ -67,13 +67,13 @@ pub(super) struct Buffer {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Work {
     /// Writes this rank's buffer there.
-    Write(Buffer),
+    Write,
     /// Reads into this rank's buffer.
-    Read(Buffer),
+    Read,
     /// Adds, and brings the old word.
-    FetchAdd(Buffer, u64),
+    FetchAdd(u64),
     /// Compares, swaps, and brings the old word.
-    CompareAndSwap(Buffer, u64, u64),
+    CompareAndSwap(u64, u64),
 }
 
 impl QueuePair {
@@ -179,27 +179,32 @@ impl QueuePair {
         }
     }
 
-    /// Posts `work` on memory of the peer, as request `number`; `signalled` says whether its end is a completion.
+    /// Posts `work` on memory of the peer with a buffer of this rank, as request `number`; `signalled` says whether its end
+    /// is a completion.
     ///
     /// # Safety
     ///
     /// The buffer is valid for what the work does with it until the request is complete or the pair dropped.
     #[inline]
-    pub(super) unsafe fn post(&self, work: Work, remote: Remote, number: u64, signalled: bool) -> Result<()> {
-        let (buffer, opcode) = match work {
-            Work::Write(buffer) => (buffer, ffi::ibv_wr_opcode::IBV_WR_RDMA_WRITE),
-            Work::Read(buffer) => (buffer, ffi::ibv_wr_opcode::IBV_WR_RDMA_READ),
-            Work::FetchAdd(buffer, _) => (buffer, ffi::ibv_wr_opcode::IBV_WR_ATOMIC_FETCH_AND_ADD),
-            Work::CompareAndSwap(buffer, ..) => (buffer, ffi::ibv_wr_opcode::IBV_WR_ATOMIC_CMP_AND_SWP),
-        };
+    pub(super) unsafe fn post(
+        &self,
+        work: Work,
+        buffer: Buffer,
+        remote: Remote,
+        number: u64,
+        signalled: bool,
+    ) -> Result<()> {
         let rdma = ffi::wr_t { rdma: ffi::rdma_t { remote_addr: remote.address, rkey: remote.key } };
         let atomic = |compare_add, swap| ffi::wr_t {
             atomic: ffi::atomic_t { remote_addr: remote.address, compare_add, swap, rkey: remote.key },
         };
-        let wr = match work {
-            Work::Write(_) | Work::Read(_) => rdma,
-            Work::FetchAdd(_, value) => atomic(value, 0),
-            Work::CompareAndSwap(_, expected, desired) => atomic(expected, desired),
+        let (opcode, wr) = match work {
+            Work::Write => (ffi::ibv_wr_opcode::IBV_WR_RDMA_WRITE, rdma),
+            Work::Read => (ffi::ibv_wr_opcode::IBV_WR_RDMA_READ, rdma),
+            Work::FetchAdd(value) => (ffi::ibv_wr_opcode::IBV_WR_ATOMIC_FETCH_AND_ADD, atomic(value, 0)),
+            Work::CompareAndSwap(expected, desired) => {
+                (ffi::ibv_wr_opcode::IBV_WR_ATOMIC_CMP_AND_SWP, atomic(expected, desired))
+            }
         };
         let flags = if signalled { ffi::ibv_send_flags::IBV_SEND_SIGNALED.0 } else { 0 };
         // SAFETY: the caller's promise.

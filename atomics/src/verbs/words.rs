@@ -1,13 +1,14 @@
 //! Operations on words: by the adapter, or by the owner's processor where the two are atomic with each other.
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Verbs;
 use super::connection::Target;
 use super::memory::FRONT;
 use super::queue_pair::Work;
+use super::request::request;
 use crate::fabric::{Word, WordOp};
-use crate::{Atomicity, Rank, Result};
+use crate::{Atomicity, Rank, Request, Result};
 
 /// Carries out an operation by the processor.
 #[inline]
@@ -51,18 +52,18 @@ impl Verbs {
         let (rank, offset) = (at.rank(), FRONT as u64 + at.disp().0);
         match op {
             WordOp::FetchAdd(value) => {
-                let old = self.fetch(rank, offset, Work::FetchAdd(self.scratch, value))?;
+                let old = self.fetch(rank, offset, Work::FetchAdd(value))?;
                 self.guesses.note(at, old.wrapping_add(value));
                 Ok(old)
             }
             WordOp::CompareAndSwap { expected, desired } => {
-                let old = self.fetch(rank, offset, Work::CompareAndSwap(self.scratch, expected, desired))?;
+                let old = self.fetch(rank, offset, Work::CompareAndSwap(expected, desired))?;
                 self.guesses.note(at, if old == expected { desired } else { old });
                 Ok(old)
             }
             WordOp::FetchStore(value) => self.swap(at, value),
             WordOp::Get => {
-                let value = self.fetch(rank, offset, Work::Read(self.scratch))?;
+                let value = self.fetch(rank, offset, Work::Read)?;
                 self.guesses.note(at, value);
                 Ok(value)
             }
@@ -70,7 +71,7 @@ impl Verbs {
                 self.guesses.note(at, value);
                 let burst = self.burst.get();
                 self.with_room(rank, |connection| {
-                    Ok(connection.put(Target::Mapping(offset), &value.to_ne_bytes(), burst)?)
+                    Ok(connection.put(Target::Mapping(offset), &value.to_ne_bytes(), Some(burst))?)
                 })?;
                 Ok(0)
             }
@@ -82,7 +83,7 @@ impl Verbs {
     fn swap(&self, at: Word, value: u64) -> Result<u64> {
         let mut guess = self.guesses.of(at);
         loop {
-            let work = Work::CompareAndSwap(self.scratch, guess, value);
+            let work = Work::CompareAndSwap(guess, value);
             let old = self.fetch(at.rank(), FRONT as u64 + at.disp().0, work)?;
             if old == guess {
                 self.guesses.note(at, value);
@@ -97,13 +98,41 @@ impl Verbs {
     #[inline]
     pub(super) fn fetch(&self, rank: Rank, offset: u64, work: Work) -> Result<u64> {
         self.with_room(rank, |connection| {
-            // SAFETY: the scratch word is part of this rank's memory, which outlives all connections (the order of the
-            // fields); one operation at a time uses it, this one, and if its wait fails, the connection goes.
-            let number = unsafe { connection.fetch(Target::Mapping(offset), work)? };
-            self.await_request(connection, number)
+            let number = connection.fetch(Target::Mapping(offset), work)?;
+            self.await_request(connection, number)?;
+            Ok(connection.result(number))
+        })
+    }
+
+    /// Starts an operation by the adapter of the word's owner.
+    ///
+    /// # Safety
+    ///
+    /// Those of [`start_word`](crate::fabric::Fabric::start_word).
+    #[inline]
+    pub(super) unsafe fn start_by_adapter(&self, at: Word, op: WordOp, result: *mut u64) -> Result<Request> {
+        let target = Target::Mapping(FRONT as u64 + at.disp().0);
+        let number = self.with_room(at.rank(), |connection| {
+            let work = match op {
+                WordOp::FetchAdd(value) => Work::FetchAdd(value),
+                WordOp::CompareAndSwap { expected, desired } => Work::CompareAndSwap(expected, desired),
+                WordOp::Get => Work::Read,
+                WordOp::FetchStore(value) => {
+                    let guess = self.guesses.of(at);
+                    self.guesses.note(at, value);
+                    // SAFETY: the caller's promise.
+                    return Ok(unsafe { connection.start_swap(target, guess, value, result)? });
+                }
+                WordOp::Put(value) => {
+                    let number = connection.put(target, &value.to_ne_bytes(), None)?;
+                    // SAFETY: the caller's promise.
+                    unsafe { result.write(0) };
+                    return Ok(number);
+                }
+            };
+            // SAFETY: the caller's promise.
+            Ok(unsafe { connection.start(target, work, result)? })
         })?;
-        // The adapter has written it before the completion that was seen.
-        fence(Ordering::Acquire);
-        Ok(self.memory.front(0).load(Ordering::Relaxed))
+        Ok(request(at.rank(), number))
     }
 }
