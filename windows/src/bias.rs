@@ -1,10 +1,10 @@
-//! Two ways for the accumulates of one target, and which of them is in use there.
+//! The two modes for the accumulates of one target, and which of them the target is in.
 //!
-//! Updates of single elements are fastest as network atomics, and runs of many as plain loops, ten times as fast an
-//! element, under the target's lock of accumulates. Both at a time would lose updates. So each target is in one of two
-//! modes at a time: in mode *atomics* all updates are network atomics, in mode *locked* all of them hold the lock, and may
-//! be plain loops. A target is biased towards what it is used for: who finds it in the wrong mode for long enough changes
-//! it.
+//! Updates of single elements are fastest as network atomics. Runs of many are fastest as plain loops under the target's
+//! lock of accumulates: ten times as fast for each element. Both at a time would lose updates, so each target is in one of
+//! two modes. In mode *atomics* all updates are network atomics. In mode *locked* all of them hold the lock, and may be
+//! plain loops. A target is biased towards its usual updates: a rank that finds the target in the wrong mode for long
+//! enough changes the mode.
 //!
 //! # Sources
 //!
@@ -15,9 +15,9 @@
 //!
 //! # Where
 //!
-//! Where ranks have such a fence ([`Capabilities::asymmetric_fence`]): between threads, and between processes of one host.
-//! It is for the updates that strategy and element let go by network atomics (see accumulate.rs); all others take the
-//! lock, as ever, in both modes.
+//! Targets have modes where ranks have such a fence ([`Capabilities::asymmetric_fence`]): between threads, and between
+//! processes of one host. The modes are for the updates that strategy and element let go by network atomics (see
+//! accumulate.rs). All other updates take the lock in both modes.
 //!
 //! # State
 //!
@@ -28,15 +28,15 @@
 //! | rent | each target | what single updates in mode locked have lost; used by holders of the lock only |
 //! | busy | each rank | 0, or the number of the target plus one that this rank may be updating by atomics |
 //!
-//! A rank's `busy` is in the line of its node of the lock, which nobody else touches in mode atomics; `mode` and `rent` are
-//! beside the lock's tail, so that a plain loop needs one line of the target's beside its elements.
+//! A rank's `busy` is in the line of its node of the lock, which no other rank touches in mode atomics. `mode` and `rent` are
+//! beside the lock's tail, so that a plain loop needs one line of the target besides its elements.
 //!
 //! # The two sides
 //!
-//! By atomics: `busy := target + 1`, light fence, look at `mode`; if that is atomics, update, and `busy := 0`. Otherwise
-//! `busy := 0`, take the lock, and do the same atomics. They are right in both modes: in mode locked nobody updates
-//! without the lock, and in mode atomics nobody updates otherwise than by atomics, nor changes the mode while this rank
-//! holds the lock.
+//! By atomics: `busy := target + 1`, light fence, look at `mode`. If that is atomics, update, and `busy := 0`. Otherwise
+//! `busy := 0`, take the lock, and do the same atomics. They are right in both modes: in mode locked no rank updates
+//! without the lock. In mode atomics no rank updates otherwise than by atomics, nor changes the mode while this rank holds
+//! the lock.
 //!
 //! To mode locked, holding the lock: `mode := locked`, fence everywhere, wait until no `busy` names this target. To mode
 //! atomics, holding the lock: `mode := atomics`. A plain loop is complete before its rank releases the lock or changes
@@ -45,17 +45,17 @@
 //! # Invariants
 //!
 //! - I1: a plain loop runs only under the lock, in mode locked, and after the wait that follows the change to it.
-//! - I2: while one runs, no rank updates the target by atomics. Whoever does without the lock had set `busy` before it
-//!   looked at `mode`. The fence everywhere came between for that rank, or before both, or after both. If it came after
+//! - I2: while one runs, no rank updates the target by atomics. A rank that does so without the lock has set `busy` before
+//!   it looked at `mode`. The fence everywhere came between for that rank, or before both, or after both. If it came after
 //!   `busy` was set, the rank that changed the mode has seen `busy` and waited; if before the look, the look has seen mode
 //!   locked.
 //! - I3: the wait ends: in mode locked a rank sets its `busy` to this target only until it has looked.
 //!
-//! A mode is no obligation: with nobody active both are right, and a window may be freed in either.
+//! While no rank updates a target, both modes are right for it, and its window may be freed in either.
 //!
 //! # Cost
 //!
-//! An update by atomics: two stores to a line of this rank's own and a load of a line that nobody writes. A change to mode
+//! An update by atomics: two stores to a line of this rank's own and a load of a line that no rank writes. A change to mode
 //! locked: the lock, a fence everywhere (some microseconds), and a look at each rank. A rank changes the mode when its runs
 //! have lost by atomics about what that costs, and the holders of the lock change it back when single updates have, less
 //! what runs have won meanwhile: so about twice what the better mode would have cost.
@@ -92,19 +92,19 @@ impl Default for Limits {
     }
 }
 
-/// So many elements of a run win in mode locked what one single update loses.
+/// How many elements of a run win in mode locked what one single update loses.
 const PAID: u64 = 16;
 
-/// A single update that waits for the lock loses so many times as much.
+/// How many times as much a single update loses that waits for the lock.
 const WAITED: u64 = 4;
 
-/// How the elements of a window are updated, and where the words for it are, the same on every rank.
+/// How the elements of a window are updated, and where the words for that are. Both are the same on every rank.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AccumulatePath<'e> {
     pub(crate) strategy: AccumulateStrategy,
     /// The first word of the lock of accumulates.
     pub(crate) lock: Disp,
-    /// Whether targets have modes; otherwise all are in mode atomics for ever.
+    /// Whether targets have modes. Otherwise all of them stay in mode atomics.
     pub(crate) biased: bool,
     /// `busy` and `mode`, where the processor reaches them: stores and loads of them are no operations of the network, and no
     /// flush has to wait for them. Of a window instead of a target, both are this rank's own.
@@ -130,14 +130,14 @@ impl<'e> AccumulatePath<'e> {
         path
     }
 
-    /// Those to `target`.
+    /// The path to `target`.
     #[inline(always)]
     pub(crate) fn to<A: RemoteAtomics + ?Sized>(&self, ra: &'e A, target: Rank) -> AccumulatePath<'e> {
         let words = self.words.and_then(|(busy, _)| Some((busy, &ra.shared_words(self.mode(target), 1)?[0])));
         AccumulatePath { words, ..*self }
     }
 
-    /// Those to a target that nobody else updates.
+    /// The path to a target that no other rank updates.
     #[inline(always)]
     pub(crate) fn unbiased(&self) -> AccumulatePath<'e> {
         AccumulatePath { biased: false, words: None, ..*self }
@@ -161,7 +161,8 @@ impl<'e> AccumulatePath<'e> {
         rank.at(self.lock.plus(LINE + Mcs::NODE)).unwatched()
     }
 
-    /// Whether this rank may update `target` by atomics now, without the lock. If so, [`leave`](Self::leave) must follow.
+    /// Returns whether this rank may update `target` by atomics now, without the lock. If so, [`leave`](Self::leave) must
+    /// follow.
     #[inline(always)]
     pub(crate) fn enter<A: RemoteAtomics + ?Sized>(&self, ra: &A, target: Rank) -> Result<bool> {
         let Some((busy, mode)) = self.words else {
@@ -225,7 +226,7 @@ impl<'e> AccumulatePath<'e> {
         Ok(ra.put(self.busy(ra.rank()), 0)?)
     }
 
-    /// Whether `target` is in mode locked: a look, for who holds the lock, or takes it if it is.
+    /// Returns whether `target` is in mode locked. That may change at once unless this rank holds the lock.
     #[inline]
     pub(crate) fn is_locked<A: RemoteAtomics + ?Sized>(&self, ra: &A, target: Rank) -> Result<bool> {
         let mode = match self.words {
@@ -251,7 +252,7 @@ impl Bias {
         Bias { limits, debt: Cell::new(0), refused: Cell::new(false) }
     }
 
-    /// Whether a run of `n` elements by atomics more would cost as much as a change of mode.
+    /// Returns whether one more run of `n` elements by atomics would cost as much as a change of mode.
     #[inline]
     pub(crate) fn is_due(&self, n: u64) -> bool {
         self.debt.get().saturating_add(n) >= self.limits.debt && !self.refused.get()
@@ -263,8 +264,8 @@ impl Bias {
         self.debt.set(self.debt.get().saturating_add(n));
     }
 
-    /// Whether a run of `n` elements, whose rank holds the lock of `target`, is to be a plain loop; changes the mode first
-    /// if that is due.
+    /// Returns whether a run of `n` elements, whose rank holds the lock of `target`, is to be a plain loop. Changes the mode
+    /// first if that is due.
     #[inline(always)]
     pub(crate) fn may_loop<A: RemoteAtomics + ?Sized>(
         &self,
@@ -306,7 +307,8 @@ impl Bias {
         alone
     }
 
-    /// Waits until every other rank has seen mode locked, or is not updating `target`; whether that can be told.
+    /// Waits until every other rank has seen mode locked, or is not updating `target`. Returns false where the fence that
+    /// this needs is refused.
     fn wait_for_all<A: RemoteAtomics + ?Sized>(&self, ra: &A, path: &AccumulatePath<'_>, target: Rank) -> Result<bool> {
         if !ra.fence_everywhere()? {
             return Ok(false);
@@ -320,8 +322,7 @@ impl Bias {
         Ok(true)
     }
 
-    /// A single update holds the lock of `target`, and had to wait for it or not: it counts, and changes the mode if that is
-    /// due.
+    /// Counts a single update that holds the lock of `target`, and has waited for it or not. Changes the mode if that is due.
     pub(crate) fn pay<A: RemoteAtomics + ?Sized>(
         &self,
         ra: &A,

@@ -321,23 +321,13 @@ impl Op {
         Op::ALL.get(usize::from(code)).copied()
     }
 
-    /// Whether it may be used on elements of this kind.
+    /// Returns whether elements of this kind have the operation.
     ///
     /// Min and max on integers and floats; sum and prod on complex numbers, too; logical operations on integers and
     /// logical values; bitwise ones on integers and bytes; minloc and maxloc on pairs; replace and no_op on all.
     #[inline]
     pub const fn is_defined_for(self, kind: Kind) -> bool {
-        let category = kind.category();
-        match self {
-            Op::Min | Op::Max => matches!(category, Category::Integer | Category::Float),
-            Op::Sum | Op::Prod => matches!(category, Category::Integer | Category::Float | Category::Complex),
-            Op::LogicalAnd | Op::LogicalOr | Op::LogicalXor => {
-                matches!(category, Category::Integer | Category::Logical)
-            }
-            Op::BitAnd | Op::BitOr | Op::BitXor => matches!(category, Category::Integer | Category::Byte),
-            Op::Replace | Op::NoOp => true,
-            Op::MinLoc | Op::MaxLoc => matches!(category, Category::Pair),
-        }
+        kind.category().operations() & 1 << self.code() != 0
     }
 }
 
@@ -451,6 +441,36 @@ enum Category {
     Pair,
 }
 
+impl Category {
+    /// The operations that its kinds have: the bit of each is its code.
+    const fn operations(self) -> u16 {
+        const ALL: u16 = bits(&[Op::Replace, Op::NoOp]);
+        const ORDER: u16 = bits(&[Op::Min, Op::Max]);
+        const ARITHMETIC: u16 = bits(&[Op::Sum, Op::Prod]);
+        const LOGICAL: u16 = bits(&[Op::LogicalAnd, Op::LogicalOr, Op::LogicalXor]);
+        const BITWISE: u16 = bits(&[Op::BitAnd, Op::BitOr, Op::BitXor]);
+        const LOCATE: u16 = bits(&[Op::MinLoc, Op::MaxLoc]);
+        match self {
+            Category::Integer => ALL | ORDER | ARITHMETIC | LOGICAL | BITWISE,
+            Category::Float => ALL | ORDER | ARITHMETIC,
+            Category::Complex => ALL | ARITHMETIC,
+            Category::Logical => ALL | LOGICAL,
+            Category::Byte => ALL | BITWISE,
+            Category::Pair => ALL | LOCATE,
+        }
+    }
+}
+
+/// A set of operations, as bits.
+const fn bits(ops: &[Op]) -> u16 {
+    let (mut bits, mut i) = (0, 0);
+    while i < ops.len() {
+        bits |= 1 << ops[i].code();
+        i += 1;
+    }
+    bits
+}
+
 /// The kinds: a line for each, with its category, the name of the variant, the type and how it prints.
 macro_rules! kinds {
     ($($category:ident $kind:ident, $type:ty, $name:literal;)*) => {
@@ -554,17 +574,17 @@ impl Kind {
         Kind::ALL.get(usize::from(code)).copied()
     }
 
-    /// Whether it is an integer.
+    /// Returns whether it is an integer.
     pub const fn is_integer(self) -> bool {
         matches!(self.category(), Category::Integer)
     }
 
-    /// Whether compare-and-swap takes it, and so it is [`Swappable`].
+    /// Returns whether compare-and-swap takes it: the kinds of the [`Swappable`] types.
     pub const fn is_swappable(self) -> bool {
         matches!(self.category(), Category::Integer | Category::Logical | Category::Byte)
     }
 
-    /// Whether it is a [`Pair`], or a pair of fields that differ in size.
+    /// Returns whether it is a [`Pair`], or a pair of fields that differ in size.
     pub const fn is_pair(self) -> bool {
         matches!(self.category(), Category::Pair)
     }

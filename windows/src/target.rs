@@ -458,9 +458,13 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     #[inline(never)]
     fn accumulate_elsewise(&self, disp: WindowDisp, kind: ElementKind, op: Op, source: &[u8]) -> Result<()> {
         self.defined(Call::Accumulate, kind, op)?;
-        let done = self.reach(Call::Accumulate, disp, source.len() as u64, |place, offset| {
-            self.updates(place).run(offset, kind, op, source, None)
-        });
+        let len = source.len() as u64;
+        let done = match self.in_segment(disp, len) {
+            Some(at) => self.updates(Place::Segment(at)).run(0, kind, op, source, None),
+            None => self.reach(Call::Accumulate, disp, len, |place, offset| {
+                self.updates(place).run(offset, kind, op, source, None)
+            }),
+        };
         done.map_err(|error| self.core.hear(error))
     }
 
@@ -511,9 +515,12 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         if op != Op::NoOp && here != there {
             return Err(self.core.hear(Error::Mismatch { call: Call::GetAccumulate, here, there }));
         }
-        let done = self.reach(Call::GetAccumulate, disp, there, |place, offset| {
-            self.updates(place).run(offset, kind, op, source, Some(result))
-        });
+        let done = match self.in_segment(disp, there) {
+            Some(at) => self.updates(Place::Segment(at)).run(0, kind, op, source, Some(result)),
+            None => self.reach(Call::GetAccumulate, disp, there, |place, offset| {
+                self.updates(place).run(offset, kind, op, source, Some(result))
+            }),
+        };
         done.map_err(|error| self.core.hear(error))
     }
 
@@ -609,6 +616,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     pub fn fetch_and_op<T: Element>(&self, disp: WindowDisp, op: Op, value: T) -> Result<T> {
         match self.by_one_atomic(disp, op, value)? {
             Some(old) => Ok(old),
+            None if T::FITS_WORD => Ok(T::from_word(self.fetch_and_op_word(disp, T::KIND, op, value.to_word())?)),
             None => {
                 let mut old = T::zeroed();
                 let (value, result) = (bytemuck::bytes_of(&value), bytemuck::bytes_of_mut(&mut old));
@@ -661,6 +669,15 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
             return Ok(Some(self.ways.leave(self.ra, old).map_err(|error| self.core.hear(error))?));
         }
         Ok(None)
+    }
+
+    #[inline(never)]
+    fn fetch_and_op_word(&self, disp: WindowDisp, kind: ElementKind, op: Op, value: u64) -> Result<u64> {
+        self.defined(Call::FetchAndOp, kind, op)?;
+        let old = self.reach(Call::FetchAndOp, disp, kind.size(), |place, offset| {
+            self.updates(place).one(offset, kind, op, value)
+        });
+        old.map_err(|error| self.core.hear(error))
     }
 
     #[inline(never)]

@@ -158,8 +158,8 @@ fn swaps<T: Sample + Swappable>(target: &Target<'_, Mapped>, start: i64, offsets
 }
 
 /// Alone with every target, in shared and exclusive mode.
-fn every_update(team: &Team<'_, Mapped>, transport: Transport, offsets: &[usize]) {
-    for made in Made::ALL {
+fn every_update(team: &Team<'_, Mapped>, transport: Transport, made: &[Made], offsets: &[usize]) {
+    for made in made {
         for &strategy in AccumulateStrategy::ALL {
             let config = Config { transport, ..accumulating(strategy) };
             let (window, starts) = made.make(team, config, BYTES);
@@ -180,13 +180,14 @@ fn every_update(team: &Team<'_, Mapped>, transport: Transport, offsets: &[usize]
 fn every_operation_on_every_type_by_every_strategy() {
     // Where the kernel copies, an operation takes much longer.
     let world = processes("every_operation_on_every_type_by_every_strategy", 2);
-    world.run(|ra| every_update(&Team::new(ra).unwrap(), Transport::OneSided, &[8, 13])).unwrap();
-    threads(2, |team| every_update(team, Transport::OneSided, &[0, 1, 4, 6, 8, 13, 16]));
+    world.run(|ra| every_update(&Team::new(ra).unwrap(), Transport::OneSided, &Made::ALL, &[8, 13])).unwrap();
+    threads(2, |team| every_update(team, Transport::OneSided, &Made::ALL, &[0, 1, 4, 6, 8, 13, 16]));
 }
 
 #[test]
 fn every_operation_on_every_type_by_messages() {
-    threads(2, |team| every_update(team, Transport::TwoSided, &[8, 13]));
+    // A rank serves its own requests, so that none of them waits for the other rank to run.
+    threads(1, |team| every_update(team, Transport::TwoSided, &Made::ALL, &[8, 13]));
 }
 
 /// All ranks combine into the same elements at once; in which order does not matter for the result.
@@ -255,6 +256,61 @@ fn all_together(team: &Team<'_, Mapped>) {
 #[test]
 fn accumulates_of_all_ranks_at_once_lose_nothing() {
     everywhere("accumulates_of_all_ranks_at_once_lose_nothing", 4, all_together);
+}
+
+/// Ranks combine into runs that begin and end within the same words, and so change words that hold elements of other runs.
+fn neighbours<T: Sample>(team: &Team<'_, Mapped>, window: &Window<'_, Mapped>, start: i64, one: T) {
+    const LEN: usize = 48;
+    // So many that the ranks meet.
+    const ROUNDS: usize = 20_000;
+    let run =
+        |rank: usize, round: usize| (rank + 5 * round) % (LEN - 12)..(rank + 5 * round) % (LEN - 12) + 1 + round % 11;
+    let at = |element: usize| WindowDisp(start + (element * size_of::<T>()) as i64);
+    let me = team.rank().index();
+    let epoch = window.lock(LockKind::Shared, Rank(0)).unwrap();
+    for round in 0..ROUNDS {
+        let run = run(me, round);
+        if round % 3 == 0 {
+            epoch.get_accumulate(at(run.start), Op::Sum, &vec![one; run.len()], &mut vec![one; run.len()]).unwrap();
+        } else {
+            epoch.accumulate(at(run.start), Op::Sum, &vec![one; run.len()]).unwrap();
+        }
+    }
+    epoch.unlock().unwrap();
+    team.barrier().unwrap();
+    if me == 0 {
+        let mut expected = [T::zeroed(); LEN];
+        for (rank, round) in (0..team.size() as usize).flat_map(|rank| (0..ROUNDS).map(move |round| (rank, round))) {
+            for element in &mut expected[run(rank, round)] {
+                *element = T::combine(Op::Sum, *element, one);
+            }
+        }
+        let epoch = window.lock(LockKind::Exclusive, Rank(0)).unwrap();
+        let mut seen = [T::zeroed(); LEN];
+        epoch.get(at(0), &mut seen).unwrap();
+        assert_eq!(seen, expected, "{}", T::KIND);
+        epoch.put(at(0), &[T::zeroed(); LEN]).unwrap();
+        epoch.unlock().unwrap();
+    }
+    team.barrier().unwrap();
+}
+
+#[test]
+fn runs_leave_the_neighbours_of_their_words_alone() {
+    threads(3, |team| {
+        for strategy in [AccumulateStrategy::Native, AccumulateStrategy::Cas] {
+            // By atomics for ever.
+            let config = accumulating(strategy);
+            let (window, starts) = Made::Allocated
+                .make_by(team, config, 512, |builder| builder.accumulate_limits(usize::MAX, u64::MAX, 1));
+            neighbours(team, &window, starts[0], 1_i8);
+            neighbours(team, &window, starts[0], 1_u16);
+            neighbours(team, &window, starts[0], 1_i32);
+            neighbours(team, &window, starts[0], 1.0_f32);
+            neighbours(team, &window, starts[0], 1.0_f64);
+            window.free().unwrap();
+        }
+    });
 }
 
 /// Ranks update the same elements by runs, one by one, and by compare and swap, while the target changes its mode.
