@@ -344,6 +344,24 @@ pub enum Error {
         /// Whose memory.
         target: Rank,
     },
+    /// Elements that compare_and_swap does not take.
+    #[error("compare_and_swap takes no elements of type {kind}; swap integers of as many bytes")]
+    Swap {
+        /// The elements' type.
+        kind: Kind,
+    },
+    /// Data that are not whole elements of the type that the call names.
+    #[error("{call}: {len} bytes are not whole elements of type {kind}, which have {size} bytes each")]
+    Elements {
+        /// The call that was refused.
+        call: Call,
+        /// The elements' type.
+        kind: Kind,
+        /// Bytes of an element.
+        size: u64,
+        /// Bytes of the data.
+        len: u64,
+    },
     /// An operation that the elements' type does not have.
     #[error("{call}: {op} is not defined for elements of type {kind}")]
     Op {
@@ -510,8 +528,8 @@ impl Error {
             Error::Op { .. } => Class::Op,
             Error::Layout(LayoutError::OutOfMemory { .. })
             | Error::Atomics(Network::OutOfMemory { .. } | Network::ExposedFull { .. }) => Class::NoMem,
-            Error::Type { .. } | Error::Layout(_) => Class::Type,
-            Error::Mismatch { .. } => Class::Count,
+            Error::Type { .. } | Error::Layout(_) | Error::Swap { .. } => Class::Type,
+            Error::Mismatch { .. } | Error::Elements { .. } => Class::Count,
             Error::DispUnit | Error::Hint { hint: Config::SAME_DISP_UNIT, .. } => Class::Disp,
             Error::Hint { .. } | Error::Uneven { .. } => Class::Size,
             Error::NotMade { .. }

@@ -17,7 +17,8 @@ use rmalab_locks::{Assert, LockKind, Policy, WindowLock, WindowLocks};
 
 use crate::raw::core::Memory;
 use crate::raw::epochs::Side;
-use crate::{Active, Call, Error, FreeError, Open, Passive, Result, Target, UserMemory, Window, WindowCore};
+use crate::request;
+use crate::{Active, Batch, Call, Error, FreeError, Open, Passive, Result, Target, UserMemory, Window, WindowCore};
 
 /// One rank's handle of a window whose epochs are calls, as in MPI, and not values.
 ///
@@ -107,6 +108,18 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
             Some(target) => body(&target),
             None => Err(self.core.not_open(call, target)),
         }
+    }
+
+    /// Runs `body`, whose operations on targets of this window overlap each other, and returns when all of them are complete.
+    /// It belongs to epochs of locks.
+    ///
+    /// # Errors
+    ///
+    /// Those of `body`, and those of the network.
+    pub fn batch<'env, R>(&self, body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>) -> Result<R> {
+        let (done, started) = request::batch(&self.core, body, || self.core.start_record())?;
+        self.core.complete_batch(None, started)?;
+        Ok(done)
     }
 
     /// The target, if locks are held.

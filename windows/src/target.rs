@@ -1,5 +1,7 @@
 //! Communication with one target inside an epoch.
 
+mod untyped;
+
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -481,10 +483,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         source: &[T],
         origin: Items<'_>,
     ) -> Result<()> {
-        self.defined(Call::Accumulate, T::KIND, op)?;
-        let source = bytemuck::cast_slice(source);
-        let done = self.update_layout(Call::Accumulate, disp, target, T::KIND, op, source, origin, None);
-        done.map_err(|error| self.core.hear(error))
+        self.accumulate_layout_untyped(disp, target, T::KIND, op, bytemuck::cast_slice(source), origin)
     }
 
     /// Combines `source` into the elements at `disp` and reads what they were before (`MPI_Get_accumulate`).
@@ -540,13 +539,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         result: &mut [T],
         results: Items<'_>,
     ) -> Result<()> {
-        self.defined(Call::GetAccumulate, T::KIND, op)?;
-        // With no_op the origin is ignored: the result's items stand in for it.
-        let origin = if op == Op::NoOp { results } else { origin };
-        let results = Some((bytemuck::cast_slice_mut(result), results));
-        let source = bytemuck::cast_slice(source);
-        let done = self.update_layout(Call::GetAccumulate, disp, target, T::KIND, op, source, origin, results);
-        done.map_err(|error| self.core.hear(error))
+        let (source, result) = (bytemuck::cast_slice(source), bytemuck::cast_slice_mut(result));
+        self.get_accumulate_layout_untyped(disp, target, T::KIND, op, source, origin, result, results)
     }
 
     #[expect(clippy::too_many_arguments, reason = "three ends with a layout each")]

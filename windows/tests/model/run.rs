@@ -2,11 +2,9 @@
 
 use std::collections::HashMap;
 
-use bytemuck::allocation::pod_collect_to_vec;
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics};
 use rmalab_windows::{
-    Access, Assert, Byte, Complex, DoubleInt, Element, Error, Exposure, Fence, FenceAssert, Flavor, Kind, Lock,
-    LockAll, LockKind, Logical, LongInt, Op, Pair, Passive, PostAssert, Request, ShortInt, StartAssert, Swappable,
+    Assert, Error, FenceAssert, Flavor, Kind, LockKind, Op, Passive, PostAssert, RawWindow, Request, StartAssert,
     Target, Team, Transport, UserMemory, Window, WindowDisp,
 };
 
@@ -15,164 +13,116 @@ use crate::program::{
     Act, Call, Locks, Phase, Plan, Round, Section, Step, Storm, StormWay, Sync, WindowPlan, transport,
 };
 
-type Win<'t> = Window<'t, Mapped>;
+type Win<'t> = RawWindow<'t, Mapped>;
 
-/// Runs `$body` with the element type of a kind.
-macro_rules! with_kind {
-    ($kind:expr, $T:ident => $body:expr) => {
-        with_kind!(@ $kind, $T => $body,
-            I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64, F32 f32, F64 f64,
-            PairI16 Pair<i16, i16>, PairI32 Pair<i32, i32>, PairI64 Pair<i64, i64>, PairU32 Pair<u32, u32>,
-            PairU64 Pair<u64, u64>, PairF32I32 Pair<f32, i32>, PairF64I64 Pair<f64, i64>, DoubleInt DoubleInt,
-            LongInt LongInt, ShortInt ShortInt, ComplexF32 Complex<f32>, ComplexF64 Complex<f64>, Logical Logical,
-            Byte Byte)
-    };
-    (@ $kind:expr, $T:ident => $body:expr, $($variant:ident $type:ty),*) => {
-        match $kind {
-            $(Kind::$variant => { type $T = $type; $body })*
-        }
-    };
+/// Requests that no call has waited for: the act's number, whether it fetches, the request.
+type Requests<'w> = Vec<(usize, bool, Request<'w, Mapped, u8>)>;
+
+/// Elements of a kind, as bytes, after an update by one value.
+fn combined(kind: Kind, op: Op, mut element: Vec<u8>, value: &[u8]) -> Vec<u8> {
+    kind.combine_bytes(op, &mut element, value);
+    element
 }
 
-/// As `with_kind`, of kinds that compare-and-swap takes.
-macro_rules! with_swappable {
-    ($kind:expr, $T:ident => $body:expr) => {
-        with_swappable!(@ $kind, $T => $body, I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64,
-            Logical Logical, Byte Byte)
-    };
-    (@ $kind:expr, $T:ident => $body:expr, $($variant:ident $type:ty),*) => {
-        match $kind {
-            $(Kind::$variant => { type $T = $type; $body })*
-            kind => panic!("compare_and_swap does not take {kind}"),
-        }
-    };
-}
-
-fn bytes_of<T: Element>(elements: &[T]) -> Vec<u8> {
-    bytemuck::cast_slice(elements).to_vec()
-}
-
-/// A call of any epoch.
-fn call<T: Element, P>(target: &Target<'_, Mapped, P>, disp: WindowDisp, act: &Act) -> Result<Vec<u8>, Error> {
+/// A call that every kind of epoch has.
+fn call<P>(target: &Target<'_, Mapped, P>, disp: WindowDisp, act: &Act) -> Result<Vec<u8>, Error> {
     let (here, there) = (act.here.layout(act.n, act.kind), act.there.layout(act.n, act.kind));
     let (origin, to) = (here.0.items(here.1), there.0.items(there.1));
-    let source: Vec<T> = pod_collect_to_vec(&act.source());
-    let mut dest: Vec<T> = pod_collect_to_vec(&act.blank());
-    let nothing = Ok(Vec::new());
+    let (source, mut dest) = (act.source(), act.blank());
+    let (kind, op) = (act.kind, act.op);
+    if matches!(act.call, Call::FetchAndOp | Call::GetValue) {
+        // What comes of the null target.
+        dest.fill(0);
+    }
     match act.call {
-        Call::Put => target.put(disp, &source).and(nothing),
-        Call::PutValue => target.put_value(disp, source[0]).and(nothing),
-        Call::PutLayout => target.put_layout(disp, to, &source, origin).and(nothing),
-        Call::Accumulate => target.accumulate(disp, act.op, &source).and(nothing),
-        Call::AccumulateLayout => target.accumulate_layout(disp, to, act.op, &source, origin).and(nothing),
-        Call::Get => target.get(disp, &mut dest).map(|()| bytes_of(&dest)),
-        Call::GetValue => target.get_value::<T>(disp).map(|value| bytes_of(&[value])),
-        Call::GetLayout => target.get_layout(disp, to, &mut dest, origin).map(|()| bytes_of(&dest)),
-        Call::GetAccumulate => target.get_accumulate(disp, act.op, &source, &mut dest).map(|()| bytes_of(&dest)),
+        Call::Put | Call::PutValue => target.put(disp, &source)?,
+        Call::PutLayout => target.put_layout(disp, to, &source, origin)?,
+        Call::Accumulate => target.accumulate_untyped(disp, kind, op, &source)?,
+        Call::AccumulateLayout => target.accumulate_layout_untyped(disp, to, kind, op, &source, origin)?,
+        Call::Get | Call::GetValue => target.get(disp, &mut dest)?,
+        Call::GetLayout => target.get_layout(disp, to, &mut dest, origin)?,
+        Call::GetAccumulate | Call::FetchAndOp => {
+            target.get_accumulate_untyped(disp, kind, op, &source, &mut dest)?;
+        }
         Call::GetAccumulateLayout => {
             let results = act.results.layout(act.n, act.kind);
             let results = results.0.items(results.1);
-            target
-                .get_accumulate_layout(disp, to, act.op, &source, origin, &mut dest, results)
-                .map(|()| bytes_of(&dest))
+            target.get_accumulate_layout_untyped(disp, to, kind, op, &source, origin, &mut dest, results)?;
         }
-        Call::FetchAndOp => target.fetch_and_op(disp, act.op, source[0]).map(|old| bytes_of(&[old])),
-        Call::CompareAndSwap => swap(target, disp, act),
-        _ => panic!("{:?} in an epoch without requests", act.call),
-    }
-}
-
-fn swap<P>(target: &Target<'_, Mapped, P>, disp: WindowDisp, act: &Act) -> Result<Vec<u8>, Error> {
-    fn swap<T: Swappable, P>(target: &Target<'_, Mapped, P>, disp: WindowDisp, act: &Act) -> Result<Vec<u8>, Error> {
-        let element = |bytes: Vec<u8>| -> T { bytemuck::pod_read_unaligned(&bytes) };
-        let old = target.compare_and_swap(disp, element(act.expected()), element(act.value(0)))?;
-        Ok(bytes_of(&[old]))
-    }
-    with_swappable!(act.kind, T => swap::<T, P>(target, disp, act))
-}
-
-/// Adds 1 many times, while the others do; returns the sum of the values that were found.
-fn count<P>(target: &Target<'_, Mapped, P>, disp: WindowDisp, storm: &Storm) -> Result<u64, Error> {
-    fn count<T: Swappable, P>(target: &Target<'_, Mapped, P>, disp: WindowDisp, storm: &Storm) -> Result<u64, Error> {
-        let one = T::from_word(1);
-        let mut sum = 0u64;
-        for _ in 0..storm.times {
-            let mut old = [T::zeroed()];
-            match storm.way {
-                StormWay::FetchAndOp => old[0] = target.fetch_and_op(disp, Op::Sum, one)?,
-                StormWay::Accumulate => target.accumulate(disp, Op::Sum, &[one])?,
-                StormWay::GetAccumulate => target.get_accumulate(disp, Op::Sum, &[one], &mut old)?,
-                StormWay::CompareAndSwap | StormWay::ReadModifyWrite => {
-                    // The first guess may be right.
-                    loop {
-                        let next = T::combine(Op::Sum, old[0], one);
-                        let seen = target.compare_and_swap(disp, old[0], next)?;
-                        if seen == old[0] {
-                            break;
-                        }
-                        old[0] = seen;
-                    }
-                }
-            }
-            sum = sum.wrapping_add(old[0].to_word());
+        Call::CompareAndSwap => {
+            target.compare_and_swap_untyped(disp, kind, &act.expected(), &act.value(0), &mut dest)?;
         }
-        Ok(sum)
+        Call::ReadModifyWrite => {
+            target.get(disp, &mut dest)?;
+            target.put(disp, &combined(kind, op, dest.clone(), &act.value(0)))?;
+        }
+        _ => panic!("{:?} is a call with a request, or a batch", act.call),
     }
-    with_swappable!(storm.kind, T => count::<T, P>(target, disp, storm))
+    Ok(if act.call.fetches() { dest } else { Vec::new() })
 }
 
-/// As [`count`], by a get and a put under an exclusive lock.
-fn count_locked<T: Swappable>(window: &Win<'_>, disp: WindowDisp, storm: &Storm) -> Result<u64, Error> {
-    let mut sum = 0u64;
-    for _ in 0..storm.times {
-        let lock = window.lock(LockKind::Exclusive, Rank(storm.target))?;
-        let old: T = lock.get_value(disp)?;
-        lock.put_value(disp, T::combine(Op::Sum, old, T::from_word(1)))?;
-        lock.unlock()?;
-        sum = sum.wrapping_add(old.to_word());
-    }
-    Ok(sum)
-}
-
-/// What a call with a request has come to.
-enum Begun<'e> {
-    Done(Vec<u8>),
-    UnderWay(Request<'e, Mapped, u8>),
-}
-
-/// A call of passive epochs only.
-fn call_passive<'e, T: Element>(
-    target: &Target<'e, Mapped, Passive>,
+/// A call with a request.
+fn begin<'w>(
+    target: &Target<'w, Mapped, Passive<'_>>,
     disp: WindowDisp,
     act: &Act,
-) -> Result<Begun<'e>, Error> {
+) -> Result<Request<'w, Mapped, u8>, Error> {
     let (here, there) = (act.here.layout(act.n, act.kind), act.there.layout(act.n, act.kind));
     let (origin, to) = (here.0.items(here.1), there.0.items(there.1));
     match act.call {
-        Call::Rput => target.rput(disp, act.source()).map(Begun::UnderWay),
-        Call::Rget => target.rget(disp, act.blank()).map(Begun::UnderWay),
-        Call::RputLayout => target.rput_layout(disp, to, act.source(), origin).map(Begun::UnderWay),
-        Call::RgetLayout => target.rget_layout(disp, to, act.blank(), origin).map(Begun::UnderWay),
-        Call::Raccumulate => {
-            let source: Vec<T> = pod_collect_to_vec(&act.source());
-            let given = target.raccumulate(disp, act.op, source.clone())?.wait()?;
-            assert_eq!(bytes_of(&given), bytes_of(&source), "the buffer of raccumulate");
-            Ok(Begun::Done(Vec::new()))
-        }
-        Call::RgetAccumulate => {
-            let source: Vec<T> = pod_collect_to_vec(&act.source());
-            let mut request = target.rget_accumulate(disp, act.op, &source, pod_collect_to_vec(&act.blank()))?;
-            while !request.test()? {}
-            Ok(Begun::Done(bytes_of(&request.wait()?)))
-        }
-        Call::ReadModifyWrite => {
-            let old: T = target.get_value(disp)?;
-            let new = T::combine(act.op, old, bytemuck::pod_read_unaligned(&act.value(0)));
-            target.put_value(disp, new)?;
-            Ok(Begun::Done(bytes_of(&[old])))
-        }
-        _ => call::<T, _>(target, disp, act).map(Begun::Done),
+        Call::Rput => target.rput(disp, act.source()),
+        Call::Rget => target.rget(disp, act.blank()),
+        Call::RputLayout => target.rput_layout(disp, to, act.source(), origin),
+        Call::RgetLayout => target.rget_layout(disp, to, act.blank(), origin),
+        Call::Raccumulate => target.raccumulate_untyped(disp, act.kind, act.op, act.source()),
+        Call::RgetAccumulate => target.rget_accumulate_untyped(disp, act.kind, act.op, &act.source(), act.blank()),
+        _ => panic!("{:?} has no request", act.call),
     }
+}
+
+/// Adds 1 many times, while the others do; returns the sum of the values that were found.
+fn count(window: &Win<'_>, disp: WindowDisp, storm: &Storm) -> Result<u64, Error> {
+    let (kind, target, size) = (storm.kind, Rank(storm.target), storm.kind.size() as usize);
+    let one = &1_u64.to_ne_bytes()[..size];
+    let mut sum = 0_u64;
+    for _ in 0..storm.times {
+        let mut old = vec![0; size];
+        match storm.way {
+            StormWay::FetchAndOp | StormWay::GetAccumulate => {
+                let fetch =
+                    |target: &Target<'_, Mapped, _>| target.get_accumulate_untyped(disp, kind, Op::Sum, one, &mut old);
+                window.operate(rmalab_windows::Call::GetAccumulate, target, fetch)?;
+            }
+            StormWay::Accumulate => {
+                let add = |target: &Target<'_, Mapped, _>| target.accumulate_untyped(disp, kind, Op::Sum, one);
+                window.operate(rmalab_windows::Call::Accumulate, target, add)?;
+            }
+            // The first guess may be right.
+            StormWay::CompareAndSwap => loop {
+                let next = combined(kind, Op::Sum, old.clone(), one);
+                let mut seen = vec![0; size];
+                let swap = |target: &Target<'_, Mapped, _>| {
+                    target.compare_and_swap_untyped(disp, kind, &old, &next, &mut seen)
+                };
+                window.operate(rmalab_windows::Call::CompareAndSwap, target, swap)?;
+                if seen == old {
+                    break;
+                }
+                old = seen;
+            },
+            StormWay::ReadModifyWrite => {
+                window.lock(LockKind::Exclusive, target, Assert::None)?;
+                window.operate(rmalab_windows::Call::Put, target, |target| {
+                    target.get(disp, &mut old)?;
+                    target.put(disp, &combined(kind, Op::Sum, old.clone(), one))
+                })?;
+                window.unlock(target)?;
+            }
+        }
+        old.resize(8, 0);
+        sum = sum.wrapping_add(u64::from_ne_bytes(old.try_into().expect("8 bytes")));
+    }
+    Ok(sum)
 }
 
 /// A window, and what makes its displacements addresses where it is dynamic.
@@ -192,15 +142,15 @@ fn make<'t>(team: &'t Team<'t, Mapped>, plan: &WindowPlan) -> Result<Made<'t>, E
     let mut bases = vec![0; team.size() as usize];
     let mut inner = None;
     let window = match plan.flavor {
-        Flavor::Allocate => builder.allocate(bytes as u64)?,
-        Flavor::Shared => builder.allocate_shared(bytes as u64)?,
-        Flavor::Create => builder.create(memory())?,
+        Flavor::Allocate => builder.allocate(bytes as u64)?.into_raw(),
+        Flavor::Shared => builder.allocate_shared(bytes as u64)?.into_raw(),
+        Flavor::Create => builder.create(memory())?.into_raw(),
         Flavor::Dynamic => {
-            let window = builder.create_dynamic()?;
+            let window = builder.create_dynamic()?.into_raw();
             let base = if plan.attach_own {
                 if bytes == 0 { WindowDisp(0) } else { window.attach(memory())? }
             } else {
-                let shared = inner.insert(Window::allocate_shared(team, bytes as u64)?);
+                let shared = inner.insert(Window::allocate_shared(team, bytes as u64)?.into_raw());
                 if bytes == 0 { WindowDisp(0) } else { window.attach_window(shared)? }
             };
             bases = team.allgather(&[base.0 as u64])?.into_iter().map(|base| base as i64).collect();
@@ -217,9 +167,10 @@ impl Made<'_> {
         match (&self.inner, self.window.flavor()) {
             (Some(inner), _) => inner.local()?.read(WindowDisp(0), &mut bytes)?,
             (None, Flavor::Dynamic) => {
-                let lock = self.window.lock(LockKind::Shared, me)?;
-                lock.get(WindowDisp(self.bases[me.index()]), &mut bytes)?;
-                lock.unlock()?;
+                self.window.lock(LockKind::Shared, me, Assert::None)?;
+                let disp = WindowDisp(self.bases[me.index()]);
+                self.window.operate(rmalab_windows::Call::Get, me, |target| target.get(disp, &mut bytes))?;
+                self.window.unlock(me)?;
             }
             _ => self.window.local()?.read(WindowDisp(0), &mut bytes)?,
         }
@@ -231,9 +182,10 @@ impl Made<'_> {
         let local = match (&self.inner, self.window.flavor()) {
             (Some(inner), _) => inner.local()?,
             (None, Flavor::Dynamic) => {
-                let lock = self.window.lock(LockKind::Exclusive, me)?;
-                lock.put(WindowDisp(self.bases[me.index()] + at as i64), bytes)?;
-                return lock.unlock();
+                self.window.lock(LockKind::Exclusive, me, Assert::None)?;
+                let disp = WindowDisp(self.bases[me.index()] + at as i64);
+                self.window.operate(rmalab_windows::Call::Put, me, |target| target.put(disp, bytes))?;
+                return self.window.unlock(me);
             }
             _ => self.window.local()?,
         };
@@ -245,28 +197,6 @@ impl Made<'_> {
         all.extend_from_slice(bytes);
         local.write(disp, &all)
     }
-}
-
-/// A window in a phase: itself, or the two sides of PSCW.
-enum Handle<'w, 't> {
-    Window(&'w mut Win<'t>),
-    Sides(rmalab_windows::AccessSide<'w, 't, Mapped>, rmalab_windows::ExposureSide<'w, 't, Mapped>),
-}
-
-/// A window in a round.
-enum Open<'h, 't> {
-    Passive(&'h mut Win<'t>),
-    Fence(Fence<'h, 't, Mapped>),
-    Pscw(Access<'h, 't, Mapped>, Exposure<'h, 't, Mapped>),
-}
-
-/// A window in a section.
-enum Held<'s, 'h, 't> {
-    None,
-    All(LockAll<'s, 't, Mapped>),
-    Some(Vec<(u32, Lock<'s, 't, Mapped>)>),
-    Fence(&'s Fence<'h, 't, Mapped>),
-    Pscw(&'s Access<'h, 't, Mapped>),
 }
 
 struct Rankwise<'a> {
@@ -284,7 +214,7 @@ struct Rankwise<'a> {
 pub(crate) fn run(ra: &Mapped, team: &Team<'_, Mapped>, plan: &Plan) -> Result<(), Error> {
     let me = ra.rank().0;
     let free = ra.heap().free_bytes();
-    let mut made = plan.windows.iter().map(|window| make(team, window)).collect::<Result<Vec<_>, _>>()?;
+    let made = plan.windows.iter().map(|window| make(team, window)).collect::<Result<Vec<_>, _>>()?;
     let contents = plan.windows.iter().map(|window| {
         let filled = window.flavor == Flavor::Create || window.attach_own;
         let part = |(rank, &len): (u32, &usize)| if filled { pattern(rank, len) } else { vec![0; len] };
@@ -295,7 +225,7 @@ pub(crate) fn run(ra: &Mapped, team: &Team<'_, Mapped>, plan: &Plan) -> Result<(
     // What a window's making does not synchronize: memory that is attached or first stored to.
     team.barrier()?;
     for (number, phase) in plan.phases.iter().enumerate() {
-        rank.phase(&mut made, phase)?;
+        rank.phase(&made, phase)?;
         rank.check(&made, phase, &mut oracle).unwrap_or_else(|what| panic!("phase {number}, rank {me}: {what}"));
     }
     for (number, made) in made.into_iter().enumerate() {
@@ -317,7 +247,7 @@ pub(crate) fn run(ra: &Mapped, team: &Team<'_, Mapped>, plan: &Plan) -> Result<(
 }
 
 impl Rankwise<'_> {
-    fn phase(&mut self, made: &mut [Made<'_>], phase: &Phase) -> Result<(), Error> {
+    fn phase(&mut self, made: &[Made<'_>], phase: &Phase) -> Result<(), Error> {
         self.log.clear();
         for &(rank, window, at, len, salt) in &phase.stores {
             if rank == self.me {
@@ -328,20 +258,9 @@ impl Rankwise<'_> {
         if phase.barrier {
             self.team.barrier()?;
         }
-        let bases: Vec<Vec<i64>> = made.iter().map(|made| made.bases.clone()).collect();
-        let mut handles = Vec::new();
-        for (made, sync) in made.iter_mut().zip(&phase.syncs) {
-            handles.push(match sync {
-                Sync::Pscw => {
-                    let (access, exposure) = made.window.pscw()?;
-                    Handle::Sides(access, exposure)
-                }
-                Sync::Fence | Sync::Passive => Handle::Window(&mut made.window),
-            });
-        }
         let last = phase.rounds.len() - 1;
         for (number, round) in phase.rounds.iter().enumerate() {
-            self.round(&mut handles, &bases, phase, round, number == 0, number == last)?;
+            self.round(made, phase, round, number == 0, number == last)?;
         }
         if phase.syncs.contains(&Sync::Passive) {
             self.team.barrier()?;
@@ -349,66 +268,52 @@ impl Rankwise<'_> {
         Ok(())
     }
 
-    fn round(
-        &mut self,
-        handles: &mut [Handle<'_, '_>],
-        bases: &[Vec<i64>],
-        phase: &Phase,
-        round: &Round,
-        first: bool,
-        last: bool,
-    ) -> Result<(), Error> {
+    fn round(&mut self, made: &[Made<'_>], phase: &Phase, round: &Round, first: bool, last: bool) -> Result<(), Error> {
         let me = self.me as usize;
-        let mut opens = Vec::new();
-        for (window, handle) in handles.iter_mut().enumerate() {
-            let nostore = !phase.stores.iter().any(|store| (store.0, store.1) == (self.me, window));
-            let noput = !round.written[window][me];
-            opens.push(match handle {
-                Handle::Window(made) => {
-                    if phase.syncs[window] == Sync::Passive {
-                        Open::Passive(made)
-                    } else {
-                        let noprecede = first && phase.noprecede;
-                        Open::Fence(made.fence_assert(FenceAssert { nostore, noput, noprecede, nosucceed: false })?)
-                    }
+        for (number, Made { window, .. }) in made.iter().enumerate() {
+            let nostore = !phase.stores.iter().any(|store| (store.0, store.1) == (self.me, number));
+            let noput = !round.written[number][me];
+            match phase.syncs[number] {
+                Sync::Passive => {}
+                Sync::Fence => {
+                    let noprecede = first && phase.noprecede;
+                    window.fence(FenceAssert { nostore, noput, noprecede, nosucceed: false })?;
                 }
-                Handle::Sides(access, exposure) => {
-                    let starts = &round.starts[window];
+                Sync::Pscw => {
+                    let starts = &round.starts[number];
                     let to: Vec<Rank> = starts[me].iter().copied().map(Rank).collect();
-                    let from: Vec<Rank> = (0..self.plan.ranks)
-                        .filter(|&rank| starts[rank as usize].contains(&self.me))
-                        .map(Rank)
-                        .collect();
+                    let origins = (0..self.plan.ranks).filter(|&rank| starts[rank as usize].contains(&self.me));
+                    let from: Vec<Rank> = origins.map(Rank).collect();
                     let nocheck = phase.nocheck;
-                    let exposure = exposure.post_assert(&from, PostAssert { nocheck, nostore, noput })?;
+                    window.post(&from, PostAssert { nocheck, nostore, noput })?;
                     if nocheck {
                         self.team.barrier()?;
                     }
-                    Open::Pscw(access.start_assert(&to, StartAssert { nocheck })?, exposure)
+                    window.start(&to, StartAssert { nocheck })?;
                 }
-            });
+            }
         }
         for section in &round.sections[me] {
-            self.section(&mut opens, bases, section)?;
+            self.section(made, section)?;
         }
-        for open in opens {
-            match open {
-                Open::Passive(_) => {}
+        for (Made { window, .. }, sync) in made.iter().zip(&phase.syncs) {
+            match sync {
+                Sync::Passive => {}
                 // An open epoch is closed by the next round's fence.
-                Open::Fence(fence) if !last => {
+                Sync::Fence if !last => {
                     if phase.extra {
-                        drop(fence.next()?);
+                        window.fence(FenceAssert::default())?;
                     }
                 }
-                Open::Fence(fence) => fence.close()?,
-                Open::Pscw(access, mut exposure) => {
-                    access.complete()?;
+                Sync::Fence => window.fence(FenceAssert { nosucceed: true, ..FenceAssert::default() })?,
+                Sync::Pscw => {
+                    window.complete()?;
                     if phase.test {
-                        while !exposure.test()? {
+                        while !window.test()? {
                             self.ra.pause(1)?;
                         }
                     } else {
-                        exposure.wait()?;
+                        window.wait()?;
                     }
                 }
             }
@@ -416,101 +321,80 @@ impl Rankwise<'_> {
         Ok(())
     }
 
-    fn section(&mut self, opens: &mut [Open<'_, '_>], bases: &[Vec<i64>], section: &Section) -> Result<(), Error> {
-        if let [Step::Storm(storm @ Storm { way: StormWay::ReadModifyWrite, .. })] = section.steps[..] {
-            let Open::Passive(window) = &opens[storm.window] else { unreachable!("locks in an active epoch") };
-            let disp = WindowDisp(storm.disp + bases[storm.window][storm.target as usize]);
-            self.found = with_swappable!(storm.kind, T => count_locked::<T>(window, disp, &storm))?;
-            return Ok(());
-        }
-        let mut held = Vec::new();
-        let windows = bases.iter().zip(&self.plan.windows);
-        for ((open, locks), (bases, plan)) in opens.iter_mut().zip(&section.locks).zip(windows) {
-            let assert = |nocheck| if nocheck { Assert::NoCheck } else { Assert::None };
-            held.push(match (open, locks) {
-                (Open::Fence(fence), _) => Held::Fence(fence),
-                (Open::Pscw(access, _), _) => Held::Pscw(access),
-                (Open::Passive(_), Locks::None) => Held::None,
-                (Open::Passive(window), Locks::All { nocheck }) => {
-                    let all = window.lock_all_assert(assert(*nocheck))?;
+    fn section(&mut self, made: &[Made<'_>], section: &Section) -> Result<(), Error> {
+        let assert = |nocheck| if nocheck { Assert::NoCheck } else { Assert::None };
+        let windows = made.iter().zip(&self.plan.windows);
+        for ((Made { window, bases, .. }, plan), locks) in windows.zip(&section.locks) {
+            match locks {
+                Locks::None => {}
+                Locks::All { nocheck } => {
+                    window.lock_all(assert(*nocheck))?;
                     if transport() != Transport::OneSided {
                         // Acquires all locks, in the order in which others may hold several.
                         for (rank, _) in (0..).zip(&plan.sizes).filter(|&(_, &bytes)| bytes > 0) {
-                            all.at(Rank(rank))?.get(WindowDisp(bases[rank as usize]), &mut [0_u8])?;
+                            let disp = WindowDisp(bases[rank as usize]);
+                            let get = |target: &Target<'_, Mapped, _>| target.get(disp, &mut [0_u8]);
+                            window.operate(rmalab_windows::Call::Get, Rank(rank), get)?;
                         }
                     }
-                    Held::All(all)
                 }
-                (Open::Passive(window), Locks::Some(locks)) => {
-                    let mut all = Vec::new();
+                Locks::Some(locks) => {
                     for &(target, kind, nocheck) in locks {
-                        all.push((target, window.lock_assert(kind, Rank(target), assert(nocheck))?));
+                        window.lock(kind, Rank(target), assert(nocheck))?;
                     }
-                    Held::Some(all)
-                }
-            });
-        }
-        {
-            let mut requests = Vec::new();
-            for step in &section.steps {
-                match step {
-                    Step::Storm(storm) => {
-                        let disp = WindowDisp(storm.disp + bases[storm.window][storm.target as usize]);
-                        let to = Rank(storm.target);
-                        self.found = match &held[storm.window] {
-                            Held::None => unreachable!("read-modify-write has a loop of its own"),
-                            Held::All(all) => count(&all.at(to)?, disp, storm)?,
-                            Held::Some(locks) => count(lock_of(locks, storm.target), disp, storm)?,
-                            Held::Fence(fence) => count(&fence.at(to)?, disp, storm)?,
-                            Held::Pscw(access) => count(&access.at(to)?, disp, storm)?,
-                        };
-                    }
-                    Step::Act(act) => self.act(&held, bases, act, &mut requests)?,
-                    Step::Settle { window, target } => {
-                        self.wait(&mut requests)?;
-                        match &held[*window] {
-                            Held::All(all) => all.flush(Rank(*target))?,
-                            Held::Some(locks) => lock_of(locks, *target).flush()?,
-                            _ => unreachable!("a flush in an active epoch"),
-                        }
-                    }
-                    Step::Other { window, target, which } => match &held[*window] {
-                        Held::All(all) => match which % 5 {
-                            0 => all.flush_all()?,
-                            1 => all.flush_local_all()?,
-                            2 => all.flush_local(Rank(*target))?,
-                            3 => all.sync(),
-                            _ => all.flush(Rank(*target))?,
-                        },
-                        Held::Some(locks) => match which % 2 {
-                            0 => lock_of(locks, *target).flush()?,
-                            _ => lock_of(locks, *target).flush_local()?,
-                        },
-                        _ => unreachable!("a flush in an active epoch"),
-                    },
                 }
             }
-            self.wait(&mut requests)?;
         }
-        for held in held {
-            match held {
-                Held::All(all) if section.end & 1 == 0 => all.unlock_all()?,
-                Held::Some(mut locks) if section.end & 1 == 0 => {
+        self.steps(made, section)?;
+        for (Made { window, .. }, locks) in made.iter().zip(&section.locks) {
+            match locks {
+                Locks::None => {}
+                Locks::All { .. } => window.unlock_all()?,
+                Locks::Some(locks) => {
+                    let mut targets: Vec<Rank> = locks.iter().map(|&(target, ..)| Rank(target)).collect();
                     if section.end & 2 == 0 {
-                        locks.reverse();
+                        targets.reverse();
                     }
-                    for (_, lock) in locks {
-                        lock.unlock()?;
+                    for target in targets {
+                        window.unlock(target)?;
                     }
                 }
-                // Dropped.
-                _ => {}
             }
         }
         Ok(())
     }
 
-    fn wait(&mut self, requests: &mut Vec<(usize, bool, Request<'_, Mapped, u8>)>) -> Result<(), Error> {
+    fn steps(&mut self, made: &[Made<'_>], section: &Section) -> Result<(), Error> {
+        let mut requests = Requests::new();
+        for step in &section.steps {
+            match step {
+                Step::Storm(storm) => {
+                    let Made { window, bases, .. } = &made[storm.window];
+                    let disp = WindowDisp(storm.disp + bases[storm.target as usize]);
+                    self.found = count(window, disp, storm)?;
+                }
+                Step::Act(act) => self.act(&made[act.window], act, &mut requests)?,
+                Step::Settle { window, target } => {
+                    self.wait(&mut requests)?;
+                    made[*window].window.flush(Rank(*target))?;
+                }
+                Step::Other { window, target, which } => {
+                    let all = matches!(section.locks[*window], Locks::All { .. });
+                    let window = &made[*window].window;
+                    match if all { which % 5 } else { 3 + 2 * (which % 2) } {
+                        0 => window.flush_all()?,
+                        1 => window.flush_local_all()?,
+                        2 | 5 => window.flush_local(Rank(*target))?,
+                        3 if all => window.sync(),
+                        _ => window.flush(Rank(*target))?,
+                    }
+                }
+            }
+        }
+        self.wait(&mut requests)
+    }
+
+    fn wait(&mut self, requests: &mut Requests<'_>) -> Result<(), Error> {
         for (id, fetches, request) in requests.drain(..) {
             let buffer = request.wait()?;
             if fetches {
@@ -520,75 +404,59 @@ impl Rankwise<'_> {
         Ok(())
     }
 
-    fn act<'r>(
-        &mut self,
-        held: &'r [Held<'r, '_, '_>],
-        bases: &[Vec<i64>],
-        act: &Act,
-        requests: &mut Vec<(usize, bool, Request<'r, Mapped, u8>)>,
-    ) -> Result<(), Error> {
+    fn act<'w>(&mut self, made: &'w Made<'_>, act: &Act, requests: &mut Requests<'w>) -> Result<(), Error> {
         assert_eq!(act.id, self.log.len());
         self.log.push(Vec::new());
+        let Made { window, bases, .. } = made;
         let target = act.target.map(Rank);
-        let base = target.map_or(0, |target| bases[act.window][target.index()]);
+        let base = target.map_or(0, |target| bases[target.index()]);
         let disp = WindowDisp(act.disp.wrapping_add(base));
-        let result = match &held[act.window] {
-            Held::None => unreachable!("an operation on a window that is not locked"),
-            Held::Fence(fence) => {
-                let target = fence.at(target)?;
-                with_kind!(act.kind, T => call::<T, _>(&target, disp, act)).map(Begun::Done)
-            }
-            Held::Pscw(access) => {
-                let target = access.at(target)?;
-                with_kind!(act.kind, T => call::<T, _>(&target, disp, act)).map(Begun::Done)
-            }
-            Held::All(all) if act.call == Call::Batch => {
-                let (source, mut dest) = (act.source(), vec![0; act.also.map_or(0, |also| also.2)]);
-                let target = all.at(target)?;
-                all.batch(|batch| {
-                    batch.put(&target, disp, &source)?;
-                    act.also.map_or(Ok(()), |(disp, ..)| batch.get(&target, WindowDisp(disp + base), &mut dest))
-                })
-                .map(|()| Begun::Done(dest))
-            }
-            Held::All(all) => {
-                let target = all.at(target)?;
-                with_kind!(act.kind, T => call_passive::<T>(&target, disp, act))
-            }
-            Held::Some(locks) => {
-                let lock = lock_of(locks, act.target.expect("a lock of a rank"));
-                if act.call == Call::Batch {
-                    let (source, mut dest) = (act.source(), vec![0; act.also.map_or(0, |also| also.2)]);
-                    lock.batch(|batch| {
-                        batch.put(lock, disp, &source)?;
-                        act.also.map_or(Ok(()), |(disp, ..)| batch.get(lock, WindowDisp(disp + base), &mut dest))
-                    })
-                    .map(|()| Begun::Done(dest))
-                } else {
-                    let done = with_kind!(act.kind, T => call_passive::<T>(lock, disp, act));
-                    if act.call == Call::ReadModifyWrite {
-                        lock.flush()?;
-                    }
-                    done
-                }
-            }
-        };
-        if act.refused {
-            let error = result.map(drop).expect_err("an operation outside of the window");
-            assert!(matches!(error, Error::OutOfWindow { .. } | Error::NotAttached { .. }), "{act:?}: {error}");
-            return Ok(());
-        }
-        match result.unwrap_or_else(|error| panic!("rank {}: {error}: {act:?}", self.me)) {
-            Begun::Done(fetched) => self.log[act.id] = fetched,
-            // Some are waited for at once, so that both ways are met.
-            Begun::UnderWay(request) => {
+        let name = rmalab_windows::Call::Put;
+        if matches!(
+            act.call,
+            Call::Rput | Call::Rget | Call::RputLayout | Call::RgetLayout | Call::Raccumulate | Call::RgetAccumulate
+        ) {
+            let begun = window.operate_with_requests(name, target, |target| begin(target, disp, act));
+            if let Some(request) = self.accepted(act, begun) {
                 requests.push((act.id, act.call.fetches(), request));
+                // Some are waited for at once, so that both ways are met.
                 if act.salt & 2 == 0 {
                     self.wait(requests)?;
                 }
             }
+            return Ok(());
+        }
+        let done = window.operate(name, target, |target| {
+            if act.call != Call::Batch {
+                return call(target, disp, act);
+            }
+            let (source, mut dest) = (act.source(), vec![0; act.also.map_or(0, |also| also.2)]);
+            let get = act.also.map(|(disp, ..)| WindowDisp(disp + base));
+            window.batch(|batch| {
+                batch.put(target, disp, &source)?;
+                get.map_or(Ok(()), |disp| batch.get(target, disp, &mut dest))
+            })?;
+            Ok(dest)
+        });
+        if act.call == Call::ReadModifyWrite
+            && let Some(target) = target
+        {
+            window.flush(target)?;
+        }
+        if let Some(fetched) = self.accepted(act, done) {
+            self.log[act.id] = fetched;
         }
         Ok(())
+    }
+
+    /// The result of an act, unless the program expects that it is refused.
+    fn accepted<R>(&self, act: &Act, result: Result<R, Error>) -> Option<R> {
+        if act.refused {
+            let error = result.map(drop).expect_err("an operation outside of the window");
+            assert!(matches!(error, Error::OutOfWindow { .. } | Error::NotAttached { .. }), "{act:?}: {error}");
+            return None;
+        }
+        Some(result.unwrap_or_else(|error| panic!("rank {}: {error}: {act:?}", self.me)))
     }
 
     /// Compares everything that this rank has, and has fetched, with the model.
@@ -705,8 +573,4 @@ impl Rankwise<'_> {
         }
         Ok(seen)
     }
-}
-
-fn lock_of<'l, 's, 't>(locks: &'l [(u32, Lock<'s, 't, Mapped>)], target: u32) -> &'l Lock<'s, 't, Mapped> {
-    &locks.iter().find(|lock| lock.0 == target).expect("a target that is held").1
 }

@@ -1,0 +1,155 @@
+//! Accumulates whose element type is known at run time, as [`RawWindow`](crate::RawWindow)'s callers need them.
+//!
+//! They do what the typed forms do, and are atomic against them. Buffers are bytes of any alignment.
+
+use rmalab_atomics::RemoteAtomics;
+
+use super::Target;
+use crate::element::{from_word, to_word};
+use crate::{Call, Error, Items, Kind, Op, Request, Result, WindowDisp, WithRequests};
+
+impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
+    /// As [`accumulate`](Self::accumulate), of elements of type `kind`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Elements`] when `source` is no whole number of elements, and as there.
+    pub fn accumulate_untyped(&self, disp: WindowDisp, kind: Kind, op: Op, source: &[u8]) -> Result<()> {
+        self.check_elements(Call::Accumulate, kind, source.len())?;
+        self.accumulate_elsewise(disp, kind, op, source)
+    }
+
+    /// As [`get_accumulate`](Self::get_accumulate), of elements of type `kind`; of one element it is
+    /// [`fetch_and_op`](Self::fetch_and_op).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Elements`] when `result` is no whole number of elements, and as there.
+    pub fn get_accumulate_untyped(
+        &self,
+        disp: WindowDisp,
+        kind: Kind,
+        op: Op,
+        source: &[u8],
+        result: &mut [u8],
+    ) -> Result<()> {
+        self.check_elements(Call::GetAccumulate, kind, result.len())?;
+        self.get_accumulate_elsewise(disp, kind, op, source, result)
+    }
+
+    /// As [`compare_and_swap`](Self::compare_and_swap), of an element of type `kind`: `result` gets what it was before.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Elements`] when a buffer is not one element, [`Error::Swap`] when elements of this type are not swapped, and
+    /// as there.
+    pub fn compare_and_swap_untyped(
+        &self,
+        disp: WindowDisp,
+        kind: Kind,
+        expected: &[u8],
+        desired: &[u8],
+        result: &mut [u8],
+    ) -> Result<()> {
+        let call = Call::CompareAndSwap;
+        if !kind.is_swappable() {
+            return Err(self.core.hear(Error::Swap { kind }));
+        }
+        for len in [expected.len(), desired.len(), result.len()] {
+            if len as u64 != kind.size() {
+                return Err(self.core.hear(Error::Elements { call, kind, size: kind.size(), len: len as u64 }));
+            }
+        }
+        let (expected, desired) = (to_word(expected), to_word(desired));
+        from_word(self.compare_and_swap_elsewise(disp, kind, expected, desired)?, result);
+        Ok(())
+    }
+
+    /// As [`accumulate_layout`](Self::accumulate_layout), of elements of type `kind`.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn accumulate_layout_untyped(
+        &self,
+        disp: WindowDisp,
+        target: Items<'_>,
+        kind: Kind,
+        op: Op,
+        source: &[u8],
+        origin: Items<'_>,
+    ) -> Result<()> {
+        self.defined(Call::Accumulate, kind, op)?;
+        let done = self.update_layout(Call::Accumulate, disp, target, kind, op, source, origin, None);
+        done.map_err(|error| self.core.hear(error))
+    }
+
+    /// As [`get_accumulate_layout`](Self::get_accumulate_layout), of elements of type `kind`.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    #[expect(clippy::too_many_arguments, reason = "three ends with a layout each")]
+    pub fn get_accumulate_layout_untyped(
+        &self,
+        disp: WindowDisp,
+        target: Items<'_>,
+        kind: Kind,
+        op: Op,
+        source: &[u8],
+        origin: Items<'_>,
+        result: &mut [u8],
+        results: Items<'_>,
+    ) -> Result<()> {
+        self.defined(Call::GetAccumulate, kind, op)?;
+        // With no_op the origin is ignored: the result's items stand in for it.
+        let origin = if op == Op::NoOp { results } else { origin };
+        let results = Some((result, results));
+        let done = self.update_layout(Call::GetAccumulate, disp, target, kind, op, source, origin, results);
+        done.map_err(|error| self.core.hear(error))
+    }
+
+    /// As [`raccumulate`](Self::raccumulate), of elements of type `kind`.
+    ///
+    /// # Errors
+    ///
+    /// As [`accumulate_untyped`](Self::accumulate_untyped); the buffer is dropped then.
+    pub fn raccumulate_untyped(
+        &self,
+        disp: WindowDisp,
+        kind: Kind,
+        op: Op,
+        source: Vec<u8>,
+    ) -> Result<Request<'e, A, u8>>
+    where
+        P: WithRequests,
+    {
+        self.accumulate_untyped(disp, kind, op, &source)?;
+        Ok(Request::done(source))
+    }
+
+    /// As [`rget_accumulate`](Self::rget_accumulate), of elements of type `kind`.
+    ///
+    /// # Errors
+    ///
+    /// As [`get_accumulate_untyped`](Self::get_accumulate_untyped); the buffer is dropped then.
+    pub fn rget_accumulate_untyped(
+        &self,
+        disp: WindowDisp,
+        kind: Kind,
+        op: Op,
+        source: &[u8],
+        mut result: Vec<u8>,
+    ) -> Result<Request<'e, A, u8>>
+    where
+        P: WithRequests,
+    {
+        self.get_accumulate_untyped(disp, kind, op, source, &mut result)?;
+        Ok(Request::done(result))
+    }
+
+    fn check_elements(&self, call: Call, kind: Kind, len: usize) -> Result<()> {
+        let (size, len) = (kind.size(), len as u64);
+        if len.is_multiple_of(size) { Ok(()) } else { Err(self.core.hear(Error::Elements { call, kind, size, len })) }
+    }
+}
