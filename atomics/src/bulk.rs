@@ -171,6 +171,30 @@ impl<'a, A: RemoteAtomics + ?Sized, T: Pod> Owned<'a, A, T> {
         Self::start(ra, buffer, pieces, Way::Get)
     }
 
+    /// Starts word operations whose results go to the elements of `buffer`, in their order.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`RemoteAtomics::start`]; operations that have begun are waited for, and the buffer is dropped.
+    ///
+    /// # Panics
+    ///
+    /// When `T` is not as long and aligned as a word, or when there are more operations than elements.
+    pub fn update(ra: &'a A, buffer: Vec<T>, words: impl IntoIterator<Item = (Address, WordOp)>) -> Result<Self> {
+        assert!(size_of::<T>() == size_of::<u64>() && align_of::<T>() == align_of::<u64>(), "elements are not words");
+        let mut buffer = ManuallyDrop::new(buffer);
+        let parts = (buffer.as_mut_ptr(), buffer.len(), buffer.capacity());
+        let mut owned = Owned { ra, buffer: parts, requests: Vec::new() };
+        for (i, (at, op)) in words.into_iter().enumerate() {
+            assert!(i < parts.1, "an operation without an element of the {} for its result", parts.1);
+            // SAFETY: element `i` is in the buffer (just checked) and is a word (checked above); no other operation has its
+            // result there, and nobody else can reach it until `self` has waited. T is Pod, so that any word is a value. If
+            // the call fails, nothing is under way with it, and the drop of `owned` waits for those before it.
+            owned.requests.push(unsafe { ra.start(at, op, parts.0.add(i).cast::<u64>())? });
+        }
+        Ok(owned)
+    }
+
     fn start(ra: &'a A, buffer: Vec<T>, pieces: impl IntoIterator<Item = Piece>, way: Way) -> Result<Self> {
         let mut buffer = ManuallyDrop::new(buffer);
         let parts = (buffer.as_mut_ptr(), buffer.len(), buffer.capacity());
@@ -278,6 +302,24 @@ mod tests {
                 assert_eq!(get.wait().unwrap(), [2, 3, 9, 1, 9]);
                 drop(Owned::put(ra, vec![7u8], [piece(0, 0, 1)]).unwrap());
                 std::mem::forget(Owned::get(ra, vec![7u8], [piece(0, 0, 1)]).unwrap());
+            })
+            .unwrap();
+    }
+
+    #[test]
+    fn owned_results_come_back_with_the_old_words() {
+        World::threads(1)
+            .run(|ra| {
+                ra.heap().alloc(64, 8).unwrap();
+                let word = |i: u64| Rank(0).at(Disp(8 * i));
+                ra.put(word(1), 5).unwrap();
+                let ops = [(word(1), WordOp::FetchAdd(2)), (word(1), WordOp::FetchStore(9)), (word(1), WordOp::Get)];
+                let update = Owned::update(ra, vec![0_u64; 4], ops).unwrap();
+                assert_eq!(update.wait().unwrap(), [5, 7, 9, 0]);
+                let refused = || Owned::update(ra, vec![0_u64; 1], ops).map(drop);
+                assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(refused)).is_err());
+                let halves = || Owned::update(ra, vec![0_u32; 8], ops).map(drop);
+                assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(halves)).is_err());
             })
             .unwrap();
     }

@@ -1,12 +1,13 @@
 //! Operations that are under way: requests, and batches of operations that overlap.
 
 use bytemuck::Pod;
-use rmalab_atomics::RemoteAtomics;
 use rmalab_atomics::bulk::{self, BulkScope, Owned};
+use rmalab_atomics::fabric::WordOp;
+use rmalab_atomics::{Address, RemoteAtomics};
 
 use crate::raw::core::WindowCore;
 use crate::target::Place;
-use crate::{Call, Error, Result, Target, WindowDisp};
+use crate::{Call, Element, Error, Op, Result, Swappable, Target, WindowDisp};
 
 /// An operation with a request, which owns its buffer.
 ///
@@ -24,6 +25,8 @@ pub struct Request<'e, A: RemoteAtomics + ?Sized, T: Pod> {
 enum State<'e, A: RemoteAtomics + ?Sized, T: Pod> {
     Done(Vec<T>),
     UnderWay(Owned<'e, A, T>, UnderWay<'e, A>),
+    /// Updates by the elements of the buffer, whose results are of no use to the program.
+    Updating(Vec<T>, Owned<'e, A, u64>, UnderWay<'e, A>),
 }
 
 /// One of the window's requests that no call has waited for, as [`WindowCore::under_way`] counts them.
@@ -52,6 +55,10 @@ impl<'e, A: RemoteAtomics + ?Sized, T: Pod> Request<'e, A, T> {
         Request { state: State::UnderWay(owned, UnderWay::new(core)) }
     }
 
+    pub(crate) fn updating(core: &'e WindowCore<'e, A>, source: Vec<T>, results: Owned<'e, A, u64>) -> Self {
+        Request { state: State::Updating(source, results, UnderWay::new(core)) }
+    }
+
     /// Whether [`wait`](Self::wait) would return at once (`MPI_Test`).
     ///
     /// # Errors
@@ -61,6 +68,7 @@ impl<'e, A: RemoteAtomics + ?Sized, T: Pod> Request<'e, A, T> {
         match &mut self.state {
             State::Done(_) => Ok(true),
             State::UnderWay(owned, UnderWay(core)) => owned.test().map_err(|error| core.hear(error)),
+            State::Updating(_, results, UnderWay(core)) => results.test().map_err(|error| core.hear(error)),
         }
     }
 
@@ -73,11 +81,15 @@ impl<'e, A: RemoteAtomics + ?Sized, T: Pod> Request<'e, A, T> {
         match self.state {
             State::Done(buffer) => Ok(buffer),
             State::UnderWay(owned, under_way) => owned.wait().map_err(|error| under_way.0.hear(error)),
+            State::Updating(source, results, under_way) => match results.wait() {
+                Ok(_) => Ok(source),
+                Err(error) => Err(under_way.0.hear(error)),
+            },
         }
     }
 }
 
-/// Puts and gets that overlap each other, on borrowed buffers: see [`LockAll::batch`](crate::LockAll::batch).
+/// Operations that overlap each other, on borrowed buffers: see [`LockAll::batch`](crate::LockAll::batch).
 ///
 /// It takes targets of its own window only: those of another one may have the same type and other ranks.
 pub struct Batch<'scope, 'env: 'scope, A: RemoteAtomics + ?Sized> {
@@ -118,11 +130,105 @@ impl<'env, A: RemoteAtomics + ?Sized> Batch<'_, 'env, A> {
         done.map_err(|error| target.core.hear(error))
     }
 
+    /// Starts to combine `value` into the element at `disp` of `target`; `result` becomes what it was before.
+    ///
+    /// The network carries out many such operations at a time if the element has 8 aligned bytes, the window's strategy is
+    /// native, and the operation is replace, no_op or a sum of integers. Any other one is done when this returns. Operations
+    /// of a batch have no order, whatever `accumulate_ordering` asks for.
+    ///
+    /// # Errors
+    ///
+    /// As [`Target::fetch_and_op`], and [`Error::OtherWindow`].
+    pub fn fetch_and_op<T: Element, P>(
+        &self,
+        target: &Target<'_, A, P>,
+        disp: WindowDisp,
+        op: Op,
+        value: T,
+        result: &'env mut T,
+    ) -> Result<()> {
+        self.check(Call::FetchAndOp, target)?;
+        let Some(at) = target.overlapping::<T>(disp, op, 1) else {
+            *result = target.fetch_and_op(disp, op, value)?;
+            return Ok(());
+        };
+        self.start(target, at, word_op(op, value), bytemuck::cast_mut(result))
+    }
+
+    /// Starts to combine `source` into the elements at `disp` of `target`; `result` becomes what they were before.
+    ///
+    /// As [`fetch_and_op`](Self::fetch_and_op), for each element.
+    ///
+    /// # Errors
+    ///
+    /// As [`Target::get_accumulate`], and [`Error::OtherWindow`].
+    pub fn get_accumulate<T: Element, P>(
+        &self,
+        target: &Target<'_, A, P>,
+        disp: WindowDisp,
+        op: Op,
+        source: &[T],
+        result: &'env mut [T],
+    ) -> Result<()> {
+        self.check(Call::GetAccumulate, target)?;
+        let fits = op == Op::NoOp || source.len() == result.len();
+        let Some(at) = target.overlapping::<T>(disp, op, result.len()).filter(|_| fits) else {
+            return target.get_accumulate(disp, op, source, result);
+        };
+        for (i, result) in (0..).zip(result) {
+            let op = word_op(op, source.get(i as usize).copied().unwrap_or(T::zeroed()));
+            self.start(target, at.rank.at(at.disp.word(i)).unwatched(), op, bytemuck::cast_mut(result))?;
+        }
+        Ok(())
+    }
+
+    /// Starts to store `desired` in the element at `disp` of `target` if it is `expected`; `result` becomes what it was
+    /// before. As [`fetch_and_op`](Self::fetch_and_op).
+    ///
+    /// # Errors
+    ///
+    /// As [`Target::compare_and_swap`], and [`Error::OtherWindow`].
+    pub fn compare_and_swap<T: Swappable, P>(
+        &self,
+        target: &Target<'_, A, P>,
+        disp: WindowDisp,
+        expected: T,
+        desired: T,
+        result: &'env mut T,
+    ) -> Result<()> {
+        self.check(Call::CompareAndSwap, target)?;
+        let Some(at) = target.overlapping::<T>(disp, Op::Replace, 1) else {
+            *result = target.compare_and_swap(disp, expected, desired)?;
+            return Ok(());
+        };
+        let op = WordOp::CompareAndSwap { expected: expected.to_word(), desired: desired.to_word() };
+        self.start(target, at, op, bytemuck::cast_mut(result))
+    }
+
+    fn start<P>(&self, target: &Target<'_, A, P>, at: Address, op: WordOp, result: &'env mut u64) -> Result<()> {
+        let started = match op {
+            WordOp::FetchAdd(value) => self.bulk.fetch_add(at, value, result),
+            WordOp::FetchStore(value) => self.bulk.fetch_store(at, value, result),
+            WordOp::CompareAndSwap { expected, desired } => self.bulk.compare_and_swap(at, expected, desired, result),
+            WordOp::Get | WordOp::Put(_) => self.bulk.get_word(at, result),
+        };
+        started.map_err(|error| target.core.hear(error))
+    }
+
     fn check<P>(&self, call: Call, target: &Target<'_, A, P>) -> Result<()> {
         if std::ptr::from_ref(target.core).addr() == self.window {
             return Ok(());
         }
         Err(Error::OtherWindow { rank: self.ra.rank(), call, target: target.rank })
+    }
+}
+
+/// The word operation of an accumulate that the network has: see [`Target::overlapping`].
+pub(crate) fn word_op<T: Element>(op: Op, value: T) -> WordOp {
+    match op {
+        Op::Sum => WordOp::FetchAdd(value.to_word()),
+        Op::Replace => WordOp::FetchStore(value.to_word()),
+        _ => WordOp::Get,
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytemuck::Pod;
 use rmalab_atomics::bulk::{Owned, Piece};
 use rmalab_atomics::exposed::{Lease, Run};
+use rmalab_atomics::fabric::WordOp;
 use rmalab_atomics::{Address, Rank, RemoteAtomics, WORD};
 use rmalab_locks::Exclusion;
 
@@ -16,9 +17,12 @@ use crate::bias::AccumulatePath;
 use crate::element::Kind as ElementKind;
 use crate::layout::PairRuns;
 use crate::raw::core::WindowCore;
+use crate::request;
 use crate::trace::recorder::Kind;
 use crate::two_sided::Requests;
-use crate::{AccumulateStrategy, Call, Element, Error, Items, Op, Request, Result, Swappable, WindowDisp};
+use crate::{
+    AccumulateOrdering, AccumulateStrategy, Call, Element, Error, Items, Op, Request, Result, Swappable, WindowDisp,
+};
 
 /// An epoch by locks: its targets take part in nothing. A target is used during `'e`, while the epoch is open.
 #[derive(Clone, Copy, Debug)]
@@ -888,6 +892,9 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
 
     /// As [`accumulate`](Self::accumulate), with a request (`MPI_Raccumulate`).
     ///
+    /// It overlaps others if the window's `accumulate_ordering` is none and the network has the operation: elements of 8
+    /// aligned bytes, the strategy native; replace, no_op or a sum of integers. Otherwise it is done when this returns.
+    ///
     /// # Errors
     ///
     /// As [`accumulate`](Self::accumulate); the buffer is dropped then.
@@ -895,11 +902,17 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     where
         P: WithRequests,
     {
+        if let Some(at) = self.overlapping_in_any_order::<T>(disp, op, source.len()) {
+            let (results, words) = (vec![0_u64; source.len()], words(at, op, &source, source.len()));
+            let results = Owned::update(self.ra, results, words).map_err(|error| self.core.hear(error))?;
+            return Ok(Request::updating(self.core, source, results));
+        }
         self.accumulate(disp, op, &source)?;
         Ok(Request::done(source))
     }
 
-    /// As [`get_accumulate`](Self::get_accumulate), with a request that gives `result` back (`MPI_Rget_accumulate`).
+    /// As [`get_accumulate`](Self::get_accumulate), with a request that gives `result` back (`MPI_Rget_accumulate`). It
+    /// overlaps others as [`raccumulate`](Self::raccumulate) does.
     ///
     /// # Errors
     ///
@@ -914,9 +927,44 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     where
         P: WithRequests,
     {
+        let fits = op == Op::NoOp || source.len() == result.len();
+        if let Some(at) = self.overlapping_in_any_order::<T>(disp, op, result.len()).filter(|_| fits) {
+            let words = words(at, op, source, result.len());
+            let results = Owned::update(self.ra, result, words).map_err(|error| self.core.hear(error))?;
+            return Ok(Request::under_way(self.core, results));
+        }
         self.get_accumulate(disp, op, source, &mut result)?;
         Ok(Request::done(result))
     }
+
+    /// As [`overlapping`](Self::overlapping), if accumulates of one rank on one element may take effect in any order.
+    fn overlapping_in_any_order<T: Element>(&self, disp: WindowDisp, op: Op, elements: usize) -> Option<Address> {
+        let unordered = self.core.config.borrow().accumulate_ordering == AccumulateOrdering::NONE;
+        self.overlapping::<T>(disp, op, elements).filter(|_| unordered)
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized, P> Target<'_, A, P> {
+    /// Where `elements` elements at `disp` are, if the network carries out an operation on each without being waited for.
+    pub(crate) fn overlapping<T: Element>(&self, disp: WindowDisp, op: Op, elements: usize) -> Option<Address> {
+        let native = match op {
+            Op::Replace | Op::NoOp => true,
+            Op::Sum => T::KIND.is_integer(),
+            _ => false,
+        };
+        let words = T::SIZE == WORD && align_of::<T>() == WORD as usize;
+        // Where targets have modes, an update has to tell that it is over: memory is shared, and nothing is gained.
+        if !native || !words || self.ways.biased || self.ways.strategy != AccumulateStrategy::Native {
+            return None;
+        }
+        self.in_segment(disp, WORD * elements as u64).filter(|at| at.disp.0.is_multiple_of(WORD))
+    }
+}
+
+/// The operations on the words of `n` elements from `at` on.
+fn words<T: Element>(at: Address, op: Op, source: &[T], n: usize) -> impl Iterator<Item = (Address, WordOp)> {
+    let value = move |i: usize| source.get(i).copied().unwrap_or(T::zeroed());
+    (0..n).map(move |i| (at.rank.at(at.disp.word(i as u64)).unwatched(), request::word_op(op, value(i))))
 }
 
 /// The pieces of an operation with layouts: each is one run at both ends. All lie within what was checked, the origin's in

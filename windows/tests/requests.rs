@@ -3,15 +3,20 @@
 
 use rmalab_atomics::sim::{Options, Profile, Sim, Simulator};
 use rmalab_atomics::{Rank, RemoteAtomics};
-use rmalab_windows::{LockKind, Request, Result, Team, Window, WindowDisp};
+use rmalab_windows::{AccumulateOrdering, Config, LockKind, Op, Request, Result, Team, Window, WindowDisp};
 
 /// Two ranks of two nodes; rank 0 runs `body`.
 fn across(body: impl Fn(&mut Window<'_, Sim<'_>>) -> Result<()> + 'static) {
+    across_with(Config::default(), body);
+}
+
+/// As [`across`], on a window of that configuration.
+fn across_with(config: Config, body: impl Fn(&mut Window<'_, Sim<'_>>) -> Result<()> + 'static) {
     let profile = Profile::builtin("infiniband-ndr").unwrap();
     let options = Options { ranks_per_node: Some(1), ..Options::new(2) };
     let run = Simulator::new(&profile, &options).unwrap().run(move |ra| -> Result<()> {
         let team = Team::new(ra)?;
-        let mut window = Window::allocate(&team, 1 << 16)?;
+        let mut window = Window::builder(&team).config(config).allocate(1 << 16)?;
         team.barrier()?;
         if ra.rank() == Rank(0) {
             body(&mut window).unwrap();
@@ -92,4 +97,78 @@ fn requests_are_complete_when_their_epoch_has_ended() {
         assert_eq!(get.wait()?, vec![3; LONG]);
         Ok(())
     });
+}
+
+/// How many updates the tests below have under way.
+const UPDATES: usize = 32;
+
+/// The network has many updates under way at a time: together they take less than half of what they take one by one, on the
+/// network's clock.
+#[test]
+fn updates_of_a_batch_overlap() {
+    across(|window| {
+        let epoch = window.lock_all()?;
+        let ra = epoch.window().team().ra();
+        let target = epoch.at(Rank(1))?;
+        let disp = |i: usize| WindowDisp(8 * i as i64);
+        let began = ra.now();
+        for i in 0..UPDATES {
+            assert_eq!(target.fetch_and_op(disp(i), Op::Sum, i as u64)?, 0);
+        }
+        let alone = ra.now().0 - began.0;
+        let began = ra.now();
+        let (mut old, mut words, mut swapped) = ([0_u64; UPDATES], [0_u64; 2], 0_u64);
+        epoch.batch(|batch| {
+            for (i, old) in old.iter_mut().enumerate() {
+                batch.fetch_and_op(&target, disp(i), Op::Sum, 100, old)?;
+            }
+            Ok(())
+        })?;
+        let together = ra.now().0 - began.0;
+        for (i, &old) in old.iter().enumerate() {
+            assert_eq!(old, i as u64);
+        }
+        assert!(2 * together < alone, "{UPDATES} updates together took {together} ns, one by one {alone} ns");
+        epoch.batch(|batch| {
+            batch.get_accumulate(&target, disp(0), Op::NoOp, &[], &mut words)?;
+            batch.compare_and_swap(&target, disp(2), 102, 7, &mut swapped)
+        })?;
+        assert_eq!((words, swapped), ([100, 101], 102));
+        // What the network does not have is done when the call returns: floats, an element at an odd place.
+        let (mut float, mut odd) = (0.0, 0_u64);
+        epoch.batch(|batch| {
+            batch.fetch_and_op(&target, disp(UPDATES), Op::Sum, 1.5_f64, &mut float)?;
+            batch.fetch_and_op(&target, WindowDisp(8 * UPDATES as i64 + 12), Op::Sum, 3_u64, &mut odd)
+        })?;
+        assert_eq!((float, odd), (0.0, 0));
+        assert_eq!(target.get_value::<f64>(disp(UPDATES))?, 1.5);
+        assert_eq!(target.get_value::<u64>(WindowDisp(8 * UPDATES as i64 + 12))?, 3);
+        epoch.unlock_all()
+    });
+}
+
+/// Accumulates with requests overlap if the window says that their order does not matter, and only then.
+#[test]
+fn accumulates_with_requests_overlap_where_their_order_does_not_matter() {
+    for (accumulate_ordering, overlap) in [(AccumulateOrdering::NONE, true), (AccumulateOrdering::ALL, false)] {
+        across_with(Config { accumulate_ordering, ..Config::default() }, move |window| {
+            let epoch = window.lock(LockKind::Shared, Rank(1))?;
+            let values: Vec<u64> = (0..UPDATES as u64).collect();
+            let mut add = epoch.raccumulate(WindowDisp(0), Op::Sum, values.clone())?;
+            assert_eq!(add.test()?, !overlap);
+            let given = add.wait()?;
+            assert_eq!(given, values);
+            let mut fetch = epoch.rget_accumulate(WindowDisp(0), Op::Sum, &values, vec![0; UPDATES])?;
+            assert_eq!(fetch.test()?, !overlap);
+            assert_eq!(fetch.wait()?, values);
+            let mut read = epoch.rget_accumulate(WindowDisp(0), Op::NoOp, &[], vec![0_u64; UPDATES])?;
+            assert_eq!(read.test()?, !overlap);
+            epoch.flush()?;
+            assert!(read.test()?);
+            assert!(read.wait()?.iter().zip(&values).all(|(seen, value)| *seen == 2 * value));
+            // Buffers that do not fit each other are refused as ever.
+            assert!(epoch.rget_accumulate(WindowDisp(0), Op::Sum, &values[1..], vec![0; UPDATES]).is_err());
+            epoch.unlock()
+        });
+    }
 }
