@@ -2,15 +2,19 @@
 //!
 //! `cargo run --release -p rmalab-atomics --example updates -- --backend sim`
 //!
-//! Rank 0 adds to random words of the other rank, 1, 8 and 64 additions at a time, and inserts keys into a hash table there
-//! by compare-and-swaps. A line for each: the backend, what was done, how many were under way, millions a second (the best
-//! of five rounds, which take turns), and how many times as fast that is as one at a time. Everything is checked afterwards.
+//! Rank 0 adds to random words of the other rank, with 1, 8 and 64 additions under way: in scopes of as many (`fetch_add`),
+//! and with the next one started when the oldest one is complete (`sliding`). It inserts keys into a hash table there by
+//! compare-and-swaps, in scopes (`insert`). A line for each: the backend, what was done, how many were under way, millions a
+//! second (the best of five rounds, which take turns), and how many times as fast that is as one at a time. Everything is
+//! checked afterwards.
 
+use std::collections::VecDeque;
 use std::error::Error;
 use std::process::ExitCode;
 
+use rmalab_atomics::fabric::WordOp;
 use rmalab_atomics::sim::{Options, Profile, Simulator};
-use rmalab_atomics::{Collectives, Joined, Mapped, Output, Rank, RemoteAtomics, Result, World, bulk};
+use rmalab_atomics::{Address, Collectives, Joined, Mapped, Output, Rank, RemoteAtomics, Result, World, bulk};
 
 /// Words that are updated.
 const WORDS: u64 = 1 << 12;
@@ -95,7 +99,7 @@ fn measure<A: RemoteAtomics>(ra: &A, times: u64) -> Result<Vec<String>> {
     together.barrier()?;
     if ra.rank() == Rank(0) {
         let mut numbers = Numbers(1);
-        let mut best = [[0.0_f64; DEPTHS.len()]; 2];
+        let mut best = [[0.0_f64; DEPTHS.len()]; 3];
         let (mut added, mut key) = (0, 0);
         for _ in 0..ROUNDS {
             for (index, &depth) in DEPTHS.iter().enumerate() {
@@ -112,6 +116,10 @@ fn measure<A: RemoteAtomics>(ra: &A, times: u64) -> Result<Vec<String>> {
                 added += done;
                 best[0][index] = best[0][index].max(done as f64 / ra.now().since(start).as_secs_f64());
                 let start = ra.now();
+                slide(ra, times, depth, || Rank(1).at(words.word(numbers.below(WORDS))))?;
+                added += times;
+                best[2][index] = best[2][index].max(times as f64 / ra.now().since(start).as_secs_f64());
+                let start = ra.now();
                 let inserts = (times / 16).clamp(64, SLOTS / 64);
                 let first = key + 1;
                 while key < first + inserts {
@@ -127,7 +135,7 @@ fn measure<A: RemoteAtomics>(ra: &A, times: u64) -> Result<Vec<String>> {
         keys.retain(|&key| key != 0);
         keys.sort_unstable();
         assert!(keys.iter().copied().eq(1..=key), "keys were lost, or are there twice");
-        for (what, best) in [("fetch_add", best[0]), ("insert", best[1])] {
+        for (what, best) in [("fetch_add", best[0]), ("sliding", best[2]), ("insert", best[1])] {
             for (depth, rate) in DEPTHS.iter().zip(best) {
                 let backend = ra.capabilities().backend;
                 lines.push(format!("{backend} {what} {depth} {:.4} M/s {:.2}", rate / 1e6, rate / best[0]));
@@ -138,8 +146,30 @@ fn measure<A: RemoteAtomics>(ra: &A, times: u64) -> Result<Vec<String>> {
     Ok(lines)
 }
 
+/// Adds 1 to `times` words, with `depth` additions under way.
+fn slide<A: RemoteAtomics>(ra: &A, times: u64, depth: usize, mut word: impl FnMut() -> Address) -> Result<()> {
+    let mut results = vec![0; depth];
+    let old = results.as_mut_ptr();
+    let mut under_way = VecDeque::new();
+    let mut run = || {
+        for slot in (0..depth).cycle().take(times as usize) {
+            if under_way.len() == depth {
+                under_way.pop_front().map_or(Ok(()), |oldest| ra.wait(oldest))?;
+            }
+            // SAFETY: `results` has `depth` words, of which no addition under way has this one, and lives
+            // until the flush below.
+            under_way.push_back(unsafe { ra.start(word(), WordOp::FetchAdd(1), old.add(slot))? });
+        }
+        Ok(())
+    };
+    let ran = run();
+    ra.flush_all().and(ran)?;
+    drop(results);
+    Ok(())
+}
+
 /// Inserts `count` keys from `first` on, all at a time: each tries the slots behind its hash until one was free.
-fn insert<A: RemoteAtomics>(ra: &A, table: rmalab_atomics::Address, first: u64, count: usize) -> Result<()> {
+fn insert<A: RemoteAtomics>(ra: &A, table: Address, first: u64, count: usize) -> Result<()> {
     let slot_of = |key: u64, tries: u64| (Numbers(key).below(SLOTS) + tries) % SLOTS;
     let mut waiting: Vec<(u64, u64)> = (first..).map(|key| (key, 0)).take(count).collect();
     while !waiting.is_empty() {

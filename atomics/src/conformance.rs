@@ -30,7 +30,7 @@
 //! tested then, of rare interleavings above all.
 //!
 //! Where puts are not atomic with atomics ([`Capabilities::atomic_puts`](crate::Capabilities::atomic_puts)), no put may be lost
-//! to a comparison that fails. `RMALAB_CONFORMANCE_PUTS=1` checks that there, too.
+//! to a comparison that fails. `RMALAB_CONFORMANCE_PUTS=1` checks that there, too. Soft-RoCE of Linux 6.1 does lose such puts.
 //!
 //! [`peer_death`] stands apart, since how a rank dies is the backend's affair. [`litmus()`] gives the ordering tests with
 //! their histograms, for a command to print.

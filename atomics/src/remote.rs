@@ -100,7 +100,8 @@ pub struct Capabilities {
     /// put then finds the bytes of the bulk puts before it.
     pub ordered_puts: bool,
     /// Whether word puts are atomic with atomics on the same word. Where they are not, a put may be lost to an atomic of
-    /// another rank that changes the word at the same time: see the memory model.
+    /// another rank that changes the word at the same time: see the memory model. Over Soft-RoCE of Linux 6.1 a put may also
+    /// be lost to a `compare_and_swap` that fails, which the memory model excludes.
     pub atomic_puts: bool,
     /// Whether operations complete while their target makes no call.
     pub passive_progress: bool,

@@ -10,8 +10,20 @@
 //!
 //! A queue pair belongs to the rank that has asked for it, and its other end only answers. So two ranks that operate on
 //! each other have two pairs, and nobody waits for anybody; a rank that is never operated on, and operates on nobody,
-//! has none. A rank keeps for each peer that it operates on a queue pair with 256 requests and a completion queue, and
-//! for each peer that operates on it a pair with one.
+//! has none. A rank keeps for each peer that it operates on a queue pair with 256 requests, a completion queue, and 256
+//! registered words (verbs/landing.rs). For each peer that operates on it, it keeps a pair with one request.
+//!
+//! # Started operations
+//!
+//! Each request of a word operation has a registered word of its own, in which its result arrives. A started operation is
+//! posted by its call. A poll that finds it complete copies the result to the program's word: so the adapter never writes
+//! to memory of the program, and a connection that is dropped leaves nothing under way. With 256 requests under way to a
+//! peer, the next one polls until there is room. The adapter itself holds back reads and atomics beyond those that both
+//! ends take at a time (64 at most, `READS`). A started swap is a compare-and-swap, which a poll posts again if its guess
+//! of the old word was wrong.
+//!
+//! Each request is posted by a call of its own and asks for a completion. On Soft-RoCE perftest gains nothing by lists of
+//! 16 requests (`-l 16`), nor by one completion for 16 (`-Q 16`).
 //!
 //! # Ordering
 //!
@@ -21,7 +33,8 @@
 //! * A responder executes requests in the order of posting. An RDMA write is ordered before any later request, so puts to
 //!   one target arrive in order, and a read or an atomic behind a put sees it.
 //! * Behind a read or an atomic a later request is not ordered unless it is fenced. No fence is needed: operations that
-//!   return a value are waited for before the next one is posted. Bulk gets are not waited for; they have no order.
+//!   return a value are waited for before the next one is posted. Bulk gets and started operations are not waited for;
+//!   they have no order.
 //! * Requests complete in the order of posting, so a completion tells of all before it: that is a flush.
 //! * A completed atomic has been carried out at the target, and any later operation there by any adapter's request or by
 //!   a read of its owner's through the same adapter sees it: so operations that return a value are sequentially
@@ -32,9 +45,20 @@
 //!   stores to memory before it, and a flush is a fence besides.
 //!
 //! The specification (section 9.4.5) says that atomics are atomic with each other. It does not say so of a write. An adapter
-//! may lose a put to an atomic that changes the word at the same time, so [`Capabilities::atomic_puts`](crate::Capabilities::atomic_puts) is false. The
-//! formal model of RDMA is as weak: G. Ambal, B. Dongol, H. Eran, V. Klimis, O. Lahav, A. Raad, Semantics of remote direct
-//! memory access (RDMA^TSO), OOPSLA 2024. A compare-and-swap that fails writes nothing, so it loses no put.
+//! may lose a put to an atomic that changes the word at the same time, so
+//! [`Capabilities::atomic_puts`](crate::Capabilities::atomic_puts) is false. The formal model of RDMA is as weak: G. Ambal,
+//! B. Dongol, H. Eran, V. Klimis, O. Lahav, A. Raad, Semantics of remote direct memory access (RDMA^TSO), OOPSLA 2024.
+//!
+//! The trait's memory model asks that a compare-and-swap that fails writes nothing, so that it loses no put. Soft-RoCE
+//! breaks this rule in Linux 6.1 (6.1.192, rxe_resp.c, `atomic_reply`): it takes a lock, loads the word, compares, and
+//! stores a word in either case, the old one if the comparison has failed. A write takes no lock, so one that comes between
+//! is lost: 5 of 40,000 puts beside 360,000 failed comparisons of three ranks, on four emulated processors. Kernels in
+//! which `rxe_mr_do_atomic_op` of rxe_mr.c carries out atomics (2023) store only if the comparison has succeeded.
+//!
+//! Soft-RoCE copies written and read bytes by the kernel's `memcpy`. On processors with the flag `erms` that is `rep movsb`,
+//! which promises no more than single bytes: a put of a word may then be seen in part. An emulated processor does copy
+//! single bytes: 1 of 670 loads saw a word in part while it was put to again and again. Without the flag the copy is by
+//! words, and of 440 million loads none did. So the machines of scripts/soft-roce have no `erms`.
 //!
 //! Puts could be loops of compare-and-swaps, as `fetch_store` is. Each would then wait for one round trip, or two if it
 //! guesses the old word wrong. Three puts of a packet, or the wake-up of a lock's next rank, are posted today.

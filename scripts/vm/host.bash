@@ -154,7 +154,8 @@ start_machine() {
         i=$((i + 1))
     done
     # shellcheck disable=SC2054 # QEMU's own commas
-    arguments=(-accel tcg,thread=multi -cpu max -smp "$cpus" -m "$memory" -nodefaults -no-user-config -display none -no-reboot
+    # With erms the kernel copies single bytes, of which an emulated processor makes as many stores: a put of a word is seen in part.
+    arguments=(-accel tcg,thread=multi -cpu max,-erms -smp "$cpus" -m "$memory" -nodefaults -no-user-config -display none -no-reboot
         -kernel "$image/vmlinux" -initrd "$image/initramfs"
         -append "$kernel_arguments" -serial "file:console"
         -fsdev local,id=root,path=/,readonly=on,security_model=none,multidevs=remap -device virtio-9p-pci,fsdev=root,mount_tag=root
