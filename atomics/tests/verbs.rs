@@ -137,8 +137,9 @@ fn started_swaps_lose_nothing_to_each_other() {
     const DEPTH: usize = 300;
     world(3, &Attach::new(), |ra| {
         let at = Rank(0).at(ra.heap().alloc(8, 8).unwrap());
-        let collectives = Collectives::new(ra).unwrap();
         let me = u64::from(ra.rank().0);
+        let counter = Rank(0).at(ra.heap().alloc(8 * 3, 8).unwrap().word(me));
+        let collectives = Collectives::new(ra).unwrap();
         let mut seen = Vec::new();
         for round in 0..3 {
             let mut results = [0; DEPTH];
@@ -147,6 +148,10 @@ fn started_swaps_lose_nothing_to_each_other() {
                 let value = 1 + me + 3 * (number + DEPTH as u64 * round);
                 // SAFETY: `results` is not accessed before the flush, the waits or the tests below have completed it.
                 requests.push(unsafe { ra.start(at, WordOp::FetchStore(value), result) }.unwrap());
+            }
+            // Beside a full queue of swaps that go again, a blocking operation has its own result.
+            for number in 0..20 {
+                assert_eq!(ra.fetch_add(counter, 1).unwrap(), 20 * round + number);
             }
             match round {
                 0 => ra.flush(Rank(0)).unwrap(),

@@ -219,29 +219,23 @@ impl Connection {
         Ok(number)
     }
 
-    /// Posts an operation on a word, and returns its number.
+    /// Posts an operation on a word, whose result lands in its own word; returns its number.
     #[inline]
-    pub(super) fn fetch(&mut self, target: Target, work: Work) -> Result<u64> {
+    fn fetch(&mut self, target: Target, work: Work) -> Result<u64> {
         let (number, signalled) = self.next(true);
-        // SAFETY: the word that the result lands in is registered as long as this connection is there, and no other
-        // request under way has it.
+        // SAFETY: the word that the result lands in is registered as long as this connection is there. No request under
+        // way has it, nor one of which the result has not been taken: every one is a hold, and they are taken in order.
         unsafe { self.pair.post(work, self.landing.buffer(number), self.remote(target), number, signalled)? };
         self.posted(number, signalled);
         self.burst = None;
         Ok(number)
     }
 
-    /// The result of a [`fetch`](Self::fetch) that is complete, and the last request.
-    #[inline]
-    pub(super) fn result(&self, number: u64) -> u64 {
-        self.landing.result(number)
-    }
-
-    /// As [`fetch`](Self::fetch); the result goes to `result` when a poll finds it complete.
+    /// Posts an operation on a word, and returns its number. Its result goes to `result` when a poll finds it complete.
     ///
     /// # Safety
     ///
-    /// `result` is valid for writes until the request is complete or this connection is dropped.
+    /// `result` is valid for writes until the request is complete, or this connection is polled no more.
     #[inline]
     pub(super) unsafe fn start(&mut self, target: Target, work: Work, result: *mut u64) -> Result<u64> {
         let number = self.fetch(target, work)?;
@@ -253,7 +247,7 @@ impl Connection {
     ///
     /// # Safety
     ///
-    /// `result` is valid for writes until the swap is no longer [pending](Self::pending) or this connection is dropped.
+    /// `result` is valid for writes until the swap is no longer [pending](Self::pending), or this connection is polled no more.
     #[inline]
     pub(super) unsafe fn start_swap(
         &mut self,
@@ -371,8 +365,7 @@ impl Connection {
             unsafe { swap.result.write(old) };
             return Ok(());
         }
-        // There is room: its last request is complete. Its new word was that of a request before it, whose result has
-        // been taken already, since results are taken in the order of their requests.
+        // There is room, since its last request is complete.
         let next = self.fetch(swap.target, Work::CompareAndSwap(old, swap.value))?;
         self.holds.push_back((next, Hold::Swap(Swap { guess: old, ..swap })));
         self.again += 1;

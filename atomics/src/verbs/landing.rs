@@ -35,7 +35,7 @@ impl Landing {
         Buffer { address: word.as_ptr() as u64, len: WORD as u32, key: self.region.local_key() }
     }
 
-    /// The result of request `number`, which is complete, and the last one that was posted with this word.
+    /// The result of request `number`, which is complete, and the last one that was posted with its word.
     #[inline]
     pub(super) fn result(&self, number: u64) -> u64 {
         // The adapter has written it before the completion that was seen, so it is not read before that.

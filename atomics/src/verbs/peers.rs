@@ -113,6 +113,7 @@ impl Verbs {
         fence(Ordering::Acquire);
         Ok(())
     }
+
     /// As [`flush_there`](Self::flush_there), for all peers at the same time.
     pub(super) fn flush_everywhere(&self) -> Result<()> {
         let peers: Vec<u32> = self.peers.borrow().keys().copied().collect();

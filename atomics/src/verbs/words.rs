@@ -98,9 +98,11 @@ impl Verbs {
     #[inline]
     pub(super) fn fetch(&self, rank: Rank, offset: u64, work: Work) -> Result<u64> {
         self.with_room(rank, |connection| {
-            let number = connection.fetch(Target::Mapping(offset), work)?;
+            let mut old = 0;
+            // SAFETY: if the wait fails, the connection is dropped, and polled no more.
+            let number = unsafe { connection.start(Target::Mapping(offset), work, &raw mut old)? };
             self.await_request(connection, number)?;
-            Ok(connection.result(number))
+            Ok(old)
         })
     }
 
