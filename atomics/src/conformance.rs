@@ -130,6 +130,7 @@ macro_rules! __conformance_list {
             bulk buffers_come_and_go [1, 2, 3],
             bulk clears_zero_just_their_range [1, 2, 3],
             bulk shared_words_are_the_words [1, 2, 3],
+            bulk local_words_are_the_words [1, 2, 3],
             started started_operations_agree_with_a_model [1, 2, 3, 8],
             started started_operations_are_atomic_with_all_others [1, 2, 3, 8],
             started started_operations_refuse_bad_addresses [1, 2],

@@ -16,11 +16,17 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::{fmt, slice};
 
 use crate::coroutine::{Port, Task, Turn};
-use crate::fabric::{AsymmetricFence, Bytes, Completion, DONE, Delay, Extras, Fabric, Span, Word, WordOp, WorldView};
-use crate::{Address, Capabilities, Disp, Error, Rank, Request, Result, SymmetricHeap, Time, Topology, Until, WORD};
+use crate::fabric::{
+    AsymmetricFence, Bytes, Completion, DONE, Delay, Extras, Fabric, LocalMemory, Span, Word, WordOp, WorldView,
+};
+use crate::words::{LocalEngine, LocalWords};
+use crate::{
+    Address, Capabilities, Disp, Error, Operation, Rank, Request, Result, SymmetricHeap, Time, Topology, Until, WORD,
+};
 
 /// One call of a rank.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -110,6 +116,20 @@ pub enum Call {
         /// When the wait is over anyway, answered by [`Answer::TimedOut`].
         deadline: Option<Time>,
     },
+    /// Answers the word, as the rank's processor loads it: as its own stores have left it.
+    Load {
+        /// The word.
+        at: Address,
+    },
+    /// Stores by the rank's processor: a put that flushes do not wait for before [`Stored`](Call::Stored).
+    Store {
+        /// The word.
+        at: Address,
+        /// What it becomes.
+        value: u64,
+    },
+    /// From here on, flushes wait for the stores that the rank has made.
+    Stored,
     /// Answered when all puts of words that any rank has posted are visible.
     FenceEverywhere,
     /// A pause between two polls.
@@ -144,8 +164,11 @@ impl Call {
             | Call::Finish { .. }
             | Call::Test { .. }
             | Call::WaitUntil { .. }
+            | Call::Load { .. }
             | Call::Now => true,
             Call::Put { .. }
+            | Call::Store { .. }
+            | Call::Stored
             | Call::BulkPut { .. }
             | Call::Start { .. }
             | Call::Flush { .. }
@@ -165,9 +188,16 @@ impl Call {
             | Call::BulkPut { at, .. }
             | Call::BulkGet { at }
             | Call::Start { at, .. }
+            | Call::Load { at }
+            | Call::Store { at, .. }
             | Call::Finish { at, .. } => Some(at),
             Call::WaitUntil { own, .. } => Some(rank.at(own)),
-            Call::Test { .. } | Call::Flush { .. } | Call::FenceEverywhere | Call::Pause { .. } | Call::Now => None,
+            Call::Stored
+            | Call::Test { .. }
+            | Call::Flush { .. }
+            | Call::FenceEverywhere
+            | Call::Pause { .. }
+            | Call::Now => None,
         }
     }
 }
@@ -188,6 +218,9 @@ impl fmt::Display for Call {
             Call::Start { request, at, op } => write!(f, "start #{request} {}", Call::new(at, op)),
             Call::Finish { request, at } => write!(f, "finish #{request} ({at})"),
             Call::Test { request } => write!(f, "test #{request}"),
+            Call::Load { at } => write!(f, "load({at})"),
+            Call::Store { at, value } => write!(f, "store({at}, {value:#x})"),
+            Call::Stored => f.write_str("stored"),
             Call::Flush { target: Some(target) } => write!(f, "flush({target})"),
             Call::Flush { target: None } => f.write_str("flush_all"),
             Call::WaitUntil { own, until, deadline } => {
@@ -226,6 +259,8 @@ pub struct Shape {
     pub segment: u64,
     /// What the backend says of itself.
     pub capabilities: Capabilities,
+    /// Whether every rank's processor reaches all memory: [`RemoteAtomics::local_words`](crate::RemoteAtomics::local_words).
+    pub local_words: bool,
 }
 
 impl Shape {
@@ -233,7 +268,12 @@ impl Shape {
     pub fn new(size: u32) -> Shape {
         let capabilities =
             Capabilities { late_puts: true, asymmetric_fence: true, ..Capabilities::coherent("controlled") };
-        Shape { topology: Arc::new(Topology::one_node(size)), segment: crate::SEGMENT_BYTES, capabilities }
+        Shape {
+            topology: Arc::new(Topology::one_node(size)),
+            segment: crate::SEGMENT_BYTES,
+            capabilities,
+            local_words: false,
+        }
     }
 
     fn view(&self, rank: Rank) -> Result<WorldView> {
@@ -267,6 +307,7 @@ impl<E: Executor + ?Sized> Executor for &E {
 pub struct Controlled<E> {
     executor: E,
     view: WorldView,
+    local_words: bool,
     /// The operations that are not finished, by number. The lowest free number is taken, so that the calls of a rank do not
     /// depend on how many operations it has finished.
     started: RefCell<Vec<Option<Started>>>,
@@ -294,8 +335,8 @@ pub fn spawn<R: 'static>(
     rank: Rank,
     body: impl for<'t> FnOnce(&Controlled<&'t Port<'t, Answer, Call>>) -> R + 'static,
 ) -> Result<RankTask<R>> {
-    let view = shape.view(rank)?;
-    Task::new(move |port| body(&Controlled::over(port, view)))
+    let (view, local_words) = (shape.view(rank)?, shape.local_words);
+    Task::new(move |port| body(&Controlled::over(port, view, local_words)))
 }
 
 impl<E: Executor> Controlled<E> {
@@ -305,11 +346,12 @@ impl<E: Executor> Controlled<E> {
     ///
     /// When a world of that shape has no such rank, or its segments do not consist of whole words.
     pub fn new(executor: E, shape: &Shape, rank: Rank) -> Controlled<E> {
-        Controlled::over(executor, shape.view(rank).unwrap_or_else(|error| panic!("controlled: {error}")))
+        let view = shape.view(rank).unwrap_or_else(|error| panic!("controlled: {error}"));
+        Controlled::over(executor, view, shape.local_words)
     }
 
-    fn over(executor: E, view: WorldView) -> Controlled<E> {
-        Controlled { executor, view, started: RefCell::default() }
+    fn over(executor: E, view: WorldView, local_words: bool) -> Controlled<E> {
+        Controlled { executor, view, local_words, started: RefCell::default() }
     }
 
     /// Who carries out the calls.
@@ -501,7 +543,50 @@ impl<E: Executor> Fabric for Controlled<E> {
     }
 
     fn extras(&self) -> Extras<'_> {
-        Extras { fence: Some(self), ..Extras::default() }
+        let memory = self.local_words.then_some(self as &dyn LocalMemory);
+        Extras { fence: Some(self), memory, ..Extras::default() }
+    }
+}
+
+impl<E: Executor> LocalMemory for Controlled<E> {
+    /// None: no engine sees what is done to memory itself.
+    fn shared_words(&self, _at: Address, _words: u64) -> Option<&[AtomicU64]> {
+        None
+    }
+
+    /// None, as [`shared_words`](LocalMemory::shared_words).
+    fn direct_words(&self, _at: Address, _words: u64) -> Option<&[AtomicU64]> {
+        None
+    }
+
+    fn local_words(&self, at: Address, words: u64) -> Option<LocalWords<'_>> {
+        let len = words.checked_mul(WORD)?;
+        self.view.span(Operation::Get, at, len).ok()?;
+        let first = self.view.word(Operation::Get, at).ok()?;
+        Some(LocalWords::by(self, first, words))
+    }
+
+    /// Where this fails, all later calls fail.
+    fn stored(&self) {
+        let _ = self.make(Call::Stored);
+    }
+}
+
+impl<E: Executor> LocalEngine for Controlled<E> {
+    fn load(&self, at: Word) -> Result<u64> {
+        self.answer(Call::Load { at: at.address() })
+    }
+
+    fn store(&self, at: Word, value: u64) -> Result<()> {
+        self.make(Call::Store { at: at.address(), value })
+    }
+
+    fn atomic(&self, at: Word, op: WordOp) -> Result<u64> {
+        match op {
+            // A store in one order with the atomics.
+            WordOp::Put(value) => self.word(at, WordOp::FetchStore(value)).map(|_| 0),
+            _ => self.word(at, op),
+        }
     }
 }
 

@@ -18,6 +18,7 @@ use crate::exposed::{ExposedKey, Lease, LeasedWords, Refused, Run, UserMemory};
 use crate::fabric::{
     Bytes, Completion, Delay, Extras, Fabric, Leaving, LocalMemory, Registration, Span, Word, WordOp, WorldView,
 };
+use crate::words::LocalWords;
 use crate::{Address, Distance, Rank, RemoteAtomics, Request, Result, Time, Until};
 
 /// A number for each [`Distance`].
@@ -455,6 +456,12 @@ impl<A: RemoteAtomics + ?Sized> LocalMemory for Counted<'_, A> {
     /// None: a load or a store is no call, and would not be counted.
     #[inline(always)]
     fn direct_words(&self, _at: Address, _words: u64) -> Option<&[AtomicU64]> {
+        None
+    }
+
+    /// None, as [`direct_words`](LocalMemory::direct_words).
+    #[inline(always)]
+    fn local_words(&self, _at: Address, _words: u64) -> Option<LocalWords<'_>> {
         None
     }
 

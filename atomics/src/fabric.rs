@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use crate::exposed::{ExposedKey, Lease, Refused, UserMemory};
+use crate::words::LocalWords;
 use crate::{
     Address, Capabilities, Disp, Error, Operation, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Topology,
     Until, WORD,
@@ -187,6 +188,12 @@ impl Word {
     #[inline(always)]
     pub fn address(self) -> Address {
         self.at
+    }
+
+    /// The word `index` words further on, which the caller has checked to exist.
+    #[inline(always)]
+    pub(crate) fn next(self, index: u64) -> Word {
+        Word { at: Address { disp: self.at.disp.word(index), ..self.at } }
     }
 
     /// The same word, where its rank has the number `rank`.
@@ -437,6 +444,9 @@ pub trait LocalMemory {
 
     /// See [`RemoteAtomics::direct_words`].
     fn direct_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]>;
+
+    /// See [`RemoteAtomics::local_words`].
+    fn local_words(&self, at: Address, words: u64) -> Option<LocalWords<'_>>;
 
     /// See [`RemoteAtomics::stored`].
     fn stored(&self);

@@ -44,6 +44,7 @@ pub mod subset;
 mod topology;
 #[cfg(feature = "verbs")]
 pub mod verbs;
+pub mod words;
 mod world;
 
 pub use address::{Address, Disp, Rank};

@@ -24,6 +24,7 @@ use crate::fabric::{
     self, AsymmetricFence, Bytes, Completion, DONE, Delay, Extras, Fabric, Leaving, LocalMemory, Registration, Span,
     Word, WordOp, WorldView,
 };
+use crate::words::LocalWords;
 use crate::{Address, Capabilities, Error, Rank, Request, Result, SymmetricHeap, Time, Topology, Until, WORD};
 
 /// Tells a waiting rank whether its peers live.
@@ -390,6 +391,11 @@ impl LocalMemory for Mapped {
     #[inline(always)]
     fn direct_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]> {
         LocalMemory::shared_words(self, at, words)
+    }
+
+    #[inline(always)]
+    fn local_words(&self, at: Address, words: u64) -> Option<LocalWords<'_>> {
+        LocalMemory::shared_words(self, at, words).map(LocalWords::of)
     }
 
     #[inline(always)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::exposed::{ExposedKey, Lease, Refused, UserMemory};
 use crate::fabric::{Bytes, Completion, Delay, Fabric, WordOp};
+use crate::words::LocalWords;
 use crate::{Address, Disp, Error, Operation, Rank, Result, SymmetricHeap, Topology};
 
 /// The size of a word in bytes: every atomic operation is on one 8-byte-aligned word of 8 bytes.
@@ -453,7 +454,13 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
         self.extras().memory?.direct_words(at, words)
     }
 
-    /// This rank has stored to words out of [`direct_words`](Self::direct_words).
+    /// As [`direct_words`](Self::direct_words), as an object that an engine can stand behind: see [`words`](crate::words).
+    #[inline(always)]
+    fn local_words(&self, at: Address, words: u64) -> Option<LocalWords<'_>> {
+        self.extras().memory?.local_words(at, words)
+    }
+
+    /// This rank has stored to words out of [`direct_words`](Self::direct_words) or [`local_words`](Self::local_words).
     #[inline(always)]
     fn stored(&self) {
         if let Some(memory) = self.extras().memory {

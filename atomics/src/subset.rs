@@ -38,6 +38,7 @@ use crate::fabric::{
     Bytes, Completion, Delay, Extras, Fabric, Leaving, LocalMemory, OuterWorld, Registration, Span, Word, WordOp,
     WorldView,
 };
+use crate::words::LocalWords;
 use crate::{Address, Collectives, Disp, Error, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Until};
 
 /// The share of the parent's free memory that is an arena's, by default: one part of so many.
@@ -445,6 +446,12 @@ impl<A: RemoteAtomics + ?Sized> LocalMemory for Subset<'_, A> {
     fn direct_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]> {
         let rank = self.members.outer(at.rank)?;
         self.parent.direct_words(Address { rank, ..at }, words)
+    }
+
+    #[inline]
+    fn local_words(&self, at: Address, words: u64) -> Option<LocalWords<'_>> {
+        let rank = self.members.outer(at.rank)?;
+        self.parent.local_words(Address { rank, ..at }, words)
     }
 
     #[inline]

@@ -12,6 +12,7 @@ use rmalab_atomics::fabric::{
     AsymmetricFence, Bytes, Completion, Delay, Extras, Fabric, Leaving, LocalMemory, OuterWorld, Registration, Span,
     Word, WordOp, WorldView,
 };
+use rmalab_atomics::words::LocalWords;
 use rmalab_atomics::{
     Address, Attended, Capabilities, Counted, Disp, Error, Rank, RemoteAtomics, Request, Result, Served, Subset,
     SymmetricHeap, Time, Topology, Until,
@@ -104,6 +105,10 @@ impl LocalMemory for Probe {
         self.note(format!("direct_words {at:?} {words}"), Some(&self.words))
     }
 
+    fn local_words(&self, at: Address, words: u64) -> Option<LocalWords<'_>> {
+        self.note(format!("local_words {at:?} {words}"), Some(LocalWords::of(&self.words)))
+    }
+
     fn stored(&self) {
         self.note("stored".to_owned(), ());
     }
@@ -192,6 +197,7 @@ const METHODS: &[Method] = &[
     ("outer_world", |ra, _| _ = ra.outer_world()),
     ("shared_words", |ra, rank| _ = ra.shared_words(rank.at(AT), 1)),
     ("direct_words", |ra, rank| _ = ra.direct_words(rank.at(AT), 1)),
+    ("local_words", |ra, rank| _ = ra.local_words(rank.at(AT), 1)),
     ("stored", |ra, _| ra.stored()),
     ("fence_light", |ra, _| ra.fence_light()),
     ("fence_everywhere", |ra, _| _ = ra.fence_everywhere()),
@@ -271,7 +277,7 @@ fn the_threads_of_a_rank_share_a_subset_by_its_own_numbers() {
 fn a_counted_rank_passes_on_all_calls_that_can_be_counted() {
     let probe = Probe::new(3);
     let counted = Counted::new(&probe);
-    assert_eq!(changed(&counted, &probe, |rank| rank), ["direct_words"]);
+    assert_eq!(changed(&counted, &probe, |rank| rank), ["direct_words", "local_words"]);
     assert!(RemoteAtomics::direct_words(&counted, Rank(0).at(AT), 1).is_none(), "loads and stores are not counted");
     assert_eq!(missing(&counted), ["shared"], "its counters belong to one thread");
 }

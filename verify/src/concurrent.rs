@@ -204,7 +204,7 @@ impl Observer {
         let state = lock(&self.state);
         let post = state.memory.posts[rank.index()].first()?;
         match post.change {
-            Change::Put { value, .. } => Some((state.slots.address(post.slot), value)),
+            Change::Put { value, .. } | Change::Store { value, .. } => Some((state.slots.address(post.slot), value)),
             Change::Start { .. } => None,
         }
     }
@@ -275,7 +275,9 @@ impl Observer {
         let posts = self.network.is_late(&call);
         state.late |= !posts && !state.memory.posts[rank.index()].is_empty();
         let buffered = match call {
-            Call::Get { .. } | Call::BulkGet { .. } | Call::WaitUntil { .. } => state.buffered(rank, issued.slot),
+            Call::Get { .. } | Call::Load { .. } | Call::BulkGet { .. } | Call::WaitUntil { .. } => {
+                state.buffered(rank, issued.slot)
+            }
             _ => None,
         };
         let answer = state.memory.carry_out(self.network, rank.index(), &issued);
@@ -423,7 +425,7 @@ impl State {
 
     fn buffered(&self, rank: Rank, slot: u16) -> Option<u64> {
         self.memory.posts[rank.index()].iter().rev().find_map(|post| match post.change {
-            Change::Put { value, .. } if post.slot == slot => Some(value),
+            Change::Put { value, .. } | Change::Store { value, .. } if post.slot == slot => Some(value),
             _ => None,
         })
     }

@@ -142,7 +142,12 @@ impl Taken {
         let changes = match self.step.effect {
             Effect::Answered(Call::CompareAndSwap { expected, .. }, answer) => answer == Answer::Word(expected),
             Effect::Answered(
-                Call::Get { .. } | Call::BulkGet { .. } | Call::Test { .. } | Call::Pause { .. } | Call::Now,
+                Call::Get { .. }
+                | Call::Load { .. }
+                | Call::BulkGet { .. }
+                | Call::Test { .. }
+                | Call::Pause { .. }
+                | Call::Now,
                 _,
             ) => false,
             _ => true,
@@ -349,6 +354,10 @@ impl Teller<'_> {
                         let name = label::word(check, Some(from), at);
                         format!("{name} := {}", label::value(check, at, value & mask))
                     }
+                    Change::Store { value, .. } => {
+                        let name = label::word(check, Some(from), at);
+                        format!("{name} := {}", label::value(check, at, value))
+                    }
                     Change::Start { op, .. } => {
                         let was = label::value(check, at, before);
                         format!("{} → {was}", label::call(check, from, Call::new(at, op)))
@@ -379,7 +388,11 @@ impl Teller<'_> {
                 }
                 let changes = !matches!(
                     call,
-                    Call::Get { .. } | Call::BulkGet { .. } | Call::Finish { .. } | Call::WaitUntil { .. }
+                    Call::Get { .. }
+                        | Call::Load { .. }
+                        | Call::BulkGet { .. }
+                        | Call::Finish { .. }
+                        | Call::WaitUntil { .. }
                 );
                 if check.network == Network::HcaOwnerCpu && changes && at.is_some_and(|at| at.rank == rank) {
                     label += ", by its processor";

@@ -25,8 +25,10 @@ pub struct Step {
 /// Gets, waits and the results of started operations are shown, and atomic operations only if [`shown`](Step::shown) says so.
 impl From<Call> for Step {
     fn from(call: Call) -> Step {
-        let shown =
-            matches!(call, Call::Get { .. } | Call::BulkGet { .. } | Call::WaitUntil { .. } | Call::Finish { .. });
+        let shown = matches!(
+            call,
+            Call::Get { .. } | Call::Load { .. } | Call::BulkGet { .. } | Call::WaitUntil { .. } | Call::Finish { .. }
+        );
         Step { call, shown }
     }
 }

@@ -548,12 +548,12 @@ impl One<'_> {
     fn carry_out(&self, call: Call) -> Answer {
         let orderings = self.world.options.orderings;
         match call {
-            Call::Get { .. } => _ = self.write_some(),
+            Call::Get { .. } | Call::Load { .. } => _ = self.write_some(),
             // Older puts would also release what has been done since, once this one is made.
-            Call::Put { .. } if self.touched.replace(false) => _ = self.write_some(),
+            Call::Put { .. } | Call::Store { .. } if self.touched.replace(false) => _ = self.write_some(),
             // A wait sees to the puts itself. Bulk operations and the time are no steps of loom's.
             Call::WaitUntil { .. } | Call::Put { .. } | Call::BulkPut { .. } | Call::BulkGet { .. } | Call::Now => {}
-            Call::Finish { .. } | Call::Test { .. } => {}
+            Call::Store { .. } | Call::Stored | Call::Finish { .. } | Call::Test { .. } => {}
             Call::Start { .. }
             | Call::FetchAdd { .. }
             | Call::CompareAndSwap { .. }
@@ -568,7 +568,7 @@ impl One<'_> {
                 Answer::Word(self.update(at, WordOp::CompareAndSwap { expected, desired }))
             }
             Call::FetchStore { at, value } => Answer::Word(self.update(at, WordOp::FetchStore(value))),
-            Call::Get { at } => Answer::Word(self.look(at)),
+            Call::Get { at } | Call::Load { at } => Answer::Word(self.look(at)),
             // It takes effect at once: this engine is of processors, which wait for their atomic operations.
             Call::Start { request, at, op } => {
                 self.results.borrow_mut().insert(request, op.result(self.update(at, op)));
@@ -578,7 +578,7 @@ impl One<'_> {
                 Answer::Word(self.results.borrow_mut().remove(&request).expect("an operation that was started"))
             }
             Call::Test { .. } => Answer::Word(1),
-            Call::Put { at, value } => {
+            Call::Put { at, value } | Call::Store { at, value } => {
                 if !orderings.buffers_puts() {
                     self.word(at).swap(value, orderings.update());
                 } else {
@@ -605,7 +605,7 @@ impl One<'_> {
                 self.pause(call);
                 Answer::Done
             }
-            Call::Flush { .. } => Answer::Done,
+            Call::Flush { .. } | Call::Stored => Answer::Done,
             Call::FenceEverywhere => {
                 self.fence_everywhere(call);
                 Answer::Done

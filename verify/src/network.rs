@@ -91,6 +91,13 @@ pub enum Change {
         /// What they become.
         value: u64,
     },
+    /// A store by the rank's processor.
+    Store {
+        /// What the word becomes.
+        value: u64,
+        /// Whether flushes wait for it.
+        flushed: bool,
+    },
     /// A started operation.
     Start {
         /// Its number.
@@ -168,7 +175,7 @@ impl Network {
     /// Whether `call` is posted: it is answered at once, and takes effect later.
     pub const fn is_late(self, call: &Call) -> bool {
         match call {
-            Call::Put { .. } | Call::Start { .. } => self.puts_are_late(),
+            Call::Put { .. } | Call::Store { .. } | Call::Start { .. } => self.puts_are_late(),
             Call::BulkPut { .. } => self.bulk_is_late(),
             _ => false,
         }
@@ -204,6 +211,14 @@ impl Memory {
         self.words[slot] = value;
     }
 
+    /// What `rank` has last stored to a word, if that is under way.
+    fn stored(&self, rank: usize, slot: u16) -> Option<u64> {
+        self.posts[rank].iter().rev().find_map(|post| match post.change {
+            Change::Store { value, .. } if post.slot == slot => Some(value),
+            _ => None,
+        })
+    }
+
     fn result(&self, rank: usize, request: u32) -> Option<usize> {
         self.results[rank].iter().position(|result| result.request == request)
     }
@@ -222,17 +237,21 @@ impl Memory {
         match issued.call {
             Call::WaitUntil { until, .. } => until.holds(self.word(issued.slot)),
             Call::Flush { target } => {
-                self.posts[rank].iter().all(|post| target.is_some_and(|target| post.target != target))
+                let waits = |post: &Posted| !matches!(post.change, Change::Store { flushed: false, .. });
+                self.posts[rank].iter().all(|post| !waits(post) || target.is_some_and(|target| post.target != target))
             }
             Call::Finish { request, .. } => self.result(rank, request).is_some(),
             Call::FenceEverywhere => {
-                let word_put = |post: &Posted| !post.unordered && matches!(post.change, Change::Put { .. });
+                let word_put =
+                    |post: &Posted| !post.unordered && matches!(post.change, Change::Put { .. } | Change::Store { .. });
                 !self.posts.iter().flatten().any(word_put)
             }
             Call::Get { .. } | Call::BulkGet { .. } | Call::Test { .. } | Call::Pause { .. } | Call::Now => true,
             // The adapter's writes take no part in the order of its atomics.
-            Call::Put { .. } | Call::BulkPut { .. } => true,
+            Call::Put { .. } | Call::BulkPut { .. } | Call::Load { .. } | Call::Store { .. } | Call::Stored => true,
             Call::Start { op: WordOp::Get | WordOp::Put(_), .. } => true,
+            // A processor's operations on one word are in one order, those of its adapter's too, where it has stored to it.
+            _ if self.stored(rank, issued.slot).is_some() => false,
             _ if issued.by_cpu => true,
             _ => {
                 let locked = |(other, half): (usize, &Option<(u16, u64)>)| {
@@ -299,6 +318,24 @@ impl Memory {
                 }
                 Some(Answer::Done)
             }
+            Call::Load { .. } => Some(Answer::Word(self.stored(rank, slot).unwrap_or_else(|| self.word(slot)))),
+            Call::Store { at, value } => {
+                if network.puts_are_late() {
+                    let change = Change::Store { value, flushed: false };
+                    self.posts[rank].push(Posted { slot, target: at.rank, unordered: false, change });
+                } else {
+                    self.set(slot, value);
+                }
+                Some(Answer::Done)
+            }
+            Call::Stored => {
+                for post in &mut self.posts[rank] {
+                    if let Change::Store { flushed, .. } = &mut post.change {
+                        *flushed = true;
+                    }
+                }
+                Some(Answer::Done)
+            }
             Call::BulkPut { at, mask, value } => {
                 if network.bulk_is_late() {
                     let change = Change::Put { mask, value };
@@ -327,6 +364,7 @@ impl Memory {
         let old = self.word(slot);
         match change {
             Change::Put { mask, value } => self.set(slot, old & !mask | value & mask),
+            Change::Store { value, .. } => self.set(slot, value),
             Change::Start { request, op } => {
                 if let Some(new) = op.written(old) {
                     self.set(slot, new);

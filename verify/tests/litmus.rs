@@ -67,6 +67,20 @@ fn compare_and_swap(at: Address, expected: u64, desired: u64) -> Step {
     Call::CompareAndSwap { at, expected, desired }.into()
 }
 
+/// A load by the rank's processor.
+fn load(at: Address) -> Step {
+    Call::Load { at }.into()
+}
+
+/// A store by the rank's processor.
+fn store(at: Address, value: u64) -> Step {
+    Call::Store { at, value }.into()
+}
+
+fn stored() -> Step {
+    Call::Stored.into()
+}
+
 /// The start of operation `request` on the word.
 fn start(request: u32, at: Address, op: WordOp) -> Step {
     Call::Start { request, at, op }.into()
@@ -840,6 +854,82 @@ const TESTS: &[Test] = &[
         programs: |x, _| vec![vec![start_add(0, x), Step::from(Call::Test { request: 0 }).shown(), finish(0, x)]],
         sc: &["1 0"],
         late_puts: &["0 0"],
+        ..PLAIN
+    },
+    // Loads and stores by the processor, of words that it reaches. RDMA^TSO has them as those of a TSO processor, whose
+    // stores to all words are in one order.
+    Test {
+        name: "store_buffering_local",
+        why: "a store is as late as a put",
+        programs: |x, y| vec![vec![store(x, 1), load(y)], vec![store(y, 1), load(x)]],
+        sc: SEEN,
+        late_puts: &["0 0"],
+        ..PLAIN
+    },
+    Test {
+        name: "store_buffering_local_flushed",
+        why: "a flush completes the stores that the rank has announced",
+        programs: |x, y| {
+            vec![vec![store(x, 1), stored(), flush(x), load(y)], vec![store(y, 1), stored(), flush_all(), load(x)]]
+        },
+        sc: SEEN,
+        ..PLAIN
+    },
+    Test {
+        name: "store_buffering_local_not_announced",
+        why: "and no others, even if a later put to the same target is flushed before it is made",
+        programs: |x, y| vec![vec![store(x, 1), flush(x), load(y)], vec![stored(), store(y, 1), flush(y), load(x)]],
+        sc: SEEN,
+        late_puts: &["0 0"],
+        ..PLAIN
+    },
+    Test {
+        name: "store_buffering_local_asymmetric",
+        why: "a fence everywhere completes the stores of all, announced or not: the two sides of an accumulate's bias",
+        programs: |x, y| {
+            vec![vec![store(x, 1), load(y)], vec![fetch_store(y, 1), Call::FenceEverywhere.into(), get(x)]]
+        },
+        sc: SEEN,
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_local_same_target",
+        why: "stores to one target are in order with each other and with puts",
+        homes: [2, 2],
+        programs: |x, y| vec![vec![store(x, 1), put(y, 1)], vec![load(y), load(x)]],
+        sc: PASSED,
+        ..PLAIN
+    },
+    Test {
+        name: "message_passing_local_two_targets",
+        why: "to two targets they need not be; stronger in RDMA^TSO",
+        programs: |x, y| vec![vec![store(x, 1), store(y, 1)], vec![load(y), load(x)]],
+        sc: PASSED,
+        late_puts: STALE,
+        ..PLAIN
+    },
+    Test {
+        name: "own_store_then_load",
+        why: "a processor sees its own stores at once",
+        programs: |x, _| vec![vec![store(x, 1), store(x, 2), load(x)]],
+        ends: "x",
+        sc: &["2 2"],
+        ..PLAIN
+    },
+    Test {
+        name: "own_store_then_get",
+        why: "a get promises no more than after a put",
+        programs: |x, _| vec![vec![store(x, 1), get(x)]],
+        sc: &["1"],
+        late_puts: &["0"],
+        ..PLAIN
+    },
+    Test {
+        name: "own_store_then_fetch_add_on_one_word",
+        why: "an atomic operation on a word comes after this rank's stores to it",
+        programs: |x, _| vec![vec![store(x, 5), fetch_add(x, 1).shown()]],
+        ends: "x",
+        sc: &["5 6"],
         ..PLAIN
     },
 ];

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{Lab, Outcome, require};
+use crate::fabric::WordOp;
 use crate::random::Random;
 use crate::{Address, Disp, Error, Rank, RemoteAtomics, Request, Result, Until, WORD, bulk};
 
@@ -320,6 +321,42 @@ pub(super) fn clears_zero_just_their_range<A: RemoteAtomics + ?Sized>(lab: &Lab<
     for (own, len) in [(Disp(end), 1), (Disp(end - WORD), WORD + 1), (Disp(u64::MAX), 1), (Disp(u64::MAX - 7), 100)] {
         let outcome = ra.clear(own, len);
         require!(matches!(outcome, Err(Error::OutOfSegment { .. })), "a clear of {len} bytes at {own}: {outcome:?}");
+    }
+    Ok(())
+}
+
+pub(super) fn local_words_are_the_words<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
+    const WORDS: u64 = 8;
+    let at = lab.alloc(lab.size() * WORDS)?.word(lab.me() * WORDS);
+    let ra = lab.ra;
+    for target in lab.ranks() {
+        let Some(words) = ra.local_words(target.at(at), WORDS) else { continue };
+        require!(words.len() == WORDS && words.get(WORDS).is_none(), "{WORDS} words were asked for: {words:?}");
+        for i in 0..WORDS {
+            let same = target.at(at.word(i));
+            let word = words.get(i);
+            require!(word.is_some(), "{same}: no local word");
+            let Some(word) = word else { continue };
+            ra.fetch_store(same, i + 1)?;
+            let seen = word.load()?;
+            require!(seen == i + 1, "{same}: fetch_store of {}, and the local word is {seen}", i + 1);
+            word.store(i + 2)?;
+            let seen = word.load()?;
+            require!(seen == i + 2, "{same}: a store of {}, and the rank itself loads {seen}", i + 2);
+            ra.stored();
+            ra.flush(target)?;
+            let seen = ra.fetch_add(same, 10)?;
+            require!(seen == i + 2, "{same}: a flushed store of {}, and fetch_add returned {seen}", i + 2);
+            let seen = word.atomic(WordOp::CompareAndSwap { expected: i + 12, desired: i })?;
+            require!(seen == i + 12, "{same}: an atomic operation on the local word returned {seen}");
+            let seen = ra.get(same)?;
+            require!(seen == i, "{same}: an atomic operation stored {i}, and get returned {seen}");
+        }
+        let end = ra.heap().end().0;
+        for (at, words) in [(target.at(at.plus(4)), 1), (target.at(Disp(end - WORD)), 2), (target.at(Disp(end)), 1)] {
+            require!(ra.local_words(at, words).is_none(), "{words} words on {at} exist");
+        }
+        require!(ra.local_words(Rank(ra.size()).at(at), 1).is_none(), "words of no rank exist");
     }
     Ok(())
 }

@@ -13,7 +13,6 @@
 
 use std::cell::Cell;
 use std::fmt;
-use std::sync::atomic::Ordering;
 
 use super::{Failure, Lab, Outcome, require, run};
 use crate::{Address, Disp, Rank, RemoteAtomics, WORD};
@@ -196,9 +195,10 @@ impl<A: RemoteAtomics + ?Sized> Instance<'_, A> {
 
     /// A put by this rank's own store, where it reaches the word so.
     fn store(&self, variable: usize) -> Outcome {
-        let Some(words) = self.ra.direct_words(self.at(variable), 1) else { return self.put(variable) };
+        let words = self.ra.local_words(self.at(variable), 1);
+        let Some(word) = words.and_then(|words| words.get(0)) else { return self.put(variable) };
         self.step()?;
-        words[0].store(self.new, Ordering::Release);
+        word.store(self.new)?;
         self.ra.stored();
         Ok(())
     }

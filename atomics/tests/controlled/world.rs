@@ -112,6 +112,7 @@ pub(crate) fn run<T: 'static>(
     shape.topology = Topology::one_node(ranks).into();
     shape.segment = segment;
     shape.capabilities.late_puts = puts == Puts::Late;
+    shape.local_words = true;
     let size = ranks as usize;
     let spawn_rank = |rank| {
         let body = body.clone();
@@ -278,8 +279,16 @@ impl<T: 'static> World<T> {
             Call::CompareAndSwap { at, expected, desired } => {
                 self.update(at, |old| if old == expected { desired } else { old })
             }
+            Call::Load { at } => {
+                let own = self.posts[rank].iter().rev().find_map(|post| match post.what {
+                    What::Put(value) if post.at == at => Some(value),
+                    _ => None,
+                });
+                Some(Answer::Word(own.unwrap_or_else(|| self.word((at.rank, at.disp)))))
+            }
+            Call::Stored => Some(Answer::Done),
             Call::Get { at } | Call::BulkGet { at } => self.update(at, |old| old),
-            Call::Put { at, value } => self.post(rank, Post { at, what: What::Put(value) }),
+            Call::Put { at, value } | Call::Store { at, value } => self.post(rank, Post { at, what: What::Put(value) }),
             Call::BulkPut { at, mask, value } => self.post(rank, Post { at, what: What::Bulk { mask, value } }),
             Call::Start { request, at, op } => self.post(rank, Post { at, what: What::Started { request, op } }),
             Call::Finish { request, .. } => match self.results.remove(&(rank, request)) {

@@ -78,6 +78,9 @@ pub(super) fn call(check: &Check, rank: Rank, call: Call) -> String {
         Call::Start { request, at, op } => format!("start #{request} {}", self::call(check, rank, Call::new(at, op))),
         Call::Finish { request, at } => format!("finish #{request} ({})", name(at)),
         Call::Test { request } => format!("test #{request}"),
+        Call::Load { at } => format!("load {}", name(at)),
+        Call::Store { at, value: new } => format!("store {} := {}", name(at), value(check, at, new)),
+        Call::Stored => "stored".to_owned(),
         Call::Flush { target: None } => "flush all".to_owned(),
         Call::Flush { target: Some(target) } if target == rank => "flush own".to_owned(),
         Call::Flush { target: Some(target) } if check.subject.has_home() && target == check.home() => {

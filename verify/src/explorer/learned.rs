@@ -478,7 +478,7 @@ pub(super) fn silent(network: Network, call: Call) -> Option<Answer> {
     match call {
         Call::Pause { .. } => Some(Answer::Done),
         Call::Now => Some(Answer::Word(0)),
-        Call::Flush { .. } | Call::FenceEverywhere if !late => Some(Answer::Done),
+        Call::Flush { .. } | Call::Stored | Call::FenceEverywhere if !late => Some(Answer::Done),
         _ => None,
     }
 }

@@ -116,6 +116,9 @@ const HAS_MORE: u64 = 2;
 /// The kind of a put of some of a word's bits; others are those of started operations.
 const MASKED: u8 = 5;
 
+/// The kind of a store.
+const STORED: u8 = 6;
+
 /// The kind of an operation, and its words.
 fn taken_apart(op: WordOp) -> (u8, [u64; 2]) {
     match op {
@@ -171,6 +174,12 @@ pub(super) fn encode(parts: Parts, values: &Values, state: &State, bytes: &mut V
                         push(bytes, head | HAS_MORE);
                         push(bytes, u64::from(MASKED));
                         push(bytes, mask);
+                        push(bytes, values.code(value).ok_or(value)?);
+                    }
+                    Change::Store { value, flushed } => {
+                        push(bytes, head | HAS_MORE);
+                        push(bytes, u64::from(STORED));
+                        push(bytes, u64::from(flushed));
                         push(bytes, values.code(value).ok_or(value)?);
                     }
                     Change::Start { request, op } => {
@@ -255,6 +264,7 @@ pub(super) fn decode(
                 let Some(first) = values.word(pull(bytes)) else { return false };
                 let change = match kind {
                     None | Some(MASKED) => Change::Put { mask: number, value: first },
+                    Some(STORED) => Change::Store { value: first, flushed: number != 0 },
                     Some(kind) => {
                         let Some(second) = values.word(pull(bytes)) else { return false };
                         Change::Start { request: number as u32, op: put_together(kind, [first, second]) }

@@ -93,6 +93,8 @@ impl Permutation {
                 Call::Start { request, at: self.address(at), op: self.operation(holds, op) }
             }
             Call::Finish { request, at } => Call::Finish { request, at: self.address(at) },
+            Call::Load { at } => Call::Load { at: self.address(at) },
+            Call::Store { at, value } => Call::Store { at: self.address(at), value: word(value) },
             Call::Flush { target } => Call::Flush { target: target.map(|rank| Rank(self.rank(rank.index()) as u32)) },
             Call::WaitUntil { own, until, deadline } => {
                 let until = match until {
@@ -102,7 +104,7 @@ impl Permutation {
                 };
                 Call::WaitUntil { own, until, deadline }
             }
-            Call::Test { .. } | Call::FenceEverywhere | Call::Pause { .. } | Call::Now => call,
+            Call::Test { .. } | Call::Stored | Call::FenceEverywhere | Call::Pause { .. } | Call::Now => call,
         }
     }
 }
@@ -353,6 +355,7 @@ impl Symmetry {
                 let holds = self.slots[slot].2;
                 let change = match post.change {
                     Change::Put { mask, value } => Change::Put { mask, value: by.word(holds, value) },
+                    Change::Store { value, flushed } => Change::Store { value: by.word(holds, value), flushed },
                     Change::Start { request, op } => Change::Start { request, op: by.operation(holds, op) },
                 };
                 let target = Rank(by.rank(post.target.index()) as u32);

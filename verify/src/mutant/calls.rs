@@ -196,6 +196,9 @@ impl Calls {
             | Call::Start { .. }
             | Call::Finish { .. }
             | Call::Test { .. }
+            | Call::Load { .. }
+            | Call::Store { .. }
+            | Call::Stored
             | Call::FenceEverywhere
             | Call::Pause { .. }
             | Call::Now => (Operation::Any, None, None),

@@ -6,6 +6,7 @@ mod agreement;
 mod assumptions;
 mod hca;
 mod limits;
+mod local;
 mod oracle;
 mod pinned;
 mod planted;
@@ -36,7 +37,9 @@ fn run(check: &Check, options: &Options) -> Outcome {
 fn is_silent(network: Network, call: Call) -> bool {
     match call {
         Call::Pause { .. } | Call::Now => true,
-        Call::Flush { .. } | Call::FenceEverywhere => !matches!(network, Network::LatePuts | Network::UnorderedBulk),
+        Call::Flush { .. } | Call::Stored | Call::FenceEverywhere => {
+            !matches!(network, Network::LatePuts | Network::UnorderedBulk)
+        }
         _ => false,
     }
 }

@@ -1,0 +1,74 @@
+//! Words that the processor reaches, with an engine behind them.
+
+use rmalab_atomics::controlled::Shape;
+use rmalab_atomics::{Disp, Rank, RemoteAtomics};
+use rmalab_verify::explorer::{Options, Search};
+use rmalab_verify::play::{Player, Stage};
+use rmalab_verify::window_programs::sees;
+use rmalab_verify::{Check, Network, Property, Subject};
+
+use crate::{check, counterexample, plain, replayed, run, verdict};
+
+/// What a rank does between its store and its load.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Between {
+    Nothing,
+    /// A flush that has not been told of the store.
+    Flush,
+    StoredAndFlush,
+    /// The frequent side of an asymmetric fence; the other rank has the rare one.
+    Fences,
+}
+
+/// Dekker's first step on local words: each rank says that it comes, and enters unless the other one has said so.
+fn says_then_looks(between: Between, network: Network) -> Check {
+    let body = move |rank: Rank, player: &dyn Player| {
+        let ra = Stage::new(player, &Shape { local_words: true, ..Shape::new(2) }, rank);
+        let flag = |of: Rank| ra.local_words(of.at(Disp(64)), 1).and_then(|words| words.get(0)).expect("a local word");
+        flag(rank).store(1)?;
+        match between {
+            Between::Nothing => {}
+            Between::Flush => ra.flush(rank)?,
+            Between::StoredAndFlush => {
+                ra.stored();
+                ra.flush(rank)?;
+            }
+            Between::Fences if rank == Rank(0) => ra.fence_light(),
+            Between::Fences => _ = ra.fence_everywhere()?,
+        }
+        if flag(Rank(1 - rank.0)).load()? == 0 {
+            let inside = ra.fetch_add(Rank(0).at(Disp(0)), 1)?;
+            sees(Property::MutualExclusion, "the number of ranks inside", inside, &[0])?;
+        }
+        // A rank's own store is always seen by its loads.
+        sees(Property::Invariant, "the rank's own flag", flag(rank).load()?, &[1])
+    };
+    let subject = Subject::program("says-then-looks", body);
+    let subject = if between == Between::Fences { subject.fencing() } else { subject };
+    Check { network, ..check(subject, "2Rx1") }
+}
+
+#[test]
+fn a_store_is_late_until_it_is_announced_and_flushed_or_fenced_for() {
+    for network in [Network::Sc, Network::LatePuts, Network::UnorderedBulk, Network::Hca] {
+        let late = matches!(network, Network::LatePuts | Network::UnorderedBulk);
+        for (between, enough) in [
+            (Between::Nothing, !late),
+            (Between::Flush, !late),
+            (Between::StoredAndFlush, true),
+            (Between::Fences, true),
+        ] {
+            let check = says_then_looks(between, network);
+            for options in
+                [plain(), Options { partial_order: true, ..plain() }, Options { search: Search::DepthFirst, ..plain() }]
+            {
+                let outcome = run(&check, &options);
+                let expected = (!enough).then_some(Property::MutualExclusion);
+                assert_eq!(verdict(&outcome), expected, "{network}, {between:?}, {options:?}");
+                if expected.is_some() {
+                    replayed(&check, counterexample(&outcome));
+                }
+            }
+        }
+    }
+}
