@@ -6,18 +6,18 @@
 //!
 //! What is counted is what the caller asked for: one call, one operation. An operation that fails is not counted, since
 //! a refused one has done nothing. What a backend needs to emulate an operation does not show here. A put or get through
-//! a [`Lease`] is a bulk operation on the memory's owner; taking a lease is not counted, as it is set-up, nor are accesses
-//! to the words of a lease, which are no calls.
+//! a [`Pinned`] is a bulk operation on the memory's owner; taking a pin is not counted, as it is set-up, nor are accesses
+//! to the words of a pin, which are no calls.
 
 use std::cell::Cell;
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 use std::sync::atomic::AtomicU64;
 
-use crate::exposed::{ExposedKey, Lease, LeasedWords, Refused, Run, UserMemory};
 use crate::fabric::{
     Bytes, Completion, Delay, Extras, Fabric, Leaving, LocalMemory, Registration, Span, Word, WordOp, WorldView,
 };
+use crate::registered::{Pinned, PinnedWords, Refused, RegisteredKey, Run, UserMemory};
 use crate::words::LocalWords;
 use crate::{Address, Distance, Rank, RemoteAtomics, Request, Result, Time, Until};
 
@@ -488,34 +488,34 @@ impl<A: RemoteAtomics + ?Sized> Leaving for Counted<'_, A> {
 }
 
 impl<A: RemoteAtomics + ?Sized> Registration for Counted<'_, A> {
-    fn expose(&self, memory: UserMemory) -> Result<ExposedKey, Refused> {
-        self.inner.expose(memory)
+    fn register(&self, memory: UserMemory) -> Result<RegisteredKey, Refused> {
+        self.inner.register(memory)
     }
 
-    fn withdraw(&self, key: ExposedKey) -> Result<UserMemory> {
-        self.inner.withdraw(key)
+    fn deregister(&self, key: RegisteredKey) -> Result<UserMemory> {
+        self.inner.deregister(key)
     }
 
-    fn lease(&self, rank: Rank, key: ExposedKey) -> Result<Box<dyn Lease + '_>> {
-        let inner = self.inner.lease(rank, key)?;
-        Ok(Box::new(CountedLease { counted: self, owner: rank, inner }))
+    fn pin(&self, rank: Rank, key: RegisteredKey) -> Result<Box<dyn Pinned + '_>> {
+        let inner = self.inner.pin(rank, key)?;
+        Ok(Box::new(CountedPinned { counted: self, owner: rank, inner }))
     }
 }
 
-/// A lease whose puts and gets are counted.
-struct CountedLease<'a, A: RemoteAtomics + ?Sized> {
+/// A pin whose puts and gets are counted.
+struct CountedPinned<'a, A: RemoteAtomics + ?Sized> {
     counted: &'a Counted<'a, A>,
     owner: Rank,
-    inner: Box<dyn Lease + 'a>,
+    inner: Box<dyn Pinned + 'a>,
 }
 
-impl<A: RemoteAtomics + ?Sized> fmt::Debug for CountedLease<'_, A> {
+impl<A: RemoteAtomics + ?Sized> fmt::Debug for CountedPinned<'_, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "counted {:?}", self.inner)
     }
 }
 
-impl<A: RemoteAtomics + ?Sized> Lease for CountedLease<'_, A> {
+impl<A: RemoteAtomics + ?Sized> Pinned for CountedPinned<'_, A> {
     fn bytes(&self) -> u64 {
         self.inner.bytes()
     }
@@ -544,7 +544,7 @@ impl<A: RemoteAtomics + ?Sized> Lease for CountedLease<'_, A> {
         Ok(())
     }
 
-    fn words(&self) -> Option<LeasedWords<'_>> {
+    fn words(&self) -> Option<PinnedWords<'_>> {
         self.inner.words()
     }
 }

@@ -1,6 +1,6 @@
 //! What can go wrong with an operation, a world or an allocation.
 
-use crate::exposed::ExposedKey;
+use crate::registered::RegisteredKey;
 use crate::{Address, Disp, Rank};
 
 /// The result of an operation of this crate.
@@ -35,8 +35,8 @@ pub enum Operation {
     Flush,
     /// [`RemoteAtomics::wait_until`](crate::RemoteAtomics::wait_until)
     WaitUntil,
-    /// [`RemoteAtomics::lease`](crate::RemoteAtomics::lease)
-    Lease,
+    /// [`RemoteAtomics::pin`](crate::RemoteAtomics::pin)
+    Pin,
 }
 
 impl std::fmt::Display for Operation {
@@ -51,7 +51,7 @@ impl std::fmt::Display for Operation {
             Operation::PutBytes => "put_bytes",
             Operation::Flush => "flush",
             Operation::WaitUntil => "wait_until",
-            Operation::Lease => "lease",
+            Operation::Pin => "pin",
         })
     }
 }
@@ -112,17 +112,17 @@ pub enum Error {
         /// The displacement that was to be freed.
         disp: Disp,
     },
-    /// Access to memory that its owner has not exposed, or has withdrawn.
-    #[error("{rank} exposes no memory under {key}, or not any more")]
-    NotExposed {
+    /// Access to memory that its owner has not registered, or has deregistered.
+    #[error("{rank} registers no memory under {key}, or not any more")]
+    NotRegistered {
         /// The owner.
         rank: Rank,
         /// The key that was asked for.
-        key: ExposedKey,
+        key: RegisteredKey,
     },
-    /// Access past the end of exposed memory.
-    #[error("{len} bytes at {offset:#x} of memory that {rank} has exposed: it has {bytes} bytes")]
-    OutOfExposed {
+    /// Access past the end of registered memory.
+    #[error("{len} bytes at {offset:#x} of memory that {rank} has registered: it has {bytes} bytes")]
+    OutOfRegistered {
         /// The owner.
         rank: Rank,
         /// Where in the memory.
@@ -132,9 +132,9 @@ pub enum Error {
         /// How many bytes the memory has.
         bytes: u64,
     },
-    /// A fixed number of places for exposed memory, or for leases of it, which are all taken.
-    #[error("{rank} has no place for {what} any more: all {limit} are in use; withdraw memory or drop leases first")]
-    ExposedFull {
+    /// A fixed number of places for registered memory, or for pins of it, which are all taken.
+    #[error("{rank} has no place for {what} any more: all {limit} are in use; deregister memory or drop pins first")]
+    RegistrationFull {
         /// The rank whose places they are.
         rank: Rank,
         /// What there was no place for.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use crate::exposed::{ExposedKey, Lease, Refused, UserMemory};
+use crate::registered::{Pinned, Refused, RegisteredKey, UserMemory};
 use crate::words::LocalWords;
 use crate::{
     Address, Capabilities, Disp, Error, Operation, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Topology,
@@ -463,14 +463,14 @@ pub trait AsymmetricFence {
 
 /// Registration of memory that the program already has.
 pub trait Registration {
-    /// See [`RemoteAtomics::expose`].
-    fn expose(&self, memory: UserMemory) -> Result<ExposedKey, Refused>;
+    /// See [`RemoteAtomics::register`].
+    fn register(&self, memory: UserMemory) -> Result<RegisteredKey, Refused>;
 
-    /// See [`RemoteAtomics::withdraw`].
-    fn withdraw(&self, key: ExposedKey) -> Result<UserMemory>;
+    /// See [`RemoteAtomics::deregister`].
+    fn deregister(&self, key: RegisteredKey) -> Result<UserMemory>;
 
-    /// See [`RemoteAtomics::lease`].
-    fn lease(&self, rank: Rank, key: ExposedKey) -> Result<Box<dyn Lease + '_>>;
+    /// See [`RemoteAtomics::pin`].
+    fn pin(&self, rank: Rank, key: RegisteredKey) -> Result<Box<dyn Pinned + '_>>;
 }
 
 /// Knowledge of which ranks have left, and how this one leaves.

@@ -6,8 +6,8 @@
 
 mod asymmetric;
 pub(crate) mod copy;
-mod exposed;
 mod memory;
+mod registered;
 mod unfenced;
 mod wait;
 
@@ -19,11 +19,11 @@ pub use copy::add_words;
 pub use memory::{Layout, Mapping};
 pub(crate) use wait::OPERATION;
 
-use crate::exposed::{ExposedKey, Lease, Refused, UserMemory};
 use crate::fabric::{
     self, AsymmetricFence, Bytes, Completion, DONE, Delay, Extras, Fabric, Leaving, LocalMemory, Registration, Span,
     Word, WordOp, WorldView,
 };
+use crate::registered::{Pinned, Refused, RegisteredKey, UserMemory};
 use crate::words::LocalWords;
 use crate::{Address, Capabilities, Error, Rank, Request, Result, SymmetricHeap, Time, Topology, Until, WORD};
 
@@ -66,7 +66,7 @@ pub struct Mapped {
 struct Cells {
     last_look: wait::LastLook,
     unfenced: unfenced::Unfenced,
-    exposures: exposed::Exposures,
+    registrations: registered::Registrations,
     forsaken: OnceLock<&'static str>,
 }
 
@@ -113,7 +113,7 @@ impl Mapped {
         let heap = SymmetricHeap::new(layout.segment_bytes());
         let view = WorldView::new(rank, layout.segment_bytes(), capabilities, topology, heap)?;
         mapping.mark_attached(rank);
-        let exposures = exposed::Exposures::new(Arc::clone(&mapping), rank);
+        let registrations = registered::Registrations::new(Arc::clone(&mapping), rank);
         Ok(Mapped {
             blocks: mapping.blocks(),
             stride: layout.stride(),
@@ -125,7 +125,7 @@ impl Mapped {
             cells: Box::new(Cells {
                 last_look: wait::LastLook::default(),
                 unfenced: unfenced::Unfenced::new(),
-                exposures,
+                registrations,
                 forsaken: OnceLock::new(),
             }),
         })
@@ -420,16 +420,16 @@ impl AsymmetricFence for Mapped {
 }
 
 impl Registration for Mapped {
-    fn expose(&self, memory: UserMemory) -> Result<ExposedKey, Refused> {
-        self.cells.exposures.open(memory)
+    fn register(&self, memory: UserMemory) -> Result<RegisteredKey, Refused> {
+        self.cells.registrations.open(memory)
     }
 
-    fn withdraw(&self, key: ExposedKey) -> Result<UserMemory> {
-        self.withdraw_exposed(key)
+    fn deregister(&self, key: RegisteredKey) -> Result<UserMemory> {
+        self.deregister_registered(key)
     }
 
-    fn lease(&self, rank: Rank, key: ExposedKey) -> Result<Box<dyn Lease + '_>> {
-        self.lease_exposed(rank, key)
+    fn pin(&self, rank: Rank, key: RegisteredKey) -> Result<Box<dyn Pinned + '_>> {
+        self.pin_registered(rank, key)
     }
 }
 

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 
-use crate::exposed::{ExposedKey, Lease, Refused, UserMemory};
 use crate::fabric::{Bytes, Completion, Delay, Fabric, WordOp};
+use crate::registered::{Pinned, Refused, RegisteredKey, UserMemory};
 use crate::words::LocalWords;
 use crate::{Address, Disp, Error, Operation, Rank, Result, SymmetricHeap, Topology};
 
@@ -503,39 +503,39 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
         unsafe { self.transfer(span, Bytes::Clear, Completion::Target) }.map(drop)
     }
 
-    /// Opens memory that the program already has to the other ranks, until it is [withdrawn](Self::withdraw).
+    /// Opens memory that the program already has to the other ranks, until it is [deregistered](Self::deregister).
     ///
     /// # Errors
     ///
     /// The memory back, with [`Unsupported`](Error::Unsupported) where the backend, the kernel or a container forbids it,
     /// and with the reason.
-    fn expose(&self, memory: UserMemory) -> Result<ExposedKey, Refused> {
+    fn register(&self, memory: UserMemory) -> Result<RegisteredKey, Refused> {
         match self.extras().registration {
-            Some(registration) => registration.expose(memory),
+            Some(registration) => registration.register(memory),
             None => Err(Refused::unsupported(memory)),
         }
     }
 
-    /// Closes memory that this rank has exposed, and gives it back.
+    /// Closes memory that this rank has registered, and gives it back.
     ///
-    /// Nobody gets a new lease of it from here on; the call returns once the last lease has ended.
+    /// Nobody gets a new pin of it from here on; the call returns once the last pin has ended.
     ///
     /// # Errors
     ///
-    /// [`NotExposed`](Error::NotExposed), and [`PeerFailed`](Error::PeerFailed), after which the memory is leaked, since
+    /// [`NotRegistered`](Error::NotRegistered), and [`PeerFailed`](Error::PeerFailed), after which the memory is leaked, since
     /// a rank may still write to it.
-    fn withdraw(&self, key: ExposedKey) -> Result<UserMemory> {
-        let registration = self.extras().registration.ok_or(Error::NotExposed { rank: self.view().rank(), key })?;
-        registration.withdraw(key)
+    fn deregister(&self, key: RegisteredKey) -> Result<UserMemory> {
+        let registration = self.extras().registration.ok_or(Error::NotRegistered { rank: self.view().rank(), key })?;
+        registration.deregister(key)
     }
 
-    /// Access to memory that `rank` has exposed, which stays open as long as the lease lives.
+    /// Access to memory that `rank` has registered, which stays open as long as the pin lives.
     ///
     /// # Errors
     ///
-    /// [`NotExposed`](Error::NotExposed) when nothing, or not any more, is exposed there under `key`.
-    fn lease(&self, rank: Rank, key: ExposedKey) -> Result<Box<dyn Lease + '_>> {
-        self.extras().registration.ok_or(Error::NotExposed { rank, key })?.lease(rank, key)
+    /// [`NotRegistered`](Error::NotRegistered) when nothing, or not any more, is registered there under `key`.
+    fn pin(&self, rank: Rank, key: RegisteredKey) -> Result<Box<dyn Pinned + '_>> {
+        self.extras().registration.ok_or(Error::NotRegistered { rank, key })?.pin(rank, key)
     }
 
     /// Writes `source` at `at`: `source` may be used again when it returns; complete at the next flush.

@@ -33,11 +33,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use crate::exposed::{ExposedKey, Lease, Refused, UserMemory};
 use crate::fabric::{
     Bytes, Completion, Delay, Extras, Fabric, Leaving, LocalMemory, OuterWorld, Registration, Span, Word, WordOp,
     WorldView,
 };
+use crate::registered::{Pinned, Refused, RegisteredKey, UserMemory};
 use crate::words::LocalWords;
 use crate::{Address, Collectives, Disp, Error, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Until};
 
@@ -145,7 +145,7 @@ impl Members {
 /// # Errors
 ///
 /// Operations name ranks by their numbers here, except [`PeerFailed`](Error::PeerFailed), which may come of a rank that
-/// is no member and so names it by its number in the whole world, and the errors of a [lease](RemoteAtomics::lease)
+/// is no member and so names it by its number in the whole world, and the errors of a [pin](RemoteAtomics::pin)
 /// once it has been made, which are the parent's.
 ///
 /// ```
@@ -358,7 +358,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
     #[cold]
     fn renamed(&self, mut error: Error) -> Error {
         match &mut error {
-            Error::NotExposed { rank, .. } | Error::PeerLeft { rank } | Error::OutOfExposed { rank, .. } => {
+            Error::NotRegistered { rank, .. } | Error::PeerLeft { rank } | Error::OutOfRegistered { rank, .. } => {
                 *rank = self.inner(*rank).unwrap_or(*rank);
             }
             _ => {}
@@ -477,17 +477,17 @@ impl<A: RemoteAtomics + ?Sized> Leaving for Subset<'_, A> {
 }
 
 impl<A: RemoteAtomics + ?Sized> Registration for Subset<'_, A> {
-    fn expose(&self, memory: UserMemory) -> Result<ExposedKey, Refused> {
-        self.parent.expose(memory)
+    fn register(&self, memory: UserMemory) -> Result<RegisteredKey, Refused> {
+        self.parent.register(memory)
     }
 
-    fn withdraw(&self, key: ExposedKey) -> Result<UserMemory> {
-        self.parent.withdraw(key).map_err(|error| self.renamed(error))
+    fn deregister(&self, key: RegisteredKey) -> Result<UserMemory> {
+        self.parent.deregister(key).map_err(|error| self.renamed(error))
     }
 
-    fn lease(&self, rank: Rank, key: ExposedKey) -> Result<Box<dyn Lease + '_>> {
-        let Some(outer) = self.members.outer(rank) else { return Err(Error::NotExposed { rank, key }) };
-        self.parent.lease(outer, key).map_err(|error| self.renamed(error))
+    fn pin(&self, rank: Rank, key: RegisteredKey) -> Result<Box<dyn Pinned + '_>> {
+        let Some(outer) = self.members.outer(rank) else { return Err(Error::NotRegistered { rank, key }) };
+        self.parent.pin(outer, key).map_err(|error| self.renamed(error))
     }
 }
 
@@ -774,13 +774,13 @@ mod tests {
                 assert!(matches!(odd, Error::Misaligned { at, .. } if at == me.at(Disp(4))), "{odd}");
                 let clear = subset.clear(Disp(1 << 60), 8).unwrap_err();
                 assert!(matches!(clear, Error::OutOfSegment { at, .. } if at.rank == me), "{clear}");
-                let key = ExposedKey(u64::MAX);
+                let key = RegisteredKey(u64::MAX);
                 for rank in [0, 1, 2].map(Rank) {
-                    let refused = subset.lease(rank, key).unwrap_err();
-                    assert!(matches!(refused, Error::NotExposed { rank: named, .. } if named == rank), "{refused}");
+                    let refused = subset.pin(rank, key).unwrap_err();
+                    assert!(matches!(refused, Error::NotRegistered { rank: named, .. } if named == rank), "{refused}");
                 }
-                let refused = subset.withdraw(key).unwrap_err();
-                assert!(matches!(refused, Error::NotExposed { rank, .. } if rank == me), "{refused}");
+                let refused = subset.deregister(key).unwrap_err();
+                assert!(matches!(refused, Error::NotRegistered { rank, .. } if rank == me), "{refused}");
             })
             .unwrap();
     }

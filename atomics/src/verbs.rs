@@ -116,7 +116,6 @@ mod bounce;
 mod bulk;
 mod connection;
 mod device;
-mod exposed;
 mod failed;
 mod guesses;
 mod landing;
@@ -124,6 +123,7 @@ mod memory;
 mod message;
 mod peers;
 mod queue_pair;
+mod registered;
 mod request;
 mod settings;
 mod shared;
@@ -146,11 +146,11 @@ pub use attach::Attach;
 use bounce::BouncePool;
 use connection::{Connection, Posted};
 use device::{Device, Region};
-use exposed::Exposures;
 use failed::Failed;
 use guesses::Guesses;
 use memory::Memory;
 use queue_pair::Place;
+use registered::Registrations;
 use request::read_request;
 
 /// Requests that a rank has posted, and what else shows the cost of its operations.
@@ -191,7 +191,7 @@ pub struct Verbs {
     /// When the device was last asked for events.
     looked: Cell<Option<Instant>>,
     guesses: Guesses,
-    exposures: RefCell<Exposures>,
+    registrations: RefCell<Registrations>,
     /// Whether ranks of this host reach each other's data by the processor, and the memory of those whose was asked for.
     node_shared: bool,
     neighbours: RefCell<FxHashMap<u32, Option<Rc<Memory>>>>,

@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
-mod exposure;
+mod registration;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -223,35 +223,35 @@ fn an_operation_that_fails_halfway_leaves_its_buffer_alone() {
 }
 
 #[test]
-fn exposed_memory_agrees_with_a_model() {
-    for ranks in [1, exposure::RANKS] {
-        world(ranks, &Attach::new(), exposure::agrees_with_a_model);
+fn registered_memory_agrees_with_a_model() {
+    for ranks in [1, registration::RANKS] {
+        world(ranks, &Attach::new(), registration::agrees_with_a_model);
     }
 }
 
 #[test]
-fn exposed_memory_comes_back() {
-    world(exposure::RANKS, &Attach::new(), exposure::memory_comes_back);
+fn registered_memory_comes_back() {
+    world(registration::RANKS, &Attach::new(), registration::memory_comes_back);
 }
 
 #[test]
-fn refusals_of_exposed_memory() {
-    world(exposure::RANKS, &Attach::new(), exposure::refusals);
+fn refusals_of_registered_memory() {
+    world(registration::RANKS, &Attach::new(), registration::refusals);
 }
 
 #[test]
-fn a_withdrawal_waits_for_the_leases() {
-    world(exposure::RANKS, &Attach::new(), exposure::a_withdrawal_waits_for_the_leases);
+fn a_deregistration_waits_for_the_pins() {
+    world(registration::RANKS, &Attach::new(), registration::a_deregistration_waits_for_the_pins);
 }
 
 #[test]
-fn nothing_is_written_after_a_withdrawal() {
-    world(exposure::RANKS, &Attach::new(), exposure::nothing_is_written_after_a_withdrawal);
+fn nothing_is_written_after_a_deregistration() {
+    world(registration::RANKS, &Attach::new(), registration::nothing_is_written_after_a_deregistration);
 }
 
 #[test]
-fn places_for_exposed_memory_are_used_up_and_come_back() {
-    world(1, &Attach::new(), |ra| exposure::places_are_used_up_and_come_back(ra, 1024));
+fn places_for_registered_memory_are_used_up_and_come_back() {
+    world(1, &Attach::new(), |ra| registration::places_are_used_up_and_come_back(ra, 1024));
 }
 
 #[test]

@@ -7,11 +7,11 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use rmalab_atomics::exposed::{ExposedKey, Lease, Refused, UserMemory};
 use rmalab_atomics::fabric::{
     AsymmetricFence, Bytes, Completion, Delay, Extras, Fabric, Leaving, LocalMemory, OuterWorld, Registration, Span,
     Word, WordOp, WorldView,
 };
+use rmalab_atomics::registered::{Pinned, Refused, RegisteredKey, UserMemory};
 use rmalab_atomics::words::LocalWords;
 use rmalab_atomics::{
     Address, Attended, Capabilities, Counted, Disp, Error, Rank, RemoteAtomics, Request, Result, Served, Subset,
@@ -125,17 +125,17 @@ impl AsymmetricFence for Probe {
 }
 
 impl Registration for Probe {
-    fn expose(&self, memory: UserMemory) -> Result<ExposedKey, Refused> {
+    fn register(&self, memory: UserMemory) -> Result<RegisteredKey, Refused> {
         let error = Error::Unsupported { what: "memory", why: "this is a probe" };
-        self.note(format!("expose {}", memory.len()), Err(Refused { error, memory }))
+        self.note(format!("register {}", memory.len()), Err(Refused { error, memory }))
     }
 
-    fn withdraw(&self, key: ExposedKey) -> Result<UserMemory> {
-        self.note(format!("withdraw {key}"), Err(Error::NotExposed { rank: Rank(0), key }))
+    fn deregister(&self, key: RegisteredKey) -> Result<UserMemory> {
+        self.note(format!("deregister {key}"), Err(Error::NotRegistered { rank: Rank(0), key }))
     }
 
-    fn lease(&self, rank: Rank, key: ExposedKey) -> Result<Box<dyn Lease + '_>> {
-        self.note(format!("lease {rank} {key}"), Err(Error::NotExposed { rank, key }))
+    fn pin(&self, rank: Rank, key: RegisteredKey) -> Result<Box<dyn Pinned + '_>> {
+        self.note(format!("pin {rank} {key}"), Err(Error::NotRegistered { rank, key }))
     }
 }
 
@@ -202,9 +202,9 @@ const METHODS: &[Method] = &[
     ("fence_light", |ra, _| ra.fence_light()),
     ("fence_everywhere", |ra, _| _ = ra.fence_everywhere()),
     ("clear", |ra, _| _ = ra.clear(AT, 8)),
-    ("expose", |ra, _| _ = ra.expose(UserMemory::from_vec(vec![0_u64]))),
-    ("withdraw", |ra, _| _ = ra.withdraw(ExposedKey(1))),
-    ("lease", |ra, rank| _ = ra.lease(rank, ExposedKey(1))),
+    ("register", |ra, _| _ = ra.register(UserMemory::from_vec(vec![0_u64]))),
+    ("deregister", |ra, _| _ = ra.deregister(RegisteredKey(1))),
+    ("pin", |ra, rank| _ = ra.pin(rank, RegisteredKey(1))),
     ("post_bytes", |ra, rank| _ = ra.post_bytes(rank.at(AT), &[0; 9])),
     ("put_bytes", |ra, rank| _ = ra.put_bytes(rank.at(AT), &[0; 9])),
     ("get_bytes", |ra, rank| _ = ra.get_bytes(rank.at(AT), &mut [0; 9])),

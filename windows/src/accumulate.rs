@@ -46,8 +46,8 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use rmalab_atomics::exposed::{Lease, LeasedWords};
 use rmalab_atomics::mapped::add_words;
+use rmalab_atomics::registered::{Pinned, PinnedWords};
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
 use rmalab_locks::{Mcs, RawMutex};
 
@@ -730,7 +730,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
 }
 
 /// The words of leased memory, if every rank has them. An owner that alone has them takes the lock, as its peers do.
-fn words_of(lease: &dyn Lease) -> Option<LeasedWords<'_>> {
+fn words_of(lease: &dyn Pinned) -> Option<PinnedWords<'_>> {
     lease.words().filter(|leased| leased.everywhere)
 }
 

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use rmalab_atomics::exposed::{ExposedKey, UserMemory};
+use rmalab_atomics::registered::{RegisteredKey, UserMemory};
 use rmalab_atomics::{Disp, Rank, RemoteAtomics, WORD};
 use rmalab_locks::{Exclusion, LINE, Policy, WindowLock, WindowLocks};
 
@@ -23,12 +23,12 @@ use crate::{
 /// Memory that this rank has exposed for a window that is being made: withdrawn when it is dropped.
 struct Exposed<'t, A: RemoteAtomics + ?Sized> {
     ra: &'t A,
-    key: ExposedKey,
+    key: RegisteredKey,
 }
 
 impl<'t, A: RemoteAtomics + ?Sized> Exposed<'t, A> {
     fn new(ra: &'t A, memory: UserMemory) -> Result<Self> {
-        let key = ra.expose(memory).map_err(|refused| refused.error)?;
+        let key = ra.register(memory).map_err(|refused| refused.error)?;
         Ok(Exposed { ra, key })
     }
 }
@@ -36,7 +36,7 @@ impl<'t, A: RemoteAtomics + ?Sized> Exposed<'t, A> {
 impl<A: RemoteAtomics + ?Sized> Drop for Exposed<'_, A> {
     fn drop(&mut self) {
         // There is another error already. The window is made on no rank, so all leases end, or a rank has failed.
-        drop(self.ra.withdraw(self.key));
+        drop(self.ra.deregister(self.key));
     }
 }
 
@@ -283,7 +283,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
             Ok(Vec::new())
         } else {
             let leases = (0..).zip(all.chunks_exact(4)).map(|(rank, part)| {
-                let place = ra.lease(Rank(rank), ExposedKey(part[2]))?;
+                let place = ra.pin(Rank(rank), RegisteredKey(part[2]))?;
                 Ok(Fixed { place, bytes: part[0], unit: part[1] as u32 })
             });
             leases.collect()

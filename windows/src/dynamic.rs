@@ -35,7 +35,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 
-use rmalab_atomics::exposed::{ExposedKey, UserMemory};
+use rmalab_atomics::registered::{RegisteredKey, UserMemory};
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
 use rmalab_locks::LINE;
 
@@ -70,7 +70,7 @@ pub(crate) struct Dynamic {
 /// A list of far entries, and how many it has room for.
 #[derive(Clone, Copy, Debug)]
 struct Far {
-    key: ExposedKey,
+    key: RegisteredKey,
     room: usize,
 }
 
@@ -90,7 +90,7 @@ struct Region {
 
 #[derive(Clone, Copy, Debug)]
 enum Memory {
-    Exposed(ExposedKey),
+    Exposed(RegisteredKey),
     Segment(Address),
 }
 
@@ -105,7 +105,7 @@ impl Region {
     /// The region of an entry; `None` for an empty one.
     fn of_words(&[address, len, key, segment]: &[u64; ENTRY]) -> Option<Region> {
         let memory = match segment {
-            0 => Memory::Exposed(ExposedKey(key)),
+            0 => Memory::Exposed(RegisteredKey(key)),
             disp => Memory::Segment(Rank(u32::try_from(key).ok()?).at(Disp(disp - 1))),
         };
         (len > 0).then_some(Region { address, len, memory })
@@ -157,7 +157,7 @@ impl Dynamic {
     }
 
     /// The keys of all memory of the program that is attached, in the order of the addresses.
-    pub(crate) fn keys(&self) -> Vec<ExposedKey> {
+    pub(crate) fn keys(&self) -> Vec<RegisteredKey> {
         let own = self.own.borrow();
         let keys = own.values().filter_map(|(region, _)| match region.memory {
             Memory::Exposed(key) => Some(key),
@@ -167,17 +167,17 @@ impl Dynamic {
     }
 
     /// The key of the far entries, if there are any.
-    pub(crate) fn list(&self) -> Option<ExposedKey> {
+    pub(crate) fn list(&self) -> Option<RegisteredKey> {
         self.far.get().map(|far| far.key)
     }
 
     pub(crate) fn attach<A: RemoteAtomics + ?Sized>(&self, ra: &A, memory: UserMemory) -> Result<WindowDisp> {
         let (address, len) = (memory.start().as_ptr() as u64, memory.len() as u64);
         self.check(ra, address, len)?;
-        let key = ra.expose(memory).map_err(|refused| full(ra, address, len, refused.error))?;
+        let key = ra.register(memory).map_err(|refused| full(ra, address, len, refused.error))?;
         let added = self.add(ra, Region { address, len, memory: Memory::Exposed(key) });
         if added.is_err() {
-            ra.withdraw(key)?;
+            ra.deregister(key)?;
         }
         added
     }
@@ -240,7 +240,7 @@ impl Dynamic {
         }
         match (far, self.far.get()) {
             (Some(at), Some(far)) => {
-                let lease = ra.lease(me, far.key)?;
+                let lease = ra.pin(me, far.key)?;
                 lease.put((at * ENTRY) as u64 * WORD, bytemuck::cast_slice(&words))?;
                 ra.flush(me)?;
             }
@@ -256,7 +256,7 @@ impl Dynamic {
         ra.fetch_add(me.at(self.version), 1)?;
         if let Some(shorter) = shorter {
             // Waits for the readers that are still at it; the next look of each finds the longer one.
-            drop(ra.withdraw(shorter.key)?);
+            drop(ra.deregister(shorter.key)?);
         }
         Ok(())
     }
@@ -270,7 +270,7 @@ impl Dynamic {
                 words[at] = region.words();
             }
         }
-        let key = ra.expose(UserMemory::from_vec(words)).map_err(|refused| refused.error)?;
+        let key = ra.register(UserMemory::from_vec(words)).map_err(|refused| refused.error)?;
         Ok(Far { key, room })
     }
 
@@ -281,7 +281,7 @@ impl Dynamic {
         self.change(ra, number, &region, [0; ENTRY])?;
         self.free.borrow_mut().push(number);
         match region.memory {
-            Memory::Exposed(key) => Ok(Some(ra.withdraw(key)?)),
+            Memory::Exposed(key) => Ok(Some(ra.deregister(key)?)),
             Memory::Segment(_) => Ok(None),
         }
     }
@@ -318,10 +318,10 @@ impl Dynamic {
                     self.note_owner(rank, at.rank);
                     return then(Place::Segment(at), offset);
                 }
-                Memory::Exposed(key) => match ra.lease(rank, key) {
+                Memory::Exposed(key) => match ra.pin(rank, key) {
                     Ok(lease) => return then(Place::Leased(&*lease), offset),
                     // Detached since the look at the version: the next look finds another one (I2).
-                    Err(rmalab_atomics::Error::NotExposed { .. }) => ra.pause(CHANGING)?,
+                    Err(rmalab_atomics::Error::NotRegistered { .. }) => ra.pause(CHANGING)?,
                     Err(error) => return Err(error.into()),
                 },
             }
@@ -394,10 +394,10 @@ impl Dynamic {
         if used <= NEAR {
             return Ok(true);
         }
-        let lease = match ra.lease(rank, ExposedKey(ra.get(rank.at(self.far_key()))?)) {
+        let lease = match ra.pin(rank, RegisteredKey(ra.get(rank.at(self.far_key()))?)) {
             Ok(lease) => lease,
             // Replaced by a longer one since the look at its key.
-            Err(rmalab_atomics::Error::NotExposed { .. }) => return Ok(false),
+            Err(rmalab_atomics::Error::NotRegistered { .. }) => return Ok(false),
             Err(error) => return Err(error.into()),
         };
         // Both numbers may be of different versions, which the caller finds out.
@@ -411,7 +411,7 @@ impl Dynamic {
 /// The error of an attach for which `error` says that no memory can be exposed.
 fn full<A: RemoteAtomics + ?Sized>(ra: &A, address: u64, len: u64, error: rmalab_atomics::Error) -> Error {
     match error {
-        rmalab_atomics::Error::ExposedFull { rank, .. } if rank == ra.rank() => Error::Attach {
+        rmalab_atomics::Error::RegistrationFull { rank, .. } if rank == ra.rank() => Error::Attach {
             rank,
             disp: WindowDisp(address as i64),
             len,

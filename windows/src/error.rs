@@ -527,7 +527,7 @@ impl Error {
             Error::NotShared { .. } => Class::RmaShared,
             Error::Op { .. } => Class::Op,
             Error::Layout(LayoutError::OutOfMemory { .. })
-            | Error::Atomics(Network::OutOfMemory { .. } | Network::ExposedFull { .. }) => Class::NoMem,
+            | Error::Atomics(Network::OutOfMemory { .. } | Network::RegistrationFull { .. }) => Class::NoMem,
             Error::Type { .. } | Error::Layout(_) | Error::Swap { .. } => Class::Type,
             Error::Mismatch { .. } | Error::Elements { .. } => Class::Count,
             Error::DispUnit | Error::Hint { hint: Config::SAME_DISP_UNIT, .. } => Class::Disp,

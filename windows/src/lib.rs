@@ -86,7 +86,7 @@ pub use pscw::{Access, AccessSide, Exposure, ExposureSide, PostAssert, StartAsse
 pub use raw::RawWindow;
 pub use raw::core::WindowCore;
 pub use request::{Batch, Request};
-pub use rmalab_atomics::exposed::UserMemory;
+pub use rmalab_atomics::registered::UserMemory;
 pub use rmalab_locks::{Assert, LockKind, Policy, PolicyKind};
 pub use target::{Active, Passive, Target, WithRequests};
 pub use team::Team;

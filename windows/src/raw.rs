@@ -206,12 +206,12 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
         let mut memory = Vec::new();
         let mut withdrawn = Ok(());
         for key in own {
-            match ra.withdraw(key) {
+            match ra.deregister(key) {
                 Ok(piece) => memory.push(piece),
                 Err(error) => withdrawn = Err(error),
             }
         }
-        let listed = list.map_or(Ok(()), |key| ra.withdraw(key).map(drop));
+        let listed = list.map_or(Ok(()), |key| ra.deregister(key).map(drop));
         // No rank gets the memory again before it is zero everywhere.
         let zeroed = team.collectives().barrier();
         let network = flushed.and(withdrawn).and(listed).and(zeroed).map_err(Error::from);

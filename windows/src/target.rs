@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytemuck::Pod;
 use rmalab_atomics::bulk::{Owned, Piece};
-use rmalab_atomics::exposed::{Lease, Run};
 use rmalab_atomics::fabric::WordOp;
+use rmalab_atomics::registered::{Pinned, Run};
 use rmalab_atomics::{Address, Rank, RemoteAtomics, WORD};
 use rmalab_locks::Exclusion;
 
@@ -48,7 +48,7 @@ pub(crate) enum Place<'e> {
     /// In a rank's segment.
     Segment(Address),
     /// In memory of its owner's program.
-    Leased(&'e dyn Lease),
+    Leased(&'e dyn Pinned),
     /// Behind requests that a rank serves.
     TwoSided(&'e Requests<'e>, Rank),
 }

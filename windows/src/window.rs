@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use bytemuck::Pod;
-use rmalab_atomics::exposed::UserMemory;
+use rmalab_atomics::registered::UserMemory;
 use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_locks::{Policy, WindowLock};
 
@@ -316,7 +316,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
     /// # Errors
     ///
     /// [`Error::Flavor`]; [`Error::Attach`] when it overlaps attached memory, when it is empty, or when the network has no
-    /// place for more exposed memory of this rank; and those of [`RemoteAtomics::expose`]. The memory is dropped then.
+    /// place for more exposed memory of this rank; and those of [`RemoteAtomics::register`]. The memory is dropped then.
     pub fn attach(&self, memory: UserMemory) -> Result<WindowDisp> {
         let attached = self.dynamic(Call::Attach).and_then(|dynamic| dynamic.attach(self.ra, memory));
         attached.map_err(|error| self.hear(error))

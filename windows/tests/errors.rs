@@ -3,7 +3,7 @@
 
 mod support;
 
-use rmalab_atomics::exposed::UserMemory;
+use rmalab_atomics::registered::UserMemory;
 use rmalab_atomics::{Mapped, Rank};
 use rmalab_locks::Error as LockError;
 use rmalab_windows::{

@@ -5,7 +5,7 @@ mod support;
 
 use std::sync::atomic::Ordering;
 
-use rmalab_atomics::exposed::UserMemory;
+use rmalab_atomics::registered::UserMemory;
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics, Topology, Until, World};
 use rmalab_windows::{
     Call, Class, Config, Error, Flavor, FreeError, Info, Layout, LockKind, Model, Op, Open, Team, Window, WindowDisp,

@@ -5,7 +5,7 @@ mod support;
 
 use std::sync::{Arc, Mutex};
 
-use rmalab_atomics::exposed::UserMemory;
+use rmalab_atomics::registered::UserMemory;
 use rmalab_atomics::{Mapped, Rank};
 use rmalab_windows::{
     Config, Error, ErrorHandler, Layout, LockKind, Op, Result, Target, Team, Transport, Window, WindowDisp,

@@ -6,7 +6,7 @@ mod support;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use rmalab_atomics::exposed::UserMemory;
+use rmalab_atomics::registered::UserMemory;
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics, World};
 use rmalab_windows::{
     Attributes, Call, Class, Config, Error, Info, Keyval, LockKind, Model, Op, Open, PolicyKind, Team, Window,

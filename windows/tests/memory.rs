@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rmalab_atomics::controlled::{self, Answer, Controlled, Executor, Shape};
-use rmalab_atomics::exposed::{ExposedKey, UserMemory};
+use rmalab_atomics::registered::{RegisteredKey, UserMemory};
 use rmalab_atomics::{Counted, Counts, Mapped, Rank, RemoteAtomics, Topology, World};
 use rmalab_windows::{
     Call, Class, Config, Error, Flavor, Layout, LockKind, Op, Open, Team, Transport, Window, WindowDisp,
@@ -68,12 +68,12 @@ fn a_window_that_was_not_made_leaves_nothing_exposed() {
         // The first keys there are; the window's words find no room.
         let filled = Window::allocate(team, ra.heap().free_bytes() - 4096).unwrap();
         while ra.heap().alloc(64, 64).is_ok() {}
-        let first = ra.expose(UserMemory::from_vec(vec![1_u8])).unwrap();
-        ra.withdraw(first).unwrap();
-        let next = ExposedKey(first.0 + (1 << 32));
+        let first = ra.register(UserMemory::from_vec(vec![1_u8])).unwrap();
+        ra.deregister(first).unwrap();
+        let next = RegisteredKey(first.0 + (1 << 32));
         let error = Window::create(team, vec![5_u64; 3]).unwrap_err();
         assert_eq!(error.class(), Class::NoMem, "{error}");
-        assert!(ra.lease(team.rank(), next).is_err(), "the memory of the window that was not made");
+        assert!(ra.pin(team.rank(), next).is_err(), "the memory of the window that was not made");
         drop(filled);
     });
 }

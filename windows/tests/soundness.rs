@@ -6,7 +6,7 @@ mod support;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rmalab_atomics::exposed::UserMemory;
+use rmalab_atomics::registered::UserMemory;
 use rmalab_atomics::{Error as AtomicsError, Mapped, Rank, RemoteAtomics, World};
 use rmalab_windows::{Call, Config, Error, LockKind, Op, Open, Result, Team, Window, WindowDisp};
 use support::{Made, everywhere, processes, threads};

@@ -6,7 +6,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rmalab_atomics::exposed::UserMemory;
+use rmalab_atomics::registered::UserMemory;
 use rmalab_atomics::{Collectives, Counted, Mapped, Rank, RemoteAtomics, World};
 use rmalab_locks::{McsRwRp, PerTarget, Policy, PolicyKind, TwoLevel, WindowLock, WindowLocks};
 use rmalab_windows::replay::{Area, Locked, Observed, Part, Replay, Step};

@@ -8,7 +8,7 @@ use rustix::fs::SeekFrom;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::thread::futex;
 
-use super::exposed::Registry;
+use super::registered::Registry;
 use crate::{Error, Rank, Result};
 
 /// Bytes of a page, the unit in which ranks' blocks are laid out so that no two of them share one.
@@ -44,11 +44,11 @@ const DEPARTED: u32 = 2;
 pub(super) const CONTROL: usize = PAGE as usize;
 const _: () = assert!(size_of::<Control>() <= CONTROL);
 
-/// Bytes of a rank's registry of exposed memory, a multiple of the page.
+/// Bytes of a rank's registry of registered memory, a multiple of the page.
 const REGISTRY: u64 = size_of::<Registry>().next_multiple_of(PAGE as usize) as u64;
 
 /// Where everything lies in a mapping: a page of header, then for each rank its control block and its segment, then for
-/// each rank its registry of exposed memory, which no displacement reaches.
+/// each rank its registry of registered memory, which no displacement reaches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
     size: u32,
@@ -298,7 +298,7 @@ impl Mapping {
         }
     }
 
-    /// What `rank` has exposed of the program's own memory; it lies in no segment.
+    /// What `rank` has registered of the program's own memory; it lies in no segment.
     pub(super) fn registry(&self, rank: Rank) -> &Registry {
         assert!(rank.0 < self.layout.size, "{rank} has no registry in a mapping of {} ranks", self.layout.size);
         let blocks = self.layout.stride() * self.layout.size as usize;

@@ -271,7 +271,7 @@ impl Verbs {
             burst: Cell::new(0),
             looked: Cell::new(None),
             guesses: Guesses::default(),
-            exposures: RefCell::default(),
+            registrations: RefCell::default(),
             node_shared,
             neighbours: RefCell::default(),
             past: Cell::default(),

@@ -58,8 +58,8 @@ struct Swap {
 pub(super) enum Target {
     /// So many bytes behind the start of its mapping.
     Mapping(u64),
-    /// In memory that it has exposed.
-    Exposed(Remote),
+    /// In memory that it has registered.
+    Registered(Remote),
 }
 
 impl Target {
@@ -67,7 +67,7 @@ impl Target {
     pub(super) fn plus(self, bytes: u64) -> Target {
         match self {
             Target::Mapping(offset) => Target::Mapping(offset + bytes),
-            Target::Exposed(Remote { address, key }) => Target::Exposed(Remote { address: address + bytes, key }),
+            Target::Registered(Remote { address, key }) => Target::Registered(Remote { address: address + bytes, key }),
         }
     }
 }
@@ -153,7 +153,7 @@ impl Connection {
             Target::Mapping(offset) => {
                 Remote { address: self.memory.address.wrapping_add(offset), key: self.memory.key }
             }
-            Target::Exposed(remote) => remote,
+            Target::Registered(remote) => remote,
         }
     }
 

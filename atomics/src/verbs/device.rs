@@ -348,7 +348,7 @@ impl Region {
     }
 
     /// Opens memory of the program, which the caller keeps.
-    pub(super) fn exposed(device: &Arc<Device>, start: *const u8, len: usize) -> Result<Region> {
+    pub(super) fn registered(device: &Arc<Device>, start: *const u8, len: usize) -> Result<Region> {
         Region::register(device, start, len, REMOTE, None)
     }
 

@@ -7,10 +7,10 @@ use std::sync::atomic::AtomicU64;
 use rustix::fs::{MemfdFlags, Mode, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
-use super::exposed::{CAPACITY, ENTRY};
+use super::registered::{CAPACITY, ENTRY};
 use crate::{Error, Result};
 
-/// Bytes before the segment, which the table of exposed memory has: whole pages.
+/// Bytes before the segment, which the table of registered memory has: whole pages.
 pub(super) const FRONT: usize = CAPACITY * ENTRY * size_of::<u64>();
 const _: () = assert!(FRONT.is_multiple_of(4096));
 

@@ -9,12 +9,12 @@ mod basics;
 mod bootstrap;
 mod conformance;
 mod endings;
-mod exposed;
 mod faults;
 mod meeting;
 mod mpirun;
 mod output;
 mod refused;
+mod registered;
 mod subsets;
 
 use std::os::unix::process::ExitStatusExt;

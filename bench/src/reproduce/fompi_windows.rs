@@ -1,6 +1,6 @@
 //! foMPI's window creation: time and memory of created, allocated and dynamic windows against ranks.
 
-use rmalab_atomics::exposed::UserMemory;
+use rmalab_atomics::registered::UserMemory;
 use rmalab_atomics::{Rank, RemoteAtomics, WORD};
 use rmalab_windows::{Config, PscwStrategy, Team, Window, WindowDisp};
 use serde::{Deserialize, Serialize};

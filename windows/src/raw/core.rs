@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::atomic::AtomicU64;
 
-use rmalab_atomics::exposed::{ExposedKey, Lease};
+use rmalab_atomics::registered::{Pinned, RegisteredKey};
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
 use rmalab_locks::Exclusion;
 
@@ -36,7 +36,7 @@ pub(crate) enum Memory<'t> {
     /// Somewhere in a segment, each rank's elsewhere.
     Table(Vec<Fixed<Address>>),
     /// Memory of the ranks' programs.
-    Leased { parts: Vec<Fixed<Box<dyn Lease + 't>>>, own: ExposedKey },
+    Leased { parts: Vec<Fixed<Box<dyn Pinned + 't>>>, own: RegisteredKey },
     /// Whatever is attached.
     Dynamic(Dynamic),
 }

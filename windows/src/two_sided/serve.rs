@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use rmalab_atomics::exposed::ExposedKey;
+use rmalab_atomics::registered::RegisteredKey;
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics};
 use rmalab_locks::LockKind;
 
@@ -30,7 +30,7 @@ pub(crate) struct OwnPart {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum OwnPlace {
     Segment(Address),
-    Exposed(ExposedKey),
+    Exposed(RegisteredKey),
     /// The list of regions of a dynamic window.
     Dynamic(Disp),
 }
@@ -56,7 +56,7 @@ impl OwnPart {
             0 => {
                 OwnPlace::Segment(Rank(u32::try_from(second).map_err(|_| format!("no rank {second}"))?).at(Disp(first)))
             }
-            1 => OwnPlace::Exposed(ExposedKey(first)),
+            1 => OwnPlace::Exposed(RegisteredKey(first)),
             2 => OwnPlace::Dynamic(Disp(first)),
             _ => return Err(format!("{tag} is no code of a place")),
         };
@@ -486,7 +486,7 @@ impl Served {
                 });
             }
             OwnPlace::Segment(start) => all(Place::Segment(start), 0)?,
-            OwnPlace::Exposed(key) => all(Place::Leased(&*ra.lease(me, key)?), 0)?,
+            OwnPlace::Exposed(key) => all(Place::Leased(&*ra.pin(me, key)?), 0)?,
             OwnPlace::Dynamic(_) => {
                 let list = self.dynamic.as_ref().expect("it was registered with the part");
                 list.with_region(ra, Call::Local, me, disp, len, |place, offset| {

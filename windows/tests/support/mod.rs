@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use rmalab_atomics::exposed::UserMemory;
+use rmalab_atomics::registered::UserMemory;
 use rmalab_atomics::{Mapped, Processes, World};
 use rmalab_windows::{AccumulateStrategy, Builder, Config, Team, Window};
 

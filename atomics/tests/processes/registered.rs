@@ -1,57 +1,57 @@
-//! The program's own memory, exposed to ranks that are processes.
+//! The program's own memory, registered to ranks that are processes.
 
-use rmalab_atomics::exposed::{ExposedKey, UserMemory};
+use rmalab_atomics::registered::{RegisteredKey, UserMemory};
 use rmalab_atomics::{Collectives, Error, Mapped, Rank, RemoteAtomics, Until};
 use rustix::process::Signal;
 
-#[path = "../exposure/mod.rs"]
-mod exposure;
+#[path = "../registration/mod.rs"]
+mod registration;
 
 use crate::{be_a_rank, here, launcher, results, signal_of, world};
-use exposure::RANKS;
+use registration::RANKS;
 
 #[test]
 fn agrees_with_a_model() {
-    world(here!(), RANKS).run(exposure::agrees_with_a_model).unwrap();
+    world(here!(), RANKS).run(registration::agrees_with_a_model).unwrap();
 }
 
 #[test]
 fn memory_comes_back() {
-    world(here!(), RANKS).run(exposure::memory_comes_back).unwrap();
+    world(here!(), RANKS).run(registration::memory_comes_back).unwrap();
 }
 
 #[test]
 fn refusals() {
-    world(here!(), RANKS).run(exposure::refusals).unwrap();
+    world(here!(), RANKS).run(registration::refusals).unwrap();
 }
 
 #[test]
-fn a_withdrawal_waits_for_the_leases() {
-    let used = world(here!(), RANKS).run(exposure::a_withdrawal_waits_for_the_leases).unwrap()[0];
+fn a_deregistration_waits_for_the_pins() {
+    let used = world(here!(), RANKS).run(registration::a_deregistration_waits_for_the_pins).unwrap()[0];
     // Of some 200 ms of waiting, as between threads.
-    assert!(used < 20_000_000, "the withdrawal has used {used} ns of processor time");
+    assert!(used < 20_000_000, "the deregistration has used {used} ns of processor time");
 }
 
 #[test]
-fn nothing_is_written_after_a_withdrawal() {
-    world(here!(), RANKS).run(exposure::nothing_is_written_after_a_withdrawal).unwrap();
+fn nothing_is_written_after_a_deregistration() {
+    world(here!(), RANKS).run(registration::nothing_is_written_after_a_deregistration).unwrap();
 }
 
 #[test]
 fn places_are_used_up_and_come_back() {
-    world(here!(), RANKS).run(|ra| exposure::places_are_used_up_and_come_back(ra, 16 << 10)).unwrap();
+    world(here!(), RANKS).run(|ra| registration::places_are_used_up_and_come_back(ra, 16 << 10)).unwrap();
 }
 
 #[test]
 fn only_a_rank_itself_reaches_its_memory_as_words() {
     let seen = world(here!(), 2).run(|ra| {
         let collectives = Collectives::new(ra).unwrap();
-        let key = ra.expose(UserMemory::from_vec(vec![3u64; 4])).unwrap();
-        let keys = exposure::exchange(&collectives, key);
+        let key = ra.register(UserMemory::from_vec(vec![3u64; 4])).unwrap();
+        let keys = registration::exchange(&collectives, key);
         let words: Vec<bool> =
-            (0..2).map(|rank| ra.lease(Rank(rank), keys[rank as usize]).unwrap().words().is_some()).collect();
+            (0..2).map(|rank| ra.pin(Rank(rank), keys[rank as usize]).unwrap().words().is_some()).collect();
         collectives.barrier().unwrap();
-        ra.withdraw(key).unwrap();
+        ra.deregister(key).unwrap();
         words
     });
     assert_eq!(seen.unwrap(), [[true, false], [false, true]]);
@@ -61,35 +61,35 @@ fn die() {
     rustix::process::kill_process(rustix::process::getpid(), Signal::KILL).unwrap();
 }
 
-/// Exposes memory on rank 1, and has the lease of it on every other rank when rank 1 is about to go on.
-fn leased<'a>(
+/// Registers memory on rank 1, and has the pin of it on every other rank when rank 1 is about to go on.
+fn pinned<'a>(
     ra: &'a Mapped,
     collectives: &Collectives<'_, Mapped>,
-) -> (ExposedKey, Option<Box<dyn rmalab_atomics::exposed::Lease + 'a>>) {
-    let key = ra.expose(UserMemory::from_vec(vec![0u8; 100_000])).unwrap();
-    let key = exposure::exchange(collectives, key)[1];
-    let lease = (ra.rank() != Rank(1)).then(|| ra.lease(Rank(1), key).unwrap());
+) -> (RegisteredKey, Option<Box<dyn rmalab_atomics::registered::Pinned + 'a>>) {
+    let key = ra.register(UserMemory::from_vec(vec![0u8; 100_000])).unwrap();
+    let key = registration::exchange(collectives, key)[1];
+    let pin = (ra.rank() != Rank(1)).then(|| ra.pin(Rank(1), key).unwrap());
     collectives.barrier().unwrap();
-    (key, lease)
+    (key, pin)
 }
 
 #[test]
-fn the_death_of_the_owner_is_told_to_who_has_a_lease_and_who_wants_one() {
+fn the_death_of_the_owner_is_told_to_who_has_a_pin_and_who_wants_one() {
     be_a_rank(3, |ra| {
         let collectives = Collectives::new(ra).unwrap();
-        let (key, lease) = leased(ra, &collectives);
-        let Some(lease) = lease else {
+        let (key, pin) = pinned(ra, &collectives);
+        let Some(pin) = pin else {
             return die();
         };
         let error = loop {
             // One rank writes and one reads.
-            let done = if ra.rank() == Rank(0) { lease.put(1, &[1; 9]) } else { lease.get(1, &mut [0; 90_000]) };
+            let done = if ra.rank() == Rank(0) { pin.put(1, &[1; 9]) } else { pin.get(1, &mut [0; 90_000]) };
             if let Err(error) = done {
                 break error;
             }
         };
         assert!(matches!(error, Error::PeerFailed { rank: Rank(1) }), "{error}");
-        let error = ra.lease(Rank(1), key).unwrap_err();
+        let error = ra.pin(Rank(1), key).unwrap_err();
         assert!(matches!(error, Error::PeerFailed { rank: Rank(1) }), "{error}");
     });
     let outcome = launcher(here!(), 3).spawn().unwrap().wait().unwrap();
@@ -98,24 +98,24 @@ fn the_death_of_the_owner_is_told_to_who_has_a_lease_and_who_wants_one() {
 }
 
 #[test]
-fn the_death_of_a_holder_ends_the_withdrawal() {
+fn the_death_of_a_holder_ends_the_deregistration() {
     be_a_rank(3, |ra| {
         let collectives = Collectives::new(ra).unwrap();
-        let (key, lease) = leased(ra, &collectives);
+        let (key, pin) = pinned(ra, &collectives);
         match ra.rank().0 {
             0 => die(),
             1 => {
-                let error = ra.withdraw(key).unwrap_err();
+                let error = ra.deregister(key).unwrap_err();
                 assert!(matches!(error, Error::PeerFailed { rank: Rank(0) }), "{error}");
-                let error = ra.withdraw(key).unwrap_err();
-                assert!(matches!(error, Error::NotExposed { .. }), "{error}");
+                let error = ra.deregister(key).unwrap_err();
+                assert!(matches!(error, Error::NotRegistered { .. }), "{error}");
             }
-            // The memory is leaked, so this lease is as good as before.
+            // The memory is leaked, so this pin is as good as before.
             _ => {
-                let lease = lease.unwrap();
+                let pin = pin.unwrap();
                 let told = ra.wait_until(ra.heap().alloc(8, 8).unwrap(), Until::Ne(0));
                 assert!(matches!(told, Err(Error::PeerFailed { rank: Rank(0) })), "{told:?}");
-                drop(lease);
+                drop(pin);
             }
         }
     });
@@ -152,24 +152,24 @@ fn forbid_copies(errno: i32) {
 fn a_container_that_forbids_copies_is_named() {
     let told = world(here!(), 3).run(|ra| {
         let collectives = Collectives::new(ra).unwrap();
-        let key = ra.expose(UserMemory::from_vec(vec![7u8; 3])).unwrap();
-        let keys = exposure::exchange(&collectives, key);
+        let key = ra.register(UserMemory::from_vec(vec![7u8; 3])).unwrap();
+        let keys = registration::exchange(&collectives, key);
         let mut told = Vec::new();
         if ra.rank() != Rank(1) {
-            let lease = ra.lease(Rank(1), keys[1]).unwrap();
+            let pin = ra.pin(Rank(1), keys[1]).unwrap();
             forbid_copies(if ra.rank() == Rank(0) { libc::EPERM } else { libc::ENOSYS });
-            told.push(lease.put(0, &[1]).unwrap_err().to_string());
-            told.push(lease.get(0, &mut [1]).unwrap_err().to_string());
-            told.push(ra.lease(Rank(1), keys[1]).unwrap_err().to_string());
-            let refused = ra.expose(UserMemory::from_vec(vec![8u8; 3])).unwrap_err();
+            told.push(pin.put(0, &[1]).unwrap_err().to_string());
+            told.push(pin.get(0, &mut [1]).unwrap_err().to_string());
+            told.push(ra.pin(Rank(1), keys[1]).unwrap_err().to_string());
+            let refused = ra.register(UserMemory::from_vec(vec![8u8; 3])).unwrap_err();
             assert!(matches!(refused.error, Error::Unsupported { .. }), "{refused}");
             assert_eq!(refused.memory.into_vec::<u8>().unwrap(), [8; 3]);
             told.push(refused.error.to_string());
             // Its own memory a rank reaches all the same.
-            assert_eq!(exposure::contents(ra, ra.rank(), keys[ra.rank().index()]), [7; 3]);
+            assert_eq!(registration::contents(ra, ra.rank(), keys[ra.rank().index()]), [7; 3]);
         }
         collectives.barrier().unwrap();
-        assert_eq!(ra.withdraw(key).unwrap().into_vec::<u8>().unwrap(), [7; 3]);
+        assert_eq!(ra.deregister(key).unwrap().into_vec::<u8>().unwrap(), [7; 3]);
         told
     });
     let told = told.unwrap();

@@ -9,56 +9,56 @@
 //!
 //! | bits of the state | meaning |
 //! | --- | --- |
-//! | 0–29 | how many leases there are |
-//! | 30 | taken: the owner is about to open it, or it is open, or it waits for the last leases |
-//! | 31 | open: new leases are granted |
-//! | 32–63 | the generation of what is exposed, or was last; 0 before the first |
+//! | 0–29 | how many pins there are |
+//! | 30 | taken: the owner is about to open it, or it is open, or it waits for the last pins |
+//! | 31 | open: new pins are granted |
+//! | 32–63 | the generation of what is registered, or was last; 0 before the first |
 //!
 //! # Invariants
 //!
-//! * I1. The number of leases grows in an open entry only, and only by a compare-and-swap that has seen the generation of
-//!   the key. So a failed lease leaves no trace, and a closed entry's number can only fall.
-//! * I2. Where the memory is changes only while the entry is taken, not open and without leases; a lease reads it after it
+//! * I1. The number of pins grows in an open entry only, and only by a compare-and-swap that has seen the generation of
+//!   the key. So a failed pin leaves no trace, and a closed entry's number can only fall.
+//! * I2. Where the memory is changes only while the entry is taken, not open and without pins; a pin reads it after it
 //!   has counted itself.
 //! * I3. Opening an entry begins a new generation, so no key names two pieces of memory. An entry whose generations are
 //!   used up is never taken again.
 //! * I4. The owner keeps the [`UserMemory`] in a table of its own process, and takes it out to give it back (or to drop
-//!   it) only when the entry is closed and has no leases. If that cannot be waited for, since a rank has failed or the
-//!   handle goes, the memory is leaked: whoever holds a lease may still write to it.
+//!   it) only when the entry is closed and has no pins. If that cannot be waited for, since a rank has failed or the
+//!   handle goes, the memory is leaked: whoever holds a pin may still write to it.
 //!
 //! # Memory ordering
 //!
-//! Opening releases and leasing acquires: the memory's contents and I2's fields. The end of a lease releases and the
-//! withdrawal acquires: what was written through leases. These are operations on one word that are all
-//! read-modify-writes between opening and closing, so every lease's release is acquired.
+//! Opening releases and pinning acquires: the memory's contents and I2's fields. The end of a pin releases and the
+//! deregistration acquires: what was written through pins. These are operations on one word that are all
+//! read-modify-writes between opening and closing, so every pin's release is acquired.
 //!
 //! # Between processes
 //!
 //! The kernel copies (`process_vm_readv(2)`), page by page, with ordinary loads and stores of the calling processor on
 //! the same physical memory. To the owner these are stores of another process to memory that it accesses by atomics only
-//! while it is exposed (through a lease of its own); caches are coherent, and the stores are before the caller's next
+//! while it is registered (through a pin of its own); caches are coherent, and the stores are before the caller's next
 //! release in the order of its instructions. Unlike the copies between threads they may tear within a word.
 //!
 //! * Rights. The kernel asks for those of a debugger: the same user, and with Yama (`ptrace_scope` 1) the owner's consent,
 //!   which is given to all (`PR_SET_PTRACER_ANY`, since it can be given to one process or to all) while anything is
-//!   exposed. So in that time any process of the same user may attach to the owner, as on a system without Yama. Whatever
-//!   else of the program has given such a consent before loses it with the last withdrawal.
+//!   registered. So in that time any process of the same user may attach to the owner, as on a system without Yama. Whatever
+//!   else of the program has given such a consent before loses it with the last deregistration.
 //! * Checks. An owner can find out only whether the call exists at all and whether the memory is of a kind that can be
-//!   copied; whether a peer may call it, that peer's lease finds out.
+//!   copied; whether a peer may call it, that peer's pin finds out.
 //! * Identity. A process number means something in its namespace only, and goes to another process some time after the
-//!   owner's end. So an entry names the owner's namespace, which a lease compares, and a cookie: a random word in the
-//!   owner's memory, and where it is. It is read when the lease begins and again before any copy more than [`RECHECK`]
+//!   owner's end. So an entry names the owner's namespace, which a pin compares, and a cookie: a random word in the
+//!   owner's memory, and where it is. It is read when the pin begins and again before any copy more than [`RECHECK`]
 //!   after the last time. For a copy to reach a stranger, the owner would have to die, and every other process number
 //!   (2^15 or more) be given out, in that time.
 //! * Who may write the file of the shared memory by other means than this crate can forge an entry, and so direct copies
 //!   at any process of the user, as by `/proc/PID/mem`. Pointers are not taken from there: a rank reaches what it has
-//!   exposed itself by its own table.
+//!   registered itself by its own table.
 //!
 //! # Cost
 //!
-//! A lease is a compare-and-swap and a fetch-and-add at its end; between processes also two calls of the kernel. A copy
+//! A pin is a compare-and-swap and a fetch-and-add at its end; between processes also two calls of the kernel. A copy
 //! between threads is a copy and a fence; between processes one call of the kernel, for up to [`BATCH`] runs of bytes. A
-//! withdrawal that waits sleeps on the state's word, and the last lease wakes it.
+//! deregistration that waits sleeps on the state's word, and the last pin wakes it.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -71,17 +71,17 @@ use std::time::Duration;
 
 use super::memory::Mapping;
 use super::{Mapped, copy};
-use crate::exposed::{ExposedKey, Lease, LeasedWords, Refused, Run, UserMemory};
+use crate::registered::{Pinned, PinnedWords, Refused, RegisteredKey, Run, UserMemory};
 use crate::{Error, Operation, Rank, RemoteAtomics, Result};
 
-/// How many pieces of memory a rank can have exposed at a time: they take 1 MiB of address space, of which only what is
+/// How many pieces of memory a rank can have registered at a time: they take 1 MiB of address space, of which only what is
 /// used is ever touched.
 pub(super) const CAPACITY: usize = 16 << 10;
 
-/// What one rank has exposed.
+/// What one rank has registered.
 pub(super) type Registry = [Entry; CAPACITY];
 
-/// One place for exposed memory, a cache line; at rest all zero.
+/// One place for registered memory, a cache line; at rest all zero.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(super) struct Entry {
@@ -94,7 +94,7 @@ pub(super) struct Entry {
     cookie: AtomicU64,
 }
 
-const LEASES: u64 = (1 << 30) - 1;
+const PINS: u64 = (1 << 30) - 1;
 const TAKEN: u64 = 1 << 30;
 const OPEN: u64 = 1 << 31;
 /// Where the generation starts; a key has it at the same place.
@@ -104,7 +104,7 @@ impl Entry {
     /// Takes the entry if it is free, for good measure against other handles of the same rank.
     fn take(&self) -> bool {
         let state = self.state.load(Ordering::Relaxed);
-        let free = state & (LEASES | TAKEN | OPEN) == 0 && state >> GENERATION < u64::from(u32::MAX);
+        let free = state & (PINS | TAKEN | OPEN) == 0 && state >> GENERATION < u64::from(u32::MAX);
         // Acquires what the previous user has released; fails if another handle was faster.
         free && self.state.compare_exchange(state, state | TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
@@ -123,14 +123,14 @@ impl Entry {
         generation
     }
 
-    /// Counts one more lease of the key's generation: whether that is open, or `None` if there are too many.
-    fn pin(&self, key: ExposedKey) -> Option<bool> {
+    /// Counts one more pin of the key's generation: whether that is open, or `None` if there are too many.
+    fn pin(&self, key: RegisteredKey) -> Option<bool> {
         let mut state = self.state.load(Ordering::Relaxed);
         loop {
             if state >> GENERATION != key.0 >> GENERATION || state & OPEN == 0 {
                 return Some(false);
             }
-            if state & LEASES == LEASES {
+            if state & PINS == PINS {
                 return None;
             }
             match self.state.compare_exchange_weak(state, state + 1, Ordering::Acquire, Ordering::Relaxed) {
@@ -140,17 +140,17 @@ impl Entry {
         }
     }
 
-    /// Grants no lease from here on.
+    /// Grants no pin from here on.
     fn close(&self) {
         self.state.fetch_and(!OPEN, Ordering::Relaxed);
     }
 
-    /// Whether there are leases; all that they did is acquired when there are none.
-    fn is_leased(&self) -> bool {
-        self.state.load(Ordering::Acquire) & LEASES != 0
+    /// Whether there are pins; all that they did is acquired when there are none.
+    fn is_pinned(&self) -> bool {
+        self.state.load(Ordering::Acquire) & PINS != 0
     }
 
-    /// Gives a closed entry without leases free.
+    /// Gives a closed entry without pins free.
     fn free(&self) {
         self.state.fetch_and(!TAKEN, Ordering::Release);
     }
@@ -165,23 +165,23 @@ impl Entry {
     }
 }
 
-/// What a handle has exposed, with the memory itself.
-pub(super) struct Exposures {
+/// What a handle has registered, with the memory itself.
+pub(super) struct Registrations {
     mapping: Arc<Mapping>,
     rank: Rank,
-    memory: Mutex<HashMap<ExposedKey, UserMemory>>,
+    memory: Mutex<HashMap<RegisteredKey, UserMemory>>,
 }
 
-impl Exposures {
-    pub(super) fn new(mapping: Arc<Mapping>, rank: Rank) -> Exposures {
-        Exposures { mapping, rank, memory: Mutex::default() }
+impl Registrations {
+    pub(super) fn new(mapping: Arc<Mapping>, rank: Rank) -> Registrations {
+        Registrations { mapping, rank, memory: Mutex::default() }
     }
 
-    fn memory(&self) -> MutexGuard<'_, HashMap<ExposedKey, UserMemory>> {
+    fn memory(&self) -> MutexGuard<'_, HashMap<RegisteredKey, UserMemory>> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn open(&self, memory: UserMemory) -> Result<ExposedKey, Refused> {
+    pub(super) fn open(&self, memory: UserMemory) -> Result<RegisteredKey, Refused> {
         let between_processes = !self.mapping.is_private();
         let owner = if between_processes { Process::own() } else { Process::default() };
         if between_processes
@@ -191,27 +191,27 @@ impl Exposures {
         }
         let registry = self.mapping.registry(self.rank);
         let Some((index, entry)) = registry.iter().enumerate().find(|(_, entry)| entry.take()) else {
-            let error = Error::ExposedFull { rank: self.rank, what: "exposed memory", limit: CAPACITY as u64 };
+            let error = Error::RegistrationFull { rank: self.rank, what: "registered memory", limit: CAPACITY as u64 };
             return Err(Refused { error, memory });
         };
         if between_processes {
             Consent::give();
         }
         let mut table = self.memory();
-        let key = ExposedKey(entry.open(&memory, owner) | index as u64);
+        let key = RegisteredKey(entry.open(&memory, owner) | index as u64);
         table.insert(key, memory);
         Ok(key)
     }
 
     /// Closes the entry of `key` and takes the memory out of the table, if it is there.
-    fn close(&self, key: ExposedKey) -> Option<(&Entry, UserMemory)> {
+    fn close(&self, key: RegisteredKey) -> Option<(&Entry, UserMemory)> {
         let entry = entry(&self.mapping, self.rank, key)?;
         let memory = self.memory().remove(&key)?;
         entry.close();
         Some((entry, memory))
     }
 
-    /// After `close`, when there are no leases any more.
+    /// After `close`, when there are no pins any more.
     fn free(&self, entry: &Entry) {
         entry.free();
         if !self.mapping.is_private() {
@@ -220,17 +220,17 @@ impl Exposures {
     }
 
     /// Where memory of this very handle starts.
-    fn start(&self, key: ExposedKey) -> Option<NonNull<u8>> {
+    fn start(&self, key: RegisteredKey) -> Option<NonNull<u8>> {
         self.memory().get(&key).map(UserMemory::start)
     }
 }
 
-impl Drop for Exposures {
-    /// Drops what nobody leases, and leaks the rest (I4).
+impl Drop for Registrations {
+    /// Drops what nobody pins, and leaks the rest (I4).
     fn drop(&mut self) {
-        let keys: Vec<ExposedKey> = self.memory().keys().copied().collect();
+        let keys: Vec<RegisteredKey> = self.memory().keys().copied().collect();
         for (entry, memory) in keys.into_iter().filter_map(|key| self.close(key)) {
-            if entry.is_leased() {
+            if entry.is_pinned() {
                 std::mem::forget(memory);
             } else {
                 self.free(entry);
@@ -240,24 +240,24 @@ impl Drop for Exposures {
 }
 
 /// The entry that `key` would be in, if there is such a place.
-fn entry(mapping: &Mapping, owner: Rank, key: ExposedKey) -> Option<&Entry> {
+fn entry(mapping: &Mapping, owner: Rank, key: RegisteredKey) -> Option<&Entry> {
     // The low half of the key is the index.
     mapping.registry(owner).get(key.0 as u32 as usize)
 }
 
-/// How long a withdrawal watches the leases before it sleeps.
+/// How long a deregistration watches the pins before it sleeps.
 const WATCH: Duration = Duration::from_micros(200);
 
-/// How long it sleeps before it looks whether its peers live; the last lease wakes it before.
+/// How long it sleeps before it looks whether its peers live; the last pin wakes it before.
 const SLEEP: Duration = Duration::from_millis(100);
 
 impl Mapped {
-    pub(super) fn withdraw_exposed(&self, key: ExposedKey) -> Result<UserMemory> {
-        let exposures = &self.cells.exposures;
-        let (entry, memory) = exposures.close(key).ok_or(Error::NotExposed { rank: self.view.rank(), key })?;
-        match self.wait_for_leases(entry) {
+    pub(super) fn deregister_registered(&self, key: RegisteredKey) -> Result<UserMemory> {
+        let registrations = &self.cells.registrations;
+        let (entry, memory) = registrations.close(key).ok_or(Error::NotRegistered { rank: self.view.rank(), key })?;
+        match self.wait_for_pins(entry) {
             Ok(()) => {
-                exposures.free(entry);
+                registrations.free(entry);
                 Ok(memory)
             }
             Err(error) => {
@@ -268,14 +268,14 @@ impl Mapped {
         }
     }
 
-    fn wait_for_leases(&self, entry: &Entry) -> Result<()> {
+    fn wait_for_pins(&self, entry: &Entry) -> Result<()> {
         let start = self.now();
-        while entry.is_leased() {
+        while entry.is_pinned() {
             // An error when a rank has failed.
             self.pause(1)?;
             if self.now().since(start) >= WATCH {
                 let state = entry.state.load(Ordering::Relaxed);
-                if state & LEASES != 0 {
+                if state & PINS != 0 {
                     self.mapping.sleep_word(&entry.state, state, SLEEP);
                 }
             }
@@ -283,26 +283,26 @@ impl Mapped {
         Ok(())
     }
 
-    pub(super) fn lease_exposed(&self, owner: Rank, key: ExposedKey) -> Result<Box<dyn Lease + '_>> {
+    pub(super) fn pin_registered(&self, owner: Rank, key: RegisteredKey) -> Result<Box<dyn Pinned + '_>> {
         if owner.0 >= self.view.size() {
-            return Err(Error::RankOutOfRange { operation: Operation::Lease, rank: owner, size: self.view.size() });
+            return Err(Error::RankOutOfRange { operation: Operation::Pin, rank: owner, size: self.view.size() });
         }
         if self.mapping.failed() == Some(owner) {
             return Err(Error::PeerFailed { rank: owner });
         }
-        let refused = Error::NotExposed { rank: owner, key };
+        let refused = Error::NotRegistered { rank: owner, key };
         let Some(entry) = entry(&self.mapping, owner, key) else { return Err(refused) };
         match entry.pin(key) {
             Some(true) => {}
             Some(false) => return Err(refused),
-            None => return Err(Error::ExposedFull { rank: owner, what: "a lease of this memory", limit: LEASES }),
+            None => return Err(Error::RegistrationFull { rank: owner, what: "a pin of this memory", limit: PINS }),
         }
         let pin = Pin { mapping: &self.mapping, entry };
         let (start, bytes) = (entry.start.load(Ordering::Relaxed), entry.bytes.load(Ordering::Relaxed));
         let direct = if self.mapping.is_private() {
             NonNull::new(std::ptr::with_exposed_provenance_mut(start as usize))
         } else if owner == self.view.rank() {
-            self.cells.exposures.start(key)
+            self.cells.registrations.start(key)
         } else {
             None
         };
@@ -315,11 +315,11 @@ impl Mapped {
             }
         };
         let everywhere = self.mapping.is_private() || self.view.size() == 1;
-        Ok(Box::new(MappedLease { _pin: pin, owner, bytes, way, everywhere }))
+        Ok(Box::new(MappedPinned { _pin: pin, owner, bytes, way, everywhere }))
     }
 }
 
-/// One lease in an entry's count.
+/// One pin in an entry's count.
 #[derive(Debug)]
 struct Pin<'a> {
     mapping: &'a Mapping,
@@ -331,13 +331,13 @@ impl Drop for Pin<'_> {
         let old = self.entry.state.fetch_sub(1, Ordering::Release);
         // The last one of a closed entry, whose owner may sleep until then. If the entry has been given to other memory
         // since, the wake-up is for nobody, which does no harm.
-        if old & (OPEN | LEASES) == 1 {
+        if old & (OPEN | PINS) == 1 {
             self.mapping.wake_word(&self.entry.state);
         }
     }
 }
 
-/// How leased memory is reached.
+/// How pinned memory is reached.
 #[derive(Debug)]
 enum Way {
     /// It starts here, in this process.
@@ -346,7 +346,7 @@ enum Way {
     Kernel { process: Process, start: u64, checked: Cell<Duration> },
 }
 
-struct MappedLease<'a> {
+struct MappedPinned<'a> {
     _pin: Pin<'a>,
     owner: Rank,
     bytes: u64,
@@ -355,18 +355,18 @@ struct MappedLease<'a> {
     everywhere: bool,
 }
 
-impl std::fmt::Debug for MappedLease<'_> {
+impl std::fmt::Debug for MappedPinned<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let MappedLease { owner, bytes, way, everywhere: _, _pin: _ } = self;
-        write!(f, "Lease({bytes} bytes of {owner}, {way:?})")
+        let MappedPinned { owner, bytes, way, everywhere: _, _pin: _ } = self;
+        write!(f, "Pinned({bytes} bytes of {owner}, {way:?})")
     }
 }
 
-impl MappedLease<'_> {
+impl MappedPinned<'_> {
     fn check(&self, offset: u64, len: usize) -> Result<()> {
         let len = len as u64;
         if offset.checked_add(len).is_none_or(|end| end > self.bytes) {
-            return Err(Error::OutOfExposed { rank: self.owner, offset, len, bytes: self.bytes });
+            return Err(Error::OutOfRegistered { rank: self.owner, offset, len, bytes: self.bytes });
         }
         Ok(())
     }
@@ -407,7 +407,7 @@ impl MappedLease<'_> {
     }
 }
 
-impl Lease for MappedLease<'_> {
+impl Pinned for MappedPinned<'_> {
     fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -416,7 +416,7 @@ impl Lease for MappedLease<'_> {
         self.check(offset, source.len())?;
         match self.way {
             // SAFETY: `source` is borrowed; the range lies in the memory (checked), which stays what it is while this
-            // lease lives (I4), and which all accesses meanwhile reach through leases, by these copies and atomics.
+            // pin lives (I4), and which all accesses meanwhile reach through pins, by these copies and atomics.
             Way::Direct(start) => unsafe {
                 copy::to_shared(source.as_ptr(), start.as_ptr().add(offset as usize), source.len());
             },
@@ -484,7 +484,7 @@ impl Lease for MappedLease<'_> {
         Ok(())
     }
 
-    fn words(&self) -> Option<LeasedWords<'_>> {
+    fn words(&self) -> Option<PinnedWords<'_>> {
         let Way::Direct(start) = self.way else { return None };
         let bytes = self.bytes as usize;
         let head = start.as_ptr().align_offset(size_of::<u64>()).min(bytes);
@@ -492,12 +492,12 @@ impl Lease for MappedLease<'_> {
             // There may be no aligned address in the memory.
             0 => &[],
             // SAFETY: the words lie in the memory, behind the bytes before the first aligned one; it stays what it is
-            // while this lease lives (I4), and is accessed by atomics and copies that act as such.
+            // while this pin lives (I4), and is accessed by atomics and copies that act as such.
             words => unsafe {
                 std::slice::from_raw_parts(start.as_ptr().add(head).cast::<AtomicU64>().cast_const(), words)
             },
         };
-        Some(LeasedWords { head: head as u64, words, everywhere: self.everywhere })
+        Some(PinnedWords { head: head as u64, words, everywhere: self.everywhere })
     }
 }
 
@@ -685,7 +685,7 @@ fn refusal(rank: Rank, call: Call, error: std::io::Error) -> Error {
                 Call::Readv => "process_vm_readv",
                 Call::Writev => "process_vm_writev",
             };
-            Error::system(format!("{call} on memory that {rank} has exposed"), error)
+            Error::system(format!("{call} on memory that {rank} has registered"), error)
         }
     }
 }
@@ -711,11 +711,11 @@ fn why_forbidden(errno: i32, scope: &str) -> &'static str {
 /// The consent of this process to be reached by others of the same user, which Yama asks for.
 struct Consent;
 
-/// How many exposures need it.
+/// How many registrations need it.
 static CONSENTS: Mutex<usize> = Mutex::new(0);
 
 impl Consent {
-    /// Gives it with the first exposure of the process.
+    /// Gives it with the first registration of the process.
     fn give() {
         let mut count = CONSENTS.lock().unwrap_or_else(PoisonError::into_inner);
         if *count == 0 {
@@ -751,31 +751,31 @@ mod tests {
                 let last = u64::from(u32::MAX) << GENERATION;
                 let entry = &ra.mapping().registry(Rank(0))[0];
                 entry.state.store(last - (1 << GENERATION), Ordering::Relaxed);
-                let key = ra.expose(UserMemory::from_vec(vec![1u8])).unwrap();
+                let key = ra.register(UserMemory::from_vec(vec![1u8])).unwrap();
                 assert_eq!(key.0, last);
-                ra.lease(Rank(0), key).unwrap();
-                ra.withdraw(key).unwrap();
+                ra.pin(Rank(0), key).unwrap();
+                ra.deregister(key).unwrap();
                 assert_eq!(entry.state.load(Ordering::Relaxed), last);
-                let next = ra.expose(UserMemory::from_vec(vec![2u8])).unwrap();
+                let next = ra.register(UserMemory::from_vec(vec![2u8])).unwrap();
                 assert_eq!(next.0, 1 << GENERATION | 1, "the next place");
-                assert!(matches!(ra.lease(Rank(0), key), Err(Error::NotExposed { .. })));
+                assert!(matches!(ra.pin(Rank(0), key), Err(Error::NotRegistered { .. })));
             })
             .unwrap();
     }
 
     #[test]
-    fn there_is_an_end_to_leases() {
+    fn there_is_an_end_to_pins() {
         World::threads(1)
             .run(|ra| {
-                let key = ra.expose(UserMemory::from_vec(vec![1u8])).unwrap();
+                let key = ra.register(UserMemory::from_vec(vec![1u8])).unwrap();
                 let state = &ra.mapping().registry(Rank(0))[0].state;
-                state.fetch_add(LEASES - 1, Ordering::Relaxed);
-                let last = ra.lease(Rank(0), key).unwrap();
-                let error = ra.lease(Rank(0), key).unwrap_err();
-                assert!(matches!(error, Error::ExposedFull { limit: LEASES, .. }), "{error}");
+                state.fetch_add(PINS - 1, Ordering::Relaxed);
+                let last = ra.pin(Rank(0), key).unwrap();
+                let error = ra.pin(Rank(0), key).unwrap_err();
+                assert!(matches!(error, Error::RegistrationFull { limit: PINS, .. }), "{error}");
                 drop(last);
-                state.fetch_sub(LEASES - 1, Ordering::Relaxed);
-                ra.withdraw(key).unwrap();
+                state.fetch_sub(PINS - 1, Ordering::Relaxed);
+                ra.deregister(key).unwrap();
             })
             .unwrap();
     }
@@ -795,7 +795,7 @@ mod tests {
         let error = Process { namespace: own.namespace ^ 1, ..own }.probe(rank, at, 1).unwrap_err().to_string();
         assert!(error.contains("another namespace"), "{error}");
         let error = own.probe(rank, 8, 1).unwrap_err().to_string();
-        assert!(error.contains("process_vm_readv on memory that rank 4 has exposed"), "{error}");
+        assert!(error.contains("process_vm_readv on memory that rank 4 has registered"), "{error}");
         own.probe(rank, 8, 0).unwrap();
     }
 

@@ -1,35 +1,35 @@
 //! Memory that the program already has, opened to the other ranks.
 //!
-//! A rank [exposes](crate::RemoteAtomics::expose) memory that it owns, tells the others the key, and gets the memory back
-//! when it [withdraws](crate::RemoteAtomics::withdraw) it. Whoever accesses it holds a [`Lease`] meanwhile; a withdrawal
-//! waits for the leases. So no access ever meets memory that has been given back, whatever a program does with its
-//! keys: a key is a plain number, and one that was made up is refused, or names other memory that is exposed. A key is
+//! A rank [registers](crate::RemoteAtomics::register) memory that it owns, tells the others the key, and gets the memory back
+//! when it [deregisters](crate::RemoteAtomics::deregister) it. Whoever accesses it holds a [`Pinned`] meanwhile; a deregistration
+//! waits for the pins. So no access ever meets memory that has been given back, whatever a program does with its
+//! keys: a key is a plain number, and one that was made up is refused, or names other memory that is registered. A key is
 //! never given twice.
 //!
-//! A withdrawal waits for ever for a lease that its holder has forgotten, or that the caller holds itself. A handle that
-//! is dropped drops what it still exposes, and leaks what is leased, since its holders may still write to it.
+//! A deregistration waits for ever for a pin that its holder has forgotten, or that the caller holds itself. A handle that
+//! is dropped drops what it still registers, and leaks what is pinned, since its holders may still write to it.
 //!
-//! Between threads an access is a copy, and [`Lease::words`] gives the memory itself. Between processes the kernel copies
+//! Between threads an access is a copy, and [`Pinned::words`] gives the memory itself. Between processes the kernel copies
 //! (`process_vm_readv(2)`), which it allows to those who may debug the owner: processes of the same user, unless it is set
-//! up more strictly or a container forbids it; a lease then says so. While anything is exposed, a process lets any other
+//! up more strictly or a container forbids it; a pin then says so. While anything is registered, a process lets any other
 //! process of its user do that (`PR_SET_PTRACER`), where only its parents may otherwise. Memory of the symmetric heap
 //! needs nothing of this and costs less to access.
 //!
 //! ```
-//! use rmalab_atomics::exposed::{ExposedKey, UserMemory};
+//! use rmalab_atomics::registered::{RegisteredKey, UserMemory};
 //! use rmalab_atomics::{Collectives, Rank, RemoteAtomics, World};
 //!
 //! World::threads(2).run(|ra| {
 //!     let collectives = Collectives::new(ra).expect("room for collectives");
-//!     let key = ra.expose(UserMemory::from_vec(vec![0u32; 4])).expect("memory to expose");
+//!     let key = ra.register(UserMemory::from_vec(vec![0u32; 4])).expect("memory to register");
 //!     let keys = collectives.allgather(&[key.0]).expect("keys");
 //!     let peer = Rank(1 - ra.rank().0);
-//!     let lease = ra.lease(peer, ExposedKey(keys[peer.index()])).expect("a lease");
-//!     lease.put(4, &7u32.to_ne_bytes()).expect("four bytes in sixteen");
+//!     let pin = ra.pin(peer, RegisteredKey(keys[peer.index()])).expect("a pin");
+//!     pin.put(4, &7u32.to_ne_bytes()).expect("four bytes in sixteen");
 //!     ra.flush(peer).expect("a flush");
-//!     drop(lease);
+//!     drop(pin);
 //!     collectives.barrier().expect("a barrier");
-//!     let memory = ra.withdraw(key).expect("what was exposed");
+//!     let memory = ra.deregister(key).expect("what was registered");
 //!     assert_eq!(memory.into_vec::<u32>().expect("a vector"), [0, 7, 0, 0]);
 //! })?;
 //! # Ok::<(), rmalab_atomics::Error>(())
@@ -43,11 +43,11 @@ use std::sync::atomic::AtomicU64;
 
 use crate::{Error, Result};
 
-/// The name of a piece of exposed memory, for its owner's peers; travels as a word.
+/// The name of a piece of registered memory, for its owner's peers; travels as a word.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct ExposedKey(pub u64);
+pub struct RegisteredKey(pub u64);
 
-impl fmt::Display for ExposedKey {
+impl fmt::Display for RegisteredKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "key {:#x}", self.0)
     }
@@ -129,7 +129,7 @@ impl fmt::Debug for UserMemory {
     }
 }
 
-/// Memory that could not be exposed, and why.
+/// Memory that could not be registered, and why.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct Refused {
@@ -151,9 +151,9 @@ impl Refused {
     }
 }
 
-/// The word-aligned interior of leased memory, where this rank's processor reaches it by loads and stores.
+/// The word-aligned interior of pinned memory, where this rank's processor reaches it by loads and stores.
 #[derive(Clone, Copy, Debug)]
-pub struct LeasedWords<'a> {
+pub struct PinnedWords<'a> {
     /// Bytes of the memory before the first word: 0 to 7.
     pub head: u64,
     /// The words; there may be none, and up to 7 bytes of the memory are behind them.
@@ -167,18 +167,18 @@ pub struct LeasedWords<'a> {
 pub struct Run {
     /// Where it is in the caller's buffer.
     pub at: usize,
-    /// Where it is in the exposed memory.
+    /// Where it is in the registered memory.
     pub offset: u64,
     /// Bytes.
     pub len: usize,
 }
 
-/// Access to memory that a rank has exposed, which cannot be withdrawn before the lease is dropped.
+/// Access to memory that a rank has registered, which cannot be deregistered before the pin is dropped.
 ///
 /// # Errors
 ///
-/// [`OutOfExposed`](Error::OutOfExposed) for a range that the memory does not have; nothing was done then.
-pub trait Lease: fmt::Debug {
+/// [`OutOfRegistered`](Error::OutOfRegistered) for a range that the memory does not have; nothing was done then.
+pub trait Pinned: fmt::Debug {
     /// Bytes of the memory.
     fn bytes(&self) -> u64;
 
@@ -218,5 +218,5 @@ pub trait Lease: fmt::Debug {
     /// processes.
     ///
     /// Copies of ranks that have the words themselves do not tear them; those of other processes may.
-    fn words(&self) -> Option<LeasedWords<'_>>;
+    fn words(&self) -> Option<PinnedWords<'_>>;
 }
