@@ -3,12 +3,12 @@
 mod untyped;
 
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytemuck::Pod;
 use rmalab_atomics::bulk::{Owned, Piece};
 use rmalab_atomics::fabric::WordOp;
 use rmalab_atomics::registered::{Pinned, Run};
+use rmalab_atomics::words::{LocalWord, LocalWords};
 use rmalab_atomics::{Address, Rank, RemoteAtomics, WORD};
 use rmalab_locks::Exclusion;
 
@@ -118,7 +118,7 @@ pub struct Target<'e, A: RemoteAtomics + ?Sized, P = Passive<'e>> {
     /// Here as well as in the core, which changes behind shared references: so it need not be loaded anew after each atomic.
     pub(crate) ways: AccumulatePath<'e>,
     /// The words of its part, if operations on them may be the processor's.
-    pub(crate) words: &'e [AtomicU64],
+    pub(crate) words: LocalWords<'e>,
     pub(crate) rank: Rank,
     pub(crate) part: Part<'e>,
     pub(crate) bytes: u64,
@@ -238,9 +238,24 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
 
     /// The word at `disp`, if operations on it may be the processor's.
     #[inline(always)]
-    fn word(&self, disp: WindowDisp) -> Option<&'e AtomicU64> {
+    fn word(&self, disp: WindowDisp) -> Option<LocalWord<'e>> {
         let offset = disp.0.checked_mul(i64::from(self.unit))? as u64;
-        if offset.is_multiple_of(WORD) { self.words.get((offset / WORD) as usize) } else { None }
+        if offset.is_multiple_of(WORD) { self.words.in_memory(offset / WORD) } else { None }
+    }
+
+    /// As [`word`](Self::word), also where an engine stands in for the processor.
+    #[inline(always)]
+    fn any_word(&self, disp: WindowDisp) -> Option<LocalWord<'e>> {
+        let offset = disp.0.checked_mul(i64::from(self.unit))? as u64;
+        if offset.is_multiple_of(WORD) { self.words.get(offset / WORD) } else { None }
+    }
+
+    /// As [`word`](Self::word), where an engine stands in for the processor.
+    #[cold]
+    #[inline(never)]
+    fn word_by_engine(&self, disp: WindowDisp) -> Option<LocalWord<'e>> {
+        let offset = disp.0.checked_mul(i64::from(self.unit))? as u64;
+        if offset.is_multiple_of(WORD) { self.words.by_engine(offset / WORD) } else { None }
     }
 
     /// As [`in_segment`](Self::in_segment), for a word that network atomics may be used on.
@@ -265,7 +280,9 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         if let Ok(value) = <[u8; WORD as usize]>::try_from(source)
             && let Some(word) = self.word(disp)
         {
-            word.store(u64::from_ne_bytes(value), Ordering::Release);
+            if let Err(error) = word.store(u64::from_ne_bytes(value)) {
+                return Err(self.core.hear(error));
+            }
             self.ra.stored();
             return Ok(());
         }
@@ -275,6 +292,13 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     // Out of line: results that come of several branches are kept in memory, which the fast path above would wait for.
     #[inline(never)]
     fn put_bytes(&self, disp: WindowDisp, source: &[u8]) -> Result<()> {
+        if let Ok(value) = <[u8; WORD as usize]>::try_from(source)
+            && let Some(word) = self.word_by_engine(disp)
+        {
+            word.store(u64::from_ne_bytes(value)).map_err(|error| self.core.hear(error))?;
+            self.ra.stored();
+            return Ok(());
+        }
         if let Some(at) = self.in_segment(disp, source.len() as u64) {
             return match self.ra.post_bytes(at, source) {
                 Ok(()) => Ok(()),
@@ -297,8 +321,13 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         if dest.len() as u64 == WORD
             && let Some(word) = self.word(disp)
         {
-            dest.copy_from_slice(&word.load(Ordering::Acquire).to_ne_bytes());
-            return Ok(());
+            return match word.load() {
+                Ok(value) => {
+                    dest.copy_from_slice(&value.to_ne_bytes());
+                    Ok(())
+                }
+                Err(error) => Err(self.core.hear(error)),
+            };
         }
         self.get_bytes(disp, dest)
     }
@@ -306,6 +335,12 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     // Out of line, as `put_bytes`.
     #[inline(never)]
     fn get_bytes(&self, disp: WindowDisp, dest: &mut [u8]) -> Result<()> {
+        if dest.len() as u64 == WORD
+            && let Some(word) = self.word_by_engine(disp)
+        {
+            dest.copy_from_slice(&word.load().map_err(|error| self.core.hear(error))?.to_ne_bytes());
+            return Ok(());
+        }
         if let Some(at) = self.in_segment(disp, dest.len() as u64) {
             return match self.ra.get_bytes(at, dest) {
                 Ok(()) => Ok(()),
@@ -629,16 +664,9 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     fn by_one_atomic<T: Element>(&self, disp: WindowDisp, op: Op, value: T) -> Result<Option<T>> {
         let atomic = matches!(op, Op::Replace) || matches!(op, Op::Sum) && T::KIND.is_integer();
         if T::SIZE == WORD && atomic && self.ways.strategy == AccumulateStrategy::Native {
-            let value = value.to_word();
             let old = match op {
-                Op::Sum => self.by_atomic(
-                    disp,
-                    |word| word.fetch_add(value, Ordering::SeqCst),
-                    |ra, at| ra.fetch_add(at, value),
-                ),
-                _ => {
-                    self.by_atomic(disp, |word| word.swap(value, Ordering::SeqCst), |ra, at| ra.fetch_store(at, value))
-                }
+                Op::Sum => self.by_atomic(disp, WordOp::FetchAdd(value.to_word())),
+                _ => self.by_atomic(disp, WordOp::FetchStore(value.to_word())),
             };
             return Ok(old?.map(T::from_word));
         }
@@ -647,23 +675,23 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
 
     /// Updates the word at `disp`, if network atomics may be used there: the processor's, or those of the network.
     #[inline(always)]
-    fn by_atomic(
-        &self,
-        disp: WindowDisp,
-        processor: impl FnOnce(&AtomicU64) -> u64,
-        network: impl FnOnce(&A, Address) -> rmalab_atomics::Result<u64>,
-    ) -> Result<Option<u64>> {
+    fn by_atomic(&self, disp: WindowDisp, op: WordOp) -> Result<Option<u64>> {
         // In each branch by itself: what is one enum first is kept in memory, which the next atomic waits for.
-        if let Some(word) = self.word(disp) {
+        if let Some(word) = self.any_word(disp) {
             if self.ways.enter(self.ra, self.rank).map_err(|error| self.core.hear(error))? {
-                let old = processor(word);
+                let old = word.atomic(op).map_err(|error| self.core.hear(error))?;
                 self.ways.rest(self.ra).map_err(|error| self.core.hear(error))?;
                 return Ok(Some(old));
             }
         } else if let Some(at) = self.word_in_segment(disp)
             && self.ways.enter(self.ra, self.rank).map_err(|error| self.core.hear(error))?
         {
-            let old = network(self.ra, at);
+            let old = match op {
+                WordOp::FetchAdd(value) => self.ra.fetch_add(at, value),
+                WordOp::CompareAndSwap { expected, desired } => self.ra.compare_and_swap(at, expected, desired),
+                WordOp::FetchStore(value) => self.ra.fetch_store(at, value),
+                WordOp::Get | WordOp::Put(_) => self.ra.get(at),
+            };
             return Ok(Some(self.ways.leave(self.ra, old).map_err(|error| self.core.hear(error))?));
         }
         Ok(None)
@@ -705,13 +733,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     #[inline(always)]
     pub fn compare_and_swap<T: Swappable>(&self, disp: WindowDisp, expected: T, desired: T) -> Result<T> {
         if T::SIZE == WORD && self.ways.strategy != AccumulateStrategy::Locked {
-            let (expected, desired) = (expected.to_word(), desired.to_word());
-            let swap = |word: &AtomicU64| word.compare_exchange(expected, desired, Ordering::SeqCst, Ordering::SeqCst);
-            let old = self.by_atomic(
-                disp,
-                |word| swap(word).unwrap_or_else(|old| old),
-                |ra, at| ra.compare_and_swap(at, expected, desired),
-            );
+            let op = WordOp::CompareAndSwap { expected: expected.to_word(), desired: desired.to_word() };
+            let old = self.by_atomic(disp, op);
             if let Some(old) = old? {
                 return Ok(T::from_word(old));
             }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use bytemuck::Pod;
 use rmalab_atomics::registered::UserMemory;
+use rmalab_atomics::words::LocalWords;
 use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_locks::{Policy, WindowLock};
 
@@ -289,7 +290,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
                         ra,
                         core,
                         ways,
-                        words: &[],
+                        words: LocalWords::default(),
                         rank,
                         part,
                         bytes,

@@ -4,9 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::marker::PhantomData;
 use std::rc::Rc;
-use std::sync::atomic::AtomicU64;
 
 use rmalab_atomics::registered::{Pinned, RegisteredKey};
+use rmalab_atomics::words::LocalWords;
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
 use rmalab_locks::Exclusion;
 
@@ -102,7 +102,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
                 ra: self.ra,
                 core: self,
                 ways: self.ways,
-                words: &[],
+                words: LocalWords::default(),
                 rank: Rank(0),
                 part: Part::Null,
                 bytes: 0,
@@ -117,10 +117,10 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
     #[inline(always)]
     pub(crate) fn member<P>(&self, call: Call, rank: Rank, alone: bool) -> Target<'_, A, P> {
         // What most windows are is inlined, in parts and not as a whole, which would be copied.
-        let mut words: &[AtomicU64] = &[];
+        let mut words = LocalWords::default();
         let (part, bytes, unit) = match self.memory {
             Memory::Symmetric { base, bytes, unit } if self.plain => {
-                words = self.ra.direct_words(rank.at(base), bytes / WORD).unwrap_or_default();
+                words = self.ra.local_words(rank.at(base), bytes / WORD).unwrap_or_default();
                 (Part::Fixed(Place::Segment(rank.at(base))), bytes, unit)
             }
             _ => {
