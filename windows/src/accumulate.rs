@@ -38,8 +38,10 @@
 //! # Cost
 //!
 //! An element takes one remote operation by a network atomic, and two by get and CAS when no other rank interferes. Where
-//! the processor reaches the words, a run of shorter elements takes one CAS for each word. A run under the lock takes the lock's two operations and a flush of this rank's own node; then a bulk get and a bulk put for
-//! each [`CHUNK`] bytes, and one flush for all of them. A sum of 64-bit integers that the processor reaches is one pass
+//! the processor reaches the words, a run of shorter elements takes one CAS for each word.
+//!
+//! A run under the lock takes the lock's two operations and a flush of this rank's own node; then a bulk get and a bulk put
+//! for each [`CHUNK`] bytes, and one flush for all of them. A sum of 64-bit integers that the processor reaches is one pass
 //! without a copy. Between two processes of a host (AMD EPYC), a sum of 128 integers takes 40 ns in mode locked and 290 ns
 //! by atomics; a sum of 1,024 integers takes 125 ns and 2.9 us.
 
@@ -670,9 +672,9 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         // Of words, so that the elements are aligned, and no larger than needed: it takes time to set it to 0.
         match len_of(source, &result) {
             ..=64 => self.plain_in(&mut [0; 64 / 8], offset, kind, op, source, result),
-            ..=256 => self.plain_in(&mut [0; 256 / 8], offset, kind, op, source, result),
-            ..=512 => self.plain_in(&mut [0; 512 / 8], offset, kind, op, source, result),
-            ..=1024 => self.plain_in(&mut [0; 1024 / 8], offset, kind, op, source, result),
+            65..=256 => self.plain_in(&mut [0; 256 / 8], offset, kind, op, source, result),
+            257..=512 => self.plain_in(&mut [0; 512 / 8], offset, kind, op, source, result),
+            513..=1024 => self.plain_in(&mut [0; 1024 / 8], offset, kind, op, source, result),
             _ => self.plain_in(&mut [0; CHUNK / 8], offset, kind, op, source, result),
         }
     }
