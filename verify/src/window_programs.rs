@@ -71,6 +71,8 @@ pub struct Program {
     pub bias: Option<(usize, u64, u64)>,
     /// The networks that it is searched on within seconds.
     pub networks: &'static [Network],
+    /// Whether each rank's processor reaches all memory: 8-byte operations of the windows are its loads and stores then.
+    pub local_words: bool,
     code: Arc<Code>,
 }
 
@@ -134,6 +136,7 @@ impl Program {
     fn shape(&self) -> Shape {
         let mut shape = Shape::new(self.ranks);
         shape.capabilities.asymmetric_fence = self.bias.is_some();
+        shape.local_words = self.local_words;
         shape
     }
 

@@ -144,3 +144,28 @@ fn full_rings_lose_no_post() {
     let outcome = shuttle_engine::run(&check, &shuttle_engine::Options::default(), &|_| true).unwrap();
     assert_eq!(outcome.violation().map(|found| found.violation.property), Some(Property::NoDeadlock));
 }
+
+/// Where the processor reaches all memory, the windows' 8-byte operations are its loads, stores and atomics, whose stores a
+/// flush completes by a fence. The programs hold on that path, too.
+#[test]
+fn programs_hold_by_the_processor() {
+    // Most states, and nothing of windows that the others lack.
+    const LARGE: [&str; 2] = ["pscw-matching-3", "maxloc-pair-3"];
+    // Where accumulates have a bias, their words are reached over the network.
+    let searched = searched().into_iter().filter(|program| program.bias.is_none() && !LARGE.contains(&program.name));
+    let by_processor = |program| Program { local_words: true, ..program };
+    let all: Vec<Program> = searched.map(by_processor).collect();
+    let states = rows(&all, |program| {
+        if !program.networks.contains(&Network::LatePuts) {
+            return String::new();
+        }
+        let outcome = explore(&program.check(Network::LatePuts).unwrap(), &options(), &|_| true)
+            .unwrap_or_else(|error| panic!("{}: {error}", program.name));
+        assert_eq!(outcome.finding, Finding::Holds, "{}", program.name);
+        outcome.progress.states.to_string()
+    });
+    // It is another path: stores that a flush has not completed are states of their own.
+    let by_network = explore(&program("fence-2").check(Network::LatePuts).unwrap(), &options(), &|_| true).unwrap();
+    let fence = all.iter().position(|program| program.name == "fence-2").unwrap();
+    assert_ne!(states[fence], by_network.progress.states.to_string());
+}

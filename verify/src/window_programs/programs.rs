@@ -34,7 +34,7 @@ pub fn programs() -> Vec<Program> {
     let mut add = |name, about, ranks, windows: &[Config], networks, code: fn(Scene<'_, '_>) -> Result<()>| {
         let (windows, code) = (windows.to_vec(), Arc::new(code));
         let (slots, bias) = (None, None);
-        all.push(Program { name, about, ranks, windows, slots, bias, networks, code });
+        all.push(Program { name, about, ranks, windows, slots, bias, networks, local_words: false, code });
     };
 
     let fence = |fence| [Config { fence, ..Config::default() }];
