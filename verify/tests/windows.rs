@@ -153,7 +153,10 @@ fn programs_hold_by_the_processor() {
     const LARGE: [&str; 2] = ["pscw-matching-3", "maxloc-pair-3"];
     // Where accumulates have a bias, their words are reached over the network.
     let searched = searched().into_iter().filter(|program| program.bias.is_none() && !LARGE.contains(&program.name));
-    let by_processor = |program| Program { local_words: true, ..program };
+    let by_processor = |mut program: Program| {
+        program.local_words = true;
+        program
+    };
     let all: Vec<Program> = searched.map(by_processor).collect();
     let states = rows(&all, |program| {
         if !program.networks.contains(&Network::LatePuts) {

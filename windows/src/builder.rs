@@ -87,7 +87,7 @@ impl<'t, A: RemoteAtomics + ?Sized> Builder<'t, A> {
         }
     }
 
-    /// Takes strategies and hints from `info`; what it ignores, [`Window::ignored`] reports.
+    /// Takes strategies and hints from `info`; what it ignores, [`WindowCore::ignored`](crate::WindowCore::ignored) reports.
     pub fn info(mut self, info: &Info) -> Self {
         let mut hints = info.clone();
         if let Some(dir) = hints.delete(RECORD_HINT) {
@@ -98,7 +98,7 @@ impl<'t, A: RemoteAtomics + ?Sized> Builder<'t, A> {
         self
     }
 
-    /// Sets all strategies and hints at once; what does not go together, [`Window::ignored`] reports.
+    /// Sets all strategies and hints at once; what does not go together, [`WindowCore::ignored`](crate::WindowCore::ignored) reports.
     pub fn config(mut self, config: Config) -> Self {
         (self.config, self.ignored) = config.normalized();
         self.params = self.config.policy;
@@ -263,7 +263,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     ///
     /// Collective; each rank gives memory of any length, none included, and has its own unit of displacement. The memory
     /// comes back from [`Window::reclaim`]. Until then it is reached through the window only; this rank's own accesses are
-    /// those of [`Window::local`].
+    /// those of [`WindowCore::local`](crate::WindowCore::local).
     ///
     /// A table with an entry for each rank is all that tells where their memory is.
     ///

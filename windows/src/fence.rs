@@ -132,7 +132,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Fence<'_, '_, A, W> {
         core.target(Call::Fence, target.into(), false)
     }
 
-    /// This rank's own part, as by [`Window::local`].
+    /// This rank's own part, as by [`WindowCore::local`](crate::WindowCore::local).
     ///
     /// # Errors
     ///
@@ -141,7 +141,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Fence<'_, '_, A, W> {
         self.window.local()
     }
 
-    /// As [`Window::progress`].
+    /// As [`WindowCore::progress`](crate::WindowCore::progress).
     ///
     /// # Errors
     ///

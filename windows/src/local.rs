@@ -42,7 +42,7 @@ impl<'w, A: RemoteAtomics + ?Sized> Local<'w, A> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfWindow`].
+    /// [`Error::OutOfWindow`](crate::Error::OutOfWindow).
     #[inline]
     pub fn load<T: Pod>(&self, disp: WindowDisp) -> Result<T> {
         self.target.get_value(disp)
@@ -52,7 +52,7 @@ impl<'w, A: RemoteAtomics + ?Sized> Local<'w, A> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfWindow`].
+    /// [`Error::OutOfWindow`](crate::Error::OutOfWindow).
     #[inline]
     pub fn store<T: Pod>(&self, disp: WindowDisp, value: T) -> Result<()> {
         self.target.put_value(disp, value)
@@ -62,7 +62,7 @@ impl<'w, A: RemoteAtomics + ?Sized> Local<'w, A> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfWindow`].
+    /// [`Error::OutOfWindow`](crate::Error::OutOfWindow).
     #[inline]
     pub fn read<T: Pod>(&self, disp: WindowDisp, dest: &mut [T]) -> Result<()> {
         self.target.get(disp, dest)
@@ -72,7 +72,7 @@ impl<'w, A: RemoteAtomics + ?Sized> Local<'w, A> {
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfWindow`].
+    /// [`Error::OutOfWindow`](crate::Error::OutOfWindow).
     #[inline]
     pub fn write<T: Pod>(&self, disp: WindowDisp, source: &[T]) -> Result<()> {
         self.target.put(disp, source)

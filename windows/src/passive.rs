@@ -278,7 +278,7 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
         self.window.sync();
     }
 
-    /// The window, for what does not open an epoch, such as [`Window::local`] and [`Window::attach`].
+    /// The window, for what does not open an epoch, such as [`WindowCore::local`](crate::WindowCore::local) and [`WindowCore::attach`](crate::WindowCore::attach).
     pub fn window(&self) -> &Window<'_, A, W> {
         self.window
     }

@@ -10,7 +10,7 @@
 //!
 //! # Messages
 //!
-//! For an epoch with k puts or accumulates to each of m targets, p ranks, packets as [`Window::messages_sent`] counts them:
+//! For an epoch with k puts or accumulates to each of m targets, p ranks, packets as [`WindowCore::messages_sent`](crate::WindowCore::messages_sent) counts them:
 //!
 //! | epoch | packets of an origin | packets of a target |
 //! | --- | --- | --- |

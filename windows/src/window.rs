@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// A displacement from the start of a target's part of a window, in units that the target has chosen; on a dynamic
-/// window an address, as its owner's [`attach`](Window::attach) has returned it.
+/// window an address, as its owner's [`attach`](WindowCore::attach) has returned it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct WindowDisp(pub i64);
 

@@ -9,10 +9,10 @@ use crate::messages::Kind;
 use crate::{Error, Result, WindowCore};
 
 /// What serves the requests of passive epochs to one rank, on all windows of a team with the transport
-/// [`TwoSidedAgent`](crate::Transport::TwoSidedAgent), from [`Window::agent`].
+/// [`TwoSidedAgent`](crate::Transport::TwoSidedAgent), from [`WindowCore::agent`](crate::WindowCore::agent).
 ///
 /// The program runs [`serve`](Self::serve) in a thread of its own, which takes a handle of the ranks that threads can share
-/// (`A: Sync`). It ends by [`Window::stop_agent`], and may be run again.
+/// (`A: Sync`). It ends by [`WindowCore::stop_agent`](crate::WindowCore::stop_agent), and may be run again.
 ///
 /// ```
 /// use rmalab_atomics::{Rank, RemoteAtomics, World};
@@ -49,7 +49,7 @@ pub struct Agent<'t, A: RemoteAtomics + ?Sized> {
 }
 
 impl<A: RemoteAtomics + ?Sized> Agent<'_, A> {
-    /// Serves until [`Window::stop_agent`] is called.
+    /// Serves until [`WindowCore::stop_agent`](crate::WindowCore::stop_agent) is called.
     ///
     /// # Errors
     ///
