@@ -44,6 +44,7 @@ pub mod subset;
 mod topology;
 #[cfg(feature = "verbs")]
 pub mod verbs;
+mod word;
 pub mod words;
 mod world;
 

@@ -8,6 +8,7 @@ mod asymmetric;
 pub(crate) mod copy;
 mod memory;
 mod registered;
+mod registry;
 mod unfenced;
 mod wait;
 

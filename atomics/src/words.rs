@@ -16,7 +16,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Result;
-use crate::fabric::{Word, WordOp};
+use crate::word::{Word, WordOp};
 
 /// What carries out accesses to local words in place of the processor.
 pub trait LocalEngine {

@@ -8,7 +8,7 @@ use rustix::fs::SeekFrom;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::thread::futex;
 
-use super::registered::Registry;
+use super::registry::Registry;
 use crate::{Error, Rank, Result};
 
 /// Bytes of a page, the unit in which ranks' blocks are laid out so that no two of them share one.

@@ -70,100 +70,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::memory::Mapping;
+use super::registry::{CAPACITY, Entry, OPEN, PINS, Process};
 use super::{Mapped, copy};
 use crate::registered::{Pinned, PinnedWords, Refused, RegisteredKey, Run, UserMemory};
 use crate::{Error, Operation, Rank, RemoteAtomics, Result};
-
-/// How many pieces of memory a rank can have registered at a time: they take 1 MiB of address space, of which only what is
-/// used is ever touched.
-pub(super) const CAPACITY: usize = 16 << 10;
-
-/// What one rank has registered.
-pub(super) type Registry = [Entry; CAPACITY];
-
-/// One place for registered memory, a cache line; at rest all zero.
-#[repr(C, align(64))]
-#[derive(Debug)]
-pub(super) struct Entry {
-    state: AtomicU64,
-    start: AtomicU64,
-    bytes: AtomicU64,
-    pid: AtomicU64,
-    namespace: AtomicU64,
-    cookie_at: AtomicU64,
-    cookie: AtomicU64,
-}
-
-const PINS: u64 = (1 << 30) - 1;
-const TAKEN: u64 = 1 << 30;
-const OPEN: u64 = 1 << 31;
-/// Where the generation starts; a key has it at the same place.
-const GENERATION: u32 = 32;
-
-impl Entry {
-    /// Takes the entry if it is free, for good measure against other handles of the same rank.
-    fn take(&self) -> bool {
-        let state = self.state.load(Ordering::Relaxed);
-        let free = state & (PINS | TAKEN | OPEN) == 0 && state >> GENERATION < u64::from(u32::MAX);
-        // Acquires what the previous user has released; fails if another handle was faster.
-        free && self.state.compare_exchange(state, state | TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
-    }
-
-    /// Opens the entry, which the caller has taken, to a new generation, and returns that, as a key has it.
-    fn open(&self, memory: &UserMemory, owner: Process) -> u64 {
-        self.start.store(memory.start().as_ptr().expose_provenance() as u64, Ordering::Relaxed);
-        self.bytes.store(memory.len() as u64, Ordering::Relaxed);
-        self.pid.store(owner.pid, Ordering::Relaxed);
-        self.namespace.store(owner.namespace, Ordering::Relaxed);
-        self.cookie_at.store(owner.cookie_at, Ordering::Relaxed);
-        self.cookie.store(owner.cookie, Ordering::Relaxed);
-        let generation = ((self.state.load(Ordering::Relaxed) >> GENERATION) + 1) << GENERATION;
-        // Nobody else changes a taken entry that is not open (I1).
-        self.state.store(generation | TAKEN | OPEN, Ordering::Release);
-        generation
-    }
-
-    /// Counts one more pin of the key's generation: whether that is open, or `None` if there are too many.
-    fn pin(&self, key: RegisteredKey) -> Option<bool> {
-        let mut state = self.state.load(Ordering::Relaxed);
-        loop {
-            if state >> GENERATION != key.0 >> GENERATION || state & OPEN == 0 {
-                return Some(false);
-            }
-            if state & PINS == PINS {
-                return None;
-            }
-            match self.state.compare_exchange_weak(state, state + 1, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return Some(true),
-                Err(now) => state = now,
-            }
-        }
-    }
-
-    /// Grants no pin from here on.
-    fn close(&self) {
-        self.state.fetch_and(!OPEN, Ordering::Relaxed);
-    }
-
-    /// Whether there are pins; all that they did is acquired when there are none.
-    fn is_pinned(&self) -> bool {
-        self.state.load(Ordering::Acquire) & PINS != 0
-    }
-
-    /// Gives a closed entry without pins free.
-    fn free(&self) {
-        self.state.fetch_and(!TAKEN, Ordering::Release);
-    }
-
-    fn owner(&self) -> Process {
-        Process {
-            pid: self.pid.load(Ordering::Relaxed),
-            namespace: self.namespace.load(Ordering::Relaxed),
-            cookie_at: self.cookie_at.load(Ordering::Relaxed),
-            cookie: self.cookie.load(Ordering::Relaxed),
-        }
-    }
-}
 
 /// What a handle has registered, with the memory itself.
 pub(super) struct Registrations {
@@ -510,17 +420,6 @@ fn coarse_time() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// A process, so that others can tell whether they speak of the same one.
-#[derive(Clone, Copy, Default, Debug)]
-struct Process {
-    pid: u64,
-    /// The process numbers that this one is among; 0 if the system does not tell.
-    namespace: u64,
-    /// Where it has the cookie.
-    cookie_at: u64,
-    cookie: u64,
-}
-
 impl Process {
     fn own() -> Process {
         /// A word that no other process has at this address, but for children of this one.
@@ -743,6 +642,7 @@ impl Consent {
 mod tests {
     use super::*;
     use crate::World;
+    use crate::mapped::registry::GENERATION;
 
     #[test]
     fn a_place_whose_generations_are_used_up_is_retired() {

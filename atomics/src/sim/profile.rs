@@ -27,25 +27,10 @@ use std::fmt::Write;
 use std::path::Path;
 
 use super::settings::{self, Table};
+pub use super::units::Span;
 use super::units::{self, quoted, write_per_byte, write_time};
 use crate::sim::network::Shape;
 use crate::{Error, Result};
-
-/// A length of virtual time, in picoseconds.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Span(pub u64);
-
-impl Span {
-    /// A length of so many nanoseconds.
-    pub const fn nanoseconds(nanoseconds: u64) -> Span {
-        Span(nanoseconds * 1000)
-    }
-
-    /// In nanoseconds.
-    pub fn as_nanoseconds(self) -> f64 {
-        self.0 as f64 / 1000.0
-    }
-}
 
 /// Who carries out atomic operations on words of a rank of the same node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

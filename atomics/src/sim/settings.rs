@@ -10,8 +10,7 @@ use std::rc::Rc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::profile::Span;
-use super::units::{self, quoted};
+use super::units::{self, Span, quoted};
 use crate::{Error, Result};
 
 /// The longest file of settings that is read, in bytes.

@@ -1,6 +1,20 @@
 //! Numbers with units, as settings have them: times, and times for each byte.
 
-use super::profile::Span;
+/// A length of virtual time, in picoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Span(pub u64);
+
+impl Span {
+    /// A length of so many nanoseconds.
+    pub const fn nanoseconds(nanoseconds: u64) -> Span {
+        Span(nanoseconds * 1000)
+    }
+
+    /// In nanoseconds.
+    pub fn as_nanoseconds(self) -> f64 {
+        self.0 as f64 / 1000.0
+    }
+}
 
 /// Units of time, in picoseconds.
 const TIMES: [(&str, f64); 7] =

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::answering::Answering;
 use super::bounce::BouncePool;
 use super::bulk::{SLOT_BYTES, SLOTS};
-use super::connection;
-use super::device::{Completions, Device, Region};
+use super::device::{Completions, DEVICE, Device, Region};
 use super::guesses::Guesses;
+use super::landing::DEPTH;
 use super::memory::Memory;
 use super::message::Opened;
 use super::queue_pair::Place;
@@ -119,7 +119,7 @@ impl Attach {
         let local = hosts[..rank.index()].iter().filter(|host| **host == hosts[rank.index()]).count();
         let list = match self.device {
             Some(list) => Some(list),
-            None => settings::variable(settings::DEVICE)?,
+            None => settings::variable(DEVICE)?,
         };
         let number = match self.port {
             Some(number) => number,
@@ -141,7 +141,7 @@ impl Attach {
             return Err(Error::world(format!(
                 "verbs: port {number} of {name} is not active; `rdma link` shows its state ({} chooses another port, {} another device)",
                 settings::PORT,
-                settings::DEVICE
+                DEVICE
             )));
         }
         let wanted = match self.gid_index {
@@ -167,7 +167,7 @@ impl Attach {
             Some(shared) => shared,
             None => settings::number(shared::NODE_SHARED)? != Some(0),
         };
-        let completions = self.completion_entries.unwrap_or(connection::DEPTH as u32);
+        let completions = self.completion_entries.unwrap_or(DEPTH as u32);
         let (initiator, responder) = (abilities.initiator.clamp(1, READS), abilities.responder.clamp(1, READS));
         let place = Place { port, gid, initiator, responder };
         let view = view(membership, atomicity, self.segment_bytes, self.topology)?;

@@ -15,14 +15,11 @@ use std::sync::Arc;
 
 use super::bounce::Slot;
 use super::device::{Completions, Device, Region};
-use super::landing::Landing;
+use super::landing::{DEPTH, Landing};
 use super::message::{Endpoint, Opened};
 use super::queue_pair::{Place, QueuePair, Remote, Work};
 use super::request::NUMBERS;
 use crate::{Error, Result};
-
-/// Requests that may be under way on a connection; with more, the rank waits.
-pub(super) const DEPTH: u64 = 256;
 
 /// What a request holds until it is complete.
 enum Hold {

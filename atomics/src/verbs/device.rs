@@ -15,6 +15,9 @@ use rdma_mummy_sys as ffi;
 use super::memory::Memory;
 use crate::{Atomicity, Error, Result};
 
+/// The device's name, or several with commas between them, which the ranks of a host take in turn.
+pub(super) const DEVICE: &str = "RMALAB_DEVICE";
+
 /// The link layer of a port by which peers have no LID (`IBV_LINK_LAYER_ETHERNET`).
 const ETHERNET: u8 = 2;
 
@@ -145,7 +148,7 @@ impl Device {
             return Err(Error::world(format!(
                 "verbs: this host has no RDMA device {name:?}; it has {} ({})",
                 names.join(", "),
-                super::settings::DEVICE
+                DEVICE
             )));
         };
         let failed = |what: &str| Error::system(format!("verbs: {what} {name}"), std::io::Error::last_os_error());
@@ -334,7 +337,7 @@ impl Region {
                 let what = format!("verbs: registering {len} bytes with {}", device.name);
                 Err(match error.raw_os_error() {
                     Some(libc::ENOMEM | libc::EPERM | libc::EAGAIN) => {
-                        Error::system(format!("{what}{}", super::settings::memlock_advice()), error)
+                        Error::system(format!("{what}{}", memlock_advice()), error)
                     }
                     _ => Error::system(what, error),
                 })
@@ -448,5 +451,29 @@ pub(super) fn status_words(status: u32) -> String {
     unsafe {
         let words = ffi::ibv_wc_status_str(status);
         if words.is_null() { format!("status {status}") } else { CStr::from_ptr(words).to_string_lossy().into() }
+    }
+}
+
+/// What to do when the system does not let a rank lock its memory, with the limit as it is.
+pub(super) fn memlock_advice() -> String {
+    let limit = match rustix::process::getrlimit(rustix::process::Resource::Memlock).current {
+        Some(bytes) => format!("{} KiB", bytes / 1024),
+        None => "unlimited".into(),
+    };
+    format!(
+        " (the limit on locked memory is {limit}; raise it: `ulimit -l unlimited`, or `* - memlock unlimited` in a file of /etc/security/limits.d, or LimitMEMLOCK=infinity for a service such as slurmd)"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_named_with_the_three_ways_to_raise_it() {
+        let advice = memlock_advice();
+        for words in ["ulimit -l", "/etc/security/limits.d", "LimitMEMLOCK", "limit on locked memory is"] {
+            assert!(advice.contains(words), "{advice}");
+        }
     }
 }

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::connection::DEPTH;
 use super::device::{Device, Region};
 use super::queue_pair::Buffer;
 use crate::{Result, WORD};
+
+/// Requests that may be under way on a connection; with more, the rank waits.
+pub(super) const DEPTH: u64 = 256;
 
 /// The words of one connection. A request's number chooses its word: of [`DEPTH`] numbers in a row each has another one.
 pub(super) struct Landing {

@@ -7,8 +7,13 @@ use std::sync::atomic::AtomicU64;
 use rustix::fs::{MemfdFlags, Mode, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
-use super::registered::{CAPACITY, ENTRY};
 use crate::{Error, Result};
+
+/// How many pieces of memory a rank can have registered at a time.
+pub(super) const CAPACITY: usize = 1024;
+
+/// Words of an entry, and what they are.
+pub(super) const ENTRY: usize = 4;
 
 /// Bytes before the segment, which the table of registered memory has: whole pages.
 pub(super) const FRONT: usize = CAPACITY * ENTRY * size_of::<u64>();

@@ -37,6 +37,7 @@ use rustc_hash::FxHashMap;
 use super::Verbs;
 use super::connection::Target;
 use super::device::Region;
+use super::memory::{CAPACITY, ENTRY};
 use super::queue_pair::{Remote, Work};
 use super::waiting::Turns;
 use crate::fabric::{Fabric, Registration};
@@ -44,11 +45,6 @@ use crate::mapped::copy;
 use crate::registered::{Pinned, PinnedWords, Refused, RegisteredKey, UserMemory};
 use crate::{Error, Operation, Rank, Result, WORD};
 
-/// How many pieces of memory a rank can have registered at a time.
-pub(super) const CAPACITY: usize = 1024;
-
-/// Words of an entry, and what they are.
-pub(super) const ENTRY: usize = 4;
 const STATE: usize = 0;
 const START: usize = 1;
 const BYTES: usize = 2;

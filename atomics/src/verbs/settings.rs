@@ -1,10 +1,8 @@
 //! Which device, which port, which address: what a rank is told, what the environment says, and what is chosen.
 
-use super::device::{Gid, GidKind};
+use super::device::{DEVICE, Gid, GidKind};
 use crate::{Error, Result};
 
-/// The device's name, or several with commas between them, which the ranks of a host take in turn.
-pub(super) const DEVICE: &str = "RMALAB_DEVICE";
 /// The number of the port's address.
 pub(super) const GID_INDEX: &str = "RMALAB_GID_INDEX";
 /// The number of the device's port.
@@ -54,17 +52,6 @@ pub(super) fn choose(gids: &[Gid], wanted: Option<u8>) -> Option<Gid> {
     gids.iter().min_by_key(worth).copied()
 }
 
-/// What to do when the system does not let a rank lock its memory, with the limit as it is.
-pub(super) fn memlock_advice() -> String {
-    let limit = match rustix::process::getrlimit(rustix::process::Resource::Memlock).current {
-        Some(bytes) => format!("{} KiB", bytes / 1024),
-        None => "unlimited".into(),
-    };
-    format!(
-        " (the limit on locked memory is {limit}; raise it: `ulimit -l unlimited`, or `* - memlock unlimited` in a file of /etc/security/limits.d, or LimitMEMLOCK=infinity for a service such as slurmd)"
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,13 +83,5 @@ mod tests {
         assert_eq!(names, ["rxe0", "rxe1", "rxe2", "rxe0", "rxe1"]);
         assert_eq!(turn("mlx5_0", 7).unwrap(), "mlx5_0");
         assert!(turn("rxe0,,rxe1", 0).unwrap_err().to_string().contains("RMALAB_DEVICE=\"rxe0,,rxe1\""));
-    }
-
-    #[test]
-    fn the_limit_is_named_with_the_three_ways_to_raise_it() {
-        let advice = memlock_advice();
-        for words in ["ulimit -l", "/etc/security/limits.d", "LimitMEMLOCK", "limit on locked memory is"] {
-            assert!(advice.contains(words), "{advice}");
-        }
     }
 }
