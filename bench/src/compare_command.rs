@@ -75,7 +75,7 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: u32,
     /// How long each operation and each lock is measured in a repetition, five times as long with more ranks than cores
-    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = crate::cli::span)]
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = crate::quantities::span)]
     budget: Duration,
     /// List the operations and do nothing else
     #[arg(long)]

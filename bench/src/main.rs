@@ -6,6 +6,7 @@ mod calibrate_command;
 mod cli;
 mod compare_command;
 mod launch_command;
+mod quantities;
 mod reproduce_command;
 mod run_command;
 mod simulate_command;

@@ -128,7 +128,7 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
     /// Leave out points that take more events: 500k, 20M
-    #[arg(long, value_name = "N", default_value_t = simulate::MAX_EVENTS, value_parser = crate::cli::count)]
+    #[arg(long, value_name = "N", default_value_t = simulate::MAX_EVENTS, value_parser = crate::quantities::count)]
     max_events: u64,
     /// How many simulations run at a time [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -176,7 +176,7 @@ fn pairs(text: &str) -> Result<Pairs, String> {
     if text == "auto" {
         return Ok(Pairs(None));
     }
-    let count = crate::cli::count(text)?;
+    let count = crate::quantities::count(text)?;
     u32::try_from(count).map(|count| Pairs(Some(count))).map_err(|_| format!("{count} are more than anybody waits for"))
 }
 

@@ -5,25 +5,11 @@ use std::path::Path;
 use rmalab_atomics::Rank;
 
 use crate::check::Check;
+pub use crate::choice::Choice;
 use crate::live::Live;
 use crate::network::Network;
 use crate::play::Section;
 use crate::{Error, Result, Violation};
-
-/// What happens next, in a state where several things could.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Choice {
-    /// The rank's call is carried out, and it goes on to its next call.
-    Step(Rank),
-    /// A put that the rank has posted takes effect.
-    Arrive {
-        /// Whose put.
-        from: Rank,
-        /// Which one of those that it has under way, oldest first.
-        index: u16,
-    },
-}
 
 /// A way to break a property: enough to be replayed by whoever has the same lock.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]

@@ -30,6 +30,7 @@
 
 mod actor;
 mod check;
+mod choice;
 pub mod concurrent;
 pub mod configurations;
 mod counterexample;

@@ -8,7 +8,7 @@ use rmalab_atomics::{Address, Rank};
 
 use crate::actor::Actor;
 use crate::check::Check;
-use crate::counterexample::Choice;
+use crate::choice::Choice;
 use crate::monitor::{Phase, Status};
 use crate::network::{Issued, Memory, Posted};
 use crate::play::Event;
