@@ -362,11 +362,12 @@ mod tests {
 
     #[test]
     fn global_pointers_reach_the_same_words() {
-        // Alone at any time by a look-ahead of the other ranks' updates: few words, and few errors.
-        let access = RandomAccess { updates: Some(2000), ..access(Update::DartGetPut, 16) };
+        // So many that the second rank's numbers share nothing with the first ones, 1, 2, 4, ...: there the ranks would go
+        // through the same words in step, and lose many updates to each other. A word that is not reached is wrong at once.
+        let access = RandomAccess { updates: Some(200_000), ..access(Update::DartGetPut, 16) };
         let done = run(&access, &Ranks::threads(2), 1, &AtomicBool::new(false)).unwrap();
         let Value::Count(errors) = *wrong(&done) else { panic!("a number of words") };
-        assert!(errors <= 20, "{errors} of 2000 updates");
+        assert!(errors <= 200, "{errors} of 65,536 words");
     }
 
     #[test]
