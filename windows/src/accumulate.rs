@@ -55,7 +55,7 @@ use rmalab_locks::{Mcs, RawMutex};
 
 use crate::bias::{AccumulatePath, Bias};
 use crate::element::{CombineWords, Kind, from_word, to_word};
-use crate::target::Place;
+use crate::place::Place;
 use crate::{AccumulateStrategy, Op, Result};
 
 /// Bytes combined under the lock at a time, on the stack: 128 of the longest elements.

@@ -74,7 +74,7 @@ use rmalab_locks::{Assert, LINE};
 
 pub use pointer::GlobalPtr;
 
-use crate::target::{Part, Place};
+use crate::place::{Part, Place};
 use crate::{Call, Config, Element, Error, LockAll, Op, Request, Result, Swappable, Target, Team, Window, WindowDisp};
 
 /// How much of each unit's memory a [`GlobalMemory`] takes from the team's heap when it begins.

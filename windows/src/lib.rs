@@ -37,7 +37,9 @@
 #![warn(unnameable_types)]
 
 mod accumulate;
+mod attach;
 mod attributes;
+mod batch;
 mod bias;
 mod builder;
 mod config;
@@ -53,6 +55,7 @@ pub mod layout;
 mod local;
 pub mod messages;
 mod passive;
+mod place;
 mod pscw;
 
 mod raw;
@@ -65,6 +68,7 @@ pub mod two_sided;
 mod window;
 
 pub use attributes::{Attributes, ErrorHandler, Handler, Keyval};
+pub use batch::Batch;
 pub use builder::Builder;
 pub use config::{
     AccumulateOpSet, AccumulateOps, AccumulateOrdering, AccumulateStrategy, Config, EpochKinds, FenceStrategy, Ignored,
@@ -85,7 +89,7 @@ pub use passive::{Lock, LockAll};
 pub use pscw::{Access, AccessSide, Exposure, ExposureSide, PostAssert, StartAssert};
 pub use raw::RawWindow;
 pub use raw::core::WindowCore;
-pub use request::{Batch, Request};
+pub use request::Request;
 pub use rmalab_atomics::registered::UserMemory;
 pub use rmalab_locks::{Assert, LockKind, Policy, PolicyKind};
 pub use target::{Active, Passive, Target, WithRequests};

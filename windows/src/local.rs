@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use bytemuck::Pod;
 use rmalab_atomics::{Rank, RemoteAtomics, WORD};
 
-use crate::target::{Part, Place};
+use crate::place::{Part, Place};
 use crate::{Result, Target, WindowDisp};
 
 /// A part of a window that this rank reaches by loads, stores and copies, without an epoch.

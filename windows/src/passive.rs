@@ -9,8 +9,8 @@ use std::ops::Deref;
 use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_locks::{Assert, LockKind, Policy, WindowLock};
 
+use crate::batch::{self, Batch};
 use crate::raw::RawWindow;
-use crate::request::{self, Batch};
 use crate::{Call, Error, Passive, Result, Target, Window, WindowCore};
 
 impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
@@ -147,7 +147,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
     /// Those of `body`, and those of the network.
     pub fn batch<'env, R>(&self, body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>) -> Result<R> {
         let core = self.target.core;
-        let (done, started) = request::batch(core, body, || core.start_record())?;
+        let (done, started) = batch::batch(core, body, || core.start_record())?;
         if let Some(rank) = self.target.rank() {
             core.complete_batch(Some(rank), started)?;
         }
@@ -290,7 +290,7 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     /// Those of `body`, and those of the network.
     pub fn batch<'env, R>(&self, body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>) -> Result<R> {
         let core: &WindowCore<'_, A> = self.window;
-        let (done, started) = request::batch(core, body, || core.start_record())?;
+        let (done, started) = batch::batch(core, body, || core.start_record())?;
         core.complete_batch(None, started)?;
         Ok(done)
     }

@@ -15,9 +15,9 @@ use std::ops::Deref;
 use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_locks::{Assert, LockKind, Policy, WindowLock, WindowLocks};
 
+use crate::batch;
 use crate::raw::core::Memory;
 use crate::raw::epochs::Side;
-use crate::request;
 use crate::{Active, Batch, Call, Error, FreeError, Open, Passive, Result, Target, UserMemory, Window, WindowCore};
 
 /// One rank's handle of a window whose epochs are calls, as in MPI, and not values.
@@ -117,7 +117,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
     ///
     /// Those of `body`, and those of the network.
     pub fn batch<'env, R>(&self, body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>) -> Result<R> {
-        let (done, started) = request::batch(&self.core, body, || self.core.start_record())?;
+        let (done, started) = batch::batch(&self.core, body, || self.core.start_record())?;
         self.core.complete_batch(None, started)?;
         Ok(done)
     }

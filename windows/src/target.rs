@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use bytemuck::Pod;
 use rmalab_atomics::bulk::{Owned, Piece};
 use rmalab_atomics::fabric::WordOp;
-use rmalab_atomics::registered::{Pinned, Run};
+use rmalab_atomics::registered::Run;
 use rmalab_atomics::words::{LocalWord, LocalWords};
 use rmalab_atomics::{Address, Rank, RemoteAtomics, WORD};
 use rmalab_locks::Exclusion;
@@ -16,10 +16,9 @@ use crate::accumulate::Updates;
 use crate::bias::AccumulatePath;
 use crate::element::Kind as ElementKind;
 use crate::layout::PairRuns;
-use crate::raw::core::WindowCore;
-use crate::request;
+use crate::place::{ByRequest, Part, Place};
+use crate::raw::core::{Memory, WindowCore};
 use crate::trace::recorder::Kind;
-use crate::two_sided::Requests;
 use crate::{
     AccumulateOrdering, AccumulateStrategy, Call, Element, Error, Items, Op, Request, Result, Swappable, WindowDisp,
 };
@@ -41,62 +40,6 @@ pub struct Active;
 pub trait WithRequests {}
 
 impl WithRequests for Passive<'_> {}
-
-/// Where bytes of a window are.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Place<'e> {
-    /// In a rank's segment.
-    Segment(Address),
-    /// In memory of its owner's program.
-    Leased(&'e dyn Pinned),
-    /// Behind requests that a rank serves.
-    TwoSided(&'e Requests<'e>, Rank),
-}
-
-impl Place<'_> {
-    /// Writes `source` at `offset`; complete at flush.
-    #[inline(always)]
-    pub(crate) fn write<A: RemoteAtomics + ?Sized>(self, ra: &A, offset: u64, source: &[u8]) -> Result<()> {
-        match self {
-            Place::Segment(Address { rank, disp, .. }) => {
-                ra.post_bytes(rank.at(disp.plus(offset)).unwatched(), source)?;
-            }
-            Place::Leased(lease) => lease.put(offset, source)?,
-            Place::TwoSided(requests, rank) => {
-                requests.put(rank, vec![(offset, source.len() as u64)], source.to_vec());
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads `dest.len()` bytes at `offset`.
-    #[inline(always)]
-    pub(crate) fn read<A: RemoteAtomics + ?Sized>(self, ra: &A, offset: u64, dest: &mut [u8]) -> Result<()> {
-        match self {
-            Place::Segment(Address { rank, disp, .. }) => {
-                ra.get_bytes(rank.at(disp.plus(offset)).unwatched(), dest)?;
-            }
-            Place::Leased(lease) => lease.get(offset, dest)?,
-            Place::TwoSided(requests, rank) => {
-                dest.copy_from_slice(&requests.get(rank, vec![(offset, dest.len() as u64)])?);
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A target's part of a window.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Part<'e> {
-    /// The null target's, which everything may be done to, and nothing comes of it.
-    Null,
-    /// Memory that was there when the window was made.
-    Fixed(Place<'e>),
-    /// Whatever its owner has attached, reached by requests if there are any.
-    Dynamic(Option<&'e Requests<'e>>),
-    /// One of the two before, and what is done to it is recorded; whether in an epoch of fences or of start.
-    Recorded { active: bool },
-}
 
 /// One target in an epoch: communication is its methods.
 ///
@@ -441,7 +384,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
 
     /// What operations on this target become, if they are not done from here.
     #[inline]
-    fn requests(&self) -> Option<&'e Requests<'e>> {
+    fn requests(&self) -> Option<&'e dyn ByRequest> {
         match self.part() {
             Part::Fixed(Place::TwoSided(requests, _)) | Part::Dynamic(Some(requests)) => Some(requests),
             _ => None,
@@ -774,6 +717,62 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     }
 }
 
+impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
+    /// The target `rank`, or the null target.
+    #[inline(always)]
+    pub(crate) fn target<P>(&self, call: Call, rank: Option<Rank>, alone: bool) -> Result<Target<'_, A, P>> {
+        match rank {
+            Some(rank) if rank.0 >= self.ra.size() => {
+                // Here and not in the callers: a target that passes through their `map_err` is copied through memory.
+                Err(self.hear(Error::NoSuchTarget { call, target: rank, size: self.ra.size() }))
+            }
+            Some(rank) => Ok(self.member(call, rank, alone)),
+            None => Ok(Target {
+                ra: self.ra,
+                core: self,
+                ways: self.ways,
+                words: LocalWords::default(),
+                rank: Rank(0),
+                part: Part::Null,
+                bytes: 0,
+                unit: 1,
+                alone,
+                epoch: PhantomData,
+            }),
+        }
+    }
+
+    /// The target `rank`, which is one of the team.
+    #[inline(always)]
+    pub(crate) fn member<P>(&self, call: Call, rank: Rank, alone: bool) -> Target<'_, A, P> {
+        // What most windows are is inlined, in parts and not as a whole, which would be copied.
+        let mut words = LocalWords::default();
+        let (part, bytes, unit) = match self.memory {
+            Memory::Symmetric { base, bytes, unit } if self.plain => {
+                words = self.ra.local_words(rank.at(base), bytes / WORD).unwrap_or_default();
+                (Part::Fixed(Place::Segment(rank.at(base))), bytes, unit)
+            }
+            _ => {
+                let (part, bytes, unit) = self.reached(call, rank);
+                (part, bytes, unit)
+            }
+        };
+        let alone = alone && self.two_sided.is_none();
+        // Nobody else updates meanwhile what is held exclusively, in whichever mode.
+        let ways = if alone { self.ways.unbiased() } else { self.ways.to(self.ra, rank) };
+        Target { ra: self.ra, core: self, ways, words, rank, part, bytes, unit, alone, epoch: PhantomData }
+    }
+
+    /// The part of a rank of the team, its bytes and its displacement unit, wherever it is and however it is reached.
+    #[inline(never)]
+    fn reached(&self, call: Call, rank: Rank) -> (Part<'_>, u64, u32) {
+        let active = matches!(call, Call::Fence | Call::Start);
+        let (_, bytes, unit) = self.part(rank);
+        let part = if self.recorder.is_some() { Part::Recorded { active } } else { self.unrecorded(rank, active) };
+        (part, bytes, unit)
+    }
+}
+
 /// The forms with requests, which MPI has in passive epochs only.
 ///
 /// They own their buffers, and give them back when they are waited for.
@@ -987,7 +986,7 @@ impl<A: RemoteAtomics + ?Sized, P> Target<'_, A, P> {
 /// The operations on the words of `n` elements from `at` on.
 fn words<T: Element>(at: Address, op: Op, source: &[T], n: usize) -> impl Iterator<Item = (Address, WordOp)> {
     let value = move |i: usize| source.get(i).copied().unwrap_or(T::zeroed());
-    (0..n).map(move |i| (at.rank.at(at.disp.word(i as u64)).unwatched(), request::word_op(op, value(i))))
+    (0..n).map(move |i| (at.rank.at(at.disp.word(i as u64)).unwatched(), word_op(op, value(i))))
 }
 
 /// The pieces of an operation with layouts: each is one run at both ends. All lie within what was checked, the origin's in
@@ -1035,4 +1034,13 @@ type PieceList = Vec<(usize, u64, usize)>;
 fn pieces(first: i64, target: Items<'_>, origin: Items<'_>) -> Result<PieceList> {
     let pairs = origin.pair(target)?;
     Ok(pairs.map(|piece| (piece.left as usize, piece.right.abs_diff(first), piece.bytes as usize)).collect())
+}
+
+/// The word operation of an accumulate that the network has: see [`Target::overlapping`].
+pub(crate) fn word_op<T: Element>(op: Op, value: T) -> WordOp {
+    match op {
+        Op::Sum => WordOp::FetchAdd(value.to_word()),
+        Op::Replace => WordOp::FetchStore(value.to_word()),
+        _ => WordOp::Get,
+    }
 }

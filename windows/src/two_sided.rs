@@ -118,7 +118,7 @@ mod tests;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use rmalab_atomics::{Rank, RemoteAtomics};
+use rmalab_atomics::Rank;
 use rmalab_locks::{Assert, LockKind};
 
 pub use agent::Agent;
@@ -130,7 +130,8 @@ pub(crate) use serve::{OwnPart, OwnPlace};
 
 use crate::element::{Kind as ElementKind, Op, from_word, to_word};
 use crate::messages::{Endpoint, Kind};
-use crate::{Error, Result, WindowCore};
+use crate::place::ByRequest;
+use crate::{Error, Result};
 
 /// A put.
 pub const PUT: Kind = Kind(1);
@@ -333,6 +334,11 @@ impl<'t> Requests<'t> {
         self.refused()
     }
 
+    /// How many packets of a kind this rank has sent for windows of the team, its agent's not counted.
+    pub(crate) fn sent(&self, kind: Kind) -> u64 {
+        self.ends.sent(kind)
+    }
+
     fn endpoint(&self, rank: Rank, passive: bool) -> Endpoint {
         Endpoint { rank: self.ends.in_world(rank), port: if passive && self.agent { AGENT } else { 0 } }
     }
@@ -409,63 +415,6 @@ impl<'t> Requests<'t> {
 
     fn record(&self, target: Rank, record: Record) {
         self.with(target, |pending| pending.records.push(record));
-    }
-
-    /// Writes `data` to the pieces `runs` of the target's part.
-    pub(crate) fn put(&self, target: Rank, runs: Vec<(u64, u64)>, data: Vec<u8>) {
-        if !data.is_empty() {
-            self.record(target, Record { kind: PUT, element: ElementKind::U8, op: Op::Replace, runs, data });
-        }
-    }
-
-    /// Reads the pieces `runs` of the target's part.
-    pub(crate) fn get(&self, target: Rank, runs: Vec<(u64, u64)>) -> Result<Vec<u8>> {
-        if runs.iter().all(|&(_, len)| len == 0) {
-            return Ok(Vec::new());
-        }
-        self.fetch(target, &Record { kind: GET, element: ElementKind::U8, op: Op::NoOp, runs, data: Vec::new() })
-    }
-
-    /// Combines `source` into the elements in `runs`; with `result`, what they were before goes there.
-    pub(crate) fn update(
-        &self,
-        target: Rank,
-        runs: Vec<(u64, u64)>,
-        element: ElementKind,
-        op: Op,
-        source: &[u8],
-        result: Option<&mut [u8]>,
-    ) -> Result<()> {
-        if runs.iter().all(|&(_, len)| len == 0) {
-            return Ok(());
-        }
-        // With no_op the source is ignored.
-        let data = if op == Op::NoOp { Vec::new() } else { source.to_vec() };
-        let record = |kind| Record { kind, element, op, runs, data };
-        match result {
-            None => self.record(target, record(ACCUMULATE)),
-            Some(result) => result.copy_from_slice(&self.fetch(target, &record(FETCH))?),
-        }
-        Ok(())
-    }
-
-    /// Stores `desired` at `offset` if the element there is `expected`; returns what it was before. All three are words that
-    /// stand for elements.
-    pub(crate) fn compare_and_swap(
-        &self,
-        target: Rank,
-        offset: u64,
-        element: ElementKind,
-        expected: u64,
-        desired: u64,
-    ) -> Result<u64> {
-        let size = element.size();
-        let mut data = vec![0; 2 * size as usize];
-        let (first, second) = data.split_at_mut(size as usize);
-        from_word(expected, first);
-        from_word(desired, second);
-        let record = Record { kind: CAS, element, op: Op::Replace, runs: vec![(offset, size)], data };
-        Ok(to_word(&self.fetch(target, &record)?))
     }
 
     fn fetch(&self, target: Rank, record: &Record) -> Result<Vec<u8>> {
@@ -765,6 +714,65 @@ impl<'t> Requests<'t> {
     }
 }
 
+impl ByRequest for Requests<'_> {
+    /// Writes `data` to the pieces `runs` of the target's part.
+    fn put(&self, target: Rank, runs: Vec<(u64, u64)>, data: Vec<u8>) {
+        if !data.is_empty() {
+            self.record(target, Record { kind: PUT, element: ElementKind::U8, op: Op::Replace, runs, data });
+        }
+    }
+
+    /// Reads the pieces `runs` of the target's part.
+    fn get(&self, target: Rank, runs: Vec<(u64, u64)>) -> Result<Vec<u8>> {
+        if runs.iter().all(|&(_, len)| len == 0) {
+            return Ok(Vec::new());
+        }
+        self.fetch(target, &Record { kind: GET, element: ElementKind::U8, op: Op::NoOp, runs, data: Vec::new() })
+    }
+
+    /// Combines `source` into the elements in `runs`; with `result`, what they were before goes there.
+    fn update(
+        &self,
+        target: Rank,
+        runs: Vec<(u64, u64)>,
+        element: ElementKind,
+        op: Op,
+        source: &[u8],
+        result: Option<&mut [u8]>,
+    ) -> Result<()> {
+        if runs.iter().all(|&(_, len)| len == 0) {
+            return Ok(());
+        }
+        // With no_op the source is ignored.
+        let data = if op == Op::NoOp { Vec::new() } else { source.to_vec() };
+        let record = |kind| Record { kind, element, op, runs, data };
+        match result {
+            None => self.record(target, record(ACCUMULATE)),
+            Some(result) => result.copy_from_slice(&self.fetch(target, &record(FETCH))?),
+        }
+        Ok(())
+    }
+
+    /// Stores `desired` at `offset` if the element there is `expected`; returns what it was before. All three are words that
+    /// stand for elements.
+    fn compare_and_swap(
+        &self,
+        target: Rank,
+        offset: u64,
+        element: ElementKind,
+        expected: u64,
+        desired: u64,
+    ) -> Result<u64> {
+        let size = element.size();
+        let mut data = vec![0; 2 * size as usize];
+        let (first, second) = data.split_at_mut(size as usize);
+        from_word(expected, first);
+        from_word(desired, second);
+        let record = Record { kind: CAS, element, op: Op::Replace, runs: vec![(offset, size)], data };
+        Ok(to_word(&self.fetch(target, &record)?))
+    }
+}
+
 impl Drop for Requests<'_> {
     /// No epoch of the window can end any more, so later windows must not wait for what one has left.
     fn drop(&mut self) {
@@ -838,20 +846,4 @@ impl Ends<'_> {
 /// ⌈log₂ `size`⌉.
 fn rounds(size: u32) -> u32 {
     size.next_power_of_two().trailing_zeros()
-}
-
-impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
-    /// As [`Team::progress`](crate::Team::progress).
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    pub fn progress(&self) -> Result<()> {
-        self.team.progress().map_err(|error| self.hear(error))
-    }
-
-    /// How many packets of a kind this rank has sent for two-sided windows of the team, its agent's not counted.
-    pub fn messages_sent(&self, kind: Kind) -> u64 {
-        self.two_sided.as_ref().map_or(0, |requests| requests.ends.sent(kind))
-    }
 }

@@ -13,10 +13,11 @@ use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_locks::{Policy, WindowLock};
 
 use crate::builder::{RECORD_HINT, hints};
+use crate::place::Part;
 use crate::raw::core::Memory;
-use crate::target::Part;
 use crate::{
     Attributes, Builder, Call, Error, ErrorHandler, Ignored, Info, Local, RawWindow, Result, Target, Team, WindowCore,
+    messages,
 };
 
 /// A displacement from the start of a target's part of a window, in units that the target has chosen; on a dynamic
@@ -303,6 +304,20 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
             }
             Part::Null | Part::Dynamic(_) | Part::Recorded { .. } => Err(Error::Flavor { call, flavor: self.flavor }),
         }
+    }
+
+    /// As [`Team::progress`](crate::Team::progress).
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn progress(&self) -> Result<()> {
+        self.team.progress().map_err(|error| self.hear(error))
+    }
+
+    /// How many packets of a kind this rank has sent for two-sided windows of the team, its agent's not counted.
+    pub fn messages_sent(&self, kind: messages::Kind) -> u64 {
+        self.two_sided.as_ref().map_or(0, |requests| requests.sent(kind))
     }
 
     /// Makes this rank's loads and stores and the accesses of others agree (`MPI_Win_sync`).

@@ -2,24 +2,20 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::marker::PhantomData;
 use std::rc::Rc;
 
 use rmalab_atomics::registered::{Pinned, RegisteredKey};
-use rmalab_atomics::words::LocalWords;
-use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
+use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics};
 use rmalab_locks::Exclusion;
 
 use crate::bias::{AccumulatePath, Bias};
 use crate::dynamic::Dynamic;
+use crate::place::{Part, Place};
 use crate::raw::epochs::Epochs;
 use crate::raw::matching::Matching;
-use crate::target::{Part, Place};
 use crate::trace::recorder::{Kind, Recorder, Started};
 use crate::two_sided::Requests;
-use crate::{
-    Attributes, Call, Config, Error, ErrorHandler, FenceStrategy, Flavor, Ignored, Open, Result, Target, Team,
-};
+use crate::{Attributes, Call, Config, Error, ErrorHandler, FenceStrategy, Flavor, Ignored, Open, Result, Team};
 
 #[derive(Debug)]
 pub(crate) struct Fixed<P> {
@@ -89,60 +85,6 @@ impl<A: RemoteAtomics + ?Sized> fmt::Debug for WindowCore<'_, A> {
 }
 
 impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
-    /// The target `rank`, or the null target.
-    #[inline(always)]
-    pub(crate) fn target<P>(&self, call: Call, rank: Option<Rank>, alone: bool) -> Result<Target<'_, A, P>> {
-        match rank {
-            Some(rank) if rank.0 >= self.ra.size() => {
-                // Here and not in the callers: a target that passes through their `map_err` is copied through memory.
-                Err(self.hear(Error::NoSuchTarget { call, target: rank, size: self.ra.size() }))
-            }
-            Some(rank) => Ok(self.member(call, rank, alone)),
-            None => Ok(Target {
-                ra: self.ra,
-                core: self,
-                ways: self.ways,
-                words: LocalWords::default(),
-                rank: Rank(0),
-                part: Part::Null,
-                bytes: 0,
-                unit: 1,
-                alone,
-                epoch: PhantomData,
-            }),
-        }
-    }
-
-    /// The target `rank`, which is one of the team.
-    #[inline(always)]
-    pub(crate) fn member<P>(&self, call: Call, rank: Rank, alone: bool) -> Target<'_, A, P> {
-        // What most windows are is inlined, in parts and not as a whole, which would be copied.
-        let mut words = LocalWords::default();
-        let (part, bytes, unit) = match self.memory {
-            Memory::Symmetric { base, bytes, unit } if self.plain => {
-                words = self.ra.local_words(rank.at(base), bytes / WORD).unwrap_or_default();
-                (Part::Fixed(Place::Segment(rank.at(base))), bytes, unit)
-            }
-            _ => {
-                let (part, bytes, unit) = self.reached(call, rank);
-                (part, bytes, unit)
-            }
-        };
-        let alone = alone && self.two_sided.is_none();
-        // Nobody else updates meanwhile what is held exclusively, in whichever mode.
-        let ways = if alone { self.ways.unbiased() } else { self.ways.to(self.ra, rank) };
-        Target { ra: self.ra, core: self, ways, words, rank, part, bytes, unit, alone, epoch: PhantomData }
-    }
-
-    /// The part of a rank of the team, its bytes and its displacement unit, wherever it is and however it is reached.
-    #[inline(never)]
-    fn reached(&self, call: Call, rank: Rank) -> (Part<'_>, u64, u32) {
-        let active = matches!(call, Call::Fence | Call::Start);
-        let (_, bytes, unit) = self.part(rank);
-        let part = if self.recorder.is_some() { Part::Recorded { active } } else { self.unrecorded(rank, active) };
-        (part, bytes, unit)
-    }
-
     /// The part of a rank of the team, as operations reach it.
     #[cold]
     pub(crate) fn unrecorded(&self, rank: Rank, active: bool) -> Part<'_> {
@@ -150,8 +92,8 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
             (None, part) => part,
             // In an active epoch nobody else's progress is needed for oneself.
             (_, part) if active && rank == self.ra.rank() => part,
-            (Some(requests), Part::Dynamic(_)) => Part::Dynamic(Some(requests)),
-            (Some(requests), _) => Part::Fixed(Place::TwoSided(requests, rank)),
+            (Some(requests), Part::Dynamic(_)) => Part::Dynamic(Some(&**requests)),
+            (Some(requests), _) => Part::Fixed(Place::TwoSided(&**requests, rank)),
         }
     }
 

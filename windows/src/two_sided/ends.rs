@@ -10,6 +10,7 @@ use std::time::Duration;
 use rmalab_atomics::{Rank, RemoteAtomics, Served, SymmetricHeap};
 use rmalab_locks::LockKind;
 
+use super::progress::Serves;
 use super::serve::{self, Server};
 use super::{ACK, AGENT, ANSWER, GRANT, PORTS, POST, REFUSED, SUM, progress};
 use crate::messages::{self, Endpoint, Error as MessagesError, Kind, Packet};
@@ -178,31 +179,6 @@ impl Hub {
         self.uses_agent.get() && self.agent.borrow().is_some()
     }
 
-    /// Serves up to one packet of each end-point; returns whether there was one.
-    ///
-    /// # Errors
-    ///
-    /// Those of the network; a damaged packet is kept for the next call on a window.
-    pub(super) fn serve(&self, world: &dyn RemoteAtomics) -> rmalab_atomics::Result<bool> {
-        let mut found = false;
-        if self.uses_agent.get()
-            && let Some(agent) = &mut *self.agent.borrow_mut()
-        {
-            let done = agent.take(world).and_then(|packet| match packet {
-                Some(packet) => agent.request(world, packet).map(|()| true),
-                None => Ok(false),
-            });
-            found |= self.keep(done)?;
-        }
-        let main = &mut *self.main.borrow_mut();
-        let done = main.take(world).and_then(|packet| match packet {
-            Some(packet) => self.handle(world, main, packet).map(|()| true),
-            None => Ok(false),
-        });
-        found |= self.keep(done)?;
-        Ok(found)
-    }
-
     /// An error that is not of the network belongs to this team, and not to the call that noticed it.
     fn keep(&self, done: messages::Result<bool>) -> rmalab_atomics::Result<bool> {
         match done {
@@ -257,6 +233,33 @@ impl Hub {
     /// The first damaged packet since the last call.
     fn check(&self) -> Result<()> {
         self.state.borrow_mut().damaged.take().map_or(Ok(()), Err)
+    }
+}
+
+impl Serves for Hub {
+    /// Serves up to one packet of each end-point; returns whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// Those of the network; a damaged packet is kept for the next call on a window.
+    fn serve(&self, world: &dyn RemoteAtomics) -> rmalab_atomics::Result<bool> {
+        let mut found = false;
+        if self.uses_agent.get()
+            && let Some(agent) = &mut *self.agent.borrow_mut()
+        {
+            let done = agent.take(world).and_then(|packet| match packet {
+                Some(packet) => agent.request(world, packet).map(|()| true),
+                None => Ok(false),
+            });
+            found |= self.keep(done)?;
+        }
+        let main = &mut *self.main.borrow_mut();
+        let done = main.take(world).and_then(|packet| match packet {
+            Some(packet) => self.handle(world, main, packet).map(|()| true),
+            None => Ok(false),
+        });
+        found |= self.keep(done)?;
+        Ok(found)
     }
 }
 
@@ -357,7 +360,7 @@ impl<'a> Ends<'a> {
                 return Ok(found);
             }
             hub.check()?;
-            let alone = progress::is_only(self.world, hub);
+            let alone = !hub.serves_for_agent() && progress::is_only(self.world);
             let found = if alone { hub.serve(self.world)? } else { progress::serve(self.world)? == Served::Something };
             if found {
                 step = SHORTEST;

@@ -2,7 +2,7 @@
 //!
 //! # State
 //!
-//! Each thread has a table of the [`Hub`]s of its ranks, under the rank's heap: all handles of a rank, subsets and counts
+//! Each thread has a table of the hubs of its ranks, under the rank's heap: all handles of a rank, subsets and counts
 //! included, lead to one handle of the world and so to one heap. A hub is not [`Send`], so its thread is the one that waits.
 //! On a simulated machine many ranks share a thread.
 
@@ -12,12 +12,20 @@ use std::rc::{Rc, Weak};
 
 use rmalab_atomics::{Attended, RemoteAtomics, Result, Served};
 
-use super::ends::Hub;
+/// What a rank serves while it waits: a [`Hub`](super::ends::Hub).
+pub(super) trait Serves {
+    /// Serves up to one packet of each end-point; returns whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// Those of the network; a damaged packet is kept for the next call on a window.
+    fn serve(&self, world: &dyn RemoteAtomics) -> Result<bool>;
+}
 
 thread_local! {
     /// How many hubs there are, of any rank.
     static OPEN: Cell<usize> = const { Cell::new(0) };
-    static HUBS: RefCell<HashMap<usize, Vec<Weak<Hub>>>> = RefCell::default();
+    static HUBS: RefCell<HashMap<usize, Vec<Weak<dyn Serves>>>> = RefCell::default();
 }
 
 /// What a rank's hubs are found by.
@@ -26,9 +34,9 @@ pub(super) fn key(world: &dyn RemoteAtomics) -> usize {
 }
 
 /// A rank has one more hub.
-pub(super) fn register(key: usize, hub: &Rc<Hub>) {
+pub(super) fn register(key: usize, hub: &Rc<impl Serves + 'static>) {
     OPEN.set(OPEN.get() + 1);
-    HUBS.with_borrow_mut(|hubs| hubs.entry(key).or_default().push(Rc::downgrade(hub)));
+    HUBS.with_borrow_mut(|hubs| hubs.entry(key).or_default().push(Rc::downgrade(hub) as Weak<dyn Serves>));
 }
 
 /// A rank has one hub less.
@@ -53,14 +61,14 @@ pub(crate) fn is_needed() -> bool {
 }
 
 /// The rank's hub number `index`.
-fn hub(key: usize, index: usize) -> Option<Rc<Hub>> {
+fn hub(key: usize, index: usize) -> Option<Rc<dyn Serves>> {
     HUBS.with_borrow(|hubs| hubs.get(&key)?.get(index)?.upgrade())
 }
 
-/// Whether the rank of `world` has no ring to look at but that of `hub`.
-pub(super) fn is_only(world: &dyn RemoteAtomics, hub: &Hub) -> bool {
+/// Returns whether the rank of `world` has no hub to serve but the one that asks.
+pub(super) fn is_only(world: &dyn RemoteAtomics) -> bool {
     let others = || HUBS.with_borrow(|hubs| hubs.get(&key(world)).is_some_and(|hubs| hubs.len() > 1));
-    !hub.serves_for_agent() && (OPEN.get() == 1 || !others())
+    OPEN.get() == 1 || !others()
 }
 
 /// Serves up to one packet of each ring of the rank of `world`; waits for nothing.

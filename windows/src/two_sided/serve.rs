@@ -13,7 +13,7 @@ use crate::bias::AccumulatePath;
 use crate::dynamic::Dynamic;
 use crate::element::{Kind as ElementKind, Op, from_word, to_word};
 use crate::messages::{self, Error as MessagesError, Packet};
-use crate::target::Place;
+use crate::place::Place;
 use crate::{AccumulateStrategy, Call, Class, Error, Result, WindowDisp};
 
 /// Where this rank's part of a window is, and how accumulates update it. Ranks have their numbers of the world.

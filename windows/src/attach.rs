@@ -1,0 +1,75 @@
+//! Memory that is attached to a dynamic window, and detached.
+
+use rmalab_atomics::RemoteAtomics;
+
+use crate::place::{Part, Place};
+use crate::{Call, Error, Result, UserMemory, WindowCore, WindowDisp};
+
+impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
+    /// Attaches this rank's part of `other` to a dynamic window, and returns its address for the others.
+    ///
+    /// So one dynamic window reaches memory that other windows have, as DART nests shared windows in one. The other one may
+    /// be over another team of the same world, such as this rank's node. What is attached has to be detached before `other`
+    /// is freed: behind that, operations would meet whoever gets the memory next.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Flavor`] when `other` is neither allocated nor shared, or when this window is not dynamic,
+    /// [`Error::NoSuchTarget`] when its memory belongs to a rank that is not in this window's team, [`Error::Attach`] when
+    /// `other` is of another world, and as [`attach`](Self::attach).
+    pub fn attach_window<B: RemoteAtomics + ?Sized>(&self, other: &WindowCore<'_, B>) -> Result<WindowDisp> {
+        self.attach_part(other).map_err(|error| self.hear(error))
+    }
+
+    fn attach_part<B: RemoteAtomics + ?Sized>(&self, other: &WindowCore<'_, B>) -> Result<WindowDisp> {
+        let dynamic = self.dynamic(Call::Attach)?;
+        let refuse = || Error::Flavor { call: Call::Attach, flavor: other.flavor() };
+        let local = other.reach(Call::Local, other.ra.rank())?;
+        let Part::Fixed(Place::Segment(at)) = local.part() else { return Err(refuse()) };
+        let (owner, team) = (at.rank, self.team);
+        if !team.is_of_world_of(other.team) {
+            let (rank, disp, len) = (team.rank(), WindowDisp(at.disp.0 as i64), local.bytes());
+            let why = "the window belongs to another world, whose memory this window's team does not reach";
+            return Err(Error::Attach { rank, disp, len, why });
+        }
+        let unknown = || Error::NoSuchTarget { call: Call::Attach, target: owner, size: team.size() };
+        let at = other.team().translate(owner, team).ok_or_else(unknown)?.at(at.disp);
+        // The address by which the program knows the memory; where it has none, the displacement is as good.
+        let address = local.words().filter(|words| !words.is_empty()).map_or(at.disp.0, |words| words.as_ptr() as u64);
+        dynamic.attach_segment(self.ra, address, at, local.bytes())
+    }
+
+    /// Detaches what [`attach_window`](Self::attach_window) has attached at `disp`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Flavor`], [`Error::Detach`].
+    pub fn detach_window(&self, disp: WindowDisp) -> Result<()> {
+        self.take(disp, false).map(drop).map_err(|error| self.hear(error))
+    }
+
+    /// Takes the region at `disp` off the list, if it is memory of the program as `exposed` says.
+    fn take(&self, disp: WindowDisp, exposed: bool) -> Result<Option<UserMemory>> {
+        let (dynamic, ra) = (self.dynamic(Call::Detach)?, self.ra);
+        if dynamic.is_exposed(disp) == Some(exposed) {
+            dynamic.take(ra, disp)
+        } else {
+            Err(Error::Detach { rank: ra.rank(), disp })
+        }
+    }
+
+    /// Detaches the memory at `disp`, and gives it back (`MPI_Win_detach`).
+    ///
+    /// Operations of others that are under way are waited for; later ones find nothing there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Flavor`], [`Error::Detach`], and [`PeerFailed`](rmalab_atomics::Error::PeerFailed) when a rank has failed
+    /// and an operation is under way. Which rank's operation it is cannot be told, and it may be one that still writes, so
+    /// the memory is detached then and never given back.
+    pub fn detach(&self, disp: WindowDisp) -> Result<UserMemory> {
+        let missing = || Error::Detach { rank: self.ra.rank(), disp };
+        let detached = self.take(disp, true).and_then(|memory| memory.ok_or_else(missing));
+        detached.map_err(|error| self.hear(error))
+    }
+}
