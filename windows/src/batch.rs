@@ -6,7 +6,7 @@ use rmalab_atomics::fabric::WordOp;
 use rmalab_atomics::{Address, RemoteAtomics};
 
 use crate::place::Place;
-use crate::target::word_op;
+use crate::target::requests::word_op;
 use crate::{Call, Element, Error, Op, Result, Swappable, Target, WindowCore, WindowDisp};
 
 /// Operations that overlap each other, on borrowed buffers: see [`LockAll::batch`](crate::LockAll::batch).

@@ -1,0 +1,308 @@
+//! Accumulates, fetches and swaps.
+
+use rmalab_atomics::fabric::WordOp;
+use rmalab_atomics::{RemoteAtomics, WORD};
+use rmalab_locks::Exclusion;
+
+use super::Target;
+use crate::accumulate::Updates;
+use crate::element::Kind;
+use crate::place::{Part, Place};
+use crate::{AccumulateStrategy, Call, Element, Error, Items, Op, Result, Swappable, WindowDisp};
+
+impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
+    /// Combines `source` into the elements at `disp` (`MPI_Accumulate`), each of them atomically.
+    ///
+    /// Atomic against the other accumulates, fetches and swaps of the same element type on this window, by whichever
+    /// rank. Those of one rank on one element take effect in the order of its calls.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Op`] when elements of this type do not have the operation, and as of all operations.
+    #[inline]
+    pub fn accumulate<T: Element>(&self, disp: WindowDisp, op: Op, source: &[T]) -> Result<()> {
+        if let &[value] = source
+            && self.by_one_atomic(disp, op, value)?.is_some()
+        {
+            return Ok(());
+        }
+        self.accumulate_elsewise(disp, T::KIND, op, bytemuck::cast_slice(source))
+    }
+
+    #[inline(never)]
+    pub(super) fn accumulate_elsewise(&self, disp: WindowDisp, kind: Kind, op: Op, source: &[u8]) -> Result<()> {
+        self.defined(Call::Accumulate, kind, op)?;
+        let len = source.len() as u64;
+        let done = match self.in_segment(disp, len) {
+            Some(at) => self.updates(Place::Segment(at)).run(0, kind, op, source, None),
+            None => self.reach(Call::Accumulate, disp, len, |place, offset| {
+                self.updates(place).run(offset, kind, op, source, None)
+            }),
+        };
+        done.map_err(|error| self.core.hear(error))
+    }
+
+    /// As [`accumulate`](Self::accumulate), with layouts at both ends.
+    ///
+    /// # Errors
+    ///
+    /// As there and as [`put_layout`](Self::put_layout), and [`Error::Type`] for a layout of other elements than `T`.
+    pub fn accumulate_layout<T: Element>(
+        &self,
+        disp: WindowDisp,
+        target: Items<'_>,
+        op: Op,
+        source: &[T],
+        origin: Items<'_>,
+    ) -> Result<()> {
+        self.accumulate_layout_untyped(disp, target, T::KIND, op, bytemuck::cast_slice(source), origin)
+    }
+
+    /// Combines `source` into the elements at `disp` and reads what they were before (`MPI_Get_accumulate`).
+    ///
+    /// Atomic as [`accumulate`](Self::accumulate). With [`Op::NoOp`] the elements are read atomically, and `source` is
+    /// ignored: it may be empty.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Mismatch`] when `source` and `result` differ in length, and as [`accumulate`](Self::accumulate).
+    #[inline]
+    pub fn get_accumulate<T: Element>(&self, disp: WindowDisp, op: Op, source: &[T], result: &mut [T]) -> Result<()> {
+        let (source, result) = (bytemuck::cast_slice(source), bytemuck::cast_slice_mut(result));
+        self.get_accumulate_elsewise(disp, T::KIND, op, source, result)
+    }
+
+    #[inline(never)]
+    pub(super) fn get_accumulate_elsewise(
+        &self,
+        disp: WindowDisp,
+        kind: Kind,
+        op: Op,
+        source: &[u8],
+        result: &mut [u8],
+    ) -> Result<()> {
+        self.defined(Call::GetAccumulate, kind, op)?;
+        let (here, there) = (source.len() as u64, result.len() as u64);
+        if op != Op::NoOp && here != there {
+            return Err(self.core.hear(Error::Mismatch { call: Call::GetAccumulate, here, there }));
+        }
+        let done = match self.in_segment(disp, there) {
+            Some(at) => self.updates(Place::Segment(at)).run(0, kind, op, source, Some(result)),
+            None => self.reach(Call::GetAccumulate, disp, there, |place, offset| {
+                self.updates(place).run(offset, kind, op, source, Some(result))
+            }),
+        };
+        done.map_err(|error| self.core.hear(error))
+    }
+
+    /// As [`get_accumulate`](Self::get_accumulate), with layouts at all three ends.
+    ///
+    /// # Errors
+    ///
+    /// As there and as [`accumulate_layout`](Self::accumulate_layout).
+    #[expect(clippy::too_many_arguments, reason = "three ends with a layout each")]
+    pub fn get_accumulate_layout<T: Element>(
+        &self,
+        disp: WindowDisp,
+        target: Items<'_>,
+        op: Op,
+        source: &[T],
+        origin: Items<'_>,
+        result: &mut [T],
+        results: Items<'_>,
+    ) -> Result<()> {
+        let (source, result) = (bytemuck::cast_slice(source), bytemuck::cast_slice_mut(result));
+        self.get_accumulate_layout_untyped(disp, target, T::KIND, op, source, origin, result, results)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "three ends with a layout each")]
+    pub(super) fn update_layout(
+        &self,
+        call: Call,
+        disp: WindowDisp,
+        target: Items<'_>,
+        kind: Kind,
+        op: Op,
+        source: &[u8],
+        origin: Items<'_>,
+        result: Option<(&mut [u8], Items<'_>)>,
+    ) -> Result<()> {
+        let (first, len) = self.span(call, target, origin)?;
+        for items in [Some(target), Some(origin), result.as_ref().map(|&(_, items)| items)].into_iter().flatten() {
+            if let Some(layout) = items.other_than(kind) {
+                return Err(Error::Type { call, layout, buffer: kind });
+            }
+        }
+        let bytes = target.bytes()?;
+        let packed = if op == Op::NoOp { Vec::new() } else { origin.pack(source)? };
+        let mut results = Vec::new();
+        if let Some((buffer, items)) = &result {
+            let here = items.bytes()?;
+            if here != bytes {
+                return Err(Error::Mismatch { call, here, there: bytes });
+            }
+            items.check(buffer.len())?;
+            results.resize(bytes as usize, 0);
+        }
+        let fetches = result.is_some();
+        // In whole elements, also where the target's runs touch at odd places.
+        let pieces = target.pair_elements(target, kind)?;
+        self.reach_span(call, disp, (first, len), bytes, |place, offset| {
+            if let Place::TwoSided(requests, rank) = place {
+                let start = |at: i64| offset.wrapping_add_signed(at.wrapping_sub(first));
+                let runs = pieces.map(|piece| (start(piece.left), piece.bytes)).collect();
+                return requests.update(rank, runs, kind, op, &packed, fetches.then_some(&mut results[..]));
+            }
+            let updates = self.updates(place);
+            let mut done = 0;
+            for piece in pieces {
+                let start = offset.wrapping_add_signed(piece.left.wrapping_sub(first));
+                let end = done + piece.bytes as usize;
+                let source = if packed.is_empty() { &[] } else { &packed[done..end] };
+                updates.run(start, kind, op, source, fetches.then(|| &mut results[done..end]))?;
+                done = end;
+            }
+            Ok(())
+        })?;
+        match result {
+            Some((buffer, items)) if !matches!(self.part, Part::Null) => Ok(items.unpack(&results, buffer)?),
+            _ => Ok(()),
+        }
+    }
+
+    /// Combines `value` into the element at `disp`, and returns what it was before (`MPI_Fetch_and_op`).
+    ///
+    /// Atomic as [`accumulate`](Self::accumulate); one network atomic where the type and the operation have one. All
+    /// zeros from the null target.
+    ///
+    /// # Errors
+    ///
+    /// As [`accumulate`](Self::accumulate).
+    #[inline(always)]
+    pub fn fetch_and_op<T: Element>(&self, disp: WindowDisp, op: Op, value: T) -> Result<T> {
+        match self.by_one_atomic(disp, op, value)? {
+            Some(old) => Ok(old),
+            None if T::FITS_WORD => Ok(T::from_word(self.fetch_and_op_word(disp, T::KIND, op, value.to_word())?)),
+            None => {
+                let mut old = T::zeroed();
+                let (value, result) = (bytemuck::bytes_of(&value), bytemuck::bytes_of_mut(&mut old));
+                self.fetch_and_op_elsewise(disp, T::KIND, op, value, result)?;
+                Ok(old)
+            }
+        }
+    }
+
+    /// Updates an element by one network atomic, if it has one and may use it.
+    #[inline(always)]
+    fn by_one_atomic<T: Element>(&self, disp: WindowDisp, op: Op, value: T) -> Result<Option<T>> {
+        let atomic = matches!(op, Op::Replace) || matches!(op, Op::Sum) && T::KIND.is_integer();
+        if T::SIZE == WORD && atomic && self.ways.strategy == AccumulateStrategy::Native {
+            let old = match op {
+                Op::Sum => self.by_atomic(disp, WordOp::FetchAdd(value.to_word())),
+                _ => self.by_atomic(disp, WordOp::FetchStore(value.to_word())),
+            };
+            return Ok(old?.map(T::from_word));
+        }
+        Ok(None)
+    }
+
+    /// Updates the word at `disp`, if network atomics may be used there: the processor's, or those of the network.
+    #[inline(always)]
+    fn by_atomic(&self, disp: WindowDisp, op: WordOp) -> Result<Option<u64>> {
+        // In each branch by itself: what is one enum first is kept in memory, which the next atomic waits for.
+        if let Some(word) = self.any_word(disp) {
+            if self.ways.enter(self.ra, self.rank).map_err(|error| self.core.hear(error))? {
+                let old = word.atomic(op).map_err(|error| self.core.hear(error))?;
+                self.ways.rest(self.ra).map_err(|error| self.core.hear(error))?;
+                return Ok(Some(old));
+            }
+        } else if let Some(at) = self.word_in_segment(disp)
+            && self.ways.enter(self.ra, self.rank).map_err(|error| self.core.hear(error))?
+        {
+            let old = match op {
+                WordOp::FetchAdd(value) => self.ra.fetch_add(at, value),
+                WordOp::CompareAndSwap { expected, desired } => self.ra.compare_and_swap(at, expected, desired),
+                WordOp::FetchStore(value) => self.ra.fetch_store(at, value),
+                WordOp::Get | WordOp::Put(_) => self.ra.get(at),
+            };
+            return Ok(Some(self.ways.leave(self.ra, old).map_err(|error| self.core.hear(error))?));
+        }
+        Ok(None)
+    }
+
+    #[inline(never)]
+    fn fetch_and_op_word(&self, disp: WindowDisp, kind: Kind, op: Op, value: u64) -> Result<u64> {
+        self.defined(Call::FetchAndOp, kind, op)?;
+        let old = self.reach(Call::FetchAndOp, disp, kind.size(), |place, offset| {
+            self.updates(place).one(offset, kind, op, value)
+        });
+        old.map_err(|error| self.core.hear(error))
+    }
+
+    #[inline(never)]
+    fn fetch_and_op_elsewise(
+        &self,
+        disp: WindowDisp,
+        kind: Kind,
+        op: Op,
+        value: &[u8],
+        result: &mut [u8],
+    ) -> Result<()> {
+        self.defined(Call::FetchAndOp, kind, op)?;
+        let done = self.reach(Call::FetchAndOp, disp, kind.size(), |place, offset| {
+            self.updates(place).run(offset, kind, op, value, Some(result))
+        });
+        done.map_err(|error| self.core.hear(error))
+    }
+
+    /// Stores `desired` in the element at `disp` if it is `expected`; returns what it was before
+    /// (`MPI_Compare_and_swap`).
+    ///
+    /// Atomic as [`accumulate`](Self::accumulate). All zeros from the null target.
+    ///
+    /// # Errors
+    ///
+    /// As of all operations, see [`Target`].
+    #[inline(always)]
+    pub fn compare_and_swap<T: Swappable>(&self, disp: WindowDisp, expected: T, desired: T) -> Result<T> {
+        if T::SIZE == WORD && self.ways.strategy != AccumulateStrategy::Locked {
+            let op = WordOp::CompareAndSwap { expected: expected.to_word(), desired: desired.to_word() };
+            let old = self.by_atomic(disp, op);
+            if let Some(old) = old? {
+                return Ok(T::from_word(old));
+            }
+        }
+        let old = self.compare_and_swap_elsewise(disp, T::KIND, expected.to_word(), desired.to_word())?;
+        Ok(T::from_word(old))
+    }
+
+    #[inline(never)]
+    pub(super) fn compare_and_swap_elsewise(
+        &self,
+        disp: WindowDisp,
+        kind: Kind,
+        expected: u64,
+        desired: u64,
+    ) -> Result<u64> {
+        let old = self.reach(Call::CompareAndSwap, disp, kind.size(), |place, offset| {
+            self.updates(place).compare_and_swap(offset, kind, expected, desired)
+        });
+        old.map_err(|error| self.core.hear(error))
+    }
+
+    #[inline(always)]
+    pub(super) fn defined(&self, call: Call, kind: Kind, op: Op) -> Result<()> {
+        if op.is_defined_for(kind) { Ok(()) } else { Err(self.core.hear(Error::Op { call, op, kind })) }
+    }
+
+    #[inline(always)]
+    fn updates<'p>(&'p self, place: Place<'p>) -> Updates<'p, A>
+    where
+        'e: 'p,
+    {
+        let Target { ra, core, ways: ref path, rank, alone, .. } = *self;
+        // The policy that locks nothing keeps nobody out.
+        let alone = alone && core.exclusion != Exclusion::Nothing;
+        Updates { ra, path, bias: path.biased.then_some(&core.bias), rank, place, alone }
+    }
+}
