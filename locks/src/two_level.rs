@@ -150,7 +150,7 @@ impl WindowLock for TwoLevel {
         match kind {
             LockKind::Shared if ra.fetch_add(at, SHARED)? & EXCLUSIVE == 0 => Ok(()),
             LockKind::Shared => self.wait(ra, target, self.target, SHARED, EXCLUSIVE, None).map(drop),
-            LockKind::Exclusive if self.attempt_exclusive(ra, at, Count::ByAdding)? => Ok(()),
+            LockKind::Exclusive if self.attempt_exclusive(ra, at, true)? => Ok(()),
             LockKind::Exclusive => self.retry_exclusive(ra, target, None).map(drop),
         }
     }
@@ -199,7 +199,7 @@ impl WindowLockTimed for TwoLevel {
         let at = target.at(self.target).unwatched();
         match kind {
             LockKind::Shared => attempt(ra, at, SHARED, EXCLUSIVE),
-            LockKind::Exclusive => self.attempt_exclusive(ra, at, Count::ByAdding),
+            LockKind::Exclusive => self.attempt_exclusive(ra, at, true),
         }
     }
 
@@ -214,7 +214,7 @@ impl WindowLockTimed for TwoLevel {
         match kind {
             LockKind::Shared if ra.fetch_add(at, SHARED)? & EXCLUSIVE == 0 => Ok(true),
             LockKind::Shared => self.wait(ra, target, self.target, SHARED, EXCLUSIVE, Some(deadline)),
-            LockKind::Exclusive if self.attempt_exclusive(ra, at, Count::ByAdding)? => Ok(true),
+            LockKind::Exclusive if self.attempt_exclusive(ra, at, true)? => Ok(true),
             LockKind::Exclusive => self.retry_exclusive(ra, target, Some(deadline)),
         }
     }
@@ -232,25 +232,25 @@ impl WindowLockTimed for TwoLevel {
 }
 
 impl TwoLevel {
-    /// One attempt at an exclusive lock; leaves nothing behind when it fails.
+    /// One attempt at an exclusive lock; leaves nothing behind when it fails. The `first` attempt of a call takes the
+    /// paper's step in the master: right at once where there is no lock_all, however many exclusive locks there are.
     #[inline(always)]
-    fn attempt_exclusive<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, at: Address, count: Count) -> Result<bool> {
-        let first = self.exclusives == 0;
-        if first {
-            // Not a function that is passed: it would not be inlined, and its result would go through memory.
-            let counted = match count {
-                Count::ByAdding => count_by_adding(ra, self.master)?,
-                Count::WithoutTrace => count_without_trace(ra, self.master)?,
-            };
-            if !counted {
-                return Ok(false);
-            }
+    fn attempt_exclusive<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, at: Address, first: bool) -> Result<bool> {
+        let alone = self.exclusives == 0;
+        // A branch and not a function that is passed, which is not inlined and has its result in memory.
+        let counted = match (alone, first) {
+            (true, true) => attempt(ra, self.master, EXCLUSIVES, !EXCLUSIVES_MASK)?,
+            (true, false) => count_without_trace(ra, self.master)?,
+            (false, _) => true,
+        };
+        if !counted {
+            return Ok(false);
         }
         if ra.compare_and_swap(at, 0, EXCLUSIVE)? == 0 {
             self.exclusives += 1;
             return Ok(true);
         }
-        if first {
+        if alone {
             ra.fetch_add(self.master, EXCLUSIVES.wrapping_neg())?;
         }
         Ok(false)
@@ -263,7 +263,7 @@ impl TwoLevel {
         let at = target.at(self.target).unwatched();
         while !passed(ra, limit) {
             self.backoff.wait(ra)?;
-            if self.attempt_exclusive(ra, at, Count::WithoutTrace)? {
+            if self.attempt_exclusive(ra, at, false)? {
                 return Ok(true);
             }
         }
@@ -283,7 +283,7 @@ impl TwoLevel {
         limit: Limit,
     ) -> Result<bool> {
         self.backoff.reset();
-        let at = rank.at(disp);
+        let at = rank.at(disp).unwatched();
         match self.contended {
             Contended::Retract => {
                 retract(ra, at, count)?;
@@ -327,21 +327,6 @@ fn attempt<A: RemoteAtomics + ?Sized>(ra: &A, at: Address, count: u64, obstacle:
     }
     retract(ra, at, count)?;
     Ok(false)
-}
-
-/// How an exclusive lock counts its rank in the master, unless a lock_all is counted there.
-#[derive(Clone, Copy)]
-enum Count {
-    /// See [`count_by_adding`].
-    ByAdding,
-    /// See [`count_without_trace`].
-    WithoutTrace,
-}
-
-/// The paper's step: right at once where there is no lock_all, however many exclusive locks there are.
-#[inline(always)]
-fn count_by_adding<A: RemoteAtomics + ?Sized>(ra: &A, master: Address) -> Result<bool> {
-    attempt(ra, master, EXCLUSIVES, !EXCLUSIVES_MASK)
 }
 
 /// The step of a rank that retries (I4). It fails beside a lock_all, and also when the exclusive locks change under it.
