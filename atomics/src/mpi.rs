@@ -13,6 +13,7 @@
 //! | --- | --- |
 //! | `fetch_add`, `fetch_store`, `get` | `MPI_Fetch_and_op` with `MPI_SUM`, `MPI_REPLACE`, `MPI_NO_OP`, then `MPI_Win_flush` |
 //! | `compare_and_swap` | `MPI_Compare_and_swap`, then `MPI_Win_flush` |
+//! | `start` of one of these | the same without the flush, which waiting for the operation makes up for |
 //! | `put` | `MPI_Accumulate` with `MPI_REPLACE`; before it `MPI_Win_flush`, if a put to *another* word of that target is under way |
 //! | `put_bytes_nb`, `get_bytes_nb` | `MPI_Rput`, `MPI_Rget` |
 //! | `put_bytes`, `post_bytes`, `get_bytes` | `MPI_Put` or `MPI_Get`, then `MPI_Win_flush`, or `MPI_Win_flush_local` |
@@ -70,7 +71,7 @@ use mpi_sys as ffi;
 
 pub use library::library;
 use library::{Handles, Session, check, explain};
-use posted::{Posted, REQUESTS, Requests};
+use posted::{Posted, Requests, UnderWay};
 
 use crate::fabric::{self, Bytes, Completion, DONE, Delay, Extras, Fabric, Span, Word, WordOp, WorldView};
 use crate::shm::environment::{self, Environment};
@@ -193,7 +194,7 @@ impl Attach {
             handles,
             patience: wait::Patience::new(neighbours as u32),
             posted: RefCell::new(Posted::new()),
-            requests: RefCell::default(),
+            requests: RefCell::new(Requests::new()),
             ordering_flushes: Cell::new(0),
             reached_out_to: RefCell::default(),
             window,
@@ -395,6 +396,16 @@ impl std::fmt::Debug for Mpi {
     }
 }
 
+/// The operands of an operation, in the trait's order.
+#[inline(always)]
+fn operands(op: WordOp) -> [u64; 2] {
+    match op {
+        WordOp::FetchAdd(value) | WordOp::FetchStore(value) | WordOp::Put(value) => [value, 0],
+        WordOp::CompareAndSwap { expected, desired } => [expected, desired],
+        WordOp::Get => [0, 0],
+    }
+}
+
 /// Which way bytes go.
 #[derive(Clone, Copy)]
 enum Way {
@@ -457,6 +468,7 @@ impl Mpi {
         // SAFETY: the rank exists (the caller's check); the window lives as long as `self`, in one epoch.
         self.check_completed(unsafe { ffi::MPI_Win_flush(target.0 as c_int, self.window.0) });
         self.posted.borrow_mut().completed(target);
+        self.requests.borrow_mut().words_completed(Some(target));
     }
 
     /// Completes what is under way to `target` at this rank: its buffers may be used again.
@@ -467,38 +479,40 @@ impl Mpi {
         self.check_completed(unsafe { ffi::MPI_Win_flush_local(target.0 as c_int, self.window.0) });
     }
 
-    /// A fetching operation: starts by `start`, which gets where the old word goes, and is complete when this returns.
+    /// A fetching operation, complete when this returns.
     #[inline(always)]
-    fn fetch(&self, at: Word, op: WordOp, start: impl FnOnce(*mut c_void) -> c_int) -> Result<u64> {
-        let mut old = 0u64;
-        self.started(start((&raw mut old).cast()), op.operation(), at.address())?;
+    fn fetch(&self, at: Word, op: WordOp) -> Result<u64> {
+        let (mut old, operands) = (0u64, operands(op));
+        // SAFETY: live variables; nothing accesses them before the flush.
+        unsafe { self.start_fetch(at, op, operands.each_ref().map(|operand| &raw const *operand), &raw mut old)? };
         self.flush_words(at.rank());
         // SAFETY: a live variable; MPI has written it behind the compiler's back.
         Ok(unsafe { (&raw const old).read_volatile() })
     }
 
+    /// Starts a fetching operation: `old` gets the old word.
+    ///
+    /// # Safety
+    ///
+    /// Until a flush, the operands are valid for reads and do not change, and `old` is valid for writes and not accessed.
     #[inline(always)]
-    fn fetch_and_op(&self, at: Word, op: WordOp, mpi_op: ffi::MPI_Op, value: u64) -> Result<u64> {
-        self.fetch(at, op, |old| {
-            // SAFETY: the word exists (`word` has checked); `value` and `old` live until `fetch` has flushed.
-            unsafe {
-                let value = (&raw const value).cast();
-                let (rank, disp) = (at.rank().0 as c_int, at.disp().0 as ffi::MPI_Aint);
-                ffi::MPI_Fetch_and_op(value, old, self.handles.word, rank, disp, mpi_op, self.window.0)
+    unsafe fn start_fetch(&self, at: Word, op: WordOp, operands: [*const u64; 2], old: *mut u64) -> Result<()> {
+        let [first, second] = operands.map(|operand| operand.cast::<c_void>());
+        let (old, word, win) = (old.cast::<c_void>(), self.handles.word, self.window.0);
+        let (rank, disp) = (at.rank().0 as c_int, at.disp().0 as ffi::MPI_Aint);
+        let mpi_op = match op {
+            WordOp::CompareAndSwap { .. } => {
+                // SAFETY: the word exists (`word` has checked); the caller's promise.
+                let code = unsafe { ffi::MPI_Compare_and_swap(second, first, old, word, rank, disp, win) };
+                return self.started(code, op.operation(), at.address());
             }
-        })
-    }
-
-    #[inline(always)]
-    fn compare_and_swap_word(&self, at: Word, op: WordOp, expected: u64, desired: u64) -> Result<u64> {
-        self.fetch(at, op, |old| {
-            // SAFETY: the word exists (`word` has checked); both values and `old` live until `fetch` has flushed.
-            unsafe {
-                let (desired, expected) = ((&raw const desired).cast(), (&raw const expected).cast());
-                let (rank, disp) = (at.rank().0 as c_int, at.disp().0 as ffi::MPI_Aint);
-                ffi::MPI_Compare_and_swap(desired, expected, old, self.handles.word, rank, disp, self.window.0)
-            }
-        })
+            WordOp::FetchAdd(_) => self.handles.sum,
+            WordOp::FetchStore(_) | WordOp::Put(_) => self.handles.replace,
+            WordOp::Get => self.handles.no_op,
+        };
+        // SAFETY: as above.
+        let code = unsafe { ffi::MPI_Fetch_and_op(first, old, word, rank, disp, mpi_op, win) };
+        self.started(code, op.operation(), at.address())
     }
 
     #[inline(always)]
@@ -529,6 +543,7 @@ impl Mpi {
         // SAFETY: the window lives as long as `self`, in one epoch.
         self.check_completed(unsafe { ffi::MPI_Win_flush_all(self.window.0) });
         self.posted.borrow_mut().all_completed();
+        self.requests.borrow_mut().words_completed(None);
         self.finish_flushed(None);
     }
 
@@ -595,7 +610,7 @@ impl Mpi {
         if len == 0 {
             return Ok(DONE);
         }
-        if self.requests.borrow().len() >= REQUESTS {
+        if self.requests.borrow().is_full() {
             self.complete_all();
         }
         self.reach_out_to(at.rank);
@@ -622,7 +637,7 @@ impl Mpi {
     /// Waits for the requests to `target`, or all of them, whose operations a flush has completed.
     #[inline(always)]
     fn finish_flushed(&self, target: Option<Rank>) {
-        for request in self.requests.borrow_mut().take(target) {
+        for request in self.requests.borrow_mut().take_bytes(target) {
             self.finish_request(request);
         }
     }
@@ -679,20 +694,32 @@ impl Fabric for Mpi {
     fn word(&self, at: Word, op: WordOp) -> Result<u64> {
         assert!(self.view.has_word(at), "{} is a word of another world", at.address());
         match op {
-            WordOp::FetchAdd(value) => self.fetch_and_op(at, op, self.handles.sum, value),
-            WordOp::FetchStore(value) => self.fetch_and_op(at, op, self.handles.replace, value),
-            WordOp::Get => self.fetch_and_op(at, op, self.handles.no_op, 0),
-            WordOp::CompareAndSwap { expected, desired } => self.compare_and_swap_word(at, op, expected, desired),
             WordOp::Put(value) => self.put_word(at, value).map(|()| 0),
+            _ => self.fetch(at, op),
         }
     }
 
-    /// Blocks: MPI has no request for a compare-and-swap, and its other requests complete at this rank only.
+    /// MPI's word operations have no request: waiting for one flushes its target, and so does a test.
     unsafe fn start_word(&self, at: Word, op: WordOp, result: *mut u64) -> Result<Request> {
-        let old = self.word(at, op)?;
-        // SAFETY: the caller's promise.
-        unsafe { result.write(old) };
-        Ok(DONE)
+        assert!(self.view.has_word(at), "{} is a word of another world", at.address());
+        if let WordOp::Put(value) = op {
+            self.put_word(at, value)?;
+            self.flush_words(at.rank());
+            // SAFETY: the caller's promise.
+            unsafe { result.write(0) };
+            return Ok(DONE);
+        }
+        if self.requests.borrow().is_full() {
+            self.complete_all();
+        }
+        self.reach_out_to(at.rank());
+        let (number, operands) = self.requests.borrow_mut().keep_word(at.rank(), operands(op));
+        // SAFETY: the slot keeps the operands until a flush; the caller's promise for the result.
+        if let Err(error) = unsafe { self.start_fetch(at, op, operands, result) } {
+            self.requests.borrow_mut().remove(number);
+            return Err(error);
+        }
+        Ok(Request(number))
     }
 
     unsafe fn transfer(&self, at: Span, bytes: Bytes, until: Completion) -> Result<Request> {
@@ -723,7 +750,13 @@ impl Fabric for Mpi {
 
     fn done(&self, request: &Request) -> Result<bool> {
         let mut requests = self.requests.borrow_mut();
-        let Some(under_way) = requests.get(request.0) else { return Ok(true) };
+        let Some((target, operation)) = requests.get(request.0) else { return Ok(true) };
+        let UnderWay::Bytes(under_way) = operation else {
+            let target = *target;
+            drop(requests);
+            self.flush_words(target);
+            return Ok(true);
+        };
         let mut done = 0;
         // SAFETY: a request that has not been completed yet; its buffers live (promised where it was made).
         self.check_completed(unsafe { ffi::MPI_Test(under_way, &mut done, self.handles.ignored_status) });
@@ -734,9 +767,18 @@ impl Fabric for Mpi {
     }
 
     fn finish(&self, request: Request) -> Result<()> {
-        let under_way = self.requests.borrow_mut().remove(request.0);
-        if let Some(under_way) = under_way {
-            self.finish_request(under_way);
+        let mut requests = self.requests.borrow_mut();
+        match requests.get(request.0) {
+            Some(&mut (_, UnderWay::Bytes(under_way))) => {
+                requests.remove(request.0);
+                drop(requests);
+                self.finish_request(under_way);
+            }
+            Some(&mut (target, UnderWay::Word(_))) => {
+                drop(requests);
+                self.flush_words(target);
+            }
+            None => {}
         }
         Ok(())
     }

@@ -67,12 +67,17 @@ impl<'a> LocalWords<'a> {
         self.len() == 0
     }
 
+    /// Returns whether an engine accesses them.
+    #[inline(always)]
+    pub fn is_by_engine(&self) -> bool {
+        self.engine.is_some()
+    }
+
     /// Word number `index`, if there is one.
     #[inline(always)]
     pub fn get(&self, index: u64) -> Option<LocalWord<'a>> {
-        // An index beyond usize is beyond every slice.
-        match self.words.get(usize::try_from(index).unwrap_or(usize::MAX)) {
-            Some(word) => Some(LocalWord(Access::Memory(word))),
+        match self.in_memory(index) {
+            Some(word) => Some(LocalWord::Memory(word)),
             None => self.by_engine(index),
         }
     }
@@ -82,15 +87,15 @@ impl<'a> LocalWords<'a> {
     /// A caller whose path takes a nanosecond asks this first and [`by_engine`](Self::by_engine) out of line: of two kinds
     /// of words the compiler would keep both in memory.
     #[inline(always)]
-    pub fn in_memory(&self, index: u64) -> Option<LocalWord<'a>> {
-        self.words.get(usize::try_from(index).ok()?).map(|word| LocalWord(Access::Memory(word)))
+    pub fn in_memory(&self, index: u64) -> Option<MemoryWord<'a>> {
+        self.words.get(usize::try_from(index).ok()?).map(MemoryWord)
     }
 
     /// Word number `index`, if there is one and an engine stands behind it.
     #[inline(always)]
     pub fn by_engine(&self, index: u64) -> Option<LocalWord<'a>> {
         let EngineWords { engine, first, count } = self.engine?;
-        (index < count).then(|| LocalWord(Access::Engine(engine, first.next(index))))
+        (index < count).then(|| LocalWord::Engine(EngineWord { engine, at: first.next(index) }))
     }
 }
 
@@ -101,14 +106,79 @@ impl fmt::Debug for LocalWords<'_> {
     }
 }
 
-/// A word that this rank's processor reaches.
-#[derive(Clone, Copy)]
-pub struct LocalWord<'a>(Access<'a>);
+/// A word of memory that this rank's processor reaches.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryWord<'a>(&'a AtomicU64);
 
+impl MemoryWord<'_> {
+    /// Reads it, and acquires.
+    #[inline(always)]
+    pub fn load(self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Writes it, and releases: see the module's text for when that is complete.
+    #[inline(always)]
+    pub fn store(self, value: u64) {
+        self.0.store(value, Ordering::Release);
+    }
+
+    /// Adds to it, modulo 2^64; returns the old word.
+    #[inline(always)]
+    pub fn fetch_add(self, value: u64) -> u64 {
+        self.0.fetch_add(value, Ordering::SeqCst)
+    }
+
+    /// Replaces it; returns the old word.
+    #[inline(always)]
+    pub fn fetch_store(self, value: u64) -> u64 {
+        self.0.swap(value, Ordering::SeqCst)
+    }
+
+    /// Stores `desired` if the word is `expected`; returns the old word.
+    #[inline(always)]
+    pub fn compare_and_swap(self, expected: u64, desired: u64) -> u64 {
+        match self.0.compare_exchange(expected, desired, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(old) | Err(old) => old,
+        }
+    }
+
+    /// Carries out an atomic operation, sequentially consistent; returns the old word, and 0 for a put.
+    #[inline(always)]
+    pub fn atomic(self, op: WordOp) -> u64 {
+        match op {
+            WordOp::FetchAdd(value) => self.fetch_add(value),
+            WordOp::FetchStore(value) => self.fetch_store(value),
+            WordOp::CompareAndSwap { expected, desired } => self.compare_and_swap(expected, desired),
+            WordOp::Get => self.0.load(Ordering::SeqCst),
+            WordOp::Put(value) => {
+                self.fetch_store(value);
+                0
+            }
+        }
+    }
+}
+
+/// A word that an engine accesses in place of the processor.
 #[derive(Clone, Copy)]
-enum Access<'a> {
-    Memory(&'a AtomicU64),
-    Engine(&'a dyn LocalEngine, Word),
+pub struct EngineWord<'a> {
+    engine: &'a dyn LocalEngine,
+    at: Word,
+}
+
+impl fmt::Debug for EngineWord<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} by an engine", self.at.address())
+    }
+}
+
+/// A word that this rank's processor reaches, or an engine in its place.
+#[derive(Clone, Copy, Debug)]
+pub enum LocalWord<'a> {
+    /// In memory.
+    Memory(MemoryWord<'a>),
+    /// Accessed by an engine.
+    Engine(EngineWord<'a>),
 }
 
 impl LocalWord<'_> {
@@ -119,9 +189,9 @@ impl LocalWord<'_> {
     /// None over memory; those of the engine.
     #[inline(always)]
     pub fn load(self) -> Result<u64> {
-        match self.0 {
-            Access::Memory(word) => Ok(word.load(Ordering::Acquire)),
-            Access::Engine(engine, at) => engine.load(at),
+        match self {
+            LocalWord::Memory(word) => Ok(word.load()),
+            LocalWord::Engine(EngineWord { engine, at }) => engine.load(at),
         }
     }
 
@@ -132,12 +202,12 @@ impl LocalWord<'_> {
     /// As [`load`](Self::load).
     #[inline(always)]
     pub fn store(self, value: u64) -> Result<()> {
-        match self.0 {
-            Access::Memory(word) => {
-                word.store(value, Ordering::Release);
+        match self {
+            LocalWord::Memory(word) => {
+                word.store(value);
                 Ok(())
             }
-            Access::Engine(engine, at) => engine.store(at, value),
+            LocalWord::Engine(EngineWord { engine, at }) => engine.store(at, value),
         }
     }
 
@@ -148,31 +218,9 @@ impl LocalWord<'_> {
     /// As [`load`](Self::load).
     #[inline(always)]
     pub fn atomic(self, op: WordOp) -> Result<u64> {
-        match self.0 {
-            Access::Memory(word) => Ok(match op {
-                WordOp::FetchAdd(value) => word.fetch_add(value, Ordering::SeqCst),
-                WordOp::FetchStore(value) => word.swap(value, Ordering::SeqCst),
-                WordOp::CompareAndSwap { expected, desired } => {
-                    match word.compare_exchange(expected, desired, Ordering::SeqCst, Ordering::SeqCst) {
-                        Ok(old) | Err(old) => old,
-                    }
-                }
-                WordOp::Get => word.load(Ordering::SeqCst),
-                WordOp::Put(value) => {
-                    word.swap(value, Ordering::SeqCst);
-                    0
-                }
-            }),
-            Access::Engine(engine, at) => engine.atomic(at, op),
-        }
-    }
-}
-
-impl fmt::Debug for LocalWord<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Access::Memory(word) => write!(f, "{word:?} by the processor"),
-            Access::Engine(_, at) => write!(f, "{} by an engine", at.address()),
+        match self {
+            LocalWord::Memory(word) => Ok(word.atomic(op)),
+            LocalWord::Engine(EngineWord { engine, at }) => engine.atomic(at, op),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 
 use bytemuck::Pod;
 use rmalab_atomics::registered::Run;
-use rmalab_atomics::words::{LocalWord, LocalWords};
+use rmalab_atomics::words::{LocalWord, LocalWords, MemoryWord};
 use rmalab_atomics::{Address, Rank, RemoteAtomics, WORD};
 
 use crate::bias::AccumulatePath;
@@ -176,16 +176,9 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
 
     /// The word at `disp`, if operations on it may be the processor's.
     #[inline(always)]
-    fn word(&self, disp: WindowDisp) -> Option<LocalWord<'e>> {
+    fn word(&self, disp: WindowDisp) -> Option<MemoryWord<'e>> {
         let offset = disp.0.checked_mul(i64::from(self.unit))? as u64;
         if offset.is_multiple_of(WORD) { self.words.in_memory(offset / WORD) } else { None }
-    }
-
-    /// As [`word`](Self::word), also where an engine stands in for the processor.
-    #[inline(always)]
-    fn any_word(&self, disp: WindowDisp) -> Option<LocalWord<'e>> {
-        let offset = disp.0.checked_mul(i64::from(self.unit))? as u64;
-        if offset.is_multiple_of(WORD) { self.words.get(offset / WORD) } else { None }
     }
 
     /// As [`word`](Self::word), where an engine stands in for the processor.
@@ -218,9 +211,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         if let Ok(value) = <[u8; WORD as usize]>::try_from(source)
             && let Some(word) = self.word(disp)
         {
-            if let Err(error) = word.store(u64::from_ne_bytes(value)) {
-                return Err(self.core.hear(error));
-            }
+            word.store(u64::from_ne_bytes(value));
             self.ra.stored();
             return Ok(());
         }
@@ -259,13 +250,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         if dest.len() as u64 == WORD
             && let Some(word) = self.word(disp)
         {
-            return match word.load() {
-                Ok(value) => {
-                    dest.copy_from_slice(&value.to_ne_bytes());
-                    Ok(())
-                }
-                Err(error) => Err(self.core.hear(error)),
-            };
+            dest.copy_from_slice(&word.load().to_ne_bytes());
+            return Ok(());
         }
         self.get_bytes(disp, dest)
     }

@@ -85,41 +85,100 @@ impl Posted {
     }
 }
 
-/// Bulk operations that nobody has waited for yet.
-#[derive(Default)]
+/// An operation that no rank has waited for yet.
+pub(super) enum UnderWay {
+    /// A bulk operation, for which MPI has a request.
+    Bytes(ffi::MPI_Request),
+    /// A word operation, which a flush completes. MPI reads its operands from this slot until then.
+    Word(usize),
+}
+
+/// The operands of a word operation: MPI takes pointers to them.
+pub(super) type Operands = [Cell<u64>; 2];
+
+/// Operations that no rank has waited for yet.
 pub(super) struct Requests {
     last: u64,
-    under_way: FxHashMap<u64, (Rank, ffi::MPI_Request)>,
+    under_way: FxHashMap<u64, (Rank, UnderWay)>,
+    /// Boxed: slots do not move while MPI reads them.
+    slots: Box<[Operands]>,
+    /// Slots that MPI does not read.
+    free: Vec<usize>,
 }
 
 impl Requests {
-    pub(super) fn len(&self) -> usize {
-        self.under_way.len()
+    pub(super) fn new() -> Requests {
+        let slots = (0..REQUESTS).map(|_| Operands::default()).collect();
+        Requests { last: 0, under_way: FxHashMap::default(), slots, free: (0..REQUESTS).collect() }
     }
 
-    /// Keeps `request` under a number that was never given before, and never is 0.
+    pub(super) fn is_full(&self) -> bool {
+        self.under_way.len() >= REQUESTS
+    }
+
+    /// Keeps a bulk operation under a number that was never given before, and never is 0.
     pub(super) fn keep(&mut self, target: Rank, request: ffi::MPI_Request) -> u64 {
         self.last += 1;
-        self.under_way.insert(self.last, (target, request));
+        self.under_way.insert(self.last, (target, UnderWay::Bytes(request)));
         self.last
     }
 
-    /// The request of this number, unless it is complete.
-    pub(super) fn get(&mut self, number: u64) -> Option<&mut ffi::MPI_Request> {
-        self.under_way.get_mut(&number).map(|(_, request)| request)
-    }
-
-    pub(super) fn remove(&mut self, number: u64) -> Option<ffi::MPI_Request> {
-        self.under_way.remove(&number).map(|(_, request)| request)
-    }
-
-    /// Takes out those to `target`, or all of them.
-    pub(super) fn take(&mut self, target: Option<Rank>) -> Vec<ffi::MPI_Request> {
-        if self.under_way.is_empty() {
-            return Vec::new();
+    /// Keeps a word operation, like [`keep`](Self::keep). Returns where MPI finds its operands, too.
+    ///
+    /// # Panics
+    ///
+    /// When there is no slot.
+    pub(super) fn keep_word(&mut self, target: Rank, operands: [u64; 2]) -> (u64, [*const u64; 2]) {
+        let slot = self.free.pop().expect("not full");
+        for (cell, operand) in self.slots[slot].iter().zip(operands) {
+            cell.set(operand);
         }
-        let wanted =
-            |_: &u64, &mut (rank, _): &mut (Rank, ffi::MPI_Request)| target.is_none_or(|target| rank == target);
-        self.under_way.extract_if(wanted).map(|(_, (_, request))| request).collect()
+        self.last += 1;
+        self.under_way.insert(self.last, (target, UnderWay::Word(slot)));
+        (self.last, self.slots[slot].each_ref().map(|cell| cell.as_ptr().cast_const()))
+    }
+
+    /// The operation of this number and its target, unless it is complete.
+    pub(super) fn get(&mut self, number: u64) -> Option<&mut (Rank, UnderWay)> {
+        self.under_way.get_mut(&number)
+    }
+
+    /// Takes out an operation. MPI no longer reads its operands, or has not begun to.
+    pub(super) fn remove(&mut self, number: u64) {
+        if let Some((_, UnderWay::Word(slot))) = self.under_way.remove(&number) {
+            self.free.push(slot);
+        }
+    }
+
+    /// The word operations to `target`, or all of them, are complete.
+    #[inline]
+    pub(super) fn words_completed(&mut self, target: Option<Rank>) {
+        if self.free.len() < self.slots.len() {
+            self.free_words(target);
+        }
+    }
+
+    #[cold]
+    fn free_words(&mut self, target: Option<Rank>) {
+        self.under_way.retain(|_, (rank, operation)| match operation {
+            UnderWay::Word(slot) if target.is_none_or(|target| *rank == target) => {
+                self.free.push(*slot);
+                false
+            }
+            _ => true,
+        });
+    }
+
+    /// Takes out the bulk operations to `target`, or all of them.
+    pub(super) fn take_bytes(&mut self, target: Option<Rank>) -> Vec<ffi::MPI_Request> {
+        let mut taken = Vec::new();
+        self.under_way.retain(|_, (rank, operation)| match operation {
+            UnderWay::Bytes(request) if target.is_none_or(|target| *rank == target) => {
+                taken.push(*request);
+                false
+            }
+            _ => true,
+        });
+        taken
     }
 }

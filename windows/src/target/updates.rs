@@ -1,6 +1,7 @@
 //! Accumulates, fetches and swaps.
 
 use rmalab_atomics::fabric::WordOp;
+use rmalab_atomics::words::MemoryWord;
 use rmalab_atomics::{RemoteAtomics, WORD};
 use rmalab_locks::Exclusion;
 
@@ -19,12 +20,14 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     /// # Errors
     ///
     /// [`Error::Op`] when elements of this type do not have the operation, and as of all operations.
-    #[inline]
+    #[inline(always)]
     pub fn accumulate<T: Element>(&self, disp: WindowDisp, op: Op, source: &[T]) -> Result<()> {
-        if let &[value] = source
-            && self.by_one_atomic(disp, op, value)?.is_some()
-        {
-            return Ok(());
+        if let &[value] = source {
+            match self.by_one_atomic(disp, op, value) {
+                Ok(Some(_)) => return Ok(()),
+                Ok(None) => {}
+                Err(error) => return Err(error),
+            }
         }
         self.accumulate_elsewise(disp, T::KIND, op, bytemuck::cast_slice(source))
     }
@@ -192,42 +195,74 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         }
     }
 
-    /// Updates an element by one network atomic, if it has one and may use it.
+    /// Updates an element by one atomic of the processor or of the network, if it has one and may use it.
     #[inline(always)]
     fn by_one_atomic<T: Element>(&self, disp: WindowDisp, op: Op, value: T) -> Result<Option<T>> {
         let atomic = matches!(op, Op::Replace) || matches!(op, Op::Sum) && T::KIND.is_integer();
-        if T::SIZE == WORD && atomic && self.ways.strategy == AccumulateStrategy::Native {
-            let old = match op {
-                Op::Sum => self.by_atomic(disp, WordOp::FetchAdd(value.to_word())),
-                _ => self.by_atomic(disp, WordOp::FetchStore(value.to_word())),
-            };
-            return Ok(old?.map(T::from_word));
+        if T::SIZE != WORD || !atomic || self.ways.strategy != AccumulateStrategy::Native {
+            return Ok(None);
         }
-        Ok(None)
+        let value = value.to_word();
+        let old = match op {
+            Op::Sum => self.by_atomic(disp, WordOp::FetchAdd(value), |word| word.fetch_add(value)),
+            _ => self.by_atomic(disp, WordOp::FetchStore(value), |word| word.fetch_store(value)),
+        };
+        Ok(old?.map(T::from_word))
     }
 
-    /// Updates the word at `disp`, if network atomics may be used there: the processor's, or those of the network.
+    /// Updates the word at `disp` by an atomic, if one may be used there: by `in_memory`, where the processor reaches it,
+    /// and otherwise by `op`, which is the same.
     #[inline(always)]
-    fn by_atomic(&self, disp: WindowDisp, op: WordOp) -> Result<Option<u64>> {
-        // In each branch by itself: what is one enum first is kept in memory, which the next atomic waits for.
-        if let Some(word) = self.any_word(disp) {
-            if self.ways.enter(self.ra, self.rank).map_err(|error| self.core.hear(error))? {
-                let old = word.atomic(op).map_err(|error| self.core.hear(error))?;
-                self.ways.rest(self.ra).map_err(|error| self.core.hear(error))?;
-                return Ok(Some(old));
+    fn by_atomic(
+        &self,
+        disp: WindowDisp,
+        op: WordOp,
+        in_memory: impl FnOnce(MemoryWord<'e>) -> u64,
+    ) -> Result<Option<u64>> {
+        // Each branch ends by itself: a result that comes of several is kept in memory, which the next atomic waits for.
+        if let Some(word) = self.word(disp) {
+            match self.ways.enter(self.ra, self.rank) {
+                Ok(true) => {}
+                Ok(false) => return Ok(None),
+                Err(error) => return Err(self.core.hear(error)),
             }
-        } else if let Some(at) = self.word_in_segment(disp)
-            && self.ways.enter(self.ra, self.rank).map_err(|error| self.core.hear(error))?
-        {
-            let old = match op {
-                WordOp::FetchAdd(value) => self.ra.fetch_add(at, value),
-                WordOp::CompareAndSwap { expected, desired } => self.ra.compare_and_swap(at, expected, desired),
-                WordOp::FetchStore(value) => self.ra.fetch_store(at, value),
-                WordOp::Get | WordOp::Put(_) => self.ra.get(at),
+            let old = in_memory(word);
+            return match self.ways.rest(self.ra) {
+                Ok(()) => Ok(Some(old)),
+                Err(error) => Err(self.core.hear(error)),
             };
-            return Ok(Some(self.ways.leave(self.ra, old).map_err(|error| self.core.hear(error))?));
         }
-        Ok(None)
+        if self.words.is_by_engine() {
+            return self.by_atomic_of_engine(disp, op);
+        }
+        let Some(at) = self.word_in_segment(disp) else { return Ok(None) };
+        match self.ways.enter(self.ra, self.rank) {
+            Ok(true) => {}
+            Ok(false) => return Ok(None),
+            Err(error) => return Err(self.core.hear(error)),
+        }
+        let old = match op {
+            WordOp::FetchAdd(value) => self.ra.fetch_add(at, value),
+            WordOp::CompareAndSwap { expected, desired } => self.ra.compare_and_swap(at, expected, desired),
+            WordOp::FetchStore(value) => self.ra.fetch_store(at, value),
+            WordOp::Get | WordOp::Put(_) => self.ra.get(at),
+        };
+        match self.ways.leave(self.ra, old) {
+            Ok(old) => Ok(Some(old)),
+            Err(error) => Err(self.core.hear(error)),
+        }
+    }
+
+    /// As [`by_atomic`](Self::by_atomic), where an engine stands in for the processor.
+    #[cold]
+    #[inline(never)]
+    fn by_atomic_of_engine(&self, disp: WindowDisp, op: WordOp) -> Result<Option<u64>> {
+        let Some(word) = self.word_by_engine(disp) else { return Ok(None) };
+        if !self.ways.enter(self.ra, self.rank).map_err(|error| self.core.hear(error))? {
+            return Ok(None);
+        }
+        let old = self.ways.leave(self.ra, word.atomic(op));
+        old.map(Some).map_err(|error| self.core.hear(error))
     }
 
     #[inline(never)]
@@ -266,8 +301,9 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     #[inline(always)]
     pub fn compare_and_swap<T: Swappable>(&self, disp: WindowDisp, expected: T, desired: T) -> Result<T> {
         if T::SIZE == WORD && self.ways.strategy != AccumulateStrategy::Locked {
-            let op = WordOp::CompareAndSwap { expected: expected.to_word(), desired: desired.to_word() };
-            let old = self.by_atomic(disp, op);
+            let (expected, desired) = (expected.to_word(), desired.to_word());
+            let op = WordOp::CompareAndSwap { expected, desired };
+            let old = self.by_atomic(disp, op, |word| word.compare_and_swap(expected, desired));
             if let Some(old) = old? {
                 return Ok(T::from_word(old));
             }
