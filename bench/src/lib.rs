@@ -21,6 +21,7 @@ pub mod report;
 pub mod reproduce;
 pub mod simulate;
 pub mod study;
+mod subject;
 mod table;
 pub mod verify;
 pub mod workload;

@@ -5,7 +5,6 @@
 //! mean is told. Here some of the acquisitions may be exclusive, the lock is any, and what is told is throughput,
 //! latency, fairness, order of service and the number of remote operations.
 
-mod measure;
 mod options;
 mod outcome;
 mod processes;
@@ -17,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
-pub(crate) use measure::{Bound, Running, by_distance, histogram};
+pub(crate) use crate::subject::passes::{Bound, Running, by_distance, histogram};
 pub(crate) use options::nanoseconds;
 pub use options::{BUDGET, MAX_RANKS, Options, Target};
 use outcome::Message;

@@ -6,10 +6,10 @@ use hdrhistogram::Histogram;
 use rmalab_atomics::Backend;
 use serde::{Deserialize, Serialize};
 
-use super::measure::{Counts, Latency, Recorded, SideCounts, Steps, Throughput, histogram};
 use super::options::Options;
 use crate::machine::Machine;
 use crate::registry::Info;
+use crate::subject::passes::{Counts, Latency, Recorded, SideCounts, Steps, Throughput, histogram};
 
 /// Everything that a study found out, as it goes into `data.json`.
 #[derive(Clone, Debug, Serialize)]

@@ -6,10 +6,10 @@ use std::time::Duration;
 use rmalab_atomics::{Backend, Collectives, Disp, Rank, Time};
 use rmalab_locks::LINE;
 
-use super::measure::{Bound, Ledger, Task};
 use super::options::{Options, nanoseconds};
 use super::outcome::{Message, RankSample, Sample, Values, world_keys};
 use crate::registry::Studied;
+use crate::subject::passes::{Bound, Ledger, Task};
 use crate::{Error, Registry, Result};
 
 /// Bytes of a rank's segment: the locks' words, and the room for results.

@@ -17,8 +17,8 @@ use rmalab_atomics::{Counted, Disp, Distance, Rank, RemoteAtomics, Time};
 use rmalab_locks::{LockKind, WindowLock};
 use serde::{Deserialize, Serialize};
 
-use super::options::{Target, nanoseconds};
 use crate::registry::Studied;
+use crate::study::{Target, nanoseconds};
 
 /// Samples of the latency pass that are kept before they go into histograms, so that only every so many acquisitions
 /// pay for a histogram's cache misses.
