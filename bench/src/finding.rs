@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::study::{digits, humane, si};
+use crate::numbers::{digits, humane, si};
 
 /// A value of a table, with what it is a value of.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

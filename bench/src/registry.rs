@@ -2,162 +2,11 @@
 
 mod standard;
 
-use std::sync::Arc;
-
-use rmalab_atomics::sim::Sim;
-use rmalab_atomics::{Mapped, Rank, RemoteAtomics};
+use rmalab_atomics::Rank;
 use rmalab_locks::{Exclusive, Global, GlobalParams, RawMutex, RawRwLock, WindowLock};
 
-use crate::simulate::{Shared, Times, run_rank};
-use crate::study::{Bound, Running};
-use crate::{Error, Result, names};
-
-/// What is known of a subject before it is measured.
-#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
-#[non_exhaustive]
-pub struct Info {
-    /// The name on the command line, in tables and in plots.
-    pub name: String,
-    /// One line on what it is.
-    pub description: String,
-    /// Where it was published.
-    pub paper: String,
-    /// Who may be passed by whom.
-    pub fairness: String,
-    /// Whether it excludes at all; what does not is a bound to compare with, and no lock.
-    pub excludes: bool,
-    /// Its place among all subjects, by which plots choose its colour and its mark.
-    pub place: usize,
-    /// Whether each rank has something for each target, so that it takes memory by the square of the number of ranks.
-    #[serde(skip)]
-    pub(crate) square: bool,
-}
-
-impl Info {
-    fn new(name: &str, description: &str) -> Info {
-        Info {
-            name: name.into(),
-            description: description.into(),
-            paper: String::new(),
-            fairness: String::new(),
-            excludes: true,
-            place: 0,
-            square: false,
-        }
-    }
-
-    /// Says where the lock was published.
-    pub fn paper(&mut self, paper: &str) -> &mut Info {
-        self.paper = paper.into();
-        self
-    }
-
-    /// Says who may be passed by whom.
-    pub fn fairness(&mut self, fairness: &str) -> &mut Info {
-        self.fairness = fairness.into();
-        self
-    }
-
-    /// Says that each rank has something for each target; simulations then know how many ranks fit into memory.
-    pub fn state_by_target(&mut self) -> &mut Info {
-        self.square = true;
-        self
-    }
-
-    /// Says that it excludes nobody.
-    pub fn excludes_nobody(&mut self) -> &mut Info {
-        self.excludes = false;
-        self
-    }
-}
-
-/// Makes one rank's part of a lock whose global words are at a home rank.
-type Bind = dyn Fn(&Mapped, Rank) -> rmalab_locks::Result<Box<dyn Bound<Mapped>>> + Send + Sync;
-
-/// The same on any backend.
-type BindAny = dyn for<'a> Fn(&(dyn RemoteAtomics + 'a), Rank) -> rmalab_locks::Result<Box<dyn Bound<dyn RemoteAtomics + 'a>>>
-    + Send
-    + Sync;
-
-/// Makes one rank's part of a lock in a simulation, and does with it what is shared.
-pub(crate) type Simulated = dyn for<'t> Fn(&Sim<'t>, &Shared) -> rmalab_locks::Result<Times> + Send + Sync;
-
-/// What a study runs on: shared memory itself, or any backend behind a table of functions.
-pub(crate) trait Studied: RemoteAtomics {
-    /// Acquisitions between two looks at the clock in the throughput pass.
-    ///
-    /// Reading the clock takes some 25 ns, the cheapest lock of shared memory 10: one reading in 16 acquisitions stays
-    /// below a fifth of it. A network's operations take a microsecond at the least.
-    const BATCH: u64;
-
-    /// Whether all ranks read the same clock, as those of one host do.
-    const ONE_CLOCK: bool;
-
-    /// This rank's part of the subject.
-    fn bind(&self, subject: &Subject, home: Rank) -> rmalab_locks::Result<Box<dyn Bound<Self>>>;
-}
-
-impl Studied for Mapped {
-    const BATCH: u64 = 16;
-    const ONE_CLOCK: bool = true;
-
-    fn bind(&self, subject: &Subject, home: Rank) -> rmalab_locks::Result<Box<dyn Bound<Mapped>>> {
-        (subject.bind)(self, home)
-    }
-}
-
-impl<'a> Studied for dyn RemoteAtomics + 'a {
-    const BATCH: u64 = 1;
-    const ONE_CLOCK: bool = false;
-
-    fn bind(&self, subject: &Subject, home: Rank) -> rmalab_locks::Result<Box<dyn Bound<dyn RemoteAtomics + 'a>>> {
-        (subject.bind_any)(self, home)
-    }
-}
-
-/// One lock or window policy that can be put through a study, or a simulation.
-pub struct Subject {
-    info: Info,
-    bind: Box<Bind>,
-    bind_any: Box<BindAny>,
-    simulated: Arc<Simulated>,
-}
-
-impl Subject {
-    fn new<W: WindowLock + 'static>(info: Info, params: impl Fn(Rank) -> W::Params + Send + Sync + 'static) -> Subject {
-        let params = Arc::new(params);
-        let (any, simulated) = (Arc::clone(&params), Arc::clone(&params));
-        Subject {
-            info,
-            bind: Box::new(move |ra, home| Ok(Box::new(Running::new(W::new(ra, params(home))?)))),
-            bind_any: Box::new(move |ra, home| Ok(Box::new(Running::new(W::new(ra, any(home))?)))),
-            simulated: Arc::new(move |ra: &Sim<'_>, shared: &Shared| {
-                run_rank(|| W::new(ra, simulated(shared.task.home)), ra, shared)
-            }),
-        }
-    }
-
-    /// What is known of it.
-    pub fn info(&self) -> &Info {
-        &self.info
-    }
-
-    /// This rank's part of a new one, its global words at `home`; every rank calls this at the same point.
-    pub(crate) fn bind<A: Studied + ?Sized>(&self, ra: &A, home: Rank) -> Result<Box<dyn Bound<A>>> {
-        ra.bind(self, home).map_err(|source| Error::Lock { lock: self.info.name.clone(), source })
-    }
-
-    /// What a rank of a simulation does with it.
-    pub(crate) fn simulated(&self) -> Arc<Simulated> {
-        Arc::clone(&self.simulated)
-    }
-}
-
-impl std::fmt::Debug for Subject {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Subject").field("info", &self.info).finish_non_exhaustive()
-    }
-}
+use crate::subject::{Info, Subject};
+use crate::{Result, names};
 
 /// The subjects that a study can choose from.
 ///
@@ -214,7 +63,7 @@ impl Registry {
     pub fn add_policy<W: WindowLock + 'static>(
         &mut self,
         description: &str,
-        params: impl Fn(Rank) -> W::Params + Send + Sync + 'static,
+        params: impl Fn(Rank) -> W::Params + Clone + Send + Sync + 'static,
     ) -> &mut Info {
         self.add(Subject::new::<W>(Info::new(W::NAME, description), params))
     }
@@ -223,7 +72,7 @@ impl Registry {
     pub(crate) fn replace<W: WindowLock + 'static>(
         &mut self,
         name: &str,
-        params: impl Fn(Rank) -> W::Params + Send + Sync + 'static,
+        params: impl Fn(Rank) -> W::Params + Clone + Send + Sync + 'static,
     ) {
         if let Some(subject) = self.subjects.iter_mut().find(|subject| subject.info.name == name) {
             *subject = Subject::new::<W>(subject.info.clone(), params);

@@ -21,14 +21,12 @@ use std::time::{Duration, Instant, SystemTime};
 pub use options::{Load, MAX_EVENTS, MAX_RANKS, Mix, Options, Override, Section, Target, auto_pairs, ranks, share};
 pub use parameters::Parameters;
 pub use point::{Key, LeftOut, Machine, Operations, Outcome, Point, Side};
-use rank::{Guard, Task};
-pub(crate) use rank::{Shared, Times, run as run_rank};
+use rank::{Guard, Shared, Task, Times};
 use rmalab_atomics::Rank;
 use rmalab_atomics::sim::{Options as World, Profile, Simulator};
 pub(crate) use table::aligned;
 pub use table::table;
 
-use crate::registry::Simulated;
 use crate::{Registry, Result, Subject};
 
 /// Simulations that are about to run.
@@ -152,10 +150,10 @@ impl<'a> Simulation<'a> {
                 scope.spawn(move || {
                     while let Some((number, job)) = pool.take(jobs, stop) {
                         let subject = subjects.iter().find(|subject| subject.info().name == job.key.lock);
-                        let simulated = subject.expect("jobs are of subjects").simulated();
+                        let subject = subject.expect("jobs are of subjects");
                         let setting =
                             Setting { options, profile: &options.profiles[job.profile], most: pool.budget, stop };
-                        let came = setting.run(job, &simulated, &|more| drop(tell.send(Said::More(more))));
+                        let came = setting.run(job, subject, &|more| drop(tell.send(Said::More(more))));
                         pool.give_back(job);
                         let _ = tell.send(match came {
                             Ok(Some(point)) => Said::Ended(number, Box::new(Ok(point))),
@@ -275,7 +273,7 @@ struct Setting<'a> {
 
 impl Setting<'_> {
     /// Runs one simulation: a point, nothing if it was interrupted, or why there is none. `more` is told of acquisitions.
-    fn run(&self, job: &Job, simulated: &Arc<Simulated>, more: &dyn Fn(u64)) -> Result<Option<Point>, String> {
+    fn run(&self, job: &Job, subject: &Subject, more: &dyn Fn(u64)) -> Result<Option<Point>, String> {
         let options = self.options;
         let ranks = job.key.ranks;
         let begin = Instant::now();
@@ -303,7 +301,7 @@ impl Setting<'_> {
             pairs: job.pairs,
         };
         let shared = Rc::new(Shared::new(task, ranks, Guard::new(self.most)));
-        let (body, simulated) = (Rc::clone(&shared), Arc::clone(simulated));
+        let (body, make) = (Rc::clone(&shared), subject.maker());
         let (mut told, mut last) = (0, Instant::now());
         let mut tell = |done: u64| {
             let done = done.min(job.acquisitions());
@@ -317,7 +315,7 @@ impl Setting<'_> {
                 if rank.0.is_multiple_of(16) && !body.guard.goes_on() {
                     return None;
                 }
-                match simulated(ra, &body) {
+                match rank::run(&*make, ra, &body) {
                     Ok(times) => Some(times),
                     Err(error) => {
                         body.error.borrow_mut().get_or_insert(error);

@@ -16,17 +16,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
-pub(crate) use crate::subject::passes::{Bound, Running, by_distance, histogram};
-pub(crate) use options::nanoseconds;
-pub use options::{BUDGET, MAX_RANKS, Options, Target};
+pub use options::{BUDGET, MAX_RANKS, Options};
 use outcome::Message;
-pub use outcome::{Cell, Key, Outcome, Quantiles, Side, Values};
-pub(crate) use outcome::{digits, humane, humane_span, jain, median, si};
+pub use outcome::{Cell, Key, Outcome, Side, Values};
 pub use processes::serve;
 pub use rmalab_atomics::Backend;
 use rmalab_atomics::{Mapped, Rank, Topology, World, started_as};
 
 use crate::machine::Machine;
+use crate::numbers::nanoseconds;
+pub use crate::statistics::Quantiles;
+pub use crate::subject::passes::Target;
 use crate::{Error, Registry, Result};
 
 /// A study that is about to run.
@@ -243,7 +243,7 @@ impl WorldOfStudy<'_> {
                 let body = |ra: &Mapped| {
                     let tell = tell.clone();
                     let tell = |message| drop(tell.send(message));
-                    let done = rank::measure(ra, self.registry, self.backend, self.options, stop, &tell);
+                    let done = rank::measure(ra, Some(ra), self.registry, self.backend, self.options, stop, &tell);
                     if let Err(error) = done {
                         // The others may be waiting for this rank: it fails, and they are told.
                         resume_unwind(Box::new(error));

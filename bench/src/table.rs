@@ -2,7 +2,8 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use crate::study::{Backend, Cell, Outcome, digits, humane, si};
+use crate::numbers::{digits, humane, si};
+use crate::study::{Backend, Cell, Outcome};
 
 /// The most important measurements as aligned text: a block for each backend and read fraction, a row for each lock,
 /// the fastest at the largest number of ranks first.

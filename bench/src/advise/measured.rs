@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::candidates::{self, Candidate, Visitor};
 use super::rank::{CHUNK, Done, drive, rates, throughput};
 use super::source::Source;
-use crate::study::{histogram, jain, median};
+use crate::statistics::{histogram, jain, median};
 use crate::{Error, Result};
 
 /// The environment variable that tells a process what to do as a rank.

@@ -3,7 +3,7 @@
 //! `peers/mpi.c` and `peers/ck.c` do the same.
 
 use crate::Result;
-use crate::study::median;
+use crate::statistics::median;
 
 /// Batches whose median is told.
 const BATCHES: usize = 5;

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::batches;
 use super::ours::now;
 use crate::job::Job;
-use crate::study::median;
+use crate::statistics::median;
 use crate::{Error, Result};
 
 /// Whose locks are measured in one go.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::batches;
 use crate::job::Job;
-use crate::study::median;
+use crate::statistics::median;
 use crate::{Error, Result};
 
 const MIB: usize = 1 << 20;

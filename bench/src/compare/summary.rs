@@ -5,7 +5,8 @@ use serde::Serialize;
 use super::{Cell, LOCKS, OURS, Operation, Options, Peers, THREADS, WRITERS, What, Whose, Worlds, cores};
 use crate::Machine;
 use crate::finding::{Axis, Origin, Plot, Quantity, Series, Table, Value};
-use crate::study::{digits, humane, median};
+use crate::numbers::{digits, humane};
+use crate::statistics::median;
 
 /// With more ranks than cores: who takes so long for most operations waits for turns of the scheduler, in nanoseconds.
 const TURN_NS: f64 = 1e6;

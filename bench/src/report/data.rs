@@ -2,7 +2,8 @@
 
 use std::io::Write;
 
-use crate::study::{Cell, Outcome, Quantiles, Side};
+use crate::statistics::Quantiles;
+use crate::study::{Cell, Outcome, Side};
 
 /// Writes everything as one JSON document.
 ///

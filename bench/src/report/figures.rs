@@ -1,7 +1,8 @@
 //! Which figures a report has, what is in them, and how to read them.
 
 use super::plots::{self, Bars, Drawn, Lines, Ranges, Scale, Style, X};
-use crate::study::{Backend, Cell, Outcome, Side, Values, humane, si};
+use crate::numbers::{humane, si};
+use crate::study::{Backend, Cell, Outcome, Side, Values};
 use crate::{Error, Result};
 
 /// One figure of a report.

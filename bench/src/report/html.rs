@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use super::figures::{Figure, load};
-use crate::study::{Backend, Cell, Outcome, Quantiles, humane, humane_span, si};
+use crate::numbers::{humane, humane_span, si};
+use crate::statistics::Quantiles;
+use crate::study::{Backend, Cell, Outcome};
 
 pub(super) const CSS: &str = "
 :root { color-scheme: light; }

@@ -5,7 +5,7 @@ use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use crate::registry::Info;
+use crate::subject::Info;
 
 /// What went wrong, in the drawing library's words.
 pub(super) type Drawn = Result<String, String>;

@@ -7,8 +7,8 @@ use super::folder::Folder;
 use super::html::{CSS, escape, inline, push};
 use super::plots::{self, Lines, Scale, Style, X};
 use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Table, Value, size};
+use crate::numbers::{digits, si};
 use crate::reproduce::{Outcome, Reproduced};
-use crate::study::{digits, si};
 use crate::{Error, Result};
 
 /// A report of experiments that can be written, as has been made sure of before anything is measured.

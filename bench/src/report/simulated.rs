@@ -7,9 +7,10 @@ use super::figures::{rate, short};
 use super::folder::Folder;
 use super::html::{CSS, escape, inline, push};
 use super::plots::{self, Bars, Lines, Scale, Style, X};
-use crate::registry::Info;
+use crate::numbers::{digits, humane, si};
 use crate::simulate::{Outcome, Point};
-use crate::study::{Quantiles, digits, humane, si};
+use crate::statistics::Quantiles;
+use crate::subject::Info;
 use crate::{Error, Result};
 
 /// A report of simulations that can be written, as has been made sure of before anything is simulated.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::{Experiment, Extent, Journal};
 use crate::job::{self, Job, Ran, Ranks};
-use crate::study::median;
+use crate::statistics::median;
 use crate::{Error, Result};
 
 /// What is being done.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Context, Experiment};
 use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value, growth};
 use crate::job::{Job, Ran, Ranks, elapsed};
-use crate::study::median;
+use crate::statistics::median;
 use crate::{Error, Result};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {

@@ -11,7 +11,7 @@ use crate::Result;
 use crate::applications::Strategies;
 use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value};
 use crate::job::{Job, Ran, Ranks, elapsed};
-use crate::study::median;
+use crate::statistics::median;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fompi-atomics",

@@ -10,7 +10,7 @@ use super::{Context, Experiment};
 use crate::Result;
 use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value};
 use crate::job::{Job, Ran, Ranks, elapsed};
-use crate::study::median;
+use crate::statistics::median;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fompi-latency",
@@ -205,9 +205,9 @@ fn report(sizes: &[u32], far: &Place, near: &Place, here: &Place) -> Finding {
                 "{name}: a put takes {} at 8 B and {} times as long at 512 B, a get {} and {} times (less than twice for 64 times \
                  the bytes counts as constant)",
                 Value::Time(place.put[at(8)]),
-                crate::study::digits(put),
+                crate::numbers::digits(put),
                 Value::Time(place.get[at(8)]),
-                crate::study::digits(get)
+                crate::numbers::digits(get)
             ),
         );
     }
@@ -227,7 +227,7 @@ fn report(sizes: &[u32], far: &Place, near: &Place, here: &Place) -> Finding {
         format!(
             "{} of 8 B, {} times as many as with a flush behind each, simulated",
             Value::Rate(1e9 / far.burst[first]),
-            crate::study::digits(far.put[first] / far.burst[first])
+            crate::numbers::digits(far.put[first] / far.burst[first])
         ),
     );
     finding.claim(

@@ -9,7 +9,7 @@ use super::{Context, Experiment};
 use crate::Result;
 use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value, growth, line};
 use crate::job::{Job, Ran, Ranks, elapsed};
-use crate::study::median;
+use crate::statistics::median;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fompi-windows",

@@ -6,7 +6,7 @@ use super::{Context, Experiment};
 use crate::Result;
 use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value};
 use crate::simulate::validate::{self, Times, spearman};
-use crate::study::median;
+use crate::statistics::median;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fx100-ppn",

@@ -13,7 +13,7 @@ use crate::Result;
 use crate::applications::Strategies;
 use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value};
 use crate::job::{self, Job, Ranks, elapsed};
-use crate::study::median;
+use crate::statistics::median;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fx10-software",

@@ -5,7 +5,7 @@ use crate::Result;
 use crate::applications::{Application, Ghost, Strategies, Synchronization};
 use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value};
 use crate::job::{Ran, Ranks};
-use crate::study::median;
+use crate::statistics::median;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "mpich2-ghost",

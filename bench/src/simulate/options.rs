@@ -8,7 +8,7 @@ use rmalab_atomics::sim::Profile;
 use rmalab_atomics::sim::profile::{LocalAtomics, Placement};
 use serde::{Serialize, Serializer};
 
-use crate::study::{humane, nanoseconds};
+use crate::numbers::{humane, nanoseconds};
 use crate::{Error, Registry, Result};
 
 /// What to simulate: every lock at every number of ranks, on every profile under every load.

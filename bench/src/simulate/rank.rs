@@ -11,10 +11,12 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use rmalab_atomics::sim::Sim;
 use rmalab_atomics::{Counted, Disp, Rank, RemoteAtomics};
-use rmalab_locks::{LINE, LockKind, WindowLock};
+use rmalab_locks::{LINE, LockKind};
 
 use super::options::{Load, Section, Target};
-use crate::study::{by_distance, histogram};
+use crate::statistics::histogram;
+use crate::subject::Make;
+use crate::subject::any_lock::{AnyLock, by_distance};
 
 /// What the ranks of one simulation are to do.
 #[derive(Clone, Copy, Debug)]
@@ -104,12 +106,8 @@ enum Choice {
 /// # Errors
 ///
 /// Those of the lock.
-pub(crate) fn run<W: WindowLock>(
-    make: impl FnOnce() -> rmalab_locks::Result<W>,
-    ra: &Sim<'_>,
-    shared: &Shared,
-) -> rmalab_locks::Result<Times> {
-    let mut lock = make()?;
+pub(crate) fn run(make: &Make, ra: &Sim<'_>, shared: &Shared) -> rmalab_locks::Result<Times> {
+    let mut lock = make(ra, shared.task.home)?;
     let mut random = SmallRng::seed_from_u64(shared.task.seed ^ (u64::from(ra.rank().0) + 1).wrapping_mul(GOLDEN));
     let data = ra.heap().alloc(LINE, LINE)?;
     let size = ra.size();
@@ -128,7 +126,7 @@ pub(crate) fn run<W: WindowLock>(
         }
         let measured = (warm_up..warm_up + pairs).contains(&made);
         let choice = choose(&mut random, shared, only_exclusive, ra.rank(), size);
-        one(&mut lock, ra, shared, choice, data, &mut random, measured)?;
+        one(&mut *lock, ra, shared, choice, data, &mut random, measured)?;
         made += 1;
         shared.acquisitions.set(shared.acquisitions.get() + 1);
         if made == warm_up + pairs {
@@ -165,8 +163,8 @@ fn choose(random: &mut SmallRng, shared: &Shared, only_exclusive: bool, me: Rank
 }
 
 /// Acquires and releases once.
-fn one<W: WindowLock>(
-    lock: &mut W,
+fn one(
+    lock: &mut dyn AnyLock,
     ra: &Sim<'_>,
     shared: &Shared,
     choice: Choice,
@@ -233,14 +231,14 @@ fn one<W: WindowLock>(
     Ok(())
 }
 
-fn acquire<W: WindowLock, A: RemoteAtomics>(lock: &mut W, ra: &A, choice: Choice) -> rmalab_locks::Result<()> {
+fn acquire(lock: &mut dyn AnyLock, ra: &dyn RemoteAtomics, choice: Choice) -> rmalab_locks::Result<()> {
     match choice {
         Choice::All => lock.lock_all(ra),
         Choice::One(kind, target) => lock.lock(ra, kind, target),
     }
 }
 
-fn release<W: WindowLock, A: RemoteAtomics>(lock: &mut W, ra: &A, choice: Choice) -> rmalab_locks::Result<()> {
+fn release(lock: &mut dyn AnyLock, ra: &dyn RemoteAtomics, choice: Choice) -> rmalab_locks::Result<()> {
     match choice {
         Choice::All => lock.unlock_all(ra),
         Choice::One(kind, target) => lock.unlock(ra, kind, target),

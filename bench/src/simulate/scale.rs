@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::point::{Outcome, Point};
 use super::{Load, Mix, Options, Progress, Simulation};
-use crate::study::{digits, humane};
+use crate::numbers::{digits, humane};
 use crate::{Registry, Result};
 
 /// The numbers of ranks: by fours, the K computer's 663,552, and a million.

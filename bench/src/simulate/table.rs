@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::point::{Outcome, Point};
-use crate::study::{digits, humane, si};
+use crate::numbers::{digits, humane, si};
 
 /// The most important figures as aligned text: for each machine and load the time for a pair at every number of ranks,
 /// and all that was counted at the largest.

@@ -10,7 +10,7 @@ use rmalab_locks::{Policy, PolicyKind, WindowLock};
 use serde::{Deserialize, Serialize};
 
 use super::table::aligned;
-use crate::study::{digits, humane};
+use crate::numbers::{digits, humane};
 use crate::{Error, Result};
 
 /// One figure, simulated and published or measured.

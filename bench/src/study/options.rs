@@ -5,18 +5,8 @@ use std::time::Duration;
 use rmalab_atomics::Backend;
 use serde::{Deserialize, Serialize};
 
+use crate::subject::passes::Target;
 use crate::{Error, Registry, Result};
-
-/// Whom exclusive locks name as their target.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Target {
-    /// Always the home rank: all writers exclude one another.
-    #[default]
-    Home,
-    /// A rank drawn for every lock: policies with a lock for each target let writers pass one another.
-    Random,
-}
 
 /// What to measure, and for how long.
 ///
@@ -182,11 +172,6 @@ fn dedup<T: PartialEq>(values: &mut Vec<T>) {
     }
 }
 
-/// A duration in whole nanoseconds; the longest that fits, if it is longer.
-pub(crate) fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
 /// Durations in data files: whole nanoseconds.
 mod in_nanoseconds {
     use std::time::Duration;
@@ -194,7 +179,7 @@ mod in_nanoseconds {
     use serde::{Deserialize, Deserializer, Serializer};
 
     pub(super) fn serialize<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_u64(super::nanoseconds(*duration))
+        to.serialize_u64(crate::numbers::nanoseconds(*duration))
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
@@ -209,7 +194,7 @@ mod in_optional_nanoseconds {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     pub(super) fn serialize<S: Serializer>(duration: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
-        duration.map(super::nanoseconds).serialize(to)
+        duration.map(crate::numbers::nanoseconds).serialize(to)
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {

@@ -1,15 +1,13 @@
 //! What a study found out.
 
-use std::time::Duration;
-
-use hdrhistogram::Histogram;
 use rmalab_atomics::Backend;
 use serde::{Deserialize, Serialize};
 
 use super::options::Options;
 use crate::machine::Machine;
-use crate::registry::Info;
-use crate::subject::passes::{Counts, Latency, Recorded, SideCounts, Steps, Throughput, histogram};
+use crate::statistics::{Quantiles, histogram, jain, median};
+use crate::subject::Info;
+use crate::subject::passes::{Counts, Latency, Recorded, SideCounts, Steps, Throughput};
 
 /// Everything that a study found out, as it goes into `data.json`.
 #[derive(Clone, Debug, Serialize)]
@@ -117,27 +115,6 @@ impl Side {
     pub fn operations(&self) -> f64 {
         self.operations_own + self.operations_node + self.operations_remote
     }
-}
-
-/// A distribution of times, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Quantiles {
-    /// How many times were recorded.
-    pub count: u64,
-    /// Their mean.
-    pub mean: f64,
-    /// Their median.
-    pub p50: u64,
-    /// Nine in ten were no longer.
-    pub p90: u64,
-    /// 99 in 100 were no longer.
-    pub p99: u64,
-    /// 999 in 1,000 were no longer.
-    #[serde(rename = "p99.9")]
-    pub p999: u64,
-    /// The longest.
-    pub max: u64,
 }
 
 /// What one rank brings home from a cell.
@@ -264,36 +241,6 @@ impl Side {
     }
 }
 
-impl Quantiles {
-    /// Those of a histogram of nanoseconds.
-    pub(crate) fn of(histogram: &Histogram<u64>) -> Quantiles {
-        Quantiles {
-            count: histogram.len(),
-            mean: histogram.mean(),
-            p50: histogram.value_at_quantile(0.5),
-            p90: histogram.value_at_quantile(0.9),
-            p99: histogram.value_at_quantile(0.99),
-            p999: histogram.value_at_quantile(0.999),
-            max: histogram.max(),
-        }
-    }
-
-    /// The median of each value, but the longest time of all and the sum of the counts.
-    pub(crate) fn median(each: impl Iterator<Item = Quantiles>) -> Quantiles {
-        let each: Vec<Quantiles> = each.collect();
-        let middle = |value: fn(&Quantiles) -> u64| median(each.iter().map(|quantiles| value(quantiles) as f64)) as u64;
-        Quantiles {
-            count: each.iter().map(|quantiles| quantiles.count).sum(),
-            mean: median(each.iter().map(|quantiles| quantiles.mean)),
-            p50: middle(|quantiles| quantiles.p50),
-            p90: middle(|quantiles| quantiles.p90),
-            p99: middle(|quantiles| quantiles.p99),
-            p999: middle(|quantiles| quantiles.p999),
-            max: each.iter().map(|quantiles| quantiles.max).max().unwrap_or(0),
-        }
-    }
-}
-
 /// The cells of a study from the measurements, in the order of the options; cells without a measurement are left out.
 pub(crate) fn cells(options: &Options, samples: &[Sample]) -> Vec<Cell> {
     keys(options)
@@ -326,91 +273,9 @@ pub(crate) fn world_keys(options: &Options, backend: Backend, ranks: u32) -> imp
     })
 }
 
-/// Jain's fairness index of the ranks' shares.
-pub(crate) fn jain(shares: &[f64]) -> f64 {
-    let sum: f64 = shares.iter().sum();
-    let squares: f64 = shares.iter().map(|share| share * share).sum();
-    if squares == 0.0 { 1.0 } else { sum * sum / (shares.len() as f64 * squares) }
-}
-
-/// The middle value, or the mean of the two in the middle; 0 of nothing.
-pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    match (values.len(), values.len() / 2) {
-        (0, _) => 0.0,
-        (count, middle) if count % 2 == 1 => values[middle],
-        (_, middle) => f64::midpoint(values[middle - 1], values[middle]),
-    }
-}
-
-/// A time as people read it: three digits and a unit.
-pub(crate) fn humane(nanoseconds: f64) -> String {
-    match nanoseconds {
-        ns if ns < 999.5 => format!("{} ns", digits(ns)),
-        ns if ns < 999_500.0 => format!("{} µs", digits(ns / 1e3)),
-        ns if ns < 999_500_000.0 => format!("{} ms", digits(ns / 1e6)),
-        ns => format!("{} s", digits(ns / 1e9)),
-    }
-}
-
-/// A rate as people read it: three digits and a prefix.
-pub(crate) fn si(value: f64) -> String {
-    match value {
-        value if value < 999.5 => digits(value),
-        value if value < 999_500.0 => format!("{} k", digits(value / 1e3)),
-        value if value < 999_500_000.0 => format!("{} M", digits(value / 1e6)),
-        value => format!("{} G", digits(value / 1e9)),
-    }
-}
-
-/// A number with three digits.
-pub(crate) fn digits(value: f64) -> String {
-    if value == 0.0 {
-        return "0".into();
-    }
-    let decimals = match value.abs() {
-        value if value >= 99.95 => 0,
-        value if value >= 9.995 => 1,
-        _ => 2,
-    };
-    format!("{value:.decimals$}")
-}
-
-/// A duration as people read it, whole seconds at most finely.
-pub(crate) fn humane_span(span: Duration) -> String {
-    if span < Duration::from_secs(1) {
-        humane(span.as_nanos() as f64)
-    } else {
-        humantime::format_duration(Duration::from_secs(span.as_secs_f64().round() as u64)).to_string()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn jain_is_one_when_all_are_equal_and_one_nth_when_one_has_all() {
-        assert!((jain(&[3.0, 3.0, 3.0]) - 1.0).abs() < 1e-12);
-        assert!((jain(&[1.0, 0.0, 0.0, 0.0]) - 0.25).abs() < 1e-12);
-        assert!((jain(&[0.0, 0.0]) - 1.0).abs() < 1e-12);
-    }
-
-    #[test]
-    fn medians() {
-        assert_eq!(median([3.0, 1.0, 2.0].into_iter()), 2.0);
-        assert_eq!(median([4.0, 1.0, 2.0, 3.0].into_iter()), 2.5);
-        assert_eq!(median(std::iter::empty()), 0.0);
-    }
-
-    #[test]
-    fn times_have_three_digits_and_a_unit() {
-        assert_eq!(humane(7.25), "7.25 ns");
-        assert_eq!(humane(999.9), "1.00 µs");
-        assert_eq!(humane(12_345.0), "12.3 µs");
-        assert_eq!(humane(2.5e9), "2.50 s");
-    }
 
     #[test]
     fn histograms_of_ranks_are_merged() {

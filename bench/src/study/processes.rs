@@ -54,7 +54,7 @@ pub fn serve(registry: &Registry) -> Result<()> {
             failed(error.into());
             std::process::exit(1)
         });
-        if let Err(error) = rank::measure(&ra, registry, task.backend, &task.options, &stop, &tell) {
+        if let Err(error) = rank::measure(&ra, Some(&ra), registry, task.backend, &task.options, &stop, &tell) {
             failed(error);
             ra.fail();
             std::process::exit(1)
@@ -65,7 +65,7 @@ pub fn serve(registry: &Registry) -> Result<()> {
             failed(error.into());
             std::process::exit(1)
         });
-        if let Err(error) = rank::measure(member.atomics(), registry, task.backend, &task.options, &stop, &tell) {
+        if let Err(error) = rank::measure(member.atomics(), None, registry, task.backend, &task.options, &stop, &tell) {
             failed(error);
             member.fail();
             std::process::exit(1)
@@ -178,7 +178,7 @@ impl Study<'_> {
             let members: Vec<Rank> = (0..ranks).map(Rank).collect();
             let part = Subset::of_with_arena(ra, &members, SEGMENT_BYTES)?;
             if let Some(part) = &part {
-                rank::measure::<dyn RemoteAtomics>(part, self.registry, backend, &self.options, stop, &tell)?;
+                rank::measure(part, None, self.registry, backend, &self.options, stop, &tell)?;
             }
             // Here the other ranks wait.
             let stopped = all.allgather(&[u64::from(stop.load(Ordering::Relaxed))])?.contains(&1);

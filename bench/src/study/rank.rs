@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rmalab_atomics::{Backend, Collectives, Disp, Rank, Time};
+use rmalab_atomics::{Backend, Collectives, Disp, Mapped, Rank, RemoteAtomics, Time};
 use rmalab_locks::LINE;
 
-use super::options::{Options, nanoseconds};
+use super::options::Options;
 use super::outcome::{Message, RankSample, Sample, Values, world_keys};
-use crate::registry::Studied;
-use crate::subject::passes::{Bound, Ledger, Task};
+use crate::numbers::nanoseconds;
+use crate::subject::passes::{Ledger, Passes, Task};
 use crate::{Error, Registry, Result};
 
 /// Bytes of a rank's segment: the locks' words, and the room for results.
@@ -29,13 +29,16 @@ const NOTICE: Duration = Duration::from_micros(100);
 /// The longest notice of a pass.
 const LONGEST_NOTICE: Duration = Duration::from_millis(10);
 
-/// Measures all cells of one world: every rank calls this, and rank 0 tells `tell` what came out.
+/// Measures all cells of one world: every rank calls this, and rank 0 passes what came out to `tell`.
+///
+/// `memory` is `ra` again if the backend is shared memory. Its locks take nanoseconds, and are measured by code of their own.
 ///
 /// # Errors
 ///
 /// Those of the locks and of the atomics. Other ranks may be waiting then, so the rank has to fail and not just leave.
-pub(crate) fn measure<A: Studied + ?Sized>(
-    ra: &A,
+pub(crate) fn measure(
+    ra: &dyn RemoteAtomics,
+    memory: Option<&Mapped>,
     registry: &Registry,
     backend: Backend,
     options: &Options,
@@ -45,11 +48,11 @@ pub(crate) fn measure<A: Studied + ?Sized>(
     if options.bind {
         rmalab_atomics::bind_to_core(ra.rank())?;
     }
-    let meeting = Meeting::new(ra)?;
+    let meeting = Meeting::new(ra, memory.is_some())?;
     let home = Rank(options.home);
-    let mut locks: Vec<(&str, Box<dyn Bound<A>>)> = Vec::new();
+    let mut locks: Vec<(&str, Box<dyn Passes + '_>)> = Vec::new();
     for name in &options.locks {
-        locks.push((name, registry.find(name)?.bind(ra, home)?));
+        locks.push((name, registry.find(name)?.passes(ra, memory, home)?));
     }
     let ledger = Ledger { grants: ra.heap().alloc(LINE, LINE)?, last: ra.heap().alloc(LINE, LINE)? };
     let share = |percent: u32| options.cell_duration() * percent / 100;
@@ -91,35 +94,37 @@ pub(crate) fn measure<A: Studied + ?Sized>(
 }
 
 /// All passes of one cell.
-fn measure_cell<A: Studied + ?Sized>(
-    ra: &A,
-    meeting: &Meeting<'_, A>,
-    lock: &mut dyn Bound<A>,
+fn measure_cell(
+    ra: &dyn RemoteAtomics,
+    meeting: &Meeting<'_>,
+    lock: &mut dyn Passes,
     task: &mut Task<'_>,
     share: impl Fn(u32) -> Duration,
 ) -> rmalab_locks::Result<RankSample> {
     // The last holder of the cell before must not count as a handover in this one.
     ra.fetch_store(ra.rank().at(task.ledger.last), 0)?;
     let [warm_up, timed, latency, counted] = SPLIT.map(share);
-    lock.throughput(ra, task, meeting.start()?.after(warm_up))?;
-    let throughput = lock.throughput(ra, task, meeting.start()?.after(timed))?;
-    let latency = lock.latency(ra, task, meeting.start()?.after(latency))?;
-    let counts = lock.counted(ra, task, meeting.start()?.after(counted))?;
+    lock.throughput(task, meeting.start()?.after(warm_up))?;
+    let throughput = lock.throughput(task, meeting.start()?.after(timed))?;
+    let latency = lock.latency(task, meeting.start()?.after(latency))?;
+    let counts = lock.counted(task, meeting.start()?.after(counted))?;
     let interrupted = task.stop.load(Ordering::Relaxed);
     Ok(RankSample { throughput, span_ns: nanoseconds(timed), latency, counts, interrupted })
 }
 
 /// Where the ranks of a study meet.
-struct Meeting<'a, A: Studied + ?Sized> {
-    ra: &'a A,
-    together: Collectives<'a, A>,
+struct Meeting<'a> {
+    ra: &'a dyn RemoteAtomics,
+    /// Whether all ranks read the same clock, as those of one host do.
+    one_clock: bool,
+    together: Collectives<'a, dyn RemoteAtomics + 'a>,
     /// At each rank: its results.
     results: Disp,
 }
 
-impl<'a, A: Studied + ?Sized> Meeting<'a, A> {
-    fn new(ra: &'a A) -> Result<Meeting<'a, A>> {
-        Ok(Meeting { ra, together: Collectives::new(ra)?, results: ra.heap().alloc(RESULT_BYTES, LINE)? })
+impl<'a> Meeting<'a> {
+    fn new(ra: &'a dyn RemoteAtomics, one_clock: bool) -> Result<Meeting<'a>> {
+        Ok(Meeting { ra, one_clock, together: Collectives::new(ra)?, results: ra.heap().alloc(RESULT_BYTES, LINE)? })
     }
 
     /// Waits until all ranks are here, and then until a time that all have heard of in time, which is returned.
@@ -127,7 +132,7 @@ impl<'a, A: Studied + ?Sized> Meeting<'a, A> {
     /// Without a common clock the time is that at which the barrier lets this rank go, on its own clock.
     fn start(&self) -> rmalab_atomics::Result<Time> {
         self.together.barrier()?;
-        if !A::ONE_CLOCK {
+        if !self.one_clock {
             return Ok(self.ra.now());
         }
         // The ranks sleep meanwhile, so that those that have not heard of it yet find a processor.

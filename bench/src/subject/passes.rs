@@ -13,22 +13,28 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use rmalab_atomics::{Counted, Disp, Distance, Rank, RemoteAtomics, Time};
+use rmalab_atomics::{Counted, Disp, Mapped, Rank, RemoteAtomics, Time};
 use rmalab_locks::{LockKind, WindowLock};
 use serde::{Deserialize, Serialize};
 
-use crate::registry::Studied;
-use crate::study::{Target, nanoseconds};
+use super::any_lock::{AnyLock, by_distance};
+use crate::numbers::nanoseconds;
+use crate::statistics::histogram;
 
 /// Samples of the latency pass that are kept before they go into histograms, so that only every so many acquisitions
 /// pay for a histogram's cache misses.
 const SAMPLES: usize = 1024;
 
-/// Digits that the latency histograms keep: 1 % is finer than what two runs agree on.
-const DIGITS: u8 = 2;
-
-/// The longest latency that is told from longer ones, in nanoseconds.
-const LONGEST: u64 = 1_000_000_000_000;
+/// Whom exclusive locks name as their target.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Target {
+    /// Always the home rank: all writers exclude one another.
+    #[default]
+    Home,
+    /// A rank drawn for every lock: policies with a lock for each target let writers pass one another.
+    Random,
+}
 
 /// What one rank is to do in one cell.
 pub(crate) struct Task<'a> {
@@ -43,6 +49,9 @@ pub(crate) struct Task<'a> {
     pub(crate) stop: &'a AtomicBool,
 }
 
+/// Latencies that wait for their histograms: whether a reader's, and its acquire, release and hold.
+type Samples = Vec<(bool, [u32; 3])>;
+
 /// Where the ledger's two words are, in every rank's segment; a target's own are used for exclusive locks of it.
 #[derive(Clone, Copy)]
 pub(crate) struct Ledger {
@@ -52,14 +61,14 @@ pub(crate) struct Ledger {
     pub(crate) last: Disp,
 }
 
-/// One rank's part of a subject, bound to its place in memory.
-pub(crate) trait Bound<A: ?Sized> {
+/// One rank's part of a subject, and the backend that it is on.
+pub(crate) trait Passes {
     /// Acquires and releases until `end`, uninstrumented.
-    fn throughput(&mut self, ra: &A, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Throughput>;
+    fn throughput(&mut self, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Throughput>;
     /// Acquires and releases until `end`, and times each step.
-    fn latency(&mut self, ra: &A, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Latency>;
+    fn latency(&mut self, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Latency>;
     /// Acquires and releases until `end`, counts operations, and keeps the ledger.
-    fn counted(&mut self, ra: &A, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Counts>;
+    fn counted(&mut self, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Counts>;
 }
 
 /// What one rank did in the throughput pass.
@@ -111,156 +120,227 @@ pub(crate) struct SideCounts {
     pub(crate) bypass_max: u64,
 }
 
-/// A window lock under measurement.
-pub(crate) struct Running<W> {
+/// A lock on shared memory: the loops that are timed are compiled for its type.
+pub(crate) struct OnMemory<'a, W> {
+    ra: &'a Mapped,
     lock: W,
-    /// Latencies wait here for their histograms: whether a reader's, acquire, release, hold.
-    samples: Vec<(bool, [u32; 3])>,
+    samples: Samples,
 }
 
-impl<W: WindowLock> Running<W> {
-    pub(crate) fn new(lock: W) -> Running<W> {
-        Running { lock, samples: Vec::with_capacity(SAMPLES) }
-    }
-}
+impl<'a, W: WindowLock> OnMemory<'a, W> {
+    /// Acquisitions between two readings of the clock in the throughput pass.
+    ///
+    /// Reading the clock takes some 25 ns, the cheapest lock of shared memory 10: one reading in 16 acquisitions stays
+    /// below a fifth of it.
+    const BATCH: u64 = 16;
 
-impl<W: WindowLock, A: Studied + ?Sized> Bound<A> for Running<W> {
-    fn throughput(&mut self, ra: &A, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Throughput> {
-        let mut choices = Choices::new(ra, task);
-        let mut acquisitions = 0;
-        loop {
-            for _ in 0..A::BATCH {
-                let choice = choices.next();
-                acquire(&mut self.lock, ra, choice)?;
-                compute(task.critical_section);
-                release(&mut self.lock, ra, choice)?;
-                compute(task.think_time);
-            }
-            let now = ra.now();
-            if now >= end || task.stop.load(Ordering::Relaxed) {
-                // All ranks are measured over the same stretch of time; what ends later does not count. A rank that did
-                // not end anything in time (it had no processor, as a rule) is measured until it did.
-                return Ok(match acquisitions {
-                    0 => Throughput { acquisitions: A::BATCH, overtime_ns: nanoseconds(now.since(end)) },
-                    acquisitions => Throughput { acquisitions, overtime_ns: 0 },
-                });
-            }
-            acquisitions += A::BATCH;
-        }
-    }
-
-    fn latency(&mut self, ra: &A, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Latency> {
-        let mut choices = Choices::new(ra, task);
-        let mut readers = Steps::<Histogram<u64>>::new();
-        let mut writers = Steps::<Histogram<u64>>::new();
-        let mut request = Instant::now();
-        let end = request + end.since(ra.now());
-        loop {
-            let choice = choices.next();
-            acquire(&mut self.lock, ra, choice)?;
-            let grant = Instant::now();
-            let mut done = grant;
-            if !task.critical_section.is_zero() {
-                compute(task.critical_section);
-                done = Instant::now();
-            }
-            release(&mut self.lock, ra, choice)?;
-            let released = Instant::now();
-            let step = |from: Instant, to: Instant| u32::try_from((to - from).as_nanos()).unwrap_or(u32::MAX);
-            self.samples.push((choice.is_none(), [step(request, grant), step(done, released), step(grant, released)]));
-            request = released;
-            if self.samples.len() == SAMPLES || !task.think_time.is_zero() {
-                if self.samples.len() == SAMPLES {
-                    record(&mut self.samples, &mut readers, &mut writers);
-                }
-                compute(task.think_time);
-                request = Instant::now();
-            }
-            if request >= end || task.stop.load(Ordering::Relaxed) {
-                break;
-            }
-        }
-        record(&mut self.samples, &mut readers, &mut writers);
-        Ok(Latency { readers: readers.recorded(), writers: writers.recorded() })
-    }
-
-    fn counted(&mut self, ra: &A, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Counts> {
-        let mut choices = Choices::new(ra, task);
-        let mut counts = Counts::default();
-        // One wrapper for each side keeps their operations apart without looking at the counts in every round.
-        let (reading, writing) = (Counted::new(ra), Counted::new(ra));
-        loop {
-            let choice = choices.next();
-            let (side, counted) = match choice {
-                None => (&mut counts.readers, &reading),
-                Some(_) => (&mut counts.writers, &writing),
-            };
-            let book = choice.unwrap_or(task.home);
-            let requested = ra.get(book.at(task.ledger.grants))?;
-            acquire(&mut self.lock, counted, choice)?;
-            let granted = ra.fetch_add(book.at(task.ledger.grants), 1)?;
-            if choice.is_some() {
-                let last = ra.fetch_store(book.at(task.ledger.last), u64::from(ra.rank().0) + 1)?;
-                if let Some(last) = last.checked_sub(1) {
-                    let last = Rank(u32::try_from(last).expect("the ledger holds ranks"));
-                    counts.handovers[ra.topology().distance(last, ra.rank()).index()] += 1;
-                }
-            }
-            compute(task.critical_section);
-            release(&mut self.lock, counted, choice)?;
-            let bypass = granted.wrapping_sub(requested);
-            side.acquisitions += 1;
-            side.bypass_sum += bypass;
-            side.bypass_max = side.bypass_max.max(bypass);
-            compute(task.think_time);
-            if ra.now() >= end || task.stop.load(Ordering::Relaxed) {
-                break;
-            }
-        }
-        counts.readers.operations = by_distance(&reading.counts());
-        counts.writers.operations = by_distance(&writing.counts());
-        Ok(counts)
+    pub(crate) fn new(ra: &'a Mapped, lock: W) -> OnMemory<'a, W> {
+        OnMemory { ra, lock, samples: Vec::with_capacity(SAMPLES) }
     }
 }
 
-/// Acquires for reading (lock_all) if `exclusive` names no target.
-#[inline(always)]
-fn acquire<W: WindowLock, A: RemoteAtomics + ?Sized>(
-    lock: &mut W,
-    ra: &A,
-    exclusive: Option<Rank>,
-) -> rmalab_locks::Result<()> {
+impl<W: WindowLock> Passes for OnMemory<'_, W> {
+    fn throughput(&mut self, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Throughput> {
+        throughput(&mut self.lock, self.ra, Self::BATCH, task, end)
+    }
+
+    fn latency(&mut self, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Latency> {
+        latency(&mut self.lock, self.ra, &mut self.samples, task, end)
+    }
+
+    fn counted(&mut self, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Counts> {
+        counted(&mut self.lock, self.ra, task, end)
+    }
+}
+
+/// A lock on any backend. Its operations take a microsecond at least, so that a call through a table does not count.
+pub(crate) struct Anywhere<'a> {
+    ra: &'a dyn RemoteAtomics,
+    lock: Box<dyn AnyLock>,
+    samples: Samples,
+}
+
+impl<'a> Anywhere<'a> {
+    pub(crate) fn new(ra: &'a dyn RemoteAtomics, lock: Box<dyn AnyLock>) -> Anywhere<'a> {
+        Anywhere { ra, lock, samples: Vec::with_capacity(SAMPLES) }
+    }
+}
+
+impl Passes for Anywhere<'_> {
+    fn throughput(&mut self, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Throughput> {
+        throughput(&mut self.lock, self.ra, 1, task, end)
+    }
+
+    fn latency(&mut self, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Latency> {
+        latency(&mut self.lock, self.ra, &mut self.samples, task, end)
+    }
+
+    fn counted(&mut self, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Counts> {
+        counted(&mut *self.lock, self.ra, task, end)
+    }
+}
+
+/// A lock as a pass uses it.
+trait Pair<A: ?Sized> {
+    /// Acquires for reading (lock_all) if `exclusive` names no target.
+    fn acquire(&mut self, ra: &A, exclusive: Option<Rank>) -> rmalab_locks::Result<()>;
+
+    /// Releases what [`acquire`](Self::acquire) acquired.
+    fn release(&mut self, ra: &A, exclusive: Option<Rank>) -> rmalab_locks::Result<()>;
+}
+
+impl<W: WindowLock> Pair<Mapped> for W {
+    #[inline(always)]
+    fn acquire(&mut self, ra: &Mapped, exclusive: Option<Rank>) -> rmalab_locks::Result<()> {
+        match exclusive {
+            None => self.lock_all(ra),
+            Some(target) => self.lock(ra, LockKind::Exclusive, target),
+        }
+    }
+
+    #[inline(always)]
+    fn release(&mut self, ra: &Mapped, exclusive: Option<Rank>) -> rmalab_locks::Result<()> {
+        match exclusive {
+            None => self.unlock_all(ra),
+            Some(target) => self.unlock(ra, LockKind::Exclusive, target),
+        }
+    }
+}
+
+impl<'a> Pair<dyn RemoteAtomics + 'a> for Box<dyn AnyLock> {
+    fn acquire(&mut self, ra: &(dyn RemoteAtomics + 'a), exclusive: Option<Rank>) -> rmalab_locks::Result<()> {
+        acquire(&mut **self, ra, exclusive)
+    }
+
+    fn release(&mut self, ra: &(dyn RemoteAtomics + 'a), exclusive: Option<Rank>) -> rmalab_locks::Result<()> {
+        release(&mut **self, ra, exclusive)
+    }
+}
+
+fn acquire(lock: &mut dyn AnyLock, ra: &dyn RemoteAtomics, exclusive: Option<Rank>) -> rmalab_locks::Result<()> {
     match exclusive {
         None => lock.lock_all(ra),
         Some(target) => lock.lock(ra, LockKind::Exclusive, target),
     }
 }
 
-/// Releases what [`acquire`] acquired.
-#[inline(always)]
-fn release<W: WindowLock, A: RemoteAtomics + ?Sized>(
-    lock: &mut W,
-    ra: &A,
-    exclusive: Option<Rank>,
-) -> rmalab_locks::Result<()> {
+fn release(lock: &mut dyn AnyLock, ra: &dyn RemoteAtomics, exclusive: Option<Rank>) -> rmalab_locks::Result<()> {
     match exclusive {
         None => lock.unlock_all(ra),
         Some(target) => lock.unlock(ra, LockKind::Exclusive, target),
     }
 }
 
-/// Word and bulk operations of all kinds, by the distance of their target.
-pub(crate) fn by_distance(counts: &rmalab_atomics::Counts) -> [u64; 3] {
-    let kinds = [
-        counts.fetch_add,
-        counts.compare_and_swap,
-        counts.fetch_store,
-        counts.get,
-        counts.put,
-        counts.get_bytes,
-        counts.put_bytes,
-    ];
-    Distance::ALL.map(|distance| kinds.iter().map(|kind| kind.at(distance)).sum())
+/// Acquires and releases until `end`; reads the clock after every `batch` acquisitions.
+fn throughput<A: RemoteAtomics + ?Sized>(
+    lock: &mut impl Pair<A>,
+    ra: &A,
+    batch: u64,
+    task: &Task<'_>,
+    end: Time,
+) -> rmalab_locks::Result<Throughput> {
+    let mut choices = Choices::new(ra.rank(), ra.size(), task);
+    let mut acquisitions = 0;
+    loop {
+        for _ in 0..batch {
+            let choice = choices.next();
+            lock.acquire(ra, choice)?;
+            compute(task.critical_section);
+            lock.release(ra, choice)?;
+            compute(task.think_time);
+        }
+        let now = ra.now();
+        if now >= end || task.stop.load(Ordering::Relaxed) {
+            // All ranks are measured over the same stretch of time; what ends later does not count. A rank that did
+            // not end anything in time (it had no processor, as a rule) is measured until it did.
+            return Ok(match acquisitions {
+                0 => Throughput { acquisitions: batch, overtime_ns: nanoseconds(now.since(end)) },
+                acquisitions => Throughput { acquisitions, overtime_ns: 0 },
+            });
+        }
+        acquisitions += batch;
+    }
+}
+
+/// Acquires and releases until `end`; reads the clock after each step.
+fn latency<A: RemoteAtomics + ?Sized>(
+    lock: &mut impl Pair<A>,
+    ra: &A,
+    samples: &mut Samples,
+    task: &Task<'_>,
+    end: Time,
+) -> rmalab_locks::Result<Latency> {
+    let mut choices = Choices::new(ra.rank(), ra.size(), task);
+    let mut readers = Steps::<Histogram<u64>>::new();
+    let mut writers = Steps::<Histogram<u64>>::new();
+    let mut request = Instant::now();
+    let end = request + end.since(ra.now());
+    loop {
+        let choice = choices.next();
+        lock.acquire(ra, choice)?;
+        let grant = Instant::now();
+        let mut done = grant;
+        if !task.critical_section.is_zero() {
+            compute(task.critical_section);
+            done = Instant::now();
+        }
+        lock.release(ra, choice)?;
+        let released = Instant::now();
+        let step = |from: Instant, to: Instant| u32::try_from((to - from).as_nanos()).unwrap_or(u32::MAX);
+        samples.push((choice.is_none(), [step(request, grant), step(done, released), step(grant, released)]));
+        request = released;
+        if samples.len() == SAMPLES || !task.think_time.is_zero() {
+            if samples.len() == SAMPLES {
+                record(samples, &mut readers, &mut writers);
+            }
+            compute(task.think_time);
+            request = Instant::now();
+        }
+        if request >= end || task.stop.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    record(samples, &mut readers, &mut writers);
+    Ok(Latency { readers: readers.recorded(), writers: writers.recorded() })
+}
+
+/// Acquires and releases until `end`; counts the lock's operations, and keeps the ledger. Nothing is timed.
+fn counted(lock: &mut dyn AnyLock, ra: &dyn RemoteAtomics, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Counts> {
+    let mut choices = Choices::new(ra.rank(), ra.size(), task);
+    let mut counts = Counts::default();
+    // One wrapper for each side keeps their operations apart without looking at the counts in every round.
+    let (reading, writing) = (Counted::new(ra), Counted::new(ra));
+    loop {
+        let choice = choices.next();
+        let (side, counted) = match choice {
+            None => (&mut counts.readers, &reading),
+            Some(_) => (&mut counts.writers, &writing),
+        };
+        let book = choice.unwrap_or(task.home);
+        let requested = ra.get(book.at(task.ledger.grants))?;
+        acquire(lock, counted, choice)?;
+        let granted = ra.fetch_add(book.at(task.ledger.grants), 1)?;
+        if choice.is_some() {
+            let last = ra.fetch_store(book.at(task.ledger.last), u64::from(ra.rank().0) + 1)?;
+            if let Some(last) = last.checked_sub(1) {
+                let last = Rank(u32::try_from(last).expect("the ledger holds ranks"));
+                counts.handovers[ra.topology().distance(last, ra.rank()).index()] += 1;
+            }
+        }
+        compute(task.critical_section);
+        release(lock, counted, choice)?;
+        let bypass = granted.wrapping_sub(requested);
+        side.acquisitions += 1;
+        side.bypass_sum += bypass;
+        side.bypass_max = side.bypass_max.max(bypass);
+        compute(task.think_time);
+        if ra.now() >= end || task.stop.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    counts.readers.operations = by_distance(&reading.counts());
+    counts.writers.operations = by_distance(&writing.counts());
+    Ok(counts)
 }
 
 /// Keeps the processor busy for `span`.
@@ -285,15 +365,13 @@ struct Choices {
 }
 
 impl Choices {
-    fn new<A: RemoteAtomics + ?Sized>(ra: &A, task: &Task<'_>) -> Choices {
+    fn new(rank: Rank, ranks: u32, task: &Task<'_>) -> Choices {
         Choices {
-            random: SmallRng::seed_from_u64(
-                task.seed ^ (u64::from(ra.rank().0) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
-            ),
+            random: SmallRng::seed_from_u64(task.seed ^ (u64::from(rank.0) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
             readers: (task.read_fraction * 2f64.powi(32)) as u64,
             target: task.target,
             home: task.home,
-            ranks: ra.size(),
+            ranks,
         }
     }
 
@@ -322,17 +400,8 @@ impl Steps<Histogram<u64>> {
     }
 }
 
-/// An empty histogram of latencies in nanoseconds.
-pub(crate) fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, LONGEST, DIGITS).expect("the bounds are constants that the library accepts")
-}
-
 #[cold]
-fn record(
-    samples: &mut Vec<(bool, [u32; 3])>,
-    readers: &mut Steps<Histogram<u64>>,
-    writers: &mut Steps<Histogram<u64>>,
-) {
+fn record(samples: &mut Samples, readers: &mut Steps<Histogram<u64>>, writers: &mut Steps<Histogram<u64>>) {
     for (reader, [acquire, release, hold]) in samples.drain(..) {
         let side = if reader { &mut *readers } else { &mut *writers };
         side.acquire.saturating_record(u64::from(acquire));

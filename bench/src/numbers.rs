@@ -1,0 +1,63 @@
+//! Numbers and times as people read them.
+
+use std::time::Duration;
+
+/// A time as people read it: three digits and a unit.
+pub(crate) fn humane(nanoseconds: f64) -> String {
+    match nanoseconds {
+        ns if ns < 999.5 => format!("{} ns", digits(ns)),
+        ns if ns < 999_500.0 => format!("{} µs", digits(ns / 1e3)),
+        ns if ns < 999_500_000.0 => format!("{} ms", digits(ns / 1e6)),
+        ns => format!("{} s", digits(ns / 1e9)),
+    }
+}
+
+/// A rate as people read it: three digits and a prefix.
+pub(crate) fn si(value: f64) -> String {
+    match value {
+        value if value < 999.5 => digits(value),
+        value if value < 999_500.0 => format!("{} k", digits(value / 1e3)),
+        value if value < 999_500_000.0 => format!("{} M", digits(value / 1e6)),
+        value => format!("{} G", digits(value / 1e9)),
+    }
+}
+
+/// A number with three digits.
+pub(crate) fn digits(value: f64) -> String {
+    if value == 0.0 {
+        return "0".into();
+    }
+    let decimals = match value.abs() {
+        value if value >= 99.95 => 0,
+        value if value >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{value:.decimals$}")
+}
+
+/// A duration as people read it, whole seconds at most finely.
+pub(crate) fn humane_span(span: Duration) -> String {
+    if span < Duration::from_secs(1) {
+        humane(span.as_nanos() as f64)
+    } else {
+        humantime::format_duration(Duration::from_secs(span.as_secs_f64().round() as u64)).to_string()
+    }
+}
+
+/// A duration in whole nanoseconds; the longest that fits, if it is longer.
+pub(crate) fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_three_digits_and_a_unit() {
+        assert_eq!(humane(7.25), "7.25 ns");
+        assert_eq!(humane(999.9), "1.00 µs");
+        assert_eq!(humane(12_345.0), "12.3 µs");
+        assert_eq!(humane(2.5e9), "2.50 s");
+    }
+}
