@@ -5,33 +5,54 @@
 //! through the same study: add it to a [`Registry`], and [`study::run`] it.
 #![forbid(unsafe_code)]
 
-pub mod advise;
+// The crates that these folders become.
+#[path = "../apps/src/lib.rs"]
 pub mod applications;
-pub mod calibrate;
-pub mod compare;
-mod error;
-pub mod finding;
-pub mod interrupt;
+#[path = "../job/src/lib.rs"]
 pub mod job;
-mod jobs;
-mod machine;
-mod names;
-mod numbers;
-mod registry;
-pub mod report;
-pub mod reproduce;
-pub mod simulate;
-mod statistics;
-pub mod study;
-mod subject;
-mod table;
-pub mod verify;
-pub mod workload;
+#[path = "../job/src"]
+mod base {
+    pub(crate) mod error;
+    pub mod interrupt;
+}
+#[path = "../lab/src"]
+mod lab {
+    pub mod advise;
+    pub mod calibrate;
+    pub(crate) mod registry;
+    pub mod simulate;
+    pub mod study;
+    pub(crate) mod subject;
+    pub mod verify;
+    pub mod workload;
+}
+#[path = "../papers/src"]
+mod papers {
+    pub mod compare;
+    pub(crate) mod jobs;
+    pub mod reproduce;
+}
+#[path = "../report/src"]
+mod reports {
+    pub mod finding;
+    pub(crate) mod machine;
+    pub(crate) mod names;
+    pub(crate) mod numbers;
+    pub(crate) mod statistics;
+}
 
-pub use error::{Error, Result};
-pub use jobs::serve;
+pub use base::interrupt;
+pub use lab::study::report;
+pub use lab::{advise, calibrate, simulate, study, verify, workload};
+pub(crate) use lab::{registry, subject};
+pub use papers::{compare, reproduce};
+pub use reports::finding;
+pub(crate) use reports::{machine, names, numbers, statistics};
+
+pub use base::error::{Error, Result};
 pub use machine::Machine;
+pub use papers::jobs::serve;
 pub use registry::Registry;
+pub use study::table::table;
 pub use study::{Options, Outcome, Study};
 pub use subject::{Info, Subject};
-pub use table::table;

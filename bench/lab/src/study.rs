@@ -9,6 +9,8 @@ mod options;
 mod outcome;
 mod processes;
 mod rank;
+pub mod report;
+pub(crate) mod table;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;

@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 use crate::{Error, Result};
 
 /// Our programs for MPIs and for Concurrency Kit.
-const MPI_PROGRAM: &str = include_str!("../../peers/mpi.c");
-const CK_PROGRAM: &str = include_str!("../../peers/ck.c");
+const MPI_PROGRAM: &str = include_str!("../../../peers/mpi.c");
+const CK_PROGRAM: &str = include_str!("../../../peers/ck.c");
 
 /// How they are built.
 const FLAGS: [&str; 2] = ["-O3", "-march=native"];

@@ -1,12 +1,18 @@
 //! Reports: a folder with one self-contained page, its figures, and the data.
 
+#[path = "../../../papers/src/compare/report.rs"]
 mod comparison;
 mod data;
 mod figures;
+#[path = "../../../report/src/folder.rs"]
 mod folder;
+#[path = "report/page.rs"]
 mod html;
+#[path = "../../../report/src/plots.rs"]
 mod plots;
+#[path = "../../../papers/src/reproduce/report.rs"]
 mod reproduction;
+#[path = "../simulate/report.rs"]
 mod simulated;
 
 use std::fs;
