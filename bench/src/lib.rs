@@ -5,54 +5,24 @@
 //! through the same study: add it to a [`Registry`], and [`study::run`] it.
 #![forbid(unsafe_code)]
 
-// The crates that these folders become.
-#[path = "../apps/src/lib.rs"]
-pub mod applications;
-#[path = "../job/src/lib.rs"]
-pub mod job;
-#[path = "../job/src"]
-mod base {
-    pub(crate) mod error;
-    pub mod interrupt;
-}
-#[path = "../lab/src"]
-mod lab {
-    pub mod advise;
-    pub mod calibrate;
-    pub(crate) mod registry;
-    pub mod simulate;
-    pub mod study;
-    pub(crate) mod subject;
-    pub mod verify;
-    pub mod workload;
-}
-#[path = "../papers/src"]
-mod papers {
-    pub mod compare;
-    pub(crate) mod jobs;
-    pub mod reproduce;
-}
-#[path = "../report/src"]
-mod reports {
-    pub mod finding;
-    pub(crate) mod machine;
-    pub(crate) mod names;
-    pub(crate) mod numbers;
-    pub(crate) mod statistics;
+pub use rmalab_apps as applications;
+pub use rmalab_job::{self as job, Error, Result, interrupt};
+pub use rmalab_lab::study::{Options, Outcome, Study, table};
+pub use rmalab_lab::{Info, Registry, Subject, advise, calibrate, simulate, study, verify, workload};
+pub use rmalab_papers::{compare, reproduce, serve};
+pub use rmalab_report::{Machine, finding};
+
+/// Reports: a folder with one self-contained page, its figures, and the data.
+pub mod report {
+    pub use rmalab_lab::simulate::SimulationReport;
+    pub use rmalab_lab::study::report::{Report, csv, json};
+    pub use rmalab_papers::compare::ComparisonReport;
+    pub use rmalab_papers::reproduce::ReproductionReport;
 }
 
-pub use base::interrupt;
-pub use lab::study::report;
-pub use lab::{advise, calibrate, simulate, study, verify, workload};
-pub(crate) use lab::{registry, subject};
-pub use papers::{compare, reproduce};
-pub use reports::finding;
-pub(crate) use reports::{machine, names, numbers, statistics};
-
-pub use base::error::{Error, Result};
-pub use machine::Machine;
-pub use papers::jobs::serve;
-pub use registry::Registry;
-pub use study::table::table;
-pub use study::{Options, Outcome, Study};
-pub use subject::{Info, Subject};
+/// What the program was built by and from, for reports: see [`rmalab_report::machine::Build::keep`].
+pub const BUILD: rmalab_report::machine::Build = rmalab_report::machine::Build {
+    rustc: env!("RMALAB_RUSTC"),
+    profile: env!("RMALAB_PROFILE"),
+    commit: env!("RMALAB_COMMIT"),
+};

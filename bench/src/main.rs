@@ -26,6 +26,7 @@ use rmalab::{Error, Registry, interrupt};
 use rmalab_atomics::started_as;
 
 fn main() -> ExitCode {
+    rmalab::BUILD.keep();
     let registry = Registry::standard();
     // A rank of a study, of advice, or of another job is this program again, and has no command line of its own.
     if let Err(error) =

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use rmalab::verify::{self, Checked, Engine, Job, Outcome};
+use rmalab::verify::{self, Checked, Engine, Job, Outcome, failed};
 use rmalab::{Error, Result, interrupt};
 use rmalab_verify::explorer::Progress;
 use rmalab_verify::kill_matrix::{self, Fate};
@@ -70,7 +70,7 @@ fn kill_matrix(path: &Path, quiet: bool) -> Result<ExitCode> {
         eprintln!("interrupted: nothing was written");
         return Ok(ExitCode::from(interrupt::EXIT_CODE));
     }
-    let rows = rows?;
+    let rows = rows.map_err(failed)?;
     write(path, &kill_matrix::document(&rows))?;
     let killed = rows.iter().filter(|row| matches!(row.fate, Fate::Killed { .. })).count();
     show(&format!("{killed} killed, {} survive: {}\n", rows.len() - killed, path.display()));
@@ -103,7 +103,7 @@ fn check(arguments: &VerifyArgs) -> Result<ExitCode> {
             watch.say(&format!("{job}: {}", checked.verdict));
             let saved = save.as_mut().map(|save| save.keep(&checked, counterexample)).transpose()?.flatten();
             if let Some(path) = svg.take() {
-                write(path, &diagram::svg(&job.check, counterexample)?)?;
+                write(path, &diagram::svg(&job.check, counterexample).map_err(failed)?)?;
             }
             findings += &finding(job, counterexample, saved.as_deref())?;
         }
@@ -151,18 +151,18 @@ fn finding(job: &Job, counterexample: &Counterexample, saved: Option<&Path>) -> 
         Some(path) => format!("again: rmalab verify --replay {}", path.display()),
         None => "not saved; --save DIR keeps it for --replay".to_owned(),
     };
-    Ok(format!("{}\n{again}\n\n", diagram::text(&job.check, counterexample)?))
+    Ok(format!("{}\n{again}\n\n", diagram::text(&job.check, counterexample).map_err(failed)?))
 }
 
 /// Takes the steps of the counterexample in the file at `path` again.
 fn play_again(path: &Path, svg: Option<&Path>) -> Result<ExitCode> {
     svg.map(writable).transpose()?;
-    let counterexample = Counterexample::load(path)?;
+    let counterexample = Counterexample::load(path).map_err(failed)?;
     let check = verify::check_of(&counterexample)?;
-    let violation = verify::again(&check, &counterexample)?;
-    show(&diagram::text(&check, &counterexample)?);
+    let violation = verify::again(&check, &counterexample).map_err(failed)?;
+    show(&diagram::text(&check, &counterexample).map_err(failed)?);
     if let Some(svg) = svg {
-        write(svg, &diagram::svg(&check, &counterexample)?)?;
+        write(svg, &diagram::svg(&check, &counterexample).map_err(failed)?)?;
     }
     Ok(match violation {
         Some(violation) => {
@@ -209,7 +209,7 @@ impl Save {
                 None => return Ok(None),
             },
         };
-        counterexample.save(&path)?;
+        counterexample.save(&path).map_err(failed)?;
         Ok(Some(path))
     }
 }

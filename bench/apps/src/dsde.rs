@@ -29,9 +29,9 @@ use serde::{Deserialize, Serialize};
 
 use super::random::mixed;
 use super::{Application, Strategies};
-use crate::finding::{Table, Value};
-use crate::job::{Job, Ran, Ranks, elapsed};
-use crate::{Error, Result};
+use rmalab_job::{Error, Result};
+use rmalab_job::{Job, Ran, Ranks, elapsed};
+use rmalab_report::finding::{Table, Value};
 
 /// Sends data to random ranks that do not expect any.
 #[derive(Args, Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -371,8 +371,8 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
-    use crate::applications::run;
-    use crate::job;
+    use crate::run;
+    use rmalab_job as job;
 
     fn dsde(how: Protocol, epoch: Epoch, transport: Option<&str>) -> Dsde {
         let strategies = Strategies { transport: transport.map(Into::into), ..Strategies::default() };

@@ -38,9 +38,9 @@ use serde::{Deserialize, Serialize};
 use super::halo::{messages, slot_bytes, two_sided};
 use super::support::{at_root, compute, hash, root_bytes, signed, sum, within, wrong};
 use super::{Application, Strategies};
-use crate::finding::{Table, Value};
-use crate::job::{Job, Ran, Ranks, elapsed};
-use crate::{Error, Result};
+use rmalab_job::{Error, Result};
+use rmalab_job::{Job, Ran, Ranks, elapsed};
+use rmalab_report::finding::{Table, Value};
 
 /// Bytes of a number.
 const NUMBER: u64 = size_of::<Complex64>() as u64;
@@ -596,7 +596,7 @@ mod tests {
 
     use super::super::support::defaults;
     use super::*;
-    use crate::job;
+    use rmalab_job as job;
 
     fn small() -> Fft {
         Fft { size: 12, iterations: 2, ..defaults() }

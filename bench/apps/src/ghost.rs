@@ -27,9 +27,9 @@ use rmalab_windows::{Assert, FenceAssert, LockKind, Team, Window, WindowDisp};
 use serde::{Deserialize, Serialize};
 
 use super::{Application, Strategies};
-use crate::finding::{Table, Value};
-use crate::job::{Job, Ran, Ranks, elapsed};
-use crate::{Error, Result};
+use rmalab_job::{Error, Result};
+use rmalab_job::{Job, Ran, Ranks, elapsed};
+use rmalab_report::finding::{Table, Value};
 
 /// Steps whose ghosts are compared byte by byte.
 const COMPARED: u32 = 2;
@@ -337,8 +337,8 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
-    use crate::applications::run;
-    use crate::job;
+    use crate::run;
+    use rmalab_job as job;
 
     fn ghost(sync: Synchronization, strategies: Strategies) -> Ghost {
         Ghost { bytes: 64, iterations: 5, sync, strategies }

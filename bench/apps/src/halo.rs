@@ -33,8 +33,8 @@ use rmalab_windows::{GlobalMemory, Reserve, Team, Transport, WindowDisp};
 use serde::{Deserialize, Serialize};
 
 use super::Strategies;
-use crate::job::{Place, Ranks};
-use crate::{Error, Result};
+use rmalab_job::{Error, Result};
+use rmalab_job::{Place, Ranks};
 
 /// What data travel by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum, Serialize, Deserialize)]

@@ -18,9 +18,9 @@ use serde::{Deserialize, Serialize};
 
 use super::random::mixed;
 use super::{Application, Strategies};
-use crate::finding::{Table, Value};
-use crate::job::{Job, Ran, Ranks, elapsed};
-use crate::{Error, Result};
+use rmalab_job::{Error, Result};
+use rmalab_job::{Job, Ran, Ranks, elapsed};
+use rmalab_report::finding::{Table, Value};
 
 /// Inserts random keys into a distributed table.
 #[derive(Args, Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -224,8 +224,8 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
-    use crate::applications::run;
-    use crate::job;
+    use crate::run;
+    use rmalab_job as job;
 
     /// Long lists.
     fn crowded(transport: Option<&str>) -> HashTable {

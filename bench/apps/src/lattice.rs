@@ -36,9 +36,9 @@ use serde::{Deserialize, Serialize};
 use super::halo::{self, Exchange, How, Neighbour, Plan, Sync, how_fits};
 use super::support::{at_root, compute, root_bytes, signed, sum, within, wrong};
 use super::{Application, Strategies};
-use crate::finding::{Table, Value};
-use crate::job::{Job, Ran, Ranks, elapsed};
-use crate::{Error, Result};
+use rmalab_job::{Error, Result};
+use rmalab_job::{Job, Ran, Ranks, elapsed};
+use rmalab_report::finding::{Table, Value};
 
 /// What a site has.
 type Vector = [Complex64; 3];
@@ -571,7 +571,7 @@ mod tests {
 
     use super::super::support::defaults;
     use super::*;
-    use crate::job;
+    use rmalab_job as job;
 
     fn small() -> Lattice {
         Lattice { local: vec![2, 3, 2, 2], ..defaults() }

@@ -3,16 +3,18 @@
 //! Each is a [`Job`] whose fields are its command-line options, and runs on threads, on processes of every backend and on
 //! simulated machines, with any strategy of the window layer.
 
+#![forbid(unsafe_code)]
+
 mod dsde;
-pub(crate) mod fft;
+pub mod fft;
 mod ghost;
-pub(crate) mod halo;
+pub mod halo;
 mod hash_table;
-pub(crate) mod lattice;
+pub mod lattice;
 mod random;
 mod random_access;
-pub(crate) mod stencil;
-pub(crate) mod support;
+pub mod stencil;
+pub mod support;
 
 use std::str::FromStr;
 use std::sync::atomic::AtomicBool;
@@ -32,9 +34,9 @@ pub use lattice::Lattice;
 pub use random_access::{RandomAccess, Update};
 pub use stencil::Stencil;
 
-use crate::finding::Table;
-use crate::job::{self, Job, Place, Ran, Ranks};
-use crate::{Error, Result};
+use rmalab_job::{self as job, Job, Place, Ran, Ranks};
+use rmalab_job::{Error, Result};
+use rmalab_report::finding::Table;
 
 /// An application: a job, and what there is to say about it.
 pub trait Application: Job {
@@ -103,7 +105,7 @@ macro_rules! applications {
     };
 }
 
-// One each; bench/src/jobs.rs has a line for each, too.
+// One each; bench/papers/src/jobs.rs has a line for each, too.
 applications! {
     Ghost,
     RandomAccess,

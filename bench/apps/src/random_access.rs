@@ -22,9 +22,9 @@ use rmalab_windows::{GlobalMemory, LockAll, Op, Reserve, Team, WindowDisp};
 use serde::{Deserialize, Serialize};
 
 use super::{Application, Strategies};
-use crate::finding::{Table, Value};
-use crate::job::{Job, Place, Ran, Ranks, elapsed};
-use crate::{Error, Result};
+use rmalab_job::{Error, Result};
+use rmalab_job::{Job, Place, Ran, Ranks, elapsed};
+use rmalab_report::finding::{Table, Value};
 
 /// Updates random words of a distributed table.
 #[derive(Args, Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -308,8 +308,8 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
-    use crate::applications::{Done, run};
-    use crate::job::Ranks;
+    use crate::{Done, run};
+    use rmalab_job::Ranks;
 
     fn access(how: Update, log2_words: u32) -> RandomAccess {
         RandomAccess { log2_words, updates: None, how, look_ahead: 1024, strategies: Strategies::default() }

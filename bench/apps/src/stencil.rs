@@ -27,9 +27,9 @@ use serde::{Deserialize, Serialize};
 use super::halo::{self, Exchange, How, Neighbour, Plan, Sync, how_fits};
 use super::support::{at_root, compute, root_bytes, signed, wrong};
 use super::{Application, Strategies};
-use crate::finding::{Table, Value};
-use crate::job::{Job, Ran, Ranks, elapsed};
-use crate::{Error, Result};
+use rmalab_job::{Error, Result};
+use rmalab_job::{Job, Ran, Ranks, elapsed};
+use rmalab_report::finding::{Table, Value};
 
 /// Updates of points up to which a run is checked.
 const CHECKED: u64 = 1 << 32;
@@ -350,7 +350,7 @@ mod tests {
 
     use super::super::support::defaults;
     use super::*;
-    use crate::job;
+    use rmalab_job as job;
 
     fn small() -> Stencil {
         Stencil { size: 13, every: 3, ..defaults() }

@@ -8,10 +8,10 @@ use clap::Args;
 use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_windows::{LockKind, Team, Window, WindowDisp};
 
-use crate::{Error, Result};
+use rmalab_job::{Error, Result};
 
 /// An application with the options that it has when none is given.
-pub(crate) fn defaults<T: Args>() -> T {
+pub fn defaults<T: Args>() -> T {
     let matches = T::augment_args(clap::Command::new("")).no_binary_name(true).get_matches_from([""; 0]);
     T::from_arg_matches(&matches).expect("every option has a default")
 }

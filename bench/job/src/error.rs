@@ -1,4 +1,4 @@
-//! What can go wrong with a study, its report, or a check.
+//! What can go wrong with a job, a study, its report, or a check.
 
 use std::path::PathBuf;
 
@@ -33,9 +33,14 @@ pub enum Error {
     #[error("interrupted")]
     Interrupted,
     /// A check cannot be made as asked for, or a saved one cannot be read.
-    #[error(transparent)]
-    Verify(#[from] rmalab_verify::Error),
-    /// The ranks of the process backend failed, or said something that nobody understands.
+    #[error("{source}")]
+    Check {
+        /// Why.
+        source: Box<dyn std::error::Error + Send + Sync>,
+        /// Whether the options are at fault.
+        usage: bool,
+    },
+    /// The ranks of the process backend failed, or said something that cannot be read.
     #[error("{0}")]
     Ranks(String),
     /// The report's folder cannot be written.
@@ -83,20 +88,22 @@ impl Error {
 
     /// Whether the fault is in the options: the command then ends with exit code 2 and not 1.
     pub fn is_usage(&self) -> bool {
-        use rmalab_verify::Error as Verify;
-
         match self {
             Error::Usage(_) | Error::Report { .. } => true,
             Error::Atomics(error) => matches!(error, rmalab_atomics::Error::Settings(_)),
-            Error::Verify(error) => matches!(
-                error,
-                Verify::Scenario { .. }
-                    | Verify::Mutant { .. }
-                    | Verify::File { .. }
-                    | Verify::Format { .. }
-                    | Verify::Schedule { .. }
-            ),
+            Error::Check { usage, .. } => *usage,
             _ => false,
+        }
+    }
+}
+
+impl From<rmalab_report::Error> for Error {
+    fn from(error: rmalab_report::Error) -> Error {
+        match error {
+            rmalab_report::Error::Folder { path, why } => Error::Report { path, why },
+            rmalab_report::Error::File { path, source } => Error::File { path, source },
+            rmalab_report::Error::Drawing { figure, why } => Error::Drawing { figure, why },
+            error => Error::Ranks(error.to_string()),
         }
     }
 }

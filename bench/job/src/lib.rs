@@ -3,6 +3,11 @@
 //! A [`Job`] is what every rank does. It is data, so that it can be told to processes and kept beside its results, and
 //! its code is generic over the ranks' operations, so that shared memory is reached without a detour.
 
+#![forbid(unsafe_code)]
+
+mod error;
+pub mod interrupt;
+
 use std::cell::RefCell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -18,7 +23,7 @@ use rmalab_atomics::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result};
+pub use error::{Error, Result};
 
 /// The environment variable that tells a process what to do as a rank.
 const TASK: &str = "RMALAB_JOB";
@@ -267,7 +272,7 @@ fn processes<J: Job>(job: &J, ranks: u32) -> Result<Vec<J::Out>> {
 }
 
 /// What this process was told to do, if it was started as a rank of a job: the job's name, and the rest.
-pub(crate) fn told() -> Result<Option<(String, serde_json::Value)>> {
+pub fn told() -> Result<Option<(String, serde_json::Value)>> {
     #[derive(Deserialize)]
     struct Told {
         name: String,
@@ -283,7 +288,7 @@ fn nonsense(error: &serde_json::Error) -> Error {
 }
 
 /// Is a rank of that job, and ends the process.
-pub(crate) fn rank<J: Job>(task: serde_json::Value) -> Result<()> {
+pub fn rank<J: Job>(task: serde_json::Value) -> Result<()> {
     let Task::<J> { job, ranks } = serde_json::from_value(task).map_err(|error| nonsense(&error))?;
     let world = World::processes(ranks).segment_bytes(job.segment_bytes(ranks));
     world.try_run(|ra| mapped(ra, &job))?;

@@ -43,7 +43,7 @@ pub use statistics::Estimate;
 pub use table::{csv, json, table};
 
 pub use crate::workload::Objective;
-use crate::{Error, Result};
+use rmalab_job::{Error, Result};
 
 /// Candidates that differ by less than this from the best one are as good: no profile is more exact.
 pub const ALIKE: f64 = 0.02;

@@ -28,8 +28,9 @@ use rmalab_atomics::sim::profile::{Node, Profile, Span};
 use rmalab_atomics::sim::{self, Simulator};
 use rmalab_atomics::{Disp, Rank, RemoteAtomics, Topology, Until, World, bind_to_core};
 
-use crate::machine::Machine;
-use crate::{Error, Result};
+use rmalab_job::{Error, Result};
+use rmalab_report::Machine;
+use rmalab_report::machine::Build;
 
 /// The programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -116,7 +117,7 @@ impl Calibration {
             "This machine, as measured by rmalab calibrate ({}, {} build): medians of {} series.\n\n\
              {:22} {:>10} {:>10}\n",
             env!("CARGO_PKG_VERSION"),
-            env!("RMALAB_PROFILE"),
+            Build::get().profile,
             self.rounds,
             "nanoseconds",
             "measured",

@@ -6,7 +6,8 @@ use rmalab_atomics::Rank;
 use rmalab_locks::{Exclusive, Global, GlobalParams, RawMutex, RawRwLock, WindowLock};
 
 use crate::subject::{Info, Subject};
-use crate::{Result, names};
+use rmalab_job::{Error, Result};
+use rmalab_report::names;
 
 /// The subjects that a study can choose from.
 ///
@@ -98,9 +99,9 @@ impl Registry {
     ///
     /// [`Error::Usage`], which names those that there are, the most similar one first.
     pub fn find(&self, name: &str) -> Result<&Subject> {
-        self.subjects()
-            .find(|subject| subject.info.name == name)
-            .ok_or_else(|| names::unknown("lock", name, self.subjects().map(|subject| subject.info.name.as_str())))
+        self.subjects().find(|subject| subject.info.name == name).ok_or_else(|| {
+            Error::usage(names::unknown("lock", name, self.subjects().map(|subject| subject.info.name.as_str())))
+        })
     }
 }
 

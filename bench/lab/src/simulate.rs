@@ -9,6 +9,7 @@ mod options;
 mod parameters;
 mod point;
 mod rank;
+mod report;
 pub mod scale;
 mod table;
 pub mod validate;
@@ -22,12 +23,13 @@ pub use options::{Load, MAX_EVENTS, MAX_RANKS, Mix, Options, Override, Section, 
 pub use parameters::Parameters;
 pub use point::{Key, LeftOut, Machine, Operations, Outcome, Point, Side};
 use rank::{Guard, Shared, Task, Times};
+pub use report::SimulationReport;
 use rmalab_atomics::Rank;
 use rmalab_atomics::sim::{Options as World, Profile, Simulator};
-pub(crate) use table::aligned;
 pub use table::table;
 
-use crate::{Registry, Result, Subject};
+use crate::{Registry, Subject};
+use rmalab_job::Result;
 
 /// Simulations that are about to run.
 pub struct Simulation<'a> {
@@ -98,7 +100,7 @@ impl<'a> Simulation<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Usage`](crate::Error::Usage) for options that make no sense.
+    /// [`Error::Usage`](rmalab_job::Error::Usage) for options that make no sense.
     pub fn new(registry: &'a Registry, options: Options) -> Result<Simulation<'a>> {
         Ok(Simulation { registry, options: options.checked(registry)?, stop: Arc::default() })
     }
@@ -124,7 +126,7 @@ impl<'a> Simulation<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Usage`](crate::Error::Usage) for a lock that is not registered.
+    /// [`Error::Usage`](rmalab_job::Error::Usage) for a lock that is not registered.
     pub fn run(self, mut progress: impl FnMut(&Progress)) -> Result<Outcome> {
         let started = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
         let options = &self.options;

@@ -10,7 +10,7 @@ mod outcome;
 mod processes;
 mod rank;
 pub mod report;
-pub(crate) mod table;
+mod table;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -24,12 +24,14 @@ pub use outcome::{Cell, Key, Outcome, Side, Values};
 pub use processes::serve;
 pub use rmalab_atomics::Backend;
 use rmalab_atomics::{Mapped, Rank, Topology, World, started_as};
+pub use table::table;
 
-use crate::machine::Machine;
-use crate::numbers::nanoseconds;
-pub use crate::statistics::Quantiles;
+use crate::Registry;
 pub use crate::subject::passes::Target;
-use crate::{Error, Registry, Result};
+use rmalab_job::{Error, Result};
+use rmalab_report::Machine;
+use rmalab_report::numbers::nanoseconds;
+pub use rmalab_report::statistics::Quantiles;
 
 /// A study that is about to run.
 pub struct Study<'a> {

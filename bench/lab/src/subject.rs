@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics};
 use rmalab_locks::WindowLock;
+use rmalab_report::plots::Style;
 
-use crate::{Error, Result};
 use any_lock::AnyLock;
 use passes::{Anywhere, OnMemory, Passes};
+use rmalab_job::{Error, Result};
 
 /// What is known of a subject before it is measured.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
@@ -68,6 +69,11 @@ impl Info {
     pub fn excludes_nobody(&mut self) -> &mut Info {
         self.excludes = false;
         self
+    }
+
+    /// How it is drawn, in every plot of every report.
+    pub(crate) fn style(&self) -> Style {
+        Style::subject(&self.name, self.place, self.excludes)
     }
 }
 

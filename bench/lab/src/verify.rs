@@ -21,7 +21,8 @@ use rmalab_verify::{
     Check, Choice, Counterexample, Live, Network, Nodes, Property, Scenario, Step, Subject, Violation, replay, subjects,
 };
 
-use crate::{Error, Result, names};
+use rmalab_job::{Error, Result};
+use rmalab_report::names;
 
 /// Which checks are to be made.
 #[derive(Clone, Debug, Default)]
@@ -60,7 +61,7 @@ impl Selection {
     ///
     /// # Errors
     ///
-    /// [`Error::Usage`] and [`Error::Verify`] for what does not exist or does not go together.
+    /// [`Error::Usage`] and [`Error::Check`] for what does not exist or does not go together.
     pub fn jobs(&self, options: &Options) -> Result<Vec<Job>> {
         let mutant = self.mutant.as_deref().map(mutant).transpose()?;
         let engines = if self.engines.is_empty() { &[Engine::Explorer][..] } else { &self.engines };
@@ -77,7 +78,7 @@ impl Selection {
                 if self.locks.is_empty() && check.validate().is_err() {
                     continue;
                 }
-                check.validate()?;
+                check.validate().map_err(failed)?;
                 found = true;
                 for &engine in engines {
                     // Of the standard configurations, each engine gets what it can take.
@@ -227,7 +228,7 @@ pub const fn section_name(section: Section) -> &'static str {
 ///
 /// # Errors
 ///
-/// [`Error::Usage`] and [`Error::Verify`] when it names what does not exist, or does not go together.
+/// [`Error::Usage`] and [`Error::Check`] when it names what does not exist, or does not go together.
 pub fn check_of(counterexample: &Counterexample) -> Result<Check> {
     let scenario = counterexample.scenario.parse::<Scenario>().map_err(|error| Error::usage(error.to_string()))?;
     let mut check = Check::new(subject(&counterexample.lock)?, scenario);
@@ -235,8 +236,23 @@ pub fn check_of(counterexample: &Counterexample) -> Result<Check> {
     check.network = counterexample.network;
     check.mutant = counterexample.mutant.as_deref().map(mutant).transpose()?;
     check.home = counterexample.home;
-    check.validate()?;
+    check.validate().map_err(failed)?;
     Ok(check)
+}
+
+/// The error of a check as one of this crate.
+pub fn failed(error: rmalab_verify::Error) -> Error {
+    use rmalab_verify::Error as Verify;
+
+    let usage = matches!(
+        error,
+        Verify::Scenario { .. }
+            | Verify::Mutant { .. }
+            | Verify::File { .. }
+            | Verify::Format { .. }
+            | Verify::Schedule { .. }
+    );
+    Error::Check { source: error.into(), usage }
 }
 
 /// Takes the steps of a counterexample to `check` again, and says what they still break.
@@ -289,11 +305,13 @@ fn visible(live: &mut Live) -> impl PartialEq + use<> {
 fn subject(name: &str) -> Result<Subject> {
     rmalab_verify::subject(name).ok_or_else(|| {
         let all = subjects();
-        names::unknown("lock", name, all.iter().map(Subject::name))
+        Error::usage(names::unknown("lock", name, all.iter().map(Subject::name)))
     })
 }
 
 fn mutant(name: &str) -> Result<&'static Mutant> {
-    rmalab_verify::mutant(name)
-        .ok_or_else(|| names::unknown("mutant", name, rmalab_verify::mutants().map(|mutant| mutant.name)))
+    rmalab_verify::mutant(name).ok_or_else(|| {
+        let all = rmalab_verify::mutants().map(|mutant| mutant.name);
+        Error::usage(names::unknown("mutant", name, all))
+    })
 }

@@ -9,6 +9,7 @@ pub(crate) mod locks;
 mod operations;
 pub(crate) mod ours;
 mod peers;
+mod report;
 mod summary;
 
 use std::collections::HashMap;
@@ -22,12 +23,13 @@ pub use locks::{LOCKS, Lock, Whose};
 use operations::Worlds;
 pub use operations::{OPERATIONS, Operation, named};
 pub use peers::{Peer, Took};
-pub(crate) use summary::times;
+pub use report::ComparisonReport;
 pub use summary::{Bar, Goal, Summary};
 
-use crate::job::{self, Ranks};
 use crate::reproduce::Journal;
-use crate::{Error, Machine, Result};
+use rmalab_job::{self as job, Ranks};
+use rmalab_job::{Error, Result};
+use rmalab_report::Machine;
 
 /// The numbers of ranks of windows: a core for each of the first, more than there are cores on small machines for the others.
 pub const RANKS: [u32; 3] = [2, 4, 8];
@@ -296,7 +298,7 @@ impl Run<'_> {
         let names = self.names(step);
         let took = match *step {
             Step::PingPong => {
-                let time = crate::machine::ping_pong();
+                let time = rmalab_report::machine::ping_pong();
                 return Ok(time.map(|time| ("ping-pong".to_owned(), Took::Time(time))).into_iter().collect());
             }
             Step::Operations { who: 0, ranks } => {

@@ -1,11 +1,12 @@
 //! All jobs that a process of this program can be a rank of.
 
-use crate::{Error, Result, job};
+use rmalab_job as job;
+use rmalab_job::{Error, Result};
 
 /// Is a rank and ends the process, if this process was started as a rank of one of the jobs.
 macro_rules! serve {
     ($($job:ty),* $(,)?) => {
-        /// Does the work of a rank of a [`Job`](crate::job::Job) and ends the process, if this process was started as one;
+        /// Does the work of a rank of a [`Job`](rmalab_job::Job) and ends the process, if this process was started as one;
         /// otherwise nothing.
         ///
         /// # Errors
@@ -24,13 +25,13 @@ macro_rules! serve {
 // One line each, by name.
 serve! {
     crate::reproduce::fompi_atomics::Accumulates,
-    crate::applications::Fft,
-    crate::applications::Ghost,
-    crate::applications::RandomAccess,
-    crate::applications::HashTable,
-    crate::applications::Dsde,
-    crate::applications::Lattice,
-    crate::applications::Stencil,
+    rmalab_apps::Fft,
+    rmalab_apps::Ghost,
+    rmalab_apps::RandomAccess,
+    rmalab_apps::HashTable,
+    rmalab_apps::Dsde,
+    rmalab_apps::Lattice,
+    rmalab_apps::Stencil,
     crate::reproduce::dart_distance::Distances,
     crate::reproduce::dart_latency::Latency,
     crate::compare::locks::LocalLock,

@@ -36,6 +36,7 @@ mod ib_sync;
 pub(crate) mod infiniband;
 mod mpich2_ghost;
 pub(crate) mod mpich2_ops;
+mod report;
 mod send_receive;
 
 use std::time::{Duration, Instant};
@@ -44,9 +45,11 @@ use serde::{Deserialize, Serialize};
 
 pub use context::{Context, Progress};
 pub use journal::Journal;
+pub use report::ReproductionReport;
 
-use crate::finding::Finding;
-use crate::{Error, Machine, Result, names};
+use rmalab_job::{Error, Result};
+use rmalab_report::finding::Finding;
+use rmalab_report::{Machine, names};
 
 /// How much of an experiment is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -140,7 +143,7 @@ pub fn named(ids: &[String]) -> Result<Vec<&'static Experiment>> {
     let all = all();
     for id in ids {
         if !all.iter().any(|experiment| experiment.id == id) {
-            return Err(names::unknown("experiment", id, all.iter().map(|experiment| experiment.id)));
+            return Err(Error::usage(names::unknown("experiment", id, all.iter().map(|experiment| experiment.id))));
         }
     }
     Ok(all.into_iter().filter(|experiment| ids.iter().any(|id| id == experiment.id)).collect())

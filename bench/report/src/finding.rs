@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::numbers::{digits, humane, si};
+use crate::numbers::{digits, humane, si, size};
+use crate::text::aligned;
 
 /// A value of a table, with what it is a value of.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -55,16 +56,6 @@ fn si_spaced(value: f64) -> String {
     if text.ends_with(|last: char| last.is_ascii_digit()) { format!("{text} ") } else { text }
 }
 
-/// Bytes as people read them.
-pub(crate) fn size(bytes: f64) -> String {
-    let (value, unit) = match bytes {
-        bytes if bytes < 1024.0 => (bytes, "B"),
-        bytes if bytes < 1_048_576.0 => (bytes / 1024.0, "KiB"),
-        bytes => (bytes / 1_048_576.0, "MiB"),
-    };
-    if value.fract() == 0.0 { format!("{value} {unit}") } else { format!("{} {unit}", digits(value)) }
-}
-
 impl From<&str> for Value {
     fn from(text: &str) -> Value {
         Value::Text(text.to_owned())
@@ -110,7 +101,7 @@ impl Table {
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows = self.rows.iter().map(|row| row.iter().map(ToString::to_string).collect());
-        write!(f, "{}\n\n{}", self.title, crate::simulate::aligned(self.columns.clone(), rows))
+        write!(f, "{}\n\n{}", self.title, aligned(self.columns.clone(), rows))
     }
 }
 

@@ -9,11 +9,11 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use crate::{Error, Result};
 
 /// What a report consists of; a folder with anything else in it is not ours to replace.
-pub(super) const CONTENTS: [&str; 5] = ["index.html", "docs.html", "data.csv", "data.json", "plots"];
+pub const CONTENTS: [&str; 5] = ["index.html", "docs.html", "data.csv", "data.json", "plots"];
 
 /// A place for a report that has been found writable.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub struct Folder {
     target: PathBuf,
     /// Where the report is made: beside the target, so that a rename brings it there. It is there from
     /// [`draft`](Folder::draft) until this value is dropped, so that a run that is killed while it measures leaves nothing.
@@ -25,9 +25,9 @@ impl Folder {
     ///
     /// # Errors
     ///
-    /// [`Error::Report`] when `path` is not a folder, holds what no report of ours holds, or cannot be written.
-    pub(super) fn prepare(path: &Path) -> Result<Folder> {
-        let fail = |why: String| Error::Report { path: path.to_owned(), why };
+    /// [`Error::Folder`] when `path` is not a folder, holds what no report of ours holds, or cannot be written.
+    pub fn prepare(path: &Path) -> Result<Folder> {
+        let fail = |why: String| Error::Folder { path: path.to_owned(), why };
         // What a link leads to is replaced, not the link.
         let target = match fs::canonicalize(path) {
             Ok(target) => target,
@@ -51,20 +51,46 @@ impl Folder {
         Ok(Folder { target, draft })
     }
 
+    /// Writes the parts of a report, all of them or nothing, and returns where it is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::File`] and [`Error::Folder`] when it cannot be written after all.
+    pub fn write<'a>(
+        self,
+        figures: impl Iterator<Item = (&'a str, &'a str)>,
+        json: &[u8],
+        csv: &[u8],
+        pages: &[(&str, &str)],
+    ) -> Result<PathBuf> {
+        let draft = self.draft()?;
+        let plots = draft.join("plots");
+        fs::create_dir(&plots).map_err(|source| Error::File { path: plots.clone(), source })?;
+        for (name, svg) in figures {
+            write(&plots.join(format!("{name}.svg")), svg.as_bytes())?;
+        }
+        write(&draft.join("data.json"), json)?;
+        write(&draft.join("data.csv"), csv)?;
+        for (name, page) in pages {
+            write(&draft.join(name), page.as_bytes())?;
+        }
+        self.publish()
+    }
+
     /// Makes the folder in which the report is made.
     ///
     /// # Errors
     ///
-    /// [`Error::Report`] when it cannot be made any more.
-    pub(super) fn draft(&self) -> Result<&Path> {
+    /// [`Error::Folder`] when it cannot be made any more.
+    fn draft(&self) -> Result<&Path> {
         fs::create_dir(&self.draft)
-            .map_err(|error| Error::Report { path: self.target.clone(), why: error.to_string() })?;
+            .map_err(|error| Error::Folder { path: self.target.clone(), why: error.to_string() })?;
         Ok(&self.draft)
     }
 
     /// Puts what was made into its place, instead of an older report if there is one.
-    pub(super) fn publish(self) -> Result<PathBuf> {
-        let fail = |why: String| Error::Report { path: self.target.clone(), why };
+    fn publish(self) -> Result<PathBuf> {
+        let fail = |why: String| Error::Folder { path: self.target.clone(), why };
         if self.target.exists() {
             // Somebody may have put a file there since.
             replaceable(&self.target).map_err(fail)?;
@@ -110,6 +136,10 @@ fn replaceable(target: &Path) -> Result<(), String> {
         )),
         (_, false) => Err("it is not empty and was not written by rmalab; give another folder".into()),
     }
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    fs::write(path, bytes).map_err(|source| Error::File { path: path.to_owned(), source })
 }
 
 #[cfg(test)]

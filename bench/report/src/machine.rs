@@ -2,11 +2,39 @@
 
 use std::fs;
 use std::hint::spin_loop;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::Serialize;
+
+/// What the program was built by and from.
+///
+/// The program says so at its start. If this were a constant here, each commit would have all crates built again.
+#[derive(Clone, Copy, Debug)]
+pub struct Build {
+    /// The compiler.
+    pub rustc: &'static str,
+    /// The build profile.
+    pub profile: &'static str,
+    /// The source's commit.
+    pub commit: &'static str,
+}
+
+static BUILD: OnceLock<Build> = OnceLock::new();
+
+impl Build {
+    /// Keeps this for all descriptions of the machine. Only the first call has an effect.
+    pub fn keep(self) {
+        let _ = BUILD.set(self);
+    }
+
+    /// What the program has said; `unknown` if it has said nothing.
+    pub fn get() -> Build {
+        BUILD.get().copied().unwrap_or(Build { rustc: "unknown", profile: "unknown", commit: "unknown" })
+    }
+}
 
 /// A machine, the program on it, and how fast the two are at what all locks are made of.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -53,6 +81,7 @@ impl Machine {
                 .map(|(_, value)| value.trim().to_owned())
         };
         let word = AtomicU64::new(0);
+        let build = Build::get();
         Machine {
             cpu: field(&cpuinfo, "model name").unwrap_or_else(|| std::env::consts::ARCH.into()),
             cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -63,9 +92,9 @@ impl Machine {
                 .map_or(0, |kib| kib / 1024),
             kernel: or_unknown(format!("{} {}", read("/proc/sys/kernel/ostype"), read("/proc/sys/kernel/osrelease"))),
             virtualization: virtualization(&cpuinfo),
-            rustc: env!("RMALAB_RUSTC").into(),
-            profile: env!("RMALAB_PROFILE").into(),
-            commit: env!("RMALAB_COMMIT").into(),
+            rustc: build.rustc.into(),
+            profile: build.profile.into(),
+            commit: build.commit.into(),
             ping_pong_ns: ping_pong(),
             fetch_add_ns: each(100_000, || std::hint::black_box(&word).fetch_add(1, Ordering::SeqCst)),
             clock_ns: each(10_000, || std::hint::black_box(Instant::now())),
@@ -152,7 +181,7 @@ fn middle(mut series: impl FnMut() -> f64) -> f64 {
 /// The round trip of one line between the first and the last processor that this program may use.
 ///
 /// None with a single processor, where a round trip would measure the scheduler.
-pub(crate) fn ping_pong() -> Option<f64> {
+pub fn ping_pong() -> Option<f64> {
     const TRIPS: u64 = 2_000;
     let allowed = sched_getaffinity(None).ok()?;
     let usable: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();

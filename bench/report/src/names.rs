@@ -1,16 +1,14 @@
 //! Names on the command line, and the one that was meant.
 
-use crate::Error;
-
 /// What is said of a `name` that no `thing` has: the most similar one of `names`, and all of them.
-pub(crate) fn unknown<'a>(thing: &str, name: &str, names: impl IntoIterator<Item = &'a str>) -> Error {
+pub fn unknown<'a>(thing: &str, name: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let mut names: Vec<&str> = names.into_iter().collect();
     let closest = names.iter().copied().min_by_key(|other| edits(name, other));
     let hint = closest
         .filter(|other| edits(name, other) <= 1 + name.len() / 3)
         .map_or(String::new(), |other| format!("; did you mean '{other}'?"));
     names.sort_unstable();
-    Error::usage(format!("no {thing} is called '{name}'{hint} (there are {})", names.join(", ")))
+    format!("no {thing} is called '{name}'{hint} (there are {})", names.join(", "))
 }
 
 /// How many letters have to be changed, added or left out to make one word from the other (Levenshtein's distance).

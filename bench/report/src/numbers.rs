@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// A time as people read it: three digits and a unit.
-pub(crate) fn humane(nanoseconds: f64) -> String {
+pub fn humane(nanoseconds: f64) -> String {
     match nanoseconds {
         ns if ns < 999.5 => format!("{} ns", digits(ns)),
         ns if ns < 999_500.0 => format!("{} µs", digits(ns / 1e3)),
@@ -13,7 +13,7 @@ pub(crate) fn humane(nanoseconds: f64) -> String {
 }
 
 /// A rate as people read it: three digits and a prefix.
-pub(crate) fn si(value: f64) -> String {
+pub fn si(value: f64) -> String {
     match value {
         value if value < 999.5 => digits(value),
         value if value < 999_500.0 => format!("{} k", digits(value / 1e3)),
@@ -23,7 +23,7 @@ pub(crate) fn si(value: f64) -> String {
 }
 
 /// A number with three digits.
-pub(crate) fn digits(value: f64) -> String {
+pub fn digits(value: f64) -> String {
     if value == 0.0 {
         return "0".into();
     }
@@ -36,7 +36,7 @@ pub(crate) fn digits(value: f64) -> String {
 }
 
 /// A duration as people read it, whole seconds at most finely.
-pub(crate) fn humane_span(span: Duration) -> String {
+pub fn humane_span(span: Duration) -> String {
     if span < Duration::from_secs(1) {
         humane(span.as_nanos() as f64)
     } else {
@@ -45,8 +45,41 @@ pub(crate) fn humane_span(span: Duration) -> String {
 }
 
 /// A duration in whole nanoseconds; the longest that fits, if it is longer.
-pub(crate) fn nanoseconds(duration: Duration) -> u64 {
+pub fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Bytes as people read them.
+pub fn size(bytes: f64) -> String {
+    let (value, unit) = match bytes {
+        bytes if bytes < 1024.0 => (bytes, "B"),
+        bytes if bytes < 1_048_576.0 => (bytes / 1024.0, "KiB"),
+        bytes => (bytes / 1_048_576.0, "MiB"),
+    };
+    if value.fract() == 0.0 { format!("{value} {unit}") } else { format!("{} {unit}", digits(value)) }
+}
+
+/// A number as short as it can be told: no decimals that say nothing.
+pub fn number(value: f64) -> String {
+    let text = format!("{value:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// A time for an axis.
+pub fn short(nanoseconds: f64) -> String {
+    shortened(&humane(nanoseconds))
+}
+
+/// A rate for an axis.
+pub fn rate(value: f64) -> String {
+    shortened(&si(value))
+}
+
+/// A number and its unit, without decimals that say nothing.
+fn shortened(text: &str) -> String {
+    let (value, unit) = text.split_once(' ').unwrap_or((text, ""));
+    let value = if value.contains('.') { value.trim_end_matches('0').trim_end_matches('.') } else { value };
+    format!("{value} {unit}")
 }
 
 #[cfg(test)]

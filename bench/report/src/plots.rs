@@ -5,10 +5,10 @@ use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use crate::subject::Info;
+use crate::numbers::number;
 
 /// What went wrong, in the drawing library's words.
-pub(super) type Drawn = Result<String, String>;
+pub type Drawn = Result<String, String>;
 
 /// Colours that stay apart for people who see few of them (those of Okabe and Ito, 2008, and of Tol, 2021), dark enough
 /// for thin lines on white.
@@ -41,7 +41,7 @@ const LEGEND: u32 = 180;
 
 /// How one subject is drawn, in every plot of every report.
 #[derive(Clone, Debug)]
-pub(super) struct Style {
+pub struct Style {
     name: String,
     colour: RGBColor,
     mark: usize,
@@ -52,33 +52,35 @@ pub(super) struct Style {
 }
 
 impl Style {
-    pub(super) fn of(info: &Info) -> Style {
+    /// Of the subject that is number `place`. One that excludes nothing is a bound, and its line is dashed.
+    pub fn subject(name: &str, place: usize, excludes: bool) -> Style {
         Style {
-            name: info.name.clone(),
-            colour: if info.excludes { COLOURS[info.place % COLOURS.len()] } else { BOUND },
-            mark: info.place,
-            hollow: info.place / MARKS % 2 == 1,
-            dashed: !info.excludes,
+            name: name.to_owned(),
+            colour: if excludes { COLOURS[place % COLOURS.len()] } else { BOUND },
+            mark: place,
+            hollow: place / MARKS % 2 == 1,
+            dashed: !excludes,
             bound: false,
         }
     }
 
     /// A line that belongs to no subject: of two with the same number, such as what was published and what was found,
     /// one is dashed, or has hollow marks.
-    pub(super) fn numbered(number: usize, name: &str, dashed: bool, hollow: bool) -> Style {
+    pub fn numbered(number: usize, name: &str, dashed: bool, hollow: bool) -> Style {
         let colour = COLOURS[number % COLOURS.len()];
         Style { name: name.to_owned(), colour, mark: number, hollow, dashed, bound: false }
     }
 
     /// The bound beside a subject's line.
-    pub(super) fn bound_of(info: &Info) -> Style {
-        Style { dashed: true, bound: true, ..Style::of(info) }
+    #[must_use]
+    pub fn bound(self) -> Style {
+        Style { dashed: true, bound: true, ..self }
     }
 }
 
 /// An axis with values from low to high, or their logarithms.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Scale {
+pub enum Scale {
     /// From 0 to 1.
     Unit,
     /// Equal steps are equal ratios; the formatter writes a value with its unit.
@@ -88,7 +90,7 @@ pub(super) enum Scale {
 }
 
 /// What is on an x axis.
-pub(super) enum X {
+pub enum X {
     /// Numbers of ranks.
     Ranks,
     /// Something else with a label: each doubling is one step, and the formatter writes a value.
@@ -121,21 +123,26 @@ impl X {
 }
 
 /// Lines over numbers of ranks, or of something else.
-pub(super) struct Lines {
-    pub(super) title: String,
-    pub(super) x: X,
-    pub(super) y_label: String,
-    pub(super) scale: Scale,
-    pub(super) series: Vec<(Style, Vec<(f64, f64)>)>,
+pub struct Lines {
+    /// What it shows.
+    pub title: String,
+    /// The x axis.
+    pub x: X,
+    /// What the y axis shows.
+    pub y_label: String,
+    /// The scale of the y axis.
+    pub scale: Scale,
+    /// The curves: how each is drawn, and its points.
+    pub series: Vec<(Style, Vec<(f64, f64)>)>,
 }
 
 /// Draws panels of lines, two in a row.
-pub(super) fn lines(panels: &[Lines]) -> Drawn {
+pub fn lines(panels: &[Lines]) -> Drawn {
     lines_of(panels, PANEL)
 }
 
 /// As [`lines`], with panels of another width and height.
-pub(super) fn lines_of(panels: &[Lines], size: (u32, u32)) -> Drawn {
+pub fn lines_of(panels: &[Lines], size: (u32, u32)) -> Drawn {
     let styles = panels.first().into_iter().flat_map(|panel| &panel.series).map(|(style, _)| style);
     let legend = Legend::Marks(styles.filter(|style| !style.bound).cloned().collect());
     // All panels of one scale and label share their range, so that they can be compared by eye.
@@ -199,14 +206,17 @@ fn draw_lines(area: &Area<'_>, panel: &Lines, y: &Ticks, x: &Ticks) -> Result<()
 }
 
 /// Bars, each made of three parts: own, same node, other node.
-pub(super) struct Bars {
-    pub(super) title: String,
-    pub(super) x_label: String,
-    pub(super) rows: Vec<(String, [f64; 3])>,
+pub struct Bars {
+    /// What it shows.
+    pub title: String,
+    /// What the x axis shows.
+    pub x_label: String,
+    /// The bars: a name, and the lengths of its three parts.
+    pub rows: Vec<(String, [f64; 3])>,
 }
 
 /// Draws panels of horizontal bars, two in a row.
-pub(super) fn bars(panels: &[Bars]) -> Drawn {
+pub fn bars(panels: &[Bars]) -> Drawn {
     let shades = ["on the own rank", "in the same node", "in another node"];
     let legend = Legend::Boxes(shades.into_iter().map(String::from).zip(SHADES).collect());
     let rows = panels.iter().map(|panel| panel.rows.len()).max().unwrap_or(0);
@@ -225,23 +235,25 @@ pub(super) fn bars(panels: &[Bars]) -> Drawn {
                 from += part;
             }
             let end = font(15, INK).pos(Pos::new(HPos::Left, VPos::Center));
-            let number = EmptyElement::at((from, y)) + Text::new(super::number(from), (5, 0), end);
+            let number = EmptyElement::at((from, y)) + Text::new(number(from), (5, 0), end);
             chart.draw_series([number]).map_err(text).map(drop)
         })
     })
 }
 
 /// From where to where.
-pub(super) type Range = (f64, f64);
+pub type Range = (f64, f64);
 
 /// Two ranges of times for each row, such as readers' and writers' from median to 99th percentile.
-pub(super) struct Ranges {
-    pub(super) title: String,
-    pub(super) rows: Vec<(String, [Option<Range>; 2])>,
+pub struct Ranges {
+    /// What it shows.
+    pub title: String,
+    /// The rows: a name, and up to two ranges.
+    pub rows: Vec<(String, [Option<Range>; 2])>,
 }
 
 /// Draws panels of ranges on a logarithmic axis, two in a row.
-pub(super) fn ranges(panels: &[Ranges], names: [&str; 2], x_label: &str, write: fn(f64) -> String) -> Drawn {
+pub fn ranges(panels: &[Ranges], names: [&str; 2], x_label: &str, write: fn(f64) -> String) -> Drawn {
     let colours = [COLOURS[0], COLOURS[1]];
     let legend = Legend::Boxes(names.into_iter().map(String::from).zip(colours).collect());
     let rows = panels.iter().map(|panel| panel.rows.len()).max().unwrap_or(0);
@@ -550,7 +562,7 @@ impl Ticks {
         let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|step| step * decade).find(|step| high / step <= 6.0);
         let step = step.unwrap_or(10.0 * decade);
         let at = (0..=(high / step) as u32).map(|number| f64::from(number) * step);
-        Ticks { range: (0.0, high), at: at.map(|at| (at, super::number(at))).collect(), log: None }
+        Ticks { range: (0.0, high), at: at.map(|at| (at, number(at))).collect(), log: None }
     }
 }
 

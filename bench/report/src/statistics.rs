@@ -32,7 +32,7 @@ pub struct Quantiles {
 
 impl Quantiles {
     /// Those of a histogram of nanoseconds.
-    pub(crate) fn of(histogram: &Histogram<u64>) -> Quantiles {
+    pub fn of(histogram: &Histogram<u64>) -> Quantiles {
         Quantiles {
             count: histogram.len(),
             mean: histogram.mean(),
@@ -45,7 +45,7 @@ impl Quantiles {
     }
 
     /// The median of each value, but the longest time of all and the sum of the counts.
-    pub(crate) fn median(each: impl Iterator<Item = Quantiles>) -> Quantiles {
+    pub fn median(each: impl Iterator<Item = Quantiles>) -> Quantiles {
         let each: Vec<Quantiles> = each.collect();
         let middle = |value: fn(&Quantiles) -> u64| median(each.iter().map(|quantiles| value(quantiles) as f64)) as u64;
         Quantiles {
@@ -61,19 +61,19 @@ impl Quantiles {
 }
 
 /// An empty histogram of latencies in nanoseconds.
-pub(crate) fn histogram() -> Histogram<u64> {
+pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST, DIGITS).expect("the bounds are constants that the library accepts")
 }
 
 /// Jain's fairness index of the ranks' shares.
-pub(crate) fn jain(shares: &[f64]) -> f64 {
+pub fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();
     if squares == 0.0 { 1.0 } else { sum * sum / (shares.len() as f64 * squares) }
 }
 
 /// The middle value, or the mean of the two in the middle; 0 of nothing.
-pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
+pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     match (values.len(), values.len() / 2) {

@@ -6,7 +6,8 @@ use rmalab_locks::{
     TicketParams, TwoLevel, TwoLevelParams, WindowLock,
 };
 
-use crate::{Result, names};
+use rmalab_job::{Error, Result};
+use rmalab_report::names;
 
 /// A policy with its parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -115,7 +116,7 @@ pub(super) fn baseline() -> &'static Candidate {
 pub(super) fn chosen(chosen: &[String]) -> Result<Vec<&'static Candidate>> {
     for name in chosen {
         if !ALL.iter().any(|candidate| candidate.label == name || candidate.kind.name() == name) {
-            return Err(names::unknown("lock policy", name, ALL.iter().map(|candidate| candidate.label)));
+            return Err(Error::usage(names::unknown("lock policy", name, ALL.iter().map(|candidate| candidate.label))));
         }
     }
     let named = |candidate: &&Candidate| match chosen {

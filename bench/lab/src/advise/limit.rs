@@ -9,7 +9,7 @@ use rmalab_atomics::Distance;
 use serde::Serialize;
 
 use super::simulated::Sample;
-use crate::numbers::digits;
+use rmalab_report::numbers::digits;
 
 /// A word or an adapter that is busy for this part of the time is what ranks wait for.
 const BUSY: f64 = 0.6;

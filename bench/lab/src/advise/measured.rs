@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use super::candidates::{self, Candidate, Visitor};
 use super::rank::{CHUNK, Done, drive, rates, throughput};
 use super::source::Source;
-use crate::statistics::{histogram, jain, median};
-use crate::{Error, Result};
+use rmalab_job::{Error, Result};
+use rmalab_report::statistics::{histogram, jain, median};
 
 /// The environment variable that tells a process what to do as a rank.
 const TASK: &str = "RMALAB_ADVISE_TASK";

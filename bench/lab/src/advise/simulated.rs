@@ -15,7 +15,7 @@ use rmalab_windows::replay::Area;
 use super::candidates::{Candidate, Visitor};
 use super::rank::{CHUNK, Done, drive, rates, throughput};
 use super::source::Source;
-use crate::statistics::{histogram, jain};
+use rmalab_report::statistics::{histogram, jain};
 
 /// Events that a candidate may take, beside so many times those of no lock at all.
 const EVENTS: (u64, u64) = (20_000_000, 50);

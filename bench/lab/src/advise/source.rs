@@ -12,7 +12,7 @@ use rmalab_windows::replay::Step;
 use rmalab_windows::trace::Trace;
 
 use crate::workload::{Objective, Workload};
-use crate::{Error, Result};
+use rmalab_job::{Error, Result};
 
 /// Acquisitions of all ranks that are simulated for one candidate and one seed, unless asked for more.
 pub const ACQUISITIONS: u64 = 50_000;

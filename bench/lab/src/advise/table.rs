@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::{ALIKE, Advice, Estimate, Measured, Objective, Row, Standing, name};
-use crate::numbers::{humane, si};
+use rmalab_report::numbers::{humane, si};
 
 /// Advice as text: the ranking, what limits each, the choice.
 pub fn table(advice: &Advice) -> String {

@@ -8,7 +8,8 @@ use rmalab_atomics::sim::Profile;
 use super::validate::Check;
 use super::{Load, Mix, Options, Section, Simulation};
 use crate::study::{self, Backend};
-use crate::{Error, Registry, Result, calibrate};
+use crate::{Registry, calibrate};
+use rmalab_job::{Error, Result};
 
 /// The locks that are compared, with whether it is lock_all that is made, or exclusive locks.
 const COMPARED: [(&str, bool); 5] =

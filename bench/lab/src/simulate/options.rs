@@ -8,8 +8,9 @@ use rmalab_atomics::sim::Profile;
 use rmalab_atomics::sim::profile::{LocalAtomics, Placement};
 use serde::{Serialize, Serializer};
 
-use crate::numbers::{humane, nanoseconds};
-use crate::{Error, Registry, Result};
+use crate::Registry;
+use rmalab_job::{Error, Result};
+use rmalab_report::numbers::{humane, nanoseconds};
 
 /// What to simulate: every lock at every number of ranks, on every profile under every load.
 #[derive(Clone, Debug)]

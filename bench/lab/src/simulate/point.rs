@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::options::{Load, Options, Target};
 use super::rank::{Shared, Times};
-use crate::statistics::{Quantiles, jain, median};
 use crate::subject::Info;
+use rmalab_report::statistics::{Quantiles, jain, median};
 
 /// Everything that was found out, as it goes into `data.json`.
 #[derive(Clone, Debug, Serialize)]
@@ -317,7 +317,7 @@ impl Outcome {
                 "Steady state: each rank first makes {} % of its pairs, one at least, which are not measured, and after \
                  its measured ones it goes on, as often again at the most, until all ranks have measured. Operations, \
                  the adapter's figures and events are of all pairs.",
-                crate::numbers::digits(self.warm_up * 100.0)
+                rmalab_report::numbers::digits(self.warm_up * 100.0)
             )
         };
         let seeds = match self.seeds {

@@ -14,9 +14,9 @@ use rmalab_atomics::{Counted, Disp, Rank, RemoteAtomics};
 use rmalab_locks::{LINE, LockKind};
 
 use super::options::{Load, Section, Target};
-use crate::statistics::histogram;
 use crate::subject::Make;
 use crate::subject::any_lock::{AnyLock, by_distance};
+use rmalab_report::statistics::histogram;
 
 /// What the ranks of one simulation are to do.
 #[derive(Clone, Copy, Debug)]

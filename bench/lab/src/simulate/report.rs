@@ -3,15 +3,15 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::figures::{rate, short};
-use super::folder::Folder;
-use super::html::{CSS, escape, inline, push};
-use super::plots::{self, Bars, Lines, Scale, Style, X};
-use crate::numbers::{digits, humane, si};
 use crate::simulate::{Outcome, Point};
-use crate::statistics::Quantiles;
 use crate::subject::Info;
-use crate::{Error, Result};
+use rmalab_job::{Error, Result};
+use rmalab_report::folder::Folder;
+use rmalab_report::html::{CSS, escape, inline, push};
+use rmalab_report::numbers::{digits, humane, si};
+use rmalab_report::numbers::{rate, short};
+use rmalab_report::plots::{self, Bars, Lines, Scale, X};
+use rmalab_report::statistics::Quantiles;
 
 /// A report of simulations that can be written, as has been made sure of before anything is simulated.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl SimulationReport {
     /// [`Error::Report`] when there is a file of that name, when the folder holds anything but an older report, or when
     /// it cannot be written.
     pub fn prepare(path: &Path) -> Result<SimulationReport> {
-        Folder::prepare(path).map(|folder| SimulationReport { folder })
+        Ok(SimulationReport { folder: Folder::prepare(path)? })
     }
 
     /// Writes the report, all of it or nothing, and returns where it is.
@@ -43,7 +43,7 @@ impl SimulationReport {
         table(outcome, &mut csv).map_err(|source| Error::File { path: "data.csv".into(), source })?;
         let page = page(outcome, &figures);
         let svgs = figures.iter().map(|figure| (figure.name, figure.svg.as_str()));
-        super::publish(self.folder, svgs, &json, &csv, &[("index.html", &page)])
+        Ok(self.folder.write(svgs, &json, &csv, &[("index.html", &page)])?)
     }
 }
 
@@ -152,10 +152,10 @@ fn lines(
             if points.is_empty() {
                 continue;
             }
-            series.push((Style::of(info), points));
+            series.push((info.style(), points));
             let bound = of(&|point| Some(point.bound_ns).filter(|&bound| bound > 0.0));
             if bounds && bound.len() > 1 {
-                series.push((Style::bound_of(info), bound));
+                series.push((info.style().bound(), bound));
             }
         }
         let title = title(outcome, &machine.name, &load.to_string());

@@ -6,8 +6,9 @@ use std::sync::atomic::AtomicBool;
 
 use super::point::{Outcome, Point};
 use super::{Load, Mix, Options, Progress, Simulation};
-use crate::numbers::{digits, humane};
-use crate::{Registry, Result};
+use crate::Registry;
+use rmalab_job::Result;
+use rmalab_report::numbers::{digits, humane};
 
 /// The numbers of ranks: by fours, the K computer's 663,552, and a million.
 pub const RANKS: [u32; 11] = [4, 16, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 663_552, 1_000_000];
@@ -42,7 +43,7 @@ pub fn run(
     if !all.complete {
         return Ok(None);
     }
-    Ok(Some(Page { svg: crate::report::one_plot(&all)?, markdown: markdown(&all) }))
+    Ok(Some(Page { svg: super::report::one_plot(&all)?, markdown: markdown(&all) }))
 }
 
 fn markdown(all: &Outcome) -> String {

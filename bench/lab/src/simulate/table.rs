@@ -1,9 +1,8 @@
 //! The table at the end of simulations.
 
-use comfy_table::{CellAlignment, Table, presets};
-
 use super::point::{Outcome, Point};
-use crate::numbers::{digits, humane, si};
+use rmalab_report::numbers::{digits, humane, si};
+use rmalab_report::text::aligned;
 
 /// The most important figures as aligned text: for each machine and load the time for a pair at every number of ranks,
 /// and all that was counted at the largest.
@@ -95,18 +94,4 @@ fn details(outcome: &Outcome, points: &[&Point]) -> String {
         Some(row)
     });
     aligned(header, rows)
-}
-
-/// A table without lines, numbers at the right.
-pub(crate) fn aligned(header: Vec<String>, rows: impl Iterator<Item = Vec<String>>) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(header);
-    for row in rows {
-        table.add_row(row);
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }

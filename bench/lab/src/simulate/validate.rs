@@ -9,9 +9,9 @@ use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 use rmalab_locks::{Policy, PolicyKind, WindowLock};
 use serde::{Deserialize, Serialize};
 
-use super::table::aligned;
-use crate::numbers::{digits, humane};
-use crate::{Error, Result};
+use rmalab_job::{Error, Result};
+use rmalab_report::numbers::{digits, humane};
+use rmalab_report::text::aligned;
 
 /// One figure, simulated and published or measured.
 #[derive(Clone, PartialEq, Debug)]
@@ -187,23 +187,31 @@ pub fn paper(profile: &Profile, pairs: u32, stop: &Arc<AtomicBool>) -> Result<Ve
 
 /// What ranks took, in nanoseconds, and how far they are from the lock.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Times {
-    pub(crate) end: Vec<f64>,
-    pub(crate) hops: Vec<f64>,
+pub struct Times {
+    /// When each rank ended.
+    pub end: Vec<f64>,
+    /// How many hops each rank is from the lock.
+    pub hops: Vec<f64>,
 }
 
 impl Times {
-    pub(crate) fn slowest(&self) -> f64 {
+    /// The slowest rank's time.
+    pub fn slowest(&self) -> f64 {
         self.end.iter().copied().fold(0.0, f64::max)
     }
 
-    pub(crate) fn fastest(&self) -> f64 {
+    /// The fastest rank's time.
+    pub fn fastest(&self) -> f64 {
         self.end.iter().copied().fold(f64::INFINITY, f64::min)
     }
 }
 
 /// Acquires and releases for reading, from the first to the last, all ranks at the same time.
-pub(crate) fn locks(profile: &Profile, ranks: u32, per_node: u32, pairs: u32, stop: &AtomicBool) -> Result<Times> {
+///
+/// # Errors
+///
+/// Those of the lock and of the simulated world.
+pub fn locks(profile: &Profile, ranks: u32, per_node: u32, pairs: u32, stop: &AtomicBool) -> Result<Times> {
     let world = World {
         ranks_per_node: Some(per_node),
         local_atomics: Some(LocalAtomics::Nic),
@@ -228,7 +236,11 @@ pub(crate) fn locks(profile: &Profile, ranks: u32, per_node: u32, pairs: u32, st
 }
 
 /// What a fetch_add takes on the slowest of some ranks of one node that all add to one word, through that many engines.
-pub(crate) fn fetch_adds(profile: &Profile, engines: u32, ranks: u32, times: u32) -> Result<f64> {
+///
+/// # Errors
+///
+/// Those of the simulated world.
+pub fn fetch_adds(profile: &Profile, engines: u32, ranks: u32, times: u32) -> Result<f64> {
     let world = World {
         engines: Some(engines),
         local_atomics: Some(LocalAtomics::Nic),

@@ -5,8 +5,9 @@ use std::time::Duration;
 use rmalab_atomics::Backend;
 use serde::{Deserialize, Serialize};
 
+use crate::Registry;
 use crate::subject::passes::Target;
-use crate::{Error, Registry, Result};
+use rmalab_job::{Error, Result};
 
 /// What to measure, and for how long.
 ///
@@ -179,7 +180,7 @@ mod in_nanoseconds {
     use serde::{Deserialize, Deserializer, Serializer};
 
     pub(super) fn serialize<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_u64(crate::numbers::nanoseconds(*duration))
+        to.serialize_u64(rmalab_report::numbers::nanoseconds(*duration))
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
@@ -194,7 +195,7 @@ mod in_optional_nanoseconds {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     pub(super) fn serialize<S: Serializer>(duration: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
-        duration.map(crate::numbers::nanoseconds).serialize(to)
+        duration.map(rmalab_report::numbers::nanoseconds).serialize(to)
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {

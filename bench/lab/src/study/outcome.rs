@@ -4,10 +4,10 @@ use rmalab_atomics::Backend;
 use serde::{Deserialize, Serialize};
 
 use super::options::Options;
-use crate::machine::Machine;
-use crate::statistics::{Quantiles, histogram, jain, median};
 use crate::subject::Info;
 use crate::subject::passes::{Counts, Latency, Recorded, SideCounts, Steps, Throughput};
+use rmalab_report::Machine;
+use rmalab_report::statistics::{Quantiles, histogram, jain, median};
 
 /// Everything that a study found out, as it goes into `data.json`.
 #[derive(Clone, Debug, Serialize)]

@@ -22,7 +22,8 @@ use serde::{Deserialize, Serialize};
 use super::outcome::Message;
 use super::rank::{self, SEGMENT_BYTES};
 use super::{Options, Study, WorldOfStudy};
-use crate::{Error, Registry, Result};
+use crate::Registry;
+use rmalab_job::{Error, Result};
 
 /// The environment variable that tells a process what to do as a rank of a study.
 const TASK: &str = "RMALAB_STUDY_TASK";
@@ -47,7 +48,7 @@ pub fn serve(registry: &Registry) -> Result<()> {
     let task: RankTask = serde_json::from_slice(task.as_encoded_bytes())
         .map_err(|error| Error::Ranks(format!("{TASK}: {error}; it is set for ranks by the program itself")))?;
     let stop = Arc::<AtomicBool>::default();
-    crate::interrupt::sets(&stop)?;
+    rmalab_job::interrupt::sets(&stop)?;
     let failed = |error: Error| tell(Message::Failed(error.to_string()));
     if task.backend == Backend::Shm {
         let ra = shm::attach().unwrap_or_else(|error| {

@@ -8,9 +8,10 @@ use rmalab_locks::LINE;
 
 use super::options::Options;
 use super::outcome::{Message, RankSample, Sample, Values, world_keys};
-use crate::numbers::nanoseconds;
+use crate::Registry;
 use crate::subject::passes::{Ledger, Passes, Task};
-use crate::{Error, Registry, Result};
+use rmalab_job::{Error, Result};
+use rmalab_report::numbers::nanoseconds;
 
 /// Bytes of a rank's segment: the locks' words, and the room for results.
 pub(crate) const SEGMENT_BYTES: u64 = 4 << 20;

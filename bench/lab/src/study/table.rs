@@ -2,8 +2,8 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use crate::numbers::{digits, humane, si};
 use crate::study::{Backend, Cell, Outcome};
+use rmalab_report::numbers::{digits, humane, si};
 
 /// The most important measurements as aligned text: a block for each backend and read fraction, a row for each lock,
 /// the fastest at the largest number of ranks first.

@@ -18,8 +18,8 @@ use rmalab_locks::{LockKind, WindowLock};
 use serde::{Deserialize, Serialize};
 
 use super::any_lock::{AnyLock, by_distance};
-use crate::numbers::nanoseconds;
-use crate::statistics::histogram;
+use rmalab_report::numbers::nanoseconds;
+use rmalab_report::statistics::histogram;
 
 /// Samples of the latency pass that are kept before they go into histograms, so that only every so many acquisitions
 /// pay for a histogram's cache misses.

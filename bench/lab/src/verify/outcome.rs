@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::engine::{Found, LOOM_PREEMPTIONS};
 use super::{Engine, Job, section_name};
-use crate::machine::Machine;
+use rmalab_report::Machine;
 
 /// Everything that a run of checks found, as it goes into JSON.
 #[derive(Clone, Debug, Serialize)]

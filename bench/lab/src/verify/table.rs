@@ -5,7 +5,7 @@ use std::fmt::Write;
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::{Checked, Outcome, Verdict};
-use crate::numbers::{digits, humane, si};
+use rmalab_report::numbers::{digits, humane, si};
 
 const COLUMNS: [&str; 13] = [
     "lock",

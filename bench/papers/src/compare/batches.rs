@@ -2,8 +2,8 @@
 //!
 //! `peers/mpi.c` and `peers/ck.c` do the same.
 
-use crate::Result;
-use crate::statistics::median;
+use rmalab_job::Result;
+use rmalab_report::statistics::median;
 
 /// Batches whose median is told.
 const BATCHES: usize = 5;

@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use super::batches;
 use super::ours::now;
-use crate::job::Job;
-use crate::statistics::median;
-use crate::{Error, Result};
+use rmalab_job::Job;
+use rmalab_job::{Error, Result};
+use rmalab_report::statistics::median;
 
 /// Whose locks are measured in one go.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
@@ -233,7 +233,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
-    use crate::job::{self, Ranks};
+    use rmalab_job::{self as job, Ranks};
 
     #[test]
     fn the_peers_program_has_every_lock_of_c_and_no_other() {

@@ -1,6 +1,7 @@
 //! What is compared: the operations of windows, by name.
 
-use crate::{Result, names};
+use rmalab_job::{Error, Result};
+use rmalab_report::names;
 
 /// Whom an operation's ranks are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,11 +76,15 @@ pub const OPERATIONS: [Operation; 31] = [
 ///
 /// # Errors
 ///
-/// [`Error::Usage`](crate::Error::Usage) when there is none of a name.
+/// [`Error::Usage`](rmalab_job::Error::Usage) when there is none of a name.
 pub fn named(wanted: &[String]) -> Result<Vec<Operation>> {
     for name in wanted {
         if !OPERATIONS.iter().any(|operation| operation.name == name) {
-            return Err(names::unknown("operation", name, OPERATIONS.iter().map(|operation| operation.name)));
+            return Err(Error::usage(names::unknown(
+                "operation",
+                name,
+                OPERATIONS.iter().map(|operation| operation.name),
+            )));
         }
     }
     let asked = |operation: &&Operation| wanted.is_empty() || wanted.iter().any(|name| name == operation.name);

@@ -9,9 +9,9 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use super::batches;
-use crate::job::Job;
-use crate::statistics::median;
-use crate::{Error, Result};
+use rmalab_job::Job;
+use rmalab_job::{Error, Result};
+use rmalab_report::statistics::median;
 
 const MIB: usize = 1 << 20;
 const BURST: usize = 16;

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result};
+use rmalab_job::{Error, Result};
 
 /// Our programs for MPIs and for Concurrency Kit.
 const MPI_PROGRAM: &str = include_str!("../../../peers/mpi.c");

@@ -3,11 +3,13 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use super::folder::Folder;
-use super::html::{CSS, escape, inline, push};
-use super::reproduction::{draw, table};
-use crate::compare::{Bar, Outcome, What, times};
-use crate::{Error, Result};
+use super::summary::times;
+use super::{Bar, Outcome, What};
+use rmalab_job::{Error, Result};
+use rmalab_report::drawing::draw;
+use rmalab_report::folder::Folder;
+use rmalab_report::html::table;
+use rmalab_report::html::{CSS, escape, inline, push};
 
 /// A report of a comparison that can be written, as has been made sure of before anything is measured.
 #[derive(Debug)]
@@ -23,7 +25,7 @@ impl ComparisonReport {
     /// [`Error::Report`] when there is a file of that name, when the folder holds anything but an older report, or when
     /// it cannot be written.
     pub fn prepare(path: &Path) -> Result<ComparisonReport> {
-        Folder::prepare(path).map(|folder| ComparisonReport { folder })
+        Ok(ComparisonReport { folder: Folder::prepare(path)? })
     }
 
     /// Writes the report, all of it or nothing, and returns where it is.
@@ -45,7 +47,7 @@ impl ComparisonReport {
         let csv = csv(outcome).map_err(|source| Error::File { path: "data.csv".into(), source })?;
         let page = page(outcome, &figures);
         let svgs = figures.iter().map(|(name, svg)| (name.as_str(), svg.as_str()));
-        super::publish(self.folder, svgs, &json, &csv, &[("index.html", &page)])
+        Ok(self.folder.write(svgs, &json, &csv, &[("index.html", &page)])?)
     }
 }
 

@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use super::{Cell, LOCKS, OURS, Operation, Options, Peers, THREADS, WRITERS, What, Whose, Worlds, cores};
-use crate::Machine;
-use crate::finding::{Axis, Origin, Plot, Quantity, Series, Table, Value};
-use crate::numbers::{digits, humane};
-use crate::statistics::median;
+use rmalab_report::Machine;
+use rmalab_report::finding::{Axis, Origin, Plot, Quantity, Series, Table, Value};
+use rmalab_report::numbers::{digits, humane};
+use rmalab_report::statistics::median;
 
 /// With more ranks than cores: who takes so long for most operations waits for turns of the scheduler, in nanoseconds.
 const TURN_NS: f64 = 1e6;

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{Experiment, Extent, Journal};
-use crate::job::{self, Job, Ran, Ranks};
-use crate::statistics::median;
-use crate::{Error, Result};
+use rmalab_job::{self as job, Job, Ran, Ranks};
+use rmalab_job::{Error, Result};
+use rmalab_report::statistics::median;
 
 /// What is being done.
 #[derive(Clone, Copy, Debug)]

@@ -6,9 +6,9 @@ use rmalab_windows::{Assert, Team, Window, WindowDisp};
 use serde::{Deserialize, Serialize};
 
 use super::{Context, Experiment};
-use crate::Result;
-use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value};
-use crate::job::{Job, Ranks, elapsed};
+use rmalab_job::Result;
+use rmalab_job::{Job, Ranks, elapsed};
+use rmalab_report::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "dart-distance",

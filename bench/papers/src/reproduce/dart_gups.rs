@@ -1,10 +1,10 @@
 //! DART's RandomAccess: shared windows within nodes against RMA calls only.
 
 use super::{Context, Experiment};
-use crate::Result;
-use crate::applications::{RandomAccess, Strategies, Update};
-use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value};
-use crate::job::Ranks;
+use rmalab_apps::{RandomAccess, Strategies, Update};
+use rmalab_job::Ranks;
+use rmalab_job::Result;
+use rmalab_report::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "dart-gups",

@@ -5,10 +5,10 @@ use rmalab_windows::{Assert, GlobalMemory, Reserve, Team, UserMemory, Window, Wi
 use serde::{Deserialize, Serialize};
 
 use super::{Context, Experiment};
-use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value, growth};
-use crate::job::{Job, Ran, Ranks, elapsed};
-use crate::statistics::median;
-use crate::{Error, Result};
+use rmalab_job::{Error, Result};
+use rmalab_job::{Job, Ran, Ranks, elapsed};
+use rmalab_report::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value, growth};
+use rmalab_report::statistics::median;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "dart-latency",

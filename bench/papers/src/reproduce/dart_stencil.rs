@@ -1,12 +1,12 @@
 //! DART's five-point stencil.
 
 use super::{Context, Experiment};
-use crate::Result;
-use crate::applications::halo::{How, Sync};
-use crate::applications::support::defaults;
-use crate::applications::{Application, Stencil};
-use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value};
-use crate::job::Ranks;
+use rmalab_apps::halo::{How, Sync};
+use rmalab_apps::support::defaults;
+use rmalab_apps::{Application, Stencil};
+use rmalab_job::Ranks;
+use rmalab_job::Result;
+use rmalab_report::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "dart-stencil",

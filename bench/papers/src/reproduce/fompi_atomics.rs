@@ -7,11 +7,11 @@ use rmalab_windows::{AccumulateStrategy, Op, Team, Window, WindowDisp};
 use serde::{Deserialize, Serialize};
 
 use super::{Context, Experiment};
-use crate::Result;
-use crate::applications::Strategies;
-use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value};
-use crate::job::{Job, Ran, Ranks, elapsed};
-use crate::statistics::median;
+use rmalab_apps::Strategies;
+use rmalab_job::Result;
+use rmalab_job::{Job, Ran, Ranks, elapsed};
+use rmalab_report::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value};
+use rmalab_report::statistics::median;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fompi-atomics",
@@ -189,7 +189,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
-    use crate::job;
+    use rmalab_job as job;
 
     #[test]
     fn a_lock_pays_from_some_number_of_elements_on() {

@@ -1,10 +1,10 @@
 //! foMPI's dynamic sparse data exchange.
 
 use super::{Context, Experiment};
-use crate::Result;
-use crate::applications::{Dsde, Epoch, Protocol, Strategies};
-use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value, growth};
-use crate::job::Ranks;
+use rmalab_apps::{Dsde, Epoch, Protocol, Strategies};
+use rmalab_job::Ranks;
+use rmalab_job::Result;
+use rmalab_report::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value, growth};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fompi-dsde",

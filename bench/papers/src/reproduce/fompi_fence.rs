@@ -5,10 +5,10 @@ use rmalab_windows::{FenceStrategy, Team};
 use serde::{Deserialize, Serialize};
 
 use super::{Context, Experiment};
-use crate::Result;
-use crate::applications::Strategies;
-use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value, growth};
-use crate::job::{Job, Ranks, elapsed};
+use rmalab_apps::Strategies;
+use rmalab_job::Result;
+use rmalab_job::{Job, Ranks, elapsed};
+use rmalab_report::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value, growth};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fompi-fence",
@@ -84,7 +84,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     // Between nodes only: the first rounds are shorter, they stay in a node.
     let between: Vec<(f64, f64)> = curves[0].iter().copied().filter(|point| point.0 >= 64.0).collect();
     let rounds: Vec<(f64, f64)> = between.iter().map(|&(ranks, time)| (ranks.log2(), time)).collect();
-    let (round, _, explained) = crate::finding::line(&rounds);
+    let (round, _, explained) = rmalab_report::finding::line(&rounds);
     let (exponent, _) = growth(&between);
     finding.claim(
         explained > 0.95 && exponent < 0.5,

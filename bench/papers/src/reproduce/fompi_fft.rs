@@ -1,12 +1,12 @@
 //! foMPI's three-dimensional Fourier transform.
 
 use super::{Context, Experiment};
-use crate::Result;
-use crate::applications::fft::How;
-use crate::applications::support::defaults;
-use crate::applications::{Application, Fft};
-use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value, growth};
-use crate::job::Ranks;
+use rmalab_apps::fft::How;
+use rmalab_apps::support::defaults;
+use rmalab_apps::{Application, Fft};
+use rmalab_job::Ranks;
+use rmalab_job::Result;
+use rmalab_report::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value, growth};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fompi-fft",

@@ -7,10 +7,10 @@ use rmalab_windows::{Team, Window, WindowDisp};
 use serde::{Deserialize, Serialize};
 
 use super::{Context, Experiment};
-use crate::Result;
-use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value};
-use crate::job::{Job, Ran, Ranks, elapsed};
-use crate::statistics::median;
+use rmalab_job::Result;
+use rmalab_job::{Job, Ran, Ranks, elapsed};
+use rmalab_report::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value};
+use rmalab_report::statistics::median;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fompi-latency",
@@ -205,9 +205,9 @@ fn report(sizes: &[u32], far: &Place, near: &Place, here: &Place) -> Finding {
                 "{name}: a put takes {} at 8 B and {} times as long at 512 B, a get {} and {} times (less than twice for 64 times \
                  the bytes counts as constant)",
                 Value::Time(place.put[at(8)]),
-                crate::numbers::digits(put),
+                rmalab_report::numbers::digits(put),
                 Value::Time(place.get[at(8)]),
-                crate::numbers::digits(get)
+                rmalab_report::numbers::digits(get)
             ),
         );
     }
@@ -227,7 +227,7 @@ fn report(sizes: &[u32], far: &Place, near: &Place, here: &Place) -> Finding {
         format!(
             "{} of 8 B, {} times as many as with a flush behind each, simulated",
             Value::Rate(1e9 / far.burst[first]),
-            crate::numbers::digits(far.put[first] / far.burst[first])
+            rmalab_report::numbers::digits(far.put[first] / far.burst[first])
         ),
     );
     finding.claim(
@@ -320,7 +320,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
-    use crate::job;
+    use rmalab_job as job;
 
     fn figures(what: What, target: u32) -> Vec<f64> {
         let job = Transfers { what, sizes: vec![8, 512, 65_536], target, rounds: 50 };

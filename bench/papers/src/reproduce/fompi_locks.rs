@@ -8,9 +8,9 @@ use rmalab_windows::{Team, Window, WindowDisp};
 use serde::{Deserialize, Serialize};
 
 use super::{Context, Experiment};
-use crate::Result;
-use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value};
-use crate::job::{Job, Ranks, elapsed};
+use rmalab_job::Result;
+use rmalab_job::{Job, Ranks, elapsed};
+use rmalab_report::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fompi-locks",
@@ -252,7 +252,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
-    use crate::job;
+    use rmalab_job as job;
 
     fn counted(world: &Ranks) -> Calls<u64> {
         let ran = job::run(&LockCalls { rounds: 2 }, world, &AtomicBool::new(false)).unwrap();

@@ -1,12 +1,12 @@
 //! foMPI's MILC.
 
 use super::{Context, Experiment};
-use crate::Result;
-use crate::applications::halo::{How, Sync};
-use crate::applications::support::defaults;
-use crate::applications::{Application, Lattice};
-use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value, growth};
-use crate::job::Ranks;
+use rmalab_apps::halo::{How, Sync};
+use rmalab_apps::support::defaults;
+use rmalab_apps::{Application, Lattice};
+use rmalab_job::Ranks;
+use rmalab_job::Result;
+use rmalab_report::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value, growth};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fompi-milc",
@@ -54,7 +54,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         curves.push(points);
     }
     let here = WAYS.map(|(_, how, sync)| (Lattice { tolerance: 1e-8, ..job(how, sync) }, Ranks::processes(2)));
-    let iteration = |ran: &crate::job::Ran<_>| here[0].0.time(ran) / f64::from(ran.ranks[0].iterations.max(1));
+    let iteration = |ran: &rmalab_job::Ran<_>| here[0].0.time(ran) / f64::from(ran.ranks[0].iterations.max(1));
     let times = context.medians(5, &here, iteration)?;
 
     let mut finding = Finding::new();

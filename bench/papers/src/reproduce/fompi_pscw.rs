@@ -5,11 +5,11 @@ use rmalab_windows::{PscwStrategy, Team, Window};
 use serde::{Deserialize, Serialize};
 
 use super::{Context, Experiment};
-use crate::Result;
-use crate::applications::Strategies;
-use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value, growth, line};
-use crate::job::{Job, Ran, Ranks, elapsed};
-use crate::statistics::median;
+use rmalab_apps::Strategies;
+use rmalab_job::Result;
+use rmalab_job::{Job, Ran, Ranks, elapsed};
+use rmalab_report::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value, growth, line};
+use rmalab_report::statistics::median;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fompi-pscw",
@@ -336,7 +336,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
-    use crate::job;
+    use rmalab_job as job;
 
     #[test]
     fn operations_are_those_of_the_neighbours() {

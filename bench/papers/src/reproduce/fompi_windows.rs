@@ -6,10 +6,10 @@ use rmalab_windows::{Config, PscwStrategy, Team, Window, WindowDisp};
 use serde::{Deserialize, Serialize};
 
 use super::{Context, Experiment};
-use crate::Result;
-use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value, growth, line};
-use crate::job::{Job, Ran, Ranks, elapsed};
-use crate::statistics::median;
+use rmalab_job::Result;
+use rmalab_job::{Job, Ran, Ranks, elapsed};
+use rmalab_report::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value, growth, line};
+use rmalab_report::statistics::median;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fompi-windows",
@@ -329,7 +329,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
-    use crate::job;
+    use rmalab_job as job;
 
     fn taken(made: Made, world: &Ranks) -> Taken {
         whole(&job::run(&Creations { made, rounds: 2 }, world, &AtomicBool::new(false)).unwrap())

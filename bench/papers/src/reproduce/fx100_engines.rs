@@ -3,9 +3,9 @@
 use rmalab_atomics::sim::Profile;
 
 use super::{Context, Experiment};
-use crate::Result;
-use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value};
-use crate::simulate::validate;
+use rmalab_job::Result;
+use rmalab_lab::simulate::validate;
+use rmalab_report::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fx100-engines",

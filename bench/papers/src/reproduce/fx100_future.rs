@@ -6,9 +6,10 @@ use rmalab_atomics::sim::Profile;
 use serde::{Deserialize, Serialize};
 
 use super::{Context, Experiment};
-use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value, growth};
-use crate::simulate::{Load, Mix, Options, Simulation};
-use crate::{Error, Registry, Result};
+use rmalab_job::{Error, Result};
+use rmalab_lab::Registry;
+use rmalab_lab::simulate::{Load, Mix, Options, Simulation};
+use rmalab_report::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value, growth};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fx100-future",

@@ -6,10 +6,10 @@ use rmalab_locks::{Policy, PolicyKind, WindowLock};
 use serde::{Deserialize, Serialize};
 
 use super::{Context, Experiment};
-use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value, growth, line};
-use crate::job::{Job, Ran, Ranks, elapsed};
-use crate::simulate::validate;
-use crate::{Error, Result};
+use rmalab_job::{Error, Result};
+use rmalab_job::{Job, Ran, Ranks, elapsed};
+use rmalab_lab::simulate::validate;
+use rmalab_report::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value, growth, line};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fx100-lockall",
@@ -219,7 +219,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
-    use crate::job;
+    use rmalab_job as job;
 
     #[test]
     fn every_rank_pays_for_all_others() {

@@ -3,10 +3,10 @@
 use rmalab_atomics::sim::Profile;
 
 use super::{Context, Experiment};
-use crate::Result;
-use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value};
-use crate::simulate::validate::{self, Times, spearman};
-use crate::statistics::median;
+use rmalab_job::Result;
+use rmalab_lab::simulate::validate::{self, Times, spearman};
+use rmalab_report::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value};
+use rmalab_report::statistics::median;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fx100-ppn",

@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use super::fx100_lockall::slowest;
 use super::{Context, Experiment};
-use crate::Result;
-use crate::applications::Strategies;
-use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value};
-use crate::job::{self, Job, Ranks, elapsed};
-use crate::statistics::median;
+use rmalab_apps::Strategies;
+use rmalab_job::Result;
+use rmalab_job::{self as job, Job, Ranks, elapsed};
+use rmalab_report::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value};
+use rmalab_report::statistics::median;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fx10-software",

@@ -5,9 +5,9 @@ use super::infiniband::{
     tabulated,
 };
 use super::{Context, Experiment};
-use crate::Result;
-use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Value};
-use crate::job::Ranks;
+use rmalab_job::Ranks;
+use rmalab_job::Result;
+use rmalab_report::finding::{Axis, Finding, Origin, Plot, Quantity, Value};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "ib-bidir",

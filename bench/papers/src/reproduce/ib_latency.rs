@@ -5,9 +5,9 @@ use super::infiniband::{
     sizes_here, tabulated,
 };
 use super::{Context, Experiment};
-use crate::Result;
-use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Value};
-use crate::job::Ranks;
+use rmalab_job::Ranks;
+use rmalab_job::Result;
+use rmalab_report::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Value};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "ib-latency",

@@ -2,9 +2,9 @@
 
 use super::infiniband::{Design, Epochs, Pattern, beside, cluster, curves, measured, near, series, simulated};
 use super::{Context, Experiment};
-use crate::Result;
-use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Table, Value};
-use crate::job::Ranks;
+use rmalab_job::Ranks;
+use rmalab_job::Result;
+use rmalab_report::finding::{Axis, Finding, Origin, Plot, Quantity, Table, Value};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "ib-origins",

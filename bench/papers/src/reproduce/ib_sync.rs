@@ -2,9 +2,9 @@
 
 use super::infiniband::{Design, Epochs, Pattern, beside, cluster, curves, measured, near, series, simulated};
 use super::{Context, Experiment};
-use crate::Result;
-use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Table, Value};
-use crate::job::Ranks;
+use rmalab_job::Ranks;
+use rmalab_job::Result;
+use rmalab_report::finding::{Axis, Finding, Origin, Plot, Quantity, Table, Value};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "ib-sync",
@@ -84,7 +84,12 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     let mut shown = series(&Design::ALL, &cluster, Origin::Simulated);
     for (style, time) in [14_780.0, 16_520.0].into_iter().enumerate() {
         let name = format!("{}, the paper", Design::ALL[style].name());
-        shown.push(crate::finding::Series { name, origin: Origin::Published, style, points: vec![(1.0, time)] });
+        shown.push(rmalab_report::finding::Series {
+            name,
+            origin: Origin::Published,
+            style,
+            points: vec![(1.0, time)],
+        });
     }
     finding.plots.push(Plot {
         name: "origins".into(),

@@ -31,10 +31,10 @@ use serde::{Deserialize, Serialize};
 
 use super::Context;
 use super::send_receive::{Burst, EAGER, SendReceive};
-use crate::applications::Strategies;
-use crate::finding::{Finding, Origin, Series, Table, Value};
-use crate::job::{Job, Place, Ran, Ranks, elapsed};
-use crate::{Error, Result};
+use rmalab_apps::Strategies;
+use rmalab_job::{Error, Result};
+use rmalab_job::{Job, Place, Ran, Ranks, elapsed};
+use rmalab_report::finding::{Finding, Origin, Series, Table, Value};
 
 /// The simulated cluster: as many nodes, with a rank each.
 pub(super) fn cluster(ranks: u32) -> Ranks {
@@ -511,7 +511,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
-    use crate::job;
+    use rmalab_job as job;
 
     fn time(job: Epochs, world: Ranks) -> f64 {
         let (job, world) = job.on(world);

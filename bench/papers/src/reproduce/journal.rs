@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result};
+use rmalab_job::{Error, Result};
 
 /// Results by their keys; each is a line of a file before anybody sees it.
 #[derive(Debug)]

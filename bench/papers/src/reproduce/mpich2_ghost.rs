@@ -1,11 +1,11 @@
 //! MPICH-2's ghost exchange: one-sided against point-to-point.
 
 use super::{Context, Experiment};
-use crate::Result;
-use crate::applications::{Application, Ghost, Strategies, Synchronization};
-use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value};
-use crate::job::{Ran, Ranks};
-use crate::statistics::median;
+use rmalab_apps::{Application, Ghost, Strategies, Synchronization};
+use rmalab_job::Result;
+use rmalab_job::{Ran, Ranks};
+use rmalab_report::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value};
+use rmalab_report::statistics::median;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "mpich2-ghost",
@@ -57,7 +57,7 @@ const PUBLISHED: [(&str, usize, [f64; 7]); 10] = [
 /// Ratios by way, and by size.
 type Ratios = [[f64; BYTES.len()]; WAYS.len()];
 
-fn step(ghost: &Ghost, ran: &Ran<<Ghost as crate::job::Job>::Out>) -> f64 {
+fn step(ghost: &Ghost, ran: &Ran<<Ghost as rmalab_job::Job>::Out>) -> f64 {
     ghost.time(ran) / f64::from(ghost.iterations)
 }
 

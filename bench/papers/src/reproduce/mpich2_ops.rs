@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use super::infiniband::because;
 use super::{Context, Experiment};
-use crate::Result;
-use crate::applications::Strategies;
-use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value};
-use crate::job::{Job, Ranks};
+use rmalab_apps::Strategies;
+use rmalab_job::Result;
+use rmalab_job::{Job, Ranks};
+use rmalab_report::finding::{Axis, Finding, Origin, Plot, Quantity, Series, Table, Value};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "mpich2-ops",
@@ -351,7 +351,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
                 let row = |ranks: String| {
                     [what.into(), Value::Count(job.puts.into()), ranks.into(), Value::Count(wanted), number(here)]
                 };
-                if matches!(world.place, crate::job::Place::Sim(_)) && (world.ranks == 4 || world.ranks == 16) {
+                if matches!(world.place, rmalab_job::Place::Sim(_)) && (world.ranks == 4 || world.ranks == 16) {
                     table.row(row(world.ranks.to_string()));
                 }
                 if world.ranks == 4 && job.two_sided {
@@ -408,7 +408,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
-    use crate::job;
+    use rmalab_job as job;
 
     fn each(job: &Messages, world: &Ranks) -> f64 {
         let ran = job::run(job, world, &AtomicBool::new(false)).unwrap();

@@ -2,14 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use super::figures::{rate, short};
-use super::folder::Folder;
-use super::html::{CSS, escape, inline, push};
-use super::plots::{self, Lines, Scale, Style, X};
-use crate::finding::{Axis, Finding, Origin, Plot, Quantity, Table, Value, size};
-use crate::numbers::{digits, si};
 use crate::reproduce::{Outcome, Reproduced};
-use crate::{Error, Result};
+use rmalab_job::{Error, Result};
+use rmalab_report::drawing::draw;
+use rmalab_report::finding::{Finding, Plot, Value};
+use rmalab_report::folder::Folder;
+use rmalab_report::html::{CSS, escape, inline, push, table};
+use rmalab_report::numbers::digits;
 
 /// A report of experiments that can be written, as has been made sure of before anything is measured.
 #[derive(Debug)]
@@ -25,7 +24,7 @@ impl ReproductionReport {
     /// [`Error::Report`] when there is a file of that name, when the folder holds anything but an older report, or when
     /// it cannot be written.
     pub fn prepare(path: &Path) -> Result<ReproductionReport> {
-        Folder::prepare(path).map(|folder| ReproductionReport { folder })
+        Ok(ReproductionReport { folder: Folder::prepare(path)? })
     }
 
     /// Writes the report, all of it or nothing, and returns where it is.
@@ -41,7 +40,7 @@ impl ReproductionReport {
         let pages = [("index.html", page(outcome, &figures)), ("docs.html", docs(outcome, &figures))];
         let pages = pages.each_ref().map(|(name, page)| (*name, page.as_str()));
         let svgs = figures.iter().map(|figure| (figure.name.as_str(), figure.svg.as_str()));
-        super::publish(self.folder, svgs, &json, &csv, &pages)
+        Ok(self.folder.write(svgs, &json, &csv, &pages)?)
     }
 }
 
@@ -54,9 +53,6 @@ struct Figure<'a> {
     svg: String,
 }
 
-/// Width and height of a plot's panel.
-const WIDE: (u32, u32) = (640, 420);
-
 fn figures(outcome: &Outcome) -> Result<Vec<Figure<'_>>> {
     let found = outcome.experiments.iter().filter_map(|one| Some((one.experiment.id, one.finding.as_ref().ok()?)));
     let plots = found.flat_map(|(id, finding)| finding.plots.iter().map(move |plot| (id, plot)));
@@ -67,68 +63,6 @@ fn figures(outcome: &Outcome) -> Result<Vec<Figure<'_>>> {
             Ok(Figure { name, id, plot, svg })
         })
         .collect()
-}
-
-/// Draws one plot: its SVG document.
-pub(crate) fn draw(plot: &Plot) -> Result<String, String> {
-    let series = plot.series.iter().map(|series| {
-        let origin = match series.origin {
-            Origin::Measured => "",
-            Origin::Simulated => ", simulated",
-            Origin::Published => ", published",
-        };
-        let name = format!("{}{origin}", series.name);
-        let dashed = series.origin == Origin::Published;
-        let hollow = series.origin == Origin::Simulated;
-        (Style::numbered(series.style, &name, dashed, hollow), series.points.clone())
-    });
-    let lines = Lines {
-        title: plot.title.clone(),
-        x: x_axis(&plot.x),
-        y_label: plot.y.label.clone(),
-        scale: match plot.y.quantity {
-            Quantity::Share => Scale::Unit,
-            Quantity::Bytes => Scale::Binary(size),
-            quantity => Scale::Log(writer(quantity)),
-        },
-        series: series.collect(),
-    };
-    plots::lines_of(&[lines], WIDE)
-}
-
-fn x_axis(axis: &Axis) -> X {
-    let write = writer(axis.quantity);
-    match axis.quantity {
-        Quantity::Bytes | Quantity::Count | Quantity::Ratio => X::Doubling(axis.label.clone(), write),
-        _ => X::Linear(axis.label.clone(), write),
-    }
-}
-
-/// How numbers on an axis are written.
-fn writer(quantity: Quantity) -> fn(f64) -> String {
-    match quantity {
-        Quantity::Time => short,
-        Quantity::Rate => rate,
-        Quantity::Bytes => size,
-        Quantity::Bandwidth => |rate| format!("{}B/s", spaced(rate)),
-        Quantity::Ratio => |ratio| format!("{}×", super::number(ratio)),
-        Quantity::Count => count,
-        Quantity::Share | Quantity::Number => super::number,
-    }
-}
-
-fn spaced(value: f64) -> String {
-    let (number, prefix) = match value {
-        value if value < 1e3 => (value, ""),
-        value if value < 1e6 => (value / 1e3, "k"),
-        value if value < 1e9 => (value / 1e6, "M"),
-        value => (value / 1e9, "G"),
-    };
-    format!("{} {prefix}", super::number(number))
-}
-
-fn count(count: f64) -> String {
-    if count < 10_000.0 { super::number(count) } else { si(count) }
 }
 
 fn head(title: &str, outcome: &Outcome) -> String {
@@ -242,25 +176,6 @@ fn claims(out: &mut String, finding: &Finding) {
         let mark = if claim.holds { "holds" } else { "does not hold" };
         let texts = [&claim.paper, &claim.here].map(|text| escape(text));
         push(out, format_args!("<tr><td>{mark}</td><td>{}</td></tr>\n", texts.join("</td><td>")));
-    }
-    out.push_str("</table></div>\n");
-}
-
-/// A table of a finding.
-pub(super) fn table(out: &mut String, table: &Table) {
-    push(out, format_args!("<h3>{}</h3>\n<div class=\"wide\"><table>\n<tr>", escape(&table.title)));
-    for (place, column) in table.columns.iter().enumerate() {
-        let class = if place == 0 { "" } else { " class=\"n\"" };
-        push(out, format_args!("<th{class}>{}</th>", escape(column)));
-    }
-    out.push_str("</tr>\n");
-    for row in &table.rows {
-        out.push_str("<tr>");
-        for (place, value) in row.iter().enumerate() {
-            let class = if place == 0 { "" } else { " class=\"n\"" };
-            push(out, format_args!("<td{class}>{}</td>", escape(&value.to_string())));
-        }
-        out.push_str("</tr>\n");
     }
     out.push_str("</table></div>\n");
 }

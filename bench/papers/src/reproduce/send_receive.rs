@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use rmalab_atomics::{Disp, Rank, RemoteAtomics, Until, WORD};
 
-use crate::Result;
+use rmalab_job::Result;
 
 /// Slots of a ring.
 const SLOTS: u64 = 64;

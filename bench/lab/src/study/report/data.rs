@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use crate::statistics::Quantiles;
 use crate::study::{Cell, Outcome, Side};
+use rmalab_report::statistics::Quantiles;
 
 /// Writes everything as one JSON document.
 ///

@@ -1,9 +1,9 @@
 //! Which figures a report has, what is in them, and how to read them.
 
-use super::plots::{self, Bars, Drawn, Lines, Ranges, Scale, Style, X};
-use crate::numbers::{humane, si};
 use crate::study::{Backend, Cell, Outcome, Side, Values};
-use crate::{Error, Result};
+use rmalab_job::{Error, Result};
+use rmalab_report::numbers::{number, rate, short};
+use rmalab_report::plots::{self, Bars, Drawn, Lines, Ranges, Scale, X};
 
 /// One figure of a report.
 pub(super) struct Figure {
@@ -77,7 +77,7 @@ impl Of<'_> {
             let mut points: Vec<(f64, f64)> =
                 cells.filter_map(|cell| Some((f64::from(cell.key.ranks), value(cell)?))).collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            (Style::of(info), points)
+            (info.style(), points)
         });
         Lines { title, x: X::Ranks, y_label: y_label.into(), scale, series: series.collect() }
     }
@@ -248,23 +248,6 @@ pub(super) fn load(fraction: f64) -> String {
     match fraction {
         1.0 => "lock_all only".into(),
         0.0 => "exclusive only".into(),
-        fraction => format!("{} % lock_all", super::number(fraction * 100.0)),
+        fraction => format!("{} % lock_all", number(fraction * 100.0)),
     }
-}
-
-/// A time for an axis.
-pub(super) fn short(nanoseconds: f64) -> String {
-    shortened(&humane(nanoseconds))
-}
-
-/// A rate for an axis.
-pub(super) fn rate(value: f64) -> String {
-    shortened(&si(value))
-}
-
-/// A number and its unit, without decimals that say nothing.
-fn shortened(text: &str) -> String {
-    let (value, unit) = text.split_once(' ').unwrap_or((text, ""));
-    let value = if value.contains('.') { value.trim_end_matches('0').trim_end_matches('.') } else { value };
-    format!("{value} {unit}")
 }

@@ -1,24 +1,10 @@
 //! The report's page: everything in one file, nothing from the network.
 
-use std::fmt::Write;
-
 use super::figures::{Figure, load};
-use crate::numbers::{humane, humane_span, si};
-use crate::statistics::Quantiles;
 use crate::study::{Backend, Cell, Outcome};
-
-pub(super) const CSS: &str = "
-:root { color-scheme: light; }
-body { font: 16px/1.55 system-ui, sans-serif; color: #222; background: #fff; margin: 0 auto; max-width: 1120px; padding: 24px; }
-h1 { font-size: 1.9em; margin: 0 0 .2em; } h2 { margin: 2em 0 .4em; border-bottom: 2px solid #ddd; } h3 { margin: 1.6em 0 .3em; }
-p { max-width: 46em; } .sub { color: #555; margin-top: 0; }
-.warn { background: #fff3cd; border-left: 5px solid #d68f00; padding: .6em 1em; }
-figure { margin: 0 0 1.2em; } figure svg { max-width: 100%; height: auto; } figcaption { max-width: 46em; color: #333; }
-table { border-collapse: collapse; font-size: .88em; } th, td { padding: .25em .7em; border-bottom: 1px solid #e4e4e4; text-align: left; vertical-align: top; }
-th { background: #f5f5f5; } th.c { text-align: center; border-left: 2px solid #fff; } td { white-space: normal; } td:first-child { white-space: nowrap; } td.n, th.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
-.wide { overflow-x: auto; } code, pre { font-family: ui-monospace, monospace; font-size: .92em; } pre { background: #f5f5f5; padding: .7em 1em; overflow-x: auto; }
-summary { cursor: pointer; font-weight: 600; margin: .6em 0; } nav a { margin-right: 1.2em; }
-";
+use rmalab_report::html::{self, CSS, escape, inline, push};
+use rmalab_report::numbers::{humane, humane_span, number, si};
+use rmalab_report::statistics::Quantiles;
 
 /// The whole page.
 pub(super) fn page(outcome: &Outcome, figures: &[Figure]) -> String {
@@ -39,7 +25,8 @@ pub(super) fn page(outcome: &Outcome, figures: &[Figure]) -> String {
     }
     subjects(out, outcome);
     method(out, outcome);
-    machine(out, outcome);
+    out.push_str("<h2 id=\"machine\">Machine and build</h2>\n");
+    html::machine(out, &outcome.machine);
     all_cells(out, outcome);
     out.push_str("</body>\n</html>\n");
     page
@@ -193,14 +180,6 @@ fn method(out: &mut String, outcome: &Outcome) {
     );
 }
 
-fn machine(out: &mut String, outcome: &Outcome) {
-    out.push_str("<h2 id=\"machine\">Machine and build</h2>\n<table>\n");
-    for (name, value) in outcome.machine.rows() {
-        push(out, format_args!("<tr><th>{}</th><td>{}</td></tr>\n", escape(name), escape(&value)));
-    }
-    out.push_str("</table>\n");
-}
-
 fn all_cells(out: &mut String, outcome: &Outcome) {
     out.push_str(
         "<h2 id=\"cells\">All cells</h2>\n<details><summary>The measurements as a table (more in data.csv and data.json)\
@@ -254,57 +233,11 @@ fn all_cells(out: &mut String, outcome: &Outcome) {
         row.extend(times(writers.map(|side| side.acquire)));
         row.extend([readers, writers].map(|side| side.map_or(none(), |side| side.bypass_max.to_string())));
         row.extend([(values.handovers_own + values.handovers_node).to_string(), values.handovers_remote.to_string()]);
-        row.extend([readers, writers].map(|side| side.map_or(none(), |side| super::number(side.operations()))));
+        row.extend([readers, writers].map(|side| side.map_or(none(), |side| number(side.operations()))));
         for text in row {
             push(out, format_args!("<td class=\"n\">{}</td>", escape(&text)));
         }
         out.push_str("</tr>\n");
     }
     out.push_str("</table></div></details>\n");
-}
-
-/// An SVG document as an element of the page: without what only a file of its own needs, and with a name.
-pub(super) fn inline(svg: &str, title: &str) -> String {
-    let start = svg.find("<svg").unwrap_or(0);
-    svg[start..].replacen(" xmlns=\"http://www.w3.org/2000/svg\"", "", 1).replacen(
-        "<svg",
-        &format!("<svg role=\"img\" aria-label=\"{}\"", escape(title)),
-        1,
-    )
-}
-
-/// Text as it can stand anywhere in a page, in an attribute, too.
-pub(super) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            letter => escaped.push(letter),
-        }
-    }
-    escaped
-}
-
-pub(super) fn push(out: &mut String, arguments: std::fmt::Arguments<'_>) {
-    out.write_fmt(arguments).expect("a string takes everything");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn markup_in_text_stays_text() {
-        assert_eq!(escape("<a href='x'>\"&"), "&lt;a href=&#39;x&#39;&gt;&quot;&amp;");
-    }
-
-    #[test]
-    fn figures_lose_their_name_space() {
-        let svg = "<?xml version=\"1.0\"?>\n<svg width=\"1\" xmlns=\"http://www.w3.org/2000/svg\"></svg>";
-        assert_eq!(inline(svg, "A"), "<svg role=\"img\" aria-label=\"A\" width=\"1\"></svg>");
-    }
 }

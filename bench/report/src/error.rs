@@ -1,0 +1,36 @@
+//! What can go wrong with a report.
+
+use std::path::PathBuf;
+
+/// The result of an operation of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A report that cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The report's folder cannot be written.
+    #[error("report folder {}: {why}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// Why not, and what to do.
+        why: String,
+    },
+    /// A file cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's answer.
+        source: std::io::Error,
+    },
+    /// A figure could not be drawn.
+    #[error("drawing {figure}: {why}")]
+    Drawing {
+        /// The figure's file name.
+        figure: String,
+        /// What the drawing library said.
+        why: String,
+    },
+}
