@@ -4,12 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use rmalab_atomics::controlled::Shape;
-use rmalab_atomics::{Disp, Rank, RemoteAtomics, Topology};
+use rmalab_atomics::{Address, Rank, RemoteAtomics, Topology, WORD};
 use rmalab_locks::LINE;
 
 use crate::mutant::{Deviating, Mutant};
 use crate::network::Network;
-use crate::play::{self, Player, Section, Stage};
+use crate::play::{DATA, Event, Handle, Player, Section, Stage};
 use crate::subject::{Kind, Subject};
 use crate::{Access, Result, Scenario};
 
@@ -119,7 +119,7 @@ impl Check {
         let deviating;
         let player: &dyn Player = match self.mutant {
             Some(mutant) => {
-                deviating = Deviating::new(player, mutant, self, rank);
+                deviating = Deviating::new(player, mutant, &self.subject, self.home(), rank);
                 &deviating
             }
             None => player,
@@ -132,9 +132,37 @@ impl Check {
         let data = stage.heap().alloc(LINE, LINE)?;
         assert_eq!(data, DATA, "an empty heap starts at 0");
         let mut handle = self.subject.bind(&stage, self.home())?;
-        play::play(&stage, &mut *handle, self)
+        self.play_lock(&stage, &mut *handle)
+    }
+
+    /// Runs the acquisitions of the stage's rank with the lock `handle`.
+    fn play_lock(&self, stage: &Stage<'_>, handle: &mut dyn Handle) -> Result<()> {
+        let player = stage.executor();
+        for access in self.scenario.accesses(stage.rank()) {
+            player.event(Event::Begins(access), handle);
+            handle.acquire(stage, access)?;
+            player.event(Event::Entered, handle);
+            if self.section == Section::Data {
+                for target in self.data(access).map(Rank) {
+                    visit(stage, handle, access, target.at(DATA))?;
+                }
+            }
+            player.event(Event::Leaves, handle);
+            handle.release(stage, access)?;
+            player.event(Event::Left, handle);
+        }
+        Ok(())
     }
 }
 
-/// Where the data are that [`Section::Data`] uses: the first thing on every rank's symmetric heap.
-pub const DATA: Disp = Disp(0);
+/// Reads the data, and writes them if `access` allows it.
+fn visit(stage: &Stage<'_>, handle: &dyn Handle, access: Access, data: Address) -> Result<()> {
+    let mut bytes = [0; WORD as usize];
+    stage.get_bytes(data, &mut bytes)?;
+    let writes = u64::from_ne_bytes(bytes);
+    stage.executor().event(Event::Saw { target: data.rank, writes }, &handle);
+    if access.writes() {
+        stage.put_bytes(data, &writes.wrapping_add(1).to_ne_bytes())?;
+    }
+    Ok(())
+}

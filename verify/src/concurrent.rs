@@ -17,14 +17,11 @@
 //! Where the engine says so, the memory has store buffers: a put of a word waits in its rank's buffer until the engine lets
 //! it arrive, in order, and the rank itself reads it there.
 
-use std::any::Any;
-use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rmalab_atomics::controlled::{Answer, Call};
@@ -33,9 +30,10 @@ use rmalab_atomics::{Address, Rank};
 use crate::check::Check;
 use crate::counterexample::Choice;
 use crate::live::Slots;
-use crate::monitor::{Phase, Status};
 use crate::network::{Change, Issued, Memory, Network};
+use crate::panics::{quietly, text_of};
 use crate::play::Event;
+use crate::status::{Phase, Status};
 use crate::{Counterexample, Error, Property, Result, Violation};
 
 /// How far a run has come.
@@ -325,15 +323,8 @@ impl Observer {
             watched.passing = false;
         }
         let statuses = state.statuses();
-        let broken = match event {
-            Event::Entered => {
-                state.together |= statuses.iter().filter(|status| status.phase == Phase::Inside).count() > 1;
-                self.check.exclusion(rank, &statuses)
-            }
-            Event::Saw { target, writes } => self.check.visibility(rank, &statuses, target, writes),
-            Event::Begins(_) | Event::Leaves | Event::Left => None,
-        };
-        if let Some(violation) = broken {
+        state.together |= statuses.iter().filter(|status| status.phase == Phase::Inside).count() > 1;
+        if let Some(violation) = self.check.breaks(rank, event, &statuses) {
             state.violation.get_or_insert(violation);
         }
     }
@@ -624,79 +615,5 @@ impl Run {
     }
 }
 
-/// How an engine ends a rank that is under way: by a panic, which the rank's code may catch.
-///
-/// So the engine's own panic is kept here, and the code is unwound by another one. What the code makes of that one means
-/// nothing: it makes no further call, and its thread goes on with the engine's panic in the end.
-#[derive(Default)]
-pub(crate) struct Exit {
-    payload: Cell<Option<Box<dyn Any + Send>>>,
-    over: Cell<bool>,
-}
-
-impl Exit {
-    /// What `body`, which is code of the engine, returns to the rank's code.
-    pub(crate) fn guard<T>(&self, body: impl FnOnce() -> T) -> T {
-        if self.over.get() {
-            panic::resume_unwind(Box::new(GivenUp));
-        }
-        panic::catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
-            self.payload.set(Some(payload));
-            self.over.set(true);
-            panic::resume_unwind(Box::new(GivenUp))
-        })
-    }
-
-    /// Goes on with the engine's panic, if there was one; called where the rank's code has ended.
-    pub(crate) fn leave(&self) {
-        if let Some(payload) = self.payload.take() {
-            panic::resume_unwind(payload);
-        }
-    }
-}
-
-/// What unwinds the code of a rank that the engine has ended.
-struct GivenUp;
-
 /// How often the progress is shown.
 const PERIOD: Duration = Duration::from_millis(50);
-
-thread_local! {
-    /// Panics of this thread are results, told by value.
-    static QUIET: Cell<bool> = const { Cell::new(false) };
-    static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
-}
-
-/// A panic that was caught: its message; with the place, where it was caught first.
-pub(crate) struct Panicked {
-    pub(crate) text: String,
-}
-
-/// What `body` returns, or its panic, of which nothing is printed.
-pub(crate) fn quietly<T>(body: impl FnOnce() -> T) -> Result<T, Panicked> {
-    static HOOK: Once = Once::new();
-    HOOK.call_once(|| {
-        // At its first run, and only then, shuttle sets a hook that prints of every panic in the process as if it were one
-        // of its own. It does so now, and the hook is taken off.
-        let before = panic::take_hook();
-        crate::shuttle_engine::set_its_hook();
-        drop(panic::take_hook());
-        panic::set_hook(Box::new(move |info| {
-            if QUIET.get() {
-                let place = info.location().map_or(String::new(), |at| format!(" ({}:{})", at.file(), at.line()));
-                PANIC.set(Some(format!("{}{place}", text_of(info.payload()))));
-            } else {
-                before(info);
-            }
-        }));
-    });
-    let outer = QUIET.replace(true);
-    let result = panic::catch_unwind(AssertUnwindSafe(body));
-    QUIET.set(outer);
-    result.map_err(|payload| Panicked { text: PANIC.take().unwrap_or_else(|| text_of(&*payload)) })
-}
-
-fn text_of(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message").to_owned()
-}

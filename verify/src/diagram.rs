@@ -17,9 +17,9 @@ use rmalab_atomics::{Address, Rank};
 use crate::check::Check;
 use crate::counterexample::{Choice, Counterexample};
 use crate::live::{Effect, Live, Step};
-use crate::monitor::{Phase, Status};
 use crate::network::{Change, Network};
 use crate::play::Event;
+use crate::status::{Phase, Status};
 use crate::{Access, Error, Property, Result, Violation};
 
 /// The diagram of `counterexample`, which is one to `check`, in box-drawing characters.

@@ -9,9 +9,9 @@ use rmalab_atomics::{Address, Rank};
 use crate::actor::Actor;
 use crate::check::Check;
 use crate::choice::Choice;
-use crate::monitor::{Phase, Status};
 use crate::network::{Issued, Memory, Posted};
 use crate::play::Event;
+use crate::status::Status;
 use crate::{Error, Property, Result, Violation};
 
 /// The slots of the words that have been named so far.
@@ -216,13 +216,7 @@ impl Live {
         let told: Vec<Event> = moved.told.iter().map(|told| told.event).collect();
         for &event in &told {
             self.players[rank.index()].status.told(event);
-            let statuses = self.statuses();
-            let broken = match event {
-                Event::Entered => self.check.exclusion(rank, &statuses),
-                Event::Saw { target, writes } => self.check.visibility(rank, &statuses, target, writes),
-                _ => None,
-            };
-            violation = violation.or(broken);
+            violation = violation.or_else(|| self.check.breaks(rank, event, &self.statuses()));
         }
         let player = &mut self.players[rank.index()];
         player.calls = None;
@@ -252,54 +246,6 @@ impl Live {
         let waits: Vec<Option<Call>> = self.calls().collect();
         let words: Vec<(Address, u64)> = self.words().collect();
         self.check.end(&self.statuses(), &waits, words)
-    }
-}
-
-impl Check {
-    /// What is broken where nothing can happen any more: `waits` are the calls that ranks still wait for, `words` all
-    /// words that have been named, with their values.
-    pub fn end(
-        &self,
-        statuses: &[Status],
-        waits: &[Option<Call>],
-        words: impl IntoIterator<Item = (Address, u64)>,
-    ) -> Option<Violation> {
-        let stuck: Vec<Rank> =
-            (0..).zip(waits).filter(|(_, call)| call.is_some()).map(|(rank, _)| Rank(rank)).collect();
-        if let Some(&rank) = stuck.first() {
-            let list: Vec<String> = stuck
-                .iter()
-                .map(|&rank| {
-                    let call = waits[rank.index()].expect("a rank that is stuck waits for a call");
-                    match call.address(rank).and_then(|at| self.subject.word_at(at, self.home())) {
-                        Some(word) => format!("{rank} in {call} ({})", word.name),
-                        None => format!("{rank} in {call}"),
-                    }
-                })
-                .collect();
-            // Somebody who releases, or is inside, would have to wake them; otherwise the wake-up is gone.
-            let others = statuses.iter().any(|status| matches!(status.phase, Phase::Inside | Phase::Releasing));
-            let property = if others || stuck.len() > 1 { Property::NoDeadlock } else { Property::NoLostWakeUp };
-            return Some(Violation {
-                property,
-                rank,
-                acquisition: Some(statuses[rank.index()].acquisition),
-                seen: format!("nothing can happen any more, and there wait {}", list.join(", ")),
-            });
-        }
-        let name_of = |at| self.subject.word_at(at, self.home()).map(|word| word.name);
-        let left = |at| self.mutant.zip(name_of(at)).is_some_and(|(mutant, name)| mutant.leaves.contains(&name));
-        let kept = |at| name_of(at).map_or(0, |name| self.subject.kept(name));
-        let (at, value) = words
-            .into_iter()
-            .find(|&(at, value)| value & !kept(at) != 0 && self.subject.rests(at.disp) && !left(at))?;
-        let name = name_of(at).map_or(String::new(), |name| format!(" ({name})"));
-        Some(Violation {
-            property: Property::CleanRest,
-            rank: at.rank,
-            acquisition: None,
-            seen: format!("the word at {}{name} is {value:#x}", at.disp),
-        })
     }
 }
 

@@ -49,7 +49,8 @@ use rmalab_atomics::fabric::WordOp;
 use rmalab_atomics::{Address, Rank};
 
 use crate::check::Check;
-use crate::concurrent::{Exit, Limit, Observer, Outcome, Progress, Run, quietly};
+use crate::concurrent::{Limit, Observer, Outcome, Progress, Run};
+use crate::panics::{Exit, quietly};
 use crate::play::{Event, Player};
 use crate::{Access, Error, Property, Result};
 

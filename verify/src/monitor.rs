@@ -1,93 +1,47 @@
-//! What every engine watches for: how far each rank has come, and which properties that breaks.
+//! Which properties a state breaks, as every engine judges it.
 
-use rmalab_atomics::Rank;
+use rmalab_atomics::controlled::Call;
+use rmalab_atomics::{Address, Rank};
 
 use crate::check::Check;
 use crate::play::Event;
+use crate::status::{Phase, Status};
 use crate::{Access, Property, Violation};
 
-/// Where a rank is in its current acquisition.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub enum Phase {
-    /// It has not begun, or it has left.
-    #[default]
-    Outside,
-    /// It has made a call to acquire, and has not entered.
-    Acquiring,
-    /// It has entered, and has made no call to release.
-    Inside,
-    /// It has made a call to release, and has not left.
-    Releasing,
-}
-
-/// How far a rank has come.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Status {
-    /// Where it is.
-    pub phase: Phase,
-    /// How many acquisitions it has been through: the current one's number, or the next one's if it is outside.
-    pub acquisition: u32,
-    /// The phase that its next call begins.
-    next: Option<Phase>,
-}
-
-impl Status {
-    /// The rank's call has been answered: what that call began has begun.
-    pub fn answered(&mut self) {
-        if let Some(phase) = self.next.take() {
-            self.phase = phase;
-        }
-    }
-
-    /// The rank has told `event`.
-    pub fn told(&mut self, event: Event) {
-        match event {
-            Event::Begins(_) => self.next = Some(Phase::Acquiring),
-            Event::Leaves => self.next = Some(Phase::Releasing),
-            Event::Entered => {
-                self.next = None;
-                self.phase = Phase::Inside;
-            }
-            Event::Left => {
-                self.next = None;
-                self.phase = Phase::Outside;
-                self.acquisition += 1;
-            }
-            Event::Saw { .. } => {}
-        }
-    }
-
-    /// The number of acquisitions in which it has done its work inside.
-    pub fn done_inside(&self) -> u32 {
-        self.acquisition + u32::from(self.phase == Phase::Releasing)
-    }
-}
-
 impl Check {
-    /// What `rank` acquires in acquisition number `acquisition`.
+    /// The access of `rank` in acquisition number `acquisition`.
     pub fn access(&self, rank: Rank, acquisition: u32) -> Option<Access> {
         let (role, times) = self.scenario.part(rank)?;
         (acquisition < times).then(|| role.access(rank, acquisition))
     }
 
-    /// Whether two of the first acquisitions of different ranks `are` so.
+    /// Returns whether `are` holds for the first acquisitions of two different ranks.
     fn some_pair(&self, are: impl Fn(Access, Access) -> bool) -> bool {
         let accesses: Vec<Access> = (0..self.active()).map(Rank).filter_map(|rank| self.access(rank, 0)).collect();
         let later = |i: usize| accesses[i + 1..].iter();
         accesses.iter().enumerate().any(|(i, &one)| later(i).any(|&two| are(one, two)))
     }
 
-    /// Whether ranks exclude each other, so that one has to wait sometimes.
+    /// Returns whether two ranks exclude each other, so that one has to wait sometimes.
     pub fn somebody_waits(&self) -> bool {
         self.some_pair(|one, two| self.subject.excludes(one, two))
     }
 
-    /// Whether ranks do not exclude each other, so that two should be inside together sometimes.
+    /// Returns whether two ranks do not exclude each other, so that both should be inside together sometimes.
     pub fn somebody_shares(&self) -> bool {
         self.some_pair(|one, two| !self.subject.excludes(one, two))
     }
 
-    /// Whether two ranks are inside that must not be, `rank` being the one that has just entered.
+    /// The property that `event` of `rank` breaks; `statuses` include the event.
+    pub fn breaks(&self, rank: Rank, event: Event, statuses: &[Status]) -> Option<Violation> {
+        match event {
+            Event::Entered => self.exclusion(rank, statuses),
+            Event::Saw { target, writes } => self.visibility(rank, statuses, target, writes),
+            Event::Begins(_) | Event::Leaves | Event::Left => None,
+        }
+    }
+
+    /// Returns a violation if `rank`, which has just entered, is inside together with a rank that it excludes.
     pub fn exclusion(&self, rank: Rank, statuses: &[Status]) -> Option<Violation> {
         let inside = |rank: Rank| {
             let status = statuses.get(rank.index())?;
@@ -106,7 +60,7 @@ impl Check {
         })
     }
 
-    /// Whether what `rank` saw of `target`'s data is not what the writers before it have put.
+    /// Returns a violation if `rank` read another number in `target`'s data than the writers before it have put.
     pub fn visibility(&self, rank: Rank, statuses: &[Status], target: Rank, writes: u64) -> Option<Violation> {
         let of_target = |access: Access| access.writes() && self.data(access).contains(&target.0);
         let put: usize = (0..self.active())
@@ -121,6 +75,53 @@ impl Check {
             rank,
             acquisition: Some(statuses[rank.index()].acquisition),
             seen: format!("{rank} got {writes} from {target}'s data, to which {put} writes had been made"),
+        })
+    }
+
+    /// The property that is broken where no step is possible: ranks wait for ever, or words are not at rest.
+    ///
+    /// `waits` are the calls in which ranks still wait. `words` are all words that a call has named, with their values.
+    pub fn end(
+        &self,
+        statuses: &[Status],
+        waits: &[Option<Call>],
+        words: impl IntoIterator<Item = (Address, u64)>,
+    ) -> Option<Violation> {
+        let stuck: Vec<Rank> =
+            (0..).zip(waits).filter(|(_, call)| call.is_some()).map(|(rank, _)| Rank(rank)).collect();
+        if let Some(&rank) = stuck.first() {
+            let list: Vec<String> = stuck
+                .iter()
+                .map(|&rank| {
+                    let call = waits[rank.index()].expect("a rank that is stuck waits for a call");
+                    match call.address(rank).and_then(|at| self.subject.word_at(at, self.home())) {
+                        Some(word) => format!("{rank} in {call} ({})", word.name),
+                        None => format!("{rank} in {call}"),
+                    }
+                })
+                .collect();
+            // A rank that releases, or is inside, would have to wake them; without one, the wake-up is lost.
+            let others = statuses.iter().any(|status| matches!(status.phase, Phase::Inside | Phase::Releasing));
+            let property = if others || stuck.len() > 1 { Property::NoDeadlock } else { Property::NoLostWakeUp };
+            return Some(Violation {
+                property,
+                rank,
+                acquisition: Some(statuses[rank.index()].acquisition),
+                seen: format!("nothing can happen any more, and there wait {}", list.join(", ")),
+            });
+        }
+        let name_of = |at| self.subject.word_at(at, self.home()).map(|word| word.name);
+        let left = |at| self.mutant.zip(name_of(at)).is_some_and(|(mutant, name)| mutant.leaves.contains(&name));
+        let kept = |at| name_of(at).map_or(0, |name| self.subject.kept(name));
+        let (at, value) = words
+            .into_iter()
+            .find(|&(at, value)| value & !kept(at) != 0 && self.subject.rests(at.disp) && !left(at))?;
+        let name = name_of(at).map_or(String::new(), |name| format!(" ({name})"));
+        Some(Violation {
+            property: Property::CleanRest,
+            rank: at.rank,
+            acquisition: None,
+            seen: format!("the word at {}{name} is {value:#x}", at.disp),
         })
     }
 }

@@ -26,8 +26,9 @@ use rmalab_atomics::controlled::{Answer, Call, Executor};
 use shuttle::scheduler::{DfsScheduler, PctScheduler, RandomScheduler, Schedule, Scheduler, Task, TaskId};
 
 use crate::check::Check;
-use crate::concurrent::{Exit, Limit, Observer, Outcome, Progress, Run, quietly};
+use crate::concurrent::{Limit, Observer, Outcome, Progress, Run};
 use crate::counterexample::Choice;
+use crate::panics::{Exit, quietly};
 use crate::play::{Event, Player};
 use crate::{Error, Property, Result, Violation};
 
@@ -165,11 +166,6 @@ fn config() -> shuttle::Config {
 
 /// The stack of a rank, in bytes: enough for a panic's text.
 const STACK: usize = 256 << 10;
-
-/// Makes shuttle set its hook for panics, which it does at its first run.
-pub(crate) fn set_its_hook() {
-    shuttle::Runner::new(DfsScheduler::new(Some(1), false), config()).run(|| ());
-}
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use rmalab_atomics::{Address, Disp, Rank};
 use rmalab_locks::{LINE, LockKind, Place, RawRwLock, WindowLock};
 
-use crate::check::DATA;
-use crate::play::{Handle, Player, Stage};
+use crate::play::{DATA, Handle, Player, Stage};
 use crate::{Access, Result};
 
 /// Where a lock's words start on the symmetric heap, after the line of the data that it protects.

@@ -3,7 +3,8 @@
 use rmalab_atomics::controlled::{Answer, Call};
 use rmalab_atomics::{Address, Rank, Until};
 
-use crate::check::{Check, DATA};
+use crate::check::Check;
+use crate::play::DATA;
 use crate::subject::{At, Holds, Kind};
 
 /// The name of the word at `at`, as the rank `actor` would say it.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::learned::Failure;
+use super::node::Failure;
 use super::space::{Sometimes, Space, Walker};
 use super::state::State;
 use super::store::{Added, NOWHERE, SHARDS, StateId, Store};

@@ -15,7 +15,7 @@ use hashbrown::HashTable;
 
 use super::Finding;
 use super::breadth::Shared;
-use super::learned::Failure;
+use super::node::Failure;
 use super::path::{Then, with_silent_steps};
 use super::space::{Sometimes, Space, Walker};
 use super::state::State;

@@ -33,13 +33,14 @@ use rmalab_atomics::coroutine::Turn;
 use rmalab_atomics::{Address, Rank};
 use rustc_hash::FxBuildHasher;
 
-use super::symmetry::{self, Permutation};
+use super::node::{Edge, Failure, Node, NodeId};
+use super::permutation::{Permutation, holds};
 use crate::actor::{Actor, Move};
 use crate::check::Check;
 use crate::live::Slots;
-use crate::monitor::{Phase, Status};
 use crate::network::{Issued, Network};
 use crate::play::Event;
+use crate::status::Status;
 use crate::subject::Holds;
 use crate::{Error, Property, Result};
 
@@ -76,45 +77,6 @@ impl Forget {
             Forget::Nothing => None,
         }
     }
-}
-
-/// The number of a node, over all ranks.
-pub(super) type NodeId = u32;
-
-/// One local state of one rank.
-#[derive(Clone, Debug)]
-pub(super) struct Node {
-    /// The rank.
-    pub(super) rank: Rank,
-    /// The call that comes next; none once the code has ended.
-    pub(super) issued: Option<Issued>,
-    /// How far the rank has come.
-    pub(super) status: Status,
-    /// It goes round in a loop that polls.
-    pub(super) polls: bool,
-    /// A number for its kind, which is the same for all ranks that come to it in the same way.
-    pub(super) class: u64,
-    /// Why the code ended too early.
-    pub(super) broken: Option<(Property, String)>,
-}
-
-impl Node {
-    /// Whether the rank has come to a wait in its acquisition: it is parked, or it polls.
-    pub(super) fn waits(&self) -> bool {
-        let parked = self.issued.is_some_and(|issued| matches!(issued.call, Call::WaitUntil { .. }));
-        self.status.phase == Phase::Acquiring && (parked || self.polls)
-    }
-}
-
-/// A step from one local state to the next.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Edge {
-    /// The answer that it is for; 0 where there is nothing to tell.
-    pub(super) answer: u64,
-    /// Where it leads.
-    pub(super) to: NodeId,
-    /// What it has seen of a target's data.
-    pub(super) saw: Option<(Rank, u64)>,
 }
 
 /// What makes two histories one node.
@@ -158,22 +120,6 @@ pub(super) struct Learner {
     pub(super) permuted: HashMap<(NodeId, Permutation), NodeId, FxBuildHasher>,
     /// Whether some rank's code has a loop, so that schedules need not end.
     pub(super) has_loops: bool,
-}
-
-/// Why something could not be learned.
-pub(super) enum Failure {
-    /// Two histories that count as one state differ: `Forget` forgets too much.
-    Differ(String),
-    /// Ranks that should be interchangeable are not.
-    Asymmetric,
-    /// Anything else.
-    Error(Error),
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        Failure::Error(error)
-    }
 }
 
 /// A move up to the next call that is a step, the steps that are none left out.
@@ -426,7 +372,7 @@ impl Learner {
         }
         let before = parent.filter(|_| !merges).map_or(0, |parent| {
             let parent = self.nodes[parent as usize].as_ref();
-            let holds = parent.issued.and_then(|issued| symmetry::holds(&self.check, self.slots.address(issued.slot)));
+            let holds = parent.issued.and_then(|issued| holds(&self.check, self.slots.address(issued.slot)));
             let answer = match holds {
                 Some(Holds::Pointer) if way.answer as u32 != 0 => u64::MAX,
                 _ => way.answer,

@@ -13,12 +13,12 @@ use rmalab_atomics::Rank;
 use rmalab_atomics::controlled::Call;
 use rustc_hash::FxBuildHasher;
 
-use super::learned::Failure;
+use super::node::Failure;
 use super::space::{Space, Walker};
 use super::state::State;
 use super::store::{SHARDS, StateId, Store};
 use crate::counterexample::Choice;
-use crate::monitor::Phase;
+use crate::status::Phase;
 use crate::{Property, Violation};
 
 /// A livelock: a state of it, what happens round it, and what to say of it.

@@ -2,8 +2,8 @@
 
 use rmalab_atomics::Rank;
 
-use super::learned::Node;
-use crate::monitor::Phase;
+use super::node::Node;
+use crate::status::Phase;
 use crate::subject::Order;
 use crate::{Access, Check, Property, Violation};
 

@@ -2,13 +2,14 @@
 
 use rmalab_atomics::Rank;
 
-use super::learned::{Failure, silent};
+use super::learned::silent;
+use super::node::Failure;
 use super::space::{Space, Walker};
 use super::state::State;
 use super::store::{NOWHERE, StateId, Store};
 use crate::counterexample::Choice;
-use crate::monitor::{Phase, Status};
 use crate::play::Event;
+use crate::status::{Phase, Status};
 use crate::{Live, Violation};
 
 /// What happens after the last state on the way.

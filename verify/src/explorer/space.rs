@@ -6,15 +6,17 @@ use rmalab_atomics::Rank;
 use rmalab_atomics::controlled::{Answer, Call};
 
 use super::Options;
-use super::learned::{Automata, Edge, Failure, Forget, Learner, Node, NodeId};
+use super::learned::{Automata, Forget, Learner};
+use super::node::{Edge, Failure, Node, NodeId};
 use super::order;
+use super::permutation::Permutation;
 use super::state::{Parts, State, Values, decode, encode};
-use super::symmetry::{self, Permutation, Symmetry};
+use super::symmetry::{self, Symmetry};
 use crate::concurrent::{TOGETHER, WAITED};
 use crate::counterexample::Choice;
-use crate::monitor::{Phase, Status};
 use crate::network::{Memory, Network};
 use crate::play::Section;
+use crate::status::{Phase, Status};
 use crate::subject::{Kind, Order};
 use crate::{Check, Error, Violation};
 

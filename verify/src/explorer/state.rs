@@ -6,7 +6,7 @@ use rmalab_atomics::Rank;
 use rmalab_atomics::fabric::WordOp;
 use rustc_hash::FxBuildHasher;
 
-use super::learned::NodeId;
+use super::node::NodeId;
 use super::order::Ahead;
 use crate::network::{Change, Delivered, Memory, Posted};
 

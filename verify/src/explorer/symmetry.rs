@@ -16,106 +16,21 @@
 //! have several representatives, which costs states but leaves none out.)
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hash};
+use std::hash::BuildHasher;
 
-use rmalab_atomics::controlled::Call;
-use rmalab_atomics::fabric::WordOp;
-use rmalab_atomics::{Address, Rank, Until};
+use rmalab_atomics::Rank;
 use rustc_hash::FxBuildHasher;
 
-use super::learned::{Edge, Failure, Learner, NodeId};
+use super::learned::Learner;
+use super::node::{Edge, Failure, NodeId};
+use super::permutation::{Permutation, RANKS, holds};
 use super::state::State;
-use crate::check::{Check, DATA};
+use crate::check::Check;
 use crate::network::{Change, Delivered, Issued, Memory, Posted};
 use crate::subject::{Holds, Kind};
 
-/// The most ranks that are permuted.
-pub(super) const RANKS: usize = 8;
 /// The most orders of ranks with equal keys that are tried.
 const ORDERS: usize = 120;
-
-/// A permutation of ranks: where each goes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Permutation([u8; RANKS]);
-
-impl Permutation {
-    pub(super) const IDENTITY: Permutation = Permutation([0, 1, 2, 3, 4, 5, 6, 7]);
-
-    #[inline]
-    pub(super) fn rank(&self, rank: usize) -> usize {
-        self.0.get(rank).map_or(rank, |&to| usize::from(to))
-    }
-
-    fn pointer(&self, word: u64) -> u64 {
-        match word as u32 {
-            0 => word,
-            plus_one => word & !u64::from(u32::MAX) | (self.rank(plus_one as usize - 1) as u64 + 1),
-        }
-    }
-
-    fn word(&self, holds: Holds, word: u64) -> u64 {
-        match holds {
-            Holds::Pointer => self.pointer(word),
-            Holds::Number => word,
-        }
-    }
-
-    fn operation(&self, holds: Holds, op: WordOp) -> WordOp {
-        let word = |value| self.word(holds, value);
-        match op {
-            WordOp::CompareAndSwap { expected, desired } => {
-                WordOp::CompareAndSwap { expected: word(expected), desired: word(desired) }
-            }
-            WordOp::FetchStore(value) => WordOp::FetchStore(word(value)),
-            WordOp::Put(value) => WordOp::Put(word(value)),
-            WordOp::FetchAdd(_) | WordOp::Get => op,
-        }
-    }
-
-    fn address(&self, at: Address) -> Address {
-        Address { rank: Rank(self.rank(at.rank.index()) as u32), ..at }
-    }
-
-    /// The call that the permuted rank makes where another one makes `call`, on a word that holds `holds`.
-    fn call(&self, call: Call, holds: Holds) -> Call {
-        let word = |value| self.word(holds, value);
-        match call {
-            Call::FetchAdd { at, value } => Call::FetchAdd { at: self.address(at), value },
-            Call::CompareAndSwap { at, expected, desired } => {
-                Call::CompareAndSwap { at: self.address(at), expected: word(expected), desired: word(desired) }
-            }
-            Call::FetchStore { at, value } => Call::FetchStore { at: self.address(at), value: word(value) },
-            Call::Get { at } => Call::Get { at: self.address(at) },
-            Call::Put { at, value } => Call::Put { at: self.address(at), value: word(value) },
-            Call::BulkPut { at, mask, value } => Call::BulkPut { at: self.address(at), mask, value },
-            Call::BulkGet { at } => Call::BulkGet { at: self.address(at) },
-            Call::Start { request, at, op } => {
-                Call::Start { request, at: self.address(at), op: self.operation(holds, op) }
-            }
-            Call::Finish { request, at } => Call::Finish { request, at: self.address(at) },
-            Call::Load { at } => Call::Load { at: self.address(at) },
-            Call::Store { at, value } => Call::Store { at: self.address(at), value: word(value) },
-            Call::Flush { target } => Call::Flush { target: target.map(|rank| Rank(self.rank(rank.index()) as u32)) },
-            Call::WaitUntil { own, until, deadline } => {
-                let until = match until {
-                    Until::Eq(value) => Until::Eq(word(value)),
-                    Until::Ne(value) => Until::Ne(word(value)),
-                    other => other,
-                };
-                Call::WaitUntil { own, until, deadline }
-            }
-            Call::Test { .. } | Call::Stored | Call::FenceEverywhere | Call::Pause { .. } | Call::Now => call,
-        }
-    }
-}
-
-/// What the values of a slot's word are, if anybody has said so; data are numbers.
-pub(super) fn holds(check: &Check, at: Address) -> Option<Holds> {
-    if at.disp == DATA {
-        return Some(Holds::Number);
-    }
-    check.subject.word_at(at, check.home()).map(|word| word.holds)
-}
 
 /// The groups of ranks that are interchangeable, those of one rank left out.
 pub(super) fn groups(check: &Check) -> Vec<Vec<usize>> {

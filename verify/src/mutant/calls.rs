@@ -5,8 +5,8 @@ use rmalab_atomics::controlled::Call;
 
 use super::Rule;
 use crate::Access;
-use crate::check::Check;
-use crate::monitor::Phase;
+use crate::status::Phase;
+use crate::subject::Subject;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Operation {
@@ -46,6 +46,8 @@ pub struct Calls {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     pub rank: Rank,
+    /// Where the lock's global words are.
+    pub home: Rank,
     pub phase: Phase,
     pub access: Access,
     /// Whether it has waited already in this acquire or release.
@@ -180,7 +182,7 @@ impl Calls {
     }
 
     /// Whether `call`, made now, is one of them.
-    pub(super) fn fit(&self, call: &Call, now: Moment, check: &Check) -> bool {
+    pub(super) fn fit(&self, call: &Call, now: Moment, subject: &Subject) -> bool {
         let (operation, value, expected) = match *call {
             Call::FetchAdd { value, .. } => (Operation::FetchAdd, Some(value), None),
             Call::CompareAndSwap { expected, desired, .. } => {
@@ -203,7 +205,7 @@ impl Calls {
             | Call::Pause { .. }
             | Call::Now => (Operation::Any, None, None),
         };
-        let word = || call.address(now.rank).and_then(|at| check.subject.word_at(at, check.home()));
+        let word = || call.address(now.rank).and_then(|at| subject.word_at(at, now.home));
         let target = match *call {
             Call::Flush { target } => target,
             _ => call.address(now.rank).map(|at| at.rank),

@@ -9,9 +9,9 @@ use rmalab_atomics::controlled::{Answer, Call, Executor};
 use super::calls::Moment;
 use super::{Mutant, Rule};
 use crate::Access;
-use crate::check::Check;
-use crate::monitor::Phase;
 use crate::play::{Event, Player};
+use crate::status::Phase;
+use crate::subject::Subject;
 
 /// One rank's calls, with a mutant's deviation.
 ///
@@ -20,7 +20,7 @@ use crate::play::{Event, Player};
 pub struct Deviating<'p> {
     player: &'p dyn Player,
     mutant: &'static Mutant,
-    check: &'p Check,
+    subject: &'p Subject,
     now: Cell<Moment>,
     /// Calls that the lock has made and that are made later.
     held: RefCell<Vec<Call>>,
@@ -28,13 +28,19 @@ pub struct Deviating<'p> {
 
 impl<'p> Deviating<'p> {
     /// Puts `mutant` between a lock on `rank` and its player.
-    pub fn new(player: &'p dyn Player, mutant: &'static Mutant, check: &'p Check, rank: Rank) -> Deviating<'p> {
-        let now = Moment { rank, phase: Phase::Outside, access: Access::Read, waited: false };
-        Deviating { player, mutant, check, now: Cell::new(now), held: RefCell::default() }
+    pub fn new(
+        player: &'p dyn Player,
+        mutant: &'static Mutant,
+        subject: &'p Subject,
+        home: Rank,
+        rank: Rank,
+    ) -> Deviating<'p> {
+        let now = Moment { rank, home, phase: Phase::Outside, access: Access::Read, waited: false };
+        Deviating { player, mutant, subject, now: Cell::new(now), held: RefCell::default() }
     }
 
     fn is(&self, rule: &Rule, call: &Call) -> bool {
-        let fits = |calls: &super::Calls| calls.fit(call, self.now.get(), self.check);
+        let fits = |calls: &super::Calls| calls.fit(call, self.now.get(), self.subject);
         match rule {
             Rule::Late(late, _) => late.iter().any(fits),
             Rule::Unmarked(_) => true,
@@ -44,7 +50,7 @@ impl<'p> Deviating<'p> {
 
     /// Whether calls that are held back stay so while `call` is made.
     fn goes_before_held(&self, call: &Call) -> bool {
-        let fits = |calls: &super::Calls| calls.fit(call, self.now.get(), self.check);
+        let fits = |calls: &super::Calls| calls.fit(call, self.now.get(), self.subject);
         self.mutant.rules.iter().any(|rule| match rule {
             Rule::Late(late, past) => late.iter().chain(*past).any(fits),
             _ => false,
@@ -181,8 +187,9 @@ impl Executor for Deviating<'_> {
 impl Player for Deviating<'_> {
     fn event(&self, event: Event, handle: &dyn Debug) {
         self.make_held();
-        let begun = |phase, access| Moment { rank: self.now.get().rank, phase, access, waited: false };
-        let access = self.now.get().access;
+        let now = self.now.get();
+        let begun = |phase, access| Moment { phase, access, waited: false, ..now };
+        let access = now.access;
         match event {
             Event::Begins(access) => self.now.set(begun(Phase::Acquiring, access)),
             Event::Entered => self.now.set(begun(Phase::Inside, access)),

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use rmalab_atomics::Rank;
 use rmalab_atomics::controlled::{Answer, Call};
 use rmalab_atomics::coroutine::Turn;
-use rmalab_verify::monitor::Status;
+use rmalab_verify::Status;
 use rmalab_verify::network::{Issued, Memory};
 use rmalab_verify::play::{Event, Section};
 use rmalab_verify::subject::Kind;

@@ -1,0 +1,89 @@
+//! Panics that the engines catch: a rank's panic is a result, and a model checker ends an execution by one.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Once;
+
+/// Keeps the panic by which a model checker ends a rank that is under way, since the rank's code may catch panics.
+///
+/// The rank's code is unwound by another panic. What the code makes of that one means nothing: it makes no further call,
+/// and in the end its thread goes on with the model checker's panic.
+#[derive(Default)]
+pub(crate) struct Exit {
+    payload: Cell<Option<Box<dyn Any + Send>>>,
+    over: Cell<bool>,
+}
+
+impl Exit {
+    /// Returns to the rank's code what `body`, code of the engine, returns.
+    pub(crate) fn guard<T>(&self, body: impl FnOnce() -> T) -> T {
+        if self.over.get() {
+            panic::resume_unwind(Box::new(GivenUp));
+        }
+        panic::catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
+            self.payload.set(Some(payload));
+            self.over.set(true);
+            panic::resume_unwind(Box::new(GivenUp))
+        })
+    }
+
+    /// Goes on with the model checker's panic, if there was one; called where the rank's code has ended.
+    pub(crate) fn leave(&self) {
+        if let Some(payload) = self.payload.take() {
+            panic::resume_unwind(payload);
+        }
+    }
+}
+
+/// Unwinds the code of a rank that the model checker has ended.
+struct GivenUp;
+
+thread_local! {
+    /// Whether a panic of this thread is a result, so that nothing is printed.
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+    static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// A caught panic: its message, with its place in the source if [`quietly`] was the first to catch it.
+pub(crate) struct Panicked {
+    pub(crate) text: String,
+}
+
+/// Returns what `body` returns, or its panic, and prints nothing of the panic.
+pub(crate) fn quietly<T>(body: impl FnOnce() -> T) -> Result<T, Panicked> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = panic::take_hook();
+        use_up_shuttles_hook();
+        panic::set_hook(Box::new(move |info| {
+            if QUIET.get() {
+                let place = info.location().map_or(String::new(), |at| format!(" ({}:{})", at.file(), at.line()));
+                PANIC.set(Some(format!("{}{place}", text_of(info.payload()))));
+            } else {
+                before(info);
+            }
+        }));
+    });
+    let outer = QUIET.replace(true);
+    let result = panic::catch_unwind(AssertUnwindSafe(body));
+    QUIET.set(outer);
+    result.map_err(|payload| Panicked { text: PANIC.take().unwrap_or_else(|| text_of(&*payload)) })
+}
+
+/// Makes shuttle set its hook for panics, and removes the hook.
+///
+/// Shuttle sets the hook at its first run, and never again. The hook prints every panic in the process as one of
+/// shuttle's own.
+fn use_up_shuttles_hook() {
+    let mut config = shuttle::Config::new();
+    config.failure_persistence = shuttle::FailurePersistence::None;
+    shuttle::Runner::new(shuttle::scheduler::DfsScheduler::new(Some(1), false), config).run(|| ());
+    drop(panic::take_hook());
+}
+
+/// The message of a panic.
+pub(crate) fn text_of(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message").to_owned()
+}
