@@ -98,7 +98,7 @@ impl Job for Dsde {
         (16 << 20) + self.window_bytes(ranks)
     }
 
-    fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Exchanged> {
+    fn run(&self, ra: &dyn RemoteAtomics) -> Result<Exchanged> {
         let team = Team::new(ra)?;
         if self.how == Protocol::Accumulate {
             let mut window = self.strategies.window(&team, self.window_bytes(team.size()))?;
@@ -409,7 +409,7 @@ mod tests {
 
         const NAME: &'static str = "dsde-lossy";
 
-        fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Exchanged> {
+        fn run(&self, ra: &dyn RemoteAtomics) -> Result<Exchanged> {
             let team = Team::new(ra)?;
             let messages = Messages::new(ra).map_err(rmalab_windows::Error::from)?;
             self.0.rounds(&team, |round, data| {

@@ -505,7 +505,7 @@ impl Job for Fft {
         (4 << 20) + 2 * root_bytes(bytes) + 16 * u64::from(slot_bytes(self.message_bytes(ranks)))
     }
 
-    fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Transformed> {
+    fn run(&self, ra: &dyn RemoteAtomics) -> Result<Transformed> {
         let (size, ranks) = (self.size, ra.size());
         self.fits(ranks)?;
         let share = Share { n: size as usize, ranks: ranks as usize, me: ra.rank().index() };

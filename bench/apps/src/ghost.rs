@@ -87,7 +87,7 @@ impl Job for Ghost {
         (16 << 20) + 32 * self.bytes
     }
 
-    fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Exchanged> {
+    fn run(&self, ra: &dyn RemoteAtomics) -> Result<Exchanged> {
         let team = Team::new(ra)?;
         if self.sync == Synchronization::PointToPoint {
             let messages = Messages::new(ra).map_err(rmalab_windows::Error::from)?;
@@ -385,7 +385,7 @@ mod tests {
 
         const NAME: &'static str = "ghost-astray";
 
-        fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Exchanged> {
+        fn run(&self, ra: &dyn RemoteAtomics) -> Result<Exchanged> {
             let team = Team::new(ra)?;
             // The part that a put of the first step goes to is overwritten before it is looked at.
             let mut window = self.0.strategies.window(&team, GHOSTS * self.0.bytes)?;

@@ -72,7 +72,7 @@ impl Job for HashTable {
         (16 << 20) + 8 * self.words()
     }
 
-    fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Inserted> {
+    fn run(&self, ra: &dyn RemoteAtomics) -> Result<Inserted> {
         let team = Team::new(ra)?;
         let mut window = self.strategies.window(&team, 8 * self.words())?;
         self.strategies.served(&mut window, |window| {
@@ -258,7 +258,7 @@ mod tests {
 
         const NAME: &'static str = "hash-table-lossy";
 
-        fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<u64> {
+        fn run(&self, ra: &dyn RemoteAtomics) -> Result<u64> {
             let team = Team::new(ra)?;
             let mut window = self.0.strategies.window(&team, 8 * self.0.words())?;
             let table = window.lock_all()?;

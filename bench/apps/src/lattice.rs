@@ -509,7 +509,7 @@ impl Job for Lattice {
         (4 << 20) + halo::segment_bytes(8, self.face_bytes()) + root_bytes(self.sites() * VECTOR)
     }
 
-    fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Solved> {
+    fn run(&self, ra: &dyn RemoteAtomics) -> Result<Solved> {
         self.fits(ra.size())?;
         let local = self.local()?;
         let ranks = Grid(factors(ra.size()));

@@ -78,7 +78,7 @@ impl Job for RandomAccess {
         (16 << 20) + 16 * self.block(ranks)
     }
 
-    fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Updated> {
+    fn run(&self, ra: &dyn RemoteAtomics) -> Result<Updated> {
         let team = Team::new(ra)?;
         if self.how == Update::DartGetPut {
             return self.by_pointers(&team);

@@ -292,7 +292,7 @@ impl Job for Stencil {
         (4 << 20) + halo::segment_bytes(2, self.row_bytes()) + root_bytes(4 * self.part(ranks) as u64)
     }
 
-    fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Solved> {
+    fn run(&self, ra: &dyn RemoteAtomics) -> Result<Solved> {
         self.fits(ra.size())?;
         let team = Team::new(ra)?;
         let (rows, mut solved) = self.solve(&team)?;

@@ -1,13 +1,14 @@
 //! One program for the ranks of any world: threads, processes of this machine, or ranks of a simulated one.
 //!
-//! A [`Job`] is what every rank does. It is data, so that it can be told to processes and kept beside its results, and
-//! its code is generic over the ranks' operations, so that shared memory is reached without a detour.
+//! A [`Job`] is what every rank does. It is data, so that it can be sent to processes and kept beside its results. Its code
+//! is compiled once, for any backend; a job whose loops take nanoseconds has more code for shared memory.
 
 #![forbid(unsafe_code)]
 
 mod error;
 pub mod interrupt;
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -18,10 +19,11 @@ use std::sync::{Mutex, PoisonError};
 use rmalab_atomics::sim::profile::LocalAtomics;
 use rmalab_atomics::sim::{self, Profile, Sim, Simulator, Stats};
 use rmalab_atomics::{
-    Backend, Collectives, Distance, Mapped, Member, Rank, RemoteAtomics, Wishes, World, bind_to_core,
+    Backend, Collectives, Distance, Mapped, Member, Processes, Rank, RemoteAtomics, Wishes, World, bind_to_core,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 pub use error::{Error, Result};
 
@@ -49,7 +51,53 @@ pub trait Job: Serialize + DeserializeOwned + Clone + Send + Sync + 'static {
     /// # Errors
     ///
     /// Those of the job. Other ranks may be waiting then: the world ends, with this error.
-    fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Self::Out>;
+    fn run(&self, ra: &dyn RemoteAtomics) -> Result<Self::Out>;
+
+    /// What a rank does on shared memory. A job whose loops take nanoseconds brings code for that type here, so that no
+    /// call goes through a table of functions.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`run`](Self::run).
+    fn run_on_memory(&self, ra: &Mapped) -> Result<Self::Out> {
+        self.run(ra)
+    }
+}
+
+/// What a rank returns, of a type that only the job knows.
+type Returned = Box<dyn Any + Send>;
+
+/// A job of a type that is chosen at run time, so that the worlds below are compiled once for all jobs.
+trait AnyJob: Sync {
+    fn segment_bytes(&self, ranks: u32) -> u64;
+    fn run(&self, ra: &dyn RemoteAtomics) -> Result<Returned>;
+    fn run_on_memory(&self, ra: &Mapped) -> Result<Returned>;
+    /// Like [`run`](Self::run), with the result as JSON.
+    fn run_to_json(&self, ra: &dyn RemoteAtomics) -> Result<Value>;
+    /// Like [`run_on_memory`](Self::run_on_memory), with the result as JSON.
+    fn run_on_memory_to_json(&self, ra: &Mapped) -> Result<Value>;
+}
+
+impl<J: Job> AnyJob for J {
+    fn segment_bytes(&self, ranks: u32) -> u64 {
+        Job::segment_bytes(self, ranks)
+    }
+
+    fn run(&self, ra: &dyn RemoteAtomics) -> Result<Returned> {
+        Ok(Box::new(Job::run(self, ra)?))
+    }
+
+    fn run_on_memory(&self, ra: &Mapped) -> Result<Returned> {
+        Ok(Box::new(Job::run_on_memory(self, ra)?))
+    }
+
+    fn run_to_json(&self, ra: &dyn RemoteAtomics) -> Result<Value> {
+        Ok(serde_json::to_value(Job::run(self, ra)?).expect("a result is JSON"))
+    }
+
+    fn run_on_memory_to_json(&self, ra: &Mapped) -> Result<Value> {
+        Ok(serde_json::to_value(Job::run_on_memory(self, ra)?).expect("a result is JSON"))
+    }
 }
 
 /// Where the ranks of a world are.
@@ -204,7 +252,7 @@ impl Counted {
     }
 }
 
-/// What a process is told that is a rank.
+/// What a process that is a rank has to do.
 #[derive(Serialize, Deserialize)]
 struct Task<J> {
     job: J,
@@ -219,13 +267,30 @@ struct Task<J> {
 pub fn run<J: Job>(job: &J, world: &Ranks, stop: &AtomicBool) -> Result<Ran<J::Out>> {
     let ranks = world.ranks;
     let ran = match &world.place {
-        Place::Local => threads(job, ranks).map(|ranks| Ran { ranks, simulated: None }),
-        Place::Shm => processes(job, ranks).map(|ranks| Ran { ranks, simulated: None }),
-        Place::Launched(backend) => launched(job, *backend, ranks).map(|ranks| Ran { ranks, simulated: None }),
-        Place::Sim(machine) => simulated(job, machine, ranks, stop),
+        Place::Local => threads(job, ranks).map(|all| Ran { ranks: typed(all), simulated: None }),
+        Place::Shm => {
+            let task = serde_json::to_value(Task { job, ranks }).expect("a job is JSON");
+            let task = serde_json::json!({ "name": J::NAME, "task": task });
+            processes(job, ranks, &task).and_then(from_json)
+        }
+        Place::Launched(backend) => launched(job, *backend, ranks).and_then(from_json),
+        Place::Sim(machine) => simulated(Rc::new(job.clone()), machine, ranks, stop)
+            .map(|(all, counted)| Ran { ranks: typed(all), simulated: Some(counted) }),
     };
     // What an interrupt does to a world is no fault of the world.
     if stop.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { ran }
+}
+
+/// The results of all ranks, of the type that the job has given them.
+fn typed<T: 'static>(all: Vec<Returned>) -> Vec<T> {
+    all.into_iter().map(|one| *one.downcast().expect("each rank has run this job")).collect()
+}
+
+fn from_json<T: DeserializeOwned>(all: Vec<Value>) -> Result<Ran<T>> {
+    let typed = |(rank, one)| {
+        serde_json::from_value(one).map_err(|error| Error::Ranks(format!("the result of {}: {error}", Rank(rank))))
+    };
+    Ok(Ran { ranks: (0..).zip(all).map(typed).collect::<Result<_>>()?, simulated: None })
 }
 
 /// Binds a rank to a processor, if every rank can have one to itself.
@@ -237,16 +302,11 @@ fn bind(ra: &Mapped) -> Result<()> {
     Ok(())
 }
 
-fn mapped<J: Job>(ra: &Mapped, job: &J) -> Result<J::Out> {
-    bind(ra)?;
-    job.run(ra)
-}
-
 /// A rank whose job fails unwinds, so that the others do not wait for it.
-fn threads<J: Job>(job: &J, ranks: u32) -> Result<Vec<J::Out>> {
+fn threads(job: &dyn AnyJob, ranks: u32) -> Result<Vec<Returned>> {
     let first = Mutex::new(None);
     let body = |ra: &Mapped| {
-        mapped(ra, job).unwrap_or_else(|error| {
+        bind(ra).and_then(|()| job.run_on_memory(ra)).unwrap_or_else(|error| {
             let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
             first.get_or_insert(error);
             drop(first);
@@ -262,21 +322,28 @@ fn threads<J: Job>(job: &J, ranks: u32) -> Result<Vec<J::Out>> {
     }
 }
 
-fn processes<J: Job>(job: &J, ranks: u32) -> Result<Vec<J::Out>> {
+fn processes(job: &dyn AnyJob, ranks: u32, task: &Value) -> Result<Vec<Value>> {
     let program = std::env::current_exe()
         .map_err(|error| Error::Ranks(format!("this program, which its ranks are, cannot be found: {error}")))?;
-    let task = serde_json::to_value(Task { job, ranks }).expect("a job is JSON");
-    let task = serde_json::json!({ "name": J::NAME, "task": task });
     let world = World::processes(ranks).segment_bytes(job.segment_bytes(ranks));
-    Ok(world.command(program, [] as [&str; 0]).env(TASK, task.to_string()).try_run(|ra| mapped(ra, job))?)
+    be_or_start(world.command(program, [] as [&str; 0]).env(TASK, task.to_string()), job)
 }
 
-/// What this process was told to do, if it was started as a rank of a job: the job's name, and the rest.
-pub fn told() -> Result<Option<(String, serde_json::Value)>> {
+/// Is a rank of a world of processes, or starts them.
+fn be_or_start(world: Processes, job: &dyn AnyJob) -> Result<Vec<Value>> {
+    Ok(world.try_run(|ra| bind(ra).and_then(|()| job.run_on_memory_to_json(ra)))?)
+}
+
+/// What this process has to do, if it was started as a rank of a job: the job's name, and the rest.
+///
+/// # Errors
+///
+/// [`Error::Ranks`] when that cannot be read.
+pub fn told() -> Result<Option<(String, Value)>> {
     #[derive(Deserialize)]
     struct Told {
         name: String,
-        task: serde_json::Value,
+        task: Value,
     }
     let Some(text) = std::env::var_os(TASK) else { return Ok(None) };
     let told: Told = serde_json::from_slice(text.as_encoded_bytes()).map_err(|error| nonsense(&error))?;
@@ -288,14 +355,17 @@ fn nonsense(error: &serde_json::Error) -> Error {
 }
 
 /// Is a rank of that job, and ends the process.
-pub fn rank<J: Job>(task: serde_json::Value) -> Result<()> {
+///
+/// # Errors
+///
+/// [`Error::Ranks`] when the task cannot be read, and those of the world.
+pub fn rank<J: Job>(task: Value) -> Result<()> {
     let Task::<J> { job, ranks } = serde_json::from_value(task).map_err(|error| nonsense(&error))?;
-    let world = World::processes(ranks).segment_bytes(job.segment_bytes(ranks));
-    world.try_run(|ra| mapped(ra, &job))?;
-    Ok(())
+    let world = World::processes(ranks).segment_bytes(Job::segment_bytes(&job, ranks));
+    be_or_start(world, &job).map(drop)
 }
 
-fn launched<J: Job>(job: &J, backend: Backend, ranks: u32) -> Result<Vec<J::Out>> {
+fn launched(job: &dyn AnyJob, backend: Backend, ranks: u32) -> Result<Vec<Value>> {
     LAUNCHED.with_borrow_mut(|member| {
         let member = match member {
             Some(member) => member,
@@ -306,14 +376,14 @@ fn launched<J: Job>(job: &J, backend: Backend, ranks: u32) -> Result<Vec<J::Out>
             }
         };
         let ra = member.atomics();
-        let own = job.run::<dyn RemoteAtomics>(ra)?;
+        let own = job.run_to_json(ra)?;
         from_all(ra, &own)
     })
 }
 
-/// What each rank has returned, in their order; told to all.
-fn from_all<T: Serialize + DeserializeOwned>(ra: &dyn RemoteAtomics, own: &T) -> Result<Vec<T>> {
-    let own = serde_json::to_vec(own).expect("a result is JSON");
+/// What each rank has returned, in their order; all ranks get it.
+fn from_all(ra: &dyn RemoteAtomics, own: &Value) -> Result<Vec<Value>> {
+    let own = serde_json::to_vec(own).expect("a value is JSON");
     let collectives = Collectives::new(ra)?;
     let all = (0..ra.size()).map(Rank).map(|root| {
         let mut length = [own.len() as u64];
@@ -338,7 +408,12 @@ pub fn leave(failed: bool) -> Option<Rank> {
     Some(rank)
 }
 
-fn simulated<J: Job>(job: &J, machine: &Machine, ranks: u32, stop: &AtomicBool) -> Result<Ran<J::Out>> {
+fn simulated(
+    job: Rc<dyn AnyJob>,
+    machine: &Machine,
+    ranks: u32,
+    stop: &AtomicBool,
+) -> Result<(Vec<Returned>, Counted)> {
     let profile = Profile::find(&machine.profile)?;
     let by = |by_adapter| if by_adapter { LocalAtomics::Nic } else { LocalAtomics::Processor };
     let options = sim::Options {
@@ -354,10 +429,9 @@ fn simulated<J: Job>(job: &J, machine: &Machine, ranks: u32, stop: &AtomicBool) 
     // Others may wait for a rank that failed for ever: what it said is the reason then.
     let first: Rc<RefCell<Option<Error>>> = Rc::default();
     let body = {
-        let (job, first) = (job.clone(), Rc::clone(&first));
+        let first = Rc::clone(&first);
         move |ra: &Sim<'_>| {
-            // One copy of the code is enough where time is virtual.
-            job.run::<dyn RemoteAtomics>(ra)
+            job.run(ra)
                 .map_err(|error| {
                     first.borrow_mut().get_or_insert(error);
                 })
@@ -370,7 +444,7 @@ fn simulated<J: Job>(job: &J, machine: &Machine, ranks: u32, stop: &AtomicBool) 
     }
     let done = done?;
     let ranks = done.results.into_iter().map(|result| result.expect("no rank has failed")).collect();
-    Ok(Ran { ranks, simulated: Some(Counted::of(&done.stats)) })
+    Ok((ranks, Counted::of(&done.stats)))
 }
 
 /// Nanoseconds between two readings of a rank's clock, [`RemoteAtomics::now`].

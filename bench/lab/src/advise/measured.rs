@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use rmalab_atomics::{Collectives, Mapped, RemoteAtomics, Topology, World, bind_to_core};
+use rmalab_atomics::{Collectives, RemoteAtomics, Topology, World, bind_to_core};
 use rmalab_locks::{WindowLock, WindowLocks};
 use rmalab_windows::replay::{Area, Step};
 use serde::{Deserialize, Serialize};
@@ -145,7 +145,7 @@ fn run<'a>(ranks: impl Iterator<Item = &'a Ran>) -> Measured {
 }
 
 /// What a rank does: all rounds, and in each all candidates, beginning with another one each time.
-fn rank(ra: &Mapped, task: &Task, source: &Source) -> Result<Vec<Ran>> {
+fn rank(ra: &dyn RemoteAtomics, task: &Task, source: &Source) -> Result<Vec<Ran>> {
     bind_to_core(ra.rank())?;
     let failed = |source: rmalab_windows::Error| Error::Ranks(source.to_string());
     let collectives = Collectives::with_chunk(ra, CHUNK)?;
@@ -183,9 +183,9 @@ fn rank(ra: &Mapped, task: &Task, source: &Source) -> Result<Vec<Ran>> {
 
 /// Where the runs of a rank are.
 struct Place<'a> {
-    ra: &'a Mapped,
+    ra: &'a dyn RemoteAtomics,
     area: Area,
-    collectives: &'a Collectives<'a, Mapped>,
+    collectives: &'a Collectives<'a, dyn RemoteAtomics + 'a>,
 }
 
 /// A candidate that was made.
@@ -207,14 +207,14 @@ impl<W: WindowLock> Made for WindowLocks<W> {
         passes: u32,
         latency: &mut Histogram<u64>,
     ) -> rmalab_windows::Result<Done> {
-        let all = std::iter::repeat_n(steps, passes as usize).flatten().copied();
-        let record = |ns| latency.saturating_record(ns);
-        drive(place.ra, self, place.area, Some(place.collectives), all, record)
+        let mut all = std::iter::repeat_n(steps, passes as usize).flatten().copied();
+        let mut record = |ns| latency.saturating_record(ns);
+        drive(place.ra, self, place.area, Some(place.collectives), &mut all, &mut record)
     }
 }
 
 struct Make<'a> {
-    ra: &'a Mapped,
+    ra: &'a dyn RemoteAtomics,
 }
 
 impl Visitor for Make<'_> {

@@ -23,14 +23,16 @@ pub(super) struct Done {
     pub(super) locking: u64,
 }
 
-/// Does `steps`; `latency` is told what each lock and its unlock took together, in nanoseconds.
-pub(super) fn drive<A: RemoteAtomics + ?Sized, W: WindowLock>(
-    ra: &A,
+/// Does `steps`; `latency` gets the nanoseconds that each lock and its unlock took together.
+///
+/// It is compiled once for each lock: backend, steps and latencies are chosen at run time.
+pub(super) fn drive<'a, W: WindowLock>(
+    ra: &(dyn RemoteAtomics + 'a),
     locks: &mut WindowLocks<W>,
     area: Area,
-    collectives: Option<&Collectives<'_, A>>,
-    steps: impl Iterator<Item = Step>,
-    mut latency: impl FnMut(u64),
+    collectives: Option<&Collectives<'_, dyn RemoteAtomics + 'a>>,
+    steps: &mut dyn Iterator<Item = Step>,
+    latency: &mut dyn FnMut(u64),
 ) -> Result<Done> {
     let mut done = Done { began: ra.now().0, ..Done::default() };
     let mut held: Vec<(Locked, u64)> = Vec::new();

@@ -156,7 +156,7 @@ impl Visitor for Run<'_> {
 }
 
 fn rank<W: WindowLock>(
-    ra: &Sim<'_>,
+    ra: &dyn RemoteAtomics,
     source: &Source,
     seed: u64,
     params: W::Params,
@@ -166,8 +166,8 @@ fn rank<W: WindowLock>(
     let mut locks = WindowLocks::<W>::new(ra, params)?;
     let area = Area::new(ra, bytes)?;
     let collectives = if barriers { Some(Collectives::with_chunk(ra, CHUNK)?) } else { None };
-    let latency = |ns| written.borrow_mut().latency.saturating_record(ns);
-    drive(ra, &mut locks, area, collectives.as_ref(), source.steps(seed, ra.rank()), latency)
+    let mut latency = |ns| written.borrow_mut().latency.saturating_record(ns);
+    drive(ra, &mut locks, area, collectives.as_ref(), &mut source.steps(seed, ra.rank()), &mut latency)
 }
 
 impl Sample {

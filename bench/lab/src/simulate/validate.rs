@@ -220,10 +220,11 @@ pub fn locks(profile: &Profile, ranks: u32, per_node: u32, pairs: u32, stop: &At
     };
     let simulator = Simulator::new(profile, &world)?;
     let body = move |ra: &rmalab_atomics::sim::Sim<'_>| -> rmalab_locks::Result<f64> {
-        let mut lock = Policy::new(ra, PolicyKind::McsRwRp)?;
+        let any: &dyn RemoteAtomics = ra;
+        let mut lock = Policy::new(any, PolicyKind::McsRwRp)?;
         for _ in 0..pairs {
-            lock.lock_all(ra)?;
-            lock.unlock_all(ra)?;
+            lock.lock_all(any)?;
+            lock.unlock_all(any)?;
         }
         Ok(ra.time().as_nanoseconds())
     };

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex, RwLock};
 
 use mcslock::raw::{MutexNode, spins};
-use rmalab_atomics::{Collectives, Rank, RemoteAtomics, bind_to_core};
+use rmalab_atomics::{Collectives, Mapped, Rank, RemoteAtomics, bind_to_core};
 use rmalab_locks::{
     Cohort, Exclusive, Global, Hierarchical, LockKind, Mcs, McsRwNeutral, McsRwRp, McsRwWp, RmaMcs, RmaRw, Tas, TasRw,
     Ticket, TwoLevel, WindowLock,
@@ -118,20 +118,24 @@ impl Job for LocalLock {
         1 << 20
     }
 
-    fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<f64> {
+    fn run(&self, ra: &dyn RemoteAtomics) -> Result<f64> {
+        Err(Error::usage(format!("locks are compared on shared memory, and not on {}", ra.capabilities().backend)))
+    }
+
+    fn run_on_memory(&self, ra: &Mapped) -> Result<f64> {
         let measure = match self.lock.as_str() {
-            "tas" => pairs::<A, Global<Exclusive<Tas>>>,
-            "ticket" => pairs::<A, Global<Exclusive<Ticket>>>,
-            "mcs" => pairs::<A, Global<Exclusive<Mcs>>>,
-            "cohort" => pairs::<A, Global<Exclusive<Cohort>>>,
-            "rma-mcs" => pairs::<A, Global<Exclusive<RmaMcs>>>,
-            "tas-rw" => pairs::<A, Global<TasRw>>,
-            "mcs-rw-rp" => pairs::<A, Global<McsRwRp>>,
-            "mcs-rw-wp" => pairs::<A, Global<McsRwWp>>,
-            "mcs-rw-neutral" => pairs::<A, Global<McsRwNeutral>>,
-            "rma-rw" => pairs::<A, Global<RmaRw>>,
-            "two-level" => pairs::<A, TwoLevel>,
-            "hierarchical" => pairs::<A, Hierarchical>,
+            "tas" => pairs::<Global<Exclusive<Tas>>>,
+            "ticket" => pairs::<Global<Exclusive<Ticket>>>,
+            "mcs" => pairs::<Global<Exclusive<Mcs>>>,
+            "cohort" => pairs::<Global<Exclusive<Cohort>>>,
+            "rma-mcs" => pairs::<Global<Exclusive<RmaMcs>>>,
+            "tas-rw" => pairs::<Global<TasRw>>,
+            "mcs-rw-rp" => pairs::<Global<McsRwRp>>,
+            "mcs-rw-wp" => pairs::<Global<McsRwWp>>,
+            "mcs-rw-neutral" => pairs::<Global<McsRwNeutral>>,
+            "rma-rw" => pairs::<Global<RmaRw>>,
+            "two-level" => pairs::<TwoLevel>,
+            "hierarchical" => pairs::<Hierarchical>,
             name => return Err(Error::usage(format!("there is no lock '{name}' to compare"))),
         };
         measure(ra, self)
@@ -139,7 +143,7 @@ impl Job for LocalLock {
 }
 
 /// Readers lock all targets, writers rank 0 exclusively.
-fn pairs<A: RemoteAtomics + ?Sized, W: WindowLock>(ra: &A, task: &LocalLock) -> Result<f64> {
+fn pairs<W: WindowLock>(ra: &Mapped, task: &LocalLock) -> Result<f64> {
     bind_to_core(ra.rank())?;
     let failed = |source| Error::Lock { lock: task.lock.clone(), source };
     let mut lock = W::new(ra, W::Params::default()).map_err(failed)?;

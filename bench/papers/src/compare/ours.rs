@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 
-use rmalab_atomics::{Rank, RemoteAtomics, bind_to_core};
+use rmalab_atomics::{Mapped, Rank, RemoteAtomics, bind_to_core};
 use rmalab_windows::{LockAll, LockKind, Op, Team, Window, WindowDisp};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -41,7 +41,11 @@ impl Job for Operations {
         64 << 20
     }
 
-    fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Vec<f64>> {
+    fn run(&self, ra: &dyn RemoteAtomics) -> Result<Vec<f64>> {
+        Err(Error::usage(format!("operations are compared on shared memory, and not on {}", ra.capabilities().backend)))
+    }
+
+    fn run_on_memory(&self, ra: &Mapped) -> Result<Vec<f64>> {
         bind_to_core(ra.rank())?;
         let team = Team::new(ra)?;
         let mut window = Window::allocate(&team, WINDOW_BYTES)?;
@@ -67,8 +71,8 @@ enum Check {
 }
 
 /// A rank that measures.
-struct Member<'t, A: RemoteAtomics + ?Sized> {
-    team: &'t Team<'t, A>,
+struct Member<'t> {
+    team: &'t Team<'t, Mapped>,
     budget: f64,
 }
 
@@ -94,7 +98,7 @@ impl Random {
     }
 }
 
-impl<A: RemoteAtomics + ?Sized> Member<'_, A> {
+impl Member<'_> {
     fn rank(&self) -> Rank {
         self.team.rank()
     }
@@ -151,8 +155,8 @@ impl<A: RemoteAtomics + ?Sized> Member<'_, A> {
     /// As [`timed`](Self::timed), by rank 0 alone, inside of lock_all.
     fn alone(
         &self,
-        window: &mut Window<'_, A>,
-        mut body: impl FnMut(&LockAll<'_, '_, A>, u64) -> Result<()>,
+        window: &mut Window<'_, Mapped>,
+        mut body: impl FnMut(&LockAll<'_, '_, Mapped>, u64) -> Result<()>,
     ) -> Result<(f64, u64)> {
         if self.rank() != Rank(0) {
             return self.timed(true, &mut |_| Ok(()));
@@ -166,8 +170,8 @@ impl<A: RemoteAtomics + ?Sized> Member<'_, A> {
     /// As [`freely`](Self::freely), inside of lock_all.
     fn all(
         &self,
-        window: &mut Window<'_, A>,
-        mut body: impl FnMut(&LockAll<'_, '_, A>, u64) -> Result<()>,
+        window: &mut Window<'_, Mapped>,
+        mut body: impl FnMut(&LockAll<'_, '_, Mapped>, u64) -> Result<()>,
     ) -> Result<(f64, u64)> {
         let epoch = window.lock_all()?;
         let timed = self.freely(&mut |calls| body(&epoch, calls))?;
@@ -176,7 +180,7 @@ impl<A: RemoteAtomics + ?Sized> Member<'_, A> {
     }
 
     /// Nanoseconds of the operation of that name.
-    fn operation(&self, name: &str, window: &mut Window<'_, A>) -> Result<f64> {
+    fn operation(&self, name: &str, window: &mut Window<'_, Mapped>) -> Result<f64> {
         let local = window.local()?;
         local.write(START, &vec![0_u8; MIB])?;
         local.store(COUNTER, 0_u64)?;
@@ -187,7 +191,7 @@ impl<A: RemoteAtomics + ?Sized> Member<'_, A> {
         Ok(time / each)
     }
 
-    fn check(&self, name: &str, window: &Window<'_, A>, total: u64, check: &Check) -> Result<()> {
+    fn check(&self, name: &str, window: &Window<'_, Mapped>, total: u64, check: &Check) -> Result<()> {
         let local = window.local()?;
         let counter = local.load::<u64>(COUNTER)?;
         let (mine, expected) = match *check {
@@ -210,7 +214,7 @@ impl<A: RemoteAtomics + ?Sized> Member<'_, A> {
     }
 
     /// The time and number of the calls of an operation, of how many operations a call consists, and what is to be checked.
-    fn measured(&self, name: &str, window: &mut Window<'_, A>) -> Result<((f64, u64), f64, Check)> {
+    fn measured(&self, name: &str, window: &mut Window<'_, Mapped>) -> Result<((f64, u64), f64, Check)> {
         let (team, other) = (self.team, self.other());
         let source = vec![1_u8; MIB];
         let words = vec![0x0101_0101_0101_0101_u64; MANY];
@@ -333,10 +337,10 @@ impl<A: RemoteAtomics + ?Sized> Member<'_, A> {
                     Ok(())
                 })
             }
-            "lock-exclusive" => self.timed(true, &mut locks::<A, true>(window, other)),
-            "lock-shared" => self.timed(true, &mut locks::<A, false>(window, other)),
-            "all-lock-exclusive" => self.freely(&mut locks::<A, true>(window, Rank(0))),
-            "all-lock-shared" => self.freely(&mut locks::<A, false>(window, Rank(0))),
+            "lock-exclusive" => self.timed(true, &mut locks::<true>(window, other)),
+            "lock-shared" => self.timed(true, &mut locks::<false>(window, other)),
+            "all-lock-exclusive" => self.freely(&mut locks::<true>(window, Rank(0))),
+            "all-lock-shared" => self.freely(&mut locks::<false>(window, Rank(0))),
             "lock-all" | "all-lock-all" => {
                 let mut body = |calls| {
                     for _ in 0..calls {
@@ -459,8 +463,8 @@ impl<A: RemoteAtomics + ?Sized> Member<'_, A> {
 }
 
 /// Locks `target` and unlocks it, so many times. Of which kind is known when it is compiled, as in the programs of users.
-fn locks<'w, A: RemoteAtomics + ?Sized, const EXCLUSIVE: bool>(
-    window: &'w Window<'_, A>,
+fn locks<'w, const EXCLUSIVE: bool>(
+    window: &'w Window<'_, Mapped>,
     target: Rank,
 ) -> impl FnMut(u64) -> Result<()> + 'w {
     let kind = if EXCLUSIVE { LockKind::Exclusive } else { LockKind::Shared };

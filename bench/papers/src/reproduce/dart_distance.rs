@@ -47,7 +47,7 @@ impl Job for Distances {
 
     const NAME: &'static str = "latency-by-distance";
 
-    fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Vec<f64>> {
+    fn run(&self, ra: &dyn RemoteAtomics) -> Result<Vec<f64>> {
         let team = Team::new(ra)?;
         let mut window = Window::allocate(&team, self.bytes)?;
         let epoch = window.lock_all_assert(Assert::NoCheck)?;

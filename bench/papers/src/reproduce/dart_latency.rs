@@ -115,7 +115,7 @@ impl Job for Latency {
 
     const NAME: &'static str = "latency-in-a-node";
 
-    fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Vec<f64>> {
+    fn run(&self, ra: &dyn RemoteAtomics) -> Result<Vec<f64>> {
         if ra.size() < 2 {
             return Err(Error::usage("latency: there are two ranks at least"));
         }

@@ -48,7 +48,7 @@ impl Job for Accumulates {
 
     const NAME: &'static str = "accumulates";
 
-    fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Vec<f64>> {
+    fn run(&self, ra: &dyn RemoteAtomics) -> Result<Vec<f64>> {
         let team = Team::new(ra)?;
         let most = self.counts.iter().copied().max().unwrap_or(1);
         let mut builder = Window::builder(&team).config(self.strategies.config()?);

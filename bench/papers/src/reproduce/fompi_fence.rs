@@ -38,7 +38,7 @@ impl Job for Fences {
 
     const NAME: &'static str = "fences";
 
-    fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<f64> {
+    fn run(&self, ra: &dyn RemoteAtomics) -> Result<f64> {
         let team = Team::new(ra)?;
         let mut window = self.strategies.window(&team, 64)?;
         let mut fence = window.fence()?;

@@ -60,7 +60,7 @@ impl Job for Transfers {
 
     const NAME: &'static str = "transfers";
 
-    fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Vec<f64>> {
+    fn run(&self, ra: &dyn RemoteAtomics) -> Result<Vec<f64>> {
         let team = Team::new(ra)?;
         let most = self.sizes.iter().copied().max().unwrap_or(8) as usize;
         let mut window = Window::allocate(&team, most as u64)?;

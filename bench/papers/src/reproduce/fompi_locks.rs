@@ -57,7 +57,7 @@ impl Job for LockCalls {
 
     const NAME: &'static str = "lock-calls";
 
-    fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Self::Out> {
+    fn run(&self, ra: &dyn RemoteAtomics) -> Result<Self::Out> {
         let counted = Counted::new(ra);
         let team = Team::new(&counted)?;
         let mut window = Window::allocate(&team, WORD)?;

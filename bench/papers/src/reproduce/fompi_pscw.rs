@@ -61,7 +61,7 @@ impl Job for Neighbours {
 
     const NAME: &'static str = "neighbours";
 
-    fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Epoch> {
+    fn run(&self, ra: &dyn RemoteAtomics) -> Result<Epoch> {
         if self.counts {
             let counted = Counted::new(ra);
             self.epochs(&counted, || counted.take())

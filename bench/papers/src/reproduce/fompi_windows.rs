@@ -70,7 +70,7 @@ impl Job for Creations {
 
     const NAME: &'static str = "creations";
 
-    fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Taken> {
+    fn run(&self, ra: &dyn RemoteAtomics) -> Result<Taken> {
         let team = Team::new(ra)?;
         team.barrier()?;
         let mut times = Vec::new();

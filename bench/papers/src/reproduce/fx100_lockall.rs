@@ -44,7 +44,7 @@ impl Job for LockAlls {
 
     const NAME: &'static str = "lock-alls";
 
-    fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<f64> {
+    fn run(&self, ra: &dyn RemoteAtomics) -> Result<f64> {
         let kind: PolicyKind = self.policy.parse().map_err(|error| Error::usage(format!("policy: {error}")))?;
         let failed = |source| Error::Lock { lock: self.policy.clone(), source };
         let all = Collectives::new(ra)?;

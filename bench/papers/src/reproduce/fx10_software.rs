@@ -56,7 +56,7 @@ impl Job for SoftwareLocks {
 
     const NAME: &'static str = "software-locks";
 
-    fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<f64> {
+    fn run(&self, ra: &dyn RemoteAtomics) -> Result<f64> {
         let team = Team::new(ra)?;
         let window = self.strategies.window(&team, WORD)?;
         let ended = ra.heap().alloc(WORD, WORD)?;

@@ -413,7 +413,7 @@ impl Job for Epochs {
         (4 << 20) + window + SendReceive::<dyn RemoteAtomics>::bytes(ranks, self.burst, self.bytes)
     }
 
-    fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<f64> {
+    fn run(&self, ra: &dyn RemoteAtomics) -> Result<f64> {
         match self.design {
             Design::Rdma | Design::TwoSided => self.by_window(ra),
             Design::SendReceive => self.by_send_receive(ra),

@@ -162,7 +162,7 @@ impl Job for Messages {
 
     const NAME: &'static str = "epoch-messages";
 
-    fn run<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<Vec<u64>> {
+    fn run(&self, ra: &dyn RemoteAtomics) -> Result<Vec<u64>> {
         if self.two_sided { self.packets(ra) } else { self.operations(ra) }
     }
 }
