@@ -35,13 +35,13 @@ const STACK_BYTES: usize = 256 << 10;
 
 /// What every rank of a world does.
 pub trait Job: Serialize + DeserializeOwned + Clone + Send + Sync + 'static {
-    /// What a rank returns.
+    /// What each rank returns.
     type Out: Serialize + DeserializeOwned + Send + 'static;
 
-    /// Its name, which no other job has.
+    /// The job's name. No other job has it.
     const NAME: &'static str;
 
-    /// Bytes of each rank's segment in a world of `ranks`; what is not touched takes no memory.
+    /// Bytes of each rank's segment in a world of `ranks`. Pages that are never touched take no memory.
     fn segment_bytes(&self, _ranks: u32) -> u64 {
         16 << 20
     }
@@ -50,7 +50,7 @@ pub trait Job: Serialize + DeserializeOwned + Clone + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Those of the job. Other ranks may be waiting then: the world ends, with this error.
+    /// The errors of the job. Other ranks may be waiting for this one, so the world ends with this error.
     fn run(&self, ra: &dyn RemoteAtomics) -> Result<Self::Out>;
 
     /// What a rank does on shared memory. A job whose loops take nanoseconds brings code for that type here, so that no
@@ -107,8 +107,8 @@ pub enum Place {
     Local,
     /// Processes of this machine, over shared memory.
     Shm,
-    /// Processes that a launcher has started, of which this one is a rank, over any backend of processes. Every rank runs the
-    /// same jobs, and has the results of all. See [`leave`].
+    /// Processes that a launcher has started, over any backend of processes. This process is one of the ranks. Every rank runs
+    /// the same jobs and gets the results of all ranks. See [`leave`].
     Launched(Backend),
     /// Ranks of a simulated machine.
     Sim(Machine),
@@ -147,17 +147,17 @@ pub struct Ranks {
 }
 
 impl Ranks {
-    /// So many threads of this process.
+    /// This many threads of this process.
     pub fn threads(ranks: u32) -> Ranks {
         Ranks { place: Place::Local, ranks }
     }
 
-    /// So many processes of this machine; each has a processor to itself if there are enough.
+    /// This many processes of this machine. Each gets a processor to itself if there are enough.
     pub fn processes(ranks: u32) -> Ranks {
         Ranks { place: Place::Shm, ranks }
     }
 
-    /// So many ranks of a simulated machine, with all else as its profile has it.
+    /// This many ranks of a simulated machine; its profile decides everything else.
     pub fn simulated(profile: &str, ranks: u32) -> Ranks {
         let machine = Machine {
             profile: profile.to_owned(),
@@ -170,7 +170,7 @@ impl Ranks {
         Ranks { place: Place::Sim(machine), ranks }
     }
 
-    /// As many ranks on each node; of a simulated machine only.
+    /// Places this many ranks on each node. It applies to simulated machines only.
     #[must_use]
     pub fn ranks_per_node(mut self, ranks: u32) -> Ranks {
         if let Place::Sim(machine) = &mut self.place {
@@ -179,7 +179,7 @@ impl Ranks {
         self
     }
 
-    /// As many engines of each adapter; of a simulated machine only.
+    /// Gives each adapter this many engines. It applies to simulated machines only.
     #[must_use]
     pub fn engines(mut self, engines: u32) -> Ranks {
         if let Place::Sim(machine) = &mut self.place {
@@ -188,7 +188,7 @@ impl Ranks {
         self
     }
 
-    /// Whether adapters carry out puts and gets of bytes inside a node; of a simulated machine only.
+    /// Sets whether adapters carry out puts and gets of bytes inside a node. It applies to simulated machines only.
     #[must_use]
     pub fn bulk_by_adapter(mut self, by_adapter: bool) -> Ranks {
         if let Place::Sim(machine) = &mut self.place {
@@ -197,7 +197,7 @@ impl Ranks {
         self
     }
 
-    /// Whether adapters carry out atomics inside a node; of a simulated machine only.
+    /// Sets whether adapters carry out atomics inside a node. It applies to simulated machines only.
     #[must_use]
     pub fn atomics_by_adapter(mut self, by_adapter: bool) -> Ranks {
         if let Place::Sim(machine) = &mut self.place {
@@ -219,23 +219,23 @@ impl fmt::Display for Ranks {
     }
 }
 
-/// What came of a job.
+/// The results of a job.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Ran<T> {
-    /// What each rank returned, in their order.
+    /// What each rank returned, in the order of the ranks.
     pub ranks: Vec<T>,
     /// What a simulator counted.
     pub simulated: Option<Counted>,
 }
 
-/// What a simulator counted, from the begin of the world to its end.
+/// What a simulator counted, from the start of the world to its end.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Counted {
     /// Events that were handled.
     pub events: u64,
     /// Virtual time, in nanoseconds.
     pub end_ns: f64,
-    /// Operations of all ranks by the distance of their targets: own rank, same node, other nodes.
+    /// Operations of all ranks by the distance of their targets: local rank, same node, other nodes.
     pub operations: [u64; 3],
     /// The share of the time in which the engines of the busiest adapter were busy.
     pub adapter_busy: f64,
@@ -259,11 +259,11 @@ struct Task<J> {
     ranks: u32,
 }
 
-/// Runs a job on all ranks of a world; until it has ended, or `stop` is set.
+/// Runs a job on all ranks of a world, until it ends or `stop` is set.
 ///
 /// # Errors
 ///
-/// [`Error::Interrupted`] when it was stopped, what the first rank said whose job failed, and those of the world.
+/// [`Error::Interrupted`] if it was stopped, the error of the first rank whose job failed, and the errors of the world.
 pub fn run<J: Job>(job: &J, world: &Ranks, stop: &AtomicBool) -> Result<Ran<J::Out>> {
     let ranks = world.ranks;
     let ran = match &world.place {
@@ -277,7 +277,7 @@ pub fn run<J: Job>(job: &J, world: &Ranks, stop: &AtomicBool) -> Result<Ran<J::O
         Place::Sim(machine) => simulated(Rc::new(job.clone()), machine, ranks, stop)
             .map(|(all, counted)| Ran { ranks: typed(all), simulated: Some(counted) }),
     };
-    // What an interrupt does to a world is no fault of the world.
+    // An interrupt makes ranks fail; that is not the world's fault.
     if stop.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { ran }
 }
 
@@ -302,7 +302,7 @@ fn bind(ra: &Mapped) -> Result<()> {
     Ok(())
 }
 
-/// A rank whose job fails unwinds, so that the others do not wait for it.
+/// Runs a job on threads. A rank whose job fails unwinds, so that the other ranks do not wait for it.
 fn threads(job: &dyn AnyJob, ranks: u32) -> Result<Vec<Returned>> {
     let first = Mutex::new(None);
     let body = |ra: &Mapped| {
@@ -395,10 +395,10 @@ fn from_all(ra: &dyn RemoteAtomics, own: &Value) -> Result<Vec<Value>> {
     all.collect()
 }
 
-/// Leaves the world of the jobs in [`Place::Launched`], if there was one; with an error if this rank's job has failed, so that
-/// the others do not wait for it. Which rank this was.
+/// Leaves the world of the jobs in [`Place::Launched`], if there was one, and returns which rank this was. If this rank's job
+/// has failed, it leaves with an error, so that the other ranks do not wait for it.
 ///
-/// Has to be called before the process ends.
+/// Call it before the process ends.
 pub fn leave(failed: bool) -> Option<Rank> {
     let member = LAUNCHED.take()?;
     let rank = member.atomics().rank();
@@ -426,7 +426,7 @@ fn simulated(
         stack_bytes: STACK_BYTES,
         ..sim::Options::new(ranks)
     };
-    // Others may wait for a rank that failed for ever: what it said is the reason then.
+    // Other ranks may wait for ever for a rank that failed. Its error is then the reason.
     let first: Rc<RefCell<Option<Error>>> = Rc::default();
     let body = {
         let first = Rc::clone(&first);

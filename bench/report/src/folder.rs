@@ -1,4 +1,4 @@
-//! The report's folder: there completely, or not at all.
+//! The report's folder. It is written completely or not at all.
 
 use std::fs;
 use std::io;
@@ -8,10 +8,10 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::{Error, Result};
 
-/// What a report consists of; a folder with anything else in it is not ours to replace.
+/// What a report consists of. A folder that holds anything else is not replaced.
 pub const CONTENTS: [&str; 5] = ["index.html", "docs.html", "data.csv", "data.json", "plots"];
 
-/// A place for a report that has been found writable.
+/// A place for a report, known to be writable.
 #[derive(Debug)]
 pub struct Folder {
     target: PathBuf,
@@ -28,7 +28,7 @@ impl Folder {
     /// [`Error::Folder`] when `path` is not a folder, holds what no report of ours holds, or cannot be written.
     pub fn prepare(path: &Path) -> Result<Folder> {
         let fail = |why: String| Error::Folder { path: path.to_owned(), why };
-        // What a link leads to is replaced, not the link.
+        // The target of a link is replaced, not the link.
         let target = match fs::canonicalize(path) {
             Ok(target) => target,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -44,7 +44,7 @@ impl Folder {
         };
         fs::create_dir_all(parent).map_err(|error| fail(format!("{} cannot be made: {error}", parent.display())))?;
         let draft = parent.join(format!(".{}.draft-{}", name.to_string_lossy(), std::process::id()));
-        // Only to see that it can be made.
+        // This only checks that it can be made.
         fs::create_dir(&draft)
             .and_then(|()| fs::remove_dir(&draft))
             .map_err(|error| fail(format!("{} cannot be written: {error}", parent.display())))?;
@@ -81,20 +81,20 @@ impl Folder {
     ///
     /// # Errors
     ///
-    /// [`Error::Folder`] when it cannot be made any more.
+    /// [`Error::Folder`] if it can no longer be made.
     fn draft(&self) -> Result<&Path> {
         fs::create_dir(&self.draft)
             .map_err(|error| Error::Folder { path: self.target.clone(), why: error.to_string() })?;
         Ok(&self.draft)
     }
 
-    /// Puts what was made into its place, instead of an older report if there is one.
+    /// Moves the finished report into its place. It replaces an older report if there is one.
     fn publish(self) -> Result<PathBuf> {
         let fail = |why: String| Error::Folder { path: self.target.clone(), why };
         if self.target.exists() {
-            // Somebody may have put a file there since.
+            // There may be a new file by now.
             replaceable(&self.target).map_err(fail)?;
-            // One step where the file system can do it; the old report is then in the draft's place, and is dropped.
+            // One step where the file system supports it. The old report is then in the draft's place, and is dropped.
             if renameat_with(CWD, &self.draft, CWD, &self.target, RenameFlags::EXCHANGE).is_ok() {
                 return Ok(self.target.clone());
             }
@@ -107,12 +107,12 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // After a publication it is gone, or it is the old report; what cannot be removed harms nobody.
+        // After a publication it is gone, or it is the old report. If it cannot be removed, it does no harm.
         let _ = fs::remove_dir_all(&self.draft);
     }
 }
 
-/// Whether there is nothing at `target` but an older report, or an empty folder; otherwise why not.
+/// Returns why `target` cannot be replaced, unless it is an older report or an empty folder.
 fn replaceable(target: &Path) -> Result<(), String> {
     if !target.is_dir() {
         return Err("there is a file of that name; give another folder".into());

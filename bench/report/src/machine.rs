@@ -1,4 +1,4 @@
-//! Where a study ran: what a reader needs to know before comparing numbers.
+//! Where a study ran: what a reader needs to know to compare numbers.
 
 use std::fs;
 use std::hint::spin_loop;
@@ -58,17 +58,17 @@ pub struct Machine {
     pub rustc: String,
     /// The build profile.
     pub profile: String,
-    /// The source's commit; `dirty` says that it was changed since.
+    /// The source's commit; `dirty` means that the source was changed since.
     pub commit: String,
     /// Round trip of one cache line between two processors, in nanoseconds: the median of several series.
     pub ping_pong_ns: Option<f64>,
-    /// One fetch_add on a word that nobody else uses, in nanoseconds.
+    /// One fetch_add on a word that no other thread uses, in nanoseconds.
     pub fetch_add_ns: f64,
     /// One reading of the clock, in nanoseconds: every latency contains it.
     pub clock_ns: f64,
 }
 
-/// Series of a measurement; what is told is their median.
+/// Series of a measurement. Their median is reported.
 const ROUNDS: usize = 9;
 
 impl Machine {
@@ -122,7 +122,7 @@ impl Machine {
     }
 }
 
-/// A file's text without the white space around it; nothing if it cannot be read.
+/// A file's text without the white space around it; empty if it cannot be read.
 fn read(path: &str) -> String {
     fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
 }
@@ -199,7 +199,7 @@ pub fn ping_pong() -> Option<f64> {
     let line = &line;
     let total = TRIPS * (ROUNDS as u64);
     std::thread::scope(|scope| {
-        // Both are threads of their own, so that the caller's affinity stays what it is.
+        // Both run on new threads, so that the caller's affinity does not change.
         scope.spawn(move || {
             stay(there);
             for trip in 0..total {

@@ -35,7 +35,7 @@ pub fn digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// A duration as people read it, whole seconds at most finely.
+/// A duration as people read it, rounded to seconds from one second on.
 pub fn humane_span(span: Duration) -> String {
     if span < Duration::from_secs(1) {
         humane(span.as_nanos() as f64)
@@ -44,7 +44,7 @@ pub fn humane_span(span: Duration) -> String {
     }
 }
 
-/// A duration in whole nanoseconds; the longest that fits, if it is longer.
+/// A duration in whole nanoseconds, or the largest number if it does not fit.
 pub fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -59,7 +59,7 @@ pub fn size(bytes: f64) -> String {
     if value.fract() == 0.0 { format!("{value} {unit}") } else { format!("{} {unit}", digits(value)) }
 }
 
-/// A number as short as it can be told: no decimals that say nothing.
+/// A number without decimals that are zero.
 pub fn number(value: f64) -> String {
     let text = format!("{value:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -75,7 +75,7 @@ pub fn rate(value: f64) -> String {
     shortened(&si(value))
 }
 
-/// A number and its unit, without decimals that say nothing.
+/// A number and its unit, without decimals that are zero.
 fn shortened(text: &str) -> String {
     let (value, unit) = text.split_once(' ').unwrap_or((text, ""));
     let value = if value.contains('.') { value.trim_end_matches('0').trim_end_matches('.') } else { value };

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Digits that the latency histograms keep: 1 % is finer than what two runs agree on.
 const DIGITS: u8 = 2;
 
-/// The longest latency that is told from longer ones, in nanoseconds.
+/// The longest latency that histograms distinguish from longer ones, in nanoseconds.
 const LONGEST: u64 = 1_000_000_000_000;
 
 /// A distribution of times, in nanoseconds.
@@ -31,7 +31,7 @@ pub struct Quantiles {
 }
 
 impl Quantiles {
-    /// Those of a histogram of nanoseconds.
+    /// The quantiles of a histogram of nanoseconds.
     pub fn of(histogram: &Histogram<u64>) -> Quantiles {
         Quantiles {
             count: histogram.len(),
@@ -44,7 +44,7 @@ impl Quantiles {
         }
     }
 
-    /// The median of each value, but the longest time of all and the sum of the counts.
+    /// The median of each value, except that it has the longest time of all and the sum of the counts.
     pub fn median(each: impl Iterator<Item = Quantiles>) -> Quantiles {
         let each: Vec<Quantiles> = each.collect();
         let middle = |value: fn(&Quantiles) -> u64| median(each.iter().map(|quantiles| value(quantiles) as f64)) as u64;

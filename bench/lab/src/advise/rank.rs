@@ -17,7 +17,7 @@ pub(super) struct Done {
     pub(super) began: u64,
     pub(super) ended: u64,
     pub(super) acquisitions: u64,
-    /// The time that its steps say it computes.
+    /// The computing time that its steps ask for.
     pub(super) computed: u64,
     /// The time in calls of lock and unlock.
     pub(super) locking: u64,

@@ -18,13 +18,13 @@ pub(crate) const SEGMENT_BYTES: u64 = 4 << 20;
 
 /// Room for one rank's results, as JSON.
 ///
-/// The most are six histograms of two digits from 1 ns to 1,000 s, with about 4,500 values of some 20 letters each.
+/// At most these are six histograms of two digits from 1 ns to 1,000 s, with about 4,500 values of some 20 letters each.
 const RESULT_BYTES: u64 = 1 << 20;
 
 /// How a cell's time is split: warm-up, throughput, latency and counted pass, in percent.
 const SPLIT: [u32; 4] = [5, 40, 40, 15];
 
-/// How long before its start each rank adds to the notice of a pass: a wake-up takes some 50 µs.
+/// How much notice of a pass each rank adds: a wake-up takes some 50 µs.
 const NOTICE: Duration = Duration::from_micros(100);
 
 /// The longest notice of a pass.
@@ -36,7 +36,7 @@ const LONGEST_NOTICE: Duration = Duration::from_millis(10);
 ///
 /// # Errors
 ///
-/// Those of the locks and of the atomics. Other ranks may be waiting then, so the rank has to fail and not just leave.
+/// The errors of the locks and of the atomics. Other ranks may be waiting, so the rank has to fail and not just leave.
 pub(crate) fn measure(
     ra: &dyn RemoteAtomics,
     memory: Option<&Mapped>,
@@ -102,7 +102,7 @@ fn measure_cell(
     task: &mut Task<'_>,
     share: impl Fn(u32) -> Duration,
 ) -> rmalab_locks::Result<RankSample> {
-    // The last holder of the cell before must not count as a handover in this one.
+    // The last holder of the previous cell must not count as a handover in this one.
     ra.fetch_store(ra.rank().at(task.ledger.last), 0)?;
     let [warm_up, timed, latency, counted] = SPLIT.map(share);
     lock.throughput(task, meeting.start()?.after(warm_up))?;
@@ -128,15 +128,15 @@ impl<'a> Meeting<'a> {
         Ok(Meeting { ra, one_clock, together: Collectives::new(ra)?, results: ra.heap().alloc(RESULT_BYTES, LINE)? })
     }
 
-    /// Waits until all ranks are here, and then until a time that all have heard of in time, which is returned.
+    /// Waits until all ranks are here, and then until a common time, which it returns.
     ///
-    /// Without a common clock the time is that at which the barrier lets this rank go, on its own clock.
+    /// Without a common clock it returns the time at which the barrier let this rank go, on the local clock.
     fn start(&self) -> rmalab_atomics::Result<Time> {
         self.together.barrier()?;
         if !self.one_clock {
             return Ok(self.ra.now());
         }
-        // The ranks sleep meanwhile, so that those that have not heard of it yet find a processor.
+        // The ranks sleep until then, so that ranks that do not know the time yet get a processor.
         let notice = (NOTICE * self.ra.size()).min(LONGEST_NOTICE);
         let mut start = [self.ra.now().after(notice).0];
         self.together.broadcast(Rank(0), &mut start)?;
@@ -145,12 +145,12 @@ impl<'a> Meeting<'a> {
         Ok(start)
     }
 
-    /// Whether any rank says yes; all ranks get the same answer.
+    /// Returns whether any rank says yes. All ranks get the same answer.
     fn any(&self, yes: bool) -> rmalab_atomics::Result<bool> {
         Ok(self.together.allgather(&[u64::from(yes)])?.contains(&1))
     }
 
-    /// Brings every rank's bytes to rank 0, which alone gets them.
+    /// Brings every rank's bytes to rank 0. Only rank 0 gets them.
     fn gather(&self, bytes: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
         let ra = self.ra;
         let length = bytes.len() as u64;
@@ -163,7 +163,7 @@ impl<'a> Meeting<'a> {
         ra.put_bytes(ra.rank().at(self.results), bytes)?;
         let lengths = self.together.allgather(&[length])?;
         if ra.rank().0 != 0 {
-            // This rank writes there again only after a barrier, to which rank 0 comes when it has read everything.
+            // This rank writes there again only after a barrier. Rank 0 enters it when it has read everything.
             return Ok(None);
         }
         let all = (0u32..).zip(lengths).map(|(rank, length)| {

@@ -1,11 +1,11 @@
-//! What one rank does in one cell, and what it writes down.
+//! What one rank does in one cell, and what it records.
 //!
-//! Each cell has three passes, because measuring costs time, and the locks take less of it than the clock does:
+//! Measuring costs time, and a lock takes less time than reading the clock. So each cell has three passes:
 //!
 //! 1. throughput: acquisitions are only counted; the clock is read once in some of them;
 //! 2. latency: the clock is read after each acquire and after each release;
-//! 3. counted: every remote operation is counted, and a ledger at the target, which takes remote operations of its own
-//!    that are not counted, tells who was let in before whom.
+//! 3. counted: every remote operation is counted. A ledger at the target shows the order of the grants; its own remote
+//!    operations are not counted.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -21,11 +21,11 @@ use super::any_lock::{AnyLock, by_distance};
 use rmalab_report::numbers::nanoseconds;
 use rmalab_report::statistics::histogram;
 
-/// Samples of the latency pass that are kept before they go into histograms, so that only every so many acquisitions
-/// pay for a histogram's cache misses.
+/// Samples of the latency pass that are kept before they go into histograms. So only one acquisition in this many pays for
+/// a histogram's cache misses.
 const SAMPLES: usize = 1024;
 
-/// Whom exclusive locks name as their target.
+/// The target of exclusive locks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Target {
@@ -45,14 +45,14 @@ pub(crate) struct Task<'a> {
     pub(crate) target: Target,
     pub(crate) seed: u64,
     pub(crate) ledger: Ledger,
-    /// Set when the user wants an end.
+    /// Set when the user asks for the end.
     pub(crate) stop: &'a AtomicBool,
 }
 
 /// Latencies that wait for their histograms: whether a reader's, and its acquire, release and hold.
 type Samples = Vec<(bool, [u32; 3])>;
 
-/// Where the ledger's two words are, in every rank's segment; a target's own are used for exclusive locks of it.
+/// Where the ledger's two words are in every rank's segment. Exclusive locks of a target use the words at that target.
 #[derive(Clone, Copy)]
 pub(crate) struct Ledger {
     /// How many acquisitions have been granted so far.
@@ -75,7 +75,7 @@ pub(crate) trait Passes {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Throughput {
     pub(crate) acquisitions: u64,
-    /// By how much the rank was measured longer than the pass was to be.
+    /// How much longer than planned the rank was measured.
     pub(crate) overtime_ns: u64,
 }
 
@@ -100,22 +100,22 @@ pub(crate) struct Steps<T> {
     pub(crate) hold: T,
 }
 
-/// One rank's remote operations, and what the ledger said.
+/// One rank's remote operations, and what the ledger showed.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Counts {
     pub(crate) readers: SideCounts,
     pub(crate) writers: SideCounts,
-    /// Exclusive grants whose last exclusive holder was this rank, one of this node, or one of another node.
+    /// Exclusive grants by the last exclusive holder: this rank, another rank of this node, a rank of another node.
     pub(crate) handovers: [u64; 3],
 }
 
-/// What is counted for readers and writers apart.
+/// What is counted separately for readers and for writers.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct SideCounts {
     pub(crate) acquisitions: u64,
     /// Operations by distance.
     pub(crate) operations: [u64; 3],
-    /// Grants to others between a request and its grant: their sum, and the most.
+    /// Grants to other ranks between a request and its grant: the sum, and the maximum.
     pub(crate) bypass_sum: u64,
     pub(crate) bypass_max: u64,
 }
@@ -130,8 +130,8 @@ pub(crate) struct OnMemory<'a, W> {
 impl<'a, W: WindowLock> OnMemory<'a, W> {
     /// Acquisitions between two readings of the clock in the throughput pass.
     ///
-    /// Reading the clock takes some 25 ns, the cheapest lock of shared memory 10: one reading in 16 acquisitions stays
-    /// below a fifth of it.
+    /// Reading the clock takes some 25 ns, the cheapest lock on shared memory 10 ns. One reading in 16 acquisitions costs
+    /// less than a fifth of the lock.
     const BATCH: u64 = 16;
 
     pub(crate) fn new(ra: &'a Mapped, lock: W) -> OnMemory<'a, W> {
@@ -153,7 +153,7 @@ impl<W: WindowLock> Passes for OnMemory<'_, W> {
     }
 }
 
-/// A lock on any backend. Its operations take a microsecond at least, so that a call through a table does not count.
+/// A lock on any backend. Its operations take at least a microsecond, so a call through a table does not matter.
 pub(crate) struct Anywhere<'a> {
     ra: &'a dyn RemoteAtomics,
     lock: Box<dyn AnyLock>,
