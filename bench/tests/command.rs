@@ -191,13 +191,21 @@ fn a_short_study_leaves_a_whole_report() {
         data["subjects"].as_array().unwrap().iter().map(|subject| subject["name"].as_str().unwrap()).collect();
     let cells = data["cells"].as_array().unwrap();
     assert_eq!(cells.len(), 2 * names.len());
+    let mut mixed = 0;
     for cell in cells {
         assert!(cell["throughput"].as_f64().unwrap() > 0.0, "{cell}");
-        assert!(cell["readers"]["acquire"]["p99.9"].is_u64(), "{cell}");
-        assert_eq!(cell["writers"].is_null(), cell["read_fraction"] == 1.0, "{cell}");
+        let has = |side: &str| cell[side]["acquire"]["p99.9"].is_u64();
+        if cell["read_fraction"] == 1.0 {
+            assert!(has("readers") && cell["writers"].is_null(), "{cell}");
+        } else {
+            // A rank that gets no processor in time makes a single acquisition, which reads or writes.
+            assert!(has("readers") || has("writers"), "{cell}");
+            mixed += usize::from(has("readers") && has("writers"));
+        }
         let jain = cell["jain"].as_f64().unwrap();
         assert!((0.5..=1.0 + 1e-9).contains(&jain), "{cell}");
     }
+    assert!(mixed > 0, "no cell has readers and writers");
 
     let mut csv = csv::Reader::from_path(report.join("data.csv")).unwrap();
     let columns = csv.headers().unwrap().clone();
