@@ -9,7 +9,7 @@ fn main() {
 /// Compiles them by the same `mpicc` that mpi-sys finds.
 #[cfg(feature = "mpi")]
 fn mpi_constants() {
-    const SOURCE: &str = "src/mpi/constants.c";
+    const SOURCE: &str = "src/backend/mpi/constants.c";
     println!("cargo:rerun-if-changed={SOURCE}");
     for variable in ["MPICC", "MPI_PKG_CONFIG", "CRAY_MPICH_DIR"] {
         println!("cargo:rerun-if-env-changed={variable}");

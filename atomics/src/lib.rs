@@ -12,62 +12,51 @@
 //! | `mpi` | processes of an MPI job, through its remote memory access; a feature | [`World::processes`] over `Mpi` |
 //! | `controlled` | coroutines, each call of which an engine carries out when it pleases | [`controlled::spawn`] |
 //!
+//! The folders, from the ground up: `model` (the operations, and the traits), `over` (what runs on every backend), `join` (how a
+//! process finds its world), `backend` and `engine` (what carries operations out), `job` (starting ranks).
+//!
 //! [`Counted`] and [`Attended`] wrap any of them; [`conformance`](mod@conformance) is the suite that all of them pass.
 
 #![warn(unnameable_types)]
 
-mod address;
-mod attended;
-pub mod bootstrap;
-pub mod bulk;
-mod collectives;
+mod backend;
 pub mod conformance;
-pub mod controlled;
-pub mod coroutine;
-mod counted;
-mod dynamic;
-mod error;
-pub mod fabric;
-mod heap;
-mod launch;
-mod local;
-pub mod mapped;
-#[cfg(feature = "mpi")]
-pub mod mpi;
-mod processes;
+mod engine;
+mod job;
+mod join;
+mod model;
+mod over;
 mod random;
-pub mod registered;
-mod remote;
-pub mod shm;
-pub mod sim;
-pub mod subset;
-mod topology;
-#[cfg(feature = "verbs")]
-pub mod verbs;
-mod word;
-pub mod words;
-mod world;
 
-pub use address::{Address, Disp, Rank};
-pub use attended::{Attended, Served};
-pub use collectives::{CHUNK_BYTES, Collectives};
-pub use counted::{ByDistance, Counted, Counts};
-pub use dynamic::{Backend, Member, started_as};
-pub use error::{Error, Operation, Result};
-pub use fabric::Fabric;
-pub use heap::SymmetricHeap;
-pub use launch::{Host, Hosts, Job, Launcher, Line, Outcome, Output, Stream, part};
-pub use local::Threads;
-pub use mapped::Mapped;
 #[cfg(feature = "mpi")]
-pub use mpi::Mpi;
-pub use processes::{Joined, Processes, Wishes};
-pub use remote::{Atomicity, Capabilities, RemoteAtomics, Request, Time, Until, WORD, WholeWorld};
-pub use subset::Subset;
-pub use topology::{Distance, Topology};
+pub use backend::mpi::{self, Mpi};
 #[cfg(feature = "verbs")]
-pub use verbs::Verbs;
-pub use world::{SEGMENT_BYTES, World, bind_to_core};
+pub use backend::verbs::{self, Verbs};
+pub use backend::{
+    mapped::{self, Mapped},
+    shm,
+};
+pub use engine::{controlled, coroutine, sim};
+pub use job::dynamic::{Backend, Member, started_as};
+pub use job::launch::{Host, Hosts, Job, Launcher, Line, Outcome, Output, Stream, part};
+pub use job::local::Threads;
+pub use job::processes::Processes;
+pub use join::bootstrap;
+pub use join::joined::{Joined, Wishes};
+pub use model::address::{Address, Disp, Rank};
+pub use model::error::{Error, Operation, Result};
+pub use model::fabric::{self, Fabric};
+pub use model::heap::SymmetricHeap;
+pub use model::registered;
+pub use model::remote::{Atomicity, Capabilities, RemoteAtomics, Request, Time, Until, WORD, WholeWorld};
+pub use model::topology::{Distance, Topology};
+pub use model::words;
+pub use model::world::{SEGMENT_BYTES, World, bind_to_core};
+pub use over::attended::{Attended, Served};
+pub use over::bulk;
+pub use over::collectives::{CHUNK_BYTES, Collectives};
+pub use over::counted::{ByDistance, Counted, Counts};
+pub use over::subset::{self, Subset};
 
 /// The signals of [`Job::signal`].
 pub use rustix::process::Signal;

@@ -1,7 +1,7 @@
 //! loom: every execution of a check under (most of) the C11 memory model, with the memory orderings of the local backend.
 //!
 //! The words are loom's atomics. A fetch_add, a compare_and_swap, a fetch_store, a get and a wait's look are what the
-//! backends over shared memory make of them (`atomics/src/mapped.rs`): the processor's atomics, sequentially consistent.
+//! backends over shared memory make of them (`atomics/src/backend/mapped.rs`): the processor's atomics, sequentially consistent.
 //!
 //! # Puts
 //! A put of those backends is a store with release, and the fence after it is the flush's. So the processor may hold the

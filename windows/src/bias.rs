@@ -10,7 +10,7 @@
 //!
 //! A bias that the frequent side confirms by a word of its own, and the rare side revokes: D. Dice, M. Moir, W. Scherer,
 //! Quickly reacquirable locks, 2003; D. Dice, A. Kogan, BRAVO: biased locking for reader-writer locks, USENIX ATC'19. The
-//! fence that the rare side runs for all: atomics/src/mapped/asymmetric.rs. When to change: ski rental (A. Karlin,
+//! fence that the rare side runs for all: atomics/src/backend/mapped/asymmetric.rs. When to change: ski rental (A. Karlin,
 //! M. Manasse, L. Rudolph, D. Sleator, Competitive snoopy caching, Algorithmica 3, 1988).
 //!
 //! # Where

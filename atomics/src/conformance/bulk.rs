@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{Lab, Outcome, require};
-use crate::fabric::WordOp;
+use crate::model::fabric::WordOp;
 use crate::random::Random;
 use crate::{Address, Disp, Error, Rank, RemoteAtomics, Request, Result, Until, WORD, bulk};
 

@@ -2,7 +2,7 @@
 
 use super::bulk::complete;
 use super::{Lab, Outcome, require};
-use crate::fabric::WordOp;
+use crate::model::fabric::WordOp;
 use crate::{Error, Operation, RemoteAtomics, WORD, bulk};
 
 /// Operations under way at a time.

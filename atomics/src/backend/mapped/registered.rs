@@ -1,0 +1,755 @@
+//! The program's own memory, opened to ranks that share coherent memory: by pointers between threads, by the kernel
+//! between processes.
+//!
+//! # State
+//!
+//! Each rank has a registry of [`CAPACITY`] entries in the mapping, behind all segments. No displacement reaches it, so no
+//! put can forge an address. An [`Entry`] is one word of state, and where the memory is. Keys are the entry's index (low
+//! half) and generation (high half).
+//!
+//! | bits of the state | meaning |
+//! | --- | --- |
+//! | 0–29 | how many pins there are |
+//! | 30 | taken: the owner is about to open it, or it is open, or it waits for the last pins |
+//! | 31 | open: new pins are granted |
+//! | 32–63 | the generation of what is registered, or was last; 0 before the first |
+//!
+//! # Invariants
+//!
+//! * I1. The number of pins grows in an open entry only, and only by a compare-and-swap that has seen the generation of
+//!   the key. So a failed pin leaves no trace, and a closed entry's number can only fall.
+//! * I2. Where the memory is changes only while the entry is taken, not open and without pins; a pin reads it after it
+//!   has counted itself.
+//! * I3. Opening an entry begins a new generation, so no key names two pieces of memory. An entry whose generations are
+//!   used up is never taken again.
+//! * I4. The owner keeps the [`UserMemory`] in a table of its own process, and takes it out to give it back (or to drop
+//!   it) only when the entry is closed and has no pins. If that cannot be waited for, since a rank has failed or the
+//!   handle goes, the memory is leaked: whoever holds a pin may still write to it.
+//!
+//! # Memory ordering
+//!
+//! Opening releases and pinning acquires: the memory's contents and I2's fields. The end of a pin releases and the
+//! deregistration acquires: what was written through pins. These are operations on one word that are all
+//! read-modify-writes between opening and closing, so every pin's release is acquired.
+//!
+//! # Between processes
+//!
+//! The kernel copies (`process_vm_readv(2)`), page by page, with ordinary loads and stores of the calling processor on
+//! the same physical memory. To the owner these are stores of another process to memory that it accesses by atomics only
+//! while it is registered (through a pin of its own); caches are coherent, and the stores are before the caller's next
+//! release in the order of its instructions. Unlike the copies between threads they may tear within a word.
+//!
+//! * Rights. The kernel asks for those of a debugger: the same user, and with Yama (`ptrace_scope` 1) the owner's consent,
+//!   which is given to all (`PR_SET_PTRACER_ANY`, since it can be given to one process or to all) while anything is
+//!   registered. So in that time any process of the same user may attach to the owner, as on a system without Yama. Whatever
+//!   else of the program has given such a consent before loses it with the last deregistration.
+//! * Checks. An owner can find out only whether the call exists at all and whether the memory is of a kind that can be
+//!   copied; whether a peer may call it, that peer's pin finds out.
+//! * Identity. A process number means something in its namespace only, and goes to another process some time after the
+//!   owner's end. So an entry names the owner's namespace, which a pin compares, and a cookie: a random word in the
+//!   owner's memory, and where it is. It is read when the pin begins and again before any copy more than [`RECHECK`]
+//!   after the last time. For a copy to reach a stranger, the owner would have to die, and every other process number
+//!   (2^15 or more) be given out, in that time.
+//! * Who may write the file of the shared memory by other means than this crate can forge an entry, and so direct copies
+//!   at any process of the user, as by `/proc/PID/mem`. Pointers are not taken from there: a rank reaches what it has
+//!   registered itself by its own table.
+//!
+//! # Cost
+//!
+//! A pin is a compare-and-swap and a fetch-and-add at its end; between processes also two calls of the kernel. A copy
+//! between threads is a copy and a fence; between processes one call of the kernel, for up to [`BATCH`] runs of bytes. A
+//! deregistration that waits sleeps on the state's word, and the last pin wakes it.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+use std::os::unix::fs::MetadataExt;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use super::memory::Mapping;
+use super::registry::{CAPACITY, Entry, OPEN, PINS, Process};
+use super::{Mapped, copy};
+use crate::model::registered::{Pinned, PinnedWords, Refused, RegisteredKey, Run, UserMemory};
+use crate::{Error, Operation, Rank, RemoteAtomics, Result};
+
+/// What a handle has registered, with the memory itself.
+pub(super) struct Registrations {
+    mapping: Arc<Mapping>,
+    rank: Rank,
+    memory: Mutex<HashMap<RegisteredKey, UserMemory>>,
+}
+
+impl Registrations {
+    pub(super) fn new(mapping: Arc<Mapping>, rank: Rank) -> Registrations {
+        Registrations { mapping, rank, memory: Mutex::default() }
+    }
+
+    fn memory(&self) -> MutexGuard<'_, HashMap<RegisteredKey, UserMemory>> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn open(&self, memory: UserMemory) -> Result<RegisteredKey, Refused> {
+        let between_processes = !self.mapping.is_private();
+        let owner = if between_processes { Process::own() } else { Process::default() };
+        if between_processes
+            && let Err(error) = owner.probe(self.rank, memory.start().addr().get() as u64, memory.len() as u64)
+        {
+            return Err(Refused { error, memory });
+        }
+        let registry = self.mapping.registry(self.rank);
+        let Some((index, entry)) = registry.iter().enumerate().find(|(_, entry)| entry.take()) else {
+            let error = Error::RegistrationFull { rank: self.rank, what: "registered memory", limit: CAPACITY as u64 };
+            return Err(Refused { error, memory });
+        };
+        if between_processes {
+            Consent::give();
+        }
+        let mut table = self.memory();
+        let key = RegisteredKey(entry.open(&memory, owner) | index as u64);
+        table.insert(key, memory);
+        Ok(key)
+    }
+
+    /// Closes the entry of `key` and takes the memory out of the table, if it is there.
+    fn close(&self, key: RegisteredKey) -> Option<(&Entry, UserMemory)> {
+        let entry = entry(&self.mapping, self.rank, key)?;
+        let memory = self.memory().remove(&key)?;
+        entry.close();
+        Some((entry, memory))
+    }
+
+    /// After `close`, when there are no pins any more.
+    fn free(&self, entry: &Entry) {
+        entry.free();
+        if !self.mapping.is_private() {
+            Consent::take_back();
+        }
+    }
+
+    /// Where memory of this very handle starts.
+    fn start(&self, key: RegisteredKey) -> Option<NonNull<u8>> {
+        self.memory().get(&key).map(UserMemory::start)
+    }
+}
+
+impl Drop for Registrations {
+    /// Drops what nobody pins, and leaks the rest (I4).
+    fn drop(&mut self) {
+        let keys: Vec<RegisteredKey> = self.memory().keys().copied().collect();
+        for (entry, memory) in keys.into_iter().filter_map(|key| self.close(key)) {
+            if entry.is_pinned() {
+                std::mem::forget(memory);
+            } else {
+                self.free(entry);
+            }
+        }
+    }
+}
+
+/// The entry that `key` would be in, if there is such a place.
+fn entry(mapping: &Mapping, owner: Rank, key: RegisteredKey) -> Option<&Entry> {
+    // The low half of the key is the index.
+    mapping.registry(owner).get(key.0 as u32 as usize)
+}
+
+/// How long a deregistration watches the pins before it sleeps.
+const WATCH: Duration = Duration::from_micros(200);
+
+/// How long it sleeps before it looks whether its peers live; the last pin wakes it before.
+const SLEEP: Duration = Duration::from_millis(100);
+
+impl Mapped {
+    pub(super) fn deregister_registered(&self, key: RegisteredKey) -> Result<UserMemory> {
+        let registrations = &self.cells.registrations;
+        let (entry, memory) = registrations.close(key).ok_or(Error::NotRegistered { rank: self.view.rank(), key })?;
+        match self.wait_for_pins(entry) {
+            Ok(()) => {
+                registrations.free(entry);
+                Ok(memory)
+            }
+            Err(error) => {
+                // I4.
+                std::mem::forget(memory);
+                Err(error)
+            }
+        }
+    }
+
+    fn wait_for_pins(&self, entry: &Entry) -> Result<()> {
+        let start = self.now();
+        while entry.is_pinned() {
+            // An error when a rank has failed.
+            self.pause(1)?;
+            if self.now().since(start) >= WATCH {
+                let state = entry.state.load(Ordering::Relaxed);
+                if state & PINS != 0 {
+                    self.mapping.sleep_word(&entry.state, state, SLEEP);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn pin_registered(&self, owner: Rank, key: RegisteredKey) -> Result<Box<dyn Pinned + '_>> {
+        if owner.0 >= self.view.size() {
+            return Err(Error::RankOutOfRange { operation: Operation::Pin, rank: owner, size: self.view.size() });
+        }
+        if self.mapping.failed() == Some(owner) {
+            return Err(Error::PeerFailed { rank: owner });
+        }
+        let refused = Error::NotRegistered { rank: owner, key };
+        let Some(entry) = entry(&self.mapping, owner, key) else { return Err(refused) };
+        match entry.pin(key) {
+            Some(true) => {}
+            Some(false) => return Err(refused),
+            None => return Err(Error::RegistrationFull { rank: owner, what: "a pin of this memory", limit: PINS }),
+        }
+        let pin = Pin { mapping: &self.mapping, entry };
+        let (start, bytes) = (entry.start.load(Ordering::Relaxed), entry.bytes.load(Ordering::Relaxed));
+        let direct = if self.mapping.is_private() {
+            NonNull::new(std::ptr::with_exposed_provenance_mut(start as usize))
+        } else if owner == self.view.rank() {
+            self.cells.registrations.start(key)
+        } else {
+            None
+        };
+        let way = match direct {
+            Some(start) => Way::Direct(start),
+            None => {
+                let process = entry.owner();
+                process.probe(owner, start, bytes)?;
+                Way::Kernel { process, start, checked: Cell::new(coarse_time()) }
+            }
+        };
+        let everywhere = self.mapping.is_private() || self.view.size() == 1;
+        Ok(Box::new(MappedPinned { _pin: pin, owner, bytes, way, everywhere }))
+    }
+}
+
+/// One pin in an entry's count.
+#[derive(Debug)]
+struct Pin<'a> {
+    mapping: &'a Mapping,
+    entry: &'a Entry,
+}
+
+impl Drop for Pin<'_> {
+    fn drop(&mut self) {
+        let old = self.entry.state.fetch_sub(1, Ordering::Release);
+        // The last one of a closed entry, whose owner may sleep until then. If the entry has been given to other memory
+        // since, the wake-up is for nobody, which does no harm.
+        if old & (OPEN | PINS) == 1 {
+            self.mapping.wake_word(&self.entry.state);
+        }
+    }
+}
+
+/// How pinned memory is reached.
+#[derive(Debug)]
+enum Way {
+    /// It starts here, in this process.
+    Direct(NonNull<u8>),
+    /// It starts at this address of another process, which was there at the time `checked`.
+    Kernel { process: Process, start: u64, checked: Cell<Duration> },
+}
+
+struct MappedPinned<'a> {
+    _pin: Pin<'a>,
+    owner: Rank,
+    bytes: u64,
+    way: Way,
+    /// Whether every rank reaches the memory directly.
+    everywhere: bool,
+}
+
+impl std::fmt::Debug for MappedPinned<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let MappedPinned { owner, bytes, way, everywhere: _, _pin: _ } = self;
+        write!(f, "Pinned({bytes} bytes of {owner}, {way:?})")
+    }
+}
+
+impl MappedPinned<'_> {
+    fn check(&self, offset: u64, len: usize) -> Result<()> {
+        let len = len as u64;
+        if offset.checked_add(len).is_none_or(|end| end > self.bytes) {
+            return Err(Error::OutOfRegistered { rank: self.owner, offset, len, bytes: self.bytes });
+        }
+        Ok(())
+    }
+
+    /// Checks that all runs lie in this memory and in a buffer of `buffer` bytes.
+    fn check_runs(&self, buffer: usize, runs: &[Run]) -> Result<()> {
+        for run in runs {
+            assert!(
+                run.at <= buffer && run.len <= buffer - run.at,
+                "a run of {} bytes at {} of a buffer of {buffer}",
+                run.len,
+                run.at
+            );
+            self.check(run.offset, run.len)?;
+        }
+        Ok(())
+    }
+
+    /// Copies runs of the buffer at `local` by the kernel; they exist.
+    ///
+    /// # Safety
+    ///
+    /// As [`kernel_copy`], with `process` as the owner of this memory.
+    unsafe fn copy(&self, call: Call, local: *mut u8, runs: &[Run]) -> Result<()> {
+        let Way::Kernel { process, start, checked } = &self.way else { return Ok(()) };
+        let now = coarse_time();
+        if now.saturating_sub(checked.get()) >= RECHECK {
+            process.recognize(self.owner)?;
+            checked.set(now);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { kernel_copy(call, process.pid, local, *start, runs) }.map_err(|error| refusal(self.owner, call, error))
+    }
+
+    /// Every put ends here: it is complete at the owner once a flush, or this, has ordered it before what follows.
+    fn complete(&self) {
+        std::sync::atomic::fence(Ordering::SeqCst);
+    }
+}
+
+impl Pinned for MappedPinned<'_> {
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn put(&self, offset: u64, source: &[u8]) -> Result<()> {
+        self.check(offset, source.len())?;
+        match self.way {
+            // SAFETY: `source` is borrowed; the range lies in the memory (checked), which stays what it is while this
+            // pin lives (I4), and which all accesses meanwhile reach through pins, by these copies and atomics.
+            Way::Direct(start) => unsafe {
+                copy::to_shared(source.as_ptr(), start.as_ptr().add(offset as usize), source.len());
+            },
+            // SAFETY: the kernel only reads `source`, which is borrowed; the range was checked.
+            Way::Kernel { .. } => unsafe {
+                self.copy(Call::Writev, source.as_ptr().cast_mut(), &[Run { offset, ..whole(source.len()) }])?;
+            },
+        }
+        self.complete();
+        Ok(())
+    }
+
+    fn put_runs(&self, source: &[u8], runs: &[Run]) -> Result<()> {
+        self.check_runs(source.len(), runs)?;
+        match self.way {
+            Way::Direct(start) => {
+                for run in runs {
+                    // SAFETY: as for a put; the run lies in both (checked).
+                    unsafe {
+                        let there = start.as_ptr().add(run.offset as usize);
+                        copy::to_shared(source.as_ptr().add(run.at), there, run.len);
+                    }
+                }
+            }
+            // SAFETY: as for a put; the runs lie in both (checked).
+            Way::Kernel { .. } => unsafe { self.copy(Call::Writev, source.as_ptr().cast_mut(), runs)? },
+        }
+        self.complete();
+        Ok(())
+    }
+
+    fn get(&self, offset: u64, dest: &mut [u8]) -> Result<()> {
+        self.check(offset, dest.len())?;
+        match self.way {
+            // SAFETY: as for a put; `dest` is borrowed mutably.
+            Way::Direct(start) => unsafe {
+                copy::from_shared(start.as_ptr().add(offset as usize), dest.as_mut_ptr(), dest.len());
+            },
+            // SAFETY: the kernel writes to `dest`, which is borrowed mutably; the range was checked.
+            Way::Kernel { .. } => unsafe {
+                self.copy(Call::Readv, dest.as_mut_ptr(), &[Run { offset, ..whole(dest.len()) }])?;
+            },
+        }
+        // Pairs with the release of whatever told this rank that the bytes are there.
+        std::sync::atomic::fence(Ordering::Acquire);
+        Ok(())
+    }
+
+    fn get_runs(&self, dest: &mut [u8], runs: &[Run]) -> Result<()> {
+        self.check_runs(dest.len(), runs)?;
+        match self.way {
+            Way::Direct(start) => {
+                for run in runs {
+                    // SAFETY: as for a get; the run lies in both (checked).
+                    unsafe {
+                        let there = start.as_ptr().add(run.offset as usize);
+                        copy::from_shared(there, dest.as_mut_ptr().add(run.at), run.len);
+                    }
+                }
+            }
+            // SAFETY: as for a get; the runs lie in both (checked).
+            Way::Kernel { .. } => unsafe { self.copy(Call::Readv, dest.as_mut_ptr(), runs)? },
+        }
+        std::sync::atomic::fence(Ordering::Acquire);
+        Ok(())
+    }
+
+    fn words(&self) -> Option<PinnedWords<'_>> {
+        let Way::Direct(start) = self.way else { return None };
+        let bytes = self.bytes as usize;
+        let head = start.as_ptr().align_offset(size_of::<u64>()).min(bytes);
+        let words = match (bytes - head) / size_of::<u64>() {
+            // There may be no aligned address in the memory.
+            0 => &[],
+            // SAFETY: the words lie in the memory, behind the bytes before the first aligned one; it stays what it is
+            // while this pin lives (I4), and is accessed by atomics and copies that act as such.
+            words => unsafe {
+                std::slice::from_raw_parts(start.as_ptr().add(head).cast::<AtomicU64>().cast_const(), words)
+            },
+        };
+        Some(PinnedWords { head: head as u64, words, everywhere: self.everywhere })
+    }
+}
+
+/// How old the knowledge may be that a process number still means the owner.
+const RECHECK: Duration = Duration::from_millis(100);
+
+/// A clock that ticks every few milliseconds and costs next to nothing.
+fn coarse_time() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+impl Process {
+    fn own() -> Process {
+        /// A word that no other process has at this address, but for children of this one.
+        static COOKIE: OnceLock<u64> = OnceLock::new();
+        let cookie = COOKIE.get_or_init(|| std::hash::RandomState::new().hash_one(std::process::id()));
+        Process {
+            pid: std::process::id().into(),
+            namespace: namespace(),
+            cookie_at: std::ptr::from_ref(cookie).expose_provenance() as u64,
+            cookie: *cookie,
+        }
+    }
+
+    /// Checks that this process may reach that one, which is `rank`, and memory of it.
+    fn probe(&self, rank: Rank, start: u64, bytes: u64) -> Result<()> {
+        if self.namespace != namespace() {
+            return Err(unsupported(
+                "its owner counts processes in another namespace (another container); start all ranks in the same one, or allocate the window's memory instead",
+            ));
+        }
+        self.recognize(rank)?;
+        let mut first = 0;
+        // SAFETY: the kernel writes one byte at the most, to `first`.
+        unsafe { kernel_copy(Call::Readv, self.pid, &raw mut first, start, &[whole(bytes.min(1) as usize)]) }
+            .map_err(|error| refusal(rank, Call::Readv, error))
+    }
+
+    /// Checks that the process that has the number now is the one that was meant.
+    fn recognize(&self, rank: Rank) -> Result<()> {
+        let mut cookie = 0u64;
+        // SAFETY: the kernel writes 8 bytes at the most, to `cookie`.
+        let read = unsafe {
+            kernel_copy(Call::Readv, self.pid, (&raw mut cookie).cast(), self.cookie_at, &[whole(size_of::<u64>())])
+        };
+        match read {
+            Ok(()) if cookie == self.cookie => Ok(()),
+            // Another process has the number now.
+            Ok(()) => Err(Error::PeerFailed { rank }),
+            Err(error) if error.raw_os_error() == Some(libc::EFAULT) => Err(Error::PeerFailed { rank }),
+            Err(error) => Err(refusal(rank, Call::Readv, error)),
+        }
+    }
+}
+
+/// The namespace of this process's number, in which a process stays for life.
+fn namespace() -> u64 {
+    static NAMESPACE: OnceLock<u64> = OnceLock::new();
+    *NAMESPACE.get_or_init(|| std::fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino()))
+}
+
+/// Which way the kernel copies.
+#[derive(Clone, Copy, Debug)]
+enum Call {
+    /// From the other process.
+    Readv,
+    /// To the other process.
+    Writev,
+}
+
+/// Runs that one call of the kernel takes at most (`UIO_MAXIOV`).
+const BATCH: usize = 1024;
+
+#[cfg(test)]
+thread_local! {
+    /// How often this thread has called the kernel to copy.
+    static CALLS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Copies runs, in their order, between a buffer at `local` of this process and memory at `remote` of the one that is
+/// number `pid`.
+///
+/// # Safety
+///
+/// The runs of `local` are valid for reads if the kernel writes to the other process, and otherwise for writes, with
+/// nobody else accessing them. If the process is this one, those of `remote` are valid as well, and accessed meanwhile by
+/// atomics or such copies only.
+unsafe fn kernel_copy(call: Call, pid: u64, local: *mut u8, remote: u64, runs: &[Run]) -> std::io::Result<()> {
+    // What was stored there is what another user of the shared memory says; 0 is nobody's number.
+    let pid = libc::pid_t::try_from(pid).unwrap_or(0);
+    // A single run needs no memory for its vectors.
+    let (mut one, mut many) = ([NO_BYTES; 2], Vec::new());
+    for batch in runs.chunks(BATCH) {
+        let vectors = if batch.len() == 1 {
+            &mut one[..]
+        } else {
+            many.clear();
+            many.resize(2 * batch.len(), NO_BYTES);
+            &mut many[..]
+        };
+        let (here, there) = vectors.split_at_mut(batch.len());
+        for ((here, there), run) in here.iter_mut().zip(there.iter_mut()).zip(batch) {
+            here.iov_base = local.wrapping_add(run.at).cast();
+            there.iov_base = std::ptr::with_exposed_provenance_mut(remote.wrapping_add(run.offset) as usize);
+            (here.iov_len, there.iov_len) = (run.len, run.len);
+        }
+        while let Some(first) = here.iter().position(|vector| vector.iov_len > 0) {
+            let (here, there) = (&mut here[first..], &mut there[first..]);
+            #[cfg(test)]
+            CALLS.set(CALLS.get() + 1);
+            let (ours, theirs, n) = (here.as_ptr(), there.as_ptr(), here.len() as libc::c_ulong);
+            // SAFETY: the caller's promise for `local`; the kernel checks the other process's addresses.
+            let moved = unsafe {
+                match call {
+                    Call::Readv => libc::process_vm_readv(pid, ours, n, theirs, n, 0),
+                    Call::Writev => libc::process_vm_writev(pid, ours, n, theirs, n, 0),
+                }
+            };
+            match usize::try_from(moved) {
+                // It stops early at 2 GiB, or at memory that is not there, which the next call then finds first.
+                Ok(moved) if moved > 0 => advance(here, there, moved),
+                Ok(_) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                Err(_) => {
+                    let error = std::io::Error::last_os_error();
+                    if error.kind() != std::io::ErrorKind::Interrupted {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The one run of `len` bytes from both starts.
+fn whole(len: usize) -> Run {
+    Run { at: 0, offset: 0, len }
+}
+
+/// A vector of nothing.
+const NO_BYTES: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+
+/// Takes the first `moved` bytes off both sides, whose vectors are of the same lengths.
+fn advance(here: &mut [libc::iovec], there: &mut [libc::iovec], mut moved: usize) {
+    for (here, there) in here.iter_mut().zip(there) {
+        let part = moved.min(here.iov_len);
+        for vector in [here, there] {
+            vector.iov_base = vector.iov_base.wrapping_byte_add(part);
+            vector.iov_len -= part;
+        }
+        moved -= part;
+        if moved == 0 {
+            break;
+        }
+    }
+}
+
+fn unsupported(why: &'static str) -> Error {
+    Error::Unsupported { what: "access to another process's own memory", why }
+}
+
+/// What the kernel's refusal to copy from or to the memory of `rank` means.
+#[cold]
+fn refusal(rank: Rank, call: Call, error: std::io::Error) -> Error {
+    match error.raw_os_error() {
+        Some(libc::ESRCH) => Error::PeerFailed { rank },
+        Some(errno @ (libc::EPERM | libc::ENOSYS)) => {
+            let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
+            unsupported(why_forbidden(errno, scope.as_deref().unwrap_or_default().trim()))
+        }
+        _ => {
+            let call = match call {
+                Call::Readv => "process_vm_readv",
+                Call::Writev => "process_vm_writev",
+            };
+            Error::system(format!("{call} on memory that {rank} has registered"), error)
+        }
+    }
+}
+
+/// Who forbids it, and what to do; `scope` is what Yama's setting reads, nothing without Yama.
+fn why_forbidden(errno: i32, scope: &str) -> &'static str {
+    match (errno, scope) {
+        (libc::ENOSYS, _) => {
+            "this kernel has no process_vm_readv and process_vm_writev, or a container hides them (allow them in its seccomp profile, or start it with --cap-add=SYS_PTRACE); or allocate the window's memory instead"
+        }
+        (_, "3") => {
+            "/proc/sys/kernel/yama/ptrace_scope is 3, which forbids it to all until the next boot; allocate the window's memory instead"
+        }
+        (_, "2") => {
+            "/proc/sys/kernel/yama/ptrace_scope is 2, which takes the capability CAP_SYS_PTRACE (for a container, --cap-add=SYS_PTRACE): give it, or set 1, or allocate the window's memory instead"
+        }
+        _ => {
+            "the kernel forbids process_vm_readv and process_vm_writev (EPERM): the ranks are of different users or one is not dumpable, or a container's seccomp profile is in the way (start it with --cap-add=SYS_PTRACE); or allocate the window's memory instead"
+        }
+    }
+}
+
+/// The consent of this process to be reached by others of the same user, which Yama asks for.
+struct Consent;
+
+/// How many registrations need it.
+static CONSENTS: Mutex<usize> = Mutex::new(0);
+
+impl Consent {
+    /// Gives it with the first registration of the process.
+    fn give() {
+        let mut count = CONSENTS.lock().unwrap_or_else(PoisonError::into_inner);
+        if *count == 0 {
+            Consent::set(libc::PR_SET_PTRACER_ANY);
+        }
+        *count += 1;
+    }
+
+    /// Takes it back with the last one.
+    fn take_back() {
+        let mut count = CONSENTS.lock().unwrap_or_else(PoisonError::into_inner);
+        *count -= 1;
+        if *count == 0 {
+            Consent::set(0);
+        }
+    }
+
+    fn set(who: libc::c_ulong) {
+        // SAFETY: the call takes numbers only. It fails without Yama, where no consent is needed.
+        let _ = unsafe { libc::prctl(libc::PR_SET_PTRACER, who) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::World;
+    use crate::backend::mapped::registry::GENERATION;
+
+    #[test]
+    fn a_place_whose_generations_are_used_up_is_retired() {
+        World::threads(1)
+            .run(|ra| {
+                let last = u64::from(u32::MAX) << GENERATION;
+                let entry = &ra.mapping().registry(Rank(0))[0];
+                entry.state.store(last - (1 << GENERATION), Ordering::Relaxed);
+                let key = ra.register(UserMemory::from_vec(vec![1u8])).unwrap();
+                assert_eq!(key.0, last);
+                ra.pin(Rank(0), key).unwrap();
+                ra.deregister(key).unwrap();
+                assert_eq!(entry.state.load(Ordering::Relaxed), last);
+                let next = ra.register(UserMemory::from_vec(vec![2u8])).unwrap();
+                assert_eq!(next.0, 1 << GENERATION | 1, "the next place");
+                assert!(matches!(ra.pin(Rank(0), key), Err(Error::NotRegistered { .. })));
+            })
+            .unwrap();
+    }
+
+    #[test]
+    fn there_is_an_end_to_pins() {
+        World::threads(1)
+            .run(|ra| {
+                let key = ra.register(UserMemory::from_vec(vec![1u8])).unwrap();
+                let state = &ra.mapping().registry(Rank(0))[0].state;
+                state.fetch_add(PINS - 1, Ordering::Relaxed);
+                let last = ra.pin(Rank(0), key).unwrap();
+                let error = ra.pin(Rank(0), key).unwrap_err();
+                assert!(matches!(error, Error::RegistrationFull { limit: PINS, .. }), "{error}");
+                drop(last);
+                state.fetch_sub(PINS - 1, Ordering::Relaxed);
+                ra.deregister(key).unwrap();
+            })
+            .unwrap();
+    }
+
+    #[test]
+    fn a_process_is_told_from_another_with_its_number() {
+        let own = Process::own();
+        let byte = 1u8;
+        let (at, rank) = (std::ptr::from_ref(&byte).expose_provenance() as u64, Rank(4));
+        own.probe(rank, at, 1).unwrap();
+        let failed = |process: Process| matches!(process.probe(rank, at, 1), Err(Error::PeerFailed { rank: Rank(4) }));
+        assert!(failed(Process { cookie: own.cookie ^ 1, ..own }), "another word there");
+        assert!(failed(Process { cookie_at: 8, ..own }), "nothing there");
+        // Numbers end at 2^22 (proc_pid(5)).
+        assert!(failed(Process { pid: 1 << 30, ..own }), "no such process");
+        assert!(failed(Process { pid: u64::MAX, ..own }), "no such number");
+        let error = Process { namespace: own.namespace ^ 1, ..own }.probe(rank, at, 1).unwrap_err().to_string();
+        assert!(error.contains("another namespace"), "{error}");
+        let error = own.probe(rank, 8, 1).unwrap_err().to_string();
+        assert!(error.contains("process_vm_readv on memory that rank 4 has registered"), "{error}");
+        own.probe(rank, 8, 0).unwrap();
+    }
+
+    /// This process, as another one: `run` copies 5 of every 8 bytes.
+    fn copied(call: Call, runs: usize) -> usize {
+        let mut other = vec![7u8; 8 * runs];
+        let mut buffer: Vec<u8> = (0..5 * runs).map(|i| i as u8).collect();
+        let pieces: Vec<Run> = (0..runs).map(|i| Run { at: 5 * i, offset: 8 * i as u64 + 3, len: 5 }).collect();
+        let (pid, remote) = (std::process::id().into(), other.as_mut_ptr().expose_provenance() as u64);
+        CALLS.set(0);
+        // SAFETY: the runs lie in both vectors, which only the kernel accesses meanwhile.
+        unsafe { kernel_copy(call, pid, buffer.as_mut_ptr(), remote, &pieces).unwrap() };
+        for (i, Run { at, offset, len }) in pieces.into_iter().enumerate() {
+            let (here, there) = (&buffer[at..at + len], &other[offset as usize..offset as usize + len]);
+            assert_eq!(here, there, "run {i} of {runs}");
+        }
+        CALLS.get()
+    }
+
+    #[test]
+    fn one_call_of_the_kernel_copies_many_runs() {
+        for call in [Call::Readv, Call::Writev] {
+            for (runs, calls) in [(0, 0), (1, 1), (2, 1), (1023, 1), (1024, 1), (1025, 2), (50_000, 49)] {
+                assert_eq!(copied(call, runs), calls, "{call:?} of {runs} runs");
+            }
+        }
+    }
+
+    #[test]
+    fn a_call_that_stops_early_goes_on_where_it_stopped() {
+        let vector = |base: usize, len| libc::iovec { iov_base: std::ptr::without_provenance_mut(base), iov_len: len };
+        let ends = |side: &[libc::iovec]| -> Vec<(usize, usize)> {
+            side.iter().map(|vector| (vector.iov_base.addr(), vector.iov_len)).collect()
+        };
+        let mut ours = [vector(100, 8), vector(200, 4), vector(300, 2)];
+        let mut theirs = [vector(10, 8), vector(20, 4), vector(30, 2)];
+        advance(&mut ours, &mut theirs, 10);
+        assert_eq!(ends(&ours), [(108, 0), (202, 2), (300, 2)]);
+        assert_eq!(ends(&theirs), [(18, 0), (22, 2), (30, 2)]);
+        advance(&mut ours, &mut theirs, 4);
+        assert_eq!(ends(&theirs), [(18, 0), (24, 0), (32, 0)]);
+    }
+
+    #[test]
+    fn who_forbids_it_is_named() {
+        for (errno, scope, words) in [
+            (libc::ENOSYS, "1", "no process_vm_readv"),
+            (libc::EPERM, "3", "is 3"),
+            (libc::EPERM, "2", "is 2"),
+            (libc::EPERM, "1", "EPERM"),
+            (libc::EPERM, "", "EPERM"),
+        ] {
+            let why = why_forbidden(errno, scope);
+            assert!(why.contains(words) && why.contains("allocate the window's memory instead"), "{why}");
+        }
+    }
+}

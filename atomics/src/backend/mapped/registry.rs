@@ -1,0 +1,107 @@
+//! What a rank has registered, as it lies in the mapping; registered.rs has the protocol.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::model::registered::{RegisteredKey, UserMemory};
+
+/// How many pieces of memory a rank can have registered at a time: they take 1 MiB of address space, of which only what is
+/// used is ever touched.
+pub(super) const CAPACITY: usize = 16 << 10;
+
+/// What one rank has registered.
+pub(super) type Registry = [Entry; CAPACITY];
+
+/// One place for registered memory, a cache line; at rest all zero.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) state: AtomicU64,
+    pub(super) start: AtomicU64,
+    pub(super) bytes: AtomicU64,
+    pub(super) pid: AtomicU64,
+    pub(super) namespace: AtomicU64,
+    pub(super) cookie_at: AtomicU64,
+    pub(super) cookie: AtomicU64,
+}
+
+pub(super) const PINS: u64 = (1 << 30) - 1;
+const TAKEN: u64 = 1 << 30;
+pub(super) const OPEN: u64 = 1 << 31;
+/// Where the generation starts; a key has it at the same place.
+pub(super) const GENERATION: u32 = 32;
+
+impl Entry {
+    /// Takes the entry if it is free, for good measure against other handles of the same rank.
+    pub(super) fn take(&self) -> bool {
+        let state = self.state.load(Ordering::Relaxed);
+        let free = state & (PINS | TAKEN | OPEN) == 0 && state >> GENERATION < u64::from(u32::MAX);
+        // Acquires what the previous user has released; fails if another handle was faster.
+        free && self.state.compare_exchange(state, state | TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Opens the entry, which the caller has taken, to a new generation, and returns that, as a key has it.
+    pub(super) fn open(&self, memory: &UserMemory, owner: Process) -> u64 {
+        self.start.store(memory.start().as_ptr().expose_provenance() as u64, Ordering::Relaxed);
+        self.bytes.store(memory.len() as u64, Ordering::Relaxed);
+        self.pid.store(owner.pid, Ordering::Relaxed);
+        self.namespace.store(owner.namespace, Ordering::Relaxed);
+        self.cookie_at.store(owner.cookie_at, Ordering::Relaxed);
+        self.cookie.store(owner.cookie, Ordering::Relaxed);
+        let generation = ((self.state.load(Ordering::Relaxed) >> GENERATION) + 1) << GENERATION;
+        // Nobody else changes a taken entry that is not open (I1).
+        self.state.store(generation | TAKEN | OPEN, Ordering::Release);
+        generation
+    }
+
+    /// Counts one more pin of the key's generation: whether that is open, or `None` if there are too many.
+    pub(super) fn pin(&self, key: RegisteredKey) -> Option<bool> {
+        let mut state = self.state.load(Ordering::Relaxed);
+        loop {
+            if state >> GENERATION != key.0 >> GENERATION || state & OPEN == 0 {
+                return Some(false);
+            }
+            if state & PINS == PINS {
+                return None;
+            }
+            match self.state.compare_exchange_weak(state, state + 1, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Some(true),
+                Err(now) => state = now,
+            }
+        }
+    }
+
+    /// Grants no pin from here on.
+    pub(super) fn close(&self) {
+        self.state.fetch_and(!OPEN, Ordering::Relaxed);
+    }
+
+    /// Whether there are pins; all that they did is acquired when there are none.
+    pub(super) fn is_pinned(&self) -> bool {
+        self.state.load(Ordering::Acquire) & PINS != 0
+    }
+
+    /// Gives a closed entry without pins free.
+    pub(super) fn free(&self) {
+        self.state.fetch_and(!TAKEN, Ordering::Release);
+    }
+
+    pub(super) fn owner(&self) -> Process {
+        Process {
+            pid: self.pid.load(Ordering::Relaxed),
+            namespace: self.namespace.load(Ordering::Relaxed),
+            cookie_at: self.cookie_at.load(Ordering::Relaxed),
+            cookie: self.cookie.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// A process, so that others can tell whether they speak of the same one.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Process {
+    pub(super) pid: u64,
+    /// The process numbers that this one is among; 0 if the system does not tell.
+    pub(super) namespace: u64,
+    /// Where it has the cookie.
+    pub(super) cookie_at: u64,
+    pub(super) cookie: u64,
+}

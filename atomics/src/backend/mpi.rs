@@ -1,0 +1,823 @@
+//! The `mpi` backend: ranks are the processes of an MPI job, and operations are MPI-3's remote memory access.
+//!
+//! So the laboratory runs wherever there is an MPI, over whatever network that has, and an MPI's own atomics are one more
+//! thing to study. Feature `mpi`; the program is bound to the MPI whose `mpicc` it was built with (the variable `MPICC`
+//! names another one than the first in the path), and is started by the `mpirun` of that same MPI.
+//!
+//! # Operations
+//!
+//! The segments are one window of `MPI_Win_allocate`, in one `MPI_Win_lock_all` epoch (`MPI_MODE_NOCHECK`) for the life of
+//! the world.
+//!
+//! | trait | MPI-3.1, chapter 11 |
+//! | --- | --- |
+//! | `fetch_add`, `fetch_store`, `get` | `MPI_Fetch_and_op` with `MPI_SUM`, `MPI_REPLACE`, `MPI_NO_OP`, then `MPI_Win_flush` |
+//! | `compare_and_swap` | `MPI_Compare_and_swap`, then `MPI_Win_flush` |
+//! | `start` of one of these | the same without the flush, which waiting for the operation makes up for |
+//! | `put` | `MPI_Accumulate` with `MPI_REPLACE`; before it `MPI_Win_flush`, if a put to *another* word of that target is under way |
+//! | `put_bytes_nb`, `get_bytes_nb` | `MPI_Rput`, `MPI_Rget` |
+//! | `put_bytes`, `post_bytes`, `get_bytes` | `MPI_Put` or `MPI_Get`, then `MPI_Win_flush`, or `MPI_Win_flush_local` |
+//! | `wait_until` | loads of the own word, `MPI_Iprobe` in between (mpi/wait.rs) |
+//!
+//! The flush before some puts is there because MPI orders the accumulates of one rank at one *location* only (section
+//! 11.7.1), and the trait the puts of one rank at one *target*. [`Mpi::ordering_flushes`] counts them.
+//!
+//! # What is asked of an MPI beyond the standard
+//!
+//! * The standard lets an MPI assume that concurrent accumulates at one location are of the same operation, or
+//!   `MPI_NO_OP` (`accumulate_ops`, section 11.2.1, of which the weakest value is the default). Locks add, swap and
+//!   compare at one word. No MPI is known to make use of the assumption; the conformance suite tells.
+//! * The standard says nothing of a put at a location where somebody else accumulates. Bulk operations here are whole for
+//!   each aligned word where the MPI's copies are, as those of processors and network adapters are.
+//! * A posted put is on its way when its call returns; the standard lets an MPI hold it back until the flush. Waits and
+//!   pauses here complete what is posted; a rank that computes does not.
+//! * Open MPI 4, where it chooses its osc/rdma component on a machine without RDMA (which is its choice on one node), ends
+//!   with a segmentation fault in the first `MPI_Compare_and_swap`, even of a rank with itself (its issues 7027, 7967 and
+//!   11349; seen in 4.1.4). [`Attach::attach`] refuses to begin then, and names the flags of `mpirun` that choose another.
+//!
+//! # Progress
+//!
+//! An MPI whose network has no atomics carries them out by messages, which the target serves in its own calls only; so
+//! `passive_progress` is false. A rank that computes for long keeps others waiting, unless the MPI has a progress thread
+//! (`MPICH_ASYNC_PROGRESS=1`). Seen with a target that slept: Debian's MPICH 4.0.2 (ch4:ucx, no network adapter) is of
+//! that kind even on one node, puts and windows of `MPI_Win_allocate_shared` included; Open MPI 4.1.4 with osc/sm is not.
+//!
+//! Where a node has more ranks than cores, such an MPI also blocks in a flush while the target has no core. Flushes are
+//! then preceded by a request that can be tested for, between which the core is given away (mpi/wait.rs).
+//!
+//! # Failures
+//!
+//! The death of a rank is the death of the job: `mpirun` ends the others. So no operation returns
+//! [`PeerFailed`](crate::Error::PeerFailed); a rank that [fails](Mpi::fail), or whose thread panics, ends the job by
+//! `MPI_Abort`, and so does an operation that MPI cannot complete, since MPI does not say then whether it still uses its
+//! buffers. An operation that MPI refuses to start is an [`Error::System`].
+//!
+//! # Binding
+//!
+//! mpi-sys, rsmpi's bindgen output for the installed `mpi.h`: all calls are there, under MPICH and Open MPI, but not the
+//! constants that the headers define by C expressions and rsmpi itself has no use for: `MPI_REPLACE`, `MPI_NO_OP`,
+//! `MPI_WIN_MODEL`, `MPI_WIN_UNIFIED`. Those are a C file of four lines. rsmpi's safe layer has no windows.
+
+mod library;
+mod posted;
+mod wait;
+
+use std::cell::{Cell, RefCell};
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use mpi_sys as ffi;
+
+pub use library::library;
+use library::{Handles, Session, check, explain};
+use posted::{Posted, Requests, UnderWay};
+
+use crate::join::environment::{self, Environment};
+use crate::model::fabric::{self, Bytes, Completion, DONE, Delay, Extras, Fabric, Span, Word, WordOp, WorldView};
+use crate::{
+    Address, Atomicity, Capabilities, Error, Joined, Operation, Rank, Request, Result, SEGMENT_BYTES, SymmetricHeap,
+    Time, Topology, Until, WORD, Wishes,
+};
+
+/// The backend's name, as `--backend` takes it.
+const BACKEND: &str = "mpi";
+
+/// Bytes that one call of MPI moves, whose counts are 31 bits.
+const CALL_BYTES: usize = 1 << 30;
+
+/// Joins the world of the MPI job that this process was started in.
+///
+/// See [`Attach`], which this is with nothing asked for.
+///
+/// # Errors
+///
+/// See [`Attach::attach`].
+pub fn attach() -> Result<Mpi> {
+    Attach::new().attach()
+}
+
+/// What a rank asks of the world that it joins.
+#[derive(Clone, Default, Debug)]
+#[must_use = "nothing happens before `attach`"]
+pub struct Attach {
+    segment_bytes: Option<u64>,
+    topology: Option<Topology>,
+}
+
+impl Attach {
+    /// Segments of [`SEGMENT_BYTES`], and the nodes that MPI tells of, unless the environment says otherwise
+    /// (`RMALAB_SEGMENT_BYTES`, `RMALAB_TOPOLOGY`).
+    pub fn new() -> Attach {
+        Attach::default()
+    }
+
+    /// Asks for segments of this length, in bytes; it is rounded up to a multiple of 8.
+    pub fn segment_bytes(mut self, bytes: u64) -> Attach {
+        self.segment_bytes = Some(bytes);
+        self
+    }
+
+    /// Places the ranks on nodes, instead of on those hosts that MPI tells of.
+    pub fn topology(mut self, topology: Topology) -> Attach {
+        self.topology = Some(topology);
+        self
+    }
+
+    /// Joins the world: all ranks of `MPI_COMM_WORLD` call it, once in the life of a process.
+    ///
+    /// Initializes MPI, unless the program has; then the caller must be the thread that did.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::World`] when no `mpirun` has started this process, or that of another MPI, when the ranks disagree on
+    /// their segments, when the topology is one of another number of ranks, and at a second call;
+    /// [`Error::Unsupported`] on a machine without coherent memory; [`Error::System`] when MPI refuses something.
+    pub fn attach(self) -> Result<Mpi> {
+        let environment = Environment::own();
+        let segment = match (self.segment_bytes, environment.segment_bytes()?) {
+            (Some(wanted), Some(given)) if wanted > given => {
+                return Err(Error::world(format!(
+                    "a segment of {wanted} bytes is needed, and {}={given}",
+                    environment::SEGMENT_BYTES
+                )));
+            }
+            (wanted, given) => given.or(wanted).unwrap_or(SEGMENT_BYTES),
+        };
+        let segment = segment.max(WORD).checked_next_multiple_of(WORD).filter(|&bytes| i64::try_from(bytes).is_ok());
+        let segment = segment.ok_or_else(|| Error::world("a segment must be shorter than 2^63 bytes"))?;
+        let session = Session::start()?;
+        let handles = Handles::new();
+        let comm = Comm::of_the_world()?;
+        let (rank, size) = comm.place()?;
+        if size == 1 {
+            check_launched()?;
+        }
+        let given = environment.topology(size).map(|given| given.or(self.topology)).and_then(|given| match given {
+            Some(given) if given.size() != size => {
+                Err(Error::world(format!("the topology has {} ranks and the world {size}", given.size())))
+            }
+            given => Ok(given),
+        });
+        // Not before all know that all are well: the others would wait for whoever leaves.
+        let [longest, shortest, refused] = comm.largest(&handles, [segment, !segment, u64::from(given.is_err())])?;
+        let given = given?;
+        if refused != 0 {
+            return Err(Error::world("another rank does not join this world; its message says why"));
+        }
+        if longest != !shortest {
+            return Err(Error::world(format!(
+                "the ranks disagree on their segments: {rank} asks for {segment} bytes, and others for {} to {longest}",
+                !shortest
+            )));
+        }
+        let nodes = comm.nodes(&handles, rank, size)?;
+        let neighbours = nodes.iter().filter(|&&node| node == nodes[rank.index()]).count();
+        let (window, base) = Window::allocate(&handles, &comm, segment)?;
+        if size > 1 {
+            window.check_usable()?;
+        }
+        let capabilities = Capabilities {
+            backend: BACKEND,
+            atomicity: Atomicity::Hca,
+            native_fetch_store: true,
+            late_puts: true,
+            ordered_puts: false,
+            atomic_puts: true,
+            passive_progress: false,
+            asymmetric_fence: false,
+        };
+        let topology = given.unwrap_or_else(|| Topology::of_places(nodes.iter().map(|&node| (node, 0))));
+        Ok(Mpi {
+            base,
+            view: WorldView::new(rank, segment, capabilities, topology, SymmetricHeap::new(segment))?,
+            handles,
+            patience: wait::Patience::new(neighbours as u32),
+            posted: RefCell::new(Posted::new()),
+            requests: RefCell::new(Requests::new()),
+            ordering_flushes: Cell::new(0),
+            reached_out_to: RefCell::default(),
+            window,
+            comm,
+            _session: session,
+        })
+    }
+}
+
+/// An error if no `mpirun` has started this process, which MPI takes for a world of one rank, or that of another MPI.
+fn check_launched() -> Result<()> {
+    // Of Open MPI and PRRTE, of Hydra and `srun --mpi=pmi2`, of Slurm's steps.
+    for variable in ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"] {
+        let Some(ranks) = std::env::var_os(variable) else { continue };
+        if ranks.to_str().map(str::trim) == Some("1") {
+            return Ok(());
+        }
+        return Err(Error::world(format!(
+            "the launcher has started {} ranks ({variable}), and the MPI of this program sees this one only: the program is built for {}; start it with the mpirun of that MPI",
+            ranks.display(),
+            library()
+        )));
+    }
+    Err(Error::world(format!(
+        "no launcher has started this process; start it with `mpirun -n RANKS` of {}, for which it is built",
+        library()
+    )))
+}
+
+/// A communicator of all ranks, for this crate alone, whose errors are returned.
+struct Comm(ffi::MPI_Comm);
+
+impl Comm {
+    fn of_the_world() -> Result<Comm> {
+        let doing = || "making a communicator of all ranks".to_owned();
+        // SAFETY: MPI is initialized; the calls write to live variables, and take a communicator that one of them made.
+        unsafe {
+            let mut comm = ffi::RSMPI_COMM_NULL;
+            check(ffi::MPI_Comm_dup(ffi::RSMPI_COMM_WORLD, &mut comm), doing)?;
+            let comm = Comm(comm);
+            check(ffi::MPI_Comm_set_errhandler(comm.0, ffi::RSMPI_ERRORS_RETURN), doing)?;
+            Ok(comm)
+        }
+    }
+
+    fn place(&self) -> Result<(Rank, u32)> {
+        let (mut rank, mut size) = (0, 0);
+        // SAFETY: the communicator lives; the calls write to live variables.
+        unsafe {
+            check(ffi::MPI_Comm_rank(self.0, &mut rank), || "asking for this rank".to_owned())?;
+            check(ffi::MPI_Comm_size(self.0, &mut size), || "asking for the number of ranks".to_owned())?;
+        }
+        // MPI's numbers are not negative.
+        Ok((Rank(rank as u32), size as u32))
+    }
+
+    /// The largest of each of the numbers of all ranks.
+    fn largest<const N: usize>(&self, handles: &Handles, numbers: [u64; N]) -> Result<[u64; N]> {
+        let mut largest = numbers;
+        // SAFETY: both buffers have N words, as all ranks' do.
+        let code = unsafe {
+            let (from, to) = (numbers.as_ptr().cast::<c_void>(), largest.as_mut_ptr().cast::<c_void>());
+            ffi::MPI_Allreduce(from, to, N as c_int, handles.word, ffi::RSMPI_MAX, self.0)
+        };
+        check(code, || "agreeing on the segments".to_owned())?;
+        Ok(largest)
+    }
+
+    /// For each rank, the first rank of its node: of those with which it can share memory.
+    fn nodes(&self, handles: &Handles, rank: Rank, size: u32) -> Result<Vec<u32>> {
+        let doing = || "asking which ranks share a node".to_owned();
+        let mut first = u64::from(rank.0);
+        let mut nodes = vec![0u64; size as usize];
+        // SAFETY: all ranks of the communicator, which lives, make the same calls, which read and write one word, or a
+        // word for each rank, in live variables; the communicator of the node is freed and not used afterwards.
+        unsafe {
+            let mut node = ffi::RSMPI_COMM_NULL;
+            let (by, info) = (ffi::RSMPI_COMM_TYPE_SHARED, ffi::RSMPI_INFO_NULL);
+            check(ffi::MPI_Comm_split_type(self.0, by, rank.0 as c_int, info, &mut node), doing)?;
+            check(ffi::MPI_Bcast((&raw mut first).cast(), 1, handles.word, 0, node), doing)?;
+            check(ffi::MPI_Comm_free(&mut node), doing)?;
+            let (from, to) = ((&raw const first).cast(), nodes.as_mut_ptr().cast());
+            check(ffi::MPI_Allgather(from, 1, handles.word, to, 1, handles.word, self.0), doing)?;
+        }
+        Ok(nodes.into_iter().map(|node| node as u32).collect())
+    }
+}
+
+impl Drop for Comm {
+    fn drop(&mut self) {
+        // SAFETY: it is freed here only, and the session goes after it.
+        let _ = unsafe { ffi::MPI_Comm_free(&mut self.0) };
+    }
+}
+
+/// The window of all segments, in its epoch.
+struct Window(ffi::MPI_Win);
+
+impl Window {
+    /// Zeroed segments of `bytes` bytes on all ranks, and where this rank's starts.
+    fn allocate(handles: &Handles, comm: &Comm, bytes: u64) -> Result<(Window, NonNull<u8>)> {
+        let doing = || format!("allocating a window with segments of {bytes} bytes");
+        let mut base: *mut c_void = std::ptr::null_mut();
+        // SAFETY: all ranks make the same calls, with the same length (which they have agreed on); the calls write to live
+        // variables of the types that they ask for.
+        unsafe {
+            let mut info = ffi::RSMPI_INFO_NULL;
+            check(ffi::MPI_Info_create(&mut info), doing)?;
+            for key in [c"same_size", c"same_disp_unit"] {
+                check(ffi::MPI_Info_set(info, key.as_ptr(), c"true".as_ptr()), doing)?;
+            }
+            let mut win = ffi::RSMPI_WIN_NULL;
+            let code = ffi::MPI_Win_allocate(bytes as ffi::MPI_Aint, 1, info, comm.0, (&raw mut base).cast(), &mut win);
+            check(code, doing)?;
+            check(ffi::MPI_Info_free(&mut info), doing)?;
+            check(ffi::MPI_Win_set_errhandler(win, ffi::RSMPI_ERRORS_RETURN), doing)?;
+            let (mut model, mut found): (*mut c_int, c_int) = (std::ptr::null_mut(), 0);
+            check(ffi::MPI_Win_get_attr(win, handles.win_model, (&raw mut model).cast(), &mut found), doing)?;
+            // The attribute's value is a pointer to an integer, which lives as long as the window (section 11.2.6).
+            if found == 0 || *model != handles.win_unified {
+                return Err(Error::Unsupported {
+                    what: "a rank's wait for a word of its own segment",
+                    why: "this MPI's windows have the separate memory model; use an MPI and a machine whose memory is coherent (MPI_WIN_UNIFIED)",
+                });
+            }
+            let base = NonNull::new(base.cast::<u8>()).filter(|base| base.cast::<u64>().is_aligned());
+            let base = base.ok_or_else(|| Error::world("MPI has allocated a window that is not aligned to 8 bytes"))?;
+            base.write_bytes(0, bytes as usize);
+            check(ffi::MPI_Win_lock_all(ffi::MPI_MODE_NOCHECK as c_int, win), doing)?;
+            check(ffi::MPI_Win_sync(win), doing)?;
+            // Nobody writes to a segment before its rank has zeroed it.
+            check(ffi::MPI_Barrier(comm.0), doing)?;
+            Ok((Window(win), base))
+        }
+    }
+}
+
+impl Window {
+    /// An error where Open MPI 4 has chosen, of its own accord, the component that crashes; see the module's text.
+    fn check_usable(&self) -> Result<()> {
+        let chosen = ["OMPI_MCA_osc", "OMPI_MCA_btl"].iter().any(|name| std::env::var_os(name).is_some());
+        if chosen || !library().starts_with("Open MPI v4.") {
+            return Ok(());
+        }
+        let mut name = [0u8; ffi::MPI_MAX_OBJECT_NAME as usize + 1];
+        let mut len: c_int = 0;
+        // SAFETY: the buffer is as long as the call may write (section 6.8).
+        let code = unsafe { ffi::MPI_Win_get_name(self.0, name.as_mut_ptr().cast(), &mut len) };
+        check(code, || "asking for the window's name".to_owned())?;
+        // The component's name is the first word of the names that it gives.
+        if !name.starts_with(b"rdma ") {
+            return Ok(());
+        }
+        Err(Error::Unsupported {
+            what: "MPI_Compare_and_swap through the osc/rdma component of Open MPI 4",
+            why: "between ranks of one node it ends in a segmentation fault (its issue 7027); start with `mpirun --mca osc sm` on one node, with `--mca osc pt2pt` on several, or, where the network has atomics of its own, say `--mca osc rdma`",
+        })
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        // SAFETY: it is freed here only. The free waits for all ranks, so that none accesses a segment that is gone.
+        unsafe {
+            let _ = ffi::MPI_Win_unlock_all(self.0);
+            let _ = ffi::MPI_Win_free(&mut self.0);
+        }
+    }
+}
+
+/// One rank of an MPI job, in the thread that has initialized MPI (`MPI_THREAD_FUNNELED`), which it cannot leave.
+///
+/// When it is dropped, the rank has left the world: in good order, for which it waits until all others have come that far
+/// (and finalizes MPI, if it was initialized here); or, when its thread is panicking, as a failure, which ends the job.
+pub struct Mpi {
+    /// Where this rank's segment starts.
+    base: NonNull<u8>,
+    view: WorldView,
+    handles: Handles,
+    patience: wait::Patience,
+    posted: RefCell<Posted>,
+    requests: RefCell<Requests>,
+    ordering_flushes: Cell<u64>,
+    /// Targets of bulk operations and word puts since the last flush of everything, where ranks share cores.
+    reached_out_to: RefCell<Vec<Rank>>,
+    // In the order in which they go.
+    window: Window,
+    comm: Comm,
+    _session: Session,
+}
+
+impl std::fmt::Debug for Mpi {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mpi")
+            .field("rank", &self.view.rank())
+            .field("size", &self.view.size())
+            .field("segment", &self.view.segment())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The operands of an operation, in the trait's order.
+#[inline(always)]
+fn operands(op: WordOp) -> [u64; 2] {
+    match op {
+        WordOp::FetchAdd(value) | WordOp::FetchStore(value) | WordOp::Put(value) => [value, 0],
+        WordOp::CompareAndSwap { expected, desired } => [expected, desired],
+        WordOp::Get => [0, 0],
+    }
+}
+
+/// Which way bytes go.
+#[derive(Clone, Copy)]
+enum Way {
+    Put,
+    Get,
+}
+
+impl Mpi {
+    /// How many flushes puts have needed that were to another word of a target than the puts under way to it.
+    pub fn ordering_flushes(&self) -> u64 {
+        self.ordering_flushes.get()
+    }
+
+    /// Ends the job as failed: MPI ends the other ranks, and this one with exit code 1. Nothing is dropped.
+    pub fn fail(self) -> ! {
+        self.abort("has failed")
+    }
+
+    /// Says why, and ends the job.
+    #[cold]
+    fn abort(&self, why: &str) -> ! {
+        crate::model::error::tell(format_args!(
+            "rmalab: {} of {} {why}; this ends the job (MPI_Abort)",
+            self.view.rank(),
+            self.view.size()
+        ));
+        library::abort(self.comm.0)
+    }
+
+    /// Ends the job if an operation has not been completed, since MPI may still use its buffers.
+    #[inline(always)]
+    fn check_completed(&self, code: c_int) {
+        if code != ffi::MPI_SUCCESS as c_int {
+            self.abort(&format!("cannot complete an operation: {}", explain(code)));
+        }
+    }
+
+    /// The error of an operation that MPI has not started.
+    #[inline(always)]
+    fn started(&self, code: c_int, operation: Operation, at: Address) -> Result<()> {
+        check(code, || format!("{operation} of {} on {at}", self.view.rank()))
+    }
+
+    /// A word of this rank's segment.
+    fn own_word(&self, own: Word) -> &AtomicU64 {
+        assert!(
+            self.view.has_word(own) && own.rank() == self.view.rank(),
+            "{} is not a word of this rank",
+            own.address()
+        );
+        // SAFETY: the word exists (just checked) and is aligned (so is the base); the window lives as long as `self`.
+        // Other ranks change it by whole words, as the processor sees them in the unified memory model.
+        unsafe { self.base.add(own.disp().0 as usize).cast::<AtomicU64>().as_ref() }
+    }
+
+    /// Completes what is under way to `target`, but for requests.
+    #[inline(always)]
+    fn flush_words(&self, target: Rank) {
+        self.let_go_until_reached(&[target]);
+        // SAFETY: the rank exists (the caller's check); the window lives as long as `self`, in one epoch.
+        self.check_completed(unsafe { ffi::MPI_Win_flush(target.0 as c_int, self.window.0) });
+        self.posted.borrow_mut().completed(target);
+        self.requests.borrow_mut().words_completed(Some(target));
+    }
+
+    /// Completes what is under way to `target` at this rank: its buffers may be used again.
+    #[inline(always)]
+    fn complete_here(&self, target: Rank) {
+        self.let_go_until_reached(&[target]);
+        // SAFETY: the rank exists (the caller's check); the window lives as long as `self`, in one epoch.
+        self.check_completed(unsafe { ffi::MPI_Win_flush_local(target.0 as c_int, self.window.0) });
+    }
+
+    /// A fetching operation, complete when this returns.
+    #[inline(always)]
+    fn fetch(&self, at: Word, op: WordOp) -> Result<u64> {
+        let (mut old, operands) = (0u64, operands(op));
+        // SAFETY: live variables; nothing accesses them before the flush.
+        unsafe { self.start_fetch(at, op, operands.each_ref().map(|operand| &raw const *operand), &raw mut old)? };
+        self.flush_words(at.rank());
+        // SAFETY: a live variable; MPI has written it behind the compiler's back.
+        Ok(unsafe { (&raw const old).read_volatile() })
+    }
+
+    /// Starts a fetching operation: `old` gets the old word.
+    ///
+    /// # Safety
+    ///
+    /// Until a flush, the operands are valid for reads and do not change, and `old` is valid for writes and not accessed.
+    #[inline(always)]
+    unsafe fn start_fetch(&self, at: Word, op: WordOp, operands: [*const u64; 2], old: *mut u64) -> Result<()> {
+        let [first, second] = operands.map(|operand| operand.cast::<c_void>());
+        let (old, word, win) = (old.cast::<c_void>(), self.handles.word, self.window.0);
+        let (rank, disp) = (at.rank().0 as c_int, at.disp().0 as ffi::MPI_Aint);
+        let mpi_op = match op {
+            WordOp::CompareAndSwap { .. } => {
+                // SAFETY: the word exists (`word` has checked); the caller's promise.
+                let code = unsafe { ffi::MPI_Compare_and_swap(second, first, old, word, rank, disp, win) };
+                return self.started(code, op.operation(), at.address());
+            }
+            WordOp::FetchAdd(_) => self.handles.sum,
+            WordOp::FetchStore(_) | WordOp::Put(_) => self.handles.replace,
+            WordOp::Get => self.handles.no_op,
+        };
+        // SAFETY: as above.
+        let code = unsafe { ffi::MPI_Fetch_and_op(first, old, word, rank, disp, mpi_op, win) };
+        self.started(code, op.operation(), at.address())
+    }
+
+    #[inline(always)]
+    fn put_word(&self, at: Word, value: u64) -> Result<()> {
+        let address = at.address();
+        if self.posted.borrow().to_another_word(address) {
+            self.flush_words(at.rank());
+            self.ordering_flushes.set(self.ordering_flushes.get() + 1);
+        }
+        if self.posted.borrow().is_full() {
+            // SAFETY: the window lives as long as `self`, in one epoch.
+            self.check_completed(unsafe { ffi::MPI_Win_flush_local_all(self.window.0) });
+            self.posted.borrow_mut().completed_locally();
+        }
+        self.reach_out_to(at.rank());
+        let slot = self.posted.borrow_mut().take(address, value);
+        let (rank, disp) = (at.rank().0 as c_int, at.disp().0 as ffi::MPI_Aint);
+        let (word, replace) = (self.handles.word, self.handles.replace);
+        // SAFETY: the word exists (`word` has checked); the slot keeps its value and its place until a flush.
+        let code = unsafe { ffi::MPI_Accumulate(slot.cast(), 1, word, rank, disp, 1, word, replace, self.window.0) };
+        self.started(code, Operation::Put, address)
+    }
+
+    /// Completes everything under way.
+    pub(crate) fn complete_all(&self) {
+        let targets = self.reached_out_to.take();
+        self.let_go_until_reached(&targets);
+        // SAFETY: the window lives as long as `self`, in one epoch.
+        self.check_completed(unsafe { ffi::MPI_Win_flush_all(self.window.0) });
+        self.posted.borrow_mut().all_completed();
+        self.requests.borrow_mut().words_completed(None);
+        self.finish_flushed(None);
+    }
+
+    /// Zeroes bytes of this rank's segment; complete when it returns.
+    ///
+    /// # Safety
+    ///
+    /// The span is of this world.
+    unsafe fn zero(&self, span: Span) -> Result<()> {
+        /// Bytes of zeros that are written at a time.
+        const ZEROS: usize = 64 << 10;
+        static ZERO: [u8; ZEROS] = [0; ZEROS];
+        let at = span.address();
+        for start in (0..span.len()).step_by(ZEROS) {
+            let part = (span.len() - start).min(ZEROS);
+            let at = at.rank.at(at.disp.plus(start as u64));
+            // SAFETY: a part of the span, which exists (the caller's promise); the zeros are never written to.
+            unsafe { self.move_bytes(Way::Put, at, ZERO.as_ptr().cast_mut(), part)? };
+        }
+        self.flush_words(at.rank);
+        Ok(())
+    }
+
+    /// Starts to move `len` bytes between `at` and `own`, in as many calls as it takes.
+    ///
+    /// # Safety
+    ///
+    /// The range at `at` exists. `own` is valid for what `way` does to `len` bytes, until that is complete.
+    unsafe fn move_bytes(&self, way: Way, at: Address, own: *mut u8, len: usize) -> Result<()> {
+        self.reach_out_to(at.rank);
+        let (win, byte, rank) = (self.window.0, self.handles.byte, at.rank.0 as c_int);
+        for start in (0..len).step_by(CALL_BYTES) {
+            let part = (len - start).min(CALL_BYTES) as c_int;
+            let disp = at.disp.plus(start as u64).0 as ffi::MPI_Aint;
+            // SAFETY: the caller's promise, for a part of the ranges.
+            let code = unsafe {
+                let own = own.add(start).cast::<c_void>();
+                match way {
+                    Way::Put => ffi::MPI_Put(own, part, byte, rank, disp, part, byte, win),
+                    Way::Get => ffi::MPI_Get(own, part, byte, rank, disp, part, byte, win),
+                }
+            };
+            if let Err(error) = self.started(code, way.operation(), at) {
+                // Parts before this one are under way; they leave the buffer alone once they are complete.
+                self.flush_words(at.rank);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Like [`move_bytes`](Self::move_bytes), with a request.
+    ///
+    /// # Safety
+    ///
+    /// Those of [`move_bytes`](Self::move_bytes).
+    unsafe fn move_bytes_nb(&self, way: Way, at: Address, own: *mut u8, len: usize) -> Result<Request> {
+        if len > CALL_BYTES {
+            // SAFETY: the caller's promise; it is complete before this returns.
+            unsafe { self.move_bytes(way, at, own, len)? };
+            self.flush_words(at.rank);
+            return Ok(DONE);
+        }
+        if len == 0 {
+            return Ok(DONE);
+        }
+        if self.requests.borrow().is_full() {
+            self.complete_all();
+        }
+        self.reach_out_to(at.rank);
+        let mut request = self.handles.null_request;
+        let (win, byte, rank, len) = (self.window.0, self.handles.byte, at.rank.0 as c_int, len as c_int);
+        let (own, disp) = (own.cast::<c_void>(), at.disp.0 as ffi::MPI_Aint);
+        // SAFETY: the caller's promise.
+        let code = unsafe {
+            match way {
+                Way::Put => ffi::MPI_Rput(own, len, byte, rank, disp, len, byte, win, &mut request),
+                Way::Get => ffi::MPI_Rget(own, len, byte, rank, disp, len, byte, win, &mut request),
+            }
+        };
+        self.started(code, way.operation(), at)?;
+        Ok(Request(self.requests.borrow_mut().keep(at.rank, request)))
+    }
+
+    /// Waits for a request, at this rank.
+    fn finish_request(&self, mut request: ffi::MPI_Request) {
+        // SAFETY: a request that has not been completed yet; its buffers live (promised where it was made).
+        self.check_completed(unsafe { ffi::MPI_Wait(&mut request, self.handles.ignored_status) });
+    }
+
+    /// Waits for the requests to `target`, or all of them, whose operations a flush has completed.
+    #[inline(always)]
+    fn finish_flushed(&self, target: Option<Rank>) {
+        for request in self.requests.borrow_mut().take_bytes(target) {
+            self.finish_request(request);
+        }
+    }
+}
+
+impl Way {
+    fn operation(self) -> Operation {
+        match self {
+            Way::Put => Operation::PutBytes,
+            Way::Get => Operation::GetBytes,
+        }
+    }
+}
+
+impl Drop for Mpi {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.abort("has panicked");
+        }
+        // An error would have ended the job.
+        self.complete_all();
+    }
+}
+
+impl Joined for Mpi {
+    const MEETS: bool = false;
+    const STARTED_BY: Option<&'static str> = Some(
+        "the ranks of the backend mpi are the processes of an MPI job, such as `mpirun -n 4 PROGRAM --backend mpi`",
+    );
+
+    fn join(wishes: Wishes) -> Result<Mpi> {
+        let mut attach = Attach::new();
+        if let Some(bytes) = wishes.segment_bytes {
+            attach = attach.segment_bytes(bytes);
+        }
+        if let Some(topology) = wishes.topology {
+            attach = attach.topology(topology);
+        }
+        attach.attach()
+    }
+
+    fn fail(self) {
+        Mpi::fail(self);
+    }
+}
+
+impl Fabric for Mpi {
+    #[inline(always)]
+    fn view(&self) -> &WorldView {
+        &self.view
+    }
+
+    #[inline]
+    fn word(&self, at: Word, op: WordOp) -> Result<u64> {
+        assert!(self.view.has_word(at), "{} is a word of another world", at.address());
+        match op {
+            WordOp::Put(value) => self.put_word(at, value).map(|()| 0),
+            _ => self.fetch(at, op),
+        }
+    }
+
+    /// MPI's word operations have no request: waiting for one flushes its target, and so does a test.
+    unsafe fn start_word(&self, at: Word, op: WordOp, result: *mut u64) -> Result<Request> {
+        assert!(self.view.has_word(at), "{} is a word of another world", at.address());
+        if let WordOp::Put(value) = op {
+            self.put_word(at, value)?;
+            self.flush_words(at.rank());
+            // SAFETY: the caller's promise.
+            unsafe { result.write(0) };
+            return Ok(DONE);
+        }
+        if self.requests.borrow().is_full() {
+            self.complete_all();
+        }
+        self.reach_out_to(at.rank());
+        let (number, operands) = self.requests.borrow_mut().keep_word(at.rank(), operands(op));
+        // SAFETY: the slot keeps the operands until a flush; the caller's promise for the result.
+        if let Err(error) = unsafe { self.start_fetch(at, op, operands, result) } {
+            self.requests.borrow_mut().remove(number);
+            return Err(error);
+        }
+        Ok(Request(number))
+    }
+
+    unsafe fn transfer(&self, at: Span, bytes: Bytes, until: Completion) -> Result<Request> {
+        let (way, own) = match bytes {
+            // It is only read.
+            Bytes::Put(source) => (Way::Put, source.cast_mut()),
+            Bytes::Get(dest) => (Way::Get, dest),
+            Bytes::Clear => {
+                // SAFETY: the caller's promise.
+                unsafe { self.zero(at)? };
+                return Ok(DONE);
+            }
+        };
+        let (address, len) = (at.address(), at.len());
+        if until == Completion::Request {
+            // SAFETY: the caller's promise.
+            return unsafe { self.move_bytes_nb(way, address, own, len) };
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.move_bytes(way, address, own, len)? };
+        match (bytes, until) {
+            (Bytes::Put(_), Completion::Target) => self.complete(Some(at.rank()))?,
+            _ => self.complete_here(at.rank()),
+        }
+        fence(Ordering::Acquire);
+        Ok(DONE)
+    }
+
+    fn done(&self, request: &Request) -> Result<bool> {
+        let mut requests = self.requests.borrow_mut();
+        let Some((target, operation)) = requests.get(request.0) else { return Ok(true) };
+        let UnderWay::Bytes(under_way) = operation else {
+            let target = *target;
+            drop(requests);
+            self.flush_words(target);
+            return Ok(true);
+        };
+        let mut done = 0;
+        // SAFETY: a request that has not been completed yet; its buffers live (promised where it was made).
+        self.check_completed(unsafe { ffi::MPI_Test(under_way, &mut done, self.handles.ignored_status) });
+        if done != 0 {
+            requests.remove(request.0);
+        }
+        Ok(done != 0)
+    }
+
+    fn finish(&self, request: Request) -> Result<()> {
+        let mut requests = self.requests.borrow_mut();
+        match requests.get(request.0) {
+            Some(&mut (_, UnderWay::Bytes(under_way))) => {
+                requests.remove(request.0);
+                drop(requests);
+                self.finish_request(under_way);
+            }
+            Some(&mut (target, UnderWay::Word(_))) => {
+                drop(requests);
+                self.flush_words(target);
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn complete(&self, target: Option<Rank>) -> Result<()> {
+        match target {
+            Some(target) => {
+                self.flush_words(target);
+                self.finish_flushed(Some(target));
+            }
+            None => self.complete_all(),
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
+        self.wait_for(own, until, deadline)
+    }
+
+    #[inline]
+    fn delay(&self, delay: Delay) -> Result<()> {
+        match delay {
+            Delay::Operations(operations) => self.pause_for(operations),
+            Delay::Compute(time) => {
+                fabric::keep_busy(self, time);
+                Ok(())
+            }
+        }
+    }
+
+    #[inline]
+    fn clock(&self) -> Time {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+    }
+
+    fn extras(&self) -> Extras<'_> {
+        Extras::default()
+    }
+}

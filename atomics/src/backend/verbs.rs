@@ -1,0 +1,357 @@
+//! The `verbs` backend: ranks reach each other's memory through RDMA network adapters.
+//!
+//! A rank's memory is registered with its adapter when it joins. To reach it, a peer connects a queue pair of the
+//! *reliable connected* service, once, with its first operation: it asks for it through the bootstrap, whose thread
+//! answers on the other side, so that nobody has to take part who is computing. Word operations are the adapter's
+//! fetch-and-add and compare-and-swap, an RDMA read, and a write that carries its word; bulk operations are RDMA reads
+//! and writes of slots of registered memory (verbs/bounce.rs), from and to which the processor copies.
+//!
+//! # Memory
+//!
+//! A queue pair belongs to the rank that has asked for it, and its other end only answers. So two ranks that operate on
+//! each other have two pairs, and nobody waits for anybody; a rank that is never operated on, and operates on nobody,
+//! has none. A rank keeps for each peer that it operates on a queue pair with 256 requests, a completion queue, and 256
+//! registered words (verbs/landing.rs). For each peer that operates on it, it keeps a pair with one request.
+//!
+//! # Started operations
+//!
+//! Each request of a word operation has a registered word of its own, in which its result arrives. A started operation is
+//! posted by its call. A poll that finds it complete copies the result to the program's word: so the adapter never writes
+//! to memory of the program, and a connection that is dropped leaves nothing under way. With 256 requests under way to a
+//! peer, the next one polls until there is room. The adapter itself holds back reads and atomics beyond those that both
+//! ends take at a time (64 at most, `READS`). A started swap is a compare-and-swap, which a poll posts again if its guess
+//! of the old word was wrong.
+//!
+//! Each request is posted by a call of its own and asks for a completion. On Soft-RoCE perftest gains nothing by lists of
+//! 16 requests (`-l 16`), nor by one completion for 16 (`-Q 16`).
+//!
+//! # Ordering
+//!
+//! What the trait promises follows from the InfiniBand Architecture Specification, volume 1, for requests of one queue
+//! pair (section 9.5, and the table of section 10.8.3.3, Work Request Operation Ordering):
+//!
+//! * A responder executes requests in the order of posting. An RDMA write is ordered before any later request, so puts to
+//!   one target arrive in order, and a read or an atomic behind a put sees it.
+//! * Behind a read or an atomic a later request is not ordered unless it is fenced. No fence is needed: operations that
+//!   return a value are waited for before the next one is posted. Bulk gets and started operations are not waited for;
+//!   they have no order.
+//! * Requests complete in the order of posting, so a completion tells of all before it: that is a flush.
+//! * A completed atomic has been carried out at the target, and any later operation there by any adapter's request or by
+//!   a read of its owner's through the same adapter sees it: so operations that return a value are sequentially
+//!   consistent. The owner's processor reads its words only in a wait, which asks for no more than to acquire.
+//! * A completed write has arrived at the target's adapter. Whoever is told of it by an operation on memory of the same
+//!   host sees it, as the adapter's writes to memory keep their order (no relaxed ordering is asked for).
+//! * What the processor has copied (see below) is in memory before a later request is posted: a post of the library orders
+//!   stores to memory before it, and a flush is a fence besides.
+//!
+//! The specification (section 9.4.5) says that atomics are atomic with each other. It does not say so of a write. An adapter
+//! may lose a put to an atomic that changes the word at the same time, so
+//! [`Capabilities::atomic_puts`](crate::Capabilities::atomic_puts) is false. The formal model of RDMA is as weak: G. Ambal,
+//! B. Dongol, H. Eran, V. Klimis, O. Lahav, A. Raad, Semantics of remote direct memory access (RDMA^TSO), OOPSLA 2024.
+//!
+//! The trait's memory model asks that a compare-and-swap that fails writes nothing, so that it loses no put. Soft-RoCE
+//! breaks this rule in Linux 6.1 (6.1.192, rxe_resp.c, `atomic_reply`): it takes a lock, loads the word, compares, and
+//! stores a word in either case, the old one if the comparison has failed. A write takes no lock, so one that comes between
+//! is lost: 5 of 40,000 puts beside 360,000 failed comparisons of three ranks, on four emulated processors. Kernels in
+//! which `rxe_mr_do_atomic_op` of rxe_mr.c carries out atomics (2023) store only if the comparison has succeeded.
+//!
+//! Soft-RoCE copies written and read bytes by the kernel's `memcpy`. On processors with the flag `erms` that is `rep movsb`,
+//! which promises no more than single bytes: a put of a word may then be seen in part. An emulated processor does copy
+//! single bytes: 1 of 670 loads saw a word in part while it was put to again and again. Without the flag the copy is by
+//! words, and of 440 million loads none did. So the machines of scripts/soft-roce have no `erms`.
+//!
+//! Puts could be loops of compare-and-swaps, as `fetch_store` is. Each would then wait for one round trip, or two if it
+//! guesses the old word wrong. Three puts of a packet, or the wake-up of a lock's next rank, are posted today.
+//!
+//! # The owner's words
+//!
+//! Where the adapter's atomics are atomic among themselves only (`ATOMIC_HCA`, as almost everywhere), a rank's operations
+//! on its own words go through its adapter, by a queue pair to itself. Where they are atomic with the processor's
+//! (`ATOMIC_GLOB`), they are the processor's. A device without atomics is refused.
+//!
+//! # Ranks of one host
+//!
+//! The processor carries out bulk operations on the local segment, and those on segments of other ranks of the host.
+//! With the first of them a rank maps the other rank's memory. `RMALAB_NODE_SHARED=0` or the program
+//! ([`Attach::node_shared`]) has the adapter carry out the latter, as it does between hosts. Words go through the owner's
+//! adapter all the same, so that each has one kind of atomics.
+//!
+//! # Buffers of the program
+//!
+//! The adapter reaches no buffer of the program. Bulk operations are cut into parts of 32 KiB at most. A put copies each
+//! part into a slot before it is posted, so the buffer is free again when the call returns. A get copies each part out of
+//! its slot when the rank sees that the part has arrived. An operation of more parts than there are free slots waits for
+//! slots within its call. When a call fails, the parts that are under way keep their slots, and their bytes go nowhere.
+//!
+//! The alternatives register the buffer. A registration that outlives its operation is wrong: it names the pages that the
+//! buffer had, and no backend learns that the program has freed them. A registration for each operation was measured on
+//! Soft-RoCE against slots of 4, 16 and 64 KiB: best medians of three runs, in microseconds, on a loaded machine.
+//!
+//! | | kept registration | one for each operation | slots of 4 KiB | of 16 KiB | of 64 KiB |
+//! | --- | --- | --- | --- | --- | --- |
+//! | put of 64 KiB | 903 | 1,235 | 1,230 | 1,892 | 1,039 |
+//! | get of 64 KiB | 987 | 1,157 | 1,641 | 2,562 | 1,093 |
+//! | put of 1 MiB | 18,940 | 20,046 | 37,922 | 22,303 | 21,394 |
+//! | get of 1 MiB | 18,217 | 18,418 | 38,098 | 23,545 | 20,648 |
+//!
+//! # Failures
+//!
+//! A request that fails takes its queue pair along. Whether a rank has died is asked of the bootstrap first, which knows
+//! of it at once; an adapter needs seconds of sending again to find out that nobody answers. Before an error is returned
+//! the queue pair is destroyed: the adapter touches no slot of its requests any more.
+//!
+//! # Bindings
+//!
+//! The library is called through `rdma-mummy-sys`, which loads libibverbs when the program starts: a program with this
+//! backend starts on any host, and says that there is no device. `ibverbs-sys` links it: without libibverbs.so.1 the same
+//! program does not start (the loader ends it with status 127). Otherwise they are alike: posts and polls are calls through
+//! the device's own table. The same loop of fetch-and-adds over Soft-RoCE, twice each on a loaded machine, took 21.3 and
+//! 21.3 µs at the 10th percentile with the first and 33.0 and 21.3 µs with the second, which tells them apart no further. The
+//! safe crate `ibverbs` has sends and receives only; `sideway`, over the first of the two, was not measured: it has what is
+//! needed, but is MPL-2.0, and this module would still have to say who owns a buffer, and for how long.
+
+mod answering;
+mod attach;
+mod bounce;
+mod bulk;
+mod connection;
+mod device;
+mod failed;
+mod guesses;
+mod landing;
+mod memory;
+mod message;
+mod peers;
+mod queue_pair;
+mod registered;
+mod request;
+mod settings;
+mod shared;
+mod waiting;
+mod words;
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::time::Instant;
+
+use rustc_hash::FxHashMap;
+
+use crate::join::bootstrap::Membership;
+use crate::model::fabric::{self, Bytes, Completion, DONE, Delay, Extras, Fabric, Span, Word, WordOp, WorldView};
+use crate::{Disp, Operation, Rank, Request, Result, Time, Until};
+pub use attach::Attach;
+use bounce::BouncePool;
+use connection::{Connection, Posted};
+use device::{Device, Region};
+use failed::Failed;
+use guesses::Guesses;
+use memory::Memory;
+use queue_pair::Place;
+use registered::Registrations;
+use request::read_request;
+
+/// Requests that a rank has posted, and what else shows the cost of its operations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// Peers that this rank has connected to, itself included.
+    pub connections: u64,
+    /// Requests posted.
+    pub requests: u64,
+    /// Requests that asked for a completion.
+    pub signalled: u64,
+    /// Compare-and-swaps of `fetch_store` beyond the first of each.
+    pub second_guesses: u64,
+}
+
+/// One rank of a world over RDMA verbs; see [the module](self).
+///
+/// Dropping it waits for all ranks to come so far, as `MPI_Finalize` does, so that none loses memory that it still
+/// operates on; unless a rank has failed, or this one is panicking, which the others are told.
+pub struct Verbs {
+    view: WorldView,
+    // Connections go before the memory that their requests use, and the membership, with the thread that answers, too.
+    peers: RefCell<FxHashMap<u32, Connection>>,
+    membership: Option<Membership>,
+    bounce: BouncePool<Region>,
+    region: Arc<Region>,
+    memory: Arc<Memory>,
+    device: Arc<Device>,
+    place: Place,
+    /// Entries of a connection's completion queue: of as many as its requests it is never full.
+    completions: u32,
+    failing_part: Option<u64>,
+    /// What has broken a connection: from then on nothing can be relied on.
+    failed: RefCell<Option<Failed>>,
+    /// The number of this burst of puts.
+    burst: Cell<u64>,
+    /// When the device was last asked for events.
+    looked: Cell<Option<Instant>>,
+    guesses: Guesses,
+    registrations: RefCell<Registrations>,
+    /// Whether ranks of this host reach each other's data by the processor, and the memory of those whose was asked for.
+    node_shared: bool,
+    neighbours: RefCell<FxHashMap<u32, Option<Rc<Memory>>>>,
+    /// What connections that are gone have posted.
+    past: Cell<Posted>,
+    second_guesses: Cell<u64>,
+}
+
+impl fmt::Debug for Verbs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Verbs")
+            .field("rank", &self.view.rank())
+            .field("size", &self.view.size())
+            .field("device", &self.device.name())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Verbs {
+    /// Leaves the world as failed: the waits of all other ranks return [`PeerFailed`](crate::Error::PeerFailed) with this rank.
+    pub fn fail(mut self) {
+        if let Some(membership) = self.membership.take() {
+            membership.fail();
+        }
+    }
+
+    /// What the rank has posted since it joined.
+    pub fn statistics(&self) -> Statistics {
+        let peers = self.peers.borrow();
+        let add = |sum: Posted, one: Posted| Posted {
+            requests: sum.requests + one.requests,
+            signalled: sum.signalled + one.signalled,
+        };
+        let Posted { requests, signalled } = peers.values().map(Connection::count).fold(self.past.get(), add);
+        Statistics { connections: peers.len() as u64, requests, signalled, second_guesses: self.second_guesses.get() }
+    }
+
+    /// A word of the own segment as the processor reaches it.
+    ///
+    /// The adapter's atomics are not atomic with those of the processor on it, where the
+    /// [capabilities](crate::RemoteAtomics::capabilities) say [`Hca`](crate::Atomicity::Hca): this is for looking at what happens then.
+    ///
+    /// # Errors
+    ///
+    /// Those of a wait for the word.
+    pub fn own_word_by_processor(&self, own: Disp) -> Result<&AtomicU64> {
+        let own = self.view.word(Operation::WaitUntil, self.view.rank().at(own))?;
+        Ok(self.own_word(own))
+    }
+
+    fn membership(&self) -> &Membership {
+        self.membership.as_ref().expect("it is there until the rank has left")
+    }
+}
+
+impl Fabric for Verbs {
+    #[inline(always)]
+    fn view(&self) -> &WorldView {
+        &self.view
+    }
+
+    #[inline]
+    fn word(&self, at: Word, op: WordOp) -> Result<u64> {
+        match self.by_processor(at) {
+            Some(word) => Ok(words::apply(word, op)),
+            None => self.word_by_adapter(at, op),
+        }
+    }
+
+    #[inline]
+    unsafe fn start_word(&self, at: Word, op: WordOp, result: *mut u64) -> Result<Request> {
+        let Some(word) = self.by_processor(at) else {
+            // SAFETY: the caller's promise.
+            return unsafe { self.start_by_adapter(at, op, result) };
+        };
+        // SAFETY: the caller's promise.
+        unsafe { result.write(words::apply(word, op)) };
+        Ok(DONE)
+    }
+
+    unsafe fn transfer(&self, at: Span, bytes: Bytes, until: Completion) -> Result<Request> {
+        // SAFETY: the caller's promise.
+        let request = unsafe { self.start_transfer(at, bytes)? };
+        match (until, bytes) {
+            (Completion::Request, _) => return Ok(request),
+            (Completion::Target, Bytes::Put(_)) => self.complete(Some(at.rank()))?,
+            _ => self.finish(request)?,
+        }
+        Ok(DONE)
+    }
+
+    fn done(&self, request: &Request) -> Result<bool> {
+        let Some((rank, number)) = read_request(request) else { return Ok(true) };
+        let done = self.with_there(rank, |connection| {
+            connection.poll()?;
+            Ok(connection.pending(number).is_none())
+        })?;
+        if !done {
+            self.check()?;
+        }
+        Ok(done)
+    }
+
+    fn finish(&self, request: Request) -> Result<()> {
+        let Some((rank, number)) = read_request(&request) else { return Ok(()) };
+        self.with_there(rank, |connection| {
+            while let Some(number) = connection.pending(number) {
+                self.await_request(connection, number)?;
+            }
+            Ok(true)
+        })?;
+        fence(Ordering::Acquire);
+        Ok(())
+    }
+
+    fn complete(&self, target: Option<Rank>) -> Result<()> {
+        // Of what the processor has copied into segments of this host.
+        fence(Ordering::SeqCst);
+        match target {
+            Some(target) => self.flush_there(target.0),
+            None => self.flush_everywhere(),
+        }
+    }
+
+    #[inline]
+    fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
+        self.wait_for(own, until, deadline)
+    }
+
+    fn delay(&self, delay: Delay) -> Result<()> {
+        match delay {
+            Delay::Operations(operations) => self.pause_for(operations),
+            Delay::Compute(time) => {
+                fabric::keep_busy(self, time);
+                Ok(())
+            }
+        }
+    }
+
+    #[inline]
+    fn clock(&self) -> Time {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+    }
+
+    fn extras(&self) -> Extras<'_> {
+        Extras { registration: Some(self), ..Extras::default() }
+    }
+}
+
+impl Drop for Verbs {
+    fn drop(&mut self) {
+        if let Some(membership) = &self.membership
+            && !std::thread::panicking()
+            && self.check().is_ok()
+        {
+            // Whatever fails now, the others hear of it from the bootstrap, and there is nobody to tell here.
+            self.close_all();
+            let _ = self.complete(None);
+            let _ = membership.barrier();
+        }
+    }
+}

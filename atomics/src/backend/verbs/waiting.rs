@@ -1,0 +1,107 @@
+//! How a rank waits: it spins, then yields, then sleeps.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::Verbs;
+use super::connection::{Broken, Connection};
+use crate::model::fabric::{Fabric, Word};
+use crate::{Result, Time, Until};
+
+/// Polls before a waiting rank gives the processor to others, gifts before it sleeps, and for how long it does.
+///
+/// Soft-RoCE's kernel threads, and other ranks, need the processor that a rank spins on.
+const SPINS: u32 = 2_000;
+const YIELDS: u32 = 1_000;
+const SLEEP: Duration = Duration::from_micros(50);
+
+/// What one uncontended word operation takes, in nanoseconds: the unit of `pause`.
+const OPERATION: u64 = 2_000;
+
+/// The place of a rank that waits: how long it has.
+#[derive(Default)]
+pub(super) struct Turns(u32);
+
+impl Turns {
+    /// Waits a little, longer each time.
+    #[inline]
+    pub(super) fn turn(&mut self, verbs: &Verbs) -> Result<()> {
+        if self.0 < SPINS {
+            self.0 += 1;
+            // Not each time: an emulated processor leaves its loop for a pause.
+            if self.0.is_multiple_of(16) {
+                std::hint::spin_loop();
+            }
+            return Ok(());
+        }
+        self.slow_turn(verbs)
+    }
+
+    #[cold]
+    fn slow_turn(&mut self, verbs: &Verbs) -> Result<()> {
+        verbs.check()?;
+        if self.0 < SPINS + YIELDS {
+            self.0 += 1;
+            std::thread::yield_now();
+        } else {
+            verbs.look()?;
+            std::thread::sleep(SLEEP);
+        }
+        Ok(())
+    }
+}
+
+impl Verbs {
+    /// A word of this rank's segment.
+    ///
+    /// # Panics
+    ///
+    /// Where the word is of another world.
+    pub(super) fn own_word(&self, own: Word) -> &AtomicU64 {
+        self.memory.word(own.disp().0).expect("a word of this world")
+    }
+
+    pub(super) fn wait_for(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
+        let word = self.own_word(own);
+        self.burst.set(self.burst.get() + 1);
+        let mut turns = Turns::default();
+        loop {
+            let value = word.load(Ordering::SeqCst);
+            if until.holds(value) {
+                return Ok(Some(value));
+            }
+            if deadline.is_some_and(|deadline| self.clock() >= deadline) {
+                return self.check().map(|()| None);
+            }
+            turns.turn(self)?;
+        }
+    }
+
+    /// Waits for request `number`, and so for all before it.
+    #[inline]
+    pub(super) fn await_request(&self, connection: &mut Connection, number: u64) -> Result<(), Broken> {
+        let mut turns = Turns::default();
+        while !connection.is_done(number) {
+            if !connection.poll()? {
+                turns.turn(self)?;
+            }
+        }
+        Ok(())
+    }
+    /// Lets time pass between two polls.
+    pub(super) fn pause_for(&self, operations: u32) -> Result<()> {
+        self.check()?;
+        self.look()?;
+        let time = Duration::from_nanos(u64::from(operations) * OPERATION);
+        if time >= SLEEP {
+            std::thread::sleep(time);
+        } else {
+            let end = self.clock().after(time);
+            std::thread::yield_now();
+            while self.clock() < end {
+                std::hint::spin_loop();
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,451 @@
+//! The simulator: ranks as coroutines in virtual time, over a model of a machine's network and processors.
+//!
+//! [`Simulator`] runs the same blocking code as every other backend, for as many ranks as memory holds (some 5 KiB each),
+//! and is deterministic: one profile, one seed, one result, to the bit. A machine is a [`Profile`]: what an operation
+//! takes by processors, by adapters and on the way, and how they take turns. `engine.rs` says when what happens.
+//!
+//! # What it leaves out
+//!
+//! * Contention inside the network: messages wait at their origin's adapter and at their target's, not on links. Who has
+//!   to wait at a busy target, and for how long, does depend on the way ([`Arbitration`](profile::Arbitration)).
+//! * Processors take no time between their operations, but for [`compute`](crate::RemoteAtomics::compute); caches have lines,
+//!   and no sizes.
+//! * Bulk transfers through memory take the processor's time, and hold no line.
+
+mod engine;
+mod gets;
+mod memory;
+pub mod network;
+pub mod profile;
+mod queue;
+pub mod settings;
+mod stacks;
+mod stats;
+mod turns;
+pub mod units;
+
+use std::cell::Cell;
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+pub use network::Network;
+pub use profile::Profile;
+pub use stats::{Busiest, Hottest, Kind, Operations, Stats};
+
+use crate::engine::coroutine::{Port, Task};
+use crate::model::fabric::{Bytes, Completion, DONE, Delay, Extras, Fabric, Span as Range, Word, WordOp, WorldView};
+use crate::{
+    Atomicity, Capabilities, Distance, Error, Rank, Request, Result, SymmetricHeap, Time, Topology, Until, WORD,
+};
+use engine::{Op, Setting, World};
+use gets::Gets;
+use network::Shape;
+use profile::{LocalAtomics, Placement, Span};
+
+/// What a call comes back with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reply {
+    Done,
+    Word(u64),
+    TimedOut,
+    Failed(Rank),
+}
+
+/// Virtual time, in picoseconds.
+struct Clock(Cell<u64>);
+
+/// What is simulated besides the machine.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many ranks there are.
+    pub ranks: u32,
+    /// Ranks of a node; the profile's unless said otherwise.
+    pub ranks_per_node: Option<u32>,
+    /// How ranks are placed; the profile's unless said otherwise.
+    pub placement: Option<Placement>,
+    /// Engines of an adapter; the profile's unless said otherwise.
+    pub engines: Option<u32>,
+    /// Who carries out atomics inside a node; the profile says unless it is said here.
+    pub local_atomics: Option<LocalAtomics>,
+    /// Who carries out bulk operations inside a node; the processor unless it is said.
+    pub local_bulk: Option<LocalAtomics>,
+    /// What irregularities depend on.
+    pub seed: u64,
+    /// Bytes of a rank's segment; only what is touched takes memory.
+    pub segment_bytes: u64,
+    /// Bytes of a rank's stack; only what is touched takes memory.
+    pub stack_bytes: usize,
+}
+
+impl Options {
+    /// That many ranks, and all else as the profile has it.
+    pub fn new(ranks: u32) -> Options {
+        Options {
+            ranks,
+            ranks_per_node: None,
+            placement: None,
+            engines: None,
+            local_atomics: None,
+            local_bulk: None,
+            seed: 1,
+            segment_bytes: crate::SEGMENT_BYTES,
+            stack_bytes: 64 << 10,
+        }
+    }
+}
+
+/// How far a simulation is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// Events that were handled.
+    pub events: u64,
+    /// Virtual time.
+    pub now: Span,
+    /// Ranks that have ended.
+    pub ended: u32,
+    /// All ranks.
+    pub size: u32,
+}
+
+/// What came of a simulation.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Outcome<R> {
+    /// What the ranks returned.
+    pub results: Vec<R>,
+    /// What was counted.
+    pub stats: Stats,
+}
+
+/// A machine with ranks on it, ready to run code.
+#[derive(Clone, Debug)]
+pub struct Simulator {
+    profile: Profile,
+    options: Options,
+    network: Network,
+    topology: Arc<Topology>,
+    ranks_per_node: u32,
+}
+
+/// Bytes that a rank takes at least: a page of stack, its part of a page table, and the simulator's own state.
+const BYTES_PER_RANK: u64 = 4096 + 1024;
+
+impl Simulator {
+    /// A machine of that profile.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::World`] when there is no rank or no rank a node, when the network cannot have so many nodes, and when the
+    /// memory that is available cannot hold so many ranks.
+    pub fn new(profile: &Profile, options: &Options) -> Result<Simulator> {
+        let ranks = options.ranks;
+        let one_node = matches!(profile.shape, Shape::OneNode);
+        let ranks_per_node = if one_node { ranks } else { options.ranks_per_node.unwrap_or(profile.ranks_per_node) };
+        let engines = options.engines.unwrap_or(profile.nic.engines);
+        if ranks == 0 || ranks_per_node == 0 || engines == 0 || profile.node.sockets == 0 {
+            return Err(Error::world(format!(
+                "a simulation of {ranks} ranks, {ranks_per_node} a node, on profile {} with {engines} engines and {} \
+                 sockets: each must be at least 1",
+                profile.name, profile.node.sockets
+            )));
+        }
+        let needed = u64::from(ranks) * BYTES_PER_RANK;
+        if let Some(available) = available_memory()
+            && needed > available
+        {
+            return Err(Error::world(format!(
+                "{ranks} ranks take {:.1} GiB of memory at least, and {:.1} GiB are available: some {} ranks fit",
+                gib(needed),
+                gib(available),
+                available / BYTES_PER_RANK
+            )));
+        }
+        let nodes = ranks.div_ceil(ranks_per_node);
+        let network = Network::new(&profile.shape, nodes)?;
+        let topology = match (&profile.shape, options.placement.unwrap_or(profile.placement)) {
+            // What a lock sees of one node are its sockets.
+            (Shape::OneNode, _) => Topology::blocks(ranks, ranks.div_ceil(profile.node.sockets), profile.node.sockets)?,
+            (shape, Placement::Block) => Topology::blocks(ranks, ranks_per_node, rack(shape, nodes))?,
+            (shape, Placement::Cyclic) => {
+                let rack = rack(shape, nodes);
+                Topology::of_places((0..ranks).map(|rank| (rank % nodes, rank % nodes / rack)))
+            }
+        };
+        Ok(Simulator {
+            profile: profile.clone(),
+            options: options.clone(),
+            network,
+            topology: Arc::new(topology),
+            ranks_per_node,
+        })
+    }
+
+    fn local_atomics(&self) -> LocalAtomics {
+        self.options.local_atomics.unwrap_or(self.profile.local_atomics)
+    }
+
+    /// Where the ranks are, as their code sees it.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// The network.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// Runs `body` as the code of each rank, until all have returned.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::World`] when a rank panics, when ranks wait for ever, and [`Error::System`] when their stacks cannot be
+    /// mapped.
+    pub fn run<R: 'static>(&self, body: impl for<'t> Fn(&Sim<'t>) -> R + 'static) -> Result<Outcome<R>> {
+        self.run_with(body, &mut |_| true)
+    }
+
+    /// As [`run`](Self::run), and tells how far it is every 65,536 events; it stops when it is answered `false`.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run), and [`Error::World`] when it was stopped.
+    pub fn run_with<R: 'static>(
+        &self,
+        body: impl for<'t> Fn(&Sim<'t>) -> R + 'static,
+        progress: &mut dyn FnMut(&Progress) -> bool,
+    ) -> Result<Outcome<R>> {
+        let clock = Rc::new(Clock(Cell::new(0)));
+        let gets = Rc::new(Gets::default());
+        let shared = Rc::new(Shared {
+            clock: Rc::clone(&clock),
+            gets: Rc::clone(&gets),
+            topology: Arc::clone(&self.topology),
+            // Whole words, as on the other backends.
+            segment: self.options.segment_bytes.checked_next_multiple_of(WORD).unwrap_or(u64::MAX - WORD + 1),
+            word_adapter: self.local_atomics() == LocalAtomics::Nic,
+            capabilities: Capabilities {
+                late_puts: true,
+                // No word overtakes bytes on its way to one target.
+                ordered_puts: self.local_atomics() == LocalAtomics::Nic
+                    || self.options.local_bulk != Some(LocalAtomics::Nic),
+                atomicity: Atomicity::Global,
+                ..Capabilities::coherent("sim")
+            },
+        });
+        let stacks = stacks::Stacks::new(self.options.ranks as usize, self.options.stack_bytes)?;
+        let body = Rc::new(body);
+        let mut tasks: Vec<engine::RankTask<R>> = (0..self.options.ranks)
+            .map(|rank| {
+                let (body, shared) = (Rc::clone(&body), Rc::clone(&shared));
+                Task::on(stacks.take(rank as usize), move |port| {
+                    let (segment, topology) = (shared.segment, Arc::clone(&shared.topology));
+                    let heap = SymmetricHeap::new(segment);
+                    let view = WorldView::new(Rank(rank), segment, shared.capabilities, topology, heap);
+                    body(&Sim { port, shared, view: view.expect("the options were checked") })
+                })
+            })
+            .collect();
+        let setting = Setting {
+            size: self.options.ranks,
+            ranks_per_node: self.ranks_per_node,
+            cyclic: matches!(self.options.placement.unwrap_or(self.profile.placement), Placement::Cyclic)
+                && !matches!(self.profile.shape, Shape::OneNode),
+            engines: self.options.engines.unwrap_or(self.profile.nic.engines),
+            local_atomics: self.local_atomics(),
+            local_bulk: self.options.local_bulk,
+            seed: self.options.seed,
+        };
+        let mut world = World::new(&self.profile, &self.network, &setting, clock, gets);
+        let results = world.run(&mut tasks, progress);
+        for task in &mut tasks {
+            // Ranks that did not end, after an error.
+            task.unwind();
+        }
+        Ok(Outcome { results: results?, stats: world.stats() })
+    }
+}
+
+/// Nodes of a rack: what is near each other in the network.
+fn rack(shape: &Shape, nodes: u32) -> u32 {
+    let rack = match shape {
+        Shape::OneNode => 1,
+        Shape::Torus { fixed, .. } => fixed.iter().product(),
+        Shape::Dragonfly { nodes, routers } => nodes * routers,
+        Shape::FatTree { down } => down.first().copied().unwrap_or(1),
+    };
+    if rack <= 1 { nodes } else { rack }
+}
+
+fn gib(bytes: u64) -> f64 {
+    bytes as f64 / (1_u64 << 30) as f64
+}
+
+/// Bytes that the kernel could give without swapping; `None` where it does not say.
+fn available_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// What all ranks share.
+struct Shared {
+    clock: Rc<Clock>,
+    gets: Rc<Gets>,
+    topology: Arc<Topology>,
+    segment: u64,
+    capabilities: Capabilities,
+    /// Whether word operations within a node go through its adapter.
+    word_adapter: bool,
+}
+
+/// One rank of a simulated machine.
+pub struct Sim<'t> {
+    port: &'t Port<'t, Reply, Op>,
+    shared: Rc<Shared>,
+    view: WorldView,
+}
+
+impl fmt::Debug for Sim<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sim").field("rank", &self.view.rank()).finish_non_exhaustive()
+    }
+}
+
+impl Sim<'_> {
+    /// Virtual time, to the picosecond.
+    pub fn time(&self) -> Span {
+        Span(self.shared.clock.0.get())
+    }
+
+    #[inline]
+    fn call(&self, op: Op) -> Result<Reply> {
+        // A rank that unwinds gets no answer: its coroutine cannot stop here, since `panicking` is of the whole thread.
+        if std::thread::panicking() {
+            return Err(Error::PeerFailed { rank: self.view.rank() });
+        }
+        match self.port.call(op) {
+            Reply::Failed(rank) => Err(Error::PeerFailed { rank }),
+            reply => Ok(reply),
+        }
+    }
+
+    /// Returns whether the word operation goes through an adapter, so that this rank's processor is free meanwhile.
+    fn adapter_carries_out(&self, target: Rank, op: WordOp) -> bool {
+        match self.view.topology().distance(self.view.rank(), target) {
+            Distance::Remote => true,
+            Distance::Node => self.shared.word_adapter,
+            Distance::Own => self.shared.word_adapter && op != WordOp::Get,
+        }
+    }
+
+    /// The word that answers `op`.
+    #[inline]
+    fn answer(&self, op: Op) -> Result<u64> {
+        match self.call(op)? {
+            Reply::Word(word) => Ok(word),
+            reply => panic!("{op:?} was answered by {reply:?}"),
+        }
+    }
+
+    #[inline]
+    fn tell(&self, op: Op) -> Result<()> {
+        self.call(op).map(drop)
+    }
+}
+
+impl Fabric for Sim<'_> {
+    fn view(&self) -> &WorldView {
+        &self.view
+    }
+
+    #[inline]
+    fn word(&self, at: Word, op: WordOp) -> Result<u64> {
+        let call = Op::Word { at: at.address(), op };
+        match op {
+            WordOp::Put(_) => self.tell(call).map(|()| 0),
+            _ => self.answer(call),
+        }
+    }
+
+    unsafe fn start_word(&self, at: Word, op: WordOp, result: *mut u64) -> Result<Request> {
+        if matches!(op, WordOp::Put(_)) || !self.adapter_carries_out(at.rank(), op) {
+            let old = self.word(at, op)?;
+            // SAFETY: the caller's promise.
+            unsafe { result.write(old) };
+            return Ok(DONE);
+        }
+        self.answer(Op::Start { at: at.address(), op, result }).map(Request)
+    }
+
+    unsafe fn transfer(&self, at: Range, bytes: Bytes, until: Completion) -> Result<Request> {
+        let (address, len) = (at.address(), at.len());
+        match bytes {
+            Bytes::Put(source) => self.tell(Op::PutBytes { at: address, source, len })?,
+            Bytes::Get(dest) => {
+                let request = Request(self.answer(Op::GetBytes { at: address, dest, len })?);
+                if until == Completion::Request {
+                    return Ok(request);
+                }
+                self.finish(request)?;
+            }
+            Bytes::Clear => {
+                for start in (0..len).step_by(ZEROS.len()) {
+                    let at = address.rank.at(address.disp.plus(start as u64));
+                    let len = (len - start).min(ZEROS.len());
+                    self.tell(Op::PutBytes { at, source: ZEROS.as_ptr(), len })?;
+                    self.complete(Some(at.rank))?;
+                }
+            }
+        }
+        if until == Completion::Target && matches!(bytes, Bytes::Put(_)) {
+            self.complete(Some(at.rank()))?;
+        }
+        // The bytes of a put were copied.
+        Ok(DONE)
+    }
+
+    fn done(&self, request: &Request) -> Result<bool> {
+        self.answer(Op::Test { request: request.0 }).map(|done| done != 0)
+    }
+
+    fn finish(&self, request: Request) -> Result<()> {
+        self.tell(Op::Wait { request: request.0 }).inspect_err(|_| self.shared.gets.give_up(request.0))
+    }
+
+    /// If it fails, the engine touches no buffer of these gets any more.
+    fn complete(&self, target: Option<Rank>) -> Result<()> {
+        let give_up = |_: &Error| self.shared.gets.give_up_all(self.view.rank(), target);
+        self.tell(Op::Flush { target }).inspect_err(give_up)
+    }
+
+    fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
+        let deadline = deadline.map(|deadline| deadline.0.saturating_mul(1000));
+        match self.call(Op::WaitUntil { own: own.disp(), until, deadline })? {
+            Reply::Word(word) => Ok(Some(word)),
+            _ => Ok(None),
+        }
+    }
+
+    fn delay(&self, delay: Delay) -> Result<()> {
+        self.tell(match delay {
+            Delay::Operations(operations) => Op::Pause { operations },
+            Delay::Compute(time) => {
+                Op::Compute { time: u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).saturating_mul(1000) }
+            }
+        })
+    }
+
+    fn clock(&self) -> Time {
+        if std::thread::panicking() {
+            return Time(u64::MAX);
+        }
+        Time(self.shared.clock.0.get() / 1000)
+    }
+
+    fn extras(&self) -> Extras<'_> {
+        Extras::default()
+    }
+}
+
+/// Zeros that a clear writes at a time.
+static ZEROS: [u8; 4096] = [0; 4096];

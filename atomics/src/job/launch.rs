@@ -1,0 +1,460 @@
+//! Starting a world's ranks as processes, of this host or of several, and seeing them through to their end.
+
+mod hosts;
+mod lines;
+mod part;
+mod signals;
+mod supervisor;
+
+use std::ffi::{OsStr, OsString};
+use std::io::PipeWriter;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use supervisor::Ended;
+
+pub use hosts::{Host, Hosts};
+pub use part::part;
+
+use crate::backend::mapped::{Layout, Mapping};
+use crate::join::bootstrap::{Hub, Invitation};
+use crate::join::{environment, limits};
+use crate::{Error, Rank, Result, SEGMENT_BYTES, Topology};
+
+/// How long the ranks that are left may take to end by themselves after one has failed.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// One of the two streams that a rank writes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Stream {
+    /// Standard output.
+    Out,
+    /// Standard error.
+    Err,
+}
+
+/// A line that a rank has written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Line<'a> {
+    /// Who.
+    pub rank: Rank,
+    /// On which stream.
+    pub stream: Stream,
+    /// What, without the line's end; lines of more than 64 KiB come in pieces.
+    pub bytes: &'a [u8],
+}
+
+/// What becomes of the ranks' output.
+#[non_exhaustive]
+pub enum Output {
+    /// Line by line onto this process's own streams, behind the rank's number: `[3] text`. Lines never mix.
+    Prefixed,
+    /// The ranks write to this process's streams themselves.
+    Inherit,
+    /// Nothing: it is thrown away.
+    Discard,
+    /// Each line to a function, on a thread of the launcher's.
+    Lines(Box<dyn FnMut(Line<'_>) + Send>),
+}
+
+impl std::fmt::Debug for Output {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Output::Prefixed => "Prefixed",
+            Output::Inherit => "Inherit",
+            Output::Discard => "Discard",
+            Output::Lines(_) => "Lines(..)",
+        })
+    }
+}
+
+/// Where the ranks are placed.
+#[derive(Clone, Debug)]
+enum Placement {
+    Machine,
+    PerNode(u32),
+    Given(Topology),
+}
+
+/// Starts a program as the ranks of one world.
+///
+/// The ranks share an anonymous memory file, of which nothing is left when they have ended, however they end; a rank
+/// joins it with [`shm::attach`](crate::backend::shm::attach). Each rank is the leader of a process group of its own, so a Ctrl-C
+/// at the terminal reaches it once, through the launcher, and what a rank leaves running in its group ends with it. No
+/// rank outlives the launcher, not even one that is killed by SIGKILL. (A rank is the program itself: a wrapper between
+/// launcher and program has to `exec` it.) Ranks read nothing: their standard input is `/dev/null`.
+///
+/// ```no_run
+/// use rmalab_atomics::Launcher;
+///
+/// let outcome = Launcher::new(4).command("./program", ["--locks", "3"]).spawn()?.wait()?;
+/// std::process::exit(outcome.exit_code());
+/// # Ok::<(), rmalab_atomics::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "nothing happens before `spawn`"]
+pub struct Launcher {
+    size: u32,
+    program: OsString,
+    args: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+    segment_bytes: u64,
+    hub: bool,
+    placement: Placement,
+    output: Output,
+    grace: Duration,
+    time_limit: Option<Duration>,
+    forward_signals: bool,
+    part: Option<Part>,
+}
+
+/// What a launcher needs that starts some of a job's ranks only.
+struct Part {
+    /// The number of the first of them.
+    first: u32,
+    /// How many ranks the job has.
+    size: u32,
+    /// Where all of them meet.
+    invitation: Invitation,
+    /// Is told of each rank that has ended, with its process id.
+    ended: Box<dyn FnMut(Rank, u32, ExitStatus) + Send>,
+}
+
+impl std::fmt::Debug for Part {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Part").field("first", &self.first).field("size", &self.size).finish_non_exhaustive()
+    }
+}
+
+impl Launcher {
+    /// A launcher of `size` ranks.
+    pub fn new(size: u32) -> Launcher {
+        Launcher {
+            size,
+            program: OsString::new(),
+            args: Vec::new(),
+            env: Vec::new(),
+            segment_bytes: SEGMENT_BYTES,
+            hub: false,
+            placement: Placement::Machine,
+            output: Output::Prefixed,
+            grace: GRACE,
+            time_limit: None,
+            forward_signals: true,
+            part: None,
+        }
+    }
+
+    /// Makes it start a part of the ranks of a job on several hosts, which share no memory.
+    fn part(mut self, part: Part) -> Launcher {
+        self.part = Some(part);
+        self
+    }
+
+    /// Sets the program, which is looked for in `PATH` unless it has a slash, and its arguments.
+    pub fn command<A: AsRef<OsStr>>(
+        mut self,
+        program: impl AsRef<OsStr>,
+        args: impl IntoIterator<Item = A>,
+    ) -> Launcher {
+        self.program = program.as_ref().to_os_string();
+        self.args = args.into_iter().map(|arg| arg.as_ref().to_os_string()).collect();
+        self
+    }
+
+    /// Sets a variable in the environment of every rank.
+    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Launcher {
+        self.env.push((name.as_ref().to_os_string(), value.as_ref().to_os_string()));
+        self
+    }
+
+    /// Sets the length of every rank's segment, in bytes; [`SEGMENT_BYTES`] by default.
+    pub fn segment_bytes(mut self, bytes: u64) -> Launcher {
+        self.segment_bytes = bytes;
+        self
+    }
+
+    /// Sets whether the ranks can meet through a [`Hub`], as those of networks do; by default they cannot.
+    ///
+    /// It listens on the loopback interface, and is gone when the job has ended.
+    pub fn hub(mut self, hub: bool) -> Launcher {
+        self.hub = hub;
+        self
+    }
+
+    /// Tells the ranks that every `ranks` of them share a node; by default the machine's own NUMA nodes.
+    pub fn ranks_per_node(mut self, ranks: u32) -> Launcher {
+        self.placement = Placement::PerNode(ranks);
+        self
+    }
+
+    /// Tells the ranks where they are placed.
+    pub fn topology(mut self, topology: Topology) -> Launcher {
+        self.placement = Placement::Given(topology);
+        self
+    }
+
+    /// Sets what becomes of the ranks' output; [`Output::Prefixed`] by default.
+    ///
+    /// With `Prefixed` and `Inherit`, failures of ranks are reported on standard error. A process that reads the output
+    /// slowly slows the ranks' writes down, and nothing else: signals, ends of ranks and the time limit are dealt with
+    /// meanwhile. The job ends once its output has been read, or a second after a second signal or the time limit.
+    pub fn output(mut self, output: Output) -> Launcher {
+        self.output = output;
+        self
+    }
+
+    /// Sets how long the others may take to end after one rank has failed; 5 seconds by default.
+    ///
+    /// Their waits return [`PeerFailed`](Error::PeerFailed), so most end by themselves. Those that do not get a SIGTERM,
+    /// and a SIGCONT in case they are stopped, and after as long again a SIGKILL.
+    pub fn grace(mut self, grace: Duration) -> Launcher {
+        self.grace = grace;
+        self
+    }
+
+    /// Kills all ranks when the job has taken this long; by default there is no limit.
+    pub fn time_limit(mut self, limit: Duration) -> Launcher {
+        self.time_limit = Some(limit);
+        self
+    }
+
+    /// Sets whether SIGINT, SIGTERM and SIGHUP to this process are passed on to the ranks; by default they are.
+    ///
+    /// A second signal kills the ranks. While a job runs, these signals do not end this process; a program that handles
+    /// them itself installs its handlers (through `signal-hook`) before its first job, and they are called as well.
+    pub fn forward_signals(mut self, forward: bool) -> Launcher {
+        self.forward_signals = forward;
+        self
+    }
+
+    /// Where the caller has placed the ranks, if it has.
+    pub(crate) fn placed(&self) -> Result<Option<Topology>> {
+        match &self.placement {
+            Placement::Machine => Ok(None),
+            Placement::PerNode(ranks) => Topology::blocks(self.size, *ranks, 1).map(Some),
+            Placement::Given(topology) if !topology.is_blocks() => Err(Error::world(
+                "the ranks of the topology do not form blocks, and a launcher places ranks in blocks only",
+            )),
+            Placement::Given(topology) if topology.size() == self.size => Ok(Some(topology.clone())),
+            Placement::Given(topology) => {
+                Err(Error::world(format!("the topology has {} ranks and the world {}", topology.size(), self.size)))
+            }
+        }
+    }
+
+    /// Starts the ranks.
+    ///
+    /// May raise this process's soft limit on open files; the ranks get the limit as it was.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::World`] when the world is empty, when it needs more memory, processes or descriptors than there are, or
+    /// when the program is missing; [`Error::System`] when the system refuses something. No rank is running then.
+    pub fn spawn(self) -> Result<Job> {
+        let layout = Layout::new(self.size, self.segment_bytes)?;
+        let topology = self.placed()?.unwrap_or_else(|| Topology::of_machine(self.size));
+        let program = limits::program(&self.program)?;
+        limits::processes(self.size)?;
+        let open_files = limits::descriptors(self.size)?;
+        let mut all = self.env;
+        let mut set = |name: &str, value: String| all.push((name.into(), value.into()));
+        set(environment::SEGMENT_BYTES, layout.segment_bytes().to_string());
+        let (first, memory, told) = match self.part {
+            Some(Part { first, size, invitation, ended }) => {
+                set(environment::SIZE, size.to_string());
+                set(environment::HUB, invitation.to_text());
+                (first, None, Ended::Whole(ended))
+            }
+            None => {
+                let memory = crate::backend::shm::create(layout)?;
+                let mapping = Arc::new(Mapping::shared(memory.as_fd(), layout, true)?);
+                set(environment::SIZE, self.size.to_string());
+                set(environment::SHM_FD, memory.as_raw_fd().to_string());
+                set(environment::TOPOLOGY, environment::topology_text(&topology));
+                let ended = if self.hub {
+                    let hub = Hub::open(IpAddr::V4(Ipv4Addr::LOCALHOST), self.size)?;
+                    set(environment::HUB, hub.invitation().to_text());
+                    Ended::Hub(hub)
+                } else {
+                    Ended::Untold
+                };
+                (0, Some((memory, mapping)), ended)
+            }
+        };
+        let arrivals = if self.forward_signals { Some(signals::Arrivals::new()?) } else { None };
+        let (lifeline, control) =
+            std::io::pipe().map_err(|error| Error::system("making a pipe to the launcher's thread", error))?;
+        let plan = supervisor::Plan {
+            first,
+            size: self.size,
+            program,
+            args: self.args,
+            env: all,
+            output: self.output,
+            grace: self.grace,
+            time_limit: self.time_limit,
+            memory,
+            ended: told,
+            open_files,
+            arrivals,
+            lifeline,
+        };
+        let (started, start) = mpsc::sync_channel(1);
+        // The kernel kills a rank when the *thread* that has started it ends: this one stays until the ranks have gone.
+        let thread = std::thread::Builder::new()
+            .name("rmalab-launcher".into())
+            .spawn(move || supervisor::run(plan, &started))
+            .map_err(|error| Error::system("starting the launcher's thread", error))?;
+        match start.recv() {
+            Ok(ranks) => Ok(Job { ranks, control: Some(control), thread: Some(thread) }),
+            // It has ended without having started the ranks, and says why.
+            Err(mpsc::RecvError) => Err(match ended(thread) {
+                Err(error) => error,
+                Ok(_) => unreachable!("a job that has ended has started"),
+            }),
+        }
+    }
+}
+
+fn ended(thread: JoinHandle<Result<Outcome>>) -> Result<Outcome> {
+    // Its panic can only be one of the caller's output function.
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// One rank's process, as the job's owner sees it.
+#[derive(Debug)]
+struct Handle {
+    pid: u32,
+    /// Becomes readable when the process has ended; none where the system refuses it.
+    pidfd: Option<OwnedFd>,
+    /// Whether the process has been reaped, after which its number may be another one's.
+    reaped: Mutex<bool>,
+}
+
+/// Ranks that run. When it is dropped, they are killed.
+#[derive(Debug)]
+#[must_use = "a job that is dropped is killed"]
+pub struct Job {
+    ranks: Arc<[Handle]>,
+    /// The supervisor kills the ranks when this closes.
+    control: Option<PipeWriter>,
+    thread: Option<JoinHandle<Result<Outcome>>>,
+}
+
+impl Job {
+    /// The process id of `rank`.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such rank.
+    pub fn pid(&self, rank: Rank) -> u32 {
+        self.ranks[rank.index()].pid
+    }
+
+    /// Sends a signal to `rank`, and to no other process, even if the rank has ended.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::System`] when the rank has ended.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such rank.
+    pub fn signal(&self, rank: Rank, signal: Signal) -> Result<()> {
+        let handle = &self.ranks[rank.index()];
+        let reaped = handle.reaped.lock().unwrap_or_else(PoisonError::into_inner);
+        let pid = i32::try_from(handle.pid).ok().and_then(rustix::process::Pid::from_raw).filter(|_| !*reaped);
+        pid.ok_or(rustix::io::Errno::SRCH)
+            .and_then(|pid| rustix::process::kill_process(pid, signal))
+            .map_err(|error| Error::system(format!("sending a signal to {rank}"), error))
+    }
+
+    /// Waits until all ranks have ended.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::World`] when the job has run into its time limit, and [`Error::System`] when the system refuses
+    /// something; the ranks have ended then as well. That a rank has failed is no error here, see [`Outcome`].
+    ///
+    /// # Panics
+    ///
+    /// When the function of [`Output::Lines`] has panicked.
+    pub fn wait(mut self) -> Result<Outcome> {
+        let thread = self.thread.take().expect("only `wait` and the drop take it");
+        ended(thread)
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        drop(self.control.take());
+        if let Some(thread) = self.thread.take() {
+            // Nobody asks how it went.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// How the ranks of a job have ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// How each rank has ended.
+    pub statuses: Vec<ExitStatus>,
+    /// What each rank has handed back (see [`Processes`](crate::Processes)), empty for most.
+    pub results: Vec<Vec<u8>>,
+    /// The rank that was the first to fail, if one has: by a signal, by an exit code other than 0, or by an exit with 0
+    /// that did not leave the world.
+    pub first_failure: Option<Rank>,
+    /// The ranks that have exited with 0 without leaving the world that they had joined: by `std::process::exit`, or with
+    /// a handle that was forgotten. The others may have waited for them.
+    pub stayed: Vec<Rank>,
+    /// The process ids that the ranks had.
+    pub pids: Vec<u32>,
+}
+
+impl Outcome {
+    /// Whether every rank has ended well.
+    pub fn success(&self) -> bool {
+        self.first_failure.is_none()
+    }
+
+    /// The first failure as a shell would say it: its exit code, or 128 and the signal's number; 1 for a rank that has
+    /// exited with 0 without leaving its world, and 0 if there is no failure.
+    pub fn exit_code(&self) -> i32 {
+        self.first_failure.map_or(0, |rank| exit_code(self.statuses[rank.index()]))
+    }
+
+    /// How `rank` has ended, in words: `rank 3 (pid 1234) was killed by signal 9 (SIGKILL)`.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such rank.
+    pub fn describe(&self, rank: Rank) -> String {
+        describe(rank, self.pids[rank.index()], self.statuses[rank.index()], self.stayed.contains(&rank))
+    }
+}
+
+/// The exit code of a job whose first failure ended with `status`.
+fn exit_code(status: ExitStatus) -> i32 {
+    status.code().map_or_else(|| 128 + status.signal().unwrap_or(0), |code| if code == 0 { 1 } else { code })
+}
+
+/// How a rank has ended; `stayed` says that it did not leave the world that it had joined.
+fn describe(rank: Rank, pid: u32, status: ExitStatus, stayed: bool) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) if stayed => format!(
+            "{rank} (pid {pid}) exited with code {code} without leaving its world: other ranks may have waited for it (return from the program instead of std::process::exit, and drop the rank's handle)"
+        ),
+        (Some(code), _) => format!("{rank} (pid {pid}) exited with code {code}"),
+        (None, Some(signal)) => format!("{rank} (pid {pid}) was killed by signal {signal} ({})", signals::name(signal)),
+        (None, None) => format!("{rank} (pid {pid}) ended with status {status}"),
+    }
+}

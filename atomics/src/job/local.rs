@@ -1,0 +1,117 @@
+//! The `local` backend: ranks are threads of one process.
+
+use std::sync::Arc;
+
+use crate::backend::mapped::{Layout, Mapped, Mapping, Vocal};
+use crate::model::world::{SEGMENT_BYTES, World};
+use crate::{Error, Rank, RemoteAtomics, Result, Topology};
+
+/// A world of threads, from [`World::threads`].
+#[derive(Clone, Debug)]
+#[must_use = "nothing happens before `run`"]
+pub struct Threads {
+    size: u32,
+    segment_bytes: u64,
+    topology: Option<Topology>,
+}
+
+impl World {
+    /// A world of `size` ranks, each a thread of this process.
+    ///
+    /// ```
+    /// use rmalab_atomics::{Rank, RemoteAtomics, World};
+    ///
+    /// let counts = World::threads(4).run(|ra| {
+    ///     let counter = ra.heap().alloc(8, 8).expect("room for one word");
+    ///     ra.fetch_add(Rank(0).at(counter), 1).expect("a word of rank 0")
+    /// })?;
+    /// assert_eq!(counts.iter().sum::<u64>(), 0 + 1 + 2 + 3);
+    /// # Ok::<(), rmalab_atomics::Error>(())
+    /// ```
+    pub fn threads(size: u32) -> Threads {
+        Threads { size, segment_bytes: SEGMENT_BYTES, topology: None }
+    }
+}
+
+impl Threads {
+    /// Sets the length of every rank's segment, in bytes.
+    pub fn segment_bytes(mut self, bytes: u64) -> Threads {
+        self.segment_bytes = bytes;
+        self
+    }
+
+    /// Places the ranks on nodes; by default the machine's own NUMA nodes.
+    pub fn topology(mut self, topology: Topology) -> Threads {
+        self.topology = Some(topology);
+        self
+    }
+
+    /// Runs `body` on every rank at the same time and returns the results in the order of the ranks.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::World`] when the world is empty or does not fit into memory, [`Error::System`] when the system refuses
+    /// the memory or a thread. [`Error::RankEnded`] when a rank has [left something undone](RemoteAtomics::forsake).
+    ///
+    /// # Panics
+    ///
+    /// When a rank panics, with the panic of the rank that was first; the waits of the others return
+    /// [`Error::PeerFailed`] meanwhile, so that no rank waits for ever.
+    pub fn run<T: Send>(self, body: impl Fn(&Mapped) -> T + Sync) -> Result<Vec<T>> {
+        let layout = Layout::new(self.size, self.segment_bytes)?;
+        let topology = self.topology.unwrap_or_else(|| Topology::of_machine(self.size));
+        let mapping = Arc::new(Mapping::anonymous(layout)?);
+        let ranks = (0..self.size)
+            .map(|rank| Mapped::new(Arc::clone(&mapping), Rank(rank), topology.clone(), "local", Box::new(Vocal)))
+            .collect::<Result<Vec<Mapped>>>()?;
+        let body = &body;
+        std::thread::scope(|scope| {
+            let mut threads = Vec::with_capacity(ranks.len());
+            let mut refused = None;
+            for ra in ranks {
+                let rank = ra.rank();
+                let builder = std::thread::Builder::new().name(format!("rank {}", rank.0));
+                // The handle moves into the thread, and leaves the world when the thread is done or unwinds.
+                match builder.spawn_scoped(scope, move || {
+                    let ra = ra;
+                    let value = body(&ra);
+                    (value, ra.forsaken())
+                }) {
+                    Ok(thread) => threads.push(thread),
+                    Err(error) => {
+                        // Those that run already must not wait for ranks that will never come.
+                        mapping.mark_failed(rank);
+                        refused = Some(Error::system(format!("starting a thread for {rank}"), error));
+                        break;
+                    }
+                }
+            }
+            let mut results = Vec::with_capacity(threads.len());
+            let mut panics = Vec::new();
+            let mut forsaken = None;
+            for (rank, thread) in threads.into_iter().enumerate() {
+                match thread.join() {
+                    Ok((value, undone)) => {
+                        results.push(value);
+                        forsaken = forsaken.or(undone.map(|what| (Rank(rank as u32), what)));
+                    }
+                    Err(panic) => panics.push((rank, panic)),
+                }
+            }
+            if let Some(error) = refused {
+                return Err(error);
+            }
+            if !panics.is_empty() {
+                let first = mapping.failed().map(Rank::index);
+                let at = panics.iter().position(|&(rank, _)| Some(rank) == first).unwrap_or(0);
+                std::panic::resume_unwind(panics.swap_remove(at).1);
+            }
+            match forsaken {
+                Some((rank, what)) => {
+                    Err(Error::RankEnded { rank, how: format!("{rank} has left with {what}").into() })
+                }
+                None => Ok(results),
+            }
+        })
+    }
+}

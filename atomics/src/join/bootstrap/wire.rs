@@ -1,0 +1,139 @@
+//! What hub and members say to each other: frames of a length, a kind and a body.
+//!
+//! All numbers are little-endian. Before the proofs have been checked, frames are of fixed, small lengths.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use super::secret::BYTES;
+use crate::join::environment::Environment;
+use crate::{Error, Result};
+
+/// What a connection starts with: what it is, and the version of what follows.
+pub(super) const MAGIC: [u8; 8] = *b"rmahub\0\x02";
+
+/// The most that one rank gives to an exchange, or sends to another one, in bytes.
+pub(crate) const MOST: usize = 64 << 10;
+
+/// The most bytes of a body, but for the results of exchanges, which are as long as all contributions.
+const LONGEST: usize = 1 << 30;
+
+/// After the magic: the member's nonce, its rank, the number of ranks, and a proof for these. The hub drops a connection
+/// without a right proof at once, so only processes that know the secret take up room in it. A listener on the network
+/// could repeat a hello, so the hub still challenges the member.
+pub(super) const HELLO: usize = MAGIC.len() + BYTES + 8 + BYTES;
+
+/// The hub's answer: its nonce and its proof.
+pub(super) const CHALLENGE: usize = 2 * BYTES;
+
+pub(super) const GREETING: &[u8] = b"hello";
+pub(super) const HUB: &[u8] = b"hub";
+pub(super) const RANK: &[u8] = b"rank";
+
+/// How long each step of the handshake may take, once a hello has come.
+pub(super) const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// How long the hub waits for the hello on a new connection.
+pub(super) const SILENT: Duration = Duration::from_secs(2);
+
+/// Kinds of frames.
+pub(super) mod kind {
+    /// From the hub: the proof was right.
+    pub(in crate::join::bootstrap) const WELCOME: u8 = 1;
+    /// From the hub: it was not, or the rank cannot be; in words.
+    pub(in crate::join::bootstrap) const REFUSED: u8 = 2;
+    /// From a member: its part of the exchange. From the hub: everybody's, each behind its length in 4 bytes.
+    pub(in crate::join::bootstrap) const GATHER: u8 = 3;
+    /// A request of one member to another: the other's rank (from the hub: the asker's), a number, the bytes.
+    pub(in crate::join::bootstrap) const REQUEST: u8 = 4;
+    /// The answer to it: in the same form, and a byte that tells whether it is an error in words.
+    pub(in crate::join::bootstrap) const ANSWER: u8 = 5;
+    /// From a member: it leaves in good order.
+    pub(in crate::join::bootstrap) const DEPART: u8 = 6;
+    /// From a member: it leaves as failed. From the hub: this rank has failed.
+    pub(in crate::join::bootstrap) const FAILED: u8 = 7;
+}
+
+/// A frame of several parts.
+pub(super) fn frame(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let length: usize = parts.iter().map(|part| part.len()).sum();
+    let mut frame = Vec::with_capacity(5 + length);
+    frame.extend((length as u32).to_le_bytes());
+    frame.push(kind);
+    for part in parts {
+        frame.extend(*part);
+    }
+    frame
+}
+
+/// Takes frames out of bytes as they come.
+#[derive(Default, Debug)]
+pub(super) struct Frames {
+    bytes: Vec<u8>,
+    taken: usize,
+}
+
+impl Frames {
+    /// Reads once; whether the connection goes on.
+    ///
+    /// Once, since what has come may be whole frames, and the next read of a connection that blocks would wait for more.
+    pub(super) fn read(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
+        self.bytes.drain(..std::mem::take(&mut self.taken));
+        let mut chunk = [0; 16 << 10];
+        match stream.read(&mut chunk) {
+            Ok(0) => Ok(false),
+            Ok(count) => {
+                self.bytes.extend(&chunk[..count]);
+                Ok(true)
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The next whole frame's kind and body; an error for one that nobody sends.
+    pub(super) fn next(&mut self) -> Result<Option<(u8, &[u8])>> {
+        let rest = &self.bytes[self.taken..];
+        let Some((&length, behind)) = rest.split_first_chunk::<4>() else { return Ok(None) };
+        let length = u32::from_le_bytes(length) as usize;
+        if length > LONGEST {
+            return Err(Error::world(format!("a frame of {length} bytes, which nobody sends")));
+        }
+        if behind.len() < 1 + length {
+            return Ok(None);
+        }
+        let start = self.taken + 4;
+        self.taken = start + 1 + length;
+        Ok(Some((self.bytes[start], &self.bytes[start + 1..self.taken])))
+    }
+}
+
+/// A number of 4 bytes at the front of `bytes`, and the rest.
+pub(super) fn number(bytes: &[u8]) -> Option<(u32, &[u8])> {
+    bytes.split_first_chunk::<4>().map(|(number, rest)| (u32::from_le_bytes(*number), rest))
+}
+
+/// A number of 8 bytes at the front of `bytes`, and the rest.
+pub(super) fn long(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    bytes.split_first_chunk::<8>().map(|(number, rest)| (u64::from_le_bytes(*number), rest))
+}
+
+/// Sends a frame on a connection that blocks.
+pub(super) fn send(mut stream: &TcpStream, frame: &[u8]) -> io::Result<()> {
+    stream.write_all(frame)
+}
+
+/// Sets a connection up: no delays, and an end once the other host has been silent for some four seconds, or as many as
+/// `RMALAB_SILENCE` says. That a process has died its host tells at once.
+pub(super) fn prepare(stream: &TcpStream) -> Result<()> {
+    use rustix::net::sockopt;
+    let silence = Environment::own().silence()?;
+    let failed = |error| Error::system("setting a connection up", error);
+    stream.set_nodelay(true).map_err(|error| Error::system("setting a connection up", error))?;
+    sockopt::set_socket_keepalive(stream, true).map_err(failed)?;
+    sockopt::set_tcp_keepidle(stream, Duration::from_secs(1)).map_err(failed)?;
+    sockopt::set_tcp_keepintvl(stream, Duration::from_secs(1)).map_err(failed)?;
+    sockopt::set_tcp_keepcnt(stream, silence - 1).map_err(failed)?;
+    sockopt::set_tcp_user_timeout(stream, silence * 1000).map_err(failed)
+}

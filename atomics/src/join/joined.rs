@@ -1,0 +1,32 @@
+//! What a backend whose ranks are processes tells the launcher's side of itself.
+
+use crate::{RemoteAtomics, Result, Topology};
+
+/// A backend whose ranks are processes that a launcher has started.
+pub trait Joined: RemoteAtomics + Sized {
+    /// Whether the ranks meet through a [`Hub`](crate::join::bootstrap::Hub), which their launcher opens for them.
+    const MEETS: bool;
+
+    /// How the ranks are started where [`Processes::run`](crate::Processes::run) cannot do it, as the error says then.
+    const STARTED_BY: Option<&'static str> = None;
+
+    /// Joins the world that this process was started in; once in its life.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::World`](crate::Error::World) when no launcher has started it, or when the world cannot be as wished for.
+    fn join(wishes: Wishes) -> Result<Self>;
+
+    /// Leaves the world as failed: every other rank's waits return [`Error::PeerFailed`](crate::Error::PeerFailed) with this rank.
+    fn fail(self);
+}
+
+/// What a rank asks of the world that it joins; what it does not ask for, the launcher or the backend decides.
+#[derive(Clone, Default, Debug)]
+#[non_exhaustive]
+pub struct Wishes {
+    /// Bytes of every segment, at the least.
+    pub segment_bytes: Option<u64>,
+    /// Where the ranks are placed.
+    pub topology: Option<Topology>,
+}

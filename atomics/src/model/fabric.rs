@@ -1,0 +1,359 @@
+//! What a backend implements: one rank's way to everybody's memory, as few methods as possible and none with a default.
+//!
+//! Users call [`RemoteAtomics`], which every [`Fabric`] is. There an address is checked, once and for all
+//! backends ([`WorldView::word`], [`WorldView::span`]), and an operation becomes a [`WordOp`]. A wrapper that counts, delays
+//! or damages operations intercepts one method for all of them, and cannot forget one.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use crate::model::registered::{Pinned, Refused, RegisteredKey, UserMemory};
+pub use crate::model::word::{Span, Word, WordOp};
+use crate::model::words::LocalWords;
+use crate::{
+    Address, Capabilities, Disp, Error, Operation, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Topology,
+    Until, WORD,
+};
+
+/// What a rank knows of its world: data, so that no backend computes it anew for each question.
+///
+/// A clone has the same heap.
+#[derive(Clone, Debug)]
+pub struct WorldView {
+    rank: Rank,
+    size: u32,
+    /// Bytes of every rank's segment, a multiple of 8.
+    segment: u64,
+    capabilities: Capabilities,
+    topology: Arc<Topology>,
+    /// In its own allocation, so that nothing in here changes behind a shared reference: the compiler may keep the rest in
+    /// registers across atomics, where a load costs a third of the atomic.
+    heap: Arc<SymmetricHeap>,
+}
+
+impl WorldView {
+    /// What `rank` knows of a world of as many ranks as `topology` places, each with a segment of `segment` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::World`] when there is no such rank, or when the segment does not consist of whole words.
+    pub fn new(
+        rank: Rank,
+        segment: u64,
+        capabilities: Capabilities,
+        topology: impl Into<Arc<Topology>>,
+        heap: SymmetricHeap,
+    ) -> Result<WorldView> {
+        let topology = topology.into();
+        let size = topology.size();
+        if rank.0 >= size {
+            return Err(Error::world(format!("{rank} does not exist in a world of {size} ranks")));
+        }
+        if !segment.is_multiple_of(WORD) {
+            return Err(Error::world(format!("a segment of {segment} bytes: make it a multiple of {WORD}")));
+        }
+        Ok(WorldView { rank, size, segment, capabilities, topology, heap: Arc::new(heap) })
+    }
+
+    /// The same world and heap, by a backend with other capabilities.
+    #[must_use]
+    pub fn with_capabilities(self, capabilities: Capabilities) -> WorldView {
+        WorldView { capabilities, ..self }
+    }
+
+    /// This rank.
+    #[inline(always)]
+    pub fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    /// How many ranks the world has.
+    #[inline(always)]
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Bytes of every rank's segment, a multiple of 8.
+    #[inline(always)]
+    pub fn segment(&self) -> u64 {
+        self.segment
+    }
+
+    /// What the backend does natively.
+    #[inline(always)]
+    pub fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    /// Which ranks share a node.
+    #[inline(always)]
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// The allocator of displacements that are the same on every rank.
+    #[inline(always)]
+    pub fn heap(&self) -> &SymmetricHeap {
+        &self.heap
+    }
+
+    /// The word at `at`.
+    ///
+    /// # Errors
+    ///
+    /// [`RankOutOfRange`](Error::RankOutOfRange), [`OutOfSegment`](Error::OutOfSegment), [`Misaligned`](Error::Misaligned).
+    #[inline(always)]
+    pub fn word(&self, operation: Operation, at: Address) -> Result<Word> {
+        let word = Word { at };
+        if self.has_word(word) { Ok(word) } else { Err(self.refusal(operation, at.rank.0, at.disp.0, WORD)) }
+    }
+
+    /// The `len` bytes from `at` on.
+    ///
+    /// # Errors
+    ///
+    /// [`RankOutOfRange`](Error::RankOutOfRange), [`OutOfSegment`](Error::OutOfSegment).
+    #[inline(always)]
+    pub fn span(&self, operation: Operation, at: Address, len: u64) -> Result<Span> {
+        let end = at.disp.0.checked_add(len);
+        match usize::try_from(len) {
+            Ok(len) if at.rank.0 < self.size && end.is_some_and(|end| end <= self.segment) => Ok(Span { at, len }),
+            _ => Err(self.refusal(operation, at.rank.0, at.disp.0, len)),
+        }
+    }
+
+    /// Checks that `rank` exists.
+    ///
+    /// # Errors
+    ///
+    /// [`RankOutOfRange`](Error::RankOutOfRange).
+    #[inline(always)]
+    pub fn check_rank(&self, operation: Operation, rank: Rank) -> Result<()> {
+        if rank.0 < self.size { Ok(()) } else { Err(self.refusal(operation, rank.0, 0, 0)) }
+    }
+
+    /// Returns whether this world has that word.
+    ///
+    /// A [`Word`] is a plain value, which safe code can carry to another world. A backend that reaches memory by it asserts
+    /// this; where [`word`](Self::word) has just made it, the compiler drops the assertion.
+    #[inline(always)]
+    pub fn has_word(&self, word: Word) -> bool {
+        let Address { rank, disp, .. } = word.at;
+        // `segment` is a multiple of 8, so an aligned word that starts in it ends in it.
+        rank.0 < self.size && disp.0 < self.segment && disp.0.is_multiple_of(WORD)
+    }
+
+    /// Takes numbers, and not an [`Address`]: a call passes that by reference, so every caller would keep it in memory, and
+    /// read it there again after each atomic.
+    #[cold]
+    #[inline(never)]
+    fn refusal(&self, operation: Operation, rank: u32, disp: u64, len: u64) -> Error {
+        let at = Rank(rank).at(Disp(disp));
+        if at.rank.0 >= self.size {
+            Error::RankOutOfRange { operation, rank: at.rank, size: self.size }
+        } else if at.disp.0.checked_add(len).is_none_or(|end| end > self.segment) {
+            Error::OutOfSegment { operation, at, len, segment: self.segment }
+        } else {
+            Error::Misaligned { operation, at }
+        }
+    }
+}
+
+/// What a bulk transfer does with the bytes of its span.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bytes {
+    /// Writes them, from here.
+    Put(*const u8),
+    /// Reads them, to here.
+    Get(*mut u8),
+    /// Zeroes them; the span is of the rank's own segment.
+    Clear,
+}
+
+/// When the call of a bulk transfer returns.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Completion {
+    /// At once, with a request to finish.
+    Request,
+    /// When the buffer at this rank may be used again.
+    Local,
+    /// When the transfer is complete at its target.
+    Target,
+}
+
+/// For how long a rank does nothing, or something else.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Delay {
+    /// Between two polls: for about as long as that many uncontended word operations take.
+    Operations(u32),
+    /// As a stand-in for the program's computation.
+    Compute(Duration),
+}
+
+/// One rank's way to everybody's memory: what a backend implements.
+///
+/// The meaning of each operation is [`RemoteAtomics`]'s, whose memory model holds here as well. Operations that could wait
+/// for ever return [`PeerFailed`](Error::PeerFailed) once any rank of the world has failed.
+///
+/// A [`Word`] or [`Span`] that a caller passes was made by this fabric's own [`view`](Self::view).
+pub trait Fabric {
+    /// What the rank knows of its world.
+    fn view(&self) -> &WorldView;
+
+    /// Carries out an operation on a word; returns its result.
+    ///
+    /// # Panics
+    ///
+    /// Where the word is of another world.
+    fn word(&self, at: Word, op: WordOp) -> Result<u64>;
+
+    /// Starts an operation on a word, whose result is at `result` once it is complete: [`RemoteAtomics::start`].
+    ///
+    /// # Safety
+    ///
+    /// `result` is valid for writes, and nothing else accesses it, until the request is finished, [`done`](Self::done), or
+    /// its target [complete](Self::complete).
+    ///
+    /// # Panics
+    ///
+    /// Where the word is of another world.
+    unsafe fn start_word(&self, at: Word, op: WordOp, result: *mut u64) -> Result<Request>;
+
+    /// Moves bytes between a buffer of this rank and the memory of `at`.
+    ///
+    /// On an error nothing of it is under way any more. [`Completion::Request`] is the only one with a request to finish.
+    ///
+    /// # Safety
+    ///
+    /// `at` is of this fabric's world. The buffer is valid for the span's length, for reads (put) or writes (get), and
+    /// nothing else writes it (put) or accesses it (get), until the call has returned or, with [`Completion::Request`],
+    /// until the request is finished, [`done`](Self::done), or its target [complete](Self::complete).
+    unsafe fn transfer(&self, at: Span, bytes: Bytes, until: Completion) -> Result<Request>;
+
+    /// Returns whether the transfer's buffer may be used again.
+    fn done(&self, request: &Request) -> Result<bool>;
+
+    /// Waits until the transfer's buffer may be used again.
+    fn finish(&self, request: Request) -> Result<()>;
+
+    /// Waits until everything that this rank has issued to `target`, or to all, is complete there and here.
+    ///
+    /// On an error what was under way is given up: it touches no buffer of this rank any more.
+    fn complete(&self, target: Option<Rank>) -> Result<()>;
+
+    /// Waits until a word of this rank's own segment satisfies `until`, and returns it; `None` at the deadline.
+    fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>>;
+
+    /// Lets time pass.
+    fn delay(&self, delay: Delay) -> Result<()>;
+
+    /// The time now, on the clock of deadlines.
+    fn clock(&self) -> Time;
+
+    /// What this fabric has beyond the operations that all have.
+    fn extras(&self) -> Extras<'_>;
+}
+
+/// The request of an operation that was complete before its call returned.
+pub(crate) const DONE: Request = Request(0);
+
+/// Keeps the processor busy for `time`: [`Delay::Compute`] of the backends on real machines.
+pub(crate) fn keep_busy(fabric: &impl Fabric, time: Duration) {
+    let end = fabric.clock().after(time);
+    while fabric.clock() < end {
+        std::hint::spin_loop();
+    }
+}
+
+/// What some fabrics have and others do not.
+#[derive(Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct Extras<'a> {
+    /// This rank's handle for several threads.
+    pub shared: Option<&'a (dyn RemoteAtomics + Sync)>,
+    /// Words that the rank's processor reaches by loads and stores.
+    pub memory: Option<&'a dyn LocalMemory>,
+    /// A fence of one rank for all.
+    pub fence: Option<&'a dyn AsymmetricFence>,
+    /// Registration of memory that the program already has.
+    pub registration: Option<&'a dyn Registration>,
+    /// Knowledge of which ranks have left.
+    pub leaving: Option<&'a dyn Leaving>,
+    /// The world around this one; `None` where this one is the whole world.
+    pub outer: Option<&'a dyn OuterWorld>,
+}
+
+impl std::fmt::Debug for Extras<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Extras")
+            .field("shared", &self.shared.is_some())
+            .field("memory", &self.memory.is_some())
+            .field("fence", &self.fence.is_some())
+            .field("registration", &self.registration.is_some())
+            .field("leaving", &self.leaving.is_some())
+            .field("outer", &self.outer.is_some())
+            .finish()
+    }
+}
+
+/// Words that a rank's processor reaches by loads and stores.
+pub trait LocalMemory {
+    /// See [`RemoteAtomics::shared_words`].
+    fn shared_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]>;
+
+    /// See [`RemoteAtomics::direct_words`].
+    fn direct_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]>;
+
+    /// See [`RemoteAtomics::local_words`].
+    fn local_words(&self, at: Address, words: u64) -> Option<LocalWords<'_>>;
+
+    /// See [`RemoteAtomics::stored`].
+    fn stored(&self);
+}
+
+/// A fence with a cheap side for the frequent and an expensive one for the rare.
+pub trait AsymmetricFence {
+    /// See [`RemoteAtomics::fence_light`].
+    fn fence_light(&self);
+
+    /// See [`RemoteAtomics::fence_everywhere`].
+    fn fence_everywhere(&self) -> Result<bool>;
+}
+
+/// Registration of memory that the program already has.
+pub trait Registration {
+    /// See [`RemoteAtomics::register`].
+    fn register(&self, memory: UserMemory) -> Result<RegisteredKey, Refused>;
+
+    /// See [`RemoteAtomics::deregister`].
+    fn deregister(&self, key: RegisteredKey) -> Result<UserMemory>;
+
+    /// See [`RemoteAtomics::pin`].
+    fn pin(&self, rank: Rank, key: RegisteredKey) -> Result<Box<dyn Pinned + '_>>;
+}
+
+/// Knowledge of which ranks have left, and how this one leaves.
+pub trait Leaving {
+    /// As [`Fabric::wait_on`] without a deadline, see [`RemoteAtomics::wait_until_from`]; `writer` exists.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerLeft`](Error::PeerLeft), and those of [`Fabric::wait_on`].
+    fn wait_on_writer(&self, own: Word, until: Until, writer: Rank) -> Result<u64>;
+
+    /// See [`RemoteAtomics::forsake`].
+    fn forsake(&self, what: &'static str);
+
+    /// See [`RemoteAtomics::forsaken`].
+    fn forsaken(&self) -> Option<&'static str>;
+}
+
+/// The world around a handle that is over another one.
+pub trait OuterWorld {
+    /// See [`RemoteAtomics::world_rank`].
+    fn number_of(&self, rank: Rank) -> Rank;
+
+    /// This rank's handle of the whole world.
+    fn handle(&self) -> &dyn RemoteAtomics;
+}

@@ -1,0 +1,566 @@
+//! The trait: one rank's view of everybody's memory.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::time::Duration;
+
+use crate::model::fabric::{Bytes, Completion, Delay, Fabric, WordOp};
+use crate::model::registered::{Pinned, Refused, RegisteredKey, UserMemory};
+use crate::model::words::LocalWords;
+use crate::{Address, Disp, Error, Operation, Rank, Result, SymmetricHeap, Topology};
+
+/// The size of a word in bytes: every atomic operation is on one 8-byte-aligned word of 8 bytes.
+pub const WORD: u64 = 8;
+
+/// What a [`wait_until`](RemoteAtomics::wait_until) waits for: a comparison with the word's value.
+///
+/// A value rather than a closure, so that a model checker can evaluate, store and print it; the comparisons are those
+/// of OpenSHMEM's `shmem_wait_until` (section 9.10), plus two on bit masks. All comparisons are unsigned.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Until {
+    /// The word equals the value.
+    Eq(u64),
+    /// The word differs from the value.
+    Ne(u64),
+    /// The word is less than the value.
+    Lt(u64),
+    /// The word is greater than the value, or equals it.
+    Ge(u64),
+    /// At least one bit of the mask is set in the word.
+    AnySet(u64),
+    /// No bit of the mask is set in the word.
+    NoneSet(u64),
+}
+
+impl Until {
+    /// Whether `word` is what was waited for.
+    #[inline(always)]
+    pub const fn holds(self, word: u64) -> bool {
+        match self {
+            Until::Eq(value) => word == value,
+            Until::Ne(value) => word != value,
+            Until::Lt(value) => word < value,
+            Until::Ge(value) => word >= value,
+            Until::AnySet(mask) => word & mask != 0,
+            Until::NoneSet(mask) => word & mask == 0,
+        }
+    }
+}
+
+impl fmt::Display for Until {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Until::Eq(value) => write!(f, "= {value:#x}"),
+            Until::Ne(value) => write!(f, "≠ {value:#x}"),
+            Until::Lt(value) => write!(f, "< {value:#x}"),
+            Until::Ge(value) => write!(f, "≥ {value:#x}"),
+            Until::AnySet(mask) => write!(f, "& {mask:#x} ≠ 0"),
+            Until::NoneSet(mask) => write!(f, "& {mask:#x} = 0"),
+        }
+    }
+}
+
+/// A point in time on the backend's clock, in nanoseconds: real time, or virtual time on a simulator.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Time(pub u64);
+
+impl Time {
+    /// The point in time `duration` later (the last one there is, if that overflows).
+    pub fn after(self, duration: Duration) -> Time {
+        Time(self.0.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
+    }
+
+    /// The time from `earlier` until this point; zero if `earlier` is later.
+    pub fn since(self, earlier: Time) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// With what network atomics are atomic (the verbs API's `atomic_cap`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Atomicity {
+    /// With one another and with the processor's own atomics on the same word.
+    Global,
+    /// With those of the same network adapter only: the owner, too, must go through the adapter.
+    Hca,
+}
+
+/// What a backend does natively, and what it only emulates.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub struct Capabilities {
+    /// The backend's name, as `--backend` takes it.
+    pub backend: &'static str,
+    /// What its atomics are atomic with.
+    pub atomicity: Atomicity,
+    /// Whether `fetch_store` is one network operation; otherwise it is a loop of compare-and-swaps.
+    pub native_fetch_store: bool,
+    /// Whether a posted word put may be visible later than its call returns.
+    pub late_puts: bool,
+    /// Whether puts of a rank to one target, bulk ones included, take effect in the order of their calls: who sees a word
+    /// put then finds the bytes of the bulk puts before it.
+    pub ordered_puts: bool,
+    /// Whether word puts are atomic with atomics on the same word. Where they are not, a put may be lost to an atomic of
+    /// another rank that changes the word at the same time: see the memory model. Over Soft-RoCE of Linux 6.1 a put may also
+    /// be lost to a `compare_and_swap` that fails, which the memory model excludes.
+    pub atomic_puts: bool,
+    /// Whether operations complete while their target makes no call.
+    pub passive_progress: bool,
+    /// Whether a rank can fence for all others: [`RemoteAtomics::fence_everywhere`].
+    pub asymmetric_fence: bool,
+}
+
+impl Capabilities {
+    /// The capabilities of processors that share coherent memory: everything native, nothing late.
+    pub const fn coherent(backend: &'static str) -> Capabilities {
+        Capabilities {
+            backend,
+            atomicity: Atomicity::Global,
+            native_fetch_store: true,
+            late_puts: false,
+            ordered_puts: false,
+            atomic_puts: true,
+            passive_progress: true,
+            asymmetric_fence: false,
+        }
+    }
+}
+
+/// An operation under way, from [`RemoteAtomics::start`], [`RemoteAtomics::put_bytes_nb`] or [`RemoteAtomics::get_bytes_nb`].
+///
+/// The number means something only to the backend that gave it, except 0: that operation was complete at once.
+#[derive(PartialEq, Eq, Hash, Debug)]
+#[must_use = "an operation is complete only after a wait, a successful test, or a flush"]
+pub struct Request(pub u64);
+
+/// The handle of the whole world, which any handle of a rank leads to.
+///
+/// Every sized [`Fabric`] has it; it is a trait of its own so that those without a size have it, too.
+pub trait WholeWorld {
+    /// This rank's handle of the whole world: its numbers of ranks are those of [`RemoteAtomics::world_rank`].
+    fn whole_world(&self) -> &dyn RemoteAtomics;
+}
+
+impl<F: Fabric> WholeWorld for F {
+    fn whole_world(&self) -> &dyn RemoteAtomics {
+        self.outer_world().unwrap_or(self)
+    }
+}
+
+/// What one rank holds: its own identity, and blocking operations on the memory of every rank.
+///
+/// Every [`Fabric`] is one. An address is checked here, and nowhere else.
+///
+/// Every call is one network operation, and so one scheduling point of a simulator or model checker.
+///
+/// # Memory model
+///
+/// A *word* is 64 bits at an 8-byte-aligned displacement. Word operations are atomic against every other word operation
+/// issued through this trait, by whichever rank, the owner included. There is one exception, for puts that meet atomics:
+///
+/// * Where the backend has no [`Capabilities::atomic_puts`], an atomic is a read and a write, and a `put` of another rank
+///   may come between them. The write then overwrites it. This concerns `fetch_add`, `fetch_store` and a
+///   `compare_and_swap` that stores. One that fails writes nothing, so no put is lost to it.
+/// * So a word is safe to put to where no other rank changes it by atomics meanwhile: it has one writer at a time, or
+///   others only compare with a value that it does not have. Elsewhere `fetch_store` writes it.
+///
+/// When each operation takes effect:
+///
+/// * `fetch_add`, `compare_and_swap`, `fetch_store` and `get` are *complete* at the target when they return, and
+///   sequentially consistent among themselves.
+/// * `put` is *posted*: *ordered* after the word operations that this rank did before it to the same target (release), visible
+///   some time later, *complete* at the next [`flush`](Self::flush) of that target. A protocol that needs it visible
+///   before its next step flushes, or uses `fetch_store`.
+/// * The own segment is a target like any other: a rank that posts a put to its own word flushes itself before it, or
+///   anybody whom it has told, may count on it.
+/// * Bulk operations are not atomic beyond one aligned word, and complete at flush. They are ordered neither among
+///   themselves nor with the word operations of the same rank, not even a later put to the same target, unless the backend
+///   says that it keeps them in order ([`Capabilities::ordered_puts`]).
+/// * An operation that was [started](Self::start) takes effect at one moment between its start and its completion, atomically
+///   as ever. It is ordered neither with other started operations nor with the later operations of the same rank. Its
+///   result is there, and it is complete at the target, once it is waited for or its target is flushed.
+/// * A successful [`wait_until`](Self::wait_until) acquires what the operation that made its condition true released.
+///
+/// # Rest
+///
+/// Fresh memory is zero, and so is memory that the symmetric heap hands out again. Objects in it (locks, collectives)
+/// choose their encodings so that all-zero is their state at rest: making one needs no communication, and any rank may
+/// use it at once.
+///
+/// # Errors
+///
+/// Every word and bulk operation returns [`RankOutOfRange`](crate::Error::RankOutOfRange),
+/// [`Misaligned`](crate::Error::Misaligned) or [`OutOfSegment`](crate::Error::OutOfSegment) for an address that does
+/// not exist, and has then done nothing. Operations that could wait for ever return
+/// [`PeerFailed`](crate::Error::PeerFailed) once any rank of the world has failed.
+pub trait RemoteAtomics: Fabric + WholeWorld {
+    /// This rank.
+    #[inline(always)]
+    fn rank(&self) -> Rank {
+        self.view().rank()
+    }
+
+    /// How many ranks the world has.
+    #[inline(always)]
+    fn size(&self) -> u32 {
+        self.view().size()
+    }
+
+    /// Which ranks share a node.
+    #[inline(always)]
+    fn topology(&self) -> &Topology {
+        self.view().topology()
+    }
+
+    /// What this backend does natively.
+    #[inline(always)]
+    fn capabilities(&self) -> Capabilities {
+        self.view().capabilities()
+    }
+
+    /// The allocator of displacements that are the same on every rank.
+    #[inline(always)]
+    fn heap(&self) -> &SymmetricHeap {
+        self.view().heap()
+    }
+
+    /// Adds `value` (modulo 2^64, so that a subtraction is the addition of `wrapping_neg`) and returns the old word.
+    #[inline(always)]
+    fn fetch_add(&self, at: Address, value: u64) -> Result<u64> {
+        self.word(self.view().word(Operation::FetchAdd, at)?, WordOp::FetchAdd(value))
+    }
+
+    /// Stores `desired` if the word is `expected`; returns the old word, which tells whether it did.
+    #[inline(always)]
+    fn compare_and_swap(&self, at: Address, expected: u64, desired: u64) -> Result<u64> {
+        let word = self.view().word(Operation::CompareAndSwap, at)?;
+        self.word(word, WordOp::CompareAndSwap { expected, desired })
+    }
+
+    /// Stores `value` and returns the old word.
+    #[inline(always)]
+    fn fetch_store(&self, at: Address, value: u64) -> Result<u64> {
+        self.word(self.view().word(Operation::FetchStore, at)?, WordOp::FetchStore(value))
+    }
+
+    /// Reads a word.
+    #[inline(always)]
+    fn get(&self, at: Address) -> Result<u64> {
+        self.word(self.view().word(Operation::Get, at)?, WordOp::Get)
+    }
+
+    /// Writes a word: posted, see the memory model.
+    #[inline(always)]
+    fn put(&self, at: Address, value: u64) -> Result<()> {
+        self.word(self.view().word(Operation::Put, at)?, WordOp::Put(value))?;
+        Ok(())
+    }
+
+    /// Starts an operation on a word. Its result, which the blocking form returns, is at `result` when it is complete.
+    ///
+    /// A network carries out many such operations at a time, where blocking ones take a round trip each. A backend whose
+    /// operations take no time to wait for carries it out at once. On an error nothing is under way.
+    ///
+    /// # Safety
+    ///
+    /// `result` is valid for writes, and nothing else accesses it, until the request is waited for (or tested successfully)
+    /// or the target is flushed. [`bulk::scope`](crate::over::bulk::scope) is the safe form.
+    ///
+    /// # Errors
+    ///
+    /// Those of the blocking form.
+    #[inline(always)]
+    unsafe fn start(&self, at: Address, op: WordOp, result: *mut u64) -> Result<Request> {
+        let word = self.view().word(op.operation(), at)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.start_word(word, op, result) }
+    }
+
+    /// Starts to write `len` bytes at `at`, from `source`.
+    ///
+    /// # Errors
+    ///
+    /// After an error nothing is under way with this buffer any more: no part of the operation reads it later. Parts of
+    /// it may have been carried out at the target, and others may still be.
+    ///
+    /// # Safety
+    ///
+    /// `source` is valid for reads of `len` bytes, and nothing writes them, until the call has failed, the request is
+    /// waited for (or tested successfully) or the target is flushed. [`bulk::scope`](crate::over::bulk::scope) is the safe form.
+    #[inline(always)]
+    unsafe fn put_bytes_nb(&self, at: Address, source: *const u8, len: usize) -> Result<Request> {
+        let span = self.view().span(Operation::PutBytes, at, len as u64)?;
+        // SAFETY: the caller's promise; the span was just checked.
+        unsafe { self.transfer(span, Bytes::Put(source), Completion::Request) }
+    }
+
+    /// Starts to read `len` bytes at `at`, into `dest`.
+    ///
+    /// # Errors
+    ///
+    /// After an error nothing is under way with this buffer any more: no part of the operation writes it later. Parts of
+    /// it may have been written before.
+    ///
+    /// # Safety
+    ///
+    /// `dest` is valid for writes of `len` bytes, and nothing else reads or writes them, until the call has failed, the
+    /// request is waited for (or tested successfully) or the target is flushed. [`bulk::scope`](crate::over::bulk::scope) is the
+    /// safe form.
+    #[inline(always)]
+    unsafe fn get_bytes_nb(&self, at: Address, dest: *mut u8, len: usize) -> Result<Request> {
+        let span = self.view().span(Operation::GetBytes, at, len as u64)?;
+        // SAFETY: the caller's promise; the span was just checked.
+        unsafe { self.transfer(span, Bytes::Get(dest), Completion::Request) }
+    }
+
+    /// Whether the operation is complete at this rank: its buffer may be used again.
+    #[inline(always)]
+    fn test(&self, request: &Request) -> Result<bool> {
+        self.done(request)
+    }
+
+    /// Waits until the operation is complete at this rank.
+    #[inline(always)]
+    fn wait(&self, request: Request) -> Result<()> {
+        self.finish(request)
+    }
+
+    /// Waits until everything that this rank has issued to `target` is complete, there and here.
+    ///
+    /// If it fails, what was under way is given up: it may or may not happen at the target, and touches no buffer of
+    /// this rank any more. The same holds for [`wait`](Self::wait) and [`flush_all`](Self::flush_all).
+    #[inline(always)]
+    fn flush(&self, target: Rank) -> Result<()> {
+        self.view().check_rank(Operation::Flush, target)?;
+        self.complete(Some(target))
+    }
+
+    /// Waits until everything that this rank has issued is complete.
+    #[inline(always)]
+    fn flush_all(&self) -> Result<()> {
+        self.complete(None)
+    }
+
+    /// Waits until a word of this rank's own segment satisfies `until`, and returns it.
+    ///
+    /// Uses next to no processor time beyond the first millisecond.
+    #[inline(always)]
+    fn wait_until(&self, own: Disp, until: Until) -> Result<u64> {
+        let view = self.view();
+        let word = view.word(Operation::WaitUntil, view.rank().at(own))?;
+        let value = self.wait_on(word, until, None)?;
+        Ok(value.expect("a wait without a deadline ends with a value or an error"))
+    }
+
+    /// As [`wait_until`](Self::wait_until), but gives up at `deadline`, with `None`.
+    #[inline(always)]
+    fn wait_until_deadline(&self, own: Disp, until: Until, deadline: Time) -> Result<Option<u64>> {
+        let view = self.view();
+        let word = view.word(Operation::WaitUntil, view.rank().at(own))?;
+        self.wait_on(word, until, Some(deadline))
+    }
+
+    /// As [`wait_until`](Self::wait_until), for a word that no rank but `writer` is still to write.
+    ///
+    /// Backends that do not know which ranks have left may wait on for ever.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerLeft`](crate::Error::PeerLeft) when `writer` has left in good order without writing what is awaited.
+    #[inline]
+    fn wait_until_from(&self, own: Disp, until: Until, writer: Rank) -> Result<u64> {
+        let Some(leaving) = self.extras().leaving else { return self.wait_until(own, until) };
+        let view = self.view();
+        view.check_rank(Operation::WaitUntil, writer)?;
+        leaving.wait_on_writer(view.word(Operation::WaitUntil, view.rank().at(own))?, until, writer)
+    }
+
+    /// Says that this rank leaves something undone that other ranks may wait for, as an epoch that it has forgotten to
+    /// close; `what` names it. When the rank leaves the world, it has failed.
+    fn forsake(&self, what: &'static str) {
+        if let Some(leaving) = self.extras().leaving {
+            leaving.forsake(what);
+        }
+    }
+
+    /// What this rank has [left undone](Self::forsake), if anything.
+    fn forsaken(&self) -> Option<&'static str> {
+        self.extras().leaving?.forsaken()
+    }
+
+    /// Pauses between two polls of a remote word, for about as long as `operations` uncontended word operations take.
+    ///
+    /// Long pauses give up the processor.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerFailed`](crate::Error::PeerFailed), since a poll could go on for ever.
+    #[inline(always)]
+    fn pause(&self, operations: u32) -> Result<()> {
+        self.delay(Delay::Operations(operations))
+    }
+
+    /// The time now, on the clock that deadlines are told by.
+    #[inline(always)]
+    fn now(&self) -> Time {
+        self.clock()
+    }
+
+    /// Computes for `time`: what a program does between its communication, as a stand-in for it in experiments.
+    ///
+    /// On real backends the processor is busy for that long, on a simulator virtual time passes.
+    ///
+    /// # Errors
+    ///
+    /// None on real backends; [`PeerFailed`](crate::Error::PeerFailed) where an engine runs the ranks.
+    fn compute(&self, time: Duration) -> Result<()> {
+        self.delay(Delay::Compute(time))
+    }
+
+    /// This handle as one that threads of the rank can share, if they can.
+    #[inline(always)]
+    fn shared(&self) -> Option<&(dyn RemoteAtomics + Sync)> {
+        self.extras().shared
+    }
+
+    /// The number in the whole world of the rank that is number `rank` here; another one in a [`Subset`](crate::Subset).
+    #[inline(always)]
+    fn world_rank(&self, rank: Rank) -> Rank {
+        self.extras().outer.map_or(rank, |outer| outer.number_of(rank))
+    }
+
+    /// The handle of the whole world, where this one is over another one; `None` where this one is it.
+    ///
+    /// Callers use [`whole_world`](WholeWorld::whole_world).
+    fn outer_world(&self) -> Option<&dyn RemoteAtomics> {
+        self.extras().outer.map(|outer| outer.handle())
+    }
+
+    /// The `words` words at `at`, where this rank's processor reaches them by loads and stores; `None` where it does
+    /// not, or where there are no such words.
+    ///
+    /// Word operations through it are as atomic as those of the trait, but wake nobody who waits on the word.
+    #[inline(always)]
+    fn shared_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]> {
+        self.extras().memory?.shared_words(at, words)
+    }
+
+    /// As [`shared_words`](Self::shared_words), for words that this rank may use by itself from now on: `None` as well where
+    /// operations have to go by this handle, as where they are counted.
+    ///
+    /// A store to them is a put that a flush completes if [`stored`](Self::stored) is called behind it.
+    #[inline(always)]
+    fn direct_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]> {
+        self.extras().memory?.direct_words(at, words)
+    }
+
+    /// As [`direct_words`](Self::direct_words), as an object that an engine can stand behind: see [`words`](crate::model::words).
+    #[inline(always)]
+    fn local_words(&self, at: Address, words: u64) -> Option<LocalWords<'_>> {
+        self.extras().memory?.local_words(at, words)
+    }
+
+    /// This rank has stored to words out of [`direct_words`](Self::direct_words) or [`local_words`](Self::local_words).
+    #[inline(always)]
+    fn stored(&self) {
+        if let Some(memory) = self.extras().memory {
+            memory.stored();
+        }
+    }
+
+    /// The cheap side of an asymmetric fence: between a word put of this rank and what it does next.
+    ///
+    /// Where [`Capabilities::asymmetric_fence`] says that there is one, a rank that puts to a word, calls this and gets another
+    /// word, and a rank that puts to the latter, flushes, calls [`fence_everywhere`](Self::fence_everywhere) and gets the
+    /// former, do not both miss the other one's put. The put may also be a store through
+    /// [`shared_words`](Self::shared_words).
+    #[inline(always)]
+    fn fence_light(&self) {
+        match self.extras().fence {
+            Some(asymmetric) => asymmetric.fence_light(),
+            None => fence(Ordering::SeqCst),
+        }
+    }
+
+    /// The dear side of an asymmetric fence, for all other ranks' light ones; whether there was one, and it worked.
+    ///
+    /// # Errors
+    ///
+    /// Those of the network.
+    fn fence_everywhere(&self) -> Result<bool> {
+        self.extras().fence.map_or(Ok(false), |asymmetric| asymmetric.fence_everywhere())
+    }
+
+    /// Zeroes `len` bytes of this rank's own segment; complete when it returns.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfSegment`](Error::OutOfSegment).
+    fn clear(&self, own: Disp, len: u64) -> Result<()> {
+        let view = self.view();
+        let span = view.span(Operation::PutBytes, view.rank().at(own), len)?;
+        // SAFETY: the span was just checked, and a clear has no buffer.
+        unsafe { self.transfer(span, Bytes::Clear, Completion::Target) }.map(drop)
+    }
+
+    /// Opens memory that the program already has to the other ranks, until it is [deregistered](Self::deregister).
+    ///
+    /// # Errors
+    ///
+    /// The memory back, with [`Unsupported`](Error::Unsupported) where the backend, the kernel or a container forbids it,
+    /// and with the reason.
+    fn register(&self, memory: UserMemory) -> Result<RegisteredKey, Refused> {
+        match self.extras().registration {
+            Some(registration) => registration.register(memory),
+            None => Err(Refused::unsupported(memory)),
+        }
+    }
+
+    /// Closes memory that this rank has registered, and gives it back.
+    ///
+    /// Nobody gets a new pin of it from here on; the call returns once the last pin has ended.
+    ///
+    /// # Errors
+    ///
+    /// [`NotRegistered`](Error::NotRegistered), and [`PeerFailed`](Error::PeerFailed), after which the memory is leaked, since
+    /// a rank may still write to it.
+    fn deregister(&self, key: RegisteredKey) -> Result<UserMemory> {
+        let registration = self.extras().registration.ok_or(Error::NotRegistered { rank: self.view().rank(), key })?;
+        registration.deregister(key)
+    }
+
+    /// Access to memory that `rank` has registered, which stays open as long as the pin lives.
+    ///
+    /// # Errors
+    ///
+    /// [`NotRegistered`](Error::NotRegistered) when nothing, or not any more, is registered there under `key`.
+    fn pin(&self, rank: Rank, key: RegisteredKey) -> Result<Box<dyn Pinned + '_>> {
+        self.extras().registration.ok_or(Error::NotRegistered { rank, key })?.pin(rank, key)
+    }
+
+    /// Writes `source` at `at`: `source` may be used again when it returns; complete at the next flush.
+    #[inline(always)]
+    fn post_bytes(&self, at: Address, source: &[u8]) -> Result<()> {
+        let span = self.view().span(Operation::PutBytes, at, source.len() as u64)?;
+        // SAFETY: `source` is borrowed until the call returns; the span was just checked.
+        unsafe { self.transfer(span, Bytes::Put(source.as_ptr()), Completion::Local) }.map(drop)
+    }
+
+    /// Writes `source` at `at` and waits until that is complete.
+    #[inline]
+    fn put_bytes(&self, at: Address, source: &[u8]) -> Result<()> {
+        let span = self.view().span(Operation::PutBytes, at, source.len() as u64)?;
+        // SAFETY: `source` is borrowed until the call returns; the span was just checked.
+        unsafe { self.transfer(span, Bytes::Put(source.as_ptr()), Completion::Target) }.map(drop)
+    }
+
+    /// Reads `dest.len()` bytes at `at` and waits until they are there.
+    #[inline(always)]
+    fn get_bytes(&self, at: Address, dest: &mut [u8]) -> Result<()> {
+        let span = self.view().span(Operation::GetBytes, at, dest.len() as u64)?;
+        // SAFETY: `dest` is borrowed mutably until the call returns; the span was just checked.
+        unsafe { self.transfer(span, Bytes::Get(dest.as_mut_ptr()), Completion::Target) }.map(drop)
+    }
+}
+
+impl<F: Fabric> RemoteAtomics for F {}

@@ -1,0 +1,144 @@
+//! Words and bytes that exist, and what is done to a word: what [`Fabric`](crate::model::fabric::Fabric) takes.
+
+use crate::{Address, Disp, Operation, Rank};
+
+/// A word that exists, from [`WorldView::word`](crate::model::fabric::WorldView::word).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Word {
+    pub(crate) at: Address,
+}
+
+impl Word {
+    /// Whose segment it lies in.
+    #[inline(always)]
+    pub fn rank(self) -> Rank {
+        self.at.rank
+    }
+
+    /// Where in the segment: a multiple of 8.
+    #[inline(always)]
+    pub fn disp(self) -> Disp {
+        self.at.disp
+    }
+
+    /// Whether a rank may wait on it; see [`Address::unwatched`].
+    #[inline(always)]
+    pub fn watched(self) -> bool {
+        self.at.watched
+    }
+
+    /// Where it is.
+    #[inline(always)]
+    pub fn address(self) -> Address {
+        self.at
+    }
+
+    /// The word `index` words further on, which the caller has checked to exist.
+    #[inline(always)]
+    pub(crate) fn next(self, index: u64) -> Word {
+        Word { at: Address { disp: self.at.disp.word(index), ..self.at } }
+    }
+
+    /// The same word, where its rank has the number `rank`.
+    #[inline(always)]
+    pub(crate) fn renumbered(self, rank: Rank) -> Word {
+        Word { at: Address { rank, ..self.at } }
+    }
+}
+
+/// Bytes that exist, from [`WorldView::span`](crate::model::fabric::WorldView::span).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Span {
+    pub(crate) at: Address,
+    pub(crate) len: usize,
+}
+
+impl Span {
+    /// Whose segment they lie in.
+    #[inline(always)]
+    pub fn rank(self) -> Rank {
+        self.at.rank
+    }
+
+    /// Where in the segment.
+    #[inline(always)]
+    pub fn disp(self) -> Disp {
+        self.at.disp
+    }
+
+    /// Where the first one is.
+    #[inline(always)]
+    pub fn address(self) -> Address {
+        self.at
+    }
+
+    /// How many there are.
+    #[inline(always)]
+    pub fn len(self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[inline(always)]
+    pub fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// The same bytes, where their rank has the number `rank`.
+    #[inline(always)]
+    pub(crate) fn renumbered(self, rank: Rank) -> Span {
+        Span { at: Address { rank, ..self.at }, len: self.len }
+    }
+}
+
+/// An operation on one word.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum WordOp {
+    /// Adds, modulo 2^64; the result is the old word.
+    FetchAdd(u64),
+    /// Stores `desired` if the word is `expected`; the result is the old word.
+    CompareAndSwap {
+        /// What the word must be.
+        expected: u64,
+        /// What it then becomes.
+        desired: u64,
+    },
+    /// Stores; the result is the old word.
+    FetchStore(u64),
+    /// The result is the word.
+    Get,
+    /// Stores, posted; the result is 0.
+    Put(u64),
+}
+
+impl WordOp {
+    /// The operation's name, for errors.
+    #[inline(always)]
+    pub fn operation(self) -> Operation {
+        match self {
+            WordOp::FetchAdd(_) => Operation::FetchAdd,
+            WordOp::CompareAndSwap { .. } => Operation::CompareAndSwap,
+            WordOp::FetchStore(_) => Operation::FetchStore,
+            WordOp::Get => Operation::Get,
+            WordOp::Put(_) => Operation::Put,
+        }
+    }
+
+    /// Its result where the word was `old`.
+    pub fn result(self, old: u64) -> u64 {
+        match self {
+            WordOp::Put(_) => 0,
+            _ => old,
+        }
+    }
+
+    /// What it makes of the word `old`; `None` if it writes nothing.
+    pub fn written(self, old: u64) -> Option<u64> {
+        match self {
+            WordOp::FetchAdd(value) => Some(old.wrapping_add(value)),
+            WordOp::CompareAndSwap { expected, desired } => (old == expected).then_some(desired),
+            WordOp::FetchStore(value) | WordOp::Put(value) => Some(value),
+            WordOp::Get => None,
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Words that a rank's processor reaches by loads and stores, as an object that an engine can stand behind.
+//!
+//! A protocol that uses the processor's own instructions beside network operations has paths that no engine sees, if it
+//! holds references to the memory. It holds [`LocalWords`] instead. Over memory they are a slice, and each access is one
+//! instruction: the only branch is that of the bounds, which an engine's words fail, since their slice is empty. Over an
+//! engine each access is a call of [`LocalEngine`], and so a step that the engine orders with all others.
+//!
+//! # What an access means
+//!
+//! * A load acquires, a store releases, and an atomic operation is sequentially consistent with those of the trait.
+//! * A store is a [posted put](crate::RemoteAtomics#memory-model) that no flush completes until its rank has called
+//!   [`stored`](crate::RemoteAtomics::stored). The rank's own loads of the word see it at once.
+//! * No access wakes a rank that waits on the word.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::Result;
+use crate::model::word::{Word, WordOp};
+
+/// What carries out accesses to local words in place of the processor.
+pub trait LocalEngine {
+    /// Reads a word.
+    fn load(&self, at: Word) -> Result<u64>;
+
+    /// Writes a word.
+    fn store(&self, at: Word, value: u64) -> Result<()>;
+
+    /// Carries out an atomic operation; returns its result.
+    fn atomic(&self, at: Word, op: WordOp) -> Result<u64>;
+}
+
+/// Consecutive words that this rank's processor reaches.
+#[derive(Clone, Copy, Default)]
+pub struct LocalWords<'a> {
+    /// Empty where an engine has them.
+    words: &'a [AtomicU64],
+    engine: Option<EngineWords<'a>>,
+}
+
+#[derive(Clone, Copy)]
+struct EngineWords<'a> {
+    engine: &'a dyn LocalEngine,
+    first: Word,
+    count: u64,
+}
+
+impl<'a> LocalWords<'a> {
+    /// Those of `words`.
+    #[inline(always)]
+    pub fn of(words: &'a [AtomicU64]) -> LocalWords<'a> {
+        LocalWords { words, engine: None }
+    }
+
+    /// The `count` words from `first` on, which `engine` accesses.
+    pub fn by(engine: &'a dyn LocalEngine, first: Word, count: u64) -> LocalWords<'a> {
+        LocalWords { words: &[], engine: Some(EngineWords { engine, first, count }) }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> u64 {
+        self.engine.map_or(self.words.len() as u64, |words| words.count)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns whether an engine accesses them.
+    #[inline(always)]
+    pub fn is_by_engine(&self) -> bool {
+        self.engine.is_some()
+    }
+
+    /// Word number `index`, if there is one.
+    #[inline(always)]
+    pub fn get(&self, index: u64) -> Option<LocalWord<'a>> {
+        match self.in_memory(index) {
+            Some(word) => Some(LocalWord::Memory(word)),
+            None => self.by_engine(index),
+        }
+    }
+
+    /// Word number `index`, if there is one and no engine stands behind it.
+    ///
+    /// A caller whose path takes a nanosecond asks this first and [`by_engine`](Self::by_engine) out of line: of two kinds
+    /// of words the compiler would keep both in memory.
+    #[inline(always)]
+    pub fn in_memory(&self, index: u64) -> Option<MemoryWord<'a>> {
+        self.words.get(usize::try_from(index).ok()?).map(MemoryWord)
+    }
+
+    /// Word number `index`, if there is one and an engine stands behind it.
+    #[inline(always)]
+    pub fn by_engine(&self, index: u64) -> Option<LocalWord<'a>> {
+        let EngineWords { engine, first, count } = self.engine?;
+        (index < count).then(|| LocalWord::Engine(EngineWord { engine, at: first.next(index) }))
+    }
+}
+
+impl fmt::Debug for LocalWords<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let by = if self.engine.is_some() { "an engine" } else { "the processor" };
+        write!(f, "{} words by {by}", self.len())
+    }
+}
+
+/// A word of memory that this rank's processor reaches.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryWord<'a>(&'a AtomicU64);
+
+impl MemoryWord<'_> {
+    /// Reads it, and acquires.
+    #[inline(always)]
+    pub fn load(self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Writes it, and releases: see the module's text for when that is complete.
+    #[inline(always)]
+    pub fn store(self, value: u64) {
+        self.0.store(value, Ordering::Release);
+    }
+
+    /// Adds to it, modulo 2^64; returns the old word.
+    #[inline(always)]
+    pub fn fetch_add(self, value: u64) -> u64 {
+        self.0.fetch_add(value, Ordering::SeqCst)
+    }
+
+    /// Replaces it; returns the old word.
+    #[inline(always)]
+    pub fn fetch_store(self, value: u64) -> u64 {
+        self.0.swap(value, Ordering::SeqCst)
+    }
+
+    /// Stores `desired` if the word is `expected`; returns the old word.
+    #[inline(always)]
+    pub fn compare_and_swap(self, expected: u64, desired: u64) -> u64 {
+        match self.0.compare_exchange(expected, desired, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(old) | Err(old) => old,
+        }
+    }
+
+    /// Carries out an atomic operation, sequentially consistent; returns the old word, and 0 for a put.
+    #[inline(always)]
+    pub fn atomic(self, op: WordOp) -> u64 {
+        match op {
+            WordOp::FetchAdd(value) => self.fetch_add(value),
+            WordOp::FetchStore(value) => self.fetch_store(value),
+            WordOp::CompareAndSwap { expected, desired } => self.compare_and_swap(expected, desired),
+            WordOp::Get => self.0.load(Ordering::SeqCst),
+            WordOp::Put(value) => {
+                self.fetch_store(value);
+                0
+            }
+        }
+    }
+}
+
+/// A word that an engine accesses in place of the processor.
+#[derive(Clone, Copy)]
+pub struct EngineWord<'a> {
+    engine: &'a dyn LocalEngine,
+    at: Word,
+}
+
+impl fmt::Debug for EngineWord<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} by an engine", self.at.address())
+    }
+}
+
+/// A word that this rank's processor reaches, or an engine in its place.
+#[derive(Clone, Copy, Debug)]
+pub enum LocalWord<'a> {
+    /// In memory.
+    Memory(MemoryWord<'a>),
+    /// Accessed by an engine.
+    Engine(EngineWord<'a>),
+}
+
+impl LocalWord<'_> {
+    /// Reads it, and acquires.
+    ///
+    /// # Errors
+    ///
+    /// None over memory; those of the engine.
+    #[inline(always)]
+    pub fn load(self) -> Result<u64> {
+        match self {
+            LocalWord::Memory(word) => Ok(word.load()),
+            LocalWord::Engine(EngineWord { engine, at }) => engine.load(at),
+        }
+    }
+
+    /// Writes it, and releases: see the module's text for when that is complete.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load).
+    #[inline(always)]
+    pub fn store(self, value: u64) -> Result<()> {
+        match self {
+            LocalWord::Memory(word) => {
+                word.store(value);
+                Ok(())
+            }
+            LocalWord::Engine(EngineWord { engine, at }) => engine.store(at, value),
+        }
+    }
+
+    /// Carries out an atomic operation, sequentially consistent; returns the old word, and 0 for a put.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load).
+    #[inline(always)]
+    pub fn atomic(self, op: WordOp) -> Result<u64> {
+        match self {
+            LocalWord::Memory(word) => Ok(word.atomic(op)),
+            LocalWord::Engine(EngineWord { engine, at }) => engine.atomic(at, op),
+        }
+    }
+}

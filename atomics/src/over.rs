@@ -1,0 +1,7 @@
+//! What stands on the trait and runs on every backend: wrappers, and operations made of others.
+
+pub(crate) mod attended;
+pub mod bulk;
+pub(crate) mod collectives;
+pub(crate) mod counted;
+pub mod subset;

@@ -1,0 +1,216 @@
+//! The `attended` wrapper: a handle whose waits do something for other ranks meanwhile.
+//!
+//! A rank that waits inside a lock or a barrier may be needed by the rank that it waits for, where a layer above serves
+//! requests. [`Attended`] forwards every operation, and calls a function of that layer again and again while it waits. A handle
+//! that is not wrapped pays nothing.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::model::fabric::{
+    Bytes, Completion, Delay, Extras, Fabric, Leaving, OuterWorld, Span, Word, WordOp, WorldView,
+};
+use crate::{Rank, RemoteAtomics, Request, Result, Time, Until};
+
+/// The first wait between two calls of the function.
+const SHORTEST: Duration = Duration::from_micros(2);
+
+/// The longest wait between two calls of the function: each one that finds nothing doubles the wait up to here.
+const LONGEST: Duration = Duration::from_millis(2);
+
+/// What a call of an [`Attended`] handle's function has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Served {
+    /// There is nothing that could ever need this rank: the wait goes on without further calls.
+    Never,
+    /// Nothing has come.
+    Nothing,
+    /// Something has come and is done.
+    Something,
+}
+
+/// A rank whose waits call a function again and again.
+///
+/// ```
+/// use rmalab_atomics::{Attended, Rank, RemoteAtomics, Served, Until, World};
+///
+/// World::threads(1).run(|ra| {
+///     let word = ra.heap().alloc(8, 8)?;
+///     // What this rank waits for comes of what it does meanwhile.
+///     let attended = Attended::new(ra, || ra.fetch_add(Rank(0).at(word), 1).map(|_| Served::Something));
+///     attended.wait_until(word, Until::Ge(3)).map(drop)
+/// })?.into_iter().collect::<Result<(), _>>()?;
+/// # Ok::<(), rmalab_atomics::Error>(())
+/// ```
+pub struct Attended<'a, A: RemoteAtomics + ?Sized, F> {
+    inner: &'a A,
+    view: &'a WorldView,
+    serve: F,
+}
+
+impl<'a, A: RemoteAtomics + ?Sized, F: Fn() -> Result<Served>> Attended<'a, A, F> {
+    /// The handle `inner`, whose waits call `serve`.
+    pub fn new(inner: &'a A, serve: F) -> Self {
+        Attended { inner, view: inner.view(), serve }
+    }
+
+    /// Serves until the word is as waited for, and returns it; `None` once no more calls of the function are needed.
+    fn attend(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
+        let mut step = SHORTEST;
+        loop {
+            match (self.serve)()? {
+                Served::Never => return Ok(None),
+                Served::Nothing => step = (2 * step).min(LONGEST),
+                Served::Something => step = SHORTEST,
+            }
+            let next = self.inner.clock().after(step);
+            if deadline.is_some_and(|deadline| deadline <= next) {
+                return Ok(None);
+            }
+            if let Some(value) = self.inner.wait_on(own, until, Some(next))? {
+                return Ok(Some(value));
+            }
+        }
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized, F> fmt::Debug for Attended<'_, A, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attended").field("rank", &self.view.rank()).finish_non_exhaustive()
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized, F: Fn() -> Result<Served>> Fabric for Attended<'_, A, F> {
+    fn view(&self) -> &WorldView {
+        self.view
+    }
+
+    fn word(&self, at: Word, op: WordOp) -> Result<u64> {
+        self.inner.word(at, op)
+    }
+
+    unsafe fn start_word(&self, at: Word, op: WordOp, result: *mut u64) -> Result<Request> {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { self.inner.start_word(at, op, result) }
+    }
+
+    unsafe fn transfer(&self, at: Span, bytes: Bytes, until: Completion) -> Result<Request> {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { self.inner.transfer(at, bytes, until) }
+    }
+
+    fn done(&self, request: &Request) -> Result<bool> {
+        self.inner.done(request)
+    }
+
+    fn finish(&self, request: Request) -> Result<()> {
+        self.inner.finish(request)
+    }
+
+    fn complete(&self, target: Option<Rank>) -> Result<()> {
+        self.inner.complete(target)
+    }
+
+    fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
+        match self.attend(own, until, deadline)? {
+            Some(value) => Ok(Some(value)),
+            None => self.inner.wait_on(own, until, deadline),
+        }
+    }
+
+    fn delay(&self, delay: Delay) -> Result<()> {
+        if let Delay::Operations(_) = delay {
+            (self.serve)()?;
+        }
+        self.inner.delay(delay)
+    }
+
+    fn clock(&self) -> Time {
+        self.inner.clock()
+    }
+
+    /// The function belongs to one thread: there is no handle for several.
+    fn extras(&self) -> Extras<'_> {
+        let inner = self.inner.extras();
+        let leaving = inner.leaving.is_some().then_some(self as &dyn Leaving);
+        Extras { shared: None, leaving, outer: Some(self), ..inner }
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized, F: Fn() -> Result<Served>> Leaving for Attended<'_, A, F> {
+    /// Learns that `writer` has left only once there is nothing to serve any more.
+    fn wait_on_writer(&self, own: Word, until: Until, writer: Rank) -> Result<u64> {
+        match self.attend(own, until, None)? {
+            Some(value) => Ok(value),
+            None => self.inner.wait_until_from(own.disp(), until, writer),
+        }
+    }
+
+    fn forsake(&self, what: &'static str) {
+        self.inner.forsake(what);
+    }
+
+    fn forsaken(&self) -> Option<&'static str> {
+        self.inner.forsaken()
+    }
+}
+
+impl<A: RemoteAtomics + ?Sized, F> OuterWorld for Attended<'_, A, F> {
+    fn number_of(&self, rank: Rank) -> Rank {
+        self.inner.world_rank(rank)
+    }
+
+    fn handle(&self) -> &dyn RemoteAtomics {
+        self.inner.whole_world()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::{Disp, WholeWorld, World};
+
+    #[test]
+    fn waits_serve_until_their_condition_holds() {
+        World::threads(1)
+            .run(|ra| {
+                let word = ra.heap().alloc(8, 8).unwrap();
+                let calls = Cell::new(0);
+                let attended = Attended::new(ra, || {
+                    calls.set(calls.get() + 1);
+                    ra.fetch_add(Rank(0).at(word), u64::from(calls.get() % 2 == 0))?;
+                    Ok(if calls.get() % 2 == 0 { Served::Something } else { Served::Nothing })
+                });
+                assert_eq!(attended.wait_until(word, Until::Ge(2)).unwrap(), 2);
+                assert_eq!(calls.get(), 4);
+                attended.pause(1).unwrap();
+                assert_eq!(calls.get(), 5);
+                let deadline = ra.now().after(Duration::from_secs(3600));
+                assert_eq!(attended.wait_until_deadline(word, Until::Ge(3), deadline).unwrap(), Some(3));
+                assert_eq!(attended.wait_until_deadline(word, Until::Eq(7), ra.now()).unwrap(), None);
+            })
+            .unwrap();
+    }
+
+    #[test]
+    fn the_handle_of_the_world_is_behind_every_handle() {
+        World::threads(3)
+            .run(|ra| {
+                let subset = crate::Subset::of(ra, &[Rank(2), Rank(0)]).unwrap();
+                let Some(subset) = &subset else { return };
+                let counted = crate::Counted::new(subset);
+                let attended = Attended::new(&counted, || Ok(Served::Never));
+                for world in [ra.whole_world(), subset.whole_world(), counted.whole_world(), attended.whole_world()] {
+                    assert_eq!((world.rank(), world.size()), (ra.rank(), 3));
+                    assert!(std::ptr::addr_eq(world.heap(), ra.heap()));
+                }
+                // A count misses nothing of the world.
+                let counted = crate::Counted::new(ra);
+                counted.whole_world().get(Rank(1).at(Disp(0))).unwrap();
+                assert_eq!(counted.counts().get.total(), 1);
+            })
+            .unwrap();
+    }
+}
