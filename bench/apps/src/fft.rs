@@ -30,9 +30,9 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use num_complex::Complex64;
 use rmalab_atomics::{Rank, RemoteAtomics};
+use rmalab_fft::Plan;
 use rmalab_windows::messages::{Messages, Tag};
 use rmalab_windows::{Team, Window, WindowDisp};
-use rustfft::{Fft as Plan, FftPlanner};
 use serde::{Deserialize, Serialize};
 
 use super::halo::{messages, slot_bytes, two_sided};
@@ -143,8 +143,7 @@ struct Lines {
 
 impl Lines {
     fn new(n: usize, inverse: bool) -> Lines {
-        let mut planner = FftPlanner::new();
-        let plan = if inverse { planner.plan_fft_inverse(n) } else { planner.plan_fft_forward(n) };
+        let plan = rmalab_fft::plan(n, inverse);
         Lines { n, scratch: vec![Complex64::default(); plan.get_inplace_scratch_len()], plan, turned: Vec::new() }
     }
 
