@@ -5,8 +5,8 @@
 
 use rmalab_atomics::{Address, RemoteAtomics, WORD};
 use rmalab_locks::{Place, RawRwLock, Result, suite};
-use rmalab_verify::explorer::{Finding, Options, explore};
-use rmalab_verify::{Check, Subject, diagram};
+use rmalab_verify::explorer::{Options, explore};
+use rmalab_verify::{Check, Finding, Subject, diagram};
 
 const WRITER: u64 = 1;
 const READER: u64 = 2;

@@ -10,9 +10,8 @@ use std::time::{Duration, Instant, SystemTime};
 use indicatif::{ProgressBar, ProgressStyle};
 use rmalab::verify::{self, Checked, Engine, Job, Outcome, failed};
 use rmalab::{Error, Result, interrupt};
-use rmalab_verify::explorer::Progress;
 use rmalab_verify::kill_matrix::{self, Fate};
-use rmalab_verify::{Counterexample, diagram, mutants};
+use rmalab_verify::{Counterexample, Progress, diagram, mutants};
 
 use crate::cli::VerifyArgs;
 
@@ -55,7 +54,7 @@ fn kill_matrix(path: &Path, quiet: bool) -> Result<ExitCode> {
         mutants(),
         &kill_matrix::options(),
         &|progress| {
-            tell(&format!("; the next one: {} states", progress.states));
+            tell(&format!("; the next one: {} states", progress.states.max(progress.executions)));
             !stop.load(Ordering::Relaxed)
         },
         |row| {
@@ -264,7 +263,8 @@ impl Watch {
         self.tell(number, || {
             let seconds = progress.elapsed.as_secs_f64().max(1e-9);
             if job.engine != Engine::Explorer {
-                return format!("{job}: {} executions, {:.0}/s", progress.states, progress.states as f64 / seconds);
+                let executions = progress.executions;
+                return format!("{job}: {executions} executions, {:.0}/s", executions as f64 / seconds);
             }
             format!(
                 "{job}: {} states, {:.0}/s, {} MiB, depth {}, {} to go",

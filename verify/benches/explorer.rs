@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use rmalab_verify::explorer::{Finding, Options, Progress, Search, explore};
-use rmalab_verify::{Check, subject};
+use rmalab_verify::explorer::{Options, Search, explore};
+use rmalab_verify::{Check, Finding, Progress, subject};
 
 /// Searches of one kind.
 const REPETITIONS: usize = 9;

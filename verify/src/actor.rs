@@ -13,7 +13,7 @@ use crate::Result;
 use crate::check::Check;
 use crate::play::{Event, Player};
 
-/// An event with what the lock's code remembers at it.
+/// An event, with what the lock's code remembers there.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Told {
     /// The event.
@@ -25,7 +25,7 @@ pub struct Told {
 /// What a rank did until it stopped.
 #[derive(Debug)]
 pub struct Move {
-    /// What it told on its way.
+    /// The events that it reported.
     pub told: Vec<Told>,
     /// Why it stopped.
     pub turn: RankTurn<Result<()>>,
@@ -63,7 +63,7 @@ impl Actor {
     }
 }
 
-/// A rank's coroutine, and the list of what it has told.
+/// A rank's coroutine, and the events that it has reported.
 struct Watched<'t> {
     port: &'t Port<'t, Answer, Call>,
     tells: Rc<RefCell<Vec<Told>>>,

@@ -1,4 +1,4 @@
-//! One check: which lock, in which scenario, over which network, with which deviation.
+//! One check: what ranks run, in which scenario, over which network, with which mutant.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,25 +10,26 @@ use rmalab_locks::LINE;
 use crate::mutant::{Deviating, Mutant};
 use crate::network::Network;
 use crate::play::{DATA, Event, Handle, Player, Section, Stage};
-use crate::subject::{Kind, Subject};
+use crate::subject::Subject;
+use crate::workload::{Program, Workload};
 use crate::{Access, Result, Scenario};
 
-/// What every engine is given: all that a verdict depends on, apart from how it is looked for.
+/// What every engine gets: all that a verdict depends on, apart from how the engine searches.
 #[derive(Clone, Debug)]
 pub struct Check {
-    /// The lock or the policy.
+    /// The lock, the policy or the program.
     pub subject: Subject,
-    /// Who acquires what, how often.
+    /// Which rank acquires what, how often; of a program, the number of ranks alone.
     pub scenario: Scenario,
-    /// What is done inside.
+    /// What ranks do inside.
     pub section: Section,
     /// The network's model; for engines that have one.
     pub network: Network,
     /// What is broken on purpose.
     pub mutant: Option<&'static Mutant>,
-    /// Where the lock's global words are; a rank of its own, which takes no part, if nothing is said.
+    /// Where the lock's global words are; without it, at a rank of its own, which takes no part.
     ///
-    /// That is the strongest check: posted puts to a lock's words and to a node are then never to one target, so that
+    /// That is the strongest check. Posted puts to a lock's words and to a node are then never to one target, so that
     /// more of them are unordered, and no flush of one covers the other.
     pub home: Option<Rank>,
 }
@@ -37,6 +38,12 @@ impl Check {
     /// A check of the real lock, with nothing done inside, on the sequentially consistent network.
     pub fn new(subject: Subject, scenario: Scenario) -> Check {
         Check { subject, scenario, section: Section::Empty, network: Network::Sc, mutant: None, home: None }
+    }
+
+    /// A check of the program, on the sequentially consistent network.
+    pub fn program(name: &'static str, program: Program) -> Check {
+        let scenario = Scenario::of_ranks(program.ranks());
+        Check::new(Subject::program(name, program), scenario)
     }
 
     /// Where the lock's global words are.
@@ -50,10 +57,10 @@ impl Check {
     }
 
     fn targets(&self) -> u32 {
-        match self.subject.kind() {
-            Kind::Lock => 1,
-            Kind::Program => 0,
-            Kind::Window => self.scenario.targets(),
+        match self.subject.workload() {
+            Workload::Lock(_) => 1,
+            Workload::Window(_) => self.scenario.targets(),
+            Workload::Program(_) => 0,
         }
     }
 
@@ -71,21 +78,21 @@ impl Check {
     /// The ranks whose data an acquisition protects.
     pub fn data(&self, access: Access) -> Range<u32> {
         let one = |rank: Rank| rank.0..rank.0 + 1;
-        match (access, self.subject.kind()) {
-            (Access::Read | Access::Write, Kind::Lock | Kind::Program) => one(self.home()),
-            (Access::Read | Access::All, _) => 0..self.targets(),
-            (Access::Write, Kind::Window) => one(Rank(0)),
-            (Access::Shared(target) | Access::Exclusive(target), _) => one(target),
+        match access {
+            Access::Read | Access::Write if !self.subject.is_window() => one(self.home()),
+            Access::Read | Access::All => 0..self.targets(),
+            Access::Write => one(Rank(0)),
+            Access::Shared(target) | Access::Exclusive(target) => one(target),
         }
     }
 
-    /// Whether `rank` is not like others because of its memory: it is the home, or a target of a window.
+    /// Returns whether `rank` differs from others by its memory: it is the home, or a target of a window.
     pub fn is_named(&self, rank: Rank) -> bool {
         let home = self.subject.has_home() && rank == self.home();
-        home || self.subject.kind() == Kind::Window && rank.0 < self.targets()
+        home || self.subject.is_window() && rank.0 < self.targets()
     }
 
-    /// Whether the check makes sense.
+    /// Returns an error if the check makes no sense.
     ///
     /// # Errors
     ///
@@ -93,7 +100,9 @@ impl Check {
     /// [`Error::Mutant`](crate::Error::Mutant) when the mutant is of another lock.
     pub fn validate(&self) -> Result<()> {
         let of_windows = self.scenario.groups().iter().find(|group| group.role.is_of_windows());
-        if let (Kind::Lock | Kind::Program, Some(group)) = (self.subject.kind(), of_windows) {
+        if !self.subject.is_window()
+            && let Some(group) = of_windows
+        {
             return Err(crate::Error::Scenario {
                 scenario: self.scenario.to_string(),
                 lock: self.subject.name(),
@@ -110,7 +119,7 @@ impl Check {
         }
     }
 
-    /// Runs the part of `rank`: what every engine lets every rank do, on whatever carries out its calls.
+    /// Runs the code of `rank`: every engine lets every rank do this, on whatever carries out its calls.
     ///
     /// # Errors
     ///
@@ -124,14 +133,15 @@ impl Check {
             }
             None => player,
         };
-        if let Some(body) = self.subject.body() {
-            return body(rank, player);
-        }
+        let bind = match self.subject.workload() {
+            Workload::Program(program) => return program.run(rank, player),
+            Workload::Lock(bind) | Workload::Window(bind) => bind,
+        };
         let shape = Shape { topology: Arc::new(self.topology()), ..Shape::new(self.world()) };
         let stage = Stage::new(player, &shape, rank);
         let data = stage.heap().alloc(LINE, LINE)?;
         assert_eq!(data, DATA, "an empty heap starts at 0");
-        let mut handle = self.subject.bind(&stage, self.home())?;
+        let mut handle = bind.bind(&stage, self.home())?;
         self.play_lock(&stage, &mut *handle)
     }
 

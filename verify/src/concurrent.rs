@@ -1,17 +1,16 @@
-//! What the engines that run the ranks as threads of a model checker, loom and shuttle, have in common.
+//! What loom and shuttle have in common: both run the ranks as threads of a model checker.
 //!
-//! In both of them one thread runs at a time, from one call to the next. So an observer beside the checker's own memory
-//! sees every call, in the order in which they are carried out, and keeps what the properties are about: how far each
-//! rank has come, and the values of the words as a sequentially consistent memory has them. The order of the calls is
-//! the schedule of a counterexample, which [`replay`](crate::replay) shows again, call by call, whichever engine found
-//! it.
+//! In both of them one thread runs at a time, from one call to the next. So an observer beside the model checker's memory
+//! sees every call, in the order in which the calls are carried out. It keeps what the properties are about: how far each
+//! rank has come, and the values of the words in a sequentially consistent memory. The order of the calls is the schedule
+//! of a counterexample. [`replay`](crate::replay) follows that schedule call by call, whichever engine found it.
 //!
 //! # Waiting
-//! A wait is a transition once its comparison holds, as in the explorer. A pause is taken for what it is in a lock, the
-//! end of a poll that failed and that would fail again if it found all as before. So the rank goes on once somebody else
-//! has changed a word that it used in this poll. If it counted itself in and out again in the poll, it may also go on once
-//! somebody else has done anything, since others may meet its passing writes at another moment; how often is what `polls`
-//! bounds. Ranks of which none can go on are a deadlock, or a livelock if one of them polls.
+//! A wait is a transition once its comparison holds, as in the explorer. A pause counts as the end of a poll that failed, and
+//! that would fail again if the words were unchanged. So the rank goes on once another rank has changed a word that it used
+//! in this poll. If it counted itself in and out again in the poll, it may also go on once another rank has made any call:
+//! that rank may meet its passing writes at another moment. `polls` bounds how often. If no rank can go on, that is a
+//! deadlock, or a livelock if one of them polls.
 //!
 //! # Store buffers
 //! Where the engine says so, the memory has store buffers: a put of a word waits in its rank's buffer until the engine lets
@@ -19,9 +18,8 @@
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rmalab_atomics::controlled::{Answer, Call};
@@ -31,78 +29,11 @@ use crate::check::Check;
 use crate::counterexample::Choice;
 use crate::live::Slots;
 use crate::network::{Change, Issued, Memory, Network};
-use crate::panics::{quietly, text_of};
+use crate::outcome::{Finding, Limit, Outcome, Progress, TOGETHER, WAITED, Watch};
+use crate::panics::{lock, quietly, text_of};
 use crate::play::Event;
 use crate::status::{Phase, Status};
 use crate::{Counterexample, Error, Property, Result, Violation};
-
-/// How far a run has come.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Progress {
-    /// Executions of the check, the current one included.
-    pub executions: u64,
-    /// Time since the start.
-    pub elapsed: Duration,
-}
-
-/// What has ended a run before all executions had been made.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Limit {
-    /// The most executions, or the number of them that was asked for.
-    Executions,
-    /// The most branches of one execution.
-    Branches,
-    /// The longest time.
-    Time,
-    /// Whoever watched its progress.
-    Interrupted,
-}
-
-/// What a run found.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Finding {
-    /// Every execution was made, as far as [`Outcome::bounded`] says, and nothing is broken.
-    Holds,
-    /// A property is broken.
-    Violated(Counterexample),
-    /// Nothing is broken in the executions that were made before a limit was reached.
-    Incomplete(Limit),
-}
-
-/// The result of a run.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Outcome {
-    /// What it found.
-    pub finding: Finding,
-    /// How far it came.
-    pub progress: Progress,
-    /// Whether a bound kept executions out, so that `Holds` holds within the bounds only.
-    pub bounded: bool,
-    /// Executions that were cut short, or not varied any more, because a rank had polled as often as allowed, or because
-    /// they had as many steps.
-    pub cut: u64,
-    /// How many different behaviours there were: two executions are one behaviour if each rank makes the same calls and
-    /// gets the same answers in both, but for its pauses. The figure is the same for every engine that makes all
-    /// executions, whatever their number. Hashes are compared: the figure is too low if two of them meet by chance.
-    pub behaviours: u64,
-    /// What happened at least once, so that nothing was held vacuously: name, and whether it did.
-    pub sometimes: Vec<(&'static str, bool)>,
-}
-
-impl Outcome {
-    /// The counterexample, if a property is broken.
-    pub fn violation(&self) -> Option<&Counterexample> {
-        match &self.finding {
-            Finding::Violated(counterexample) => Some(counterexample),
-            Finding::Holds | Finding::Incomplete(_) => None,
-        }
-    }
-}
-
-/// A rank had to wait, or to poll again.
-pub const WAITED: &str = "a rank has to wait";
-/// Two ranks were inside at one time.
-pub const TOGETHER: &str = "two ranks are inside together";
 
 /// One rank, as the observer sees it.
 #[derive(Debug, Default)]
@@ -127,13 +58,13 @@ struct Watched {
 #[derive(Clone, Copy, Debug)]
 struct Used {
     slot: u16,
-    /// The version that it has if nobody else has changed it since this rank used it first.
+    /// The version that it has if no other rank has changed it since this rank used it first.
     version: u64,
     /// Whether this rank has changed it.
     changed: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     ranks: Vec<Watched>,
     memory: Memory,
@@ -163,38 +94,21 @@ pub(crate) struct Observer {
     state: Mutex<State>,
 }
 
-/// What a lock keeps is consistent even where a panic passed by: no method panics between two writes that belong together.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Observer {
-    pub(crate) fn new(check: &Arc<Check>, polls: Option<u32>) -> Observer {
+    /// An observer of `check`. On [`Network::LatePuts`] it has store buffers, whose puts take effect when the engine calls
+    /// [`arrives`](Self::arrives).
+    pub(crate) fn new(check: &Arc<Check>, polls: Option<u32>, network: Network) -> Observer {
         let ranks = check.active() as usize;
         Observer {
             check: Arc::clone(check),
             polls,
-            network: Network::Sc,
+            network,
             state: Mutex::new(State {
                 ranks: (0..ranks).map(|_| Watched::default()).collect(),
                 memory: Memory::new(ranks),
-                slots: Slots::default(),
-                versions: Vec::new(),
-                schedule: Vec::new(),
-                posting: Vec::new(),
-                late: false,
-                violation: None,
-                unsound: None,
-                cut: false,
-                waited: false,
-                together: false,
+                ..State::default()
             }),
         }
-    }
-
-    /// The same, with store buffers: a put takes effect when the engine calls [`arrives`](Self::arrives).
-    pub(crate) fn with_store_buffers(self) -> Observer {
-        Observer { network: Network::LatePuts, ..self }
     }
 
     /// The oldest put in the store buffer of `rank`: its word and value.
@@ -242,7 +156,7 @@ impl Observer {
         self.settle(&mut state);
     }
 
-    /// Whether `rank` could go on with the call that it has issued.
+    /// Returns whether `rank` could go on with the call that it has issued.
     pub(crate) fn ready(&self, rank: Rank) -> bool {
         lock(&self.state).ready(rank)
     }
@@ -283,7 +197,7 @@ impl Observer {
         if let Call::Start { .. } = call
             && posts
         {
-            // These engines carry it out as it is started, behind what is in the store buffer.
+            // These engines carry it out as it is started, after what is in the store buffer.
             state.posting.push(state.schedule.len());
             state.schedule.push(Choice::Step(rank));
             let index = state.memory.posts[rank.index()].len() - 1;
@@ -368,13 +282,13 @@ impl Observer {
         }
     }
 
-    /// Whether the execution need not go on: something is broken.
+    /// Returns whether the execution need not go on: something is broken.
     pub(crate) fn stopped(&self) -> bool {
         let state = lock(&self.state);
         state.violation.is_some() || state.unsound.is_some()
     }
 
-    /// Whether every rank has come to its end.
+    /// Returns whether every rank has come to its end.
     pub(crate) fn finished(&self) -> bool {
         lock(&self.state).ranks.iter().all(|watched| watched.finished)
     }
@@ -385,7 +299,7 @@ impl Observer {
         state.slots.find(address).map_or(0, |slot| state.memory.word(slot))
     }
 
-    /// Whether a rank has polled more often than allowed.
+    /// Returns whether a rank has polled more often than allowed.
     pub(crate) fn cut(&self) -> bool {
         lock(&self.state).cut
     }
@@ -466,14 +380,26 @@ impl State {
 pub(crate) struct Run {
     pub(crate) check: Arc<Check>,
     start: Instant,
-    executions: AtomicU64,
-    cut: AtomicU64,
-    waited: AtomicBool,
-    together: AtomicBool,
-    behaviours: Mutex<HashSet<u64>>,
-    limit: Mutex<Option<Limit>>,
-    found: Mutex<Option<Counterexample>>,
-    unsound: Mutex<Option<String>>,
+    results: Mutex<Results>,
+}
+
+/// The results of all executions so far.
+#[derive(Debug, Default)]
+struct Results {
+    executions: u64,
+    cut: u64,
+    waited: bool,
+    together: bool,
+    behaviours: HashSet<u64>,
+    limit: Option<Limit>,
+    found: Option<Counterexample>,
+    unsound: Option<String>,
+}
+
+impl Results {
+    fn over(&self) -> bool {
+        self.limit.is_some() || self.found.is_some() || self.unsound.is_some()
+    }
 }
 
 impl Run {
@@ -488,71 +414,61 @@ impl Run {
             let why = format!("it knows no network but sc, and not {}; the explorer does", check.network);
             return Err(Error::Unsupported { engine, why });
         }
-        Ok(Arc::new(Run {
-            check: Arc::new(check.clone()),
-            start: Instant::now(),
-            executions: AtomicU64::new(0),
-            cut: AtomicU64::new(0),
-            waited: AtomicBool::new(false),
-            together: AtomicBool::new(false),
-            behaviours: Mutex::default(),
-            limit: Mutex::new(None),
-            found: Mutex::new(None),
-            unsound: Mutex::new(None),
-        }))
+        Ok(Arc::new(Run { check: Arc::new(check.clone()), start: Instant::now(), results: Mutex::default() }))
     }
 
     pub(crate) fn progress(&self) -> Progress {
-        Progress { executions: self.executions.load(Ordering::Relaxed), elapsed: self.start.elapsed() }
+        let executions = lock(&self.results).executions;
+        Progress { executions, elapsed: self.start.elapsed(), ..Progress::default() }
     }
 
     /// Counts an execution that begins, if there may be one more.
     pub(crate) fn begins(&self, most: Option<u64>) -> bool {
-        if most.is_some_and(|most| self.executions.load(Ordering::Relaxed) >= most) {
-            self.reaches(Limit::Executions);
+        let mut results = lock(&self.results);
+        if most.is_some_and(|most| results.executions >= most) {
+            results.limit.get_or_insert(Limit::Executions);
         }
-        if self.over() {
-            return false;
-        }
-        self.executions.fetch_add(1, Ordering::Relaxed);
-        true
+        let begins = !results.over();
+        results.executions += u64::from(begins);
+        begins
     }
 
-    /// Takes down what an execution was like; of several with something broken, the first.
+    /// Adds an execution to the results; of several counterexamples, the first one counts.
     pub(crate) fn ends(&self, observer: &Observer, cut: bool) {
         let state = lock(&observer.state);
-        self.waited.fetch_or(state.waited, Ordering::Relaxed);
-        self.together.fetch_or(state.together, Ordering::Relaxed);
-        self.cut.fetch_add(u64::from(cut || state.cut), Ordering::Relaxed);
+        let mut results = lock(&self.results);
+        results.waited |= state.waited;
+        results.together |= state.together;
+        results.cut += u64::from(cut || state.cut);
         let mut behaviour = DefaultHasher::new();
         for watched in &state.ranks {
             behaviour.write_u64(watched.behaviour.finish());
         }
-        lock(&self.behaviours).insert(behaviour.finish());
-        if let Some(text) = state.unsound.clone() {
-            lock(&self.unsound).get_or_insert(text);
+        results.behaviours.insert(behaviour.finish());
+        if let Some(text) = &state.unsound {
+            results.unsound.get_or_insert_with(|| text.clone());
         }
         if let Some(violation) = state.violation.clone() {
             let (network, schedule) = state.replayable();
             let check = Check { network, ..Check::clone(&self.check) };
-            lock(&self.found).get_or_insert(Counterexample::new(&check, violation, schedule, None));
+            results.found.get_or_insert(Counterexample::new(&check, violation, schedule, None));
         }
     }
 
     pub(crate) fn reaches(&self, limit: Limit) {
-        lock(&self.limit).get_or_insert(limit);
+        lock(&self.results).limit.get_or_insert(limit);
     }
 
-    /// Whether the run is to make no more executions.
+    /// Returns whether the run is to make no more executions.
     pub(crate) fn over(&self) -> bool {
-        lock(&self.limit).is_some() || lock(&self.found).is_some() || lock(&self.unsound).is_some()
+        lock(&self.results).over()
     }
 
-    /// Starts again, as nothing of what was done so far counts.
+    /// Starts again: nothing of what was done so far counts.
     pub(crate) fn again(&self) {
-        self.executions.store(0, Ordering::Relaxed);
-        self.cut.store(0, Ordering::Relaxed);
-        lock(&self.behaviours).clear();
+        let mut results = lock(&self.results);
+        (results.executions, results.cut) = (0, 0);
+        results.behaviours.clear();
     }
 
     /// Lets `model` make executions on a thread of its own, and `watch` see how far it has come.
@@ -564,13 +480,13 @@ impl Run {
         &self,
         max_time: Option<Duration>,
         bounded: bool,
-        watch: &dyn Fn(&Progress) -> bool,
+        watch: Watch<'_>,
         model: impl FnOnce() -> Result<()> + Send + 'static,
     ) -> Result<Outcome> {
         let (ends, ended) = channel();
         let thread = std::thread::spawn(move || {
             let result = quietly(model);
-            // Nobody listens only if the caller panicked.
+            // The receiver is gone only if the caller panicked.
             let _ = ends.send(());
             result
         });
@@ -592,26 +508,20 @@ impl Run {
             Ok(Err(panicked)) => return Err(unsound(format!("the model checker failed: {}", panicked.text))),
             Err(payload) => return Err(unsound(format!("the model checker failed: {}", text_of(&*payload)))),
         }
-        if let Some(text) = lock(&self.unsound).take() {
+        let progress = self.progress();
+        let mut results = lock(&self.results);
+        if let Some(text) = results.unsound.take() {
             return Err(unsound(text));
         }
-        let finding = match (lock(&self.found).take(), *lock(&self.limit)) {
+        let finding = match (results.found.take(), results.limit) {
             (Some(counterexample), _) => Finding::Violated(counterexample),
             (None, Some(limit)) => Finding::Incomplete(limit),
             (None, None) => Finding::Holds,
         };
-        let cut = self.cut.load(Ordering::Relaxed);
-        Ok(Outcome {
-            finding,
-            progress: self.progress(),
-            bounded: bounded || cut > 0,
-            cut,
-            behaviours: lock(&self.behaviours).len() as u64,
-            sometimes: vec![
-                (WAITED, self.waited.load(Ordering::Relaxed)),
-                (TOGETHER, self.together.load(Ordering::Relaxed)),
-            ],
-        })
+        let (cut, behaviours) = (results.cut, results.behaviours.len() as u64);
+        let bounded = bounded || cut > 0;
+        let sometimes = vec![(WAITED, results.waited), (TOGETHER, results.together)];
+        Ok(Outcome { bounded, cut, behaviours, ..Outcome::new(finding, progress, sometimes) })
     }
 }
 

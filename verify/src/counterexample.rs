@@ -11,7 +11,7 @@ use crate::network::Network;
 use crate::play::Section;
 use crate::{Error, Result, Violation};
 
-/// A way to break a property: enough to be replayed by whoever has the same lock.
+/// A way to break a property: all that a replay needs besides the lock.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Counterexample {
     /// The format's version.
@@ -78,7 +78,7 @@ impl Counterexample {
         Ok(preempted)
     }
 
-    /// Whether it is one to `check`.
+    /// Returns an error unless it is one to `check`.
     ///
     /// # Errors
     ///

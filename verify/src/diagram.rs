@@ -1,7 +1,7 @@
 //! Counterexamples as sequence diagrams that a person can read: a column a rank, a row a step.
 //!
 //! [`text`] is for terminals and logs, [`svg`] for pages; both draw the same story, which comes from a replay of
-//! the schedule, so that a diagram shows what the lock does and not what was once written down of it.
+//! the schedule, so that a diagram shows what the lock does now.
 //!
 //! The life line of a rank shows how far it is: dotted outside, thin while it acquires or releases, bold inside. An arrow
 //! goes from the rank that acts to the rank in whose memory the word is. All steps are shown; only rounds of a poll that
@@ -37,7 +37,7 @@ pub fn text(check: &Check, counterexample: &Counterexample) -> Result<String> {
 ///
 /// # Errors
 ///
-/// As [`text`].
+/// Those of [`text`()].
 pub fn svg(check: &Check, counterexample: &Counterexample) -> Result<String> {
     Ok(svg::draw(&Story::new(check, counterexample)?))
 }
@@ -57,7 +57,7 @@ struct Story {
     cycle: Option<(usize, usize)>,
     /// What is broken, and the sentence that says how.
     violation: Violation,
-    /// What else is to be known of the end.
+    /// Further facts about the end.
     notes: Vec<String>,
     /// The columns of the ranks that the violation is about.
     hurt: Vec<usize>,
@@ -137,7 +137,7 @@ struct Taken {
 }
 
 impl Taken {
-    /// Whether it is a look at something, which leaves everything as it was.
+    /// Returns whether it only looks at something, and changes nothing.
     fn is_idle(&self) -> bool {
         let changes = match self.step.effect {
             Effect::Answered(Call::CompareAndSwap { expected, .. }, answer) => answer == Answer::Word(expected),
@@ -249,7 +249,8 @@ impl Story {
             },
             deviation: check.mutant.map(|mutant| mutant.description),
             facts: format!(
-                "scenario {}, network {}: {}, {}",
+                "{}{}, network {}: {}, {}",
+                if check.scenario.groups().is_empty() { "" } else { "scenario " },
                 check.scenario,
                 check.network,
                 counted(schedule.len(), "step"),
@@ -288,7 +289,7 @@ fn more_polls(rounds: usize) -> String {
     format!("... {}", counted(rounds, "more poll"))
 }
 
-/// The ranks that take part, the home, and whoever else's memory is used.
+/// The ranks that take part, the home, and all other ranks whose memory is used.
 fn columns(check: &Check, counterexample: &Counterexample) -> Result<Vec<Column>> {
     let (steps, _) = crate::live::replay(check, &counterexample.schedule)?;
     let is_used = |rank: Rank| {

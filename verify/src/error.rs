@@ -14,7 +14,7 @@ pub enum Error {
     /// The scenario has more ranks than the world.
     #[error("{rank}: scenario {scenario} needs {needed} ranks, and the world has {size}")]
     TooFewRanks {
-        /// Who called.
+        /// The rank that called.
         rank: Rank,
         /// The scenario.
         scenario: String,

@@ -6,13 +6,12 @@
 
 use std::fmt::Write;
 
-use crate::concurrent;
-use crate::explorer::{Finding, Limit, Options, Progress, explore};
+use crate::explorer::{Options, explore};
 use crate::loom_engine;
 use crate::network::Network;
+use crate::outcome::{Finding, Limit, Watch};
 use crate::shuttle_engine::{self, Method};
-use crate::subject::Kind;
-use crate::{Check, Counterexample, Error, Mutant, Result, Scenario, Subject, subject};
+use crate::{Check, Counterexample, Error, Mutant, Result, Scenario, Subject, Workload, subject};
 
 /// A mutant on one of its locks, with what became of it.
 #[derive(Clone, Debug)]
@@ -59,59 +58,28 @@ pub fn options() -> Options {
 /// nodes of one rank and of two.
 pub fn scenarios(subject: &Subject) -> Vec<Scenario> {
     let has_levels = subject.named_words().iter().any(|word| word.name == "tail2");
-    let texts: &[&str] = match (subject.kind(), subject.shares()) {
-        (Kind::Lock, false) if has_levels => &["2W/2", "2Wx2/2", "3W/2", "3Wx2/2", "4W/2"],
-        (Kind::Lock, true) if has_levels => &[
-            "1R1W/1",
-            "1R1W/2",
-            "1R1Wx2/1",
-            "1R1Wx2/2",
-            "2R1W/2",
-            "1R1W1R/2",
-            "1R2W/2",
-            "2R1Wx2/2",
-            "1R2Wx2/2",
-            "1R1W1R1W/2",
-        ],
-        _ if subject.name() == "cohort" => &["2W", "2W/1", "2Wx2", "2Wx2/1", "3W/2", "3W/1", "3Wx2/2"],
+    let texts = match (subject.workload(), subject.shares()) {
+        (Workload::Lock(_), false) if has_levels => "2W/2, 2Wx2/2, 3W/2, 3Wx2/2, 4W/2",
+        (Workload::Lock(_), true) if has_levels => {
+            "1R1W/1, 1R1W/2, 1R1Wx2/1, 1R1Wx2/2, 2R1W/2, 1R1W1R/2, 1R2W/2, 2R1Wx2/2, 1R2Wx2/2, 1R1W1R1W/2"
+        }
+        _ if subject.name() == "cohort" => "2W, 2W/1, 2Wx2, 2Wx2/1, 3W/2, 3W/1, 3Wx2/2",
         // Nodes of one rank, as a rule: a leaf for each, and that of the home, below two words.
-        _ if subject.name() == "hierarchical" => &[
-            "1A1E@0/1",
-            "1S@0 1E@0/1",
-            "2E@0/1",
-            "2E@0",
-            "1A+1E@0x2/1",
-            "1A1E@0x2/1",
-            "1S@0 1E@0x2/1",
-            "2A1E@0/1",
-            "2A1E@0/2",
-            "1A2E@0/1",
-            "1S@0 2E@0/1",
-            "2S@0 1E@0/1",
-            "1S@0 2E@0x2/1",
-        ],
-        (Kind::Lock, false) => &["2W", "2Wx2", "3W", "3Wx2"],
-        (Kind::Lock, true) => &[
-            "1R1W", "2W", "1R+1Wx2", "1R1Wx2", "2Wx2", "2R1W", "1R2W", "2R+1Wx2", "1R+2Wx2", "2Rx2+1W", "2R1Wx2",
-            "1R2Wx2", "3R1W", "3R+1Wx2",
-        ],
-        (Kind::Program, _) => &[],
-        (Kind::Window, _) => &[
-            "1A1E@0",
-            "1A1E@1",
-            "1S@0 1E@0",
-            "2E@0",
-            "1A+1E@0x2",
-            "1A1E@0x2",
-            "1S@0 1E@0x2",
-            "2E@0x2",
-            "2A1E@0",
-            "1A2E@0",
-            "1A1E@0 1E@1",
-            "1A1S@0 1E@0",
-        ],
+        _ if subject.name() == "hierarchical" => {
+            "1A1E@0/1, 1S@0 1E@0/1, 2E@0/1, 2E@0, 1A+1E@0x2/1, 1A1E@0x2/1, 1S@0 1E@0x2/1, 2A1E@0/1, \
+             2A1E@0/2, 1A2E@0/1, 1S@0 2E@0/1, 2S@0 1E@0/1, 1S@0 2E@0x2/1"
+        }
+        (Workload::Lock(_), false) => "2W, 2Wx2, 3W, 3Wx2",
+        (Workload::Lock(_), true) => {
+            "1R1W, 2W, 1R+1Wx2, 1R1Wx2, 2Wx2, 2R1W, 1R2W, 2R+1Wx2, 1R+2Wx2, 2Rx2+1W, 2R1Wx2, 1R2Wx2, 3R1W, 3R+1Wx2"
+        }
+        (Workload::Program(_), _) => "",
+        (Workload::Window(_), _) => {
+            "1A1E@0, 1A1E@1, 1S@0 1E@0, 2E@0, 1A+1E@0x2, 1A1E@0x2, 1S@0 1E@0x2, 2E@0x2, 2A1E@0, 1A2E@0, \
+             1A1E@0 1E@1, 1A1S@0 1E@0"
+        }
     };
-    texts.iter().map(|text| text.parse().expect("these are scenarios")).collect()
+    texts.split_terminator(", ").map(|text| text.parse().expect("these are scenarios")).collect()
 }
 
 /// The check of `mutant` on `subject` in `scenario`.
@@ -131,12 +99,7 @@ pub fn check(mutant: &'static Mutant, subject: &Subject, scenario: Scenario) -> 
 ///
 /// Those of [`explore`]; [`Error::Mutant`] when the mutant is of another lock; [`Error::Unsound`] when `watch` or a limit
 /// has ended a search that the matrix needs.
-pub fn row(
-    mutant: &'static Mutant,
-    lock: &str,
-    options: &Options,
-    watch: &(dyn Fn(&Progress) -> bool + Sync),
-) -> Result<Row> {
+pub fn row(mutant: &'static Mutant, lock: &str, options: &Options, watch: Watch<'_>) -> Result<Row> {
     let not_its_lock = || Error::Mutant { mutant: mutant.name, lock: mutant.locks[0], of: mutant.locks.join(", ") };
     let subject = subject(lock).filter(|subject| mutant.suits(subject.name())).ok_or_else(not_its_lock)?;
     let most = if mutant.equivalent.is_some() { MAX_STATES_OF_EQUIVALENTS } else { MAX_STATES };
@@ -144,10 +107,10 @@ pub fn row(
     let mut complete = Vec::new();
     for scenario in scenarios(&subject) {
         let check = check(mutant, &subject, scenario.clone());
-        match search.violation(&check, None)? {
-            Found::Nothing => complete.push(scenario),
-            Found::TooMany => break,
-            Found::Violation(counterexample) => {
+        match search.finding(&check, None)? {
+            Finding::Holds => complete.push(scenario),
+            Finding::Incomplete(_) => break,
+            Finding::Violated(counterexample) => {
                 let preemptions = search.least_preemptions(&check, &counterexample)?;
                 let also = also(&check, watch)?;
                 let fate = Fate::Killed { counterexample: Box::new(counterexample), preemptions, also };
@@ -161,32 +124,28 @@ pub fn row(
 /// How many executions loom and shuttle get for a mutant.
 const EXECUTIONS: u64 = 2_000;
 
-/// How many preemptions loom's executions have at the most.
+/// The most preemptions of loom's executions.
 const LOOM_PREEMPTIONS: u32 = 3;
 
 /// The engines besides the explorer that find a violation of `check`. They know the consistent network only.
-fn also(check: &Check, watch: &(dyn Fn(&Progress) -> bool + Sync)) -> Result<Vec<&'static str>> {
+fn also(check: &Check, watch: Watch<'_>) -> Result<Vec<&'static str>> {
     if check.network != Network::Sc {
         return Ok(Vec::new());
     }
-    let told = |progress: &concurrent::Progress| {
-        let (states, elapsed) = (progress.executions, progress.elapsed);
-        watch(&Progress { states, transitions: 0, frontier: 0, depth: 0, bytes: 0, elapsed })
-    };
     let mut engines = Vec::new();
     let loom = loom_engine::Options {
         preemptions: Some(LOOM_PREEMPTIONS),
         max_executions: Some(EXECUTIONS),
         ..loom_engine::Options::default()
     };
-    if loom_engine::run(check, &loom, &told)?.violation().is_some() {
+    if loom_engine::run(check, &loom, watch)?.violation().is_some() {
         engines.push("loom");
     }
     let shuttle = |method| shuttle_engine::Options { method, executions: EXECUTIONS, ..Default::default() };
     for (name, method) in
         [("shuttle-random", Method::Random { seed: 1 }), ("shuttle-pct", Method::Pct { seed: 1, depth: 3 })]
     {
-        if shuttle_engine::run(check, &shuttle(method), &told)?.violation().is_some() {
+        if shuttle_engine::run(check, &shuttle(method), watch)?.violation().is_some() {
             engines.push(name);
         }
     }
@@ -196,24 +155,17 @@ fn also(check: &Check, watch: &(dyn Fn(&Progress) -> bool + Sync)) -> Result<Vec
 /// How checks are searched.
 struct Search<'w> {
     options: Options,
-    watch: &'w (dyn Fn(&Progress) -> bool + Sync),
-}
-
-enum Found {
-    Violation(Counterexample),
-    Nothing,
-    TooMany,
+    watch: Watch<'w>,
 }
 
 impl Search<'_> {
-    fn violation(&self, check: &Check, preemptions: Option<u32>) -> Result<Found> {
+    /// What a search finds; no limit but that of states may end it.
+    fn finding(&self, check: &Check, preemptions: Option<u32>) -> Result<Finding> {
         match explore(check, &Options { preemptions, ..self.options.clone() }, self.watch)?.finding {
-            Finding::Violated(counterexample) => Ok(Found::Violation(counterexample)),
-            Finding::Holds => Ok(Found::Nothing),
-            Finding::Incomplete(Limit::States) => Ok(Found::TooMany),
-            Finding::Incomplete(limit) => {
+            Finding::Incomplete(limit) if limit != Limit::States => {
                 Err(Error::Unsound(format!("{}: a search was ended: {limit:?}", check.scenario)))
             }
+            finding => Ok(finding),
         }
     }
 
@@ -224,10 +176,10 @@ impl Search<'_> {
         }
         let most = known.preemptions(check)?.len() as u32;
         for bound in 0..most {
-            match self.violation(check, Some(bound))? {
-                Found::Violation(_) => return Ok(Some(bound)),
-                Found::Nothing => {}
-                Found::TooMany => {
+            match self.finding(check, Some(bound))? {
+                Finding::Violated(_) => return Ok(Some(bound)),
+                Finding::Holds => {}
+                Finding::Incomplete(_) => {
                     let Check { scenario, .. } = check;
                     return Err(Error::Unsound(format!("{scenario} has too many states with {bound} preemptions")));
                 }
@@ -345,15 +297,15 @@ const NO_COUNTERPART: &str = "
   `wp-late-reset`, or one that is late in the network, the mutants called `no-prepare`.
 ";
 
-/// All rows, each told to `done` as soon as it is known.
+/// All rows; `done` gets each as soon as it is known.
 ///
 /// # Errors
 ///
-/// As [`row`].
+/// Those of [`row`].
 pub fn rows(
     mutants: impl IntoIterator<Item = &'static Mutant>,
     options: &Options,
-    watch: &(dyn Fn(&Progress) -> bool + Sync),
+    watch: Watch<'_>,
     mut done: impl FnMut(&Row),
 ) -> Result<Vec<Row>> {
     let mut rows = Vec::new();

@@ -1,9 +1,10 @@
 //! Checks of locks over network atomics.
 //!
-//! A [`Check`] is a lock as it is, a [`Scenario`] (who locks how and how often, as in `3R1Wx2`), a model of the
-//! [`network`] and, if it is to break, a [`Mutant`]. Every engine makes the same checks:
+//! A [`Check`] has a [`Workload`] (a lock, a window's policy or a program, as it is), a [`Scenario`] (which rank locks how and
+//! how often, as in `3R1Wx2`), a model of the [`network`] and, if it is to break, a [`Mutant`]. Every engine makes the same
+//! checks, and reports an [`Outcome`]:
 //!
-//! - [`explorer`]: every order of the ranks' calls and of the network's doings, with the shortest way to break a
+//! - [`explorer`]: every order of the ranks' calls and of the network's steps, with the shortest way to break a
 //!   [`Property`] as a [`Counterexample`];
 //! - [`loom_engine`]: every execution under most of the C11 memory model, with few ranks;
 //! - [`shuttle_engine`]: schedules at random, with random priorities, or one after the other;
@@ -11,8 +12,8 @@
 //!   that it runs on; that it finds nothing proves nothing, and a deadlock shows as a run that does not end.
 //!
 //! ```
-//! use rmalab_verify::explorer::{Finding, Options, explore};
-//! use rmalab_verify::{Check, diagram, subject};
+//! use rmalab_verify::explorer::{Options, explore};
+//! use rmalab_verify::{Check, Finding, diagram, subject};
 //!
 //! let mcs = subject("mcs").expect("it is one of the workspace's locks");
 //! let check = Check::new(mcs, "2Wx2".parse()?);
@@ -31,7 +32,7 @@
 mod actor;
 mod check;
 mod choice;
-pub mod concurrent;
+mod concurrent;
 pub mod configurations;
 mod counterexample;
 pub mod diagram;
@@ -44,6 +45,7 @@ pub mod loom_engine;
 mod monitor;
 pub mod mutant;
 pub mod network;
+mod outcome;
 mod panics;
 pub mod play;
 mod property;
@@ -54,6 +56,7 @@ mod status;
 pub mod stress;
 pub mod subject;
 pub mod window_programs;
+mod workload;
 
 pub use actor::{Actor, Move, Told};
 pub use check::Check;
@@ -62,9 +65,11 @@ pub use error::{Error, Result};
 pub use live::{Effect, Live, Slots, Step, replay};
 pub use mutant::{Mutant, mutant, mutants};
 pub use network::Network;
+pub use outcome::{Finding, Limit, Livelocks, Outcome, Progress, TOGETHER, WAITED, Watch};
 pub use play::DATA;
 pub use property::{Property, Violation};
 pub use scenario::{Access, Group, Nodes, ParseError, Role, Scenario};
 pub use standard::{subject, subjects};
 pub use status::{Phase, Status};
 pub use subject::Subject;
+pub use workload::{Bind, Program, Workload};

@@ -1,11 +1,11 @@
 //! Litmus tests of the network models: a small program, and the set of all its outcomes on a [`Network`].
 //!
-//! A program is a list of [`Call`]s for each rank, without branches. [`Litmus::outcomes`] tries every order in which calls
-//! can be carried out and posted puts and started operations can arrive, on the very [`Memory`] that checks of locks run on. What a backend does
-//! on a machine is sampled by [`rmalab_atomics::conformance::litmus()`]; what a model can do is counted here.
+//! A program is a list of [`Call`]s for each rank, without branches. [`Litmus::outcomes`] tries every order in which calls can be
+//! carried out, and in which posted puts and started operations can arrive. It runs on the [`Memory`] that checks of locks
+//! run on. [`rmalab_atomics::conformance::litmus()`] samples what a backend does on a machine; this counts what a model
+//! can do.
 
 use std::collections::{BTreeSet, HashSet};
-use std::fmt;
 
 use rmalab_atomics::controlled::{Answer, Call};
 use rmalab_atomics::{Address, Rank};
@@ -41,25 +41,6 @@ impl Step {
     }
 }
 
-/// What came of one run: the shown answers, rank by rank in the order of their programs, then the ends of words.
-///
-/// A call that is never answered, because its rank waits for ever, has no word; it is written as `-`.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Outcome(pub Vec<Option<u64>>);
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, word) in self.0.iter().enumerate() {
-            let space = if i == 0 { "" } else { " " };
-            match word {
-                Some(word) => write!(f, "{space}{word}")?,
-                None => write!(f, "{space}-")?,
-            }
-        }
-        Ok(())
-    }
-}
-
 /// A litmus test: what each rank does, from rank 0 on, and which words are looked at in the end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Litmus {
@@ -80,10 +61,15 @@ struct State {
 impl Litmus {
     /// All outcomes on `network`.
     ///
+    /// An outcome is the shown answers, rank by rank in the order of their programs, then the last values of the [`ends`].
+    /// A call that is never answered, because its rank waits for ever, is `-`.
+    ///
+    /// [`ends`]: Litmus::ends
+    ///
     /// # Panics
     ///
     /// When the programs use more than 65,536 words.
-    pub fn outcomes(&self, network: Network) -> BTreeSet<Outcome> {
+    pub fn outcomes(&self, network: Network) -> BTreeSet<String> {
         let mut slots = Slots::default();
         let ends: Vec<u16> = self.ends.iter().map(|&at| slots.of(at)).collect();
         let issued: Vec<Vec<Issued>> = (0..)
@@ -136,11 +122,12 @@ impl Litmus {
         next
     }
 
-    fn outcome(&self, state: &State, ends: &[u16]) -> Outcome {
+    fn outcome(&self, state: &State, ends: &[u16]) -> String {
         let answers = self.programs.iter().zip(&state.ranks).flat_map(|(program, (_, seen))| {
             let shown = program.iter().filter(|step| step.shown).count();
             (0..shown).map(|i| seen.get(i).copied())
         });
-        Outcome(answers.chain(ends.iter().map(|&slot| Some(state.memory.word(slot)))).collect())
+        let words = answers.chain(ends.iter().map(|&slot| Some(state.memory.word(slot))));
+        words.map(|word| word.map_or("-".to_owned(), |word| word.to_string())).collect::<Vec<_>>().join(" ")
     }
 }

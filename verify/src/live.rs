@@ -10,9 +10,10 @@ use crate::actor::Actor;
 use crate::check::Check;
 use crate::choice::Choice;
 use crate::network::{Issued, Memory, Posted};
+use crate::panics::panicked;
 use crate::play::Event;
 use crate::status::Status;
-use crate::{Error, Property, Result, Violation};
+use crate::{Error, Result, Violation};
 
 /// The slots of the words that have been named so far.
 #[derive(Clone, Debug, Default)]
@@ -51,7 +52,7 @@ impl Slots {
         self.addresses.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.addresses.is_empty()
     }
@@ -75,7 +76,7 @@ pub struct Step {
     pub choice: Choice,
     /// What it did.
     pub effect: Effect,
-    /// What the rank told on its way to its next call.
+    /// The events that the rank reported on its way to its next call.
     pub told: Vec<Event>,
     /// Where the rank is now.
     pub status: Status,
@@ -143,7 +144,7 @@ impl Live {
         (0..self.slots.len()).map(|slot| (self.slots.address(slot as u16), self.memory.word(slot as u16)))
     }
 
-    /// Whether `rank` could go on.
+    /// Returns whether `rank` could go on.
     pub fn ready(&mut self, rank: Rank) -> bool {
         self.players[rank.index()].calls.is_some_and(|call| {
             let issued = self.issue(rank, call);
@@ -180,34 +181,29 @@ impl Live {
         if !self.choices().contains(&choice) {
             return Err(format!("{choice:?} is not possible here"));
         }
-        match choice {
+        let (Choice::Step(rank) | Choice::Arrive { from: rank, .. }) = choice;
+        let (mut told, mut violation) = (Vec::new(), None);
+        let effect = match choice {
             Choice::Arrive { from, index } => {
                 let posted = self.memory.posts[from.index()][usize::from(index)];
                 let before = self.memory.word(posted.slot);
                 self.memory.arrive(from.index(), usize::from(index));
-                let effect = Effect::Arrived(self.slots.address(posted.slot), posted, before);
-                let status = self.players[from.index()].status;
-                Ok(Step { choice, effect, told: Vec::new(), status, violation: None })
+                Effect::Arrived(self.slots.address(posted.slot), posted, before)
             }
-            Choice::Step(rank) => {
+            Choice::Step(_) => {
                 let call = self.players[rank.index()].calls.expect("a rank that is ready has a call");
                 let issued = self.issue(rank, call);
-                let Some(answer) = self.memory.carry_out(self.check.network, rank.index(), &issued) else {
-                    let status = self.players[rank.index()].status;
-                    return Ok(Step {
-                        choice,
-                        effect: Effect::Halfway(call),
-                        told: Vec::new(),
-                        status,
-                        violation: None,
-                    });
-                };
-                self.players[rank.index()].status.answered();
-                let (told, violation) = self.resume(rank, answer);
-                let status = self.players[rank.index()].status;
-                Ok(Step { choice, effect: Effect::Answered(call, answer), told, status, violation })
+                match self.memory.carry_out(self.check.network, rank.index(), &issued) {
+                    None => Effect::Halfway(call),
+                    Some(answer) => {
+                        self.players[rank.index()].status.answered();
+                        (told, violation) = self.resume(rank, answer);
+                        Effect::Answered(call, answer)
+                    }
+                }
             }
-        }
+        };
+        Ok(Step { choice, effect, told, status: self.players[rank.index()].status, violation })
     }
 
     fn resume(&mut self, rank: Rank, answer: Answer) -> (Vec<Event>, Option<Violation>) {
@@ -227,7 +223,7 @@ impl Live {
             }
             Turn::Finished(Ok(())) => None,
             Turn::Finished(Err(error)) => Some(error.breaks()),
-            Turn::Panicked(text) => Some((Property::Invariant, format!("panicked: {text}"))),
+            Turn::Panicked(text) => Some(panicked(&text)),
         };
         let broken = ended.map(|(property, seen)| Violation {
             property,

@@ -31,7 +31,7 @@
 //! backends are; the fences there, which serve waiting ranks, are left out, so that they cannot hide a race.
 //!
 //! # What loom does not do
-//! Its limit is 5 threads, of which one only starts the others: 4 ranks at the most. It merges no states, so that the
+//! Its limit is 5 threads, of which one only starts the others: at most 4 ranks. It merges no states, so that the
 //! number of executions grows much faster than the explorer's number of states. It knows no models of a network that is
 //! late: bulk puts take effect at once.
 
@@ -39,7 +39,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use loom::cell::UnsafeCell;
@@ -49,8 +49,10 @@ use rmalab_atomics::fabric::WordOp;
 use rmalab_atomics::{Address, Rank};
 
 use crate::check::Check;
-use crate::concurrent::{Limit, Observer, Outcome, Progress, Run};
-use crate::panics::{Exit, quietly};
+use crate::concurrent::{Observer, Run};
+use crate::network::Network;
+use crate::outcome::{Limit, Outcome, Watch};
+use crate::panics::{Exit, lock, panicked, quietly};
 use crate::play::{Event, Player};
 use crate::{Access, Error, Property, Result};
 
@@ -81,12 +83,12 @@ impl Orderings {
         }
     }
 
-    /// Whether a put waits in a store buffer.
+    /// Returns whether a put waits in a store buffer.
     const fn buffers_puts(self) -> bool {
         matches!(self, Orderings::StoreBuffers)
     }
 
-    /// Whether every answer is the one of a consistent memory, store buffers and all, and loom makes all executions.
+    /// Returns whether every answer is the one of a consistent memory, store buffers and all, and loom makes all executions.
     const fn is_exact(self) -> bool {
         matches!(self, Orderings::StoreBuffers | Orderings::SeqCst)
     }
@@ -143,8 +145,6 @@ type Known = Arc<Mutex<Needed>>;
 
 /// Makes every execution of `check`.
 ///
-/// `watch` is told of the progress some times a second, and ends the run by returning `false`.
-///
 /// The schedule of a counterexample is the order of the calls. [`replay`](crate::replay) finds the same violation along
 /// it, unless it is a race of sections that did not overlap in time, the orderings are weaker than
 /// [`Orderings::StoreBuffers`], or a rank has read its own put before that was written. A counterexample in which a put was
@@ -154,9 +154,9 @@ type Known = Arc<Mutex<Needed>>;
 ///
 /// When the check makes no sense, [`Error::Unsupported`] when it has more ranks than [`MAX_RANKS`] or another network
 /// than the consistent one, and [`Error::Unsound`] when loom fails.
-pub fn run(check: &Check, options: &Options, watch: &dyn Fn(&Progress) -> bool) -> Result<Outcome> {
+pub fn run(check: &Check, options: &Options, watch: Watch<'_>) -> Result<Outcome> {
     if check.active() > MAX_RANKS {
-        let why = format!("it runs {MAX_RANKS} ranks at the most, and {} has {}", check.scenario, check.active());
+        let why = format!("it runs at most {MAX_RANKS} ranks, and {} has {}", check.scenario, check.active());
         return Err(Error::Unsupported { engine: "loom", why });
     }
     let run = Run::new("loom", check)?;
@@ -186,11 +186,7 @@ fn explore(run: &Arc<Run>, options: &Options) -> Result<()> {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Ends the executions, by the only way that loom has; the reason has been put down before.
+/// Ends the executions in the only way that loom has; the caller has recorded the reason.
 fn abandon() -> ! {
     panic!("the run is over")
 }
@@ -219,7 +215,7 @@ fn model(run: &Arc<Run>, options: &Options, known: &Known) {
             let thread = loom::thread::Builder::new().stack_size(STACK);
             thread.spawn(move || world.play(rank)).expect("loom's threads are made of memory alone");
         }
-        // No rank has run, and none is ordered behind these stores: each of them finds them made, or not.
+        // No rank has run, and no rank is ordered after these stores: each rank finds them made, or not.
         for choice in world.choices.iter().flatten() {
             choice.store(WRITTEN, Ordering::Relaxed);
         }
@@ -257,8 +253,8 @@ impl World {
     fn new(run: &Arc<Run>, options: &Options, known: &Known) -> World {
         let Needed { words: addresses, choices } = lock(known).clone();
         let ranks = run.check.active();
-        let observer = Observer::new(&run.check, Some(options.polls));
-        let observer = if options.orderings.buffers_puts() { observer.with_store_buffers() } else { observer };
+        let network = if options.orderings.buffers_puts() { Network::LatePuts } else { Network::Sc };
+        let observer = Observer::new(&run.check, Some(options.polls), network);
         World {
             run: Arc::clone(run),
             observer,
@@ -290,9 +286,8 @@ impl World {
         });
         one.exit.leave();
         let wrong = match ended {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(error.breaks()),
-            Err(panicked) => Some((Property::Invariant, format!("panicked: {}", panicked.text))),
+            Ok(result) => result.err().map(|error| error.breaks()),
+            Err(caught) => Some(panicked(&caught.text)),
         };
         self.observer.ended(rank, wrong);
         self.go_on();
@@ -373,7 +368,7 @@ impl One<'_> {
         }
     }
 
-    /// The word at `at`, as this rank sees it behind its store buffer.
+    /// The word at `at`, as this rank sees it through its store buffer.
     fn look(&self, at: Address) -> u64 {
         self.world.observer.buffered(self.rank, at).unwrap_or_else(|| self.load(at))
     }
@@ -394,7 +389,7 @@ impl One<'_> {
         }
     }
 
-    /// Whether the oldest put in the store buffer is written now: either of both, in two executions.
+    /// Returns whether the oldest put in the store buffer is written now: either of both, in two executions.
     fn writes_one(&self) -> bool {
         let number = self.chosen.get();
         self.chosen.set(number + 1);
@@ -480,7 +475,7 @@ impl One<'_> {
     fn wait(&self, call: Call, own: Address, holds: impl Fn(u64) -> bool) -> u64 {
         let observer = &self.world.observer;
         if observer.oldest_put(self.rank).is_some() {
-            // Puts before the look matter only if they can spoil it: a wait that has to wait does so behind its puts, and
+            // Puts before the look matter only if they can spoil it: a wait that has to wait does so after its puts, and
             // looks again.
             let first = self.look(own);
             if holds(first) {

@@ -23,12 +23,12 @@ impl Check {
     }
 
     /// Returns whether two ranks exclude each other, so that one has to wait sometimes.
-    pub fn somebody_waits(&self) -> bool {
+    pub fn some_rank_waits(&self) -> bool {
         self.some_pair(|one, two| self.subject.excludes(one, two))
     }
 
     /// Returns whether two ranks do not exclude each other, so that both should be inside together sometimes.
-    pub fn somebody_shares(&self) -> bool {
+    pub fn some_ranks_share(&self) -> bool {
         self.some_pair(|one, two| !self.subject.excludes(one, two))
     }
 

@@ -8,6 +8,23 @@
 //! A mutant shows that a property can fail, and in how small a check; one that survives everything, by an argument that
 //! comes with it, is equivalent to the lock. The tables are by lock: [`mutants`] is all of them.
 
+/// Makes a table of mutants.
+///
+/// `of` is followed by the locks of the mutants below it. A mutant is its name, its description, its rules in brackets, and
+/// calls of [`Mutant`]'s functions.
+macro_rules! table {
+    ($(
+        of $locks:tt
+        $($name:literal $description:literal [$($rule:expr),* $(,)?] $(. $further:ident ($($with:expr),*))* ;)*
+    )*) => {
+        &[$($(
+            $crate::mutant::Mutant::new(&$locks, $name, $description, &[$($rule),*])
+                $(.$further($($with),*))*,
+        )*)*]
+    };
+}
+pub(crate) use table;
+
 mod any;
 mod calls;
 mod cohort;
@@ -22,7 +39,9 @@ mod rma_rw;
 mod tas_rw;
 mod windows;
 
-pub use calls::{Calls, any_call, compare_and_swap, fetch_add, fetch_store, flush, get, put, wait_until};
+pub use calls::{
+    Calls, any_call, bulk_put, compare_and_swap, fence_everywhere, fetch_add, fetch_store, flush, get, put, wait_until,
+};
 pub use deviating::Deviating;
 
 use rmalab_atomics::Rank;
@@ -38,7 +57,7 @@ pub struct Mutant {
     pub name: &'static str,
     /// What is broken, in one line.
     pub description: &'static str,
-    /// The locks that it suits.
+    /// The locks, or the programs, that it suits.
     pub locks: &'static [&'static str],
     /// What is done to calls and answers; the first rule about a call holds.
     pub rules: &'static [Rule],
@@ -46,7 +65,7 @@ pub struct Mutant {
     pub stands_for: Option<&'static str>,
     /// The words that it leaves as they are at rest by what it is: that alone is not held against it.
     pub leaves: &'static [&'static str],
-    /// Why no engine can tell it from the lock.
+    /// Why no engine can distinguish it from the lock.
     pub equivalent: Option<&'static str>,
     /// The network that it is searched on: one that shows it, or, if it is equivalent, one that leaves most to happen.
     pub network: Network,
@@ -65,15 +84,26 @@ pub enum Rule {
     Skip(Calls),
     /// They are not made, and this is the answer.
     Answer(Calls, u64),
+    /// They are not made, and the answer is the one that they are made for: success of a compare-and-swap, the end of a
+    /// wait.
+    Pretend(Calls),
     /// They are made, and the lock sees this of the answer.
     See(Calls, fn(u64) -> u64),
+    /// They are made with this in place of the value that they add or store.
+    Value(Calls, fn(u64) -> u64),
+    /// They are made as gets.
+    AsGet(Calls),
+    /// They are made as swaps that store this.
+    AsSwap(Calls, u64),
+    /// Swaps are made as posted puts, and this is the answer.
+    Posted(Calls, u64),
     /// This is made in their place.
     Change(Calls, fn(Call) -> Call),
     /// The one is made in their place, and the lock sees the other of its answer.
     Instead(Calls, fn(Call) -> Call, fn(u64) -> u64),
     /// They are made twice.
     Twice(Calls),
-    /// Atomic operations are made as a get and a put, so that others can come in between.
+    /// Atomic operations are made as a get and a put, so that other calls can come in between.
     Split(Calls),
     /// Compare-and-swaps are made, and claim that they have succeeded.
     ClaimSuccess(Calls),
@@ -82,8 +112,10 @@ pub enum Rule {
     /// Compare-and-swaps are made as additions of what they would have added, which are taken back if one of these bits was
     /// set, and which have succeeded otherwise.
     AsAttempt(Calls, u64),
-    /// The word of a wait is set to zero right before the wait begins.
+    /// Their word is set to zero right before they are made.
     ZeroFirst(Calls),
+    /// Their word is set to zero right after they were made.
+    ZeroAfter(Calls),
     /// The first calls are made after the second ones that follow them: right before the next call that is neither, or at
     /// the end of acquire or release. Where the lock needs an answer it is what the word was in the lock's order.
     Late(&'static [Calls], &'static [Calls]),
@@ -93,9 +125,9 @@ pub enum Rule {
 
 impl Mutant {
     /// A mutant that shows on any network, with nothing done inside.
-    const fn new(
-        name: &'static str,
+    pub(crate) const fn new(
         locks: &'static [&'static str],
+        name: &'static str,
         description: &'static str,
         rules: &'static [Rule],
     ) -> Mutant {
@@ -114,42 +146,35 @@ impl Mutant {
         }
     }
 
-    const fn stands_for(mut self, published: &'static str) -> Mutant {
-        self.stands_for = Some(published);
-        self
+    const fn stands_for(self, published: &'static str) -> Mutant {
+        Mutant { stands_for: Some(published), ..self }
     }
 
-    const fn leaves(mut self, words: &'static [&'static str]) -> Mutant {
-        self.leaves = words;
-        self
+    const fn leaves(self, words: &'static [&'static str]) -> Mutant {
+        Mutant { leaves: words, ..self }
     }
 
-    const fn equivalent(mut self, argument: &'static str) -> Mutant {
-        self.equivalent = Some(argument);
-        self
+    const fn equivalent(self, argument: &'static str) -> Mutant {
+        Mutant { equivalent: Some(argument), ..self }
     }
 
-    const fn on(mut self, network: Network) -> Mutant {
-        self.network = network;
-        self
+    pub(crate) const fn on(self, network: Network) -> Mutant {
+        Mutant { network, ..self }
     }
 
-    const fn with_data(mut self) -> Mutant {
-        self.section = Section::Data;
-        self
+    const fn with_data(self) -> Mutant {
+        Mutant { section: Section::Data, ..self }
     }
 
-    const fn home(mut self, home: Rank) -> Mutant {
-        self.home = Some(home);
-        self
+    const fn home(self, home: Rank) -> Mutant {
+        Mutant { home: Some(home), ..self }
     }
 
-    const fn of_order(mut self) -> Mutant {
-        self.order = true;
-        self
+    const fn of_order(self) -> Mutant {
+        Mutant { order: true, ..self }
     }
 
-    /// Whether it can be put on the lock called `name`.
+    /// Returns whether it can be put on the lock called `name`.
     pub fn suits(&self, name: &str) -> bool {
         self.locks.contains(&name)
     }

@@ -20,17 +20,18 @@ pub enum Network {
     /// A started operation takes effect at any time before it is waited for or its target is flushed, in one order with the
     /// puts of its rank to its target.
     LatePuts,
-    /// As [`LatePuts`](Network::LatePuts), and bulk puts and started operations take effect at any time before they have to,
+    /// Like [`LatePuts`](Network::LatePuts), except that bulk puts and started operations take effect at any time before they have to,
     /// in any order: all orders that the trait's memory model allows, but for bulk gets, whose words are read one after the
     /// other as they are issued, and never later.
     UnorderedBulk,
-    /// As [`Sc`](Network::Sc), except that an atomic operation of the network reads and writes in two steps. No other
+    /// Like [`Sc`](Network::Sc), except that an atomic operation of the network reads and writes in two steps. No other
     /// atomic operation comes between them, but a put may: the second step then loses it, unless that writes nothing.
     /// The owner's operations go through the network as well, as the backends' contract demands.
     ///
     /// This is the trait without `Capabilities::atomic_puts`.
     Hca,
-    /// As [`Hca`](Network::Hca), but the owner goes through its processor, against the contract: a mutant of a backend.
+    /// Like [`Hca`](Network::Hca), except that the owner goes through its processor, against the contract: a mutant of a
+    /// backend.
     HcaOwnerCpu,
 }
 
@@ -73,7 +74,7 @@ impl FromStr for Network {
 pub struct Posted {
     /// The word, as a slot of the memory.
     pub slot: u16,
-    /// Whose memory that is in.
+    /// The rank whose memory that is in.
     pub target: Rank,
     /// Whether it has no place in the order of what its rank has posted to the target.
     pub unordered: bool,
@@ -172,7 +173,7 @@ impl Network {
         matches!(self, Network::UnorderedBulk)
     }
 
-    /// Whether `call` is posted: it is answered at once, and takes effect later.
+    /// Returns whether `call` is posted: it is answered at once, and takes effect later.
     pub const fn is_late(self, call: &Call) -> bool {
         match call {
             Call::Put { .. } | Call::Store { .. } | Call::Start { .. } => self.puts_are_late(),
@@ -181,7 +182,7 @@ impl Network {
         }
     }
 
-    /// Whether atomic operations of the network take two steps.
+    /// Returns whether atomic operations of the network take two steps.
     pub const fn splits_atomics(self) -> bool {
         matches!(self, Network::Hca | Network::HcaOwnerCpu)
     }
@@ -229,7 +230,7 @@ impl Memory {
         results.insert(place, result);
     }
 
-    /// Whether `rank` can go on with `issued` now. A wait that is not over, a finish or a flush of what is not there yet,
+    /// Returns whether `rank` can go on with `issued` now. A wait that is not over, a finish or a flush of what is not there yet,
     /// and an atomic operation on a word that another one has locked cannot.
     ///
     /// A started operation is taken as its own call where it is not late.
@@ -287,10 +288,12 @@ impl Memory {
         match issued.call {
             Call::Start { at, request, op } => {
                 if network.is_late(&issued.call) {
-                    let unordered = network.bulk_is_late();
                     let change = Change::Start { request, op };
-                    self.posts[rank].push(Posted { slot, target: at.rank, unordered, change });
-                    return Some(Answer::Done);
+                    return self.put(
+                        true,
+                        rank,
+                        Posted { slot, target: at.rank, unordered: network.bulk_is_late(), change },
+                    );
                 }
                 let at_once = Issued { call: Call::new(at, op), ..*issued };
                 let word = match self.carry_out(network, rank, &at_once)? {
@@ -310,23 +313,13 @@ impl Memory {
             Call::CompareAndSwap { expected, desired, .. } => atomic(self, &|old| (old == expected).then_some(desired)),
             Call::Get { .. } | Call::BulkGet { .. } | Call::WaitUntil { .. } => Some(Answer::Word(self.word(slot))),
             Call::Put { at, value } => {
-                if network.puts_are_late() {
-                    let change = Change::Put { mask: u64::MAX, value };
-                    self.posts[rank].push(Posted { slot, target: at.rank, unordered: false, change });
-                } else {
-                    self.set(slot, value);
-                }
-                Some(Answer::Done)
+                let change = Change::Put { mask: u64::MAX, value };
+                self.put(network.puts_are_late(), rank, Posted { slot, target: at.rank, unordered: false, change })
             }
             Call::Load { .. } => Some(Answer::Word(self.stored(rank, slot).unwrap_or_else(|| self.word(slot)))),
             Call::Store { at, value } => {
-                if network.puts_are_late() {
-                    let change = Change::Store { value, flushed: false };
-                    self.posts[rank].push(Posted { slot, target: at.rank, unordered: false, change });
-                } else {
-                    self.set(slot, value);
-                }
-                Some(Answer::Done)
+                let change = Change::Store { value, flushed: false };
+                self.put(network.puts_are_late(), rank, Posted { slot, target: at.rank, unordered: false, change })
             }
             Call::Stored => {
                 for post in &mut self.posts[rank] {
@@ -337,13 +330,8 @@ impl Memory {
                 Some(Answer::Done)
             }
             Call::BulkPut { at, mask, value } => {
-                if network.bulk_is_late() {
-                    let change = Change::Put { mask, value };
-                    self.posts[rank].push(Posted { slot, target: at.rank, unordered: true, change });
-                } else {
-                    self.set(slot, self.word(slot) & !mask | value & mask);
-                }
-                Some(Answer::Done)
+                let change = Change::Put { mask, value };
+                self.put(network.bulk_is_late(), rank, Posted { slot, target: at.rank, unordered: true, change })
             }
             Call::Flush { .. } | Call::FenceEverywhere | Call::Pause { .. } => Some(Answer::Done),
             // Time stands still: no deadline passes.
@@ -351,7 +339,7 @@ impl Memory {
         }
     }
 
-    /// Whether number `index` of what `rank` has under way may take effect now.
+    /// Returns whether number `index` of what `rank` has under way may take effect now.
     pub fn may_arrive(&self, rank: usize, index: usize) -> bool {
         let posts = &self.posts[rank];
         let Posted { target, unordered, .. } = posts[index];
@@ -360,7 +348,22 @@ impl Memory {
 
     /// Lets that take effect.
     pub fn arrive(&mut self, rank: usize, index: usize) {
-        let Posted { slot, change, .. } = self.posts[rank].remove(index);
+        let posted = self.posts[rank].remove(index);
+        self.apply(rank, posted);
+    }
+
+    /// Posts a put, or lets it take effect at once where it is not late.
+    fn put(&mut self, late: bool, rank: usize, posted: Posted) -> Option<Answer> {
+        if late {
+            self.posts[rank].push(posted);
+        } else {
+            self.apply(rank, posted);
+        }
+        Some(Answer::Done)
+    }
+
+    /// Lets what `rank` has posted take effect.
+    fn apply(&mut self, rank: usize, Posted { slot, change, .. }: Posted) {
         let old = self.word(slot);
         match change {
             Change::Put { mask, value } => self.set(slot, old & !mask | value & mask),

@@ -3,7 +3,9 @@
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::Once;
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+
+use crate::Property;
 
 /// Keeps the panic by which a model checker ends a rank that is under way, since the rank's code may catch panics.
 ///
@@ -80,6 +82,16 @@ fn use_up_shuttles_hook() {
     config.failure_persistence = shuttle::FailurePersistence::None;
     shuttle::Runner::new(shuttle::scheduler::DfsScheduler::new(Some(1), false), config).run(|| ());
     drop(panic::take_hook());
+}
+
+/// The property that a rank's panic breaks, and how a report says so.
+pub(crate) fn panicked(text: &str) -> (Property, String) {
+    (Property::Invariant, format!("panicked: {text}"))
+}
+
+/// Locks a mutex, even after a panic: no code of the engines panics between two writes to one that belong together.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The message of a panic.

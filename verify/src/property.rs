@@ -7,21 +7,21 @@ use rmalab_atomics::Rank;
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Property {
-    /// No two ranks are inside in ways that exclude each other.
+    /// No two ranks are inside by accesses that exclude each other.
     MutualExclusion,
-    /// Whoever is inside finds the data as one writer left them, and they stay so while it is inside.
+    /// A rank inside finds the data as one writer left them, and they stay so while it is inside.
     Consistent,
     /// Each write is based on the one before it: none is lost.
     NoLostUpdate,
-    /// Whoever enters gets what the last writer put before it left.
+    /// A rank that enters gets what the last writer put before it left.
     Visibility,
     /// Ranks that acquire or release do not all wait for each other.
     NoDeadlock,
-    /// A rank that waits is woken once nobody is left inside or on the way.
+    /// A rank that waits is woken once no other rank is inside or on the way.
     NoLostWakeUp,
     /// While every rank goes on, some rank enters or leaves sooner or later.
     NoLivelock,
-    /// Nobody is overtaken by those that the lock's order puts after it.
+    /// No rank is overtaken by one that the lock's order puts after it.
     Order,
     /// When all have left, the lock's words and nodes are zero, as before its first use.
     CleanRest,

@@ -1,4 +1,4 @@
-//! Scenarios: who acquires the lock, how, and how often, and which ranks share a node.
+//! Scenarios: which ranks acquire the lock, how, and how often, and which ranks share a node.
 
 use std::fmt;
 use std::str::FromStr;
@@ -36,12 +36,12 @@ impl Role {
         }
     }
 
-    /// Whether acquisition number `acquisition`, counted from 0, of `rank` in this role is for writing.
+    /// Returns whether acquisition number `acquisition`, counted from 0, of `rank` in this role is for writing.
     pub const fn writes(self, rank: Rank, acquisition: u32) -> bool {
         self.access(rank, acquisition).writes()
     }
 
-    /// Whether only window locks know this role.
+    /// Returns whether only window locks know this role.
     pub const fn is_of_windows(self) -> bool {
         matches!(self, Role::All | Role::Shared(_) | Role::Exclusive(_))
     }
@@ -77,12 +77,12 @@ pub enum Access {
 }
 
 impl Access {
-    /// Whether the holder may write what the lock protects.
+    /// Returns whether the holder may write what the lock protects.
     pub const fn writes(self) -> bool {
         matches!(self, Access::Write | Access::Exclusive(_))
     }
 
-    /// Whether two ranks must not hold the lock in these two ways at one time.
+    /// Returns whether two ranks must not hold the lock by these two accesses at one time.
     pub fn excludes(self, other: Access) -> bool {
         match (self, other) {
             (Access::Exclusive(one), Access::Exclusive(two) | Access::Shared(two))
@@ -124,7 +124,7 @@ pub struct Nodes {
     pub nodes_per_rack: u32,
 }
 
-/// Who acquires the lock, how, and how often.
+/// Which ranks acquire the lock, how, and how often.
 ///
 /// Written as numbers of ranks with their roles, then `x` and the acquisitions of each; `+` joins parts with different
 /// numbers of acquisitions. Without `x`, one. `×` is as good as `x`, and case does not matter. At the end, `/` and a number
@@ -179,6 +179,11 @@ impl Scenario {
             ranks = ranks.checked_add(group.ranks).ok_or("it has too many ranks")?;
         }
         Ok(Scenario { groups, ranks, nodes: None })
+    }
+
+    /// `ranks` ranks that acquire nothing: those of a program.
+    pub(crate) fn of_ranks(ranks: u32) -> Scenario {
+        Scenario { groups: Vec::new(), ranks, nodes: None }
     }
 
     /// The same with the ranks placed on `nodes`.
@@ -266,6 +271,9 @@ impl Scenario {
 
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.groups.is_empty() {
+            write!(f, "{} ranks", self.ranks)?;
+        }
         for (i, group) in self.groups.iter().enumerate() {
             write!(f, "{}{}", group.ranks, group.role)?;
             let next = self.groups.get(i + 1);

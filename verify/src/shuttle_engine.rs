@@ -2,8 +2,8 @@
 //!
 //! Shuttle chooses which rank makes its next call; the memory is sequentially consistent, as all of shuttle's own is. So
 //! this engine finds what an order of the calls can do, and nothing that needs a weaker memory or a late network. A
-//! flush, which has nothing to do in such a memory, is no decision of its own. A rank that waits is not offered to the scheduler before it can go on (see
-//! [`concurrent`](crate::concurrent)), so that no execution is spent on looking in vain.
+//! flush, which has nothing to do in such a memory, is no decision of its own. A rank that waits is offered to the scheduler
+//! only once it can go on (see `concurrent`), so that no execution is spent on looks in vain.
 //!
 //! Executions drawn at random that find nothing prove nothing: such a run ends as [`Finding::Incomplete`]. Only
 //! [`Method::Exhaustive`] can end as [`Finding::Holds`].
@@ -14,11 +14,11 @@
 //! [`replay`](crate::replay) without it.
 //!
 //! [`Counterexample`]: crate::Counterexample
-//! [`Finding::Holds`]: crate::concurrent::Finding::Holds
-//! [`Finding::Incomplete`]: crate::concurrent::Finding::Incomplete
+//! [`Finding::Holds`]: crate::Finding::Holds
+//! [`Finding::Incomplete`]: crate::Finding::Incomplete
 
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rmalab_atomics::Rank;
@@ -26,11 +26,13 @@ use rmalab_atomics::controlled::{Answer, Call, Executor};
 use shuttle::scheduler::{DfsScheduler, PctScheduler, RandomScheduler, Schedule, Scheduler, Task, TaskId};
 
 use crate::check::Check;
-use crate::concurrent::{Limit, Observer, Outcome, Progress, Run};
+use crate::concurrent::{Observer, Run};
 use crate::counterexample::Choice;
-use crate::panics::{Exit, quietly};
+use crate::network::Network;
+use crate::outcome::{Limit, Outcome, Watch};
+use crate::panics::{Exit, lock, panicked, quietly};
 use crate::play::{Event, Player};
-use crate::{Error, Property, Result, Violation};
+use crate::{Error, Result, Violation};
 
 /// How the order of the calls is chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -83,8 +85,6 @@ impl Default for Options {
 
 /// Makes executions of `check`.
 ///
-/// `watch` is told of the progress some times a second, and ends the run by returning `false`.
-///
 /// The same options give the same executions, unless the environment has `SHUTTLE_RANDOM_SEED`, which shuttle puts in
 /// the place of the seed.
 ///
@@ -92,7 +92,7 @@ impl Default for Options {
 ///
 /// When the check makes no sense, [`Error::Unsupported`] for another network than the consistent one and for a PCT of
 /// depth 0, and [`Error::Unsound`] when shuttle fails.
-pub fn run(check: &Check, options: &Options, watch: &dyn Fn(&Progress) -> bool) -> Result<Outcome> {
+pub fn run(check: &Check, options: &Options, watch: Watch<'_>) -> Result<Outcome> {
     let most = usize::try_from(options.executions).unwrap_or(usize::MAX);
     let (inner, polls): (Inner, _) = match options.method {
         Method::Random { seed } => (Inner::Random(seed), None),
@@ -139,7 +139,7 @@ fn execute(
     inner: Inner,
     polls: Option<u32>,
     options: &Options,
-    watch: &dyn Fn(&Progress) -> bool,
+    watch: Watch<'_>,
 ) -> Result<(Outcome, Mismatch)> {
     let run = Run::new("shuttle", check)?;
     let world = Arc::new(World { run: Arc::clone(&run), polls, current: Mutex::default(), mismatch: Mutex::default() });
@@ -147,7 +147,11 @@ fn execute(
     let shared = Arc::clone(&world);
     let outcome = run.conduct(options.max_time, false, watch, move || {
         let ranks = director.world.run.check.active();
-        let config = config();
+        let mut config = shuttle::Config::new();
+        config.stack_size = STACK;
+        config.failure_persistence = shuttle::FailurePersistence::None;
+        config.max_steps = shuttle::MaxSteps::None;
+        config.silence_warnings = true;
         shuttle::Runner::new(director, config).run(move || shared.play(ranks));
         Ok(())
     })?;
@@ -155,21 +159,8 @@ fn execute(
     Ok((outcome, mismatch))
 }
 
-fn config() -> shuttle::Config {
-    let mut config = shuttle::Config::new();
-    config.stack_size = STACK;
-    config.failure_persistence = shuttle::FailurePersistence::None;
-    config.max_steps = shuttle::MaxSteps::None;
-    config.silence_warnings = true;
-    config
-}
-
 /// The stack of a rank, in bytes: enough for a panic's text.
 const STACK: usize = 256 << 10;
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// What shuttle's threads and the scheduler share.
 struct World {
@@ -202,7 +193,7 @@ impl World {
             })
             .collect();
         for thread in threads {
-            // A rank that panics tells the observer, and ends in good order.
+            // A rank that panics reports to the observer, and its thread ends normally.
             let _ = thread.join();
         }
     }
@@ -221,9 +212,8 @@ impl One {
         // If the execution is over, the stack of a rank that was under way is unwound.
         self.exit.leave();
         let wrong = match ended {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(error.breaks()),
-            Err(panicked) => Some((Property::Invariant, format!("panicked: {}", panicked.text))),
+            Ok(result) => result.err().map(|error| error.breaks()),
+            Err(caught) => Some(panicked(&caught.text)),
         };
         self.execution.observer.ended(self.rank, wrong);
     }
@@ -250,7 +240,7 @@ impl Player for One {
     }
 }
 
-/// Who chooses among the ranks that can go on.
+/// What chooses among the ranks that can go on.
 enum Inner {
     /// A new scheduler for each execution, from this seed on: shuttle's prints its seed when it is dropped too early.
     Random(u64),
@@ -274,7 +264,7 @@ struct Director {
 }
 
 impl Director {
-    /// Closes the books of the last execution.
+    /// Adds the last execution to the results.
     fn close(&mut self) {
         if let Some(execution) = lock(&self.world.current).take() {
             let cut = self.steps > self.options.max_steps;
@@ -319,7 +309,7 @@ impl Scheduler for Director {
             return None;
         }
         (self.started, self.steps) = (0, 0);
-        let observer = Observer::new(&self.world.run.check, self.world.polls);
+        let observer = Observer::new(&self.world.run.check, self.world.polls, Network::Sc);
         let every_call = matches!(self.inner, Inner::Recorded(_));
         *lock(&self.world.current) = Some(Arc::new(Execution { observer, every_call }));
         Some(schedule)

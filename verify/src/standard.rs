@@ -8,68 +8,52 @@ use rmalab_locks::{
     TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams,
 };
 
-use crate::subject::{At, Holds, Order, Subject, WORDS};
+use crate::subject::At::{Each, Home};
+use crate::subject::Holds::{self, Number, Pointer};
+use crate::subject::{Order, Subject, WORDS};
 
 /// Pauses are no steps of a model checker, so their lengths only multiply the states of a handle.
 const SHORTEST: Backoff = Backoff { min: 1, max: 1 };
 
 const NODE: Disp = WORDS.plus(LINE);
-const QNODE: [(&str, Holds); 2] = [("next", Holds::Pointer), ("unblocked", Holds::Number)];
+const QNODE: [(&str, Holds); 2] = [("next", Pointer), ("unblocked", Number)];
 
 /// All of them, in the order of lists: mutexes, reader-writer locks, policies.
 pub fn subjects() -> Vec<Subject> {
-    let rp_words =
-        [("rcnt", Holds::Number), ("r_hd", Holds::Pointer), ("w_tl", Holds::Pointer), ("w_hd", Holds::Pointer)];
+    let rp_words = [("rcnt", Number), ("r_hd", Pointer), ("w_tl", Pointer), ("w_hd", Pointer)];
     vec![
-        Subject::lock::<Exclusive<Tas>>(SHORTEST).mutex().words(At::Home, WORDS, &[("owner", Holds::Pointer)]),
+        Subject::lock::<Exclusive<Tas>>(SHORTEST).mutex().words(Home, WORDS, &[("owner", Pointer)]),
         Subject::lock::<Exclusive<Ticket>>(TicketParams { hold: 1 }).mutex().order(Order::Fifo).words(
-            At::Home,
+            Home,
             WORDS,
-            &[("lock", Holds::Number)],
+            &[("lock", Number)],
         ),
         Subject::lock::<Exclusive<Mcs>>(())
             .mutex()
             .order(Order::Fifo)
-            .words(At::Home, WORDS, &[("tail", Holds::Pointer)])
-            .words(At::Each, NODE, &QNODE),
+            .words(Home, WORDS, &[("tail", Pointer)])
+            .words(Each, NODE, &QNODE),
         cohort(),
         rma_mcs(2),
         rma_mcs(1).named("rma-mcs-1"),
-        Subject::lock::<TasRw>(SHORTEST).words(At::Home, WORDS, &[("lock", Holds::Number)]),
-        Subject::lock::<McsRwRp>(()).order(Order::ReadersFirst).words(At::Home, WORDS, &rp_words).words(
-            At::Each,
-            NODE,
-            &QNODE,
-        ),
+        Subject::lock::<TasRw>(SHORTEST).words(Home, WORDS, &[("lock", Number)]),
+        Subject::lock::<McsRwRp>(()).order(Order::ReadersFirst).words(Home, WORDS, &rp_words).words(Each, NODE, &QNODE),
         Subject::lock::<McsRwWp>(())
             .order(Order::WritersFirst)
-            .words(
-                At::Home,
-                WORDS,
-                &[
-                    ("state", Holds::Number),
-                    ("r_hd", Holds::Pointer),
-                    ("w_tl", Holds::Pointer),
-                    ("w_hd", Holds::Pointer),
-                ],
-            )
-            .words(At::Each, NODE, &QNODE),
+            .words(Home, WORDS, &[("state", Number), ("r_hd", Pointer), ("w_tl", Pointer), ("w_hd", Pointer)])
+            .words(Each, NODE, &QNODE),
         Subject::lock::<McsRwNeutral>(())
             .order(Order::Fifo)
-            .words(
-                At::Home,
-                WORDS,
-                &[("tail", Holds::Pointer), ("reader_count", Holds::Number), ("next_writer", Holds::Pointer)],
-            )
-            .words(At::Each, NODE, &QNODE)
-            .words(At::Each, NODE.plus(Qnode::BYTES), &[("state", Holds::Number)]),
+            .words(Home, WORDS, &[("tail", Pointer), ("reader_count", Number), ("next_writer", Pointer)])
+            .words(Each, NODE, &QNODE)
+            .words(Each, NODE.plus(Qnode::BYTES), &[("state", Number)]),
         rma_rw(2, 1, 1),
         rma_rw(1, 2, 1).named("rma-rw-1-2-1"),
         rma_rw(2, 2, 2).named("rma-rw-2-2-2"),
         Subject::window::<Global<McsRwRp>>(|home| GlobalParams { home, lock: () })
-            .words(At::Home, WORDS, &rp_words)
-            .words(At::Each, NODE, &QNODE),
-        Subject::window::<PerTarget<McsRwRp>>(|_| ()).without_home().words(At::Each, WORDS, &rp_words),
+            .words(Home, WORDS, &rp_words)
+            .words(Each, NODE, &QNODE),
+        Subject::window::<PerTarget<McsRwRp>>(|_| ()).without_home().words(Each, WORDS, &rp_words),
         two_level(Contended::Wait),
         two_level(Contended::Retract).named("two-level-retract"),
         hierarchical(),
@@ -80,37 +64,36 @@ pub fn subjects() -> Vec<Subject> {
 /// Its cohorts are the nodes, and the lock is passed on once.
 fn cohort() -> Subject {
     let params = CohortParams { may_pass_local: 1, ..CohortParams::default() };
-    let of_cohort = [("local_tail", Holds::Pointer), ("global_next", Holds::Pointer)];
+    let of_cohort = [("local_tail", Pointer), ("global_next", Pointer)];
     Subject::lock::<Exclusive<Cohort>>(params)
         .mutex()
-        .words(At::Home, WORDS, &[("global_tail", Holds::Pointer)])
-        .words(At::Each, NODE, &[("next", Holds::Pointer), ("state", Holds::Number), ("global", Holds::Number)])
-        .words(At::Each, NODE.plus(LINE), &of_cohort)
+        .words(Home, WORDS, &[("global_tail", Pointer)])
+        .words(Each, NODE, &[("next", Pointer), ("state", Number), ("global", Number)])
+        .words(Each, NODE.plus(LINE), &of_cohort)
 }
 
 /// Its leaves are the nodes, and the words of its tree have two children. What it keeps at rest are open leaves.
 fn hierarchical() -> Subject {
-    use Holds::{Number, Pointer};
     const OPEN: u64 = 1 << 63;
     let line = |number| WORDS.plus(number * LINE);
     Subject::window::<Hierarchical>(|root| HierarchicalParams { root, leaf: 0, fan_out: 2 })
-        .words(At::Each, line(0), &[("leaf", Pointer)])
-        .words(At::Each, line(1), &[("leaf_tail", Pointer)])
-        .words(At::Each, line(2), &[("target", Pointer), ("target_tail", Pointer)])
+        .words(Each, line(0), &[("leaf", Pointer)])
+        .words(Each, line(1), &[("leaf_tail", Pointer)])
+        .words(Each, line(2), &[("target", Pointer), ("target_tail", Pointer)])
         .words(
-            At::Home,
+            Home,
             line(3),
             &[("tail", Pointer), ("reader_count", Number), ("next_writer", Pointer), ("revoker_tail", Pointer)],
         )
-        .words(At::Each, line(4), &[("next", Pointer), ("unblocked", Number), ("state", Number)])
-        .words(At::Each, line(4).word(3), &[("revoker_next", Pointer), ("revoker_unblocked", Number)])
-        .words(At::Each, line(4).word(5), &[("leaf_next", Pointer), ("leaf_unblocked", Number)])
+        .words(Each, line(4), &[("next", Pointer), ("unblocked", Number), ("state", Number)])
+        .words(Each, line(4).word(3), &[("revoker_next", Pointer), ("revoker_unblocked", Number)])
+        .words(Each, line(4).word(5), &[("leaf_next", Pointer), ("leaf_unblocked", Number)])
         .words(
-            At::Each,
+            Each,
             line(4).word(7),
             &[("target_next", Pointer), ("target_unblocked", Number), ("granted", Number), ("drained", Number)],
         )
-        .words(At::Each, line(5), &[("present_0", Number), ("present_1", Number), ("present_2", Number)])
+        .words(Each, line(5), &[("present_0", Number), ("present_1", Number), ("present_2", Number)])
         .keeps("leaf", OPEN)
         .keeps("present_0", 0b11)
         .keeps("present_1", 0b11)
@@ -119,39 +102,39 @@ fn hierarchical() -> Subject {
 
 /// The words of a tree of queues, in each rank's node.
 const TREE: [(&str, Holds); 8] = [
-    ("status", Holds::Number),
-    ("next1", Holds::Pointer),
-    ("next2", Holds::Pointer),
-    ("next3", Holds::Pointer),
-    ("next4", Holds::Pointer),
-    ("tail2", Holds::Pointer),
-    ("tail3", Holds::Pointer),
-    ("tail4", Holds::Pointer),
+    ("status", Number),
+    ("next1", Pointer),
+    ("next2", Pointer),
+    ("next3", Pointer),
+    ("next4", Pointer),
+    ("tail2", Pointer),
+    ("tail3", Pointer),
+    ("tail4", Pointer),
 ];
 
 /// With T_L = `t_l` in each level: small, as no check comes to the threshold otherwise.
 fn rma_mcs(t_l: u16) -> Subject {
     let params = RmaMcsParams { t_l: [t_l; MAX_LEVELS], backoff: SHORTEST, ..RmaMcsParams::default() };
-    Subject::lock::<Exclusive<RmaMcs>>(params).mutex().words(At::Home, WORDS, &[("tail1", Holds::Pointer)]).words(
-        At::Each,
-        NODE,
-        &TREE,
-    )
+    Subject::lock::<Exclusive<RmaMcs>>(params)
+        .mutex()
+        .words(Home, WORDS, &[("tail1", Pointer)])
+        .words(Each, NODE, &TREE)
 }
 
 /// With these thresholds, small as those of [`rma_mcs`].
 fn rma_rw(t_dc: u32, t_l: u16, t_r: u32) -> Subject {
     let params = RmaRwParams { t_dc, t_l: [t_l; MAX_LEVELS], t_r, backoff: SHORTEST, ..RmaRwParams::default() };
-    Subject::lock::<RmaRw>(params)
-        .words(At::Home, WORDS, &[("tail1", Holds::Pointer)])
-        .words(At::Each, NODE, &TREE)
-        .words(At::Each, NODE.plus(LINE), &[("counter", Holds::Number)])
+    Subject::lock::<RmaRw>(params).words(Home, WORDS, &[("tail1", Pointer)]).words(Each, NODE, &TREE).words(
+        Each,
+        NODE.plus(LINE),
+        &[("counter", Number)],
+    )
 }
 
 fn two_level(contended: Contended) -> Subject {
     Subject::window::<TwoLevel>(move |master| TwoLevelParams { master, contended, backoff: SHORTEST })
-        .words(At::Home, WORDS, &[("master", Holds::Number)])
-        .words(At::Each, WORDS.plus(LINE), &[("target", Holds::Number)])
+        .words(Home, WORDS, &[("master", Number)])
+        .words(Each, WORDS.plus(LINE), &[("target", Number)])
 }
 
 /// The subject called `name`.

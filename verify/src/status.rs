@@ -35,7 +35,7 @@ impl Status {
         }
     }
 
-    /// The rank has told `event`.
+    /// The rank has reported `event`.
     pub fn told(&mut self, event: Event) {
         match event {
             Event::Begins(_) => self.next = Some(Phase::Acquiring),

@@ -3,7 +3,7 @@
 //! # The critical section
 //!
 //! Two variables, on two ranks (where there are two), which every writer increments, one after the other, by bulk
-//! operations and with pauses in between. Whoever is inside reads both: they must agree, must stay as they are while it
+//! operations and with pauses in between. A rank that is inside reads both: they must agree, must stay as they are while it
 //! is inside, and must not be older than what it has seen before. At the end both must be the number of writes.
 //!
 //! In every other acquisition a rank also announces itself, by a fetch-and-add, in a word that counts the readers and
@@ -22,7 +22,7 @@ use rmalab_locks::{LINE, Place, RawRwLock};
 
 use crate::{Error, Property, Result, Scenario, Violation};
 
-/// What can be said about a lock's shared words and queue nodes when nobody holds it any more.
+/// What can be said about a lock's shared words and queue nodes once no rank holds it any more.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Rest {
     /// All of them are zero, as the lock traits ask: checked.
@@ -54,7 +54,7 @@ pub struct Verdict {
     pub reads: u64,
     /// How many acquisitions for writing were made.
     pub writes: u64,
-    /// The most readers that were seen inside together: evidence, not a property. 0 if nobody read.
+    /// The most readers that were seen inside together: evidence, not a property. 0 if no rank read.
     pub readers_together: u32,
     /// What is broken: the first [`LISTED`] findings of each property by each rank.
     pub violations: Vec<Violation>,
@@ -66,12 +66,12 @@ pub struct Verdict {
 pub const LISTED: usize = 2;
 
 impl Verdict {
-    /// Whether nothing is broken.
+    /// Returns whether nothing is broken.
     pub fn passed(&self) -> bool {
         self.violations.is_empty()
     }
 
-    /// Whether `property` was found broken.
+    /// Returns whether `property` was found broken.
     pub fn broke(&self, property: Property) -> bool {
         self.violations.iter().any(|violation| violation.property == property)
     }
@@ -116,7 +116,7 @@ impl std::fmt::Display for Verdict {
     }
 }
 
-/// One reader in the word of who is inside.
+/// One reader in the word that counts the ranks inside.
 const READER: u64 = 1;
 /// One writer in it.
 const WRITER: u64 = 1 << 32;
@@ -201,12 +201,12 @@ pub fn run<L: RawRwLock, A: RemoteAtomics + ?Sized>(
         }
         check_rest(ra, "its own", place.node, L::NODE, &mut verdict)?;
     }
-    // Nobody leaves the world while its memory is looked at.
+    // No rank leaves the world while another one looks at its memory.
     section.meet(ra, 3)?;
     Ok(verdict)
 }
 
-/// All of the `bytes` from `start` on are zero, in this rank's own segment.
+/// All of the `bytes` from `start` on are zero, in the local segment.
 fn check_rest<A: RemoteAtomics + ?Sized>(
     ra: &A,
     whose: &str,
@@ -225,7 +225,7 @@ fn check_rest<A: RemoteAtomics + ?Sized>(
 
 /// The memory of the check itself.
 struct Section {
-    /// Who is inside: readers in the low half, writers in the high half.
+    /// The ranks inside: readers in the low half, writers in the high half.
     inside: Address,
     /// How often ranks have arrived at a meeting.
     arrived: Address,
@@ -290,7 +290,7 @@ impl Section {
 /// Where a rank stays for a while.
 #[derive(Clone, Copy, PartialEq)]
 enum Stay {
-    /// Before it acquires; a lock that lets whoever has it have it again would hide the others' turns otherwise.
+    /// Before it acquires; otherwise a lock that prefers its last holder would hide the turns of the others.
     Outside,
     /// Inside, after reading the variables.
     Reading,
@@ -313,7 +313,7 @@ impl<A: RemoteAtomics + ?Sized> Visit<'_, A> {
         self.verdict.reads += 1;
         let together = if self.announces() {
             let others = self.announce(READER)?;
-            self.check_no_writer(others, "on arrival")?;
+            self.check_no_writer(others, "on arrival");
             self.await_company(others)?
         } else {
             1
@@ -327,7 +327,7 @@ impl<A: RemoteAtomics + ?Sized> Visit<'_, A> {
         }
         if self.announces() {
             let others = self.announce(READER.wrapping_neg())?;
-            self.check_no_writer(others, "on leaving")?;
+            self.check_no_writer(others, "on leaving");
         }
         Ok(())
     }
@@ -355,17 +355,16 @@ impl<A: RemoteAtomics + ?Sized> Visit<'_, A> {
         self.acquisition.is_multiple_of(2)
     }
 
-    /// Changes who is inside; returns who was before.
+    /// Changes the counts of ranks inside; returns the counts before.
     fn announce(&self, change: u64) -> Result<u64> {
         Ok(self.ra.fetch_add(self.section.inside, change)?)
     }
 
-    fn check_no_writer(&mut self, inside: u64, when: &str) -> Result<()> {
+    fn check_no_writer(&mut self, inside: u64, when: &str) {
         let writers = inside >> 32;
         if writers != 0 {
             self.report(Property::MutualExclusion, format!("{writers} writers inside with a reader {when}"));
         }
-        Ok(())
     }
 
     fn check_alone(&mut self, others: u64, when: &str) {

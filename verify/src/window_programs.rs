@@ -1,25 +1,25 @@
 //! Programs on windows as checks: what each rank does with a team and one or two windows, written as users write it.
 //!
-//! A [`Program`] is code for every rank, on the window layer as it is. [`Program::check`] makes it a [`Check`] that every
-//! engine takes. It is wrong, if it is, in one of these ways:
+//! A [`WindowProgram`] is code for every rank, on the window layer as it is. [`WindowProgram::check`] makes a [`Check`]
+//! of it, for every engine. A program fails in one of these ways:
 //!
-//! * a rank sees what it must not see: the code says so by [`Error::Seen`], with the property that is broken;
+//! * a rank sees what it must not see: the code returns [`Error::Seen`] with the property that is broken;
 //! * ranks wait for ever, or go round in circles;
 //! * a call of the window layer fails or panics;
 //! * in the end the words of the windows' synchronization are not at rest: slots of posts, locks of accumulates, words of
-//!   the lock policy. Numbers that only grow (barriers, posts and completions, tickets), the windows'
-//!   data, and what accumulates are biased towards need not be zero.
+//!   the lock policy. These words may have any value: numbers that only grow (barriers, posts, completions, tickets), the
+//!   windows' data, and what accumulates are biased towards.
 //!
 //! # State
 //!
 //! The explorer knows a rank by its answers since its last [`step`]. A program ends a step where it knows all that it
-//! remembers from there on; the explorer tests that this is all (`explorer`, on witnesses). A program without steps
+//! remembers from there on; the explorer tests on witnesses that this is all (see its `learned`). A program without steps
 //! is one phase, and exact without any assumption.
 //!
 //! # Defects
 //!
-//! A [`Defect`] stands between the window layer and whatever carries its calls out, and drops or changes some of them:
-//! what the layer would be without a flush, a wait, a lock. Each has a program that breaks by it.
+//! A defect is a [`Mutant`] of the window layer: it drops or changes some of the layer's calls, by the names of their words.
+//! It shows what the layer would be without a flush, a wait, a lock. Each has a program that breaks by it.
 
 mod defects;
 mod programs;
@@ -28,22 +28,22 @@ use std::fmt::{self, Debug};
 use std::ops::Range;
 use std::sync::Arc;
 
-pub use defects::{Defect, defects};
+pub use defects::defects;
 pub use programs::programs;
 use rmalab_atomics::controlled::{Answer, Call, Executor, Shape};
 use rmalab_atomics::{Disp, Rank, RemoteAtomics, WORD};
-use rmalab_locks::LINE;
+use rmalab_locks::{LINE, Mcs, RawMutex};
 use rmalab_windows::{Config, PscwStrategy, Team, Window};
 
 use crate::network::Network;
 use crate::play::{Event, Player, Stage};
 use crate::subject::{At, Holds};
-use crate::{Check, Error, Group, Property, Result, Role, Scenario, Subject};
+use crate::{Check, Error, Mutant, Program, Property, Result};
 
 /// Bytes of each rank's part of a program's windows.
 pub const BYTES: u64 = 16;
 
-/// What one rank's code has: its team, and its windows, which are allocated.
+/// What one rank's code gets: its team, and its windows, which are allocated.
 pub struct Scene<'a, 'p> {
     /// The team of all ranks.
     pub team: &'a Team<'a, Stage<'p>>,
@@ -55,7 +55,7 @@ type Code = dyn Fn(Scene<'_, '_>) -> Result<()> + Send + Sync;
 
 /// A program on windows.
 #[derive(Clone)]
-pub struct Program {
+pub struct WindowProgram {
     /// Its name, in tables.
     pub name: &'static str,
     /// What it does, in a line.
@@ -64,65 +64,65 @@ pub struct Program {
     pub ranks: u32,
     /// How its windows are made.
     pub windows: Vec<Config>,
-    /// The most slots that a ring of posts has, if not as many as in earnest.
+    /// The number of slots in a ring of posts, if not the window layer's own.
     pub slots: Option<u32>,
     /// When accumulates change between atomics and a lock, if they do: from how many elements on, after how many elements
     /// of runs, after how many single updates.
     pub bias: Option<(usize, u64, u64)>,
-    /// The networks that it is searched on within seconds.
+    /// The networks on which a search of it takes seconds.
     pub networks: &'static [Network],
     /// Whether each rank's processor reaches all memory: 8-byte operations of the windows are its loads and stores then.
     pub local_words: bool,
     code: Arc<Code>,
 }
 
-impl Debug for Program {
+impl Debug for WindowProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Program").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("WindowProgram").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-impl Program {
+/// The check of the program that breaks by `defect`, with the defect.
+///
+/// # Errors
+///
+/// [`Error::Unsound`] when there is no such program, and those of making its windows.
+pub fn check_of(defect: &'static Mutant) -> Result<Check> {
+    let program = programs().into_iter().find(|program| defect.suits(program.name));
+    let program = program.ok_or_else(|| Error::Unsound(format!("{}: no program breaks by it", defect.name)))?;
+    Ok(Check { mutant: Some(defect), ..program.check(defect.network)? })
+}
+
+/// Some words of a program: where they are, what they are called, and whether they are zero at rest.
+struct Words {
+    place: Range<Disp>,
+    name: &'static str,
+    rest: bool,
+}
+
+impl WindowProgram {
     /// The check of the program on `network`.
     ///
     /// # Errors
     ///
     /// Those of making its windows.
     pub fn check(&self, network: Network) -> Result<Check> {
-        self.check_with(network, None)
-    }
-
-    /// The check of the program as it runs with a defect in the window layer.
-    ///
-    /// # Errors
-    ///
-    /// Those of making its windows.
-    pub fn check_defect(&self, defect: &'static Defect) -> Result<Check> {
-        self.check_with(defect.network, Some(defect))
-    }
-
-    fn check_with(&self, network: Network, defect: Option<&'static Defect>) -> Result<Check> {
-        let program = self.clone();
-        let mut subject = Subject::program(self.name, move |rank, player| match defect {
-            Some(defect) => program.run(rank, &Defective { player, rank, defect }),
-            None => program.run(rank, player),
-        });
+        let own = self.clone();
+        let mut program = Program::new(self.ranks, move |rank, player| own.run(rank, player));
         if self.bias.is_some() {
-            subject = subject.fencing();
+            program = program.fencing();
         }
-        for (words, names, rest) in self.layout()? {
-            let count = (words.end.0 - words.start.0) / WORD;
-            let all: Vec<_> = (0..count).map(|_| (names, Holds::Number)).collect();
-            subject = subject.words(At::Each, words.start, &all);
-            if rest {
-                subject = subject.rest(words);
-            }
+        let layout = self.layout()?;
+        for words in layout.iter().filter(|words| words.rest) {
+            program = program.rest(words.place.clone());
         }
-        let group = Group { ranks: self.ranks, role: Role::Reader, acquisitions: 1 };
-        let scenario = Scenario::new(vec![group]).map_err(Error::Unsound)?;
-        let mut check = Check::new(subject, scenario);
-        check.network = network;
-        Ok(check)
+        let mut check = Check::program(self.name, program);
+        for Words { place, name, .. } in layout {
+            let count = (place.end.0 - place.start.0) / WORD;
+            let names: Vec<_> = (0..count).map(|_| (name, Holds::Number)).collect();
+            check.subject = check.subject.words(At::Each, place.start, &names);
+        }
+        Ok(Check { network, ..check })
     }
 
     fn run(&self, rank: Rank, player: &dyn Player) -> Result<()> {
@@ -132,7 +132,7 @@ impl Program {
         (self.code)(Scene { team: &team, windows })
     }
 
-    /// The world: it has fences for all where accumulates have a bias.
+    /// The world: it has fences for all ranks where accumulates have a bias.
     fn shape(&self) -> Shape {
         let mut shape = Shape::new(self.ranks);
         shape.capabilities.asymmetric_fence = self.bias.is_some();
@@ -141,7 +141,7 @@ impl Program {
     }
 
     fn window<'a, 'p>(&self, team: &'a Team<'a, Stage<'p>>, config: &Config) -> Result<Window<'a, Stage<'p>>> {
-        // So making a window is no part of what is explored.
+        // A symmetric window is made without any call, so that making it is no part of the search.
         let builder = Window::builder(team).config(*config).symmetric();
         let builder = match self.slots {
             Some(slots) => builder.pscw_slots(slots),
@@ -154,13 +154,16 @@ impl Program {
         Ok(builder.allocate(BYTES)?)
     }
 
-    /// Where the words of the team and of the windows are, what they are called, and whether they are zero at rest.
-    fn layout(&self) -> Result<Vec<(Range<Disp>, &'static str, bool)>> {
+    /// The words of the team and of the windows.
+    fn layout(&self) -> Result<Vec<Words>> {
         let stage = Stage::new(&Silent as &dyn Player, &self.shape(), Rank(0));
         let team = Team::new(&stage)?;
         let mut layout = Vec::new();
-        let rounds = u64::from(self.ranks.next_power_of_two().ilog2());
-        layout.push((Disp(0)..Disp(0).word(rounds), "barrier", false));
+        let mut add = |name, place, rest| layout.push(Words { place, name, rest });
+        let rounds = self.ranks.next_power_of_two().ilog2() as usize;
+        for (round, name) in (0..).zip(&BARRIER[..rounds]) {
+            add(name, Disp(0).word(round)..Disp(0).word(round + 1), false);
+        }
         let mut known = allocations(&stage);
         for (config, names) in self.windows.iter().zip([A, B]) {
             let window = self.window(&team, config)?;
@@ -171,29 +174,43 @@ impl Program {
             let [data, matching, accumulate, policy @ ..] = new.as_slice() else {
                 return Err(Error::Unsound(format!("{}: a window has at least three allocations", self.name)));
             };
-            let posts = matching.start.plus(LINE);
+            let [data_name, completions, tail, posts, lock, mode, rent, busy, policy_name] = names;
             let ring = config.pscw == PscwStrategy::Matching;
-            let first = posts.word(u64::from(ring));
-            layout.push((data.clone(), names[0], false));
-            layout.push((matching.start..matching.start.word(1), names[1], false));
-            layout.push((posts..first, names[2], false));
-            // A bit tells whether the number of posts is odd.
-            layout.push((first..matching.end, names[3], ring));
-            // Behind the lock's word are those of its bias, both of which are right with nobody active.
-            let bias = accumulate.start.word(1)..accumulate.start.word(3);
-            layout.push((accumulate.start..bias.start, names[4], true));
-            layout.push((bias.clone(), names[6], false));
-            layout.push((bias.end..accumulate.end, names[4], true));
-            layout.extend(policy.iter().map(|block| (block.clone(), names[5], true)));
+            let line = matching.start.plus(LINE);
+            let first = line.word(u64::from(ring));
+            add(data_name, data.clone(), false);
+            add(completions, matching.start..line, false);
+            add(tail, line..first, false);
+            // Flags count the posts; slots are empty at rest.
+            add(posts, first..matching.end, ring);
+            // Both modes are right where no rank updates.
+            let word = |number| accumulate.start.word(number);
+            let nodes = accumulate.start.plus(LINE);
+            let node_end = nodes.plus(Mcs::NODE);
+            add(lock, word(0)..word(1), true);
+            add(mode, word(1)..word(2), false);
+            add(rent, word(2)..word(3), false);
+            add(lock, nodes..node_end, true);
+            add(busy, node_end..accumulate.end, true);
+            for block in policy {
+                add(policy_name, block.clone(), true);
+            }
             drop(window);
         }
         Ok(layout)
     }
 }
 
+/// The words of a team's barrier, one for each round: a program has at most 4 ranks.
+const BARRIER: [&str; 2] = ["barrier round 1", "barrier round 2"];
+
+macro_rules! words {
+    ($window:literal $($word:literal)*) => { [$(concat!($window, $word)),*] };
+}
+
 /// The words of the first and of the second window.
-const A: [&str; 7] = ["A.data", "A.completions", "A.tail", "A.posts", "A.accumulate", "A.lock", "A.bias"];
-const B: [&str; 7] = ["B.data", "B.completions", "B.tail", "B.posts", "B.accumulate", "B.lock", "B.bias"];
+const A: [&str; 9] = words!("A" ".data" ".completions" ".tail" ".posts" ".accumulate" ".mode" ".rent" ".busy" ".lock");
+const B: [&str; 9] = words!("B" ".data" ".completions" ".tail" ".posts" ".accumulate" ".mode" ".rent" ".busy" ".lock");
 
 /// All allocations of a heap that start at a line, in the order of their displacements.
 fn allocations(stage: &Stage<'_>) -> Vec<Range<Disp>> {
@@ -211,12 +228,12 @@ fn allocations(stage: &Stage<'_>) -> Vec<Range<Disp>> {
     blocks
 }
 
-/// Ends a step: all that this rank's code, the windows included, remembers of it from here on is `remembered`.
+/// Ends a step: `remembered` is all that this rank's code, the windows included, remembers from here on.
 pub fn step(team: &Team<'_, Stage<'_>>, remembered: &dyn Debug) {
     team.ra().executor().event(Event::Left, remembered);
 }
 
-/// Says that `property` is broken unless `got` is one of `allowed`.
+/// Reports that `property` is broken unless `got` is one of `allowed`.
 ///
 /// # Errors
 ///
@@ -229,7 +246,7 @@ pub fn sees<T: PartialEq + Debug>(property: Property, what: &str, got: T, allowe
     Err(Error::Seen { property, seen: format!("{what} is {got:?}, and may be {allowed:?}") })
 }
 
-/// Where nobody carries anything out: making a team and windows makes no call.
+/// Carries out nothing: making a team and windows makes no call.
 struct Silent;
 
 impl Executor for Silent {
@@ -240,23 +257,4 @@ impl Executor for Silent {
 
 impl Player for Silent {
     fn event(&self, _event: Event, _handle: &dyn Debug) {}
-}
-
-/// A player with a defect between it and the window layer.
-struct Defective<'p> {
-    player: &'p dyn Player,
-    rank: Rank,
-    defect: &'static Defect,
-}
-
-impl Executor for Defective<'_> {
-    fn call(&self, call: Call) -> Answer {
-        (self.defect.call)(self.player, self.rank, call)
-    }
-}
-
-impl Player for Defective<'_> {
-    fn event(&self, event: Event, handle: &dyn Debug) {
-        self.player.event(event, handle);
-    }
 }

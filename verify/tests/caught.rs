@@ -5,14 +5,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rmalab_atomics::controlled::Shape;
 use rmalab_atomics::{Disp, Rank, RemoteAtomics};
-use rmalab_verify::concurrent::{Finding, Limit};
 use rmalab_verify::play::Stage;
 use rmalab_verify::shuttle_engine::Method;
-use rmalab_verify::{Check, Error, Property, Subject, explorer, loom_engine, shuttle_engine};
+use rmalab_verify::{Check, Error, Finding, Limit, Program, Property, explorer, loom_engine, shuttle_engine};
 
 /// A program of two ranks that count, catch every panic, and would take one for a finding.
 fn catches() -> Check {
-    let subject = Subject::program("catches", |rank, player| {
+    let program = Program::new(2, |rank, player| {
         let stage = Stage::new(player, &Shape::new(2), rank);
         for word in 0..3 {
             let at = Rank(0).at(Disp(64 * word));
@@ -26,7 +25,7 @@ fn catches() -> Check {
         }
         Ok(())
     });
-    Check::new(subject, "2R".parse().unwrap())
+    Check::program("catches", program)
 }
 
 #[test]
@@ -51,5 +50,5 @@ fn shuttle_ends_a_rank_that_catches_panics_and_takes_nothing_of_it_for_a_finding
 #[test]
 fn the_explorer_stops_a_rank_that_catches_panics() {
     let outcome = explorer::explore(&catches(), &explorer::Options::default(), &|_| true).unwrap();
-    assert_eq!(outcome.finding, explorer::Finding::Holds);
+    assert_eq!(outcome.finding, Finding::Holds);
 }

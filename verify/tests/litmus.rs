@@ -943,7 +943,7 @@ impl Test {
     }
 
     fn outcomes(&self, homes: [u32; 2], network: Network) -> BTreeSet<String> {
-        self.litmus(homes).outcomes(network).iter().map(ToString::to_string).collect()
+        self.litmus(homes).outcomes(network)
     }
 
     /// What the table says.
@@ -1183,7 +1183,7 @@ fn the_models_are_what_the_memory_model_says() {
         };
         let programs = (0..ranks).map(|_| program()).collect();
         let test = Litmus { programs, ends: words.to_vec() };
-        let on = |network| -> BTreeSet<String> { test.outcomes(network).iter().map(ToString::to_string).collect() };
+        let on = |network| test.outcomes(network);
         let sc = on(Network::Sc);
         for network in [Network::Sc, Network::LatePuts, Network::UnorderedBulk, Network::Hca] {
             assert_eq!(on(network), declared::outcomes(&test, network), "program {number} on {network}: {test:?}");

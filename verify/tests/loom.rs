@@ -6,11 +6,12 @@ mod planted;
 use std::time::Duration;
 
 use planted::Fault;
-use rmalab_verify::concurrent::{Finding, Limit, Outcome, TOGETHER, WAITED};
 use rmalab_verify::loom_engine::{self, MAX_RANKS, Options, Orderings};
 use rmalab_verify::play::Section;
-use rmalab_verify::subject::Kind;
-use rmalab_verify::{Check, Error, Network, Property, explorer, replay, shuttle_engine, subject, subjects};
+use rmalab_verify::{
+    Check, Error, Finding, Limit, Network, Outcome, Property, TOGETHER, WAITED, explorer, replay, shuttle_engine,
+    subject, subjects,
+};
 
 fn check(lock: &str, scenario: &str) -> Check {
     Check { section: Section::Data, ..Check::new(subject(lock).unwrap(), scenario.parse().unwrap()) }
@@ -87,7 +88,7 @@ fn engines_agree_on_every_lock() {
             "nocheck" => &["2A"],
             // A lock_all that opens its leaf takes too many steps for all executions.
             "hierarchical" => &["1S@0 1E@0"],
-            _ if subject.kind() == Kind::Window => &["1A1E@0", "1S@0 1E@0"],
+            _ if subject.is_window() => &["1A1E@0", "1S@0 1E@0"],
             _ => &["1R1W", "2W"],
         };
         for scenario in scenarios {
@@ -105,7 +106,7 @@ fn engines_agree_on_every_lock() {
             assert_eq!(buffered.finding, Finding::Holds, "{lock} {scenario}");
             assert_eq!(loom.finding, Finding::Holds, "{lock} {scenario}");
             assert_eq!(shuttle.finding, Finding::Holds, "{lock} {scenario}");
-            assert_eq!(explored.finding, explorer::Finding::Holds, "{lock} {scenario}");
+            assert_eq!(explored.finding, Finding::Holds, "{lock} {scenario}");
             // Whatever its search leaves out as another order of the same, loom has to see every behaviour. Only what
             // polls by writes is bounded, by each engine in its own way.
             if !lock.starts_with("two-level") {
@@ -135,7 +136,7 @@ fn engines_agree_on_every_fault() {
         }
         let explored = explorer::explore(&check, &explorer::Options::default(), &|_| true).unwrap();
         match explored.finding {
-            explorer::Finding::Violated(found) => assert_eq!(found.violation.property, property),
+            Finding::Violated(found) => assert_eq!(found.violation.property, property),
             finding => panic!("the explorer says {finding:?} of {fault:?}"),
         }
     }

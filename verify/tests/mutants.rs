@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use rmalab_verify::explorer::{Finding, Options, explore};
+use rmalab_verify::explorer::{Options, explore};
 use rmalab_verify::kill_matrix::{self, Fate, Row};
-use rmalab_verify::{Check, Counterexample, Mutant, Property, mutant, mutants, replay, subject};
+use rmalab_verify::{Check, Counterexample, Finding, Mutant, Property, mutant, mutants, replay, subject};
 
 /// Equivalent mutants of locks with many states: all of their checks take about a minute.
 fn is_slow(mutant: &Mutant) -> bool {

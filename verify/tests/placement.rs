@@ -4,10 +4,10 @@
 use rmalab_atomics::{Address, Rank, RemoteAtomics, WORD};
 use rmalab_locks::qnode::pointer;
 use rmalab_locks::{Place, RawRwLock, Result};
-use rmalab_verify::explorer::{self, Finding, Options};
+use rmalab_verify::explorer::{self, Options};
 use rmalab_verify::subject::{At, Holds, WORDS};
 use rmalab_verify::{
-    Check, Counterexample, Property, Subject, concurrent, loom_engine, replay, shuttle_engine, subject,
+    Check, Counterexample, Finding, Outcome, Property, Subject, loom_engine, replay, shuttle_engine, subject,
 };
 
 /// A test-and-set lock whose word is at the first rank of the node, so that it excludes nobody on other nodes.
@@ -76,7 +76,7 @@ fn found(check: &Check) -> Vec<Option<Counterexample>> {
         });
     }
     let shuttle = shuttle_engine::Options { executions: 500, ..shuttle_engine::Options::default() };
-    let outcomes: [concurrent::Outcome; 2] = [
+    let outcomes: [Outcome; 2] = [
         loom_engine::run(check, &loom_engine::Options::default(), &|_| true).unwrap(),
         shuttle_engine::run(check, &shuttle, &|_| true).unwrap(),
     ];

@@ -7,11 +7,11 @@ mod planted;
 use std::time::Duration;
 
 use planted::Fault;
-use rmalab_verify::concurrent::{Finding, Limit, Outcome, TOGETHER, WAITED};
 use rmalab_verify::play::Section;
 use rmalab_verify::shuttle_engine::{self, Method, Options};
-use rmalab_verify::subject::Kind;
-use rmalab_verify::{Check, Counterexample, Error, Network, replay, subject, subjects};
+use rmalab_verify::{
+    Check, Counterexample, Error, Finding, Limit, Network, Outcome, TOGETHER, WAITED, replay, subject, subjects,
+};
 
 fn check(lock: &str, scenario: &str) -> Check {
     Check { section: Section::Data, ..Check::new(subject(lock).unwrap(), scenario.parse().unwrap()) }
@@ -35,7 +35,7 @@ fn nothing_breaks(ranks: u32, acquisitions: u32, executions: u64) {
             ("nocheck", _) => format!("{ranks}Ax{acquisitions}"),
             // On one node there is one cohort, and next to one order of its calls.
             ("cohort", _) => format!("{ranks}Mx{acquisitions}/2"),
-            (_, quarter) if subject.kind() == Kind::Window => {
+            (_, quarter) if subject.is_window() => {
                 format!("{quarter}A{quarter}S@1 {quarter}E@0 {quarter}E@1 x{acquisitions}")
             }
             _ if lock.starts_with("rma-") => format!("{ranks}Mx{acquisitions}/2"),

@@ -10,10 +10,9 @@ use std::sync::{Arc, Mutex};
 
 use rmalab_atomics::controlled::Shape;
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Until, bulk};
-use rmalab_verify::concurrent::Finding;
 use rmalab_verify::loom_engine::{self, Options};
 use rmalab_verify::play::Stage;
-use rmalab_verify::{Check, Error, Network, Property, Subject, replay};
+use rmalab_verify::{Check, Error, Finding, Network, Program, Property, replay};
 
 /// One step of a rank's program; words are numbered.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -140,17 +139,13 @@ impl Drop for EmptiedByPanic<'_> {
     }
 }
 
-fn scenario(ranks: usize) -> rmalab_verify::Scenario {
-    format!("{ranks}R").parse().unwrap()
-}
-
 /// The outcomes under loom. The last rank that ends gets the words, by atomic operations, as all others have ended.
 fn under_loom(programs: &[Vec<Step>]) -> BTreeSet<Outcome> {
     let ranks = programs.len();
     let outcomes = Arc::new(Mutex::new(BTreeSet::new()));
     let (found, programs) = (Arc::clone(&outcomes), programs.to_vec());
     let answers = Answers(Mutex::new(vec![None; ranks]));
-    let subject = Subject::program("litmus", move |rank, player| {
+    let program = Program::new(programs.len() as u32, move |rank, player| {
         let stage = Stage::new(player, &Shape::new(ranks as u32), rank);
         let _emptied = EmptiedByPanic(&answers);
         let own = run(&stage, &programs[rank.index()])?;
@@ -165,7 +160,7 @@ fn under_loom(programs: &[Vec<Step>]) -> BTreeSet<Outcome> {
         }
         Ok(())
     });
-    let check = Check::new(subject, scenario(ranks));
+    let check = Check::program("litmus", program);
     let outcome = loom_engine::run(&check, &Options::default(), &|_| true).unwrap();
     assert_eq!((outcome.finding, outcome.bounded), (Finding::Holds, false));
     std::mem::take(&mut outcomes.lock().unwrap())
@@ -244,7 +239,7 @@ fn programs_at_random_have_exactly_the_outcomes_of_store_buffers() {
 }
 
 /// A mutex of two ranks (Dekker's first step): each says that it comes, and looks whether the other one has said so.
-fn says_then_looks(flushes: bool) -> Subject {
+fn says_then_looks(flushes: bool) -> Check {
     let body = move |rank: Rank, player: &dyn rmalab_verify::play::Player| {
         let stage = Stage::new(player, &Shape::new(2), rank);
         let other = Rank(1 - rank.0);
@@ -263,13 +258,13 @@ fn says_then_looks(flushes: bool) -> Subject {
         }
         Ok(())
     };
-    Subject::program("says-then-looks", body)
+    Check::program("says-then-looks", Program::new(2, body))
 }
 
 #[test]
 fn a_put_that_is_not_flushed_breaks_a_mutex_and_the_counterexample_replays() {
     let run = |flushes| {
-        let check = Check::new(says_then_looks(flushes), scenario(2));
+        let check = says_then_looks(flushes);
         (loom_engine::run(&check, &Options::default(), &|_| true).unwrap(), check)
     };
     assert_eq!(run(true).0.finding, Finding::Holds);
@@ -301,7 +296,7 @@ fn bytes_that_are_written_after_the_flag_that_announces_them_are_a_race() {
             }
             Ok(())
         };
-        let check = Check::new(Subject::program("announces", body), scenario(2));
+        let check = Check::program("announces", Program::new(2, body));
         loom_engine::run(&check, &Options::default(), &|_| true).unwrap()
     };
     assert_eq!(run(false).finding, Finding::Holds);
@@ -328,7 +323,7 @@ fn a_fence_for_all_ranks_takes_the_place_of_a_flush() {
         }
         Ok(())
     };
-    let check = Check::new(Subject::program("asymmetric", body).fencing(), scenario(2));
+    let check = Check::program("asymmetric", Program::new(2, body).fencing());
     let outcome = loom_engine::run(&check, &Options::default(), &|_| true).unwrap();
     assert_eq!((&outcome.finding, outcome.bounded), (&Finding::Holds, false));
     // Each rank may be the one that misses the other's put, or none.

@@ -5,23 +5,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rmalab_verify::concurrent::{self, Limit, WAITED};
-use rmalab_verify::explorer::{Finding, Livelocks, Options, explore};
+use rmalab_verify::explorer::{Options, explore};
 use rmalab_verify::shuttle_engine::{self, Method};
-use rmalab_verify::window_programs::{Defect, Program, defects, programs};
-use rmalab_verify::{Network, Property, diagram, replay};
+use rmalab_verify::window_programs::{WindowProgram, check_of, defects, programs};
+use rmalab_verify::{Finding, Limit, Livelocks, Mutant, Network, Property, WAITED, diagram, replay};
 
 /// By one thread, so that the figures are the same each time.
 fn options() -> Options {
     Options { threads: 1, max_bytes: 1 << 30, ..Options::default() }
 }
 
-fn program(name: &str) -> Program {
+fn program(name: &str) -> WindowProgram {
     programs().into_iter().find(|program| program.name == name).unwrap()
 }
 
 /// Searches all that the program can do on its networks; returns its row of the page.
-fn holds(program: &Program) -> String {
+fn holds(program: &WindowProgram) -> String {
     let states = |network: &Network| {
         if !program.networks.contains(network) {
             return "-".to_owned();
@@ -41,8 +40,8 @@ fn holds(program: &Program) -> String {
 }
 
 /// Finds the defect, and follows the counterexample; returns its row of the page.
-fn breaks(defect: &'static Defect) -> String {
-    let check = program(defect.program).check_defect(defect).unwrap();
+fn breaks(defect: &'static Mutant) -> String {
+    let check = check_of(defect).unwrap();
     let outcome = explore(&check, &options(), &|_| true).unwrap_or_else(|error| panic!("{}: {error}", defect.name));
     let Finding::Violated(found) = outcome.finding else { panic!("{}: {:?}", defect.name, outcome.finding) };
     let property = found.violation.property;
@@ -51,8 +50,8 @@ fn breaks(defect: &'static Defect) -> String {
     assert_eq!(seen.map(|seen| seen.property), Some(property), "{}", defect.name);
     let drawn = diagram::text(&check, &found).unwrap();
     assert!(drawn.contains("A."), "{}: no word of the window has its name in\n{drawn}", defect.name);
-    let (program, network, steps) = (defect.program, defect.network, steps.len());
-    format!("| `{}` | {} | `{program}` | {network} | {property} | {steps} |", defect.name, defect.about)
+    let (program, network, steps) = (check.subject.name(), defect.network, steps.len());
+    format!("| `{}` | {} | `{program}` | {network} | {property} | {steps} |", defect.name, defect.description)
 }
 
 /// The rows of all, worked out by two threads.
@@ -72,7 +71,7 @@ fn rows<'t, T: Sync>(all: &'t [T], row: impl Fn(&'t T) -> String + Sync) -> Vec<
     rows.into_inner().unwrap()
 }
 
-fn searched() -> Vec<Program> {
+fn searched() -> Vec<WindowProgram> {
     programs().into_iter().filter(|program| !program.networks.is_empty()).collect()
 }
 
@@ -132,7 +131,7 @@ fn full_rings_lose_no_post() {
         for method in [Method::Random { seed: 1 }, Method::Pct { seed: 1, depth: 3 }] {
             let options = shuttle_engine::Options { method, executions: 5_000, ..Default::default() };
             let outcome = shuttle_engine::run(&check, &options, &|_| true).unwrap();
-            assert_eq!(outcome.finding, concurrent::Finding::Incomplete(Limit::Executions), "{name} {method:?}");
+            assert_eq!(outcome.finding, Finding::Incomplete(Limit::Executions), "{name} {method:?}");
             assert_eq!(outcome.cut, 0, "{name} {method:?}");
             assert!(outcome.sometimes.contains(&(WAITED, true)), "{name} {method:?}");
             assert!(outcome.behaviours > 100, "{name} {method:?}: {}", outcome.behaviours);
@@ -140,7 +139,7 @@ fn full_rings_lose_no_post() {
     }
     // What the layer once did, shuttle finds as well.
     let defect = defects().iter().find(|defect| defect.name == "full-ring-waits").unwrap();
-    let check = program(defect.program).check_defect(defect).unwrap();
+    let check = check_of(defect).unwrap();
     let outcome = shuttle_engine::run(&check, &shuttle_engine::Options::default(), &|_| true).unwrap();
     assert_eq!(outcome.violation().map(|found| found.violation.property), Some(Property::NoDeadlock));
 }
@@ -153,11 +152,11 @@ fn programs_hold_by_the_processor() {
     const LARGE: [&str; 2] = ["pscw-matching-3", "maxloc-pair-3"];
     // Where accumulates have a bias, their words are reached over the network.
     let searched = searched().into_iter().filter(|program| program.bias.is_none() && !LARGE.contains(&program.name));
-    let by_processor = |mut program: Program| {
+    let by_processor = |mut program: WindowProgram| {
         program.local_words = true;
         program
     };
-    let all: Vec<Program> = searched.map(by_processor).collect();
+    let all: Vec<WindowProgram> = searched.map(by_processor).collect();
     let states = rows(&all, |program| {
         if !program.networks.contains(&Network::LatePuts) {
             return String::new();

@@ -10,15 +10,15 @@ mod table;
 use std::time::Instant;
 
 pub use engine::Engine;
-use engine::Found;
 pub use outcome::{Checked, Outcome, Verdict};
 use rmalab_atomics::Rank;
 use rmalab_verify::configurations::{Configuration, configurations};
-use rmalab_verify::explorer::{Finding, Options, Progress, Search};
+use rmalab_verify::explorer::{Options, Search};
 use rmalab_verify::mutant::Mutant;
 use rmalab_verify::play::{Event, Section};
 use rmalab_verify::{
-    Check, Choice, Counterexample, Live, Network, Nodes, Property, Scenario, Step, Subject, Violation, replay, subjects,
+    Check, Choice, Counterexample, Live, Network, Nodes, Property, Scenario, Step, Subject, Violation, Watch, replay,
+    subjects,
 };
 
 use rmalab_job::{Error, Result};
@@ -166,8 +166,8 @@ pub struct Job {
 }
 
 impl Job {
-    /// Makes the check. `watch` is told how far it is some times a second, and ends it by returning `false`.
-    pub fn run(&self, watch: &(dyn Fn(&Progress) -> bool + Sync)) -> Checked {
+    /// Makes the check.
+    pub fn run(&self, watch: Watch<'_>) -> Checked {
         let start = Instant::now();
         let found = self.engine.run(self, watch).and_then(|found| {
             self.confirm(&found)?;
@@ -180,16 +180,10 @@ impl Job {
     ///
     /// Who was there before whom is not known to a replay, so that an order can only be seen by the search; and what is
     /// a race to loom can look right in the order in which it ran.
-    fn confirm(&self, found: &Found) -> rmalab_verify::Result<()> {
-        let counterexample = match found {
-            Found::States(outcome) => match &outcome.finding {
-                Finding::Violated(counterexample) => counterexample,
-                _ => return Ok(()),
-            },
-            Found::Executions(outcome) => match outcome.violation() {
-                Some(counterexample) if self.engine != Engine::Loom => counterexample,
-                _ => return Ok(()),
-            },
+    fn confirm(&self, found: &rmalab_verify::Outcome) -> rmalab_verify::Result<()> {
+        let counterexample = match found.violation() {
+            Some(counterexample) if self.engine != Engine::Loom => counterexample,
+            _ => return Ok(()),
         };
         if counterexample.violation.property == Property::Order || again(&self.check, counterexample)?.is_some() {
             return Ok(());

@@ -5,7 +5,8 @@ use rmalab_atomics::{Address, Rank, Until};
 
 use crate::check::Check;
 use crate::play::DATA;
-use crate::subject::{At, Holds, Kind};
+use crate::subject::{At, Holds};
+use crate::workload::Workload;
 
 /// The name of the word at `at`, as the rank `actor` would say it.
 pub(super) fn word(check: &Check, actor: Option<Rank>, at: Address) -> String {
@@ -16,7 +17,7 @@ pub(super) fn word(check: &Check, actor: Option<Rank>, at: Address) -> String {
     match check.subject.word_at(at, check.home()) {
         Some(word) if word.at == At::Home => word.name.to_owned(),
         Some(word) => of(word.name),
-        None if at.disp == DATA && check.subject.kind() == Kind::Lock => "data".to_owned(),
+        None if at.disp == DATA && matches!(check.subject.workload(), Workload::Lock(_)) => "data".to_owned(),
         None if at.disp == DATA => of("data"),
         None => of(&format!("word {}", at.disp)),
     }

@@ -226,7 +226,7 @@ fn heads(drawing: &mut Drawing, story: &Story, y: f64) {
     }
 }
 
-/// Of a violation of mutual exclusion: the row from which on all whom it is about are inside.
+/// Of a violation of mutual exclusion: the row from which on all ranks that it is about are inside.
 fn overlap(story: &Story) -> Option<usize> {
     if story.violation.property != Property::MutualExclusion || story.hurt.len() < 2 {
         return None;
@@ -237,7 +237,7 @@ fn overlap(story: &Story) -> Option<usize> {
     (rows > 0).then(|| story.rows.len() - rows)
 }
 
-/// The life lines, with bars on them, and what is broken behind them.
+/// The life lines with bars on them, and in the background what is broken.
 fn lives(drawing: &mut Drawing, story: &Story, edges: &[f64], overlap: Option<usize>) {
     let (top, bottom) = (edges[0], edges[story.rows.len()]);
     let right = line_of(story.columns.len() - 1) + 60.0;
@@ -359,7 +359,7 @@ fn step(drawing: &mut Drawing, arrow: Arrow, label: &str, y: f64) {
         Kind::Done => {
             drawing.dot(from, y, INK);
             drawing.path(&format!("M{from:.0} {y:.0} H{to:.0}"), INK, false, true);
-            // Beside the bar of whoever acts; a label that is longer than its arrow goes on to the right.
+            // Beside the bar of the rank that acts; a label that is longer than its arrow goes on to the right.
             let fits = width_of(label, LABEL_SIZE) + 28.0 < from - to;
             let (x, anchor) = if fits { (from - 14.0, "end") } else { (from.min(to) + 14.0, "start") };
             drawing.text(x, y - 6.0, Style { anchor, ..LABEL }, label);

@@ -1,16 +1,18 @@
 //! Breadth-first search by several threads: level by level, so that a counterexample is one of the shortest.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::node::Failure;
+use super::options::Options;
 use super::space::{Sometimes, Space, Walker};
 use super::state::State;
 use super::store::{Added, NOWHERE, SHARDS, StateId, Store};
-use super::{Limit, Options, Progress};
 use crate::Violation;
 use crate::counterexample::Choice;
+use crate::outcome::{Limit, Progress, Watch};
+use crate::panics::lock;
 
 /// How a search ended.
 pub(super) enum End {
@@ -20,10 +22,10 @@ pub(super) enum End {
     Violation(StateId, Option<Choice>, Violation),
 }
 
-/// What the threads of a search tell each other.
+/// What the threads of a search share.
 pub(super) struct Shared<'o> {
     options: &'o Options,
-    watch: &'o (dyn Fn(&Progress) -> bool + Sync),
+    watch: Watch<'o>,
     begun: Instant,
     stop: AtomicBool,
     end: Mutex<Option<Result<End, Failure>>>,
@@ -36,14 +38,14 @@ pub(super) struct Shared<'o> {
     level_size: AtomicU64,
 }
 
-/// How often progress is told and limits are looked at.
+/// The time between two reports of progress, and between two checks of the limits.
 const TICK: Duration = Duration::from_millis(100);
 
 /// States that are handed to a thread at a time.
 const UNIT: u32 = 128;
 
 impl<'o> Shared<'o> {
-    pub(super) fn new(options: &'o Options, watch: &'o (dyn Fn(&Progress) -> bool + Sync)) -> Shared<'o> {
+    pub(super) fn new(options: &'o Options, watch: Watch<'o>) -> Shared<'o> {
         let now = Instant::now();
         Shared {
             options,
@@ -62,7 +64,7 @@ impl<'o> Shared<'o> {
 
     /// Ends the search; the first end counts.
     fn end(&self, end: Result<End, Failure>) {
-        self.end.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(end);
+        lock(&self.end).get_or_insert(end);
         self.stop.store(true, Ordering::Relaxed);
     }
 
@@ -73,6 +75,7 @@ impl<'o> Shared<'o> {
             frontier: self.level_size.load(Ordering::Relaxed).saturating_sub(self.expanded.load(Ordering::Relaxed)),
             depth: self.level.load(Ordering::Relaxed) as u32,
             bytes,
+            executions: 0,
             elapsed: self.begun.elapsed(),
         }
     }
@@ -91,22 +94,22 @@ impl<'o> Shared<'o> {
         }
     }
 
-    /// Tells how long a path was.
+    /// Records the length of a path.
     pub(super) fn deepest(&self, steps: usize) {
         self.level.fetch_max(steps as u64, Ordering::Relaxed);
     }
 
-    /// Ends the search without a word.
+    /// Ends the search, and gives no reason.
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the search has been ended.
+    /// Returns whether the search has been ended.
     pub(super) fn has_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Whether a search may go on; `bytes` tells what memory it takes.
+    /// Returns whether a search may go on; `bytes` returns the memory that it takes.
     pub(super) fn goes_on(&self, bytes: &dyn Fn() -> u64) -> bool {
         self.tick(bytes);
         !self.has_stopped()
@@ -114,16 +117,17 @@ impl<'o> Shared<'o> {
 
     /// The limit that has ended the search since it was asked last.
     pub(super) fn limit_reached(&self) -> Option<Limit> {
-        match self.end.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        match lock(&self.end).take() {
             Some(Ok(End::Limit(limit))) => Some(limit),
             _ => None,
         }
     }
 
-    /// Looks at the limits now and then, and tells the progress.
+    /// Checks the limits and reports the progress, once in each [`TICK`].
     fn tick(&self, bytes: &dyn Fn() -> u64) {
         let Ok(mut watched) = self.watched.try_lock() else { return };
-        if watched.elapsed() < TICK {
+        // Another thread may have ended the search while this one waited for its turn on the processor.
+        if watched.elapsed() < TICK || self.has_stopped() {
             return;
         }
         let progress = self.progress(bytes());
@@ -195,11 +199,11 @@ pub(super) fn search(space: &Space, store: &Store, shared: &Shared<'_>) -> Resul
     for walker in &walkers {
         sometimes.merge(walker.sometimes);
     }
-    let end = shared.end.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let end = lock(&shared.end).take();
     Ok((end.unwrap_or(Ok(End::Complete))?, sometimes))
 }
 
-/// Expands the states of one level, as far as other threads have not.
+/// Expands the states of one level that no other thread has taken.
 fn expand(
     walker: &mut Walker<'_>,
     store: &Store,
@@ -238,8 +242,8 @@ fn expand(
                     return;
                 }
                 match store.add(&bytes, id) {
-                    Added::New(_) => new += 1,
-                    Added::Known(_) => {}
+                    Added::New => new += 1,
+                    Added::Known => {}
                     Added::Full => shared.end(Ok(End::Limit(Limit::Memory))),
                 }
             }

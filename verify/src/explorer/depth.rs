@@ -2,7 +2,7 @@
 //!
 //! A state is known by a fingerprint of its encoding (SipHash, 64 bits); its frontier is the path of each thread. Two
 //! states with one fingerprint are taken for one, so that what follows the second may stay unvisited. Among n states the
-//! probability of that is at most n²/2^65, which [`missed`] tells; hash compaction was introduced by P. Wolper and
+//! probability of that is at most n²/2^65, which [`missed`] returns. Hash compaction was introduced by P. Wolper and
 //! D. Leroy, "Reliable Hashing without Collision Detection", CAV 1993.
 
 use std::collections::VecDeque;
@@ -13,14 +13,14 @@ use std::time::Duration;
 
 use hashbrown::HashTable;
 
-use super::Finding;
 use super::breadth::Shared;
 use super::node::Failure;
 use super::path::{Then, with_silent_steps};
 use super::space::{Sometimes, Space, Walker};
 use super::state::State;
-use crate::Counterexample;
 use crate::counterexample::Choice;
+use crate::panics::lock;
+use crate::{Counterexample, Finding};
 
 /// The fingerprints that have been seen, in parts that each have a lock.
 pub(super) struct Seen {
@@ -39,8 +39,8 @@ impl Seen {
         let mut hasher = DefaultHasher::new();
         hasher.write(bytes);
         let print = hasher.finish();
-        let mut part = self.parts[print as usize % PARTS].lock().unwrap_or_else(PoisonError::into_inner);
-        // The part is told by the lower bits, the place in it by the others.
+        let mut part = lock(&self.parts[print as usize % PARTS]);
+        // The lower bits choose the part, the others the place in it.
         let hash = |print: &u64| print.rotate_right(8);
         if part.find(hash(&print), |&known| known == print).is_some() {
             return false;
@@ -51,8 +51,7 @@ impl Seen {
 
     /// Bytes of memory for all of it.
     pub(super) fn memory(&self) -> u64 {
-        let bytes =
-            |part: &Mutex<HashTable<u64>>| part.lock().unwrap_or_else(PoisonError::into_inner).allocation_size();
+        let bytes = |part: &Mutex<HashTable<u64>>| lock(part).allocation_size();
         self.parts.iter().map(|part| bytes(part) as u64).sum()
     }
 }
@@ -113,13 +112,13 @@ pub(super) fn search(space: &Space, seen: &Seen, shared: &Shared<'_>) -> Result<
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                // A thread that panics would leave the others waiting for its work.
+                // Otherwise the others would wait for the work of a thread that panicked.
                 let _guard = StopOnPanic(shared);
                 let mut walker = Walker::new(space);
                 if let Err(failure) = work(&mut walker, seen, shared, &pool, threads) {
                     pool.end(shared, Err(failure));
                 }
-                pool.sometimes.lock().unwrap_or_else(PoisonError::into_inner).merge(walker.sometimes);
+                lock(&pool.sometimes).merge(walker.sometimes);
             });
         }
     });
@@ -146,16 +145,16 @@ impl Drop for StopOnPanic<'_, '_> {
 
 impl Pool {
     fn end(&self, shared: &Shared<'_>, found: Result<Counterexample, Failure>) {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(found);
+        lock(&self.found).get_or_insert(found);
         shared.stop();
     }
 
     fn take(&self) -> Option<Task> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        lock(&self.tasks).pop_front()
     }
 }
 
-/// Takes tasks until none is left, and nobody is left who could make one.
+/// Takes tasks until none is left, and no thread is left that could make one.
 fn work(walker: &mut Walker<'_>, seen: &Seen, shared: &Shared<'_>, pool: &Pool, threads: usize) -> Result<(), Failure> {
     loop {
         if let Some(task) = pool.take() {
@@ -168,7 +167,7 @@ fn work(walker: &mut Walker<'_>, seen: &Seen, shared: &Shared<'_>, pool: &Pool, 
             if pool.idle.load(Ordering::SeqCst) == threads || shared.has_stopped() {
                 return Ok(());
             }
-            if !pool.tasks.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+            if !lock(&pool.tasks).is_empty() {
                 break;
             }
             std::thread::sleep(NAP);
@@ -243,5 +242,5 @@ fn give_away(frames: &mut [Frame], path: &[Choice], pool: &Pool) {
     let upto = path.len() + 1 - frames.len() + at;
     let frame = Frame { state: frames[at].state.clone(), choices };
     let task = Task { path: path[..upto].to_vec(), frame };
-    pool.tasks.lock().unwrap_or_else(PoisonError::into_inner).push_back(task);
+    lock(&pool.tasks).push_back(task);
 }

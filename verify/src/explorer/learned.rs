@@ -1,9 +1,9 @@
 //! Ranks as automata, learned from their code.
 //!
-//! Between two calls a rank's code is a function of the answers that it has got. So its local states form a tree: a node
-//! is a sequence of answers, and tells the call that comes next. The explorer asks for `next(node, answer)`; what is not
+//! Between two calls a rank's code is a function of the answers that it has got. So its local states form a tree: a node is
+//! a sequence of answers, and has the call that comes next. The explorer asks for `next(node, answer)`. An edge that is not
 //! known yet is found by running the code as a coroutine, from its beginning, with the answers on the way to the node.
-//! Each edge is run once, and all further steps over it are table look-ups: the search never runs the lock's code.
+//! Each edge is run once, and all further steps over it are table look-ups: the search itself never runs the lock's code.
 //!
 //! # Which histories are one state
 //! - At a boundary, where the code is between two calls of acquire and release, only the position in the scenario and the
@@ -21,7 +21,7 @@
 //!
 //! # Steps that are none
 //! A pause, a question for the time, and a flush where nothing can be under way are answered at once. They touch no memory,
-//! so that nobody can tell when they happen: leaving them out of the orders of steps leaves no behaviour out. One that
+//! so that no rank can observe when they happen: leaving them out of the orders of steps leaves no behaviour out. One that
 //! comes right after an entry is a step all the same, so that a rank whose release is nothing else is seen inside.
 
 use std::collections::HashMap;
@@ -39,6 +39,7 @@ use crate::actor::{Actor, Move};
 use crate::check::Check;
 use crate::live::Slots;
 use crate::network::{Issued, Network};
+use crate::panics::panicked;
 use crate::play::Event;
 use crate::status::Status;
 use crate::subject::Holds;
@@ -123,6 +124,7 @@ pub(super) struct Learner {
 }
 
 /// A move up to the next call that is a step, the steps that are none left out.
+#[derive(PartialEq)]
 struct Stop {
     told: Vec<(Event, String)>,
     paused: bool,
@@ -131,16 +133,10 @@ struct Stop {
 }
 
 impl Stop {
-    /// Whether the rank has entered on this move, and not left.
+    /// Returns whether the rank has entered on this move, and not left.
     fn is_inside(&self) -> bool {
         let last = self.told.iter().rev().find(|(event, _)| matches!(event, Event::Entered | Event::Left));
         last.is_some_and(|(event, _)| *event == Event::Entered)
-    }
-}
-
-impl PartialEq for Stop {
-    fn eq(&self, other: &Stop) -> bool {
-        (&self.told, self.paused, self.call, &self.broken) == (&other.told, other.paused, other.call, &other.broken)
     }
 }
 
@@ -184,25 +180,15 @@ impl Learner {
                         stop.paused |= matches!(call, Call::Pause { .. });
                         answer = silent;
                     }
-                    _ => {
-                        stop.call = Some(call);
-                        return Ok(stop);
-                    }
+                    _ => return Ok(Stop { call: Some(call), ..stop }),
                 },
                 Turn::Finished(Ok(())) => return Ok(stop),
-                Turn::Finished(Err(error)) => {
-                    stop.broken = Some(error.breaks());
-                    return Ok(stop);
-                }
-                Turn::Panicked(text) => {
-                    stop.broken = Some((Property::Invariant, format!("panicked: {text}")));
-                    return Ok(stop);
-                }
+                Turn::Finished(Err(error)) => return Ok(Stop { broken: Some(error.breaks()), ..stop }),
+                Turn::Panicked(text) => return Ok(Stop { broken: Some(panicked(&text)), ..stop }),
             }
         }
         let seen = format!("made {SILENT} pauses and flushes in a row, and no other call");
-        stop.broken = Some((Property::Invariant, seen));
-        Ok(stop)
+        Ok(Stop { broken: Some((Property::Invariant, seen)), ..stop })
     }
 
     /// Runs `rank` from its beginning through all `answers`, and returns the last stop.
@@ -418,7 +404,7 @@ impl Learner {
     }
 }
 
-/// Whether `call` is no step on `network`; what it is answered with, then.
+/// The answer to `call` if it is no step on `network`.
 pub(super) fn silent(network: Network, call: Call) -> Option<Answer> {
     let late = matches!(network, Network::LatePuts | Network::UnorderedBulk);
     match call {

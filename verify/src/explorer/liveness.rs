@@ -1,4 +1,4 @@
-//! Weakly fair livelocks: cycles of states round which every rank goes on, and nobody gets in.
+//! Weakly fair livelocks: cycles of states round which every rank goes on, and no rank enters.
 //!
 //! Where no rank's code has a loop, every schedule ends, and there is nothing to look for. Otherwise the strongly
 //! connected components of the state graph are found (Tarjan 1972), the edges being computed anew from the states. No
@@ -157,7 +157,7 @@ enum Goal {
     Visit(StateId),
 }
 
-/// Whether a schedule that stays in the component can be weakly fair.
+/// Returns whether a schedule that stays in the component can be weakly fair.
 fn judge(graph: &mut Graph<'_>, members: &[StateId]) -> Result<Option<Livelock>, Failure> {
     let ranks = graph.walker.space.parts.ranks;
     let mut inside: HashMap<StateId, Steps, FxBuildHasher> = HashMap::default();

@@ -28,7 +28,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Whether the rank has come to a wait in its acquisition: it is parked, or it polls.
+    /// Returns whether the rank has come to a wait in its acquisition: it is parked, or it polls.
     pub(super) fn waits(&self) -> bool {
         let parked = self.issued.is_some_and(|issued| matches!(issued.call, Call::WaitUntil { .. }));
         self.status.phase == Phase::Acquiring && (parked || self.polls)
@@ -38,7 +38,7 @@ impl Node {
 /// A step from one local state to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Edge {
-    /// The answer that it is for; 0 where there is nothing to tell.
+    /// The answer that it is for; 0 where the answer is no word.
     pub(super) answer: u64,
     /// Where it leads.
     pub(super) to: NodeId,

@@ -1,4 +1,4 @@
-//! Who was there before whom: what a search has to remember to check a lock's order.
+//! Which rank waited when another one began: what a search has to remember to check a lock's order.
 
 use rmalab_atomics::Rank;
 
@@ -10,7 +10,7 @@ use crate::{Access, Check, Property, Violation};
 /// The most ranks whose order can be checked: a bit for each pair.
 pub(super) const RANKS: u32 = 8;
 
-/// Who was there before whom.
+/// Which rank waited when another one began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Ahead {
     /// Bit 8i + j: rank i waited when rank j began, and still does.

@@ -22,8 +22,8 @@ pub(super) enum Last<'c> {
     Repeats(&'c [Choice]),
 }
 
-/// The schedule that leads to state `id` and beyond; what is broken there, if that can be told from the last step; and
-/// where the last steps begin.
+/// The schedule that leads to state `id` and beyond; what is broken there, if the last step shows it; and where
+/// the last steps begin.
 pub(super) fn schedule(
     space: &Space,
     store: &Store,
@@ -106,7 +106,7 @@ pub(super) fn with_silent_steps(space: &Space, steps: &[Choice], then: Then) -> 
         all.extend(local(&walker));
     }
     let mut live = Live::new(&space.check)?;
-    // Who has entered with its last step: what it does next is a step in any case.
+    // The ranks that entered with their last step: what they do next is a step in any case.
     let mut entered: Vec<bool> = live.statuses().iter().map(|status| status.phase == Phase::Inside).collect();
     let mut schedule = Vec::new();
     for step in all {
@@ -155,7 +155,7 @@ pub(super) fn with_silent_steps(space: &Space, steps: &[Choice], then: Then) -> 
     Ok(schedule)
 }
 
-/// Whether the next step of `rank` is none for the search.
+/// Returns whether the next step of `rank` is none for the search.
 fn is_silent(space: &Space, live: &Live, rank: Rank) -> bool {
     let call = live.calls().nth(rank.index()).flatten();
     call.is_some_and(|call| silent(space.check.network, call).is_some())

@@ -86,7 +86,7 @@ impl Permutation {
     }
 }
 
-/// What the values of a slot's word are, if anybody has said so; data are numbers.
+/// What a word holds, if it has a name; data are numbers.
 pub(super) fn holds(check: &Check, at: Address) -> Option<Holds> {
     if at.disp == DATA {
         return Some(Holds::Number);

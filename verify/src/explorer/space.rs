@@ -1,23 +1,25 @@
 //! The graph of global states: what can happen in one, and where that leads.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use rmalab_atomics::Rank;
 use rmalab_atomics::controlled::{Answer, Call};
 
-use super::Options;
 use super::learned::{Automata, Forget, Learner};
 use super::node::{Edge, Failure, Node, NodeId};
+use super::options::Options;
 use super::order;
 use super::permutation::Permutation;
 use super::state::{Parts, State, Values, decode, encode};
 use super::symmetry::{self, Symmetry};
-use crate::concurrent::{TOGETHER, WAITED};
 use crate::counterexample::Choice;
 use crate::network::{Memory, Network};
+use crate::outcome::{TOGETHER, WAITED};
+use crate::panics::lock;
 use crate::play::Section;
 use crate::status::{Phase, Status};
-use crate::subject::{Kind, Order};
+use crate::subject::Order;
+use crate::workload::Workload;
 use crate::{Check, Error, Violation};
 
 /// What all threads of a search share.
@@ -113,7 +115,7 @@ impl Space {
     }
 
     fn learner(&self) -> MutexGuard<'_, Learner> {
-        self.learner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.learner)
     }
 
     /// A state to decode others into.
@@ -121,12 +123,12 @@ impl Space {
         State { memory: Memory::new(self.parts.ranks), ..State::nothing() }
     }
 
-    /// Whether interchangeable ranks count as one.
+    /// Returns whether interchangeable ranks count as one.
     pub(super) fn is_symmetric(&self) -> bool {
         !self.groups.is_empty()
     }
 
-    /// Whether schedules may go on for ever.
+    /// Returns whether schedules may go on for ever.
     pub(super) fn has_loops(&self) -> bool {
         self.learner().has_loops
     }
@@ -208,7 +210,7 @@ impl<'s> Walker<'s> {
 
     fn encode_exactly(&mut self, state: &State, bytes: &mut Vec<u8>) {
         while let Err(word) = encode(self.space.parts, &self.values, state, bytes) {
-            let mut all = self.space.values.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = lock(&self.space.values);
             all.number(word);
             self.values.catch_up(&all);
         }
@@ -216,7 +218,7 @@ impl<'s> Walker<'s> {
 
     pub(super) fn decode(&mut self, bytes: &[u8], state: &mut State) {
         if !self.try_decode(bytes, state) {
-            self.values.catch_up(&self.space.values.lock().unwrap_or_else(PoisonError::into_inner));
+            self.values.catch_up(&lock(&self.space.values));
             self.catch_up(&self.space.learner());
             assert!(self.try_decode(bytes, state), "a stored state has only known words and slots");
         }
@@ -268,7 +270,7 @@ impl<'s> Walker<'s> {
         }
     }
 
-    /// Whether `rank` could go on.
+    /// Returns whether `rank` could go on.
     pub(super) fn ready(&self, state: &State, rank: usize) -> bool {
         self.node(state, rank).issued.as_ref().is_some_and(|issued| state.memory.ready(rank, issued))
     }
@@ -425,7 +427,7 @@ impl<'s> Walker<'s> {
         self.space.check.end(&self.statuses(state), &waits, words)
     }
 
-    /// Whether anything at all could happen, the bound left aside.
+    /// Returns whether anything at all could happen, the bound left aside.
     pub(super) fn is_end(&self, state: &State) -> bool {
         (0..self.space.parts.ranks).all(|rank| !self.ready(state, rank)) && state.memory.posts.iter().all(Vec::is_empty)
     }
@@ -442,14 +444,14 @@ pub(super) fn sometimes(space: &Space, seen: &Sometimes) -> Vec<(&'static str, b
         if entered & bits == 0 { entered } else { entered | bits }
     });
     let mut list = vec![("all ranks end", seen.ended)];
-    if check.subject.kind() == Kind::Program {
+    if matches!(check.subject.workload(), Workload::Program(_)) {
         return list;
     }
     list.insert(0, ("every rank enters in its last acquisition", entered == all));
-    if check.somebody_waits() {
+    if check.some_rank_waits() {
         list.push((WAITED, seen.waited));
     }
-    if check.somebody_shares() && check.section == Section::Empty {
+    if check.some_ranks_share() && check.section == Section::Empty {
         list.push((TOGETHER, seen.together));
     }
     list

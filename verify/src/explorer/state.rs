@@ -19,7 +19,7 @@ pub(super) struct State {
     pub(super) memory: Memory,
     /// Under a preemption bound: the rank that ran last, and how many preemptions there were.
     pub(super) run: Option<(u32, u32)>,
-    /// Where the order is checked: who was there before whom.
+    /// Where the order is checked: which rank waited when another one began.
     pub(super) ahead: Ahead,
 }
 
@@ -164,33 +164,23 @@ pub(super) fn encode(parts: Parts, values: &Values, state: &State, bytes: &mut V
         for posts in &state.memory.posts {
             push(bytes, posts.len() as u64);
             for post in posts {
-                let head = u64::from(post.slot) << 2 | u64::from(post.unordered);
-                match post.change {
-                    Change::Put { mask: u64::MAX, value } => {
-                        push(bytes, head);
-                        push(bytes, values.code(value).ok_or(value)?);
-                    }
-                    Change::Put { mask, value } => {
-                        push(bytes, head | HAS_MORE);
-                        push(bytes, u64::from(MASKED));
-                        push(bytes, mask);
-                        push(bytes, values.code(value).ok_or(value)?);
-                    }
-                    Change::Store { value, flushed } => {
-                        push(bytes, head | HAS_MORE);
-                        push(bytes, u64::from(STORED));
-                        push(bytes, u64::from(flushed));
-                        push(bytes, values.code(value).ok_or(value)?);
-                    }
+                let (more, first, second) = match post.change {
+                    Change::Put { mask: u64::MAX, value } => (None, value, None),
+                    Change::Put { mask, value } => (Some((MASKED, mask)), value, None),
+                    Change::Store { value, flushed } => (Some((STORED, u64::from(flushed))), value, None),
                     Change::Start { request, op } => {
-                        push(bytes, head | HAS_MORE);
-                        let (kind, words) = taken_apart(op);
-                        push(bytes, u64::from(kind));
-                        push(bytes, u64::from(request));
-                        for word in words {
-                            push(bytes, values.code(word).ok_or(word)?);
-                        }
+                        let (kind, [first, second]) = taken_apart(op);
+                        (Some((kind, u64::from(request))), first, Some(second))
                     }
+                };
+                let head = u64::from(post.slot) << 2 | u64::from(post.unordered);
+                push(bytes, if more.is_some() { head | HAS_MORE } else { head });
+                if let Some((kind, number)) = more {
+                    push(bytes, u64::from(kind));
+                    push(bytes, number);
+                }
+                for word in [Some(first), second].into_iter().flatten() {
+                    push(bytes, values.code(word).ok_or(word)?);
                 }
             }
         }
@@ -215,7 +205,7 @@ pub(super) fn encode(parts: Parts, values: &Values, state: &State, bytes: &mut V
         push(bytes, state.ahead.before);
         push(bytes, state.ahead.passed);
     }
-    // Words that nobody has named yet are zero, so zeros at the end are left out.
+    // Words that no call has named yet are zero, so zeros at the end are left out.
     let words = &state.memory.words;
     let len = words.iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
     for &word in &words[..len] {
@@ -224,8 +214,8 @@ pub(super) fn encode(parts: Parts, values: &Values, state: &State, bytes: &mut V
     Ok(())
 }
 
-/// Decodes `bytes` into `state`, whose vectors are used again; `owner` tells whose memory a slot is in. Returns whether
-/// all slots and all words are known here.
+/// Decodes `bytes` into `state`, whose vectors are used again; `owner` returns the rank whose memory a slot is in. Returns
+/// whether all slots and all words are known here.
 pub(super) fn decode(
     parts: Parts,
     values: &Values,

@@ -2,10 +2,12 @@
 
 use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
+
+use crate::panics::lock;
 
 /// The number of a state: its shard in the lower bits.
 pub(super) type StateId = u32;
@@ -14,7 +16,7 @@ pub(super) type StateId = u32;
 pub(super) const NOWHERE: StateId = StateId::MAX;
 
 const SHARD_BITS: u32 = 6;
-/// So many parts of the set, each with its own lock, that a few threads seldom meet.
+/// The number of parts of the set, each with its own lock: enough that a few threads seldom meet.
 pub(super) const SHARDS: usize = 1 << SHARD_BITS;
 /// Encodings are kept in pieces of this many bytes, so that growing copies nothing.
 const CHUNK: usize = 1 << 18;
@@ -39,10 +41,9 @@ pub(super) struct Store {
 /// What became of a state that was to be added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Added {
-    /// It is new, and has this number.
-    New(StateId),
+    New,
     /// It was there.
-    Known(StateId),
+    Known,
     /// There is no number left for it.
     Full,
 }
@@ -63,22 +64,22 @@ impl Shard {
         &chunk[at + 2..at + 2 + len]
     }
 
-    fn add(&mut self, hash: u64, bytes: &[u8], parent: StateId) -> Result<u32, Option<u32>> {
-        if let Some(&known) = self.table.find(hash, |&index| self.bytes(index) == bytes) {
-            return Err(Some(known));
+    fn add(&mut self, hash: u64, bytes: &[u8], parent: StateId) -> Added {
+        if self.table.find(hash, |&index| self.bytes(index) == bytes).is_some() {
+            return Added::Known;
         }
         let need = bytes.len() + 2;
         if self.chunks.is_empty() || self.end + need > CHUNK {
             // A start is a number of 32 bits.
             if (self.chunks.len() + 1) * CHUNK > u32::MAX as usize {
-                return Err(None);
+                return Added::Full;
             }
             self.chunks.push(vec![0; CHUNK].into_boxed_slice());
             self.end = 0;
         }
         let index = self.starts.len() as u32;
         if index >> (32 - SHARD_BITS) != 0 || index == u32::MAX >> SHARD_BITS {
-            return Err(None);
+            return Added::Full;
         }
         let last = self.chunks.len() - 1;
         let at = self.end;
@@ -95,7 +96,7 @@ impl Shard {
             let len = usize::from(u16::from_le_bytes([chunk[at], chunk[at + 1]]));
             self::hash(&chunk[at + 2..at + 2 + len])
         });
-        Ok(index)
+        Added::New
     }
 
     fn memory(&self) -> u64 {
@@ -110,7 +111,7 @@ impl Store {
     }
 
     fn shard(&self, shard: usize) -> MutexGuard<'_, Shard> {
-        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shards[shard])
     }
 
     /// Adds the state with this encoding, reached from `parent`, unless it is there.
@@ -118,12 +119,7 @@ impl Store {
         let hash = hash(bytes);
         // The table uses the hash's upper seven bits and its lower ones; the shard is chosen by some in between.
         let shard = (hash >> 40) as usize % SHARDS;
-        let id = |index: u32| index << SHARD_BITS | shard as u32;
-        match self.shard(shard).add(hash, bytes, parent) {
-            Ok(index) => Added::New(id(index)),
-            Err(Some(index)) => Added::Known(id(index)),
-            Err(None) => Added::Full,
-        }
+        self.shard(shard).add(hash, bytes, parent)
     }
 
     /// The number of the state with this encoding, if it is there.
@@ -131,7 +127,7 @@ impl Store {
         let hash = hash(bytes);
         let shard = (hash >> 40) as usize % SHARDS;
         let part = self.shard(shard);
-        part.table.find(hash, |&index| part.bytes(index) == bytes).map(|&index| index << SHARD_BITS | shard as u32)
+        part.table.find(hash, |&index| part.bytes(index) == bytes).map(|&index| Store::id(shard, index))
     }
 
     /// How many states each shard has.
@@ -139,7 +135,7 @@ impl Store {
         (0..SHARDS).map(|shard| self.shard(shard).starts.len() as u32).collect()
     }
 
-    /// Copies the encodings of some states of one shard, one behind the other, with their ends.
+    /// Copies the encodings of some states of one shard, one after the other, with their ends.
     pub(super) fn copy(&self, shard: usize, range: Range<u32>, bytes: &mut Vec<u8>, ends: &mut Vec<usize>) {
         bytes.clear();
         ends.clear();

@@ -3,12 +3,12 @@
 //! A permutation of such ranks takes a state to another one: local states to those with the permuted history, words of
 //! one rank's memory to those of another's, pointers to other pointers. That the lock does the same for all ranks is not
 //! taken on trust: wherever a local state is permuted, its code has been run with the permuted answers, and has to make
-//! the permuted call. A lock for which that fails, or one with words of which nobody has said what they hold, is searched
-//! without symmetry.
+//! the permuted call. A lock for which that fails, or one with words that have no names, is searched without
+//! symmetry.
 //!
 //! A lock sees where ranks are, too. Of several nodes, only ranks of one node are permuted, and never its first one, at
 //! which locks keep the words of a node: such a permutation leaves the topology as it is, so that nothing but the ranks'
-//! numbers can tell them apart, which the runs above would show.
+//! numbers can distinguish them, which the runs above would show.
 //!
 //! The representative of a state is the one with the least encoding among those whose ranks are sorted by a key that does
 //! not depend on numbers: how far a rank is, what its words hold, which words point to it. Where keys differ, one
@@ -27,7 +27,8 @@ use super::permutation::{Permutation, RANKS, holds};
 use super::state::State;
 use crate::check::Check;
 use crate::network::{Change, Delivered, Issued, Memory, Posted};
-use crate::subject::{Holds, Kind};
+use crate::subject::Holds;
+use crate::workload::Workload;
 
 /// The most orders of ranks with equal keys that are tried.
 const ORDERS: usize = 120;
@@ -35,8 +36,8 @@ const ORDERS: usize = 120;
 /// The groups of ranks that are interchangeable, those of one rank left out.
 pub(super) fn groups(check: &Check) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
-    // The ranks of a program tell each other apart by their numbers.
-    if check.world() as usize > RANKS || check.subject.kind() == Kind::Program {
+    // The ranks of a program distinguish each other by their numbers.
+    if check.world() as usize > RANKS || matches!(check.subject.workload(), Workload::Program(_)) {
         return groups;
     }
     let topology = check.topology();
@@ -131,7 +132,7 @@ impl Symmetry {
         Symmetry { groups: groups.to_vec(), slots: Vec::new(), tables: HashMap::default(), keys: [0; RANKS] }
     }
 
-    /// Whether `state` has slots that are not known here.
+    /// Returns whether `state` has slots that are not known here.
     pub(super) fn lags(&self, state: &State) -> bool {
         slots_of(&state.memory) > self.slots.len()
     }

@@ -1,4 +1,4 @@
-//! Mutants of whoever uses a lock, and of a backend: any lock shows them.
+//! Mutants of a lock's user, and of a backend: any lock shows them.
 
 use rmalab_atomics::Rank;
 
@@ -6,34 +6,17 @@ use super::Rule::Skip;
 use super::{Mutant, flush};
 use crate::network::Network;
 
-pub(super) const MUTANTS: &[Mutant] = &[
-    Mutant::new(
-        "any-unflushed-data",
-        &[
-            "tas",
-            "ticket",
-            "mcs",
-            "tas-rw",
-            "mcs-rw-rp",
-            "mcs-rw-wp",
-            "mcs-rw-neutral",
-            "global",
-            "per-target",
-            "two-level",
-        ],
-        "the data that were put inside are not flushed before the release",
-        &[Skip(flush().inside())],
-    )
-    .on(Network::UnorderedBulk)
-    .with_data()
-    .stands_for("any, posted puts late: release before the flush of bulk data"),
-    Mutant::new(
-        "any-owner-by-cpu",
-        &["tas", "ticket", "mcs", "tas-rw", "mcs-rw-rp", "mcs-rw-wp", "mcs-rw-neutral", "global", "two-level"],
-        "the home's owner uses its processor on words that network atomics update, where those are not atomic with it",
-        &[],
-    )
-    .on(Network::HcaOwnerCpu)
-    .home(Rank(0))
-    .stands_for("any, Hca atomicity: the owner uses CPU stores on a word that NICs update"),
-];
+pub(super) const MUTANTS: &[Mutant] = table! {
+    of ["tas", "ticket", "mcs", "tas-rw", "mcs-rw-rp", "mcs-rw-wp", "mcs-rw-neutral", "global", "per-target",
+        "two-level"]
+    "any-unflushed-data" "the data that were put inside are not flushed before the release"
+        [Skip(flush().inside())]
+            .on(Network::UnorderedBulk).with_data()
+            .stands_for("any, posted puts late: release before the flush of bulk data");
+    of ["tas", "ticket", "mcs", "tas-rw", "mcs-rw-rp", "mcs-rw-wp", "mcs-rw-neutral", "global", "two-level"]
+    "any-owner-by-cpu"
+        "the home's owner uses its processor on words that network atomics update, where those are not atomic with it"
+        []
+            .on(Network::HcaOwnerCpu).home(Rank(0))
+            .stands_for("any, Hca atomicity: the owner uses CPU stores on a word that NICs update");
+};

@@ -1,7 +1,7 @@
 //! Which of a lock's calls a rule is about.
 
-use rmalab_atomics::Rank;
 use rmalab_atomics::controlled::Call;
+use rmalab_atomics::{Rank, Until};
 
 use super::Rule;
 use crate::Access;
@@ -18,6 +18,8 @@ enum Operation {
     Put,
     Flush,
     WaitUntil,
+    BulkPut,
+    FenceEverywhere,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,7 +50,8 @@ pub(super) struct Moment {
     pub rank: Rank,
     /// Where the lock's global words are.
     pub home: Rank,
-    pub phase: Phase,
+    /// Its phase; none in a program, which has no acquisitions.
+    pub phase: Option<Phase>,
     pub access: Access,
     /// Whether it has waited already in this acquire or release.
     pub waited: bool,
@@ -68,120 +71,98 @@ const fn calls(operation: Operation, word: Option<&'static str>) -> Calls {
     }
 }
 
-/// All calls.
-pub const fn any_call() -> Calls {
-    calls(Operation::Any, None)
+macro_rules! constructors {
+    ($($name:ident $operation:ident $what:literal)*; $($of_any_word:ident $any_word:ident $which:literal)*) => {
+        $(
+            #[doc = $what]
+            pub const fn $name(word: &'static str) -> Calls {
+                calls(Operation::$operation, Some(word))
+            }
+        )*
+        $(
+            #[doc = $which]
+            pub const fn $of_any_word() -> Calls {
+                calls(Operation::$any_word, None)
+            }
+        )*
+    };
 }
 
-/// Fetch-and-adds to the word of this name.
-pub const fn fetch_add(word: &'static str) -> Calls {
-    calls(Operation::FetchAdd, Some(word))
-}
-
-/// Compare-and-swaps of the word of this name.
-pub const fn compare_and_swap(word: &'static str) -> Calls {
-    calls(Operation::CompareAndSwap, Some(word))
-}
-
-/// Swaps of the word of this name.
-pub const fn fetch_store(word: &'static str) -> Calls {
-    calls(Operation::FetchStore, Some(word))
-}
-
-/// Gets of the word of this name.
-pub const fn get(word: &'static str) -> Calls {
-    calls(Operation::Get, Some(word))
-}
-
-/// Posted puts of the word of this name.
-pub const fn put(word: &'static str) -> Calls {
-    calls(Operation::Put, Some(word))
-}
-
-/// Flushes of any target.
-pub const fn flush() -> Calls {
-    calls(Operation::Flush, None)
-}
-
-/// Waits for the own word of this name.
-pub const fn wait_until(word: &'static str) -> Calls {
-    calls(Operation::WaitUntil, Some(word))
+constructors! {
+    fetch_add FetchAdd "Fetch-and-adds to the word of this name."
+    compare_and_swap CompareAndSwap "Compare-and-swaps of the word of this name."
+    fetch_store FetchStore "Swaps of the word of this name."
+    get Get "Gets of the word of this name."
+    put Put "Posted puts of the word of this name."
+    wait_until WaitUntil "Waits for the local word of this name.";
+    any_call Any "All calls."
+    flush Flush "Flushes of any target."
+    fence_everywhere FenceEverywhere "Fences for all ranks."
+    bulk_put BulkPut "Bulk puts of any word."
 }
 
 impl Calls {
-    /// To the rank's own memory.
-    pub const fn own(mut self) -> Calls {
-        self.whose = Whose::Own;
-        self
+    /// To the local memory.
+    pub const fn own(self) -> Calls {
+        Calls { whose: Whose::Own, ..self }
     }
 
     /// To the memory of another rank.
-    pub const fn another(mut self) -> Calls {
-        self.whose = Whose::Another;
-        self
+    pub const fn another(self) -> Calls {
+        Calls { whose: Whose::Another, ..self }
     }
 
     /// To the memory of any other rank than this one.
-    pub const fn not_of(mut self, rank: Rank) -> Calls {
-        self.whose = Whose::NotOf(rank);
-        self
+    pub const fn not_of(self, rank: Rank) -> Calls {
+        Calls { whose: Whose::NotOf(rank), ..self }
     }
 
-    /// Of which this is what is added or stored.
-    pub const fn of(mut self, value: u64) -> Calls {
-        self.value = Some(value);
-        self
+    /// Of this value: the one that is added, stored or waited for.
+    pub const fn of(self, value: u64) -> Calls {
+        Calls { value: Some(value), ..self }
     }
 
     /// Of compare-and-swaps: those that expect this.
-    pub const fn expecting(mut self, value: u64) -> Calls {
-        self.expected = Some(value);
-        self
+    pub const fn expecting(self, value: u64) -> Calls {
+        Calls { expected: Some(value), ..self }
     }
 
     /// In acquire.
-    pub const fn acquiring(mut self) -> Calls {
-        self.phase = Some(Phase::Acquiring);
-        self
+    pub const fn acquiring(self) -> Calls {
+        Calls { phase: Some(Phase::Acquiring), ..self }
     }
 
     /// Inside, between acquire and release.
-    pub const fn inside(mut self) -> Calls {
-        self.phase = Some(Phase::Inside);
-        self
+    pub const fn inside(self) -> Calls {
+        Calls { phase: Some(Phase::Inside), ..self }
     }
 
     /// In release.
-    pub const fn releasing(mut self) -> Calls {
-        self.phase = Some(Phase::Releasing);
-        self
+    pub const fn releasing(self) -> Calls {
+        Calls { phase: Some(Phase::Releasing), ..self }
     }
 
     /// Of readers; of a window: of shared locks and of lock_all.
-    pub const fn reading(mut self) -> Calls {
-        self.writing = Some(false);
-        self
+    pub const fn reading(self) -> Calls {
+        Calls { writing: Some(false), ..self }
     }
 
     /// Of writers; of a window: of exclusive locks.
-    pub const fn writing(mut self) -> Calls {
-        self.writing = Some(true);
-        self
+    pub const fn writing(self) -> Calls {
+        Calls { writing: Some(true), ..self }
     }
 
     /// Of a window: of lock_all.
-    pub const fn of_all(mut self) -> Calls {
-        self.all = true;
-        self
+    pub const fn of_all(self) -> Calls {
+        Calls { all: true, ..self }
     }
 
     /// After a wait in the same acquire or release.
-    pub const fn after_wait(mut self) -> Calls {
-        self.waited = Some(true);
-        self
+    pub const fn after_wait(self) -> Calls {
+        Calls { waited: Some(true), ..self }
     }
 
-    /// Whether `call`, made now, is one of them.
+    /// Returns whether `call`, made now, is one of them.
     pub(super) fn fit(&self, call: &Call, now: Moment, subject: &Subject) -> bool {
         let (operation, value, expected) = match *call {
             Call::FetchAdd { value, .. } => (Operation::FetchAdd, Some(value), None),
@@ -192,27 +173,23 @@ impl Calls {
             Call::Get { .. } => (Operation::Get, None, None),
             Call::Put { value, .. } => (Operation::Put, Some(value), None),
             Call::Flush { .. } => (Operation::Flush, None, None),
+            Call::WaitUntil { until: Until::Eq(word) | Until::Ge(word), .. } => {
+                (Operation::WaitUntil, Some(word), None)
+            }
             Call::WaitUntil { .. } => (Operation::WaitUntil, None, None),
-            Call::BulkPut { .. }
-            | Call::BulkGet { .. }
-            | Call::Start { .. }
-            | Call::Finish { .. }
-            | Call::Test { .. }
-            | Call::Load { .. }
-            | Call::Store { .. }
-            | Call::Stored
-            | Call::FenceEverywhere
-            | Call::Pause { .. }
-            | Call::Now => (Operation::Any, None, None),
+            Call::BulkPut { value, .. } => (Operation::BulkPut, Some(value), None),
+            Call::FenceEverywhere => (Operation::FenceEverywhere, None, None),
+            // No rule is about any of these alone.
+            _ => (Operation::Any, None, None),
         };
         let word = || call.address(now.rank).and_then(|at| subject.word_at(at, now.home));
         let target = match *call {
             Call::Flush { target } => target,
             _ => call.address(now.rank).map(|at| at.rank),
         };
-        let in_phase = match self.phase {
-            Some(phase) => now.phase == phase,
-            None => matches!(now.phase, Phase::Acquiring | Phase::Releasing),
+        let in_phase = match (self.phase, now.phase) {
+            (None, None | Some(Phase::Acquiring | Phase::Releasing)) => true,
+            (one, other) => one.is_some() && one == other,
         };
         in_phase
             && (self.operation == Operation::Any || self.operation == operation)
@@ -239,6 +216,12 @@ impl Rule {
             | Rule::Answer(calls, _)
             | Rule::See(calls, _)
             | Rule::Change(calls, _)
+            | Rule::Value(calls, _)
+            | Rule::AsGet(calls)
+            | Rule::AsSwap(calls, _)
+            | Rule::Posted(calls, _)
+            | Rule::Pretend(calls)
+            | Rule::ZeroAfter(calls)
             | Rule::Instead(calls, ..)
             | Rule::Twice(calls)
             | Rule::Split(calls)

@@ -1,22 +1,23 @@
-//! What carries a mutant's rules out: a player between the lock and the real one.
+//! Carries out a mutant's rules, between a lock and its real player.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Debug;
 
-use rmalab_atomics::Rank;
 use rmalab_atomics::controlled::{Answer, Call, Executor};
+use rmalab_atomics::{Address, Rank, Until};
 
 use super::calls::Moment;
-use super::{Mutant, Rule};
+use super::{Calls, Mutant, Rule};
 use crate::Access;
 use crate::play::{Event, Player};
 use crate::status::Phase;
 use crate::subject::Subject;
+use crate::workload::Workload;
 
 /// One rank's calls, with a mutant's deviation.
 ///
-/// All that it remembers is of the current phase, so that a rank's next call remains a function of what its handle shows
-/// and of the answers since the phase began.
+/// It remembers nothing beyond the current phase. So a rank's next call remains a function of what its handle shows and of
+/// the answers since the phase began.
 pub struct Deviating<'p> {
     player: &'p dyn Player,
     mutant: &'static Mutant,
@@ -27,7 +28,7 @@ pub struct Deviating<'p> {
 }
 
 impl<'p> Deviating<'p> {
-    /// Puts `mutant` between a lock on `rank` and its player.
+    /// Puts `mutant` between `subject` on `rank`, whose global words are at `home`, and its player.
     pub fn new(
         player: &'p dyn Player,
         mutant: &'static Mutant,
@@ -35,24 +36,28 @@ impl<'p> Deviating<'p> {
         home: Rank,
         rank: Rank,
     ) -> Deviating<'p> {
-        let now = Moment { rank, home, phase: Phase::Outside, access: Access::Read, waited: false };
+        let has_phases = !matches!(subject.workload(), Workload::Program(_));
+        let phase = has_phases.then_some(Phase::Outside);
+        let now = Moment { rank, home, phase, access: Access::Read, waited: false };
         Deviating { player, mutant, subject, now: Cell::new(now), held: RefCell::default() }
     }
 
+    fn fits(&self, calls: &Calls, call: &Call) -> bool {
+        calls.fit(call, self.now.get(), self.subject)
+    }
+
     fn is(&self, rule: &Rule, call: &Call) -> bool {
-        let fits = |calls: &super::Calls| calls.fit(call, self.now.get(), self.subject);
         match rule {
-            Rule::Late(late, _) => late.iter().any(fits),
+            Rule::Late(late, _) => late.iter().any(|calls| self.fits(calls, call)),
             Rule::Unmarked(_) => true,
-            _ => rule.calls().into_iter().any(fits),
+            _ => rule.calls().into_iter().any(|calls| self.fits(calls, call)),
         }
     }
 
-    /// Whether calls that are held back stay so while `call` is made.
+    /// Returns whether `call` is made before the calls that are held back.
     fn goes_before_held(&self, call: &Call) -> bool {
-        let fits = |calls: &super::Calls| calls.fit(call, self.now.get(), self.subject);
         self.mutant.rules.iter().any(|rule| match rule {
-            Rule::Late(late, past) => late.iter().chain(*past).any(fits),
+            Rule::Late(late, past) => late.iter().chain(*past).any(|calls| self.fits(calls, call)),
             _ => false,
         })
     }
@@ -63,7 +68,7 @@ impl<'p> Deviating<'p> {
         }
     }
 
-    /// What the lock gets for a call that is not made: what the word is now, if it needs an answer.
+    /// The answer to a call that is not made: the current word, if the lock needs a word.
     fn unmade(&self, call: Call) -> Answer {
         match call {
             _ if !call.answers_a_word() => Answer::Done,
@@ -71,53 +76,72 @@ impl<'p> Deviating<'p> {
         }
     }
 
+    /// Makes `other` in the place of `call`.
+    fn instead(&self, call: Call, other: Call) -> Answer {
+        match self.player.call(other) {
+            Answer::Word(_) if !call.answers_a_word() => Answer::Done,
+            answer => answer,
+        }
+    }
+
     fn deviate(&self, rule: &Rule, call: Call) -> Answer {
-        match *rule {
-            Rule::Skip(_) => self.unmade(call),
-            Rule::Answer(_, _) if !call.answers_a_word() => Answer::Done,
-            Rule::Answer(_, word) => Answer::Word(word),
-            Rule::See(_, seen) => match self.player.call(call) {
-                Answer::Word(word) => Answer::Word(seen(word)),
-                other => other,
+        let at = call.address(self.now.get().rank);
+        let word = |answer, seen: fn(u64) -> u64| match answer {
+            Answer::Word(word) => Answer::Word(seen(word)),
+            other => other,
+        };
+        match (*rule, at) {
+            (Rule::Skip(_), _) => self.unmade(call),
+            (Rule::Answer(_, _), _) if !call.answers_a_word() => Answer::Done,
+            (Rule::Answer(_, word), _) => Answer::Word(word),
+            (Rule::Pretend(_), _) => pretended(call),
+            (Rule::See(_, seen), _) => word(self.player.call(call), seen),
+            (Rule::Change(_, other), _) => self.instead(call, other(call)),
+            (Rule::Value(_, value), _) => self.player.call(with_value(call, value)),
+            (Rule::AsGet(_), Some(at)) => self.instead(call, Call::Get { at }),
+            (Rule::AsSwap(_, value), Some(at)) => self.instead(call, Call::FetchStore { at, value }),
+            (Rule::Posted(_, answer), _) => match call {
+                Call::FetchStore { at, value } => {
+                    self.player.call(Call::Put { at, value });
+                    Answer::Word(answer)
+                }
+                _ => self.player.call(call),
             },
-            Rule::Change(_, other) => match self.player.call(other(call)) {
-                Answer::Word(_) if !call.answers_a_word() => Answer::Done,
-                answer => answer,
-            },
-            Rule::Instead(_, other, seen) => match self.player.call(other(call)) {
-                Answer::Word(word) => Answer::Word(seen(word)),
-                answer => answer,
-            },
-            Rule::Twice(_) => {
+            (Rule::Instead(_, other, seen), _) => word(self.player.call(other(call)), seen),
+            (Rule::Twice(_), _) => {
                 self.player.call(call);
                 self.player.call(call)
             }
-            Rule::Split(_) => self.split(call),
-            Rule::ClaimSuccess(_) => succeeded(call, self.player.call(call)),
-            Rule::AsStore(_) => match call {
+            (Rule::Split(_), Some(at)) => self.split(call, at),
+            (Rule::ClaimSuccess(_), _) => succeeded(call, self.player.call(call)),
+            (Rule::AsStore(_), _) => match call {
                 Call::CompareAndSwap { at, desired, .. } => {
                     succeeded(call, self.player.call(Call::FetchStore { at, value: desired }))
                 }
                 _ => self.player.call(call),
             },
-            Rule::AsAttempt(_, obstacle) => self.attempt(call, obstacle),
-            Rule::ZeroFirst(_) => {
-                if let Some(at) = call.address(self.now.get().rank) {
-                    self.player.call(Call::Put { at, value: 0 });
-                }
+            (Rule::AsAttempt(_, obstacle), _) => self.attempt(call, obstacle),
+            (Rule::ZeroFirst(_), Some(at)) => {
+                self.player.call(Call::Put { at, value: 0 });
                 self.player.call(call)
             }
-            Rule::Late(..) => {
+            (Rule::ZeroAfter(_), Some(at)) => {
+                let answer = self.player.call(call);
+                self.player.call(Call::Put { at, value: 0 });
+                answer
+            }
+            (Rule::Late(..), _) => {
                 let answer = self.unmade(call);
                 self.held.borrow_mut().push(call);
                 answer
             }
-            Rule::Unmarked(mark) => self.unmarked(call, mark),
+            (Rule::Unmarked(mark), _) => self.unmarked(call, mark),
+            // A rule about a word does not apply to a call without one.
+            (_, None) => self.player.call(call),
         }
     }
 
-    fn split(&self, call: Call) -> Answer {
-        let Some(at) = call.address(self.now.get().rank) else { return self.player.call(call) };
+    fn split(&self, call: Call, at: Address) -> Answer {
         let answer = self.player.call(Call::Get { at });
         let Answer::Word(old) = answer else { return answer };
         let new = match call {
@@ -161,6 +185,29 @@ impl<'p> Deviating<'p> {
     }
 }
 
+/// The call, with another value to add or to store.
+fn with_value(call: Call, other: fn(u64) -> u64) -> Call {
+    match call {
+        Call::FetchAdd { at, value } => Call::FetchAdd { at, value: other(value) },
+        Call::FetchStore { at, value } => Call::FetchStore { at, value: other(value) },
+        Call::Put { at, value } => Call::Put { at, value: other(value) },
+        Call::CompareAndSwap { at, expected, desired } => {
+            Call::CompareAndSwap { at, expected, desired: other(desired) }
+        }
+        _ => call,
+    }
+}
+
+/// The answer that a compare-and-swap or a wait is made for.
+fn pretended(call: Call) -> Answer {
+    match call {
+        Call::CompareAndSwap { expected, .. } => Answer::Word(expected),
+        Call::WaitUntil { until: Until::Eq(word) | Until::Ge(word), .. } => Answer::Word(word),
+        _ if call.answers_a_word() => Answer::Word(0),
+        _ => Answer::Done,
+    }
+}
+
 fn succeeded(call: Call, answer: Answer) -> Answer {
     match (call, answer) {
         (Call::CompareAndSwap { expected, .. }, Answer::Word(_)) => Answer::Word(expected),
@@ -188,15 +235,14 @@ impl Player for Deviating<'_> {
     fn event(&self, event: Event, handle: &dyn Debug) {
         self.make_held();
         let now = self.now.get();
-        let begun = |phase, access| Moment { phase, access, waited: false, ..now };
-        let access = now.access;
-        match event {
-            Event::Begins(access) => self.now.set(begun(Phase::Acquiring, access)),
-            Event::Entered => self.now.set(begun(Phase::Inside, access)),
-            Event::Leaves => self.now.set(begun(Phase::Releasing, access)),
-            Event::Left => self.now.set(begun(Phase::Outside, access)),
-            Event::Saw { .. } => {}
-        }
+        let (phase, access) = match event {
+            Event::Begins(access) => (Phase::Acquiring, access),
+            Event::Entered => (Phase::Inside, now.access),
+            Event::Leaves => (Phase::Releasing, now.access),
+            Event::Left => (Phase::Outside, now.access),
+            Event::Saw { .. } => return self.player.event(event, handle),
+        };
+        self.now.set(Moment { phase: now.phase.map(|_| phase), access, waited: false, ..now });
         self.player.event(event, handle);
     }
 }

@@ -1,7 +1,7 @@
 //! The programs.
 //!
-//! They use [`BYTES`](super::BYTES) of a window as two words, four halves of words, or a pair of two words. A program that
-//! reads what others put does so as MPI has it: never in the epoch of the put, unless it is about just that.
+//! They use [`BYTES`](super::BYTES) of a window as two words, four halves of words, or a pair of two words. A program reads
+//! what another rank put as MPI demands: never in the epoch of the put, unless it is about that.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use rmalab_windows::{
     Window, WindowDisp,
 };
 
-use super::{BYTES, Program, Scene, sees, step};
+use super::{BYTES, Scene, WindowProgram, sees, step};
 use crate::Property::{MutualExclusion, NoLostUpdate, Order, Visibility};
 use crate::Result;
 use crate::network::Network::{self, Hca, LatePuts, Sc, UnorderedBulk};
@@ -29,12 +29,12 @@ const ATOMICS: &[Network] = &[Sc, LatePuts, UnorderedBulk, Hca];
 const WORDS: &[Network] = &[Sc, LatePuts];
 
 /// All programs.
-pub fn programs() -> Vec<Program> {
+pub fn programs() -> Vec<WindowProgram> {
     let mut all = Vec::new();
     let mut add = |name, about, ranks, windows: &[Config], networks, code: fn(Scene<'_, '_>) -> Result<()>| {
         let (windows, code) = (windows.to_vec(), Arc::new(code));
         let (slots, bias) = (None, None);
-        all.push(Program { name, about, ranks, windows, slots, bias, networks, local_words: false, code });
+        all.push(WindowProgram { name, about, ranks, windows, slots, bias, networks, local_words: false, code });
     };
 
     let fence = |fence| [Config { fence, ..Config::default() }];
@@ -154,12 +154,12 @@ fn size(scene: &Scene<'_, '_>) -> u32 {
     scene.team.size()
 }
 
-/// The rank `by` places behind this one.
+/// The rank `by` places after this one.
 fn behind(scene: &Scene<'_, '_>, by: u32) -> Rank {
     Rank((scene.team.rank().0 + by) % size(scene))
 }
 
-/// Values that tell who put them, and when.
+/// A value that shows which rank put it, and when.
 fn value(rank: Rank, round: u64) -> u64 {
     u64::from(rank.0) + 1 + 16 * round
 }
@@ -394,7 +394,7 @@ fn targets(mut scene: Scene<'_, '_>) -> Result<()> {
     Ok(lock.unlock()?)
 }
 
-/// Rank 0 puts to rank 1, flushes, and tells rank 2, which gets from rank 1.
+/// Rank 0 puts to rank 1, flushes, and notifies rank 2, which gets from rank 1.
 fn notify(mut scene: Scene<'_, '_>, by_lock_all: bool) -> Result<()> {
     let ra = scene.team.ra();
     let flag = ra.heap().alloc(WORD, LINE)?;

@@ -1,8 +1,8 @@
 //! Every way to search comes to one verdict.
 
-use rmalab_verify::explorer::{Livelocks, Options, Search};
+use rmalab_verify::explorer::{Options, Search};
 use rmalab_verify::play::Section;
-use rmalab_verify::{Check, Network, subject};
+use rmalab_verify::{Check, Livelocks, Network, subject};
 
 use crate::{check, plain, run, verdict};
 

@@ -3,8 +3,8 @@
 
 use rmalab_atomics::{RemoteAtomics, Result};
 use rmalab_locks::qnode::NIL;
-use rmalab_verify::explorer::{Finding, Limit, Options, explore};
-use rmalab_verify::{Error, Property};
+use rmalab_verify::explorer::{Options, explore};
+use rmalab_verify::{Error, Finding, Limit, Property};
 
 use crate::oracle::compare;
 use crate::protocols::{Bakery, Protocol, Side, hand, lock, take};

@@ -4,9 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rmalab_atomics::{RemoteAtomics, Result};
-use rmalab_verify::explorer::{Finding, Limit, Livelocks, Options, Search, explore};
-use rmalab_verify::subject::Kind;
-use rmalab_verify::{DATA, Network, Property, subject, subjects};
+use rmalab_verify::explorer::{Options, Search, explore};
+use rmalab_verify::{DATA, Finding, Limit, Livelocks, Network, Property, subject, subjects};
 
 use crate::protocols::{GetThenPut, LateWaiter, OneBit, Peterson, Protocol, Side, lock};
 use crate::{check, counterexample, plain, replayed, run, verdict};
@@ -157,7 +156,7 @@ fn a_bound_that_keeps_nothing_out_is_told() {
 #[test]
 fn one_thread_and_one_state_are_enough() {
     for subject in subjects() {
-        let scenario = if subject.kind() == Kind::Lock { "1Wx1" } else { "1Ax1" };
+        let scenario = if subject.is_window() { "1Ax1" } else { "1Wx1" };
         let outcome = run(&check(subject, scenario), &Options { threads: 0, ..plain() });
         assert_eq!(outcome.finding, Finding::Holds);
     }

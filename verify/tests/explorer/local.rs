@@ -5,9 +5,9 @@ use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 use rmalab_verify::explorer::{Options, Search};
 use rmalab_verify::play::{Player, Stage};
 use rmalab_verify::window_programs::sees;
-use rmalab_verify::{Check, Network, Property, Subject};
+use rmalab_verify::{Check, Network, Program, Property};
 
-use crate::{check, counterexample, plain, replayed, run, verdict};
+use crate::{counterexample, plain, replayed, run, verdict};
 
 /// What a rank does between its store and its load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,9 +43,9 @@ fn says_then_looks(between: Between, network: Network) -> Check {
         // A rank's own store is always seen by its loads.
         sees(Property::Invariant, "the rank's own flag", flag(rank).load()?, &[1])
     };
-    let subject = Subject::program("says-then-looks", body);
-    let subject = if between == Between::Fences { subject.fencing() } else { subject };
-    Check { network, ..check(subject, "2Rx1") }
+    let program = Program::new(2, body);
+    let program = if between == Between::Fences { program.fencing() } else { program };
+    Check { network, ..Check::program("says-then-looks", program) }
 }
 
 #[test]

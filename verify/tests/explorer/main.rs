@@ -14,8 +14,8 @@ mod protocols;
 mod started;
 
 use rmalab_atomics::controlled::Call;
-use rmalab_verify::explorer::{Finding, Options, Outcome, explore};
-use rmalab_verify::{Check, Counterexample, Effect, Network, Property, Step, Subject, replay};
+use rmalab_verify::explorer::{Options, explore};
+use rmalab_verify::{Check, Counterexample, Effect, Finding, Network, Outcome, Property, Step, Subject, replay};
 
 /// A check of `subject`, with nothing done inside, on a network that is never late.
 fn check(subject: Subject, scenario: &str) -> Check {

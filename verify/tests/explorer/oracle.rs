@@ -13,15 +13,15 @@ use std::sync::Arc;
 use rmalab_atomics::Rank;
 use rmalab_atomics::controlled::{Answer, Call};
 use rmalab_atomics::coroutine::Turn;
-use rmalab_verify::Status;
+use rmalab_verify::explorer::Options;
 use rmalab_verify::network::{Issued, Memory};
 use rmalab_verify::play::{Event, Section};
-use rmalab_verify::subject::Kind;
-use rmalab_verify::{Actor, Check, Network, Property, Slots, Subject, Told, subject, subjects};
+use rmalab_verify::{
+    Actor, Check, Livelocks, Network, Property, Slots, Status, Subject, Told, Workload, subject, subjects,
+};
 
 use crate::protocols::{Bakery, GetThenPut, Handover, LateWaiter, OneBit, Peterson, lock};
 use crate::{check, counterexample, is_silent, plain, replayed, run, verdict};
-use rmalab_verify::explorer::{Livelocks, Options};
 
 /// A rank's whole history.
 struct History {
@@ -346,10 +346,10 @@ pub(crate) fn compare(check: &Check, pauses: usize) -> Option<Property> {
 
 /// Every scenario of two ranks that this subject knows.
 fn of_two(subject: &Subject) -> &'static [&'static str] {
-    match subject.kind() {
-        Kind::Lock => &["1R1Wx1", "2Wx1", "2Rx1"],
-        Kind::Window => &["1A1E@0x1", "1E@0 1S@0x1", "2E@0x1", "1E@0 1E@1x1"],
-        Kind::Program => &[],
+    match subject.workload() {
+        Workload::Lock(_) => &["1R1Wx1", "2Wx1", "2Rx1"],
+        Workload::Window(_) => &["1A1E@0x1", "1E@0 1S@0x1", "2E@0x1", "1E@0 1E@1x1"],
+        Workload::Program(_) => &[],
     }
 }
 

@@ -2,10 +2,10 @@
 
 use rmalab_atomics::{RemoteAtomics, Result};
 use rmalab_locks::qnode::NIL;
-use rmalab_verify::explorer::{Livelocks, Options, Search};
+use rmalab_verify::explorer::{Options, Search};
 use rmalab_verify::play::Section;
 use rmalab_verify::subject::{Holds, Order};
-use rmalab_verify::{Check, DATA, Live, Network, Property, subject};
+use rmalab_verify::{Check, DATA, Live, Livelocks, Network, Property, subject};
 
 use crate::protocols::{GetThenPut, Handover, LateWaiter, OneBit, Peterson, Protocol, Side, hand, lock, take};
 use crate::{check, counterexample, plain, replayed, run, verdict};

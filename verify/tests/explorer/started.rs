@@ -9,7 +9,7 @@ use rmalab_verify::explorer::{Options, Search};
 use rmalab_verify::play::{Event, Player, Stage};
 use rmalab_verify::subject::Holds;
 use rmalab_verify::window_programs::sees;
-use rmalab_verify::{Check, Network, Property, Subject};
+use rmalab_verify::{Check, Network, Program, Property};
 
 use crate::oracle::compare;
 use crate::protocols::{Protocol, Side, lock};
@@ -117,8 +117,7 @@ fn program(hasty: bool, network: Network) -> Check {
         true => tickets(rank, &Hasty(player)),
         false => tickets(rank, player),
     };
-    let subject = Subject::program("tickets", body);
-    Check { network, ..check(subject, "2Rx1") }
+    Check { network, ..Check::program("tickets", Program::new(2, body)) }
 }
 
 #[test]

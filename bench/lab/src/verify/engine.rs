@@ -1,12 +1,11 @@
-//! The engines: who looks for what a lock does wrong.
+//! The engines that look for what a lock does wrong.
 
-use rmalab_verify::explorer::{self, Progress};
 use rmalab_verify::shuttle_engine::Method;
-use rmalab_verify::{Check, Network, Result, concurrent, loom_engine, shuttle_engine};
+use rmalab_verify::{Check, Network, Outcome, Result, Watch, explorer, loom_engine, shuttle_engine};
 
 use super::Job;
 
-/// Who looks.
+/// An engine that makes checks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Engine {
@@ -27,14 +26,6 @@ pub(super) const LOOM_PREEMPTIONS: u32 = 3;
 /// How many orderings of two calls a bug may need for PCT to be likely to find it.
 const PCT_DEPTH: u32 = 3;
 
-/// What an engine found, in its own terms.
-pub(super) enum Found {
-    /// By visiting states.
-    States(explorer::Outcome),
-    /// By making executions.
-    Executions(concurrent::Outcome),
-}
-
 impl Engine {
     /// All engines.
     pub const ALL: [Engine; 5] =
@@ -51,7 +42,7 @@ impl Engine {
         }
     }
 
-    /// Whether it can make `check` at all.
+    /// Returns whether it can make `check` at all.
     pub fn takes(self, check: &Check) -> bool {
         match self {
             Engine::Explorer => true,
@@ -60,19 +51,9 @@ impl Engine {
         }
     }
 
-    /// Lets the engine make the check of `job`.
-    pub(super) fn run(self, job: &Job, watch: &(dyn Fn(&Progress) -> bool + Sync)) -> Result<Found> {
+    /// Makes the check of `job`.
+    pub(super) fn run(self, job: &Job, watch: Watch<'_>) -> Result<Outcome> {
         let max_time = job.options.max_time;
-        let told = |progress: &concurrent::Progress| {
-            watch(&Progress {
-                states: progress.executions,
-                transitions: 0,
-                frontier: 0,
-                depth: 0,
-                bytes: 0,
-                elapsed: progress.elapsed,
-            })
-        };
         let shuttle = |method| {
             let default = shuttle_engine::Options::default();
             // One schedule after the other ends by itself.
@@ -81,10 +62,10 @@ impl Engine {
                 _ => default.executions,
             });
             let options = shuttle_engine::Options { method, executions, max_time, ..default };
-            shuttle_engine::run(&job.check, &options, &told).map(Found::Executions)
+            shuttle_engine::run(&job.check, &options, watch)
         };
         match self {
-            Engine::Explorer => explorer::explore(&job.check, &job.options, watch).map(Found::States),
+            Engine::Explorer => explorer::explore(&job.check, &job.options, watch),
             Engine::Loom => {
                 let preemptions = Some(job.options.preemptions.unwrap_or(LOOM_PREEMPTIONS));
                 let options = loom_engine::Options {
@@ -93,7 +74,7 @@ impl Engine {
                     max_executions: job.executions,
                     ..loom_engine::Options::default()
                 };
-                loom_engine::run(&job.check, &options, &told).map(Found::Executions)
+                loom_engine::run(&job.check, &options, watch)
             }
             Engine::ShuttleRandom => shuttle(Method::Random { seed: job.seed }),
             Engine::ShuttlePct => shuttle(Method::Pct { seed: job.seed, depth: PCT_DEPTH }),

@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use rmalab_verify::concurrent;
-use rmalab_verify::explorer::{self, Finding, Limit, Livelocks};
 use rmalab_verify::play::Section;
 use rmalab_verify::subject::Order;
-use rmalab_verify::{Counterexample, Network};
+use rmalab_verify::{Counterexample, Finding, Limit, Livelocks, Network, TOGETHER, WAITED};
 use serde::Serialize;
 
-use super::engine::{Found, LOOM_PREEMPTIONS};
+use super::engine::LOOM_PREEMPTIONS;
 use super::{Engine, Job, section_name};
 use rmalab_report::Machine;
 
@@ -130,7 +128,7 @@ impl std::fmt::Display for Verdict {
 }
 
 impl Checked {
-    pub(super) fn new(job: &Job, found: rmalab_verify::Result<Found>, took: Duration) -> Checked {
+    pub(super) fn new(job: &Job, found: rmalab_verify::Result<rmalab_verify::Outcome>, took: Duration) -> Checked {
         let check = &job.check;
         let mut checked = Checked {
             lock: check.subject.name(),
@@ -154,16 +152,17 @@ impl Checked {
             sometimes: BTreeMap::new(),
         };
         match found {
-            Ok(Found::States(outcome)) => checked.visited(outcome, job.options.preemptions),
-            Ok(Found::Executions(outcome)) => checked.executed(outcome, job),
+            Ok(outcome) => checked.found(outcome, job),
             Err(error) => checked.verdict = Verdict::Failed { why: error.to_string() },
         }
         checked
     }
 
-    fn visited(&mut self, found: explorer::Outcome, preemptions: Option<u32>) {
+    fn found(&mut self, found: rmalab_verify::Outcome, job: &Job) {
         self.states = found.progress.states;
         self.transitions = found.progress.transitions;
+        self.executions = found.progress.executions;
+        self.behaviours = found.behaviours;
         self.depth = found.progress.depth;
         self.bytes = found.progress.bytes;
         self.missed = found.missed;
@@ -172,44 +171,25 @@ impl Checked {
             Livelocks::Searched => "searched",
             Livelocks::NotSearched => "not-searched",
         };
-        self.sometimes = found.sometimes.into_iter().collect();
-        self.verdict = match (found.finding, preemptions) {
-            (Finding::Holds, Some(preemptions)) if found.bounded => Verdict::HoldsWithin { preemptions },
-            (Finding::Holds, _) => Verdict::Holds,
-            (Finding::Violated(counterexample), _) => Verdict::Violated { counterexample },
-            (Finding::Incomplete(limit), _) => Verdict::Incomplete {
-                limit: match limit {
-                    Limit::States => Some("state"),
-                    Limit::Memory => Some("memory"),
-                    Limit::Time => Some("time"),
-                    Limit::Interrupted => None,
-                },
-            },
-        };
-    }
-
-    fn executed(&mut self, found: concurrent::Outcome, job: &Job) {
-        self.executions = found.progress.executions;
-        self.behaviours = found.behaviours;
         let expected = |name: &str| match name {
-            concurrent::WAITED => job.check.somebody_waits(),
-            concurrent::TOGETHER => job.check.somebody_shares() && job.check.section == Section::Empty,
+            WAITED => job.check.some_rank_waits(),
+            TOGETHER => job.check.some_ranks_share() && job.check.section == Section::Empty,
             _ => true,
         };
         self.sometimes = found.sometimes.into_iter().filter(|(name, _)| expected(name)).collect();
         self.verdict = match found.finding {
-            concurrent::Finding::Holds if !found.bounded => Verdict::Holds,
-            concurrent::Finding::Holds if self.engine == Engine::Loom => {
-                Verdict::HoldsWithin { preemptions: job.options.preemptions.unwrap_or(LOOM_PREEMPTIONS) }
-            }
-            concurrent::Finding::Holds => Verdict::HoldsWithinPolls,
-            concurrent::Finding::Violated(counterexample) => Verdict::Violated { counterexample },
-            concurrent::Finding::Incomplete(limit) => match limit {
-                concurrent::Limit::Executions => Verdict::NothingFound,
-                concurrent::Limit::Branches => Verdict::Incomplete { limit: Some("branch") },
-                concurrent::Limit::Time => Verdict::Incomplete { limit: Some("time") },
-                concurrent::Limit::Interrupted => Verdict::Incomplete { limit: None },
+            Finding::Holds if !found.bounded => Verdict::Holds,
+            Finding::Holds => match (self.engine, job.options.preemptions) {
+                (Engine::Explorer, None) => Verdict::Holds,
+                (Engine::Explorer | Engine::Loom, preemptions) => {
+                    Verdict::HoldsWithin { preemptions: preemptions.unwrap_or(LOOM_PREEMPTIONS) }
+                }
+                _ => Verdict::HoldsWithinPolls,
             },
+            Finding::Violated(counterexample) => Verdict::Violated { counterexample },
+            Finding::Incomplete(Limit::Executions) => Verdict::NothingFound,
+            Finding::Incomplete(Limit::Interrupted) => Verdict::Incomplete { limit: None },
+            Finding::Incomplete(limit) => Verdict::Incomplete { limit: Some(limit.name()) },
         };
     }
 
