@@ -1,20 +1,21 @@
 //! What loom and shuttle have in common: both run the ranks as threads of a model checker.
 //!
-//! In both of them one thread runs at a time, from one call to the next. So an observer beside the model checker's memory
-//! sees every call, in the order in which the calls are carried out. It keeps what the properties are about: how far each
-//! rank has come, and the values of the words in a sequentially consistent memory. The order of the calls is the schedule
-//! of a counterexample. [`replay`](crate::replay) follows that schedule call by call, whichever engine found it.
+//! In both of them one thread runs at a time, from one call to the next. So an observer beside the model checker's
+//! memory sees every call, in the order in which the calls are carried out. It keeps what the properties are about: how
+//! far each rank has come, and the values of the words in a sequentially consistent memory. The order of the calls is
+//! the schedule of a counterexample. [`replay`](crate::replay) follows that schedule call by call, whichever engine
+//! found it.
 //!
 //! # Waiting
-//! A wait is a transition once its comparison holds, as in the explorer. A pause counts as the end of a poll that failed, and
-//! that would fail again if the words were unchanged. So the rank goes on once another rank has changed a word that it used
-//! in this poll. If it counted itself in and out again in the poll, it may also go on once another rank has made any call:
-//! that rank may meet its passing writes at another moment. `polls` bounds how often. If no rank can go on, that is a
-//! deadlock, or a livelock if one of them polls.
+//! A wait is a transition once its comparison holds, as in the explorer. A pause counts as the end of a poll that
+//! failed, and that would fail again if the words were unchanged. So the rank goes on once another rank has changed a
+//! word that it used in this poll. If it counted itself in and out again in the poll, it may also go on once another
+//! rank has made any call: that rank may meet its passing writes at another moment. `polls` bounds how often. If no
+//! rank can go on, that is a deadlock, or a livelock if one of them polls.
 //!
 //! # Store buffers
-//! Where the engine says so, the memory has store buffers: a put of a word waits in its rank's buffer until the engine lets
-//! it arrive, in order, and the rank itself reads it there.
+//! Where the engine says so, the memory has store buffers: a put of a word waits in its rank's buffer until the engine
+//! lets it arrive, in order, and the rank itself reads it there.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -95,8 +96,8 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// An observer of `check`. On [`Network::LatePuts`] it has store buffers, whose puts take effect when the engine calls
-    /// [`arrives`](Self::arrives).
+    /// An observer of `check`. On [`Network::LatePuts`] it has store buffers, whose puts take effect when the engine
+    /// calls [`arrives`](Self::arrives).
     pub(crate) fn new(check: &Arc<Check>, polls: Option<u32>, network: Network) -> Observer {
         let ranks = check.active() as usize;
         Observer {
@@ -168,8 +169,8 @@ impl Observer {
         address.and_then(|address| state.slots.find(address)).map_or(0, |slot| state.version(slot))
     }
 
-    /// The engine has carried out the call by `rank`, with this answer; `consistent` says that its memory promises to be
-    /// sequentially consistent, so that there is but one right answer.
+    /// The engine has carried out the call by `rank`, with this answer; `consistent` says that its memory promises to
+    /// be sequentially consistent, so that there is but one right answer.
     pub(crate) fn answered(&self, rank: Rank, call: Call, answer: Answer, consistent: bool) {
         let expected = self.carry_out(rank, call);
         if consistent && expected != answer {

@@ -56,8 +56,8 @@ impl Counterexample {
         }
     }
 
-    /// The preemptions of the schedule: the steps, counted from 0, before which a rank is switched away from although it
-    /// could go on.
+    /// The preemptions of the schedule: the steps, counted from 0, before which a rank is switched away from although
+    /// it could go on.
     ///
     /// # Errors
     ///

@@ -3,9 +3,9 @@
 //! [`text`] is for terminals and logs, [`svg`] for pages; both draw the same story, which comes from a replay of
 //! the schedule, so that a diagram shows what the lock does now.
 //!
-//! The life line of a rank shows how far it is: dotted outside, thin while it acquires or releases, bold inside. An arrow
-//! goes from the rank that acts to the rank in whose memory the word is. All steps are shown; only rounds of a poll that
-//! change nothing are folded into one row.
+//! The life line of a rank shows how far it is: dotted outside, thin while it acquires or releases, bold inside. An
+//! arrow goes from the rank that acts to the rank in whose memory the word is. All steps are shown; only rounds of a
+//! poll that change nothing are folded into one row.
 
 mod label;
 mod svg;
@@ -37,7 +37,7 @@ pub fn text(check: &Check, counterexample: &Counterexample) -> Result<String> {
 ///
 /// # Errors
 ///
-/// Those of [`text`()].
+/// Those of [`text()`].
 pub fn svg(check: &Check, counterexample: &Counterexample) -> Result<String> {
     Ok(svg::draw(&Story::new(check, counterexample)?))
 }
@@ -317,15 +317,9 @@ fn columns(check: &Check, counterexample: &Counterexample) -> Result<Vec<Column>
 
 /// What is to be said when the replay finds something else than the counterexample claims.
 fn doubt(violation: &Violation, found: &[&Violation]) -> Option<String> {
-    let judged = matches!(
-        violation.property,
-        Property::MutualExclusion
-            | Property::Visibility
-            | Property::NoDeadlock
-            | Property::NoLostWakeUp
-            | Property::CleanRest
-            | Property::Invariant
-    );
+    use Property::{Consistent, NoLivelock, NoLostUpdate, Order};
+    // A replay does not judge these.
+    let judged = !matches!(violation.property, Consistent | NoLivelock | NoLostUpdate | Order);
     if !judged || found.iter().any(|found| found.property == violation.property) {
         return None;
     }
@@ -350,15 +344,10 @@ impl Teller<'_> {
                 let by = self.posts[from.index()].remove(usize::from(index));
                 let arrow =
                     Arrow { from: from.index(), to: self.column(at.rank), kind: Kind::Arrives { posted: by + 1 } };
+                let put = |word| format!("{} := {}", label::word(check, Some(from), at), label::value(check, at, word));
                 let what = match posted.change {
-                    Change::Put { mask, value } => {
-                        let name = label::word(check, Some(from), at);
-                        format!("{name} := {}", label::value(check, at, value & mask))
-                    }
-                    Change::Store { value, .. } => {
-                        let name = label::word(check, Some(from), at);
-                        format!("{name} := {}", label::value(check, at, value))
-                    }
+                    Change::Put { mask, value } => put(value & mask),
+                    Change::Store { value, .. } => put(value),
                     Change::Start { op, .. } => {
                         let was = label::value(check, at, before);
                         format!("{} → {was}", label::call(check, from, Call::new(at, op)))

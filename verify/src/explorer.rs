@@ -1,14 +1,14 @@
 //! The explorer: every order of the ranks' calls, and of the network's doings, exhaustively.
 //!
 //! # States
-//! A state consists of the words of memory, the phase of each rank with the answers that the rank got since the phase began,
-//! and the puts that are under way. A step is one call of one rank, carried out by the
-//! [network's model](crate::network), or the arrival of one put. A wait whose condition does not hold is no step: the rank
-//! blocks. Deadlines never pass, since time stands still.
+//! A state consists of the words of memory, the phase of each rank with the answers that the rank got since the phase
+//! began, and the puts that are under way. A step is one call of one rank, carried out by the [network's
+//! model](crate::network), or the arrival of one put. A wait whose condition does not hold is no step: the rank blocks.
+//! Deadlines never pass, since time stands still.
 //!
-//! The lock's code is the real one. It runs as a coroutine for each answer that is new at its place, and is remembered as an
-//! automaton (`learned`). So the search only looks up: it makes some hundred thousand states a second from a few thousand
-//! runs of the code.
+//! The lock's code is the real one. It runs as a coroutine for each answer that is new at its place, and is remembered
+//! as an automaton (`learned`). So the search only looks up: it makes some hundred thousand states a second from a few
+//! thousand runs of the code.
 //!
 //! # What is left out, and why that is sound
 //! - Pauses, flushes of nothing and questions for the time touch no memory and are joined to the step before them.
@@ -158,8 +158,8 @@ fn explore_by(
 
 /// Refuses a search with symmetry where ranks poll.
 ///
-/// A node that polls stands for several histories, and only the first of them is permuted. So no run tests whether the image
-/// stands for the other histories as well. Nor need a cycle of representatives be a cycle of states.
+/// A node that polls stands for several histories, and only the first of them is permuted. So no run tests whether the
+/// image stands for the other histories as well. Nor need a cycle of representatives be a cycle of states.
 fn polls_are_told_apart(space: &Space) -> Result<(), Failure> {
     if space.is_symmetric() && space.has_loops() { Err(Failure::Asymmetric) } else { Ok(()) }
 }

@@ -31,7 +31,8 @@ pub enum Fate {
     Killed {
         /// One of the shortest counterexamples.
         counterexample: Box<Counterexample>,
-        /// The least number of preemptions of a counterexample in this check; none for a livelock, which goes on for ever.
+        /// The least number of preemptions of a counterexample in this check; none for a livelock, which goes on for
+        /// ever.
         preemptions: Option<u32>,
         /// The other engines that find a violation in this check.
         also: Vec<&'static str>,
@@ -54,8 +55,8 @@ pub fn options() -> Options {
     Options { threads: 1, ..Options::default() }
 }
 
-/// The scenarios for mutants of `subject`, by their numbers of ranks, then of acquisitions; of locks that know levels, on
-/// nodes of one rank and of two.
+/// The scenarios for mutants of `subject`, by their numbers of ranks, then of acquisitions; of locks that know levels,
+/// on nodes of one rank and of two.
 pub fn scenarios(subject: &Subject) -> Vec<Scenario> {
     let has_levels = subject.named_words().iter().any(|word| word.name == "tail2");
     let texts = match (subject.workload(), subject.shares()) {
@@ -97,8 +98,8 @@ pub fn check(mutant: &'static Mutant, subject: &Subject, scenario: Scenario) -> 
 ///
 /// # Errors
 ///
-/// Those of [`explore`]; [`Error::Mutant`] when the mutant is of another lock; [`Error::Unsound`] when `watch` or a limit
-/// has ended a search that the matrix needs.
+/// Those of [`explore`]; [`Error::Mutant`] when the mutant is of another lock; [`Error::Unsound`] when `watch` or a
+/// limit has ended a search that the matrix needs.
 pub fn row(mutant: &'static Mutant, lock: &str, options: &Options, watch: Watch<'_>) -> Result<Row> {
     let not_its_lock = || Error::Mutant { mutant: mutant.name, lock: mutant.locks[0], of: mutant.locks.join(", ") };
     let subject = subject(lock).filter(|subject| mutant.suits(subject.name())).ok_or_else(not_its_lock)?;

@@ -1,8 +1,8 @@
 //! Checks of locks over network atomics.
 //!
-//! A [`Check`] has a [`Workload`] (a lock, a window's policy or a program, as it is), a [`Scenario`] (which rank locks how and
-//! how often, as in `3R1Wx2`), a model of the [`network`] and, if it is to break, a [`Mutant`]. Every engine makes the same
-//! checks, and reports an [`Outcome`]:
+//! A [`Check`] has a [`Workload`] (a lock, a window's policy or a program, as it is), a [`Scenario`] (which rank locks
+//! how and how often, as in `3R1Wx2`), a model of the [`network`] and, if it is to break, a [`Mutant`]. Every engine
+//! makes the same checks, and reports an [`Outcome`]:
 //!
 //! - [`explorer`]: every order of the ranks' calls and of the network's steps, with the shortest way to break a
 //!   [`Property`] as a [`Counterexample`];

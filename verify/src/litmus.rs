@@ -1,9 +1,9 @@
 //! Litmus tests of the network models: a small program, and the set of all its outcomes on a [`Network`].
 //!
-//! A program is a list of [`Call`]s for each rank, without branches. [`Litmus::outcomes`] tries every order in which calls can be
-//! carried out, and in which posted puts and started operations can arrive. It runs on the [`Memory`] that checks of locks
-//! run on. [`rmalab_atomics::conformance::litmus()`] samples what a backend does on a machine; this counts what a model
-//! can do.
+//! A program is a list of [`Call`]s for each rank, without branches. [`Litmus::outcomes`] tries every order in which
+//! calls can be carried out, and in which posted puts and started operations can arrive. It runs on the [`Memory`] that
+//! checks of locks run on. [`rmalab_atomics::conformance::litmus()`] samples what a backend does on a machine; this
+//! counts what a model can do.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -22,7 +22,8 @@ pub struct Step {
     pub shown: bool,
 }
 
-/// Gets, waits and the results of started operations are shown, and atomic operations only if [`shown`](Step::shown) says so.
+/// Gets, waits and the results of started operations are shown, and atomic operations only if [`shown`](Step::shown)
+/// says so.
 impl From<Call> for Step {
     fn from(call: Call) -> Step {
         let shown = matches!(
@@ -61,8 +62,8 @@ struct State {
 impl Litmus {
     /// All outcomes on `network`.
     ///
-    /// An outcome is the shown answers, rank by rank in the order of their programs, then the last values of the [`ends`].
-    /// A call that is never answered, because its rank waits for ever, is `-`.
+    /// An outcome is the shown answers, rank by rank in the order of their programs, then the last values of the
+    /// [`ends`]. A call that is never answered, because its rank waits for ever, is `-`.
     ///
     /// [`ends`]: Litmus::ends
     ///

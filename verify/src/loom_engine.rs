@@ -1,34 +1,37 @@
-//! loom: every execution of a check under (most of) the C11 memory model, with the memory orderings of the local backend.
+//! loom: every execution of a check under (most of) the C11 memory model, with the memory orderings of the local
+//! backend.
 //!
 //! The words are loom's atomics. A fetch_add, a compare_and_swap, a fetch_store, a get and a wait's look are what the
-//! backends over shared memory make of them (`atomics/src/backend/mapped.rs`): the processor's atomics, sequentially consistent.
+//! backends over shared memory make of them (`atomics/src/backend/mapped.rs`): the processor's atomics, sequentially
+//! consistent.
 //!
 //! # Puts
-//! A put of those backends is a store with release, and the fence after it is the flush's. So the processor may hold the
-//! store back while it reads other words: x86-TSO (P. Sewell et al., "x86-TSO: A Rigorous and Usable Programmer's Model for
-//! x86 Multiprocessors", CACM 2010, DOI 10.1145/1785414.1785443). AArch64 allows less. Here, each rank has a store buffer,
-//! in which its puts wait, and where the rank itself reads them. An atomic operation, a flush, a pause, a wait that has to
-//! wait, and the end of the rank come after all puts of the rank. A get, and a look of a wait that ends it, is made once for
-//! each number of the rank's oldest puts that are written before it. A fence for all ranks waits until all buffers are
-//! empty.
+//! A put of those backends is a store with release, and the fence after it is the flush's. So the processor may hold
+//! the store back while it reads other words: x86-TSO (P. Sewell et al., "x86-TSO: A Rigorous and Usable Programmer's
+//! Model for x86 Multiprocessors", CACM 2010, DOI 10.1145/1785414.1785443). AArch64 allows less. Here, each rank has a
+//! store buffer, in which its puts wait, and where the rank itself reads them. An atomic operation, a flush, a pause, a
+//! wait that has to wait, and the end of the rank come after all puts of the rank. A get, and a look of a wait that
+//! ends it, is made once for each number of the rank's oldest puts that are written before it. A fence for all ranks
+//! waits until all buffers are empty.
 //!
 //! Whether a put is written before a look is a branch of loom's search. Loom offers no branch but a load that can
-//! return one value or another. So each branch is a load of its own atomic, to which the first thread has stored without
-//! any order to the ranks.
+//! return one value or another. So each branch is a load of its own atomic, to which the first thread has stored
+//! without any order to the ranks.
 //!
-//! A put releases what its rank did before the put, and nothing that the rank does while the put waits. So the release is a
-//! fence where the rank puts, and the put is written without one. What is written is a swap, and no store of loom's: loom
-//! does not order the stores of two threads to one word, so that an atomic operation can miss one of them. Unlike a
-//! store, the swap continues the release sequence of the word: a rank that reads it also acquires what those released
-//! that wrote the word before.
+//! A put releases what its rank did before the put, and nothing that the rank does while the put waits. So the release
+//! is a fence where the rank puts, and the put is written without one. What is written is a swap, and no store of
+//! loom's: loom does not order the stores of two threads to one word, so that an atomic operation can miss one of them.
+//! Unlike a store, the swap continues the release sequence of the word: a rank that reads it also acquires what those
+//! released that wrote the word before.
 //!
 //! # What loom adds to the explorer
-//! Whether two sections that exclude each other are also *ordered*: loom follows which call synchronizes with which, and
-//! a section that is not ordered after another one that it excludes is a data race, in whatever order the two were run.
-//! Each target has a cell of loom's, which a writer writes and a reader reads as it enters and as it leaves; each word of
-//! data has another, which bulk operations write and read. Nothing is kept in the cells: loom looks at the accesses
-//! alone, and where there is no race, the value is that of the last write. Bulk operations are relaxed, as those of the
-//! backends are; the fences there, which serve waiting ranks, are left out, so that they cannot hide a race.
+//! Whether two sections that exclude each other are also *ordered*: loom follows which call synchronizes with which,
+//! and a section that is not ordered after another one that it excludes is a data race, in whatever order the two were
+//! run. Each target has a cell of loom's, which a writer writes and a reader reads as it enters and as it leaves; each
+//! word of data has another, which bulk operations write and read. Nothing is kept in the cells: loom looks at the
+//! accesses alone, and where there is no race, the value is that of the last write. Bulk operations are relaxed, as
+//! those of the backends are; the fences there, which serve waiting ranks, are left out, so that they cannot hide a
+//! race.
 //!
 //! # What loom does not do
 //! Its limit is 5 threads, of which one only starts the others: at most 4 ranks. It merges no states, so that the
@@ -88,7 +91,8 @@ impl Orderings {
         matches!(self, Orderings::StoreBuffers)
     }
 
-    /// Returns whether every answer is the one of a consistent memory, store buffers and all, and loom makes all executions.
+    /// Returns whether every answer is the one of a consistent memory, store buffers and all, and loom makes all
+    /// executions.
     const fn is_exact(self) -> bool {
         matches!(self, Orderings::StoreBuffers | Orderings::SeqCst)
     }
@@ -147,8 +151,8 @@ type Known = Arc<Mutex<Needed>>;
 ///
 /// The schedule of a counterexample is the order of the calls. [`replay`](crate::replay) finds the same violation along
 /// it, unless it is a race of sections that did not overlap in time, the orderings are weaker than
-/// [`Orderings::StoreBuffers`], or a rank has read its own put before that was written. A counterexample in which a put was
-/// written after a later look of its rank is one of [`Network::LatePuts`](crate::Network::LatePuts).
+/// [`Orderings::StoreBuffers`], or a rank has read its own put before that was written. A counterexample in which a put
+/// was written after a later look of its rank is one of [`Network::LatePuts`].
 ///
 /// # Errors
 ///
@@ -357,9 +361,9 @@ impl One<'_> {
     /// The word at `at`, as the orderings let this rank see it.
     ///
     /// A sequentially consistent load gives the latest value and acquires, and so does an addition of nothing that
-    /// releases nothing. Loom carries out the second one better. Its load can give the value that the atomic was made with
-    /// after that was overwritten. And of several loads before a write, its search compares the last one only with the
-    /// write, so that it leaves out orders of the others and the write.
+    /// releases nothing. Loom carries out the second one better. Its load can give the value that the atomic was made
+    /// with after that was overwritten. And of several loads before a write, its search compares the last one only with
+    /// the write, so that it leaves out orders of the others and the write.
     fn load(&self, at: Address) -> u64 {
         let word = self.word(at);
         match self.world.options.orderings {
@@ -475,8 +479,8 @@ impl One<'_> {
     fn wait(&self, call: Call, own: Address, holds: impl Fn(u64) -> bool) -> u64 {
         let observer = &self.world.observer;
         if observer.oldest_put(self.rank).is_some() {
-            // Puts before the look matter only if they can spoil it: a wait that has to wait does so after its puts, and
-            // looks again.
+            // Puts before the look matter only if they can spoil it: a wait that has to wait does so after its puts,
+            // and looks again.
             let first = self.look(own);
             if holds(first) {
                 let value = if self.write_some() { self.look(own) } else { first };

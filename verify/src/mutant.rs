@@ -1,17 +1,17 @@
 //! Locks broken on purpose: what a mutant deviates in is a call or an answer, and no lock is touched.
 //!
-//! A [`Mutant`] is a name, a sentence and a few [`Rule`]s, each about some of the lock's [`Calls`]. [`Deviating`] stands
-//! between a lock and whatever carries out its calls, and applies the rules: it drops a call, changes it, holds it back, or
-//! changes its answer. What it does is a function of the rank's calls and answers since its current acquire or release
-//! began, so that every engine can run it as it runs the lock.
+//! A [`Mutant`] is a name, a sentence and a few [`Rule`]s, each about some of the lock's [`Calls`]. [`Deviating`]
+//! stands between a lock and whatever carries out its calls, and applies the rules: it drops a call, changes it, holds
+//! it back, or changes its answer. What it does is a function of the rank's calls and answers since its current acquire
+//! or release began, so that every engine can run it as it runs the lock.
 //!
 //! A mutant shows that a property can fail, and in how small a check; one that survives everything, by an argument that
 //! comes with it, is equivalent to the lock. The tables are by lock: [`mutants`] is all of them.
 
 /// Makes a table of mutants.
 ///
-/// `of` is followed by the locks of the mutants below it. A mutant is its name, its description, its rules in brackets, and
-/// calls of [`Mutant`]'s functions.
+/// `of` is followed by the locks of the mutants below it. A mutant is its name, its description, its rules in brackets,
+/// and calls of [`Mutant`]'s functions.
 macro_rules! table {
     ($(
         of $locks:tt
@@ -109,15 +109,15 @@ pub enum Rule {
     ClaimSuccess(Calls),
     /// Compare-and-swaps are made as stores that do not compare, and claim that they have succeeded.
     AsStore(Calls),
-    /// Compare-and-swaps are made as additions of what they would have added, which are taken back if one of these bits was
-    /// set, and which have succeeded otherwise.
+    /// Compare-and-swaps are made as additions of what they would have added, which are taken back if one of these bits
+    /// was set, and which have succeeded otherwise.
     AsAttempt(Calls, u64),
     /// Their word is set to zero right before they are made.
     ZeroFirst(Calls),
     /// Their word is set to zero right after they were made.
     ZeroAfter(Calls),
-    /// The first calls are made after the second ones that follow them: right before the next call that is neither, or at
-    /// the end of acquire or release. Where the lock needs an answer it is what the word was in the lock's order.
+    /// The first calls are made after the second ones that follow them: right before the next call that is neither, or
+    /// at the end of acquire or release. Where the lock needs an answer it is what the word was in the lock's order.
     Late(&'static [Calls], &'static [Calls]),
     /// These bits are zero in all that the rank hands out of its identity, and it knows itself by the rest.
     Unmarked(u64),

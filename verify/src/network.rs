@@ -14,15 +14,15 @@ pub enum Network {
     /// Every operation takes effect as it is issued: sequential consistency.
     #[default]
     Sc,
-    /// A posted put takes effect at any time before the next flush of its target; those of one rank to one target in the
-    /// order of their posting, all others in any order. Nothing else waits for it, not even a get by the same rank.
+    /// A posted put takes effect at any time before the next flush of its target; those of one rank to one target in
+    /// the order of their posting, all others in any order. Nothing else waits for it, not even a get by the same rank.
     ///
-    /// A started operation takes effect at any time before it is waited for or its target is flushed, in one order with the
-    /// puts of its rank to its target.
+    /// A started operation takes effect at any time before it is waited for or its target is flushed, in one order with
+    /// the puts of its rank to its target.
     LatePuts,
-    /// Like [`LatePuts`](Network::LatePuts), except that bulk puts and started operations take effect at any time before they have to,
-    /// in any order: all orders that the trait's memory model allows, but for bulk gets, whose words are read one after the
-    /// other as they are issued, and never later.
+    /// Like [`LatePuts`](Network::LatePuts), except that bulk puts and started operations take effect at any time
+    /// before they have to, in any order: all orders that the trait's memory model allows, but for bulk gets, whose
+    /// words are read one after the other as they are issued, and never later.
     UnorderedBulk,
     /// Like [`Sc`](Network::Sc), except that an atomic operation of the network reads and writes in two steps. No other
     /// atomic operation comes between them, but a put may: the second step then loses it, unless that writes nothing.
@@ -30,8 +30,8 @@ pub enum Network {
     ///
     /// This is the trait without `Capabilities::atomic_puts`.
     Hca,
-    /// Like [`Hca`](Network::Hca), except that the owner goes through its processor, against the contract: a mutant of a
-    /// backend.
+    /// Like [`Hca`](Network::Hca), except that the owner goes through its processor, against the contract: a mutant of
+    /// a backend.
     HcaOwnerCpu,
 }
 
@@ -136,8 +136,8 @@ pub struct Memory {
     pub posts: Vec<Posts>,
     /// What each rank can finish.
     pub results: Vec<Results>,
-    /// On a network of [`Network::Hca`]'s kind: the ranks whose atomic operation has read its word and not yet written it,
-    /// with what it read. The word is locked against other atomic operations of the network until then.
+    /// On a network of [`Network::Hca`]'s kind: the ranks whose atomic operation has read its word and not yet written
+    /// it, with what it read. The word is locked against other atomic operations of the network until then.
     pub halfway: Vec<Option<(u16, u64)>>,
 }
 
@@ -230,8 +230,8 @@ impl Memory {
         results.insert(place, result);
     }
 
-    /// Returns whether `rank` can go on with `issued` now. A wait that is not over, a finish or a flush of what is not there yet,
-    /// and an atomic operation on a word that another one has locked cannot.
+    /// Returns whether `rank` can go on with `issued` now. A wait that is not over, a finish or a flush of what is not
+    /// there yet, and an atomic operation on a word that another one has locked cannot.
     ///
     /// A started operation is taken as its own call where it is not late.
     pub fn ready(&self, rank: usize, issued: &Issued) -> bool {
@@ -251,7 +251,8 @@ impl Memory {
             // The adapter's writes take no part in the order of its atomics.
             Call::Put { .. } | Call::BulkPut { .. } | Call::Load { .. } | Call::Store { .. } | Call::Stored => true,
             Call::Start { op: WordOp::Get | WordOp::Put(_), .. } => true,
-            // A processor's operations on one word are in one order, those of its adapter's too, where it has stored to it.
+            // A processor's operations on one word are in one order, those of its adapter's too, where it has stored to
+            // it.
             _ if self.stored(rank, issued.slot).is_some() => false,
             _ if issued.by_cpu => true,
             _ => {

@@ -95,14 +95,14 @@ pub struct Outcome {
     pub missed: f64,
     /// What it did about livelocks.
     pub livelocks: Livelocks,
-    /// Executions that were cut short, or not varied any more, because a rank had polled as often as allowed, or because
-    /// they had as many steps as allowed.
+    /// Executions that were cut short, or not varied any more, because a rank had polled as often as allowed, or
+    /// because they had as many steps as allowed.
     pub cut: u64,
     /// The number of different behaviours among the executions.
     ///
-    /// Two executions are one behaviour if each rank makes the same calls and gets the same answers in both, pauses left
-    /// aside. The figure is the same for every engine that makes all executions. Hashes are compared, so the figure is too
-    /// low if two of them collide.
+    /// Two executions are one behaviour if each rank makes the same calls and gets the same answers in both, pauses
+    /// left aside. The figure is the same for every engine that makes all executions. Hashes are compared, so the
+    /// figure is too low if two of them collide.
     pub behaviours: u64,
     /// What has to happen at least once, so that the properties do not hold vacuously: its name, and whether it did.
     pub sometimes: Vec<(&'static str, bool)>,

@@ -9,8 +9,8 @@ use crate::Property;
 
 /// Keeps the panic by which a model checker ends a rank that is under way, since the rank's code may catch panics.
 ///
-/// The rank's code is unwound by another panic. What the code makes of that one means nothing: it makes no further call,
-/// and in the end its thread goes on with the model checker's panic.
+/// The rank's code is unwound by another panic. What the code makes of that one means nothing: it makes no further
+/// call, and in the end its thread goes on with the model checker's panic.
 #[derive(Default)]
 pub(crate) struct Exit {
     payload: Cell<Option<Box<dyn Any + Send>>>,

@@ -127,8 +127,8 @@ pub struct Nodes {
 /// Which ranks acquire the lock, how, and how often.
 ///
 /// Written as numbers of ranks with their roles, then `x` and the acquisitions of each; `+` joins parts with different
-/// numbers of acquisitions. Without `x`, one. `×` is as good as `x`, and case does not matter. At the end, `/` and a number
-/// of ranks a node; once more `/`, and a number of nodes a rack. Without, all ranks are on one node.
+/// numbers of acquisitions. Without `x`, one. `×` is as good as `x`, and case does not matter. At the end, `/` and a
+/// number of ranks a node; once more `/`, and a number of nodes a rack. Without, all ranks are on one node.
 ///
 /// | text | meaning |
 /// | --- | --- |

@@ -1,9 +1,9 @@
 //! shuttle: executions of a check in orders drawn at random, by priorities, or one after the other, for many ranks.
 //!
-//! Shuttle chooses which rank makes its next call; the memory is sequentially consistent, as all of shuttle's own is. So
-//! this engine finds what an order of the calls can do, and nothing that needs a weaker memory or a late network. A
-//! flush, which has nothing to do in such a memory, is no decision of its own. A rank that waits is offered to the scheduler
-//! only once it can go on (see `concurrent`), so that no execution is spent on looks in vain.
+//! Shuttle chooses which rank makes its next call; the memory is sequentially consistent, as all of shuttle's own is.
+//! So this engine finds what an order of the calls can do, and nothing that needs a weaker memory or a late network. A
+//! flush, which has nothing to do in such a memory, is no decision of its own. A rank that waits is offered to the
+//! scheduler only once it can go on (see `concurrent`), so that no execution is spent on looks in vain.
 //!
 //! Executions drawn at random that find nothing prove nothing: such a run ends as [`Finding::Incomplete`]. Only
 //! [`Method::Exhaustive`] can end as [`Finding::Holds`].
@@ -64,8 +64,8 @@ pub struct Options {
     pub executions: u64,
     /// The most calls of an execution; it is cut there.
     pub max_steps: u64,
-    /// Of [`Method::Exhaustive`]: how often a rank may poll in one acquisition by operations that write; an execution in
-    /// which one polls more often is cut. Polls that only read need no bound.
+    /// Of [`Method::Exhaustive`]: how often a rank may poll in one acquisition by operations that write; an execution
+    /// in which one polls more often is cut. Polls that only read need no bound.
     pub polls: u32,
     /// The longest time.
     pub max_time: Option<Duration>,
@@ -252,7 +252,8 @@ enum Inner {
     Recorded(Vec<Rank>),
 }
 
-/// A scheduler that lets all ranks begin, then offers those that can go on to the one inside, until something is broken.
+/// A scheduler that lets all ranks begin, then offers those that can go on to the one inside, until something is
+/// broken.
 struct Director {
     inner: Inner,
     world: Arc<World>,

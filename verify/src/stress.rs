@@ -3,8 +3,9 @@
 //! # The critical section
 //!
 //! Two variables, on two ranks (where there are two), which every writer increments, one after the other, by bulk
-//! operations and with pauses in between. A rank that is inside reads both: they must agree, must stay as they are while it
-//! is inside, and must not be older than what it has seen before. At the end both must be the number of writes.
+//! operations and with pauses in between. A rank that is inside reads both: they must agree, must stay as they are
+//! while it is inside, and must not be older than what it has seen before. At the end both must be the number of
+//! writes.
 //!
 //! In every other acquisition a rank also announces itself, by a fetch-and-add, in a word that counts the readers and
 //! the writers inside. That finds a broken exclusion at once, and it shows how many readers were together; but being
@@ -12,10 +13,10 @@
 //!
 //! # Why it finds things
 //!
-//! All ranks begin together; pauses inside and outside are of several lengths and differ from rank to rank and from acquisition to
-//! acquisition, in a way that depends on nothing but these two numbers. Some of them, the first one included, give up the
-//! processor, so that the others come even where there are fewer processors than ranks. A rank's first reading waits
-//! inside for company, for a bounded time.
+//! All ranks begin together; pauses inside and outside are of several lengths and differ from rank to rank and from
+//! acquisition to acquisition, in a way that depends on nothing but these two numbers. Some of them, the first one
+//! included, give up the processor, so that the others come even where there are fewer processors than ranks. A rank's
+//! first reading waits inside for company, for a bounded time.
 
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Until, WORD};
 use rmalab_locks::{LINE, Place, RawRwLock};
@@ -131,8 +132,8 @@ const LONG_STAY: u32 = 10_000;
 /// Runs `scenario` with a new lock `L`, and returns what this rank found.
 ///
 /// All ranks of the world call it at the same point of their sequences of allocations, with the same arguments; those
-/// beyond the scenario's only wait for the others. [`Verdict::merge`] makes one verdict of theirs. The memory of the run,
-/// the lock's and four lines more, stays allocated as long as the world lives.
+/// beyond the scenario's only wait for the others. [`Verdict::merge`] makes one verdict of theirs. The memory of the
+/// run, the lock's and four lines more, stays allocated as long as the world lives.
 ///
 /// # Errors
 ///
@@ -400,8 +401,8 @@ impl<A: RemoteAtomics + ?Sized> Visit<'_, A> {
         Ok([first, second])
     }
 
-    /// Stays for a while, or not: long inside in the first acquisition and one time in 256 anywhere, shorter one time in
-    /// four.
+    /// Stays for a while, or not: long inside in the first acquisition and one time in 256 anywhere, shorter one time
+    /// in four.
     fn dwell(&self, place: Stay) -> Result<()> {
         // Fibonacci hashing of rank, acquisition and place: the high bits of the product are well mixed.
         let key = u64::from(self.ra.rank().0) << 34 | u64::from(self.acquisition) << 2 | place as u64;

@@ -53,9 +53,9 @@ pub enum Order {
     Fifo,
     /// A waiting reader is overtaken by no writer that begins later, and by at most one writer that waited.
     ReadersFirst,
-    /// While one writer is inside and all others that have begun wait, no reader that begins overtakes those. Among writers
-    /// the order is [`Order::Fifo`]. It is not checked where posted puts are late: the writer inside may not know of the
-    /// next one yet.
+    /// While one writer is inside and all others that have begun wait, no reader that begins overtakes those. Among
+    /// writers the order is [`Order::Fifo`]. It is not checked where posted puts are late: the writer inside may not
+    /// know of the next one yet.
     WritersFirst,
 }
 
@@ -75,7 +75,8 @@ pub struct Subject {
 impl Subject {
     /// The reader-writer lock `L`.
     ///
-    /// `Debug` has to show all that a handle remembers, as the derived one does: the explorer distinguishes handles by it.
+    /// `Debug` has to show all that a handle remembers, as the derived one does: the explorer distinguishes handles by
+    /// it.
     pub fn lock<L: RawRwLock + Debug + 'static>(params: L::Params) -> Subject {
         Subject::new(L::NAME, Workload::Lock(Bind::lock::<L>(params)))
     }
@@ -137,7 +138,8 @@ impl Subject {
         self
     }
 
-    /// Declares that these bits of the word `name` may be set at rest: the lock remembers something from one use to the next.
+    /// Declares that these bits of the word `name` may be set at rest: the lock remembers something from one use to the
+    /// next.
     #[must_use]
     pub fn keeps(mut self, name: &'static str, bits: u64) -> Subject {
         self.keeps.push((name, bits));

@@ -13,13 +13,13 @@
 //! # State
 //!
 //! The explorer knows a rank by its answers since its last [`step`]. A program ends a step where it knows all that it
-//! remembers from there on; the explorer tests on witnesses that this is all (see its `learned`). A program without steps
-//! is one phase, and exact without any assumption.
+//! remembers from there on; the explorer tests on witnesses that this is all (see its `learned`). A program without
+//! steps is one phase, and exact without any assumption.
 //!
 //! # Defects
 //!
-//! A defect is a [`Mutant`] of the window layer: it drops or changes some of the layer's calls, by the names of their words.
-//! It shows what the layer would be without a flush, a wait, a lock. Each has a program that breaks by it.
+//! A defect is a [`Mutant`] of the window layer: it drops or changes some of the layer's calls, by the names of their
+//! words. It shows what the layer would be without a flush, a wait, a lock. Each has a program that breaks by it.
 
 mod defects;
 mod programs;
@@ -66,12 +66,13 @@ pub struct WindowProgram {
     pub windows: Vec<Config>,
     /// The number of slots in a ring of posts, if not the window layer's own.
     pub slots: Option<u32>,
-    /// When accumulates change between atomics and a lock, if they do: from how many elements on, after how many elements
-    /// of runs, after how many single updates.
+    /// When accumulates change between atomics and a lock, if they do: from how many elements on, after how many
+    /// elements of runs, after how many single updates.
     pub bias: Option<(usize, u64, u64)>,
     /// The networks on which a search of it takes seconds.
     pub networks: &'static [Network],
-    /// Whether each rank's processor reaches all memory: 8-byte operations of the windows are its loads and stores then.
+    /// Whether each rank's processor reaches all memory: 8-byte operations of the windows are its loads and stores
+    /// then.
     pub local_words: bool,
     code: Arc<Code>,
 }

@@ -53,9 +53,9 @@ type Body = dyn Fn(Rank, &dyn Player) -> Result<()> + Send + Sync;
 
 /// Code for some ranks, which acquires nothing by a scenario.
 ///
-/// It reports what it must not see by [`Error::Seen`](crate::Error::Seen). With [`Event::Left`](crate::play::Event) it may
-/// end a *step*, which counts as an acquisition. The handle that it gives with the event shows all that it remembers from
-/// there on.
+/// It reports what it must not see by [`Error::Seen`](crate::Error::Seen). With [`Event::Left`](crate::play::Event) it
+/// may end a *step*, which counts as an acquisition. The handle that it gives with the event shows all that it
+/// remembers from there on.
 #[derive(Clone)]
 pub struct Program {
     ranks: u32,

@@ -1,9 +1,9 @@
 //! Depth-first search by several threads, which keeps 64 bits of each state: for searches that memory bounds.
 //!
 //! A state is known by a fingerprint of its encoding (SipHash, 64 bits); its frontier is the path of each thread. Two
-//! states with one fingerprint are taken for one, so that what follows the second may stay unvisited. Among n states the
-//! probability of that is at most n²/2^65, which [`missed`] returns. Hash compaction was introduced by P. Wolper and
-//! D. Leroy, "Reliable Hashing without Collision Detection", CAV 1993.
+//! states with one fingerprint are taken for one, so that what follows the second may stay unvisited. Among n states
+//! the probability of that is at most n²/2^65, which [`missed`] returns. Hash compaction was introduced by P. Wolper
+//! and D. Leroy, "Reliable Hashing without Collision Detection", CAV 1993.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hasher};

@@ -1,9 +1,10 @@
 //! Ranks as automata, learned from their code.
 //!
-//! Between two calls a rank's code is a function of the answers that it has got. So its local states form a tree: a node is
-//! a sequence of answers, and has the call that comes next. The explorer asks for `next(node, answer)`. An edge that is not
-//! known yet is found by running the code as a coroutine, from its beginning, with the answers on the way to the node.
-//! Each edge is run once, and all further steps over it are table look-ups: the search itself never runs the lock's code.
+//! Between two calls a rank's code is a function of the answers that it has got. So its local states form a tree: a
+//! node is a sequence of answers, and has the call that comes next. The explorer asks for `next(node, answer)`. An edge
+//! that is not known yet is found by running the code as a coroutine, from its beginning, with the answers on the way
+//! to the node. Each edge is run once, and all further steps over it are table look-ups: the search itself never runs
+//! the lock's code.
 //!
 //! # Which histories are one state
 //! - At a boundary, where the code is between two calls of acquire and release, only the position in the scenario and the
@@ -14,15 +15,16 @@
 //!   only loops that end by themselves can be explored ([`Forget::Nothing`]).
 //!
 //! Both are assumptions on the code: a `Debug` that shows everything, and a loop that remembers nothing of past rounds.
-//! They are tested: a node keeps up to [`WITNESSES`] different histories that lead to it, and each edge out of it, up to
-//! the next boundary, is run from all of them. Round each loop the code is run [`ROUNDS`] times. When two differ, the
-//! search starts again with the next stricter rule; when the strictest fails, it ends with an error. A difference that no
-//! witness shows stays hidden.
+//! They are tested: a node keeps up to [`WITNESSES`] different histories that lead to it, and each edge out of it, up
+//! to the next boundary, is run from all of them. Round each loop the code is run [`ROUNDS`] times. When two differ,
+//! the search starts again with the next stricter rule; when the strictest fails, it ends with an error. A difference
+//! that no witness shows stays hidden.
 //!
 //! # Steps that are none
-//! A pause, a question for the time, and a flush where nothing can be under way are answered at once. They touch no memory,
-//! so that no rank can observe when they happen: leaving them out of the orders of steps leaves no behaviour out. One that
-//! comes right after an entry is a step all the same, so that a rank whose release is nothing else is seen inside.
+//! A pause, a question for the time, and a flush where nothing can be under way are answered at once. They touch no
+//! memory, so that no rank can observe when they happen: leaving them out of the orders of steps leaves no behaviour
+//! out. One that comes right after an entry is a step all the same, so that a rank whose release is nothing else is
+//! seen inside.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -51,8 +53,8 @@ pub(super) const WITNESSES: usize = 16;
 /// How often the code goes round a loop to test that it does not count its rounds.
 const ROUNDS: usize = 100;
 
-/// How many are kept of a node in a loop that polls, if each has come there by another answer: what the loop remembers from
-/// before its first pause, a ticket for instance, is then in one of them.
+/// How many are kept of a node in a loop that polls, if each has come there by another answer: what the loop remembers
+/// from before its first pause, a ticket for instance, is then in one of them.
 const WITNESSES_OF_POLLS: usize = 64;
 
 /// How many steps that are none may follow each other; code that goes on like that makes no call.

@@ -2,10 +2,11 @@
 //!
 //! Where no rank's code has a loop, every schedule ends, and there is nothing to look for. Otherwise the strongly
 //! connected components of the state graph are found (Tarjan 1972), the edges being computed anew from the states. No
-//! rank enters or leaves inside a component, since acquisitions are counted. A component is a livelock if a schedule that
-//! stays in it for ever can be weakly fair: each rank takes a step in it, or waits in some of its states; and each rank's
-//! posted puts arrive in it, or there are none in some of its states. A rank whose operation is kept from a word by another
-//! one's, on a network whose atomics take two steps, does not wait in this sense: the network serves it in its turn.
+//! rank enters or leaves inside a component, since acquisitions are counted. A component is a livelock if a schedule
+//! that stays in it for ever can be weakly fair: each rank takes a step in it, or waits in some of its states; and each
+//! rank's posted puts arrive in it, or there are none in some of its states. A rank whose operation is kept from a word
+//! by another one's, on a network whose atomics take two steps, does not wait in this sense: the network serves it in
+//! its turn.
 
 use std::collections::{HashMap, VecDeque};
 

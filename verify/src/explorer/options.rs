@@ -9,8 +9,8 @@ pub enum Search {
     #[default]
     BreadthFirst,
     /// Along one schedule after the other, with 64 bits kept of each state: for what memory bounds. A counterexample is
-    /// none of the shortest, a state is missed with [a small probability](Outcome::missed), and livelocks are not
-    /// searched for.
+    /// none of the shortest, a state is missed with [a small probability](crate::Outcome::missed), and livelocks are
+    /// not searched for.
     DepthFirst,
 }
 

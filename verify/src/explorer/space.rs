@@ -325,12 +325,12 @@ impl<'s> Walker<'s> {
 
     /// Takes the local steps of `rank` that come next: those that post a put, and flushes of what has arrived.
     ///
-    /// Such a step reads and writes nothing but the rank's own list of posted puts, to the end of which it adds, so that
-    /// it commutes with every step of others and with every arrival, and stays possible until it is taken. Where it is
-    /// neither the rank's entering nor its leaving, no property looks at it, either. So it is an ample set of its own
-    /// (D. Peled, "All from One, One for All: on Model Checking Using Representatives", CAV 1993): taking it at once leaves
-    /// out no behaviour but other orders of the same. No cycle consists of such steps alone: a flush needs an arrival,
-    /// and a list cannot grow for ever in finitely many states.
+    /// Such a step reads and writes nothing but the rank's own list of posted puts, to the end of which it adds, so
+    /// that it commutes with every step of others and with every arrival, and stays possible until it is taken. Where
+    /// it is neither the rank's entering nor its leaving, no property looks at it, either. So it is an ample set of its
+    /// own (D. Peled, "All from One, One for All: on Model Checking Using Representatives", CAV 1993): taking it at
+    /// once leaves out no behaviour but other orders of the same. No cycle consists of such steps alone: a flush needs
+    /// an arrival, and a list cannot grow for ever in finitely many states.
     fn settle(&mut self, rank: usize) -> Result<(), Failure> {
         if !self.space.settles {
             return Ok(());

@@ -214,8 +214,8 @@ pub(super) fn encode(parts: Parts, values: &Values, state: &State, bytes: &mut V
     Ok(())
 }
 
-/// Decodes `bytes` into `state`, whose vectors are used again; `owner` returns the rank whose memory a slot is in. Returns
-/// whether all slots and all words are known here.
+/// Decodes `bytes` into `state`, whose vectors are used again; `owner` returns the rank whose memory a slot is in.
+/// Returns whether all slots and all words are known here.
 pub(super) fn decode(
     parts: Parts,
     values: &Values,

@@ -1,19 +1,19 @@
 //! Ranks with one part are interchangeable: of the states that differ in nothing but their numbers, one is visited.
 //!
 //! A permutation of such ranks takes a state to another one: local states to those with the permuted history, words of
-//! one rank's memory to those of another's, pointers to other pointers. That the lock does the same for all ranks is not
-//! taken on trust: wherever a local state is permuted, its code has been run with the permuted answers, and has to make
-//! the permuted call. A lock for which that fails, or one with words that have no names, is searched without
+//! one rank's memory to those of another's, pointers to other pointers. That the lock does the same for all ranks is
+//! not taken on trust: wherever a local state is permuted, its code has been run with the permuted answers, and has to
+//! make the permuted call. A lock for which that fails, or one with words that have no names, is searched without
 //! symmetry.
 //!
 //! A lock sees where ranks are, too. Of several nodes, only ranks of one node are permuted, and never its first one, at
-//! which locks keep the words of a node: such a permutation leaves the topology as it is, so that nothing but the ranks'
-//! numbers can distinguish them, which the runs above would show.
+//! which locks keep the words of a node: such a permutation leaves the topology as it is, so that nothing but the
+//! ranks' numbers can distinguish them, which the runs above would show.
 //!
-//! The representative of a state is the one with the least encoding among those whose ranks are sorted by a key that does
-//! not depend on numbers: how far a rank is, what its words hold, which words point to it. Where keys differ, one
-//! permutation is left; ranks with equal keys are tried in all orders, up to [`ORDERS`] of them. (With more, a state can
-//! have several representatives, which costs states but leaves none out.)
+//! The representative of a state is the one with the least encoding among those whose ranks are sorted by a key that
+//! does not depend on numbers: how far a rank is, what its words hold, which words point to it. Where keys differ, one
+//! permutation is left; ranks with equal keys are tried in all orders, up to [`ORDERS`] of them. (With more, a state
+//! can have several representatives, which costs states but leaves none out.)
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;

@@ -16,8 +16,8 @@ use crate::workload::Workload;
 
 /// One rank's calls, with a mutant's deviation.
 ///
-/// It remembers nothing beyond the current phase. So a rank's next call remains a function of what its handle shows and of
-/// the answers since the phase began.
+/// It remembers nothing beyond the current phase. So a rank's next call remains a function of what its handle shows and
+/// of the answers since the phase began.
 pub struct Deviating<'p> {
     player: &'p dyn Player,
     mutant: &'static Mutant,

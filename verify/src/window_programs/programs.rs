@@ -1,7 +1,7 @@
 //! The programs.
 //!
-//! They use [`BYTES`](super::BYTES) of a window as two words, four halves of words, or a pair of two words. A program reads
-//! what another rank put as MPI demands: never in the epoch of the put, unless it is about that.
+//! They use [`BYTES`](super::BYTES) of a window as two words, four halves of words, or a pair of two words. A program
+//! reads what another rank put as MPI demands: never in the epoch of the put, unless it is about that.
 
 use std::sync::Arc;
 
