@@ -1,4 +1,4 @@
-//! Tells the program what it was built by and from: compiler, profile and commit go into every report.
+//! Gives the program its compiler, profile and commit, which go into every report.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,10 @@ fn main() {
     };
     let rustc = std::env::var("RUSTC").ok().and_then(|rustc| run(&rustc, &["--version"]));
     println!("cargo::rustc-env=RMALAB_RUSTC={}", rustc.unwrap_or_else(|| "unknown".into()));
-    println!("cargo::rustc-env=RMALAB_PROFILE={}", std::env::var("PROFILE").unwrap_or_else(|_| "unknown".into()));
+    // PROFILE says `release` of all profiles that inherit from it, so the name comes from OUT_DIR: .../PROFILE/build/NAME/out.
+    let out = std::env::var("OUT_DIR").unwrap_or_default();
+    let profile = Path::new(&out).ancestors().nth(3).and_then(Path::file_name);
+    println!("cargo::rustc-env=RMALAB_PROFILE={}", profile.map_or("unknown".into(), |name| name.to_string_lossy()));
     let commit = run("git", &["describe", "--always", "--dirty", "--abbrev=12"]);
     println!("cargo::rustc-env=RMALAB_COMMIT={}", commit.unwrap_or_else(|| "unknown".into()));
     for path in ["../.git/HEAD", "../.git/logs/HEAD"] {

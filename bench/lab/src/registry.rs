@@ -15,7 +15,7 @@ use rmalab_report::names;
 ///
 /// ```
 /// # fn add<MyLock: rmalab_locks::RawRwLock + 'static>() {
-/// let mut registry = rmalab::Registry::standard();
+/// let mut registry = rmalab_lab::Registry::standard();
 /// registry.add_rw_lock::<MyLock>("the lock of my paper").paper("Me, 2027").fairness("first come, first served");
 /// # }
 /// ```

@@ -52,7 +52,7 @@ fn names(units: &[(&str, f64)]) -> String {
 /// What is wrong and what to write, for a text without number or unit, with another unit, negative, or of more than a day.
 ///
 /// ```
-/// use rmalab::workload::units::time;
+/// use rmalab_lab::workload::units::time;
 ///
 /// assert_eq!(time("1.5us"), Ok(1500));
 /// assert_eq!(time("2"), Err("'2' has no unit; the units are ns, us, ms, s, min, h".to_owned()));
