@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rmalab::workload::{Acquire, Objective, Span, Targets, Workload};
 use rmalab_atomics::{Rank, RemoteAtomics, World};
-use rmalab_locks::{LockKind, McsRwRp, PerTarget, TwoLevel, WindowLock, WindowLocks};
-use rmalab_windows::replay::{Area, Locked, Observed, Part, Replay, Step};
+use rmalab_locks::{LockKind, McsRwRp, PerTarget, TwoLevel, WindowLock};
+use rmalab_windows::replay::{Locked, Observed, Part, Replay, Shape, Step};
+use rmalab_windows::{Assert, Team, Window};
 
 fn examples() -> Vec<PathBuf> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("workloads");
@@ -44,9 +45,9 @@ fn a_description_is_read() {
     assert_eq!((class.lock, class.targets, class.between), (Acquire::LockAll, Targets::Uniform, Span::Constant(1000)));
     assert_eq!(workload.largest(), 8);
     let steps: Vec<Step> = workload.steps(1, Rank(0)).take(5).collect();
-    assert_eq!((steps[0], steps[1]), (Step::Compute(1000), Step::LockAll));
+    assert_eq!(steps[..2], [Step::Compute(1000), Step::LockAll { assert: Assert::None }]);
     assert!(matches!(steps[2], Step::Put { bytes: 8, .. }));
-    assert_eq!((steps[3], steps[4]), (Step::Compute(2000), Step::UnlockAll));
+    assert_eq!(steps[3..], [Step::Compute(2000), Step::UnlockAll]);
     assert_eq!(workload.steps(1, Rank(0)).count(), 50);
 }
 
@@ -203,7 +204,7 @@ fn times_are_drawn_as_described() {
         steps
             .windows(2)
             .filter_map(|pair| match pair {
-                [Step::Compute(ns), Step::LockAll] => Some(*ns),
+                [Step::Compute(ns), Step::LockAll { .. }] => Some(*ns),
                 _ => None,
             })
             .collect()
@@ -238,7 +239,7 @@ fn classes_have_their_shares() {
         for seed in 0..20 {
             for step in workload.steps(seed, Rank(1)) {
                 exclusive += f64::from(u8::from(matches!(step, Step::Lock { kind: LockKind::Exclusive, .. })));
-                all += f64::from(u8::from(matches!(step, Step::Lock { .. } | Step::LockAll)));
+                all += f64::from(u8::from(matches!(step, Step::Lock { .. } | Step::LockAll { .. })));
             }
         }
         let classes = workload.classes.iter().filter(|class| class.lock == Acquire::Exclusive);
@@ -248,15 +249,39 @@ fn classes_have_their_shares() {
     }
 }
 
+/// Transfers that are longer than the window are made as several, each within it, and updates word by word.
+#[test]
+fn transfers_lie_in_the_window() {
+    let text = GOOD.replace("\"8B\"", "\"150KiB\"\ncount = 3\n[[class.operation]]\nkind = \"update\"\nbytes = \"20B\"");
+    let workload = parse(&text).unwrap();
+    let window = workload.window_bytes();
+    assert_eq!(window, 64 << 10);
+    let (mut put, mut updates) = (0, 0);
+    for step in workload.steps(1, Rank(3)) {
+        match step {
+            Step::Put { disp, bytes, .. } => {
+                assert!(bytes > 0 && disp.0 % 8 == 0 && disp.0 as u64 + bytes <= window, "{step:?}");
+                put += bytes;
+            }
+            Step::Update { disp, bytes, .. } => {
+                assert!(bytes == 8 && disp.0 % 8 == 0 && disp.0 as u64 + bytes <= window, "{step:?}");
+                updates += 1;
+            }
+            _ => {}
+        }
+    }
+    assert_eq!((put, updates), (10 * 3 * (150 << 10), 10 * 3));
+}
+
 /// Runs an example on threads; returns how often locks were acquired.
 fn run<W: WindowLock>(workload: &Workload) -> u64 {
     // Of each target: the exclusive holders, and the shared ones.
     let holders: Vec<[AtomicU64; 2]> = (0..workload.ranks).map(|_| Default::default()).collect();
     let acquired = World::threads(workload.ranks).run(|ra| {
-        let mut locks = WindowLocks::<W>::new(ra, W::Params::default()).unwrap();
-        let area = Area::new(ra, 4096).unwrap();
+        let team = Team::new(ra).unwrap();
+        let builder = Window::builder(&team).policy::<W>(W::Params::default());
+        let mut replay = Replay::new(builder, &Shape::allocated(workload.window_bytes())).unwrap();
         let mut acquired = 0;
-        let mut replay = Replay { ra, locks: &mut locks, area, collectives: None };
         let steps = workload.steps(42, ra.rank()).map(Ok);
         let done = replay.run(steps, |Observed { part, locked, .. }| {
             let (targets, exclusive) = match locked {
@@ -267,7 +292,7 @@ fn run<W: WindowLock>(workload: &Workload) -> u64 {
                 let [alone, together] = &holders[target as usize];
                 let own = if exclusive { alone } else { together };
                 match part {
-                    // Told of it when it is held, and before it is released: the lock orders these.
+                    // Observed when it is held, and before it is released: the lock orders these.
                     Part::Acquire => {
                         assert_eq!(alone.load(Ordering::SeqCst), 0, "{}: {target} is held alone", workload.name);
                         let others = together.load(Ordering::SeqCst);

@@ -3,6 +3,7 @@
 use rmalab_atomics::RemoteAtomics;
 
 use crate::place::{Part, Place};
+use crate::trace::recorder::{Event, Kind};
 use crate::{Call, Error, Result, UserMemory, WindowCore, WindowDisp};
 
 impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
@@ -10,7 +11,7 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
     ///
     /// So one dynamic window reaches memory that other windows have, as DART nests shared windows in one. The other one may
     /// be over another team of the same world, such as this rank's node. What is attached has to be detached before `other`
-    /// is freed: behind that, operations would meet whoever gets the memory next.
+    /// is freed: after that, operations would reach whatever the memory is used for next.
     ///
     /// # Errors
     ///
@@ -36,7 +37,10 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
         let at = other.team().translate(owner, team).ok_or_else(unknown)?.at(at.disp);
         // The address by which the program knows the memory; where it has none, the displacement is as good.
         let address = local.words().filter(|words| !words.is_empty()).map_or(at.disp.0, |words| words.as_ptr() as u64);
-        dynamic.attach_segment(self.ra, address, at, local.bytes())
+        let started = self.start_record();
+        let disp = dynamic.attach_segment(self.ra, address, at, local.bytes())?;
+        self.record(started, Event::of(Kind::Attach).moving(disp.0, local.bytes()));
+        Ok(disp)
     }
 
     /// Detaches what [`attach_window`](Self::attach_window) has attached at `disp`.
@@ -51,11 +55,13 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
     /// Takes the region at `disp` off the list, if it is memory of the program as `exposed` says.
     fn take(&self, disp: WindowDisp, exposed: bool) -> Result<Option<UserMemory>> {
         let (dynamic, ra) = (self.dynamic(Call::Detach)?, self.ra);
-        if dynamic.is_exposed(disp) == Some(exposed) {
-            dynamic.take(ra, disp)
-        } else {
-            Err(Error::Detach { rank: ra.rank(), disp })
+        if dynamic.is_exposed(disp) != Some(exposed) {
+            return Err(Error::Detach { rank: ra.rank(), disp });
         }
+        let started = self.start_record();
+        let memory = dynamic.take(ra, disp)?;
+        self.record(started, Event::of(Kind::Detach).moving(disp.0, 0));
+        Ok(memory)
     }
 
     /// Detaches the memory at `disp`, and gives it back (`MPI_Win_detach`).

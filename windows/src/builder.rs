@@ -13,7 +13,7 @@ use crate::dynamic::Dynamic;
 use crate::raw::core::{Fixed, Memory};
 use crate::raw::epochs::Epochs;
 use crate::raw::matching::{self, Matching};
-use crate::trace::recorder::Recorder;
+use crate::trace::recorder::{self, Recorder};
 use crate::two_sided::{OwnPart, OwnPlace, Requests};
 use crate::{
     AccumulateStrategy, Call, Config, Error, ErrorHandler, Flavor, Ignored, Info, RawWindow, Result, Team, Transport,
@@ -67,12 +67,13 @@ pub struct Builder<'t, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
     slots: u32,
     limits: Limits,
     record: Option<PathBuf>,
+    /// Whether [`Config::RECORD_VARIABLE`] may ask for a recording.
+    reads_variable: bool,
 }
 
 impl<'t, A: RemoteAtomics + ?Sized> Builder<'t, A> {
     pub(crate) fn new(team: &'t Team<'t, A>) -> Self {
         let (config, ignored) = Config::from_info(&Info::new());
-        let record = std::env::var_os(Config::RECORD_VARIABLE).filter(|dir| !dir.is_empty()).map(PathBuf::from);
         Builder {
             team,
             params: config.policy,
@@ -83,7 +84,8 @@ impl<'t, A: RemoteAtomics + ?Sized> Builder<'t, A> {
             name: String::new(),
             slots: matching::SLOTS,
             limits: Limits::default(),
-            record,
+            record: None,
+            reads_variable: true,
         }
     }
 
@@ -107,12 +109,24 @@ impl<'t, A: RemoteAtomics + ?Sized> Builder<'t, A> {
 
     /// Sets the lock policy, fixed at compile time, and its parameters.
     pub fn policy<W: WindowLock>(self, params: W::Params) -> Builder<'t, A, W> {
-        let Builder { team, config, ignored, disp_unit, symmetric, name, slots, limits, record, .. } = self;
-        Builder { team, config, ignored, params, disp_unit, symmetric, name, slots, limits, record }
+        let Builder {
+            team, config, ignored, disp_unit, symmetric, name, slots, limits, record, reads_variable, ..
+        } = self;
+        Builder { team, config, ignored, params, disp_unit, symmetric, name, slots, limits, record, reads_variable }
     }
 }
 
 impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
+    pub(crate) fn team(&self) -> &'t Team<'t, A> {
+        self.team
+    }
+
+    /// Records nothing because of the environment.
+    pub(crate) fn without_variable(mut self) -> Self {
+        self.reads_variable = false;
+        self
+    }
+
     /// Sets the bytes of this rank's unit of displacement; 1 by default.
     pub fn disp_unit(mut self, bytes: u32) -> Self {
         self.disp_unit = bytes;
@@ -321,10 +335,17 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         let ra = self.team.ra();
         self.config.pscw = self.config.pscw.for_ranks(ra.size());
         if self.config.mpi_accumulate_granularity > WORD && self.config.accumulate == AccumulateStrategy::Native {
-            // Who wants many elements to be synchronized at once wants a lock.
+            // Many elements that are synchronized at once need a lock.
             self.config.accumulate = AccumulateStrategy::Locked;
         }
-        let made = self.own_words(&mut allocations).and_then(|words| Ok((words, self.recorder()?)));
+        let (bytes, unit) = match &memory {
+            &Memory::Symmetric { bytes, unit, .. } => (bytes, unit),
+            Memory::Table(parts) => parts[ra.rank().index()].size(),
+            Memory::Leased { parts, .. } => parts[ra.rank().index()].size(),
+            Memory::Dynamic(_) => (0, 1),
+        };
+        let part = recorder::Part { flavor: flavor.to_string(), bytes, unit };
+        let made = self.own_words(&mut allocations).and_then(|words| Ok((words, self.recorder(part)?)));
         if made.is_err() {
             // On all ranks alike, and nobody has used them: they are zero.
             allocations.iter().try_for_each(|&disp| ra.heap().release(disp))?;
@@ -338,12 +359,6 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
                     Memory::Table(parts) => OwnPlace::Segment(parts[ra.rank().index()].place),
                     &Memory::Leased { own, .. } => OwnPlace::Exposed(own),
                     Memory::Dynamic(dynamic) => OwnPlace::Dynamic(dynamic.allocation()),
-                };
-                let bytes = match &memory {
-                    &Memory::Symmetric { bytes, .. } => bytes,
-                    Memory::Table(parts) => parts[ra.rank().index()].bytes,
-                    Memory::Leased { parts, .. } => parts[ra.rank().index()].bytes,
-                    Memory::Dynamic(_) => 0,
                 };
                 let part = OwnPart { place, bytes, accumulate: self.config.accumulate, lock: accumulate_lock };
                 let agent = transport == Transport::TwoSidedAgent;
@@ -404,10 +419,12 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     }
 
     /// The recorder, if there is to be one.
-    fn recorder(&self) -> Result<Option<Rc<Recorder>>> {
-        let Some(dir) = &self.record else { return Ok(None) };
+    fn recorder(&self, part: recorder::Part) -> Result<Option<Rc<Recorder>>> {
+        let variable =
+            || std::env::var_os(Config::RECORD_VARIABLE).filter(|dir| !dir.is_empty() && self.reads_variable);
+        let Some(dir) = self.record.clone().or_else(|| variable().map(PathBuf::from)) else { return Ok(None) };
         let info = hints(&self.config, W::NAME).to_string();
-        Ok(Some(Rc::new(Recorder::new(self.team, dir, &self.name, info)?)))
+        Ok(Some(Rc::new(Recorder::new(self.team, &dir, &self.name, info, part)?)))
     }
 
     fn alignment(&self) -> u64 {

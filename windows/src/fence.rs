@@ -35,7 +35,7 @@
 use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_locks::{Policy, WindowLock};
 
-use crate::trace::recorder::Kind;
+use crate::trace::recorder::{Event, Kind};
 use crate::{Active, Call, Error, FenceStrategy, Local, Result, Target, Window, WindowCore};
 
 /// What the callers of a fence assert; all ranks alike for `noprecede` and `nosucceed`.
@@ -51,6 +51,24 @@ pub struct FenceAssert {
     pub noprecede: bool,
     /// No rank will issue operations until the next fence (`MPI_MODE_NOSUCCEED`).
     pub nosucceed: bool,
+}
+
+impl FenceAssert {
+    /// Returns whether ranks wait for each other in a fence with these assertions.
+    pub(crate) fn is_synchronization(self) -> bool {
+        !(self.noprecede && self.nosucceed)
+    }
+
+    /// The assertions as a trace has them.
+    pub(crate) fn bits(self) -> u8 {
+        let FenceAssert { nostore, noput, noprecede, nosucceed } = self;
+        u8::from(nostore) | u8::from(noput) << 1 | u8::from(noprecede) << 2 | u8::from(nosucceed) << 3
+    }
+
+    pub(crate) fn from_bits(bits: u8) -> FenceAssert {
+        let bit = |at: u8| bits >> at & 1 != 0;
+        FenceAssert { nostore: bit(0), noput: bit(1), noprecede: bit(2), nosucceed: bit(3) }
+    }
 }
 
 impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
@@ -82,12 +100,11 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
     /// Calls a fence, whatever is open.
     pub(crate) fn synchronize(&self, assert: FenceAssert) -> Result<()> {
         let open = self.epochs.fence(!assert.nosucceed);
-        if assert.noprecede && assert.nosucceed {
-            return Ok(());
-        }
         let started = self.start_record();
-        self.meet(assert, open).map_err(|error| self.hear(error))?;
-        self.record(started, Kind::Barrier, Rank(0), 0);
+        if assert.is_synchronization() {
+            self.meet(assert, open).map_err(|error| self.hear(error))?;
+        }
+        self.record(started, Event::of(Kind::Fence).asserting(assert.bits()));
         Ok(())
     }
 

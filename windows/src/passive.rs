@@ -147,6 +147,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
     /// Those of `body`, and those of the network.
     pub fn batch<'env, R>(&self, body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>) -> Result<R> {
         let core = self.target.core;
+        core.begin_batch();
         let (done, started) = batch::batch(core, body, || core.start_record())?;
         if let Some(rank) = self.target.rank() {
             core.complete_batch(Some(rank), started)?;
@@ -290,6 +291,7 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     /// Those of `body`, and those of the network.
     pub fn batch<'env, R>(&self, body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>) -> Result<R> {
         let core: &WindowCore<'_, A> = self.window;
+        core.begin_batch();
         let (done, started) = batch::batch(core, body, || core.start_record())?;
         core.complete_batch(None, started)?;
         Ok(done)

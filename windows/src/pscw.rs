@@ -21,8 +21,32 @@ pub struct PostAssert {
     pub nocheck: bool,
     /// This rank's part was not stored to since the last synchronization (`MPI_MODE_NOSTORE`).
     pub nostore: bool,
-    /// Nobody puts or accumulates to this rank's part in this epoch (`MPI_MODE_NOPUT`).
+    /// No rank puts or accumulates to this rank's part in this epoch (`MPI_MODE_NOPUT`).
     pub noput: bool,
+}
+
+impl StartAssert {
+    /// The assertions as a trace has them.
+    pub(crate) fn bits(self) -> u8 {
+        u8::from(self.nocheck)
+    }
+
+    pub(crate) fn from_bits(bits: u8) -> StartAssert {
+        StartAssert { nocheck: bits & 1 != 0 }
+    }
+}
+
+impl PostAssert {
+    /// The assertions as a trace has them.
+    pub(crate) fn bits(self) -> u8 {
+        let PostAssert { nocheck, nostore, noput } = self;
+        u8::from(nocheck) | u8::from(nostore) << 1 | u8::from(noput) << 2
+    }
+
+    pub(crate) fn from_bits(bits: u8) -> PostAssert {
+        let bit = |at: u8| bits >> at & 1 != 0;
+        PostAssert { nocheck: bit(0), nostore: bit(1), noput: bit(2) }
+    }
 }
 
 impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {

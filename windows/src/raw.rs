@@ -117,6 +117,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
     ///
     /// Those of `body`, and those of the network.
     pub fn batch<'env, R>(&self, body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>) -> Result<R> {
+        self.core.begin_batch();
         let (done, started) = batch::batch(&self.core, body, || self.core.start_record())?;
         self.core.complete_batch(None, started)?;
         Ok(done)

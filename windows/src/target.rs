@@ -15,7 +15,6 @@ use crate::bias::AccumulatePath;
 use crate::layout::PairRuns;
 use crate::place::{ByRequest, Part, Place};
 use crate::raw::core::{Memory, WindowCore};
-use crate::trace::recorder::Kind;
 use crate::{Call, Error, Items, Result, WindowDisp};
 
 /// An epoch by locks: its targets take part in nothing. A target is used during `'e`, while the epoch is open.
@@ -106,13 +105,10 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     ) -> Result<R> {
         let started = if let Part::Recorded { .. } = self.part { self.core.start_record() } else { None };
         let done = self.reach_part(self.part(), call, disp, (first, len), then)?;
-        if started.is_some() {
-            let kind = match call {
-                Call::Put => Kind::Put,
-                Call::Get => Kind::Get,
-                _ => Kind::Update,
-            };
-            self.core.record(started, kind, self.rank, data);
+        if let Some(started) = started {
+            // The unit that has the first byte. Bytes that a layout has twice count once.
+            let disp = disp.0.wrapping_add(first.div_euclid(i64::from(self.unit)));
+            self.core.record_transfer(started, call, self.rank, disp, data.min(len));
         }
         Ok(done)
     }

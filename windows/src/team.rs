@@ -31,7 +31,7 @@ use std::rc::{Rc, Weak};
 
 use rmalab_atomics::{Collectives, Rank, RemoteAtomics, Subset};
 
-use crate::trace::recorder::{Kind, Recorder};
+use crate::trace::recorder::{Event, Kind, Recorder};
 use crate::two_sided::{self, Ends};
 use crate::{Error, Open, Result};
 
@@ -142,7 +142,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
             self.collectives.barrier()?;
         }
         for started in started {
-            started.end(self.ra(), Kind::Barrier, Rank(0), 0);
+            started.end(self.ra(), Event::of(Kind::Barrier), &[]);
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ use rmalab_locks::{Policy, WindowLock};
 use crate::builder::{RECORD_HINT, hints};
 use crate::place::Part;
 use crate::raw::core::Memory;
+use crate::trace::recorder::{Event, Kind};
 use crate::{
     Attributes, Builder, Call, Error, ErrorHandler, Ignored, Info, Local, RawWindow, Result, Target, Team, WindowCore,
     messages,
@@ -334,8 +335,12 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
     /// [`Error::Flavor`]; [`Error::Attach`] when it overlaps attached memory, when it is empty, or when the network has no
     /// place for more exposed memory of this rank; and those of [`RemoteAtomics::register`]. The memory is dropped then.
     pub fn attach(&self, memory: UserMemory) -> Result<WindowDisp> {
+        let bytes = memory.len() as u64;
+        let started = self.start_record();
         let attached = self.dynamic(Call::Attach).and_then(|dynamic| dynamic.attach(self.ra, memory));
-        attached.map_err(|error| self.hear(error))
+        let disp = attached.map_err(|error| self.hear(error))?;
+        self.record(started, Event::of(Kind::Attach).moving(disp.0, bytes));
+        Ok(disp)
     }
 }
 

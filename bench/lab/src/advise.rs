@@ -242,6 +242,7 @@ impl Advise {
         // A world that cannot be is refused now.
         let fits = rmalab_atomics::sim::Options {
             ranks_per_node: Some(source.ranks_per_node()),
+            segment_bytes: source.segment_bytes(1),
             ..rmalab_atomics::sim::Options::new(source.ranks())
         };
         rmalab_atomics::sim::Simulator::new(&profile, &fits).map_err(|error| Error::usage(error.to_string()))?;

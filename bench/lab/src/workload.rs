@@ -27,8 +27,12 @@
 //!
 //! For each acquisition it draws a class by the shares and a target by the class's `targets`, computes for `between`, locks
 //! the target (all targets under `lock_all`), does the operations, computes for `inside`, and unlocks. Neighbours are the
-//! ranks before and behind its own, around the end. Under `zipf` the k-th of n targets is drawn in proportion to k to
+//! ranks one below and one above its own, around the end. Under `zipf` the k-th of n targets is drawn in proportion to k to
 //! the power of minus the exponent; the order of the targets scatters them over the nodes and is the same for all ranks.
+//!
+//! Transfers go to a window of [`window_bytes`](Workload::window_bytes) bytes at each rank. Each starts where the one before
+//! ended, and wraps around at the window's end; where a rank begins follows from its number, so that ranks are not at one
+//! place together. One that is longer than the window is made as several. An update is a fetch-and-add for each word.
 //!
 //! The steps follow from the workload, the seed and the rank alone, and take no memory beyond the iterator's own.
 
@@ -39,9 +43,12 @@ pub mod units;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use rmalab_atomics::Rank;
+use rmalab_atomics::{Rank, WORD};
 
 pub use steps::Steps;
+
+/// Bytes of a rank's part of the window: at least, a page, and at most.
+const WINDOW: (u64, u64) = (4096, 64 << 10);
 
 /// What is wrong with a workload's description: one line.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -102,9 +109,9 @@ pub enum Targets {
     Zipf(f64),
     /// Always this one.
     Single(Rank),
-    /// The rank before or the rank behind the own one.
+    /// The rank below or the rank above the local one.
     Neighbours,
-    /// The own one.
+    /// The local rank.
     Own,
 }
 
@@ -217,6 +224,11 @@ impl Workload {
     /// The steps of `rank`.
     pub fn steps(&self, seed: u64, rank: Rank) -> Steps<'_> {
         Steps::new(self, seed, rank)
+    }
+
+    /// Bytes of each rank's part of the window: room for the largest transfer, up to 64 KiB.
+    pub fn window_bytes(&self) -> u64 {
+        self.largest().clamp(WINDOW.0, WINDOW.1).next_multiple_of(WORD)
     }
 
     /// Bytes of the largest transfer.

@@ -6,7 +6,7 @@ use rmalab_locks::WindowLock;
 use crate::raw::RawWindow;
 use crate::raw::epochs::Side;
 use crate::raw::matching::check_group;
-use crate::trace::recorder::Kind;
+use crate::trace::recorder::{Event, Kind};
 use crate::two_sided::attended;
 use crate::{Active, Call, Error, FenceAssert, Open, PostAssert, Result, StartAssert, Target, WindowCore};
 
@@ -43,7 +43,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
                 met.map_err(|error| core.hear(error))?;
             }
         }
-        core.record(started, Kind::Pscw, Rank(0), 0);
+        core.record_group(started, Event::of(Kind::Start).asserting(assert.bits()), group);
         core.epochs.leave_fence();
         core.epochs.set_access(Side::Open);
         core.epochs.used.set(false);
@@ -87,7 +87,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         posted.map_err(|error| core.hear(error))?;
         core.epochs.leave_fence();
         core.epochs.set_exposure(Side::Open);
-        core.record(started, Kind::Pscw, Rank(0), 0);
+        core.record_group(started, Event::of(Kind::Post).asserting(assert.bits()), group);
         Ok(())
     }
 
@@ -115,7 +115,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         }
     }
 
-    /// Checks that an epoch may begin: nothing else stands open than what goes `beside` it.
+    /// Checks that an epoch may begin: nothing stands open except what goes `beside` it.
     pub(crate) fn check_open(&self, call: Call, beside: Option<Open>) -> Result<()> {
         self.core.check()?;
         self.core.settle()?;
@@ -161,7 +161,7 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
             requests.complete()?;
         } else {
             let group = self.epochs.group.borrow();
-            // What is complete here is told behind itself where puts keep their order.
+            // Where puts keep their order, the word that reports the end follows the data.
             let unordered = self.epochs.used.get() && !self.ra.capabilities().ordered_puts;
             let flushes = group.iter().filter(|_| unordered).map(|&target| self.flush_target(target));
             let flushed = flushes.fold(Ok(()), Result::and);
@@ -169,7 +169,7 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
             self.matching.complete(self.ra, &group)?;
             flushed?;
         }
-        self.record(started, Kind::Pscw, Rank(0), 0);
+        self.record(started, Event::of(Kind::Complete));
         Ok(())
     }
 
@@ -180,7 +180,7 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
             Some(requests) => requests.wait_exposure()?,
             None => self.matching.wait(&attended(self.ra))?,
         }
-        self.record(started, Kind::Pscw, Rank(0), 0);
+        self.record(started, Event::of(Kind::Wait));
         Ok(())
     }
 
@@ -191,7 +191,7 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
             Some(requests) => requests.progress().map(|()| requests.exposure_is_over()),
         };
         let over = over.map_err(|error| self.hear(error))?;
-        self.record(started, Kind::Pscw, Rank(0), 0);
+        self.record(started, Event::of(if over { Kind::TestOver } else { Kind::TestOpen }));
         if over {
             self.epochs.set_exposure(Side::Closed);
         }
@@ -207,9 +207,11 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
     pub(crate) fn settle(&self) -> Result<()> {
         if self.epochs.access() == Side::Abandoned {
             self.epochs.set_access(Side::Closed);
+            let started = self.start_record();
             if let Some(requests) = &self.two_sided {
                 requests.complete()?;
             }
+            self.record(started, Event::of(Kind::Complete));
         }
         if self.epochs.exposure() == Side::Abandoned {
             self.end_exposure()?;

@@ -13,7 +13,7 @@ use crate::dynamic::Dynamic;
 use crate::place::{Part, Place};
 use crate::raw::epochs::Epochs;
 use crate::raw::matching::Matching;
-use crate::trace::recorder::{Kind, Recorder, Started};
+use crate::trace::recorder::{Event, Kind, Recorder, Started};
 use crate::two_sided::Requests;
 use crate::{Attributes, Call, Config, Error, ErrorHandler, FenceStrategy, Flavor, Ignored, Open, Result, Team};
 
@@ -22,6 +22,13 @@ pub(crate) struct Fixed<P> {
     pub(crate) place: P,
     pub(crate) bytes: u64,
     pub(crate) unit: u32,
+}
+
+impl<P> Fixed<P> {
+    /// Its bytes, and those of its unit of displacement.
+    pub(crate) fn size(&self) -> (u64, u32) {
+        (self.bytes, self.unit)
+    }
 }
 
 /// Where a window's memory is.
@@ -90,7 +97,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
     pub(crate) fn unrecorded(&self, rank: Rank, active: bool) -> Part<'_> {
         match (&self.two_sided, self.part(rank).0) {
             (None, part) => part,
-            // In an active epoch nobody else's progress is needed for oneself.
+            // In an active epoch an operation on the local rank needs no other rank's progress.
             (_, part) if active && rank == self.ra.rank() => part,
             (Some(requests), Part::Dynamic(_)) => Part::Dynamic(Some(&**requests)),
             (Some(requests), _) => Part::Fixed(Place::TwoSided(&**requests, rank)),
@@ -188,10 +195,31 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
 
     /// It has ended.
     #[inline(always)]
-    pub(crate) fn record(&self, started: Option<Started<'_>>, kind: Kind, target: Rank, bytes: u64) {
+    pub(crate) fn record(&self, started: Option<Started<'_>>, event: Event) {
+        self.record_group(started, event, &[]);
+    }
+
+    /// Like [`record`](Self::record), of a call that names a group.
+    #[inline(always)]
+    pub(crate) fn record_group(&self, started: Option<Started<'_>>, event: Event, group: &[Rank]) {
         if let Some(started) = started {
-            started.end(self.ra, kind, target, bytes);
+            started.end(self.ra, event, group);
         }
+    }
+
+    /// A transfer of `bytes` bytes at `disp` of `target` has ended.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn record_transfer(&self, started: Started<'_>, call: Call, target: Rank, disp: i64, bytes: u64) {
+        let kind = match call {
+            Call::Put => Kind::Put,
+            Call::Get => Kind::Get,
+            Call::GetAccumulate => Kind::GetAccumulate,
+            Call::FetchAndOp => Kind::FetchAndOp,
+            Call::CompareAndSwap => Kind::CompareAndSwap,
+            _ => Kind::Accumulate,
+        };
+        started.end(self.ra, Event::of(kind).at(target).moving(disp, bytes), &[]);
     }
 
     /// The error of a call that belongs into an epoch which is not open.

@@ -7,7 +7,7 @@ use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_locks::{Assert, Exclusion, LockKind, WindowLock};
 
 use crate::raw::RawWindow;
-use crate::trace::recorder::{Kind, Started};
+use crate::trace::recorder::{Event, Kind, Started};
 use crate::two_sided::{self, attended};
 use crate::{Call, Error, Open, Result, WindowCore};
 
@@ -90,7 +90,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         if self.core.under_way.get() == 0 { Ok(()) } else { self.core.complete_target(target) }
     }
 
-    /// As [`flush_local`](Self::flush_local), for all targets (`MPI_Win_flush_local_all`).
+    /// Like [`flush_local`](Self::flush_local), for all targets (`MPI_Win_flush_local_all`).
     ///
     /// # Errors
     ///
@@ -110,7 +110,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         }
     }
 
-    /// Whether a lock that begins is the policy's and nothing else.
+    /// Returns whether a lock that begins is the policy's and nothing else.
     #[inline(always)]
     fn is_plain(&self) -> bool {
         self.core.epochs.are_plain() && !two_sided::is_needed()
@@ -162,7 +162,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         Ok(())
     }
 
-    /// As [`end_lock`](Self::end_lock), of a lock_all.
+    /// Like [`end_lock`](Self::end_lock), for a lock_all.
     #[inline(always)]
     pub(crate) fn end_lock_all(&self, ra: &A, plain: bool) -> Result<()> {
         if !plain {
@@ -179,7 +179,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         Ok(())
     }
 
-    /// Whether a shared lock, which the policy has acquired, keeps other shared locks out all the same. An exclusive lock
+    /// Returns whether a shared lock, which the policy has acquired, keeps other shared locks out all the same. An exclusive lock
     /// keeps others out by MPI's rules, too.
     fn is_mutex(&self, assert: Assert) -> bool {
         assert == Assert::None && self.core.exclusion == Exclusion::Everything
@@ -204,10 +204,8 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         if kind == LockKind::Shared && self.is_mutex(assert) {
             core.enter(Open::Lock);
         }
-        if assert == Assert::None {
-            let event = if kind == LockKind::Exclusive { Kind::Exclusive } else { Kind::Shared };
-            core.record(started, event, target, 0);
-        }
+        let locked = if kind == LockKind::Exclusive { Kind::Exclusive } else { Kind::Shared };
+        core.record(started, Event::of(locked).at(target).asserting(bits(assert)));
         Ok(())
     }
 
@@ -229,7 +227,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         let unlocked = if core.two_sided.is_some() { locks.unlocked(target) } else { locks.unlock(core.ra, target) };
         drop(locks);
         unlocked.map_err(Error::from).and(flushed).map_err(|error| core.hear(error))?;
-        core.record(started, if assert == Assert::None { Kind::Unlock } else { Kind::Flush }, target, 0);
+        core.record(started, Event::of(Kind::Unlock).at(target));
         Ok(())
     }
 
@@ -257,9 +255,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         if self.is_mutex(assert) {
             core.enter(Open::LockAll);
         }
-        if assert == Assert::None {
-            core.record(started, Kind::LockAll, Rank(0), 0);
-        }
+        core.record(started, Event::of(Kind::LockAll).asserting(bits(assert)));
         Ok(())
     }
 
@@ -280,7 +276,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         let unlocked = if core.two_sided.is_some() { locks.unlocked_all() } else { locks.unlock_all(core.ra) };
         drop(locks);
         unlocked.map_err(Error::from).and(flushed).map_err(|error| core.hear(error))?;
-        core.record(started, if assert == Assert::None { Kind::UnlockAll } else { Kind::FlushAll }, Rank(0), 0);
+        core.record(started, Event::of(Kind::UnlockAll));
         Ok(())
     }
 
@@ -313,16 +309,16 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
     pub(crate) fn complete_target(&self, target: Rank) -> Result<()> {
         let started = self.start_record();
         self.flush_target(target).map_err(|error| self.hear(error))?;
-        self.record(started, Kind::Flush, target, 0);
+        self.record(started, Event::of(Kind::Flush).at(target));
         Ok(())
     }
 
-    /// As [`complete_target`](Self::complete_target), for all targets.
+    /// Like [`complete_target`](Self::complete_target), for all targets.
     #[inline(never)]
     pub(crate) fn complete_targets(&self) -> Result<()> {
         let started = self.start_record();
         self.flush_targets().map_err(|error| self.hear(error))?;
-        self.record(started, Kind::FlushAll, Rank(0), 0);
+        self.record(started, Event::of(Kind::FlushAll));
         Ok(())
     }
 
@@ -332,8 +328,17 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
             let flushed = target.map_or_else(|| self.flush_targets(), |target| self.flush_target(target));
             flushed.map_err(|error| self.hear(error))?;
         }
-        let kind = if target.is_some() { Kind::Flush } else { Kind::FlushAll };
-        self.record(started, kind, target.unwrap_or(Rank(0)), 0);
+        self.record(started, Event::of(Kind::BatchEnd));
         Ok(())
     }
+
+    /// Records that a batch begins.
+    pub(crate) fn begin_batch(&self) {
+        self.record(self.start_record(), Event::of(Kind::BatchBegin));
+    }
+}
+
+/// An assertion as a trace has it.
+fn bits(assert: Assert) -> u8 {
+    u8::from(assert == Assert::NoCheck)
 }

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use rmalab_atomics::Rank;
+
 /// The longest text of a message, whatever a file has in it.
 const LONGEST: usize = 200;
 
@@ -29,6 +31,18 @@ pub enum TraceError {
         /// What is wrong with it.
         what: String,
     },
+    /// Calls that do not fit each other: of one rank by the rules of epochs, or of ranks that meet.
+    #[error("{}: {rank}, event {event}: {what}", path.display())]
+    Epochs {
+        /// The rank's file.
+        path: PathBuf,
+        /// The rank.
+        rank: Rank,
+        /// Which of its events it is, counted from 1.
+        event: u64,
+        /// What does not fit.
+        what: String,
+    },
     /// Files that do not make one trace together.
     #[error("{}: {what}", path.display())]
     Set {
@@ -48,6 +62,10 @@ impl TraceError {
         // One line, whatever the file has in it.
         let what = what.into().chars().take(LONGEST).map(|c| if c.is_control() { ' ' } else { c }).collect();
         TraceError::Damaged { path: path.to_owned(), offset, what }
+    }
+
+    pub(super) fn epochs(path: &Path, rank: Rank, event: u64, what: impl Into<String>) -> TraceError {
+        TraceError::Epochs { path: path.to_owned(), rank, event, what: what.into() }
     }
 
     pub(super) fn set(path: &Path, what: impl Into<String>) -> TraceError {

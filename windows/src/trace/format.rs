@@ -1,26 +1,25 @@
 //! How a trace is laid out in its file; see the [module's text](super).
 
-use rmalab_atomics::{Rank, Topology};
-use rmalab_locks::LockKind;
+use std::sync::Arc;
 
-use crate::replay::Step;
+use rmalab_atomics::{Rank, Topology};
 
 pub(super) const MAGIC: [u8; 8] = *b"rmalab\0T";
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 /// Bytes of magic and version.
 pub(super) const PREFIX: u64 = 12;
-/// Bytes of a block before its body.
+/// Bytes of a block ahead of its body.
 pub(super) const HEAD: usize = 17;
 
-/// The longest bodies that are believed: a header has an entry for each rank at the most.
+/// The longest bodies that are believed: a header has at most one entry for each rank.
 pub(super) const MAX_HEADER: u32 = 64 << 20;
 pub(super) const MAX_EVENTS: u32 = 1 << 20;
 
-/// What no program does between two calls (a day), and in one (a tebibyte).
+/// The longest time between two calls (a day), and the most bytes of one (a tebibyte).
 const MAX_GAP: u64 = 86_400 * 1_000_000_000;
 const MAX_BYTES: u64 = 1 << 40;
 
-/// What the header says.
+/// The header.
 #[derive(Clone, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Header {
@@ -29,6 +28,11 @@ pub(super) struct Header {
     pub(super) topology: Topology,
     /// The window's name.
     pub(super) window: String,
+    /// How the window came to its memory.
+    pub(super) flavor: String,
+    /// Bytes of the rank's part of the window, and of its unit of displacement.
+    pub(super) bytes: u64,
+    pub(super) unit: u32,
     /// The window's hints.
     pub(super) info: String,
     /// What the times were measured with: nanoseconds of a backend's clock.
@@ -43,7 +47,7 @@ pub(super) enum BlockKind {
     End = b'Z' as isize,
 }
 
-/// What stands before a block's body.
+/// What stands ahead of a block's body.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
     pub(super) kind: BlockKind,
@@ -69,7 +73,7 @@ impl Head {
     pub(super) fn parse(bytes: &[u8; HEAD]) -> Result<Head, String> {
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         if crc32fast::hash(&bytes[..HEAD - 4]) != word(HEAD - 4) {
-            return Err("the block's head has another checksum than it says".to_owned());
+            return Err("the block's head does not have the checksum that it states".to_owned());
         }
         let kind = match bytes[0] {
             b'H' => BlockKind::Header,
@@ -90,7 +94,7 @@ impl Head {
         if crc32fast::hash(body) == self.sum {
             Ok(())
         } else {
-            Err("the block has another checksum than it says".to_owned())
+            Err("the block does not have the checksum that it states".to_owned())
         }
     }
 }
@@ -132,15 +136,45 @@ pub(crate) enum Kind {
     Unlock,
     Put,
     Get,
-    Update,
+    Accumulate,
+    GetAccumulate,
+    FetchAndOp,
+    CompareAndSwap,
     Flush,
     FlushAll,
     Barrier,
-    Pscw,
+    Fence,
+    Post,
+    Start,
+    Complete,
+    Wait,
+    /// A test that found the epoch open.
+    TestOpen,
+    /// A test that found the epoch over.
+    TestOver,
+    Attach,
+    Detach,
+    BatchBegin,
+    BatchEnd,
 }
 
+/// The fields that events of a kind have.
+#[derive(Clone, Copy, Default)]
+struct Fields {
+    target: bool,
+    group: bool,
+    bytes: bool,
+    disp: bool,
+    /// The assertions that a call of this kind may have.
+    asserts: u8,
+}
+
+const NONE: Fields = Fields { target: false, group: false, bytes: false, disp: false, asserts: 0 };
+const TARGET: Fields = Fields { target: true, ..NONE };
+const TRANSFER: Fields = Fields { bytes: true, disp: true, ..TARGET };
+
 impl Kind {
-    const ALL: [Kind; 12] = [
+    const ALL: [Kind; 25] = [
         Kind::LockAll,
         Kind::UnlockAll,
         Kind::Shared,
@@ -148,122 +182,268 @@ impl Kind {
         Kind::Unlock,
         Kind::Put,
         Kind::Get,
-        Kind::Update,
+        Kind::Accumulate,
+        Kind::GetAccumulate,
+        Kind::FetchAndOp,
+        Kind::CompareAndSwap,
         Kind::Flush,
         Kind::FlushAll,
         Kind::Barrier,
-        Kind::Pscw,
+        Kind::Fence,
+        Kind::Post,
+        Kind::Start,
+        Kind::Complete,
+        Kind::Wait,
+        Kind::TestOpen,
+        Kind::TestOver,
+        Kind::Attach,
+        Kind::Detach,
+        Kind::BatchBegin,
+        Kind::BatchEnd,
     ];
 
-    fn has_target(self) -> bool {
-        use Kind::{Exclusive, Flush, Get, Put, Shared, Unlock, Update};
-        matches!(self, Shared | Exclusive | Unlock | Put | Get | Update | Flush)
+    fn fields(self) -> Fields {
+        match self {
+            Kind::Put
+            | Kind::Get
+            | Kind::Accumulate
+            | Kind::GetAccumulate
+            | Kind::FetchAndOp
+            | Kind::CompareAndSwap => TRANSFER,
+            Kind::Unlock | Kind::Flush => TARGET,
+            Kind::Shared | Kind::Exclusive => Fields { asserts: 1, ..TARGET },
+            Kind::LockAll => Fields { asserts: 1, ..NONE },
+            Kind::Fence => Fields { asserts: 0b1111, ..NONE },
+            Kind::Post => Fields { group: true, asserts: 0b111, ..NONE },
+            Kind::Start => Fields { group: true, asserts: 1, ..NONE },
+            Kind::Attach => Fields { bytes: true, disp: true, ..NONE },
+            Kind::Detach => Fields { disp: true, ..NONE },
+            Kind::UnlockAll
+            | Kind::FlushAll
+            | Kind::Barrier
+            | Kind::Complete
+            | Kind::Wait
+            | Kind::TestOpen
+            | Kind::TestOver
+            | Kind::BatchBegin
+            | Kind::BatchEnd => NONE,
+        }
     }
 
-    fn has_bytes(self) -> bool {
-        matches!(self, Kind::Put | Kind::Get | Kind::Update)
+    /// Whether the event moves data.
+    pub(super) fn is_transfer(self) -> bool {
+        let Fields { target, bytes, .. } = self.fields();
+        target && bytes
     }
 }
 
-/// One call.
+/// One call, apart from its group. A field that its kind does not have is 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Event {
     pub(crate) kind: Kind,
-    /// 0 where the kind has none.
     pub(crate) target: Rank,
-    /// 0 where the kind has none.
+    /// In units of the target's part of the window.
+    pub(crate) disp: i64,
     pub(crate) bytes: u64,
+    /// The assertions, as bits.
+    pub(crate) asserts: u8,
 }
 
 impl Event {
-    /// The step that does the same; a replay has none for post, start, complete and wait.
-    pub(super) fn step(self) -> Option<Step> {
-        let Event { kind, target, bytes } = self;
-        Some(match kind {
-            Kind::LockAll => Step::LockAll,
-            Kind::UnlockAll => Step::UnlockAll,
-            Kind::Shared => Step::Lock { kind: LockKind::Shared, target },
-            Kind::Exclusive => Step::Lock { kind: LockKind::Exclusive, target },
-            Kind::Unlock => Step::Unlock { target },
-            Kind::Put => Step::Put { target, bytes },
-            Kind::Get => Step::Get { target, bytes },
-            Kind::Update => Step::Update { target, bytes },
-            Kind::Flush => Step::Flush { target },
-            Kind::FlushAll => Step::FlushAll,
-            Kind::Barrier => Step::Barrier,
-            Kind::Pscw => return None,
-        })
+    pub(crate) fn of(kind: Kind) -> Event {
+        Event { kind, target: Rank(0), disp: 0, bytes: 0, asserts: 0 }
+    }
+
+    pub(crate) fn at(self, target: Rank) -> Event {
+        Event { target, ..self }
+    }
+
+    pub(crate) fn asserting(self, asserts: u8) -> Event {
+        Event { asserts, ..self }
+    }
+
+    pub(crate) fn moving(self, disp: i64, bytes: u64) -> Event {
+        Event { disp, bytes, ..self }
     }
 }
 
-const SAME_TARGET: u8 = 1 << 4;
-const SAME_BYTES: u8 = 1 << 5;
+const KIND: u8 = 0b1_1111;
+/// The target or the group is that of the event before that had one.
+const SAME_PARTNER: u8 = 1 << 5;
+/// The bytes or the assertions are those of the event before that had some.
+const SAME_AMOUNT: u8 = 1 << 6;
+/// The displacement is as far from the one before as that one was from its own predecessor.
+const SAME_STRIDE: u8 = 1 << 7;
 
-/// What the events of a block are written against: the last target and the last bytes.
-#[derive(Clone, Copy, Debug, Default)]
+/// What the events of a block are written against: the last of each field.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Last {
     target: Option<Rank>,
+    group: Option<Arc<[Rank]>>,
     bytes: Option<u64>,
+    asserts: u8,
+    disp: i64,
+    stride: i64,
 }
 
 impl Last {
     /// Appends an event that came `gap` nanoseconds after the one before.
-    pub(super) fn encode(&mut self, to: &mut Vec<u8>, event: Event, gap: u64) {
-        let Event { kind, target, bytes } = event;
-        let target = kind.has_target().then_some(target).filter(|&target| self.target.replace(target) != Some(target));
-        let bytes = kind.has_bytes().then_some(bytes).filter(|&bytes| self.bytes.replace(bytes) != Some(bytes));
-        let same = |has: bool, written: bool, flag: u8| if has && !written { flag } else { 0 };
-        to.push(
-            kind as u8
-                | same(kind.has_target(), target.is_some(), SAME_TARGET)
-                | same(kind.has_bytes(), bytes.is_some(), SAME_BYTES),
-        );
-        if let Some(target) = target {
-            push_varint(to, u64::from(target.0));
+    pub(super) fn encode(&mut self, to: &mut Vec<u8>, event: Event, group: &[Rank], gap: u64) {
+        let Event { kind, target, disp, bytes, asserts } = event;
+        let fields = kind.fields();
+        let first = to.len();
+        let mut flags = 0;
+        to.push(0);
+        if fields.target {
+            if self.target.replace(target) == Some(target) {
+                flags |= SAME_PARTNER;
+            } else {
+                push_varint(to, u64::from(target.0));
+            }
         }
-        if let Some(bytes) = bytes {
-            push_varint(to, bytes);
+        if fields.group {
+            if self.group.as_deref() == Some(group) {
+                flags |= SAME_PARTNER;
+            } else {
+                push_varint(to, group.len() as u64);
+                let mut before = 0;
+                for rank in group {
+                    push_varint(to, zigzag(i64::from(rank.0) - before));
+                    before = i64::from(rank.0);
+                }
+                self.group = Some(group.into());
+            }
         }
+        if fields.bytes {
+            if self.bytes.replace(bytes) == Some(bytes) {
+                flags |= SAME_AMOUNT;
+            } else {
+                push_varint(to, bytes);
+            }
+        }
+        if fields.asserts != 0 {
+            if std::mem::replace(&mut self.asserts, asserts) == asserts {
+                flags |= SAME_AMOUNT;
+            } else {
+                to.push(asserts);
+            }
+        }
+        if fields.disp {
+            let stride = disp.wrapping_sub(self.disp);
+            if std::mem::replace(&mut self.stride, stride) == stride {
+                flags |= SAME_STRIDE;
+            } else {
+                push_varint(to, zigzag(stride));
+            }
+            self.disp = disp;
+        }
+        to[first] = kind as u8 | flags;
         push_varint(to, gap);
     }
 
-    /// Takes an event off the front, and the nanoseconds since the one before.
+    /// Takes an event off the front, and the nanoseconds since the one before. Its group is [`group`](Self::group).
     pub(super) fn decode(&mut self, from: &mut &[u8], ranks: u32) -> Result<(Event, u64), String> {
         const SHORT: &str = "the block ends within an event, or a number has more than 64 bits";
+        const FIRST: &str = "the same target, group or bytes as before, in the first event that has some";
         let (&first, rest) = from.split_first().ok_or(SHORT)?;
         *from = rest;
-        let kind = Kind::ALL.get(usize::from(first & 0xf)).copied();
-        let flags = first & 0xf0;
-        let Some(kind) = kind.filter(|kind| {
-            let may = same_flag(kind.has_target(), SAME_TARGET) | same_flag(kind.has_bytes(), SAME_BYTES);
+        let flags = first & !KIND;
+        let known = Kind::ALL.get(usize::from(first & KIND)).map(|&kind| (kind, kind.fields()));
+        let Some((kind, fields)) = known.filter(|(_, fields)| {
+            let flag = |has: bool, flag: u8| if has { flag } else { 0 };
+            let may = flag(fields.target || fields.group, SAME_PARTNER)
+                | flag(fields.bytes || fields.asserts != 0, SAME_AMOUNT)
+                | flag(fields.disp, SAME_STRIDE);
             flags & !may == 0
         }) else {
             return Err(format!("an event of unknown kind {first:#04x}"));
         };
-        if kind.has_target() && flags & SAME_TARGET == 0 {
-            let target = take_varint(from).ok_or(SHORT)?;
-            let known = u32::try_from(target).ok().filter(|&target| target < ranks);
-            self.target = Some(Rank(known.ok_or_else(|| format!("target {target}, where there are {ranks} ranks"))?));
+        let mut event = Event::of(kind);
+        if fields.target {
+            if flags & SAME_PARTNER == 0 {
+                let target = take_varint(from).ok_or(SHORT)?;
+                let known = u32::try_from(target).ok().filter(|&target| target < ranks);
+                let known = known.ok_or_else(|| format!("target {target}, where there are {ranks} ranks"))?;
+                self.target = Some(Rank(known));
+            }
+            event.target = self.target.ok_or(FIRST)?;
         }
-        if kind.has_bytes() && flags & SAME_BYTES == 0 {
-            self.bytes = Some(take_varint(from).ok_or(SHORT)?);
+        if fields.group {
+            if flags & SAME_PARTNER == 0 {
+                self.group = Some(take_group(from, ranks)?.ok_or(SHORT)?);
+            } else if self.group.is_none() {
+                return Err(FIRST.to_owned());
+            }
+        }
+        if fields.bytes {
+            if flags & SAME_AMOUNT == 0 {
+                self.bytes = Some(take_varint(from).ok_or(SHORT)?);
+            }
+            event.bytes = self.bytes.ok_or(FIRST)?;
+        }
+        if fields.asserts != 0 {
+            if flags & SAME_AMOUNT == 0 {
+                let (&asserts, rest) = from.split_first().ok_or(SHORT)?;
+                *from = rest;
+                self.asserts = asserts;
+            }
+            event.asserts = self.asserts;
+            if event.asserts & !fields.asserts != 0 {
+                return Err(format!("assertions {:#04x}, which the call does not have", event.asserts));
+            }
+        }
+        if fields.disp {
+            if flags & SAME_STRIDE == 0 {
+                self.stride = unzigzag(take_varint(from).ok_or(SHORT)?);
+            }
+            self.disp = self.disp.wrapping_add(self.stride);
+            event.disp = self.disp;
         }
         let gap = take_varint(from).ok_or(SHORT)?;
-        const FIRST: &str = "the same target or bytes as before, in the first event that has some";
-        let target = if kind.has_target() { self.target.ok_or(FIRST)? } else { Rank(0) };
-        let bytes = if kind.has_bytes() { self.bytes.ok_or(FIRST)? } else { 0 };
         if gap > MAX_GAP {
             return Err(format!("{gap} ns between two calls, more than a day"));
         }
-        if bytes > MAX_BYTES {
-            return Err(format!("a transfer of {bytes} bytes, more than 1 TiB"));
+        if event.bytes > MAX_BYTES {
+            return Err(format!("a transfer of {} bytes, more than 1 TiB", event.bytes));
         }
-        Ok((Event { kind, target, bytes }, gap))
+        Ok((event, gap))
+    }
+
+    /// The group of the last event that had one.
+    pub(super) fn group(&self) -> Arc<[Rank]> {
+        self.group.clone().unwrap_or_default()
     }
 }
 
-const fn same_flag(has: bool, flag: u8) -> u8 {
-    if has { flag } else { 0 }
+/// Takes the ranks of a group off the front. `None` if the bytes end before it does.
+fn take_group(from: &mut &[u8], ranks: u32) -> Result<Option<Arc<[Rank]>>, String> {
+    let Some(count) = take_varint(from) else { return Ok(None) };
+    if count > u64::from(ranks) {
+        return Err(format!("a group of {count}, where there are {ranks} ranks"));
+    }
+    let mut group = Vec::new();
+    let mut before = 0i64;
+    for _ in 0..count {
+        let Some(step) = take_varint(from) else { return Ok(None) };
+        before = before.wrapping_add(unzigzag(step));
+        let known = u32::try_from(before).ok().filter(|&rank| rank < ranks);
+        group.push(Rank(known.ok_or_else(|| format!("rank {before} in a group, where there are {ranks} ranks"))?));
+    }
+    let mut sorted = group.clone();
+    sorted.sort_unstable();
+    match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(twice) => Err(format!("{} twice in a group", twice[0])),
+        None => Ok(Some(group.into())),
+    }
+}
+
+/// A signed number as one without a sign, small if it is near 0.
+fn zigzag(value: i64) -> u64 {
+    (value << 1 ^ value >> 63) as u64
+}
+
+fn unzigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
 #[cfg(test)]
@@ -285,37 +465,75 @@ mod tests {
     }
 
     #[test]
+    fn signed_numbers_are_read_as_they_are_written() {
+        for value in [0, -1, 1, 63, -64, i64::from(u32::MAX), i64::MIN, i64::MAX] {
+            assert_eq!(unzigzag(zigzag(value)), value);
+        }
+        assert_eq!([0, -1, 1, -2].map(zigzag), [0, 1, 2, 3]);
+    }
+
+    const GROUPS: [&[Rank]; 4] = [&[Rank(3), Rank(0)], &[Rank(3), Rank(0)], &[], &[Rank(1)]];
+
+    #[test]
     fn events_are_read_as_they_are_written() {
         let mut events = Vec::new();
         for kind in Kind::ALL {
-            for (target, bytes) in [(3, 8), (3, 8), (0, 4096), (3, 0)] {
-                let target = if kind.has_target() { Rank(target) } else { Rank(0) };
-                let bytes = if kind.has_bytes() { bytes } else { 0 };
-                events.push((Event { kind, target, bytes }, u64::from(target.0) * 1000));
+            let fields = kind.fields();
+            let moves = [(3, 8, 0), (3, 8, 16), (0, 4096, 32), (3, 0, i64::MIN), (3, 0, i64::MAX)];
+            for (at, (target, bytes, disp)) in moves.into_iter().enumerate() {
+                let event = Event {
+                    kind,
+                    target: if fields.target { Rank(target) } else { Rank(0) },
+                    bytes: if fields.bytes { bytes } else { 0 },
+                    disp: if fields.disp { disp } else { 0 },
+                    asserts: at as u8 & fields.asserts,
+                };
+                events.push((event, GROUPS[at % GROUPS.len()], u64::from(target) * 1000));
             }
         }
         let (mut bytes, mut last) = (Vec::new(), Last::default());
-        for &(event, gap) in &events {
-            last.encode(&mut bytes, event, gap);
+        for &(event, group, gap) in &events {
+            last.encode(&mut bytes, event, group, gap);
         }
         let (mut left, mut last) = (&bytes[..], Last::default());
-        for &event in &events {
-            assert_eq!(last.decode(&mut left, 4), Ok(event));
+        for &(event, group, gap) in &events {
+            assert_eq!(last.decode(&mut left, 4), Ok((event, gap)));
+            if event.kind.fields().group {
+                assert_eq!(&*last.group(), group);
+            }
         }
         assert!(left.is_empty());
     }
 
+    /// Puts of one size to one target take two bytes each, in one place and in places at equal distances.
+    #[test]
+    fn what_follows_from_the_event_before_is_omitted() {
+        for stride in [0, 8, -1_000_000] {
+            let (mut bytes, mut last) = (Vec::new(), Last::default());
+            for i in 0..100 {
+                let event = Event::of(Kind::Put).at(Rank(3)).moving((1 << 20) + i * stride, 8);
+                last.encode(&mut bytes, event, &[], 100);
+            }
+            assert!(bytes.len() < 220, "{stride}: {} bytes", bytes.len());
+        }
+    }
+
     #[test]
     fn events_that_cannot_be_are_refused() {
-        let bad: [(&[u8], &str); 8] = [
+        let bad: [(&[u8], &str); 13] = [
             (&[], "ends within an event"),
-            (&[0x0c, 0], "unknown kind 0x0c"),
-            (&[0x10, 0], "unknown kind 0x10"),
-            (&[0x45, 1, 1, 0], "unknown kind 0x45"),
-            (&[0x05, 4, 1, 0], "target 4, where there are 4 ranks"),
-            (&[0x15, 1, 0], "the same target or bytes as before"),
-            (&[0x00, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f], "more than a day"),
-            (&[0x05, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0], "more than 1 TiB"),
+            (&[0x19, 0], "unknown kind 0x19"),
+            (&[0x20, 0], "unknown kind 0x20"),
+            (&[0x84, 1, 0], "unknown kind 0x84"),
+            (&[0x05, 4, 1, 0, 0], "target 4, where there are 4 ranks"),
+            (&[0x25, 1, 0, 0], "the same target, group or bytes as before"),
+            (&[0x2f, 1, 0], "the same target, group or bytes as before"),
+            (&[0x0f, 5, 0, 0], "a group of 5, where there are 4 ranks"),
+            (&[0x0f, 1, 8, 0, 0], "rank 4 in a group, where there are 4 ranks"),
+            (&[0x0f, 2, 2, 0, 0, 0], "rank 1 twice in a group"),
+            (&[0x00, 2, 0], "assertions 0x02, which the call does not have"),
+            (&[0x40, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f], "more than a day"),
+            (&[0x05, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0], "more than 1 TiB"),
         ];
         for (bytes, what) in bad {
             let error = Last::default().decode(&mut &bytes[..], 4).unwrap_err();

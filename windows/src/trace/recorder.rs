@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 use rmalab_atomics::{Rank, RemoteAtomics, Time};
 
 use super::TraceError;
-pub(crate) use super::format::Kind;
-use super::format::{BlockKind, Event, Head, Header, Last, MAGIC, VERSION, push_varint};
+use super::format::{BlockKind, Head, Header, Last, MAGIC, VERSION, push_varint};
+pub(crate) use super::format::{Event, Kind};
 use crate::{Error, Result, Team};
 
-/// A block of so many bytes is written as soon as no lock is held.
+/// A block of this many bytes is written as soon as no lock is held.
 const FULL: usize = 4 << 10;
-/// A block of so many bytes is written even if one is.
+/// A block of this many bytes is written even if one is.
 const FULL_AND_LOCKED: usize = 16 << 10;
-/// A block so many nanoseconds old is written as soon as no lock is held.
+/// A block this many nanoseconds old is written as soon as no lock is held.
 const OLD: u64 = 1_000_000_000;
 
 /// The longest window name that goes into a file's name.
@@ -50,6 +50,13 @@ struct State {
     done: bool,
 }
 
+/// A rank's part of a window, as the header describes it.
+pub(crate) struct Part {
+    pub(crate) flavor: String,
+    pub(crate) bytes: u64,
+    pub(crate) unit: u32,
+}
+
 /// A call under way.
 pub(crate) struct Started<'r> {
     recorder: &'r Recorder,
@@ -66,6 +73,7 @@ impl Recorder {
         dir: &Path,
         window: &str,
         info: String,
+        part: Part,
     ) -> Result<Recorder> {
         let ra = team.ra();
         let stem = stem(window);
@@ -74,6 +82,9 @@ impl Recorder {
             rank: ra.rank().0,
             topology: ra.topology().clone(),
             window: window.to_owned(),
+            flavor: part.flavor,
+            bytes: part.bytes,
+            unit: part.unit,
             info,
             clock: format!("nanoseconds of {}", ra.capabilities().backend),
         };
@@ -92,7 +103,7 @@ impl Recorder {
         let made = made.map(|made| {
             made.and_then(|(path, file)| {
                 write_header(&file, &header).map_err(|error| {
-                    // What is not a trace shall not look like one.
+                    // A file without a header must not look like a trace.
                     let _ = std::fs::remove_file(&path);
                     TraceError::io(&path, "writing the trace", error)
                 })?;
@@ -120,7 +131,7 @@ impl Recorder {
                 Ok(Recorder { path, state: RefCell::new(state) })
             }
             (Some(Ok((path, _))), Some(rank)) => {
-                // The error below is the one to tell.
+                // The error below is the one to report.
                 let _ = std::fs::remove_file(path);
                 Err(Error::NotMade { rank })
             }
@@ -166,28 +177,28 @@ impl Drop for Recorder {
         if std::thread::panicking() {
             self.state.get_mut().write();
         } else {
-            // Nobody is left who could be told.
+            // Nothing is left that could take the error.
             let _ = self.finish();
         }
     }
 }
 
 impl Started<'_> {
-    /// The call has ended, without error.
+    /// The call has ended, without error. `group` is that of a post or a start, otherwise empty.
     #[cold]
     #[inline(never)]
-    pub(crate) fn end<A: RemoteAtomics + ?Sized>(self, ra: &A, kind: Kind, target: Rank, bytes: u64) {
+    pub(crate) fn end<A: RemoteAtomics + ?Sized>(self, ra: &A, event: Event, group: &[Rank]) {
         let mut state = self.recorder.state.borrow_mut();
         if state.failed.is_some() || state.done {
             return;
         }
         let State { body, before, ended, .. } = &mut *state;
-        before.encode(body, Event { kind, target, bytes }, self.at.0.saturating_sub(*ended));
+        before.encode(body, event, group, self.at.0.saturating_sub(*ended));
         if state.events == 0 {
             state.since = self.at.0;
         }
         state.events += 1;
-        match kind {
+        match event.kind {
             Kind::LockAll | Kind::Shared | Kind::Exclusive => state.held += 1,
             Kind::Unlock | Kind::UnlockAll => state.held = state.held.saturating_sub(1),
             _ => {}
@@ -251,7 +262,7 @@ fn create(dir: &Path, name: String) -> Result<(PathBuf, File), TraceError> {
         std::fs::create_dir_all(dir).map_err(|error| TraceError::Io {
             path: dir.to_owned(),
             doing: "making the folder of the trace",
-            // Of a file in the folder's place it is said that it exists, which is not what `claim` looks for.
+            // Of a file in the folder's place the system says that it exists, which is not what `claim` looks for.
             source: io::Error::other(error),
         })?;
     }

@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use rmalab_atomics::{Collectives, RemoteAtomics, Topology, World, bind_to_core};
-use rmalab_locks::{WindowLock, WindowLocks};
-use rmalab_windows::replay::{Area, Step};
+use rmalab_atomics::{RemoteAtomics, Topology, World, bind_to_core};
+use rmalab_locks::WindowLock;
+use rmalab_windows::Team;
+use rmalab_windows::replay::{Replay, Step};
 use serde::{Deserialize, Serialize};
 
 use super::candidates::{self, Candidate, Visitor};
-use super::rank::{CHUNK, Done, drive, rates, throughput};
+use super::rank::{Done, drive, rates, throughput, window};
 use super::source::Source;
 use rmalab_job::{Error, Result};
 use rmalab_report::statistics::{histogram, jain, median};
@@ -92,7 +93,8 @@ fn world(task: &Task, expected: Option<Duration>) -> Result<Vec<Vec<Ran>>> {
         Source::Workload(workload) => Topology::blocks(workload.ranks, workload.ranks_per_node, 1)?,
         Source::Trace(trace) => trace.topology.clone(),
     };
-    let mut processes = World::processes(task.ranks).topology(topology);
+    let segment = source.segment_bytes(task.labels.len() as u64);
+    let mut processes = World::processes(task.ranks).topology(topology).segment_bytes(segment);
     if let Some(expected) = expected {
         let program = std::env::current_exe()
             .map_err(|error| Error::Ranks(format!("this program, which its ranks are, cannot be found: {error}")))?;
@@ -148,14 +150,13 @@ fn run<'a>(ranks: impl Iterator<Item = &'a Ran>) -> Measured {
 fn rank(ra: &dyn RemoteAtomics, task: &Task, source: &Source) -> Result<Vec<Ran>> {
     bind_to_core(ra.rank())?;
     let failed = |source: rmalab_windows::Error| Error::Ranks(source.to_string());
-    let collectives = Collectives::with_chunk(ra, CHUNK)?;
-    let area = Area::new(ra, source.area()).map_err(failed)?;
-    let mut locks = Vec::new();
+    let team = Team::new(ra).map_err(failed)?;
+    let mut windows = Vec::new();
     for label in &task.labels {
         let mut found = candidates::chosen(std::slice::from_ref(label))?;
         found.retain(|candidate| candidate.label == label);
         let candidate: &Candidate = found.first().ok_or_else(|| Error::Ranks(format!("{label} is no candidate")))?;
-        locks.push(candidate.visit(Make { ra }).map_err(failed)?);
+        windows.push(candidate.visit(Make { team: &team, source }).map_err(failed)?);
     }
     let mut ran: Vec<Option<Ran>> = Vec::new();
     let mut latency = histogram();
@@ -163,13 +164,12 @@ fn rank(ra: &dyn RemoteAtomics, task: &Task, source: &Source) -> Result<Vec<Ran>
         let seed = 1 + (round as u64) % u64::from(task.seeds.max(1));
         let steps: Vec<Step> = source.steps(seed, ra.rank()).collect();
         let first = ran.len();
-        ran.resize(first + locks.len(), None);
-        for turn in 0..locks.len() {
-            let candidate = (turn + round) % locks.len();
+        ran.resize(first + windows.len(), None);
+        for turn in 0..windows.len() {
+            let candidate = (turn + round) % windows.len();
             latency.reset();
-            collectives.barrier()?;
-            let place = Place { ra, area, collectives: &collectives };
-            let done = locks[candidate].run(&place, &steps, task.passes, &mut latency).map_err(failed)?;
+            team.collectives().barrier()?;
+            let done = windows[candidate].run(&steps, task.passes, &mut latency).map_err(failed)?;
             let recorded =
                 latency.iter_recorded().map(|value| (value.value_iterated_to(), value.count_at_value())).collect();
             ran[first + candidate] = Some((done, recorded));
@@ -181,46 +181,28 @@ fn rank(ra: &dyn RemoteAtomics, task: &Task, source: &Source) -> Result<Vec<Ran>
     Ok(ran.into_iter().map(|ran| ran.expect("every candidate ran in every round")).collect())
 }
 
-/// Where the runs of a rank are.
-struct Place<'a> {
-    ra: &'a dyn RemoteAtomics,
-    area: Area,
-    collectives: &'a Collectives<'a, dyn RemoteAtomics + 'a>,
-}
-
-/// A candidate that was made.
+/// The window of a candidate.
 trait Made {
-    fn run(
-        &mut self,
-        place: &Place<'_>,
-        steps: &[Step],
-        passes: u32,
-        latency: &mut Histogram<u64>,
-    ) -> rmalab_windows::Result<Done>;
+    fn run(&mut self, steps: &[Step], passes: u32, latency: &mut Histogram<u64>) -> rmalab_windows::Result<Done>;
 }
 
-impl<W: WindowLock> Made for WindowLocks<W> {
-    fn run(
-        &mut self,
-        place: &Place<'_>,
-        steps: &[Step],
-        passes: u32,
-        latency: &mut Histogram<u64>,
-    ) -> rmalab_windows::Result<Done> {
-        let mut all = std::iter::repeat_n(steps, passes as usize).flatten().copied();
+impl<'a, W: WindowLock> Made for Replay<'_, dyn RemoteAtomics + 'a, W> {
+    fn run(&mut self, steps: &[Step], passes: u32, latency: &mut Histogram<u64>) -> rmalab_windows::Result<Done> {
+        let mut all = std::iter::repeat_n(steps, passes as usize).flatten().cloned();
         let mut record = |ns| latency.saturating_record(ns);
-        drive(place.ra, self, place.area, Some(place.collectives), &mut all, &mut record)
+        drive(self, &mut all, &mut record)
     }
 }
 
-struct Make<'a> {
-    ra: &'a dyn RemoteAtomics,
+struct Make<'t, 'a> {
+    team: &'t Team<'t, dyn RemoteAtomics + 'a>,
+    source: &'t Source,
 }
 
-impl Visitor for Make<'_> {
-    type Out = rmalab_windows::Result<Box<dyn Made>>;
+impl<'t> Visitor for Make<'t, '_> {
+    type Out = rmalab_windows::Result<Box<dyn Made + 't>>;
 
     fn visit<W: WindowLock + 'static>(self, params: W::Params) -> Self::Out {
-        Ok(Box::new(WindowLocks::<W>::new(self.ra, params)?))
+        Ok(Box::new(window::<W>(self.team, self.source, params)?))
     }
 }

@@ -1,15 +1,21 @@
 //! One rank of a run, on any backend.
 
-use rmalab_atomics::{Collectives, RemoteAtomics};
-use rmalab_locks::{WindowLock, WindowLocks};
-use rmalab_windows::Result;
-use rmalab_windows::replay::{Area, Locked, Observed, Part, Replay, Step};
+use rmalab_atomics::RemoteAtomics;
+use rmalab_locks::WindowLock;
+use rmalab_windows::replay::{Locked, Observed, Part, Replay, Step};
+use rmalab_windows::{Result, Team, Window};
 use serde::{Deserialize, Serialize};
 
-use super::source::computed;
+use super::source::{Source, computed};
 
-/// Bytes of the collectives' chunks: barriers need none.
-pub(super) const CHUNK: u64 = 64;
+/// Makes the window of a candidate.
+pub(super) fn window<'t, 'a, W: WindowLock>(
+    team: &'t Team<'t, dyn RemoteAtomics + 'a>,
+    source: &Source,
+    params: W::Params,
+) -> Result<Replay<'t, dyn RemoteAtomics + 'a, W>> {
+    Replay::new(Window::builder(team).config(source.config()).policy::<W>(params), &source.shape())
+}
 
 /// What a rank did; times in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -27,13 +33,11 @@ pub(super) struct Done {
 ///
 /// It is compiled once for each lock: backend, steps and latencies are chosen at run time.
 pub(super) fn drive<'a, W: WindowLock>(
-    ra: &(dyn RemoteAtomics + 'a),
-    locks: &mut WindowLocks<W>,
-    area: Area,
-    collectives: Option<&Collectives<'_, dyn RemoteAtomics + 'a>>,
+    replay: &mut Replay<'_, dyn RemoteAtomics + 'a, W>,
     steps: &mut dyn Iterator<Item = Step>,
     latency: &mut dyn FnMut(u64),
 ) -> Result<Done> {
+    let ra = replay.window().team().ra();
     let mut done = Done { began: ra.now().0, ..Done::default() };
     let mut held: Vec<(Locked, u64)> = Vec::new();
     let mut computes = 0;
@@ -41,7 +45,7 @@ pub(super) fn drive<'a, W: WindowLock>(
         computes += computed(&step).as_nanos() as u64;
         Ok(step)
     });
-    Replay { ra, locks, area, collectives }.run(steps, |Observed { part, locked, start, end }| {
+    replay.run(steps, |Observed { part, locked, start, end }| {
         let took = end.since(start).as_nanos() as u64;
         match part {
             Part::Acquire => held.push((locked, took)),

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use hdrhistogram::Histogram;
 use rmalab_atomics::sim::profile::{LocalAtomics, Profile};
 use rmalab_atomics::sim::{Options, Sim, Simulator, Stats};
-use rmalab_atomics::{Collectives, Distance, RemoteAtomics};
-use rmalab_locks::{WindowLock, WindowLocks};
-use rmalab_windows::replay::Area;
+use rmalab_atomics::{Distance, RemoteAtomics};
+use rmalab_locks::WindowLock;
+use rmalab_windows::Team;
 
 use super::candidates::{Candidate, Visitor};
-use super::rank::{CHUNK, Done, drive, rates, throughput};
+use super::rank::{Done, drive, rates, throughput, window};
 use super::source::Source;
 use rmalab_report::statistics::{histogram, jain};
 
@@ -57,6 +57,7 @@ impl Machine<'_> {
     fn simulator(&self, seed: u64) -> rmalab_atomics::Result<Simulator> {
         let options = Options {
             ranks_per_node: Some(self.source.ranks_per_node().min(self.source.ranks())),
+            segment_bytes: self.source.segment_bytes(1),
             seed,
             ..Options::new(self.source.ranks())
         };
@@ -113,9 +114,8 @@ impl Visitor for Run<'_> {
         let mut long = None;
         let body = {
             let (source, written) = (Arc::clone(machine.source), Rc::clone(&written));
-            let (bytes, barriers) = (source.area(), source.has_barriers());
             move |ra: &Sim<'_>| {
-                let done = rank::<W>(ra, &source, seed, params, (bytes, barriers), &written);
+                let done = rank::<W>(ra, &source, seed, params, &written);
                 done.unwrap_or_else(|error| {
                     // Others may wait for this rank for ever; this is the reason then.
                     written.borrow_mut().failed.get_or_insert_with(|| error.to_string());
@@ -160,14 +160,12 @@ fn rank<W: WindowLock>(
     source: &Source,
     seed: u64,
     params: W::Params,
-    (bytes, barriers): (u64, bool),
     written: &RefCell<Written>,
 ) -> rmalab_windows::Result<Done> {
-    let mut locks = WindowLocks::<W>::new(ra, params)?;
-    let area = Area::new(ra, bytes)?;
-    let collectives = if barriers { Some(Collectives::with_chunk(ra, CHUNK)?) } else { None };
+    let team = Team::new(ra)?;
+    let mut window = window::<W>(&team, source, params)?;
     let mut latency = |ns| written.borrow_mut().latency.saturating_record(ns);
-    drive(ra, &mut locks, area, collectives.as_ref(), &mut source.steps(seed, ra.rank()), &mut latency)
+    drive(&mut window, &mut source.steps(seed, ra.rank()), &mut latency)
 }
 
 impl Sample {

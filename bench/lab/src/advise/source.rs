@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::SplitMix64;
-use rmalab_atomics::sim::network::Shape;
+use rmalab_atomics::sim::network;
 use rmalab_atomics::sim::profile::Profile;
-use rmalab_atomics::{Rank, Topology};
-use rmalab_windows::replay::Step;
+use rmalab_atomics::{Rank, SEGMENT_BYTES, Topology};
+use rmalab_windows::replay::{Shape, Step};
 use rmalab_windows::trace::Trace;
+use rmalab_windows::{Assert, Config, Transport};
 
 use crate::workload::{Objective, Workload};
 use rmalab_job::{Error, Result};
@@ -17,14 +18,11 @@ use rmalab_job::{Error, Result};
 /// Acquisitions of all ranks that are simulated for one candidate and one seed, unless asked for more.
 pub const ACQUISITIONS: u64 = 50_000;
 
-/// Steps of a trace that are replayed: they are kept in memory, 24 bytes each.
+/// Steps of a trace that are replayed: they are kept in memory, some 24 bytes each.
 const STEPS: u64 = 100_000_000;
 
 /// By how much the times of a trace are longer or shorter under a seed.
 const STRETCH: f64 = 0.1;
-
-/// The longest area of a rank that transfers go to, in bytes; the shortest has one page.
-const AREA: (u64, u64) = (4096, 64 << 10);
 
 /// What the ranks do.
 #[derive(Clone, Debug)]
@@ -46,6 +44,8 @@ pub struct Recorded {
     pub remarks: Vec<String>,
     /// The policy that it was recorded with.
     pub policy: Option<String>,
+    shape: Shape,
+    config: Config,
     steps: Vec<Vec<Step>>,
 }
 
@@ -90,16 +90,24 @@ impl Source {
                 path.display()
             )));
         }
+        let mut remarks = trace.remarks();
+        let (mut config, _) = Config::from_info(trace.info());
+        if std::mem::take(&mut config.transport) != Transport::OneSided {
+            remarks.push("the window was two-sided, where locks have no policy; it is replayed one-sided".to_owned());
+        }
         Ok(Source::Trace(Recorded {
             path: path.to_owned(),
             topology: trace.topology().clone(),
-            remarks: trace.remarks(),
+            remarks,
+            // The backends here reach memory of their segments only, and no lock policy depends on where data is.
+            shape: trace.shape().clone().in_segments(),
+            config,
             policy: trace.info().get("rmalab_lock_policy").map(str::to_owned),
             steps,
         }))
     }
 
-    /// What it is, in a line.
+    /// One line of description.
     pub fn describe(&self) -> String {
         let nodes = self.ranks().div_ceil(self.ranks_per_node());
         let of = format!("{} ranks, {nodes} node{}", self.ranks(), if nodes == 1 { "" } else { "s" });
@@ -169,7 +177,7 @@ impl Source {
             }
         };
         let profile = Profile::find(name).map_err(|error| Error::usage(error.to_string()))?;
-        if matches!(profile.shape, Shape::OneNode) && !one {
+        if matches!(profile.shape, network::Shape::OneNode) && !one {
             return Err(Error::usage(format!(
                 "{}, and profile {} has none; there are {}, or a file's path",
                 several(),
@@ -180,20 +188,24 @@ impl Source {
         Ok(profile)
     }
 
-    /// Bytes of the area that transfers go to, at each rank.
-    pub(super) fn area(&self) -> u64 {
-        let largest = match self {
-            Source::Workload(workload) => workload.largest(),
-            Source::Trace(trace) => trace.steps.iter().flatten().map(bytes).max().unwrap_or(0),
-        };
-        largest.clamp(AREA.0, AREA.1)
+    /// The memory of the window.
+    pub(super) fn shape(&self) -> Shape {
+        match self {
+            Source::Workload(workload) => Shape::allocated(workload.window_bytes()),
+            Source::Trace(trace) => trace.shape.clone(),
+        }
     }
 
-    /// Whether the ranks meet in barriers.
-    pub(super) fn has_barriers(&self) -> bool {
+    /// Bytes of a rank's segment with this many such windows.
+    pub(super) fn segment_bytes(&self, windows: u64) -> u64 {
+        self.shape().bytes().saturating_mul(windows).saturating_add(SEGMENT_BYTES)
+    }
+
+    /// The strategies and hints of the window, apart from its lock policy.
+    pub(super) fn config(&self) -> Config {
         match self {
-            Source::Workload(_) => false,
-            Source::Trace(trace) => trace.steps.iter().flatten().any(|step| *step == Step::Barrier),
+            Source::Workload(_) => Config::default(),
+            Source::Trace(trace) => trace.config,
         }
     }
 
@@ -206,11 +218,11 @@ impl Source {
                 let mut random =
                     SplitMix64::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(rank.0));
                 let steps = trace.steps.get(rank.index()).map_or(&[][..], Vec::as_slice);
-                Box::new(steps.iter().map(move |&step| match step {
+                Box::new(steps.iter().map(move |step| match *step {
                     Step::Compute(ns) => {
                         Step::Compute((ns as f64 * random.random_range(1.0 - STRETCH..=1.0 + STRETCH)).round() as u64)
                     }
-                    step => step,
+                    ref step => step.clone(),
                 }))
             }
         }
@@ -218,15 +230,7 @@ impl Source {
 }
 
 fn is_lock(step: &Step) -> bool {
-    matches!(step, Step::Lock { .. } | Step::LockAll)
-}
-
-/// Bytes that a step moves at once.
-fn bytes(step: &Step) -> u64 {
-    match *step {
-        Step::Put { bytes, .. } | Step::Get { bytes, .. } | Step::Update { bytes, .. } => bytes,
-        _ => 0,
-    }
+    matches!(step, Step::Lock { assert: Assert::None, .. } | Step::LockAll { assert: Assert::None })
 }
 
 /// What a step computes.

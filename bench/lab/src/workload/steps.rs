@@ -3,9 +3,9 @@
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp1, Zipf};
 use rand_xoshiro::SplitMix64;
-use rmalab_atomics::Rank;
-use rmalab_windows::LockKind;
-use rmalab_windows::replay::Step;
+use rmalab_atomics::{Rank, WORD};
+use rmalab_windows::replay::{Step, Update};
+use rmalab_windows::{Assert, LockKind, WindowDisp};
 
 use super::{Acquire, Class, Operation, OperationKind, Span, Targets, Workload};
 
@@ -21,6 +21,11 @@ pub struct Steps<'w> {
     class: &'w Class,
     target: Rank,
     next: Next,
+    /// Where in the window the next transfer starts.
+    at: u64,
+    /// Of this operation: its target, and the bytes that are left.
+    to: Rank,
+    bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +34,8 @@ enum Next {
     Lock,
     /// How many operations of which kind were done.
     Operation(usize, u32),
+    /// What is left of the operation after these.
+    Part(usize, u32),
     Inside,
     Unlock,
 }
@@ -40,13 +47,25 @@ impl<'w> Steps<'w> {
         let mut begin = SplitMix64::seed_from_u64(seed ^ u64::from(rank.0).wrapping_mul(0xd134_2543_de82_ef95));
         let random = SplitMix64::seed_from_u64(begin.random());
         let class = &workload.classes[0];
-        Steps { workload, rank, random, left: workload.acquisitions, class, target: rank, next: Next::Between }
+        let words = workload.window_bytes() / WORD;
+        Steps {
+            workload,
+            rank,
+            random,
+            left: workload.acquisitions,
+            class,
+            target: rank,
+            next: Next::Between,
+            at: u64::from(rank.0).wrapping_mul(0x9e37_79b9_7f4a_7c15) % words * WORD,
+            to: rank,
+            bytes: 0,
+        }
     }
 
     fn draw_class(&mut self) -> &'w Class {
         let mut left = self.random.random::<f64>();
         let classes = &self.workload.classes;
-        // Behind the last one by rounding only.
+        // Past the last one by rounding only.
         let drawn = classes.iter().find(|class| {
             left -= class.share;
             left < 0.0
@@ -88,13 +107,27 @@ impl<'w> Steps<'w> {
         }
     }
 
-    fn operation(&mut self, operation: Operation) -> Step {
-        let Operation { kind, bytes, any, .. } = operation;
-        let target = if any { self.draw_target() } else { self.target };
+    fn begin(&mut self, operation: Operation) {
+        self.to = if operation.any { self.draw_target() } else { self.target };
+        self.bytes = operation.bytes;
+    }
+
+    /// The next part of an operation.
+    fn part(&mut self, kind: OperationKind) -> Step {
+        let window = self.workload.window_bytes();
+        let bytes = self.bytes.min(if kind == OperationKind::Update { WORD } else { window });
+        self.bytes -= bytes;
+        // Updates are of whole words.
+        let bytes = if kind == OperationKind::Update { WORD } else { bytes };
+        if window - self.at < bytes {
+            self.at = 0;
+        }
+        let (target, disp) = (self.to, WindowDisp(self.at as i64));
+        self.at = (self.at + bytes.next_multiple_of(WORD)) % window;
         match kind {
-            OperationKind::Put => Step::Put { target, bytes },
-            OperationKind::Get => Step::Get { target, bytes },
-            OperationKind::Update => Step::Update { target, bytes },
+            OperationKind::Put => Step::Put { target, disp, bytes },
+            OperationKind::Get => Step::Get { target, disp, bytes },
+            OperationKind::Update => Step::Update { call: Update::FetchAndOp, target, disp, bytes },
         }
     }
 }
@@ -133,21 +166,23 @@ impl Iterator for Steps<'_> {
                 }
                 Next::Lock => {
                     self.next = Next::Operation(0, 0);
-                    let target = self.target;
+                    let (target, assert) = (self.target, Assert::None);
                     return Some(match self.class.lock {
-                        Acquire::LockAll => Step::LockAll,
-                        Acquire::Shared => Step::Lock { kind: LockKind::Shared, target },
-                        Acquire::Exclusive => Step::Lock { kind: LockKind::Exclusive, target },
+                        Acquire::LockAll => Step::LockAll { assert },
+                        Acquire::Shared => Step::Lock { kind: LockKind::Shared, target, assert },
+                        Acquire::Exclusive => Step::Lock { kind: LockKind::Exclusive, target, assert },
                     });
                 }
                 Next::Operation(kind, done) => match self.class.operations.get(kind) {
                     None => self.next = Next::Inside,
                     Some(operation) if done == operation.count => self.next = Next::Operation(kind + 1, 0),
                     Some(&operation) => {
-                        self.next = Next::Operation(kind, done + 1);
-                        return Some(self.operation(operation));
+                        self.next = Next::Part(kind, done);
+                        self.begin(operation);
                     }
                 },
+                Next::Part(kind, done) if self.bytes == 0 => self.next = Next::Operation(kind, done + 1),
+                Next::Part(kind, _) => return Some(self.part(self.class.operations[kind].kind)),
                 Next::Inside => {
                     self.next = Next::Unlock;
                     let ns = self.draw_time(self.class.inside);

@@ -1,0 +1,305 @@
+//! A window that steps are done on.
+
+use rmalab_atomics::registered::UserMemory;
+use rmalab_atomics::{Error as AtomicsError, Rank, RemoteAtomics, Time, WORD};
+use rmalab_locks::{Assert, LockKind, Policy, WindowLock};
+
+use super::calls::Calls;
+use super::shape::{Parts, Region, Shape, packed};
+use super::step::Step;
+use crate::{Builder, Error, Flavor, RawWindow, Result, Window, WindowDisp};
+
+/// What is locked.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Locked {
+    /// All targets, shared.
+    All,
+    /// One target.
+    Target(LockKind, Rank),
+}
+
+/// A part of what happens to a lock.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Part {
+    /// From the call of lock to its return.
+    Acquire,
+    /// From the return of lock to the call of unlock.
+    Hold,
+    /// From the call of unlock to its return, the flush included.
+    Release,
+}
+
+/// What the observer of a replay gets: when a part of what happens to a lock began and ended, on the rank's clock.
+///
+/// It gets an acquisition at once, and a hold just before the release begins. Locks that assert `NoCheck` are not observed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Observed {
+    /// Which part.
+    pub part: Part,
+    /// Of which lock.
+    pub locked: Locked,
+    /// Its beginning.
+    pub start: Time,
+    /// Its end.
+    pub end: Time,
+}
+
+/// One rank's handle of a replay: a window of the recorded shape, which its steps are done on.
+#[derive(Debug)]
+pub struct Replay<'t, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
+    window: RawWindow<'t, A, W>,
+    moved: Moved,
+    calls: Calls,
+    /// The locks that are held and observed, and since when.
+    held: Vec<(Locked, Time)>,
+}
+
+/// Where the memory is that was attached to a dynamic window.
+#[derive(Debug)]
+pub(super) struct Moved {
+    /// The recorded regions of each rank, and where each of them begins now. Empty for other windows.
+    regions: Vec<(Vec<Region>, Vec<i64>)>,
+}
+
+impl Moved {
+    /// Where the memory is now that was at `disp`.
+    pub(super) fn find(&self, target: Rank, disp: WindowDisp) -> WindowDisp {
+        let Some((regions, starts)) = self.regions.get(target.index()) else { return disp };
+        let after = regions.partition_point(|region| region.start as u64 <= disp.0 as u64);
+        match after.checked_sub(1).and_then(|at| Some((regions.get(at)?, starts.get(at)?))) {
+            Some((region, &start)) => WindowDisp(start.wrapping_add(disp.0.wrapping_sub(region.start))),
+            // The window refuses it.
+            None => disp,
+        }
+    }
+}
+
+impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Replay<'t, A, W> {
+    /// Makes the window: with the memory of `shape`, and everything else as `builder` says. Collective; the team has as
+    /// many ranks as the trace.
+    ///
+    /// [`Builder::info`] with [`Trace::info`](crate::trace::Trace::info) asks for the recorded hints and lock policy. The
+    /// replay is recorded if [`Builder::record`] asks for it; [`Config::RECORD_VARIABLE`](crate::Config::RECORD_VARIABLE)
+    /// does not.
+    ///
+    /// # Errors
+    ///
+    /// Those of the builder, and [`Unsupported`](AtomicsError::Unsupported) for memory that this program cannot have.
+    pub fn new(builder: Builder<'t, A, W>, shape: &Shape) -> Result<Self> {
+        let rank = builder.team().rank();
+        let (bytes, unit) = shape.part(rank);
+        let builder = builder.disp_unit(unit).without_variable();
+        let symmetric = matches!(shape.parts, Parts::Same(..));
+        let mut moved = Moved { regions: Vec::new() };
+        let window = match shape.flavor {
+            Flavor::Allocate => {
+                moved.regions = shape.regions.iter().map(|regions| (regions.clone(), packed(regions).0)).collect();
+                if symmetric { builder.symmetric() } else { builder }.allocate(bytes)?
+            }
+            Flavor::Shared => builder.allocate_shared(bytes)?,
+            Flavor::Create => {
+                check_size(shape.bytes())?;
+                builder.create(memory(0, bytes)?)?
+            }
+            Flavor::Dynamic => {
+                check_size(shape.bytes())?;
+                let window = builder.create_dynamic()?;
+                moved = attach_all(&window, shape)?;
+                window
+            }
+        };
+        Ok(Replay { window: window.into_raw(), moved, calls: Calls::new(shape.bytes()), held: Vec::new() })
+    }
+
+    /// The window.
+    pub fn window(&self) -> &RawWindow<'t, A, W> {
+        &self.window
+    }
+
+    /// Frees the window (`MPI_Win_free`); collective.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`RawWindow::free`].
+    pub fn free(self) -> Result<()> {
+        self.window.free()
+    }
+
+    /// Does `steps` one after the other, and calls `observer` with each lock.
+    ///
+    /// Ends what is open when there are no more: a trace may end early. Collective, if ranks meet in the steps.
+    ///
+    /// # Errors
+    ///
+    /// That of a step that cannot be had; those of the window's calls, as for an unlock of what is not locked.
+    pub fn run(
+        &mut self,
+        steps: impl IntoIterator<Item = Result<Step>>,
+        mut observer: impl FnMut(Observed),
+    ) -> Result<()> {
+        let mut steps = steps.into_iter();
+        let (mut access, mut exposure) = (false, false);
+        // The step that has ended a batch.
+        let mut next = None;
+        while let Some(step) = next.take().or_else(|| steps.next()) {
+            match step? {
+                Step::LockAll { assert } => self.acquire(Locked::All, assert, &mut observer)?,
+                Step::UnlockAll => self.release(Locked::All, &mut observer)?,
+                Step::Lock { kind, target, assert } => {
+                    self.acquire(Locked::Target(kind, target), assert, &mut observer)?;
+                }
+                Step::Unlock { target } => {
+                    let held = |&(locked, _): &(Locked, Time)| matches!(locked, Locked::Target(_, of) if of == target);
+                    match self.held.iter().find(|held_one| held(held_one)) {
+                        Some(&(locked, _)) => self.release(locked, &mut observer)?,
+                        // It asserted `NoCheck`, or the window says what is wrong.
+                        None => self.window.unlock(target)?,
+                    }
+                }
+                Step::Flush { target } => self.window.flush(target)?,
+                Step::FlushAll => self.window.flush_all()?,
+                Step::Barrier => self.window.team().barrier()?,
+                Step::Fence(assert) => self.window.fence(assert)?,
+                Step::Post { group, assert } => {
+                    self.window.post(&group, assert)?;
+                    exposure = true;
+                }
+                Step::Start { group, assert } => {
+                    self.window.start(&group, assert)?;
+                    access = true;
+                }
+                Step::Complete => {
+                    self.window.complete()?;
+                    access = false;
+                }
+                Step::Wait => {
+                    self.window.wait()?;
+                    exposure = false;
+                }
+                Step::Test => {
+                    while !self.window.test()? {}
+                    exposure = false;
+                }
+                Step::BatchBegin => next = self.batch(&mut steps)?.map(Ok),
+                // The call that has ended the batch came before.
+                Step::BatchEnd => {}
+                step @ (Step::Compute(_) | Step::Put { .. } | Step::Get { .. } | Step::Update { .. }) => {
+                    self.calls.operate(&self.window, &self.moved, &step)?;
+                }
+            }
+        }
+        while let Some(&(locked, _)) = self.held.last() {
+            self.release(locked, &mut observer)?;
+        }
+        if access {
+            self.window.complete()?;
+        }
+        if exposure {
+            self.window.wait()?;
+        }
+        Ok(())
+    }
+
+    /// Does the operations of a batch. Returns the step that has ended it before its end.
+    fn batch(&mut self, steps: &mut impl Iterator<Item = Result<Step>>) -> Result<Option<Step>> {
+        let mut operations = Vec::new();
+        let mut next = None;
+        for step in steps {
+            match step? {
+                Step::BatchEnd => break,
+                step @ (Step::Compute(_) | Step::Put { .. } | Step::Get { .. } | Step::Update { .. }) => {
+                    operations.push(step);
+                }
+                step => {
+                    next = Some(step);
+                    break;
+                }
+            }
+        }
+        self.calls.batch(&self.window, &self.moved, &operations)?;
+        Ok(next)
+    }
+
+    fn acquire(&mut self, locked: Locked, assert: Assert, observer: &mut impl FnMut(Observed)) -> Result<()> {
+        let ra = self.window.ra;
+        let start = ra.now();
+        match locked {
+            Locked::All => self.window.lock_all(assert)?,
+            Locked::Target(kind, target) => self.window.lock(kind, target, assert)?,
+        }
+        if assert == Assert::None {
+            let end = ra.now();
+            self.held.push((locked, end));
+            observer(Observed { part: Part::Acquire, locked, start, end });
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, locked: Locked, observer: &mut impl FnMut(Observed)) -> Result<()> {
+        let ra = self.window.ra;
+        let start = ra.now();
+        let held = self.held.iter().rposition(|&(held, _)| held == locked).map(|at| self.held.swap_remove(at));
+        if let Some((_, since)) = held {
+            observer(Observed { part: Part::Hold, locked, start: since, end: start });
+        }
+        match locked {
+            Locked::All => self.window.unlock_all()?,
+            Locked::Target(_, target) => self.window.unlock(target)?,
+        }
+        if held.is_some() {
+            observer(Observed { part: Part::Release, locked, start, end: ra.now() });
+        }
+        Ok(())
+    }
+}
+
+/// The error of memory that cannot be had.
+fn too_large() -> Error {
+    let (what, why) = ("memory of the recorded size", "this program cannot have as much");
+    AtomicsError::Unsupported { what, why }.into()
+}
+
+/// Refuses memory that cannot be, on all ranks alike.
+fn check_size(bytes: u64) -> Result<()> {
+    let words = usize::try_from(bytes.div_ceil(WORD) + 1).map_err(|_| too_large())?;
+    Vec::<u64>::new().try_reserve_exact(words).map_err(|_| too_large())
+}
+
+/// Zeroed memory of the program, whose address has the same distance to a word as `start`.
+fn memory(start: i64, bytes: u64) -> Result<UserMemory> {
+    let first = (start as u64 % WORD) as usize;
+    let bytes = usize::try_from(bytes).map_err(|_| too_large())?;
+    let words = UserMemory::from_vec(vec![0u64; (first + bytes).div_ceil(WORD as usize)]);
+    Ok(words.part(first..first + bytes).unwrap_or(UserMemory::from_vec(Vec::<u64>::new())))
+}
+
+/// Attaches this rank's regions, and finds out where those of the others are.
+fn attach_all<A: RemoteAtomics + ?Sized, W: WindowLock>(window: &Window<'_, A, W>, shape: &Shape) -> Result<Moved> {
+    let team = window.team();
+    let most = shape.regions.iter().map(Vec::len).max().unwrap_or(0);
+    let mut own = Vec::with_capacity(most + 1);
+    let mut attached = Ok(());
+    for region in shape.regions.get(team.rank().index()).into_iter().flatten() {
+        match memory(region.start, region.bytes).and_then(|memory| window.attach(memory)) {
+            Ok(start) => own.push(start.0 as u64),
+            Err(error) => {
+                attached = Err(error);
+                break;
+            }
+        }
+    }
+    own.resize(most, 0);
+    own.push(u64::from(attached.is_err()));
+    // Also after an error, so that no rank waits for ever.
+    let all = team.allgather(&own)?;
+    attached?;
+    let ranks = all.chunks_exact(most + 1);
+    if let Some((rank, _)) = (0..).zip(ranks.clone()).find(|(_, starts)| starts[most] != 0) {
+        return Err(Error::NotMade { rank: Rank(rank) });
+    }
+    let regions = shape.regions.iter().zip(ranks).map(|(regions, starts)| {
+        let starts = starts.iter().take(regions.len()).map(|&start| start as i64);
+        (regions.clone(), starts.collect())
+    });
+    Ok(Moved { regions: regions.collect() })
+}

@@ -1,0 +1,156 @@
+//! What a rank did, as steps.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rmalab_atomics::Rank;
+use rmalab_locks::{Assert, LockKind};
+
+use super::TraceError;
+use super::events::Events;
+use super::format::{Event, Kind};
+use crate::replay::{Step, Update};
+use crate::{FenceAssert, PostAssert, Result, StartAssert, WindowDisp};
+
+/// What a rank did; from [`Trace::steps`](super::Trace::steps).
+#[derive(Debug)]
+pub struct Steps {
+    /// `None` when there is no more.
+    events: Option<Events>,
+    rank: Rank,
+    /// How many more barriers and fences all ranks have.
+    meetings: u64,
+    /// The epochs that an origin and a target have in common, where one of their files lacks some.
+    matched: Arc<BTreeMap<(Rank, Rank), u64>>,
+    /// Those of this rank that came, by the call and the other rank.
+    begun: BTreeMap<(bool, Rank), u64>,
+    /// Targets that are left out of the access epoch.
+    lost: Vec<Rank>,
+    /// The call that follows the time before it.
+    next: Option<Step>,
+}
+
+impl Steps {
+    pub(super) fn new(
+        events: Option<Events>,
+        rank: Rank,
+        meetings: u64,
+        matched: Arc<BTreeMap<(Rank, Rank), u64>>,
+    ) -> Steps {
+        Steps { events, rank, meetings, matched, begun: BTreeMap::new(), lost: Vec::new(), next: None }
+    }
+
+    fn event(&mut self) -> Result<Option<(Event, u64)>, TraceError> {
+        self.events.as_mut().map_or(Ok(None), Events::next)
+    }
+
+    /// Those ranks of the last event's group that have an epoch for it, and the others.
+    fn group(&mut self, is_start: bool) -> (Arc<[Rank]>, Vec<Rank>) {
+        let group = self.events.as_ref().map(Events::group).unwrap_or_default();
+        let mut lost = Vec::new();
+        if !self.matched.is_empty() {
+            for &rank in &*group {
+                let pair = if is_start { (self.rank, rank) } else { (rank, self.rank) };
+                if let Some(&common) = self.matched.get(&pair) {
+                    let begun = self.begun.entry((is_start, rank)).or_default();
+                    *begun += 1;
+                    if *begun > common {
+                        lost.push(rank);
+                    }
+                }
+            }
+        }
+        if lost.is_empty() {
+            return (group, lost);
+        }
+        (group.iter().copied().filter(|rank| !lost.contains(rank)).collect(), lost)
+    }
+
+    /// The step that does the same, if there is one. A fence that not all ranks have ends the steps.
+    fn step(&mut self, event: Event) -> Option<Step> {
+        let Event { kind, target, disp, bytes, asserts } = event;
+        if kind.is_transfer() && self.lost.contains(&target) {
+            return None;
+        }
+        let disp = WindowDisp(disp);
+        let assert = if asserts == 0 { Assert::None } else { Assert::NoCheck };
+        let update = |call| Step::Update { call, target, disp, bytes };
+        Some(match kind {
+            Kind::LockAll => Step::LockAll { assert },
+            Kind::UnlockAll => Step::UnlockAll,
+            Kind::Shared => Step::Lock { kind: LockKind::Shared, target, assert },
+            Kind::Exclusive => Step::Lock { kind: LockKind::Exclusive, target, assert },
+            Kind::Unlock => Step::Unlock { target },
+            Kind::Put => Step::Put { target, disp, bytes },
+            Kind::Get => Step::Get { target, disp, bytes },
+            Kind::Accumulate => update(Update::Accumulate),
+            Kind::GetAccumulate => update(Update::GetAccumulate),
+            Kind::FetchAndOp => update(Update::FetchAndOp),
+            Kind::CompareAndSwap => update(Update::CompareAndSwap),
+            Kind::Flush => Step::Flush { target },
+            Kind::FlushAll => Step::FlushAll,
+            Kind::BatchBegin => Step::BatchBegin,
+            Kind::BatchEnd => Step::BatchEnd,
+            Kind::Barrier => {
+                self.meetings = self.meetings.checked_sub(1)?;
+                Step::Barrier
+            }
+            Kind::Fence => {
+                let assert = FenceAssert::from_bits(asserts);
+                if assert.is_synchronization() {
+                    match self.meetings.checked_sub(1) {
+                        Some(left) => self.meetings = left,
+                        None => {
+                            self.events = None;
+                            return None;
+                        }
+                    }
+                }
+                Step::Fence(assert)
+            }
+            Kind::Post => {
+                let (group, _) = self.group(false);
+                Step::Post { group, assert: PostAssert::from_bits(asserts) }
+            }
+            Kind::Start => {
+                let (group, lost) = self.group(true);
+                self.lost = lost;
+                Step::Start { group, assert: StartAssert::from_bits(asserts) }
+            }
+            Kind::Complete => {
+                self.lost.clear();
+                Step::Complete
+            }
+            Kind::Wait => Step::Wait,
+            Kind::TestOver => Step::Test,
+            Kind::TestOpen | Kind::Attach | Kind::Detach => return None,
+        })
+    }
+}
+
+impl Iterator for Steps {
+    type Item = Result<Step>;
+
+    fn next(&mut self) -> Option<Result<Step>> {
+        if let Some(step) = self.next.take() {
+            return Some(Ok(step));
+        }
+        loop {
+            let (event, gap) = match self.event() {
+                Ok(event) => event?,
+                Err(error) => {
+                    self.events = None;
+                    return Some(Err(error.into()));
+                }
+            };
+            let step = self.step(event);
+            if gap > 0 {
+                self.next = step;
+                return Some(Ok(Step::Compute(gap)));
+            }
+            if let Some(step) = step {
+                return Some(Ok(step));
+            }
+        }
+    }
+}
