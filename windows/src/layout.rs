@@ -16,7 +16,7 @@
 //!   sums of offsets on the way down the tree may wrap, and are right at its leaves.
 //! * I2. Canonical: no part is empty; a part whose copies touch is one run; a part that holds just one part is folded
 //!   into it where the strides agree; neighbouring runs that touch are one. So building a tree anew from its own parts
-//!   gives the same tree, which makes a decoded layout equal to the one that was encoded.
+//!   gives the same tree, and layouts of the same pieces are equal.
 //! * I3. The tree is at most [`MAX_DEPTH`] deep and has at most [`MAX_PARTS`] parts.
 //! * I4. `grain` divides the bytes of every run: it is the greatest common divisor of the sizes of the elements.
 //!
@@ -113,14 +113,6 @@ pub enum LayoutError {
     OutOfMemory {
         /// How many bytes were asked for.
         bytes: u64,
-    },
-    /// Bytes that encode no layout.
-    #[error("an encoded layout is malformed at byte {at}: {what}")]
-    Malformed {
-        /// Offset of the byte at which decoding stopped.
-        at: usize,
-        /// What is wrong there.
-        what: &'static str,
     },
 }
 
@@ -865,171 +857,6 @@ impl Iterator for PairRuns<'_> {
     }
 }
 
-/// What an encoded layout starts with when it has no elements; when they are mixed; kinds follow.
-const NO_KIND: u8 = 0;
-const MIXED: u8 = 1;
-const FIRST_KIND: u8 = 2;
-
-/// The largest alignment that a decoded layout may claim.
-const MAX_ALIGN: u64 = 16;
-
-impl Layout {
-    /// The layout as bytes, for a message to a rank that will [`decode`](Self::decode) them.
-    ///
-    /// Numbers take 7 bits a byte; a contiguous layout takes some 6 bytes, a vector some 12, a block of a list some 6.
-    pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        match self.kinds {
-            Kinds::None => out.push(NO_KIND),
-            Kinds::Mixed => {
-                out.push(MIXED);
-                put_unsigned(&mut out, self.grain);
-                put_unsigned(&mut out, self.align);
-            }
-            Kinds::One(kind) => out.push(FIRST_KIND + kind.code()),
-        }
-        out.push(u8::from(self.marked));
-        if self.marked {
-            put_signed(&mut out, self.lower);
-            put_signed(&mut out, self.upper);
-        }
-        put_shape(&mut out, &self.body.shape);
-        out
-    }
-
-    /// The layout that was [`encode`](Self::encode)d. Any bytes may be given: they make a layout that keeps all
-    /// invariants, or an error, with work and memory in proportion to their number.
-    ///
-    /// # Errors
-    ///
-    /// [`Malformed`](LayoutError::Malformed), [`Overflow`](LayoutError::Overflow) and
-    /// [`TooComplex`](LayoutError::TooComplex).
-    pub fn decode(bytes: &[u8]) -> Result<Layout> {
-        let mut reader = Reader { bytes, at: 0, unit: 0 };
-        let (kinds, grain, align) = match reader.byte()? {
-            NO_KIND => (Kinds::None, 0, 1),
-            MIXED => (Kinds::Mixed, reader.unsigned()?, reader.unsigned()?),
-            code => match Kind::from_code(code - FIRST_KIND) {
-                Some(kind) => (Kinds::One(kind), kind.size(), kind.align()),
-                None => return Err(reader.malformed("no such kind")),
-            },
-        };
-        let marks = match reader.byte()? {
-            0 => None,
-            1 => Some((reader.signed()?, reader.signed()?)),
-            _ => return Err(reader.malformed("neither marked nor unmarked")),
-        };
-        let body = reader.body(0)?;
-        if reader.at != bytes.len() {
-            return Err(reader.malformed("more bytes than the layout has"));
-        }
-        if (body.size == 0) != (kinds == Kinds::None) {
-            return Err(reader.malformed("data without a kind, or a kind without data"));
-        }
-        // Without data both are 0; with data a grain of 0 is refused here.
-        if body.size > 0 && reader.unit.checked_rem(grain) != Some(0) {
-            return Err(reader.malformed("runs that are not whole elements"));
-        }
-        if !align.is_power_of_two() || align > MAX_ALIGN {
-            return Err(reader.malformed("no alignment"));
-        }
-        Layout::bounded(body, marks, kinds, grain, align)
-    }
-}
-
-/// Appends a number, 7 bits a byte, the lowest first; all bytes but the last have the high bit set.
-fn put_unsigned(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-/// Appends a signed number as an unsigned one that is small when its magnitude is.
-fn put_signed(out: &mut Vec<u8>, value: i64) {
-    put_unsigned(out, ((value << 1) ^ (value >> 63)) as u64);
-}
-
-/// A run is 0, the offset and the bytes; a list is the number of its parts, then offset, count, stride and shape of each.
-fn put_shape(out: &mut Vec<u8>, shape: &Shape) {
-    match shape {
-        Shape::Run(run) => {
-            put_unsigned(out, 0);
-            put_signed(out, run.offset);
-            put_unsigned(out, run.bytes);
-        }
-        Shape::Parts(parts) => {
-            put_unsigned(out, parts.len() as u64);
-            for part in parts.iter() {
-                put_signed(out, part.offset);
-                put_unsigned(out, part.count);
-                put_signed(out, part.stride);
-                put_shape(out, &part.shape);
-            }
-        }
-    }
-}
-
-/// Encoded bytes, and how far they were read.
-struct Reader<'b> {
-    bytes: &'b [u8],
-    at: usize,
-    /// The greatest common divisor of the lengths of the runs read so far.
-    unit: u64,
-}
-
-impl Reader<'_> {
-    fn malformed(&self, what: &'static str) -> LayoutError {
-        LayoutError::Malformed { at: self.at, what }
-    }
-
-    fn byte(&mut self) -> Result<u8> {
-        let byte = self.bytes.get(self.at).copied().ok_or_else(|| self.malformed("it ends too early"))?;
-        self.at += 1;
-        Ok(byte)
-    }
-
-    fn unsigned(&mut self) -> Result<u64> {
-        let mut value = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            // Of the tenth byte one bit is left.
-            if shift == 63 && byte > 1 {
-                break;
-            }
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Ok(value);
-            }
-        }
-        Err(self.malformed("a number beyond 64 bits"))
-    }
-
-    fn signed(&mut self) -> Result<i64> {
-        let value = self.unsigned()?;
-        Ok((value >> 1) as i64 ^ -((value & 1) as i64))
-    }
-
-    fn body(&mut self, depth: u32) -> Result<Body> {
-        let parts = self.unsigned()?;
-        if parts == 0 {
-            let (offset, bytes) = (self.signed()?, self.unsigned()?);
-            self.unit = gcd(self.unit, bytes);
-            return Body::run(offset, bytes);
-        }
-        if depth == MAX_DEPTH {
-            return Err(LayoutError::TooComplex { depth: depth + 1, parts });
-        }
-        // As many as there are: the number is not to be trusted with memory.
-        let mut list = Vec::new();
-        for _ in 0..parts {
-            list.push((self.signed()?, self.unsigned()?, self.signed()?, self.body(depth + 1)?));
-        }
-        Body::assemble(list.iter().map(|(offset, count, stride, body)| Ok((*offset, *count, *stride, body))))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::collection::vec;
@@ -1346,47 +1173,6 @@ mod tests {
                 }
             }
         }
-
-        #[test]
-        fn decoded_layouts_are_the_same(spec in spec()) {
-            let layout = spec.layout();
-            prop_assert_eq!(Layout::decode(&layout.encode()), Ok(layout));
-        }
-
-        #[test]
-        fn damaged_bytes_make_a_layout_or_an_error(
-            spec in spec(),
-            damage in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
-            cut in any::<prop::sample::Index>(),
-        ) {
-            let whole = spec.layout().encode();
-            let mut damaged = whole.clone();
-            damage.iter().for_each(|(at, byte)| damaged[at.index(whole.len())] = *byte);
-            is_sound(&damaged)?;
-            prop_assert!(Layout::decode(&whole[..cut.index(whole.len())]).is_err());
-            prop_assert!(Layout::decode(&[&whole[..], &[0]].concat()).is_err());
-        }
-
-        #[test]
-        fn any_bytes_make_a_layout_or_an_error(bytes in vec(prop_oneof![any::<u8>(), 0_u8..8], 0..64)) {
-            is_sound(&bytes)?;
-        }
-    }
-
-    /// If the bytes make a layout then it keeps what is promised of all.
-    fn is_sound(bytes: &[u8]) -> Result<(), TestCaseError> {
-        let Ok(layout) = Layout::decode(bytes) else { return Ok(()) };
-        prop_assert_eq!(Layout::decode(&layout.encode()), Ok(layout.clone()));
-        let Ok(runs) = layout.runs(3) else { return Ok(()) };
-        let (first, end) = layout.span(3).unwrap();
-        let element = layout.kind().map_or(1, Kind::size);
-        // It may describe 2^60 copies of one byte, which would be walked as one run is.
-        for run in runs.take(100) {
-            prop_assert!(run.bytes > 0 && run.bytes.is_multiple_of(element));
-            let run_end = i128::from(run.offset) + i128::from(run.bytes);
-            prop_assert!(run.offset >= first && run_end <= i128::from(end));
-        }
-        Ok(())
     }
 
     #[test]
@@ -1405,7 +1191,6 @@ mod tests {
     fn a_description_takes_memory_for_itself_only() {
         let million = Layout::vector(1 << 40, 1, 2, &Layout::of::<f64>()).unwrap();
         assert_eq!(million.body.parts, 1);
-        assert!(million.encode().len() < 16);
         let runs = million.runs(1).unwrap();
         assert_eq!(runs.stack.capacity(), 0);
         assert_eq!(runs.skip(2).step_by(1000).nth(1), Some(Run { offset: 1002 * 16, bytes: 8 }));
@@ -1498,12 +1283,5 @@ mod tests {
             }
         };
         assert_eq!(levels, i64::from(MAX_DEPTH) - 1, "{error}");
-        assert_eq!(Layout::decode(&layout.encode()).as_ref(), Ok(&layout));
-        // Deeper still in encoded form: levels of one part of one copy.
-        let deep = [&[FIRST_KIND, 0][..], &[1, 0, 1, 0].repeat(100_000), &[0, 0, 1]].concat();
-        assert!(matches!(Layout::decode(&deep), Err(LayoutError::TooComplex { .. })));
-        // A number of parts that nobody has memory for.
-        let many = [&[FIRST_KIND, 0][..], &[255; 9], &[1]].concat();
-        assert!(matches!(Layout::decode(&many), Err(LayoutError::Malformed { .. })));
     }
 }
