@@ -1,0 +1,88 @@
+//! What can be wrong with a layout.
+
+/// How deep a layout may be nested, after what is contiguous or evenly spaced was folded.
+pub const MAX_DEPTH: u32 = 64;
+
+/// How many parts (blocks of a list, and lists) a layout may have.
+pub const MAX_PARTS: u64 = 1 << 26;
+
+/// The result of making or using a layout.
+pub(super) type Result<T, E = LayoutError> = std::result::Result<T, E>;
+
+/// A layout that cannot be, or that does not fit its use.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LayoutError {
+    /// A displacement, extent or size beyond 63 bits.
+    #[error("a layout's {what} does not fit in 63 bits")]
+    Overflow {
+        /// What became too large.
+        what: &'static str,
+    },
+    /// More levels than [`MAX_DEPTH`], or more parts than [`MAX_PARTS`].
+    #[error("a layout of {depth} levels and {parts} parts: the limits are {MAX_DEPTH} and {MAX_PARTS}")]
+    TooComplex {
+        /// How many levels it would have.
+        depth: u32,
+        /// How many parts it would have.
+        parts: u64,
+    },
+    /// The lists that describe a subarray differ in length.
+    #[error(
+        "a subarray of {sizes} sizes, {subsizes} subsizes and {starts} starts: give one of each for every dimension"
+    )]
+    Dimensions {
+        /// Length of the list of sizes.
+        sizes: usize,
+        /// Length of the list of subsizes.
+        subsizes: usize,
+        /// Length of the list of starts.
+        starts: usize,
+    },
+    /// A subarray that reaches outside of its array.
+    #[error("a subarray of {subsize} from {start} in dimension {dimension}, which has {size}")]
+    Subarray {
+        /// The dimension, counted from 0 in the order of the lists.
+        dimension: usize,
+        /// The array's size in this dimension.
+        size: u64,
+        /// The subarray's size in this dimension.
+        subsize: u64,
+        /// Where the subarray starts in this dimension.
+        start: u64,
+    },
+    /// The two ends of a transfer describe different amounts of data.
+    #[error("{left} bytes at one end and {right} at the other: layouts of one transfer hold equally many")]
+    Mismatch {
+        /// Bytes of the first layout (the packed data, when unpacking).
+        left: u64,
+        /// Bytes of the second layout.
+        right: u64,
+    },
+    /// A layout whose runs cannot be relied on to be whole elements.
+    #[error(
+        "elements of {element} bytes in a layout whose smallest unit is {grain} bytes: build it from such elements"
+    )]
+    Elements {
+        /// Bytes of an element.
+        element: u64,
+        /// What divides the bytes of every run of the layout.
+        grain: u64,
+    },
+    /// A layout that reaches outside of the buffer that it is used on.
+    #[error("bytes {first} up to {end} of a buffer of {buffer} bytes: the layout reaches outside of it")]
+    OutOfBuffer {
+        /// Offset of the layout's first byte from the buffer's start.
+        first: i64,
+        /// One past the offset of its last byte.
+        end: i64,
+        /// Bytes of the buffer.
+        buffer: u64,
+    },
+    /// No memory for the packed data.
+    #[error("no memory for {bytes} bytes of packed data")]
+    OutOfMemory {
+        /// How many bytes were asked for.
+        bytes: u64,
+    },
+}

@@ -1,0 +1,94 @@
+//! Sizes, bounds and kinds of layouts.
+
+use super::error::{LayoutError, Result};
+use super::tree::{Kinds, Layout, Shape, narrow, reach};
+use crate::Kind;
+
+impl Layout {
+    /// `count` extents in bytes.
+    pub(super) fn times(&self, count: i128) -> Result<i64> {
+        narrow(count * i128::from(self.extent()), "displacement")
+    }
+
+    /// Bytes of data of one item (`MPI_Type_size`).
+    #[inline]
+    pub fn size(&self) -> u64 {
+        self.body.size
+    }
+
+    /// Bytes of data of `count` items.
+    ///
+    /// # Errors
+    ///
+    /// [`Overflow`](LayoutError::Overflow).
+    #[inline]
+    pub fn total(&self, count: u64) -> Result<u64> {
+        self.body.size.checked_mul(count).ok_or(LayoutError::Overflow { what: "size" })
+    }
+
+    /// Bytes from one item to the next: the upper bound − the lower bound (`MPI_Type_get_extent`).
+    #[inline]
+    pub fn extent(&self) -> i64 {
+        self.upper - self.lower
+    }
+
+    /// The lower bound: the offset of the first byte, unless it was set (`MPI_Type_get_extent`).
+    #[inline]
+    pub fn lower_bound(&self) -> i64 {
+        self.lower
+    }
+
+    /// The offset of the first byte of data and one past the last, or (0, 0) without data (`MPI_Type_get_true_extent`
+    /// gives the first and the distance).
+    #[inline]
+    pub fn true_bounds(&self) -> (i64, i64) {
+        (self.body.first, self.body.end)
+    }
+
+    /// As [`true_bounds`](Self::true_bounds), of `count` items.
+    ///
+    /// # Errors
+    ///
+    /// [`Overflow`](LayoutError::Overflow).
+    #[inline]
+    pub fn span(&self, count: u64) -> Result<(i64, i64)> {
+        if count == 0 || self.body.size == 0 {
+            return Ok((0, 0));
+        }
+        reach(0, count, self.extent(), self.body.first, self.body.end)
+    }
+
+    /// The kind of all elements; none if they differ, or if there are no elements (their size is 0).
+    #[inline]
+    pub fn kind(&self) -> Option<Kind> {
+        match self.kinds {
+            Kinds::One(kind) => Some(kind),
+            Kinds::None | Kinds::Mixed => None,
+        }
+    }
+
+    /// Whether all elements are of `kind`; so they are when there are none.
+    #[inline]
+    pub fn is_all(&self, kind: Kind) -> bool {
+        self.kinds == Kinds::None || self.kinds == Kinds::One(kind)
+    }
+
+    /// Whether any number of items is one run, without gaps.
+    #[inline]
+    pub fn is_contiguous(&self) -> bool {
+        self.body.size == 0
+            || matches!(self.body.shape, Shape::Run(_)) && i128::from(self.extent()) == i128::from(self.body.size)
+    }
+
+    /// Checks that all runs are whole elements of `element` bytes, by the sizes of the elements that it is made of.
+    ///
+    /// # Errors
+    ///
+    /// [`Elements`](LayoutError::Elements).
+    pub(super) fn whole(&self, element: u64) -> Result<()> {
+        if self.grain.checked_rem(element) != Some(0) {
+            return Err(LayoutError::Elements { element, grain: self.grain });
+        }
+        Ok(())
+    }
+}
