@@ -69,7 +69,7 @@ fn rows(readme: &str) -> Vec<Vec<&str>> {
     rows
 }
 
-/// Whether `file::name` is a test that is run.
+/// Returns whether `file::name` is a test that is run.
 fn exists(test: &str) -> bool {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let Some((file, name)) = test.split_once("::") else { return false };
@@ -77,8 +77,9 @@ fn exists(test: &str) -> bool {
         let case = root.join("tests/compile_fail").join(name);
         return case.with_extension("rs").exists() && case.with_extension("stderr").exists();
     }
-    ["tests", "src"].iter().any(|folder| {
-        let text = std::fs::read_to_string(root.join(folder).join(file).with_extension("rs")).unwrap_or_default();
+    // A file of the crate may have its tests in one of their own.
+    [format!("tests/{file}.rs"), format!("src/{file}.rs"), format!("src/{file}/tests.rs")].iter().any(|path| {
+        let text = std::fs::read_to_string(root.join(path)).unwrap_or_default();
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
         let head = format!("fn {name}(");
         lines.iter().enumerate().any(|(at, line)| {

@@ -1,0 +1,318 @@
+//! Elements, their kinds, and how slices of them are combined.
+
+use std::fmt::{Debug, Display, Formatter};
+
+use bytemuck::Pod;
+use num_complex::Complex;
+
+use super::op::Op;
+use super::types::{Byte, DoubleInt, Logical, LongInt, Pair, ShortInt};
+
+mod sealed {
+    #[expect(unnameable_types, reason = "no other crate implements `Element`")]
+    pub trait Sealed {}
+}
+
+/// A type that accumulates combine: integers and floats of 8 to 64 bits, [`Complex`] numbers, [`Logical`], [`Byte`], and
+/// pairs of a value and an index.
+///
+/// Sealed: the set is that of MPI's predefined types which Rust has. Structures are described by a
+/// [`Layout`](crate::Layout) of these.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no element type of windows",
+    label = "not an element type",
+    note = "accumulates combine integers and floats of 8 to 64 bits, `Complex`, `Logical`, `Byte` and pairs; a structure is described by a `Layout` of these, and `put` and `get` take any `Pod` type"
+)]
+pub trait Element: sealed::Sealed + Pod + PartialEq + Debug + Send + Sync + 'static {
+    /// Which type this is, as a value.
+    const KIND: Kind;
+
+    /// Bytes of one element.
+    const SIZE: u64 = size_of::<Self>() as u64;
+
+    /// Whether an element fits in a word of the network atomics, so that [`to_word`](Self::to_word) loses nothing.
+    const FITS_WORD: bool = size_of::<Self>() <= size_of::<u64>();
+
+    /// What `target` becomes when `origin` is accumulated into it by `op`.
+    ///
+    /// `target` unchanged if `op` is not defined for this kind; ask [`Op::is_defined_for`] before.
+    fn combine(op: Op, target: Self, origin: Self) -> Self;
+
+    /// The element's bytes, in memory order, as the first bytes of a word; the others are 0.
+    ///
+    /// Of an element for which [`FITS_WORD`](Self::FITS_WORD) does not hold, the first 8 bytes only.
+    #[inline(always)]
+    fn to_word(self) -> u64 {
+        let mut word = [0; size_of::<u64>()];
+        let len = size_of::<Self>().min(word.len());
+        word[..len].copy_from_slice(&bytemuck::bytes_of(&self)[..len]);
+        u64::from_ne_bytes(word)
+    }
+
+    /// The element whose [`to_word`](Self::to_word) is `word`; bytes beyond the element are ignored, missing ones 0.
+    #[inline(always)]
+    fn from_word(word: u64) -> Self {
+        let mut element = Self::zeroed();
+        let len = size_of::<Self>().min(size_of::<u64>());
+        bytemuck::bytes_of_mut(&mut element)[..len].copy_from_slice(&word.to_ne_bytes()[..len]);
+        element
+    }
+}
+
+/// The elements that compare-and-swap takes: integers of 8 to 64 bits, [`Logical`] and [`Byte`] (MPI-4.1, section
+/// 12.3.6).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be compared and swapped",
+    label = "not an integer of 8 to 64 bits, `Logical` or `Byte`",
+    note = "`compare_and_swap` takes these types only, as in MPI; swap the bits of a float: `f64::to_bits`, `f64::from_bits`"
+)]
+pub trait Swappable: Element + Eq {}
+
+impl Op {
+    /// Returns whether elements of this kind have the operation.
+    ///
+    /// Min and max on integers and floats; sum and prod on complex numbers, too; logical operations on integers and
+    /// logical values; bitwise ones on integers and bytes; minloc and maxloc on pairs; replace and no_op on all.
+    #[inline]
+    pub const fn is_defined_for(self, kind: Kind) -> bool {
+        kind.category().operations() & 1 << self.code() != 0
+    }
+}
+
+/// Evaluates an expression with `$op` as a constant `$known`, so that the compiler has a loop of its own for each operation.
+macro_rules! known {
+    ($op:ident as $known:ident => $body:expr) => {
+        known!($op as $known => $body; Sum Prod Min Max LogicalAnd LogicalOr LogicalXor BitAnd BitOr BitXor Replace NoOp
+            MinLoc MaxLoc)
+    };
+    ($op:ident as $known:ident => $body:expr; $($name:ident)*) => {
+        match $op {
+            $(Op::$name => {
+                const $known: Op = Op::$name;
+                $body
+            })*
+        }
+    };
+}
+
+/// Combines slices element by element: `target[i]` becomes [`combine`](Element::combine)`(op, target[i], origin[i])`.
+///
+/// Elements that only the longer slice has are left out. If `op` is not defined for the kind, nothing changes.
+pub fn combine_slice<T: Element>(op: Op, target: &mut [T], origin: &[T]) {
+    known!(op as OP => for (target, origin) in target.iter_mut().zip(origin) {
+        *target = T::combine(OP, *target, *origin);
+    });
+}
+
+/// Like [`combine_slice`], on bytes of any alignment; a rest shorter than an element is left out.
+fn combine_bytes<T: Element>(op: Op, target: &mut [u8], origin: &[u8]) {
+    let len = target.len().min(origin.len()) / size_of::<T>() * size_of::<T>();
+    let (target, origin) = (&mut target[..len], &origin[..len]);
+    if let (Ok(target), Ok(origin)) = (bytemuck::try_cast_slice_mut(target), bytemuck::try_cast_slice(origin)) {
+        return combine_slice::<T>(op, target, origin);
+    }
+    let pairs = target.chunks_exact_mut(size_of::<T>()).zip(origin.chunks_exact(size_of::<T>()));
+    known!(op as OP => for (target, origin) in pairs {
+        let combined = T::combine(OP, bytemuck::pod_read_unaligned(target), bytemuck::pod_read_unaligned(origin));
+        target.copy_from_slice(bytemuck::bytes_of(&combined));
+    });
+}
+
+/// Combines two elements of at most 8 bytes, given and returned as words (see [`Element::to_word`]).
+pub(crate) type CombineWords = fn(target: u64, origin: u64) -> u64;
+
+/// The operations on words of elements of type `T`; the one at place i is that of the operation with code i.
+const fn combine_words<T: Element>() -> [CombineWords; Op::ALL.len()] {
+    macro_rules! words {
+        ($($op:ident)*) => {
+            [$(|target, origin| T::combine(Op::$op, T::from_word(target), T::from_word(origin)).to_word()),*]
+        };
+    }
+    words!(Sum Prod Min Max LogicalAnd LogicalOr LogicalXor BitAnd BitOr BitXor Replace NoOp MinLoc MaxLoc)
+}
+
+/// The bytes of an element of at most 8 bytes, as [`Element::to_word`] has them.
+#[inline(always)]
+pub(crate) fn to_word(element: &[u8]) -> u64 {
+    // By constant lengths, each of which is one load.
+    match *element {
+        [a] => a.to_word(),
+        [a, b] => u16::from_ne_bytes([a, b]).to_word(),
+        [a, b, c, d] => u32::from_ne_bytes([a, b, c, d]).to_word(),
+        [a, b, c, d, e, f, g, h] => u64::from_ne_bytes([a, b, c, d, e, f, g, h]),
+        _ => 0,
+    }
+}
+
+/// Writes the element that `word` stands for to the bytes of one, at most 8.
+#[inline(always)]
+pub(crate) fn from_word(word: u64, element: &mut [u8]) {
+    let bytes = word.to_ne_bytes();
+    match element.len() {
+        1 => element.copy_from_slice(&bytes[..1]),
+        2 => element.copy_from_slice(&bytes[..2]),
+        4 => element.copy_from_slice(&bytes[..4]),
+        8 => element.copy_from_slice(&bytes),
+        _ => {}
+    }
+}
+
+/// Kinds that have the same operations: the standard's groups of types (section 6.9.2).
+#[derive(Clone, Copy)]
+enum Category {
+    Integer,
+    Float,
+    Complex,
+    Logical,
+    Byte,
+    Pair,
+}
+
+impl Category {
+    /// The operations that its kinds have: the bit of each is its code.
+    const fn operations(self) -> u16 {
+        const ALL: u16 = bits(&[Op::Replace, Op::NoOp]);
+        const ORDER: u16 = bits(&[Op::Min, Op::Max]);
+        const ARITHMETIC: u16 = bits(&[Op::Sum, Op::Prod]);
+        const LOGICAL: u16 = bits(&[Op::LogicalAnd, Op::LogicalOr, Op::LogicalXor]);
+        const BITWISE: u16 = bits(&[Op::BitAnd, Op::BitOr, Op::BitXor]);
+        const LOCATE: u16 = bits(&[Op::MinLoc, Op::MaxLoc]);
+        match self {
+            Category::Integer => ALL | ORDER | ARITHMETIC | LOGICAL | BITWISE,
+            Category::Float => ALL | ORDER | ARITHMETIC,
+            Category::Complex => ALL | ARITHMETIC,
+            Category::Logical => ALL | LOGICAL,
+            Category::Byte => ALL | BITWISE,
+            Category::Pair => ALL | LOCATE,
+        }
+    }
+}
+
+/// A set of operations, as bits.
+const fn bits(ops: &[Op]) -> u16 {
+    let (mut bits, mut i) = (0, 0);
+    while i < ops.len() {
+        bits |= 1 << ops[i].code();
+        i += 1;
+    }
+    bits
+}
+
+/// The kinds: a line for each, with its category, the name of the variant, the type and how it prints.
+macro_rules! kinds {
+    ($($category:ident $kind:ident, $type:ty, $name:literal;)*) => {
+        /// An [`Element`] type, as a value.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[repr(u8)]
+        pub enum Kind {
+            $(#[doc = concat!("`", stringify!($type), "`.")] $kind,)*
+        }
+
+        impl Kind {
+            /// All of them; the one at place i has [`code`](Self::code) i.
+            pub const ALL: [Kind; [$(Kind::$kind),*].len()] = [$(Kind::$kind),*];
+
+            /// Bytes of an element.
+            #[inline]
+            pub const fn size(self) -> u64 {
+                match self {
+                    $(Kind::$kind => size_of::<$type>() as u64,)*
+                }
+            }
+
+            /// Bytes of which an element's address is a multiple where Rust keeps it.
+            pub const fn align(self) -> u64 {
+                match self {
+                    $(Kind::$kind => align_of::<$type>() as u64,)*
+                }
+            }
+
+            const fn category(self) -> Category {
+                match self {
+                    $(Kind::$kind => Category::$category,)*
+                }
+            }
+
+            /// Like [`combine_slice`], on the bytes of elements of this kind, which need not be aligned.
+            ///
+            /// Bytes that only the longer slice has are left out, and so is a rest that is no whole element. If `op` is not
+            /// defined for the kind, nothing changes.
+            pub fn combine_bytes(self, op: Op, target: &mut [u8], origin: &[u8]) {
+                match self {
+                    $(Kind::$kind => combine_bytes::<$type>(op, target, origin),)*
+                }
+            }
+
+            /// What combines two elements of this kind as words, by `op`. The kind's elements fit in a word.
+            #[inline]
+            pub(crate) fn combine_words(self, op: Op) -> CombineWords {
+                static ALL: [[CombineWords; Op::ALL.len()]; Kind::ALL.len()] = [$(combine_words::<$type>()),*];
+                ALL[usize::from(self.code())][usize::from(op.code())]
+            }
+        }
+
+        impl Display for Kind {
+            fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+                f.pad(match self {
+                    $(Kind::$kind => $name,)*
+                })
+            }
+        }
+
+        $(impl sealed::Sealed for $type {})*
+    };
+}
+
+kinds! {
+    Integer I8, i8, "i8";
+    Integer I16, i16, "i16";
+    Integer I32, i32, "i32";
+    Integer I64, i64, "i64";
+    Integer U8, u8, "u8";
+    Integer U16, u16, "u16";
+    Integer U32, u32, "u32";
+    Integer U64, u64, "u64";
+    Float F32, f32, "f32";
+    Float F64, f64, "f64";
+    Pair PairI16, Pair<i16, i16>, "pair of i16 and i16";
+    Pair PairI32, Pair<i32, i32>, "pair of i32 and i32";
+    Pair PairI64, Pair<i64, i64>, "pair of i64 and i64";
+    Pair PairU32, Pair<u32, u32>, "pair of u32 and u32";
+    Pair PairU64, Pair<u64, u64>, "pair of u64 and u64";
+    Pair PairF32I32, Pair<f32, i32>, "pair of f32 and i32";
+    Pair PairF64I64, Pair<f64, i64>, "pair of f64 and i64";
+    Pair DoubleInt, DoubleInt, "pair of f64 and i32";
+    Pair LongInt, LongInt, "pair of i64 and i32";
+    Pair ShortInt, ShortInt, "pair of i16 and i32";
+    Complex ComplexF32, Complex<f32>, "complex f32";
+    Complex ComplexF64, Complex<f64>, "complex f64";
+    Logical Logical, Logical, "logical";
+    Byte Byte, Byte, "byte";
+}
+
+impl Kind {
+    /// A number for it, for messages.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The kind with that [`code`](Self::code), if there is one.
+    pub fn from_code(code: u8) -> Option<Kind> {
+        Kind::ALL.get(usize::from(code)).copied()
+    }
+
+    /// Returns whether it is an integer.
+    pub const fn is_integer(self) -> bool {
+        matches!(self.category(), Category::Integer)
+    }
+
+    /// Returns whether compare-and-swap takes it: the kinds of the [`Swappable`] types.
+    pub const fn is_swappable(self) -> bool {
+        matches!(self.category(), Category::Integer | Category::Logical | Category::Byte)
+    }
+
+    /// Returns whether it is a [`Pair`], or a pair of fields that differ in size.
+    pub const fn is_pair(self) -> bool {
+        matches!(self.category(), Category::Pair)
+    }
+}
