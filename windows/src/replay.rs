@@ -50,6 +50,7 @@
 //! and what a batch gets, at most [`BATCH`] bytes.
 
 mod calls;
+mod memory;
 mod shape;
 mod step;
 mod window;

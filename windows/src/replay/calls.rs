@@ -5,8 +5,9 @@ use std::time::Duration;
 use rmalab_atomics::{Rank, RemoteAtomics, WORD};
 use rmalab_locks::WindowLock;
 
+use super::memory::Moved;
 use super::step::{Step, Update};
-use super::window::Moved;
+
 use crate::{Active, Call, Complex, Error, Kind, Op, RawWindow, Result, Target, WindowDisp};
 
 /// The most bytes that operations of one batch get while they overlap each other. Those that come then do not overlap.
