@@ -8,7 +8,7 @@ use assert_cmd::cargo::CommandCargoExt;
 use rmalab::advise::{Advice, Advise, Objective, Options, Standing, csv, table};
 use rmalab::workload::Workload;
 use rmalab_atomics::{Rank, RemoteAtomics, World};
-use rmalab_windows::{Config, Info, LockKind, Team, Window, WindowDisp};
+use rmalab_windows::{Config, Info, LockKind, Op, Team, Window, WindowDisp};
 
 /// A workload of one class.
 fn workload(dir: &Path, ranks: u32, ranks_per_node: u32, lock: &str, targets: &str, acquisitions: u32) -> PathBuf {
@@ -116,9 +116,20 @@ fn what_is_printed_chooses_the_winner() {
 fn traces_are_replayed() {
     let at = tempfile::tempdir().unwrap();
     let dir = at.path().join("trace");
-    let ranks = World::threads(2).run(|ra| {
+    let ranks = World::threads(2).segment_bytes(4 << 20).run(|ra| {
         let team = Team::new(ra)?;
-        let mut window = Window::builder(&team).record(&dir).allocate(64)?;
+        let mut window = Window::builder(&team).record(&dir).disp_unit(8).allocate(1 << 20)?;
+        let other = Rank(1 - ra.rank().0);
+        // What a replay has to go through, too: epochs beside those of locks, far into a window larger than a description's.
+        let fence = window.fence()?;
+        fence.at(other)?.put(WindowDisp(100_000), &[1_u64; 20_000])?;
+        fence.close()?;
+        let (mut access, mut exposure) = window.pscw()?;
+        let exposed = exposure.post(&[other])?;
+        let accessed = access.start(&[other])?;
+        accessed.at(other)?.accumulate(WindowDisp(7), Op::Sum, &[1_u32])?;
+        accessed.complete()?;
+        exposed.wait()?;
         for _ in 0..50 {
             let epoch = window.lock(LockKind::Exclusive, Rank(1 - ra.rank().0))?;
             epoch.put(WindowDisp(0), &[1_u64, 2])?;

@@ -103,14 +103,23 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         data: u64,
         then: impl FnOnce(Place<'_>, u64) -> Result<R>,
     ) -> Result<R> {
-        let started = if let Part::Recorded { .. } = self.part { self.core.start_record() } else { None };
+        // Nothing of the recording is kept here while the operation is done: it would take registers from all operations.
+        if let Part::Recorded { .. } = self.part {
+            self.begin_record(call, disp, (first, len), data);
+        }
         let done = self.reach_part(self.part(), call, disp, (first, len), then)?;
-        if let Some(started) = started {
-            // The unit that has the first byte. Bytes that a layout has twice count once.
-            let disp = disp.0.wrapping_add(first.div_euclid(i64::from(self.unit)));
-            self.core.record_transfer(started, call, self.rank, disp, data.min(len));
+        if let Part::Recorded { .. } = self.part {
+            self.core.end_transfer();
         }
         Ok(done)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_record(&self, call: Call, disp: WindowDisp, (first, len): (i64, u64), data: u64) {
+        // The unit that has the first byte. Bytes that a layout has twice count once.
+        let disp = disp.0.wrapping_add(first.div_euclid(i64::from(self.unit)));
+        self.core.begin_transfer(call, self.rank, disp, data.min(len));
     }
 
     /// The part, whether it is recorded or not.

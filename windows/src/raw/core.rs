@@ -207,10 +207,10 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         }
     }
 
-    /// A transfer of `bytes` bytes at `disp` of `target` has ended.
+    /// A transfer of `bytes` bytes at `disp` of `target` begins, which is recorded if the window is.
     #[cold]
-    #[inline(never)]
-    pub(crate) fn record_transfer(&self, started: Started<'_>, call: Call, target: Rank, disp: i64, bytes: u64) {
+    pub(crate) fn begin_transfer(&self, call: Call, target: Rank, disp: i64, bytes: u64) {
+        let Some(recorder) = &self.recorder else { return };
         let kind = match call {
             Call::Put => Kind::Put,
             Call::Get => Kind::Get,
@@ -219,7 +219,16 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
             Call::CompareAndSwap => Kind::CompareAndSwap,
             _ => Kind::Accumulate,
         };
-        started.end(self.ra, Event::of(kind).at(target).moving(disp, bytes), &[]);
+        recorder.begin_transfer(self.ra, Event::of(kind).at(target).moving(disp, bytes));
+    }
+
+    /// It has ended.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn end_transfer(&self) {
+        if let Some(recorder) = &self.recorder {
+            recorder.end_transfer(self.ra);
+        }
     }
 
     /// The error of a call that belongs into an epoch which is not open.

@@ -1,6 +1,6 @@
 //! The recorder of one rank's part of a window.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -27,6 +27,8 @@ const MAX_STEM: usize = 64;
 pub(crate) struct Recorder {
     path: PathBuf,
     state: RefCell<State>,
+    /// The transfer under way, and when it began.
+    transfer: Cell<Option<(Event, Time)>>,
 }
 
 #[derive(Debug)]
@@ -128,7 +130,7 @@ impl Recorder {
                     failed: None,
                     done: false,
                 };
-                Ok(Recorder { path, state: RefCell::new(state) })
+                Ok(Recorder { path, state: RefCell::new(state), transfer: Cell::new(None) })
             }
             (Some(Ok((path, _))), Some(rank)) => {
                 // The error below is the one to report.
@@ -150,6 +152,18 @@ impl Recorder {
     #[inline(never)]
     pub(crate) fn start<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Started<'_> {
         Started { recorder: self, at: ra.now() }
+    }
+
+    /// A transfer begins.
+    pub(crate) fn begin_transfer<A: RemoteAtomics + ?Sized>(&self, ra: &A, event: Event) {
+        self.transfer.set(Some((event, ra.now())));
+    }
+
+    /// The last transfer that has begun has ended, without error.
+    pub(crate) fn end_transfer<A: RemoteAtomics + ?Sized>(&self, ra: &A) {
+        if let Some((event, at)) = self.transfer.take() {
+            Started { recorder: self, at }.end(ra, event, &[]);
+        }
     }
 
     /// Writes what is left and the end, once.
