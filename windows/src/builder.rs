@@ -222,7 +222,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
 
     /// The sizes and units of all ranks, which have met, once they are checked.
     fn gather(&self, own: [u64; 2]) -> Result<Vec<(u64, u32)>> {
-        // Also with a wrong unit, so that nobody is left waiting.
+        // Also with a wrong unit, so that no rank is left waiting.
         let all = self.team.collectives().allgather(&own)?;
         self.check_unit()?;
         if let Some((rank, _)) = (0..).zip(all.chunks_exact(2)).find(|(_, part)| part[1] == 0) {
@@ -279,7 +279,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     /// comes back from [`Window::reclaim`]. Until then it is reached through the window only; this rank's own accesses are
     /// those of [`WindowCore::local`](crate::WindowCore::local).
     ///
-    /// A table with an entry for each rank is all that tells where their memory is.
+    /// A table with an entry for each rank says where their memory is.
     ///
     /// # Errors
     ///
@@ -323,7 +323,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
     ///
     /// # Errors
     ///
-    /// As [`allocate`](Self::allocate).
+    /// Those of [`allocate`](Self::allocate).
     pub fn create_dynamic(self) -> Result<Window<'t, A, W>> {
         let dynamic = Dynamic::new(self.team.ra())?;
         let allocations = vec![dynamic.allocation()];
@@ -347,7 +347,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         let part = recorder::Part { flavor: flavor.to_string(), bytes, unit };
         let made = self.own_words(&mut allocations).and_then(|words| Ok((words, self.recorder(part)?)));
         if made.is_err() {
-            // On all ranks alike, and nobody has used them: they are zero.
+            // On all ranks alike, and no rank has used them: they are zero.
             allocations.iter().try_for_each(|&disp| ra.heap().release(disp))?;
         }
         let ((matching, accumulate_lock, locks), recorder) = made?;

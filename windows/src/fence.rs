@@ -15,7 +15,7 @@
 //! Operations of this layer are done at the target as soon as they are flushed, without its help. A rank that has left
 //! the barrier knows that every rank has come to it, and had flushed before: so all operations of the epoch before are
 //! complete everywhere (what a closing fence promises), and no rank is still in front of its fence, storing to memory that
-//! operations of the epoch behind it may now access (what an opening fence promises).
+//! operations of the epoch after it may now access (what an opening fence promises).
 //!
 //! # Asserts
 //!
@@ -24,7 +24,7 @@
 //!
 //! # When an epoch is open
 //!
-//! A fence without NOSUCCEED opens an epoch once an operation is called behind it. Without one, the next call of any kind
+//! A fence without NOSUCCEED opens an epoch once an operation is called after it. Without one, the next call of any kind
 //! of synchronization is legal, and finds nothing open. Ranks need not agree on that: what they do together, in two-sided
 //! windows too, depends on the asserts alone.
 //!
@@ -45,7 +45,7 @@ use crate::{Active, Call, Error, FenceStrategy, Local, Result, Target, Window, W
 pub struct FenceAssert {
     /// This rank's part was not stored to since the last synchronization (`MPI_MODE_NOSTORE`).
     pub nostore: bool,
-    /// Nobody puts or accumulates to this rank's part until the next fence (`MPI_MODE_NOPUT`).
+    /// No rank puts or accumulates to this rank's part until the next fence (`MPI_MODE_NOPUT`).
     pub noput: bool,
     /// No rank has issued operations since the last fence (`MPI_MODE_NOPRECEDE`).
     pub noprecede: bool,
@@ -85,11 +85,11 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         self.fence_assert(FenceAssert::default())
     }
 
-    /// As [`fence`](Self::fence), with assertions.
+    /// Like [`fence`](Self::fence), with assertions.
     ///
     /// # Errors
     ///
-    /// As [`fence`](Self::fence).
+    /// Those of [`fence`](Self::fence).
     pub fn fence_assert(&mut self, assert: FenceAssert) -> Result<Fence<'_, 't, A, W>> {
         self.raw.fence(assert)?;
         Ok(Fence { window: self })
@@ -138,7 +138,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Fence<'_, '_, A, W> {
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchTarget`], and [`Error::NoEpoch`] when the fence was asserted to have no operations behind it.
+    /// [`Error::NoSuchTarget`], and [`Error::NoEpoch`] when the fence was asserted to have no operations after it.
     #[inline]
     pub fn at(&self, target: impl Into<Option<Rank>>) -> Result<Target<'_, A, Active>> {
         let core = &self.window.raw;
@@ -153,16 +153,16 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Fence<'_, '_, A, W> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// The same.
     pub fn local(&self) -> Result<Local<'_, A>> {
         self.window.local()
     }
 
-    /// As [`WindowCore::progress`](crate::WindowCore::progress).
+    /// Like [`WindowCore::progress`](crate::WindowCore::progress).
     ///
     /// # Errors
     ///
-    /// As there.
+    /// The same.
     pub fn progress(&self) -> Result<()> {
         self.window.progress()
     }
@@ -176,11 +176,11 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Fence<'_, '_, A, W> {
         self.next_assert(FenceAssert::default())
     }
 
-    /// As [`next`](Self::next), with assertions.
+    /// Like [`next`](Self::next), with assertions.
     ///
     /// # Errors
     ///
-    /// As [`next`](Self::next).
+    /// Those of [`next`](Self::next).
     pub fn next_assert(self, assert: FenceAssert) -> Result<Self> {
         self.window.raw.synchronize(assert)?;
         Ok(self)
@@ -190,7 +190,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Fence<'_, '_, A, W> {
     ///
     /// # Errors
     ///
-    /// As [`next`](Self::next).
+    /// Those of [`next`](Self::next).
     pub fn close(self) -> Result<()> {
         self.window.raw.synchronize(FenceAssert { nosucceed: true, ..FenceAssert::default() })
     }

@@ -28,11 +28,11 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         self.lock_assert(kind, target, Assert::None)
     }
 
-    /// As [`lock`](Self::lock), with an assertion (`MPI_MODE_NOCHECK`).
+    /// Like [`lock`](Self::lock), with an assertion (`MPI_MODE_NOCHECK`).
     ///
     /// # Errors
     ///
-    /// As [`lock`](Self::lock).
+    /// Those of [`lock`](Self::lock).
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn lock_assert(
         &self,
@@ -66,11 +66,11 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         self.lock_all_assert(Assert::None)
     }
 
-    /// As [`lock_all`](Self::lock_all), with an assertion (`MPI_MODE_NOCHECK`).
+    /// Like [`lock_all`](Self::lock_all), with an assertion (`MPI_MODE_NOCHECK`).
     ///
     /// # Errors
     ///
-    /// As [`lock_all`](Self::lock_all).
+    /// Those of [`lock_all`](Self::lock_all).
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn lock_all_assert(&mut self, assert: Assert) -> Result<LockAll<'_, 't, A, W>> {
         self.raw.begin_lock_all(assert)?;
@@ -80,7 +80,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
 
 /// A passive-target epoch to one target, from [`Window::lock`]: the [`Target`] itself.
 ///
-/// It ends by [`unlock`](Self::unlock), or when it is dropped. A drop cannot return an error: it tells the window's error
+/// It ends by [`unlock`](Self::unlock), or when it is dropped. A drop cannot return an error: it calls the window's error
 /// handler and keeps it, and the next epoch of the window that is asked for is refused with it. It never panics. An epoch
 /// that is forgotten (`std::mem::forget`) leaves its target locked, and nothing unsound: no buffer is in use.
 #[derive(Debug)]
@@ -253,7 +253,7 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
         }
     }
 
-    /// As [`Lock::flush_local`] (`MPI_Win_flush_local`).
+    /// Like [`Lock::flush_local`] (`MPI_Win_flush_local`).
     ///
     /// # Errors
     ///
@@ -264,7 +264,7 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
         if self.window.under_way.get() == 0 { Ok(()) } else { self.flush(target) }
     }
 
-    /// As [`Lock::flush_local`], for all targets (`MPI_Win_flush_local_all`).
+    /// Like [`Lock::flush_local`], for all targets (`MPI_Win_flush_local_all`).
     ///
     /// # Errors
     ///

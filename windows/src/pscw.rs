@@ -82,11 +82,11 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> AccessSide<'_, 't, A, W> {
         self.start_assert(group, StartAssert::default())
     }
 
-    /// As [`start`](Self::start), with assertions.
+    /// Like [`start`](Self::start), with assertions.
     ///
     /// # Errors
     ///
-    /// As [`start`](Self::start).
+    /// Those of [`start`](Self::start).
     pub fn start_assert(&mut self, group: &[Rank], assert: StartAssert) -> Result<Access<'_, 't, A, W>> {
         self.window.start(group, assert)?;
         Ok(Access { window: self.window, over: false })
@@ -120,12 +120,12 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Access<'_, '_, A, W> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// The same.
     pub fn local(&self) -> Result<Local<'_, A>> {
         self.window.local()
     }
 
-    /// Completes everything, and tells the group's ranks (`MPI_Win_complete`).
+    /// Completes everything, and notifies the group's ranks (`MPI_Win_complete`).
     ///
     /// # Errors
     ///
@@ -156,7 +156,7 @@ pub struct ExposureSide<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Polic
 }
 
 impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> ExposureSide<'_, 't, A, W> {
-    /// Opens an epoch of exposure to the ranks of `group`, and tells them (`MPI_Win_post`). The group may be empty.
+    /// Opens an epoch of exposure to the ranks of `group`, and notifies them (`MPI_Win_post`). The group may be empty.
     ///
     /// # Errors
     ///
@@ -167,11 +167,11 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> ExposureSide<'_, 't, A, W> {
         self.post_assert(group, PostAssert::default())
     }
 
-    /// As [`post`](Self::post), with assertions.
+    /// Like [`post`](Self::post), with assertions.
     ///
     /// # Errors
     ///
-    /// As [`post`](Self::post).
+    /// Those of [`post`](Self::post).
     pub fn post_assert(&mut self, group: &[Rank], assert: PostAssert) -> Result<Exposure<'_, 't, A, W>> {
         self.window.post(group, assert)?;
         Ok(Exposure { window: self.window, over: false })
@@ -195,7 +195,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Exposure<'_, '_, A, W> {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// The same.
     pub fn local(&self) -> Result<Local<'_, A>> {
         self.window.local()
     }

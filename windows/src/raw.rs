@@ -73,7 +73,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
 
     /// Runs `body` with `target`, or with the null target, in the epoch that is open and contains it.
     ///
-    /// An operation behind a fence opens the fence's epoch. `call` names the operation in errors.
+    /// An operation after a fence opens the fence's epoch. `call` names the operation in errors.
     ///
     /// # Errors
     ///
@@ -92,11 +92,11 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
         }
     }
 
-    /// As [`operate`](Self::operate), for the forms of operations with requests, which belong to epochs of locks.
+    /// Like [`operate`](Self::operate), for the forms of operations with requests, which belong to epochs of locks.
     ///
     /// # Errors
     ///
-    /// As [`operate`](Self::operate).
+    /// Those of [`operate`](Self::operate).
     pub fn operate_with_requests<'w, R>(
         &'w self,
         call: Call,
@@ -165,12 +165,12 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
         Ok(self.reclaim().map(drop)?)
     }
 
-    /// As [`free`](Self::free), and gives the memory back that the program gave: of a created window one piece, of a
+    /// Like [`free`](Self::free), and gives the memory back that the program gave: of a created window one piece, of a
     /// dynamic one what is still attached, in the order of the addresses.
     ///
     /// # Errors
     ///
-    /// As [`free`](Self::free), with the memory. Only what another rank may still write to, after a rank has failed, never
+    /// Those of [`free`](Self::free), with the memory. Only what another rank may still write to, after a rank has failed, never
     /// comes back.
     pub fn reclaim(mut self) -> Result<Vec<UserMemory>, FreeError> {
         self.freed = true;

@@ -19,7 +19,7 @@
 //!
 //! A team borrows its ranks, a world or a [`Subset`], and holds their [`Collectives`] and a name. A split makes a subset;
 //! that lives in a variable of the caller, as a world does, and a team of its own is made over it. So a window's type says
-//! what it is over, and nothing is counted or shared behind the caller's back.
+//! what it is over, and nothing is counted or shared without the caller's knowledge.
 //!
 //! # Cost
 //!
@@ -132,7 +132,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
         self.barrier_anywhere()
     }
 
-    /// As [`barrier`](Self::barrier), whatever this rank holds.
+    /// Like [`barrier`](Self::barrier), whatever this rank holds.
     pub(crate) fn barrier_anywhere(&self) -> Result<()> {
         let recorders: Vec<_> = self.recorders.borrow().iter().filter_map(Weak::upgrade).collect();
         let started: Vec<_> = recorders.iter().map(|recorder| recorder.start(self.ra())).collect();
@@ -196,7 +196,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
     ///
     /// # Errors
     ///
-    /// Those of [`Subset::split`], which also tells how much memory the subset gets.
+    /// Those of [`Subset::split`], which also says how much memory the subset gets.
     pub fn split(&self, colour: Option<u32>, key: u32) -> Result<Option<Subset<'a, A>>> {
         Ok(Subset::split(&self.collectives, colour, key)?)
     }

@@ -116,39 +116,39 @@ impl<'t, A: RemoteAtomics + ?Sized> Window<'t, A> {
         Builder::new(team)
     }
 
-    /// As [`Builder::allocate`], with everything else as it is by default.
+    /// Like [`Builder::allocate`], with everything else as it is by default.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// The same.
     pub fn allocate(team: &'t Team<'t, A>, bytes: u64) -> Result<Self> {
         Self::builder(team).allocate(bytes)
     }
 
-    /// As [`Builder::create`] over the elements of `vec`, with a displacement unit of one element.
+    /// Like [`Builder::create`] over the elements of `vec`, with a displacement unit of one element.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// The same.
     pub fn create<T: Pod + Send>(team: &'t Team<'t, A>, vec: Vec<T>) -> Result<Self> {
         let unit = u32::try_from(size_of::<T>().max(1)).unwrap_or(u32::MAX);
         Self::builder(team).disp_unit(unit).create(UserMemory::from_vec(vec))
     }
 
-    /// As [`Builder::allocate_shared`], with everything else as it is by default.
+    /// Like [`Builder::allocate_shared`], with everything else as it is by default.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// The same.
     pub fn allocate_shared(team: &'t Team<'t, A>, bytes: u64) -> Result<Self> {
         Self::builder(team).allocate_shared(bytes)
     }
 
-    /// As [`Builder::create_dynamic`], with everything else as it is by default.
+    /// Like [`Builder::create_dynamic`], with everything else as it is by default.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// The same.
     pub fn create_dynamic(team: &'t Team<'t, A>) -> Result<Self> {
         Self::builder(team).create_dynamic()
     }
@@ -207,7 +207,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
     pub fn info(&self) -> Info {
         let mut info = hints(&self.config.borrow(), self.policy);
         if let Some(recorder) = &self.recorder {
-            // Of a folder whose name is too long for a value nothing is told.
+            // A folder whose name is too long for a value is left out.
             let _ = info.set(RECORD_HINT, &recorder.dir().to_string_lossy());
         }
         info
@@ -307,11 +307,11 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         }
     }
 
-    /// As [`Team::progress`](crate::Team::progress).
+    /// Like [`Team::progress`](crate::Team::progress).
     ///
     /// # Errors
     ///
-    /// As there.
+    /// The same.
     pub fn progress(&self) -> Result<()> {
         self.team.progress().map_err(|error| self.hear(error))
     }
@@ -350,20 +350,20 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
         self.raw
     }
 
-    /// As [`RawWindow::free`] (`MPI_Win_free`).
+    /// Like [`RawWindow::free`] (`MPI_Win_free`).
     ///
     /// # Errors
     ///
-    /// As there.
+    /// The same.
     pub fn free(self) -> Result<()> {
         self.raw.free()
     }
 
-    /// As [`RawWindow::reclaim`].
+    /// Like [`RawWindow::reclaim`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// The same.
     pub fn reclaim(self) -> Result<Vec<UserMemory>, FreeError> {
         self.raw.reclaim()
     }

@@ -163,7 +163,7 @@ pairs! {
     ShortInt, ShortInt;
 }
 
-/// Whether the origin's pair of value and index replaces the target's: its value is `wanted` against the target's, or a
+/// Returns whether the origin's pair of value and index replaces the target's: its value is `wanted` against the target's, or a
 /// number against a NaN, or neither is preferred and it has the lower index.
 #[inline(always)]
 fn origin_wins<V: Copy + PartialOrd, I: Copy + Ord>(target: (V, I), origin: (V, I), wanted: Ordering) -> bool {

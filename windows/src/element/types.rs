@@ -26,7 +26,7 @@ impl Logical {
         Logical(value as u8)
     }
 
-    /// Whether it is true.
+    /// Returns whether it is true.
     pub const fn value(self) -> bool {
         self.0 != 0
     }

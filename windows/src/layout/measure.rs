@@ -45,7 +45,7 @@ impl Layout {
         (self.body.first, self.body.end)
     }
 
-    /// As [`true_bounds`](Self::true_bounds), of `count` items.
+    /// Like [`true_bounds`](Self::true_bounds), of `count` items.
     ///
     /// # Errors
     ///
@@ -67,13 +67,13 @@ impl Layout {
         }
     }
 
-    /// Whether all elements are of `kind`; so they are when there are none.
+    /// Returns whether all elements are of `kind`; they are when there are none.
     #[inline]
     pub fn is_all(&self, kind: Kind) -> bool {
         self.kinds == Kinds::None || self.kinds == Kinds::One(kind)
     }
 
-    /// Whether any number of items is one run, without gaps.
+    /// Returns whether any number of items is one run, without gaps.
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         self.body.size == 0

@@ -40,7 +40,7 @@ pub fn pair_runs<'a>(left: &'a Layout, left_count: u64, right: &'a Layout, right
     Ok(PairRuns { left, right, left_run: none, right_run: none })
 }
 
-/// As [`pair_runs`], with pieces that are whole elements of `element` bytes, as accumulates need them.
+/// Like [`pair_runs`], with pieces that are whole elements of `element` bytes, as accumulates need them.
 ///
 /// # Errors
 ///

@@ -53,7 +53,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         Ok(())
     }
 
-    /// Completes the operations of the access epoch, and tells the group's ranks (`MPI_Win_complete`).
+    /// Completes the operations of the access epoch, and notifies the group's ranks (`MPI_Win_complete`).
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         }
     }
 
-    /// Opens an epoch of exposure to the ranks of `group`, and tells them (`MPI_Win_post`). The group may be empty.
+    /// Opens an epoch of exposure to the ranks of `group`, and notifies them (`MPI_Win_post`). The group may be empty.
     ///
     /// # Errors
     ///
@@ -165,7 +165,7 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
             let unordered = self.epochs.used.get() && !self.ra.capabilities().ordered_puts;
             let flushes = group.iter().filter(|_| unordered).map(|&target| self.flush_target(target));
             let flushed = flushes.fold(Ok(()), Result::and);
-            // After a failure too, since the targets wait for it; the error tells that data may be missing.
+            // After a failure too, since the targets wait for it; the error says that data may be missing.
             self.matching.complete(self.ra, &group)?;
             flushed?;
         }
@@ -198,7 +198,7 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
         Ok(over)
     }
 
-    /// The error that an epoch left behind which ended by being dropped, once.
+    /// The error of an epoch that ended by being dropped, once.
     pub(crate) fn check(&self) -> Result<()> {
         self.epochs.take_failure().map_or(Ok(()), Err)
     }

@@ -132,19 +132,19 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         }
     }
 
-    /// As [`flush_target`](Self::flush_target), before the target is unlocked.
+    /// Like [`flush_target`](Self::flush_target), before the target is unlocked.
     #[inline(never)]
     pub(crate) fn flush_last(&self, target: Rank) -> Result<()> {
         self.two_sided.as_ref().map_or_else(|| self.flush_target(target), |requests| requests.unlock(target))
     }
 
-    /// As [`flush_target`](Self::flush_target), for all targets.
+    /// Like [`flush_target`](Self::flush_target), for all targets.
     #[inline(never)]
     pub(crate) fn flush_targets(&self) -> Result<()> {
         self.two_sided.as_ref().map_or_else(|| Ok(self.ra.flush_all()?), |requests| requests.flush_all())
     }
 
-    /// As [`flush_targets`](Self::flush_targets), before all targets are unlocked.
+    /// Like [`flush_targets`](Self::flush_targets), before all targets are unlocked.
     #[inline(never)]
     pub(crate) fn flush_all_last(&self) -> Result<()> {
         self.two_sided.as_ref().map_or_else(|| Ok(self.ra.flush_all()?), |requests| requests.unlock_all())

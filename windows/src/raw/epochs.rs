@@ -16,9 +16,9 @@ pub(crate) enum Side {
     Abandoned,
 }
 
-/// The last fence allows operations behind it.
+/// The last fence allows operations after it.
 const FENCED: u8 = 1;
-/// An operation was called behind the fence: its epoch is open.
+/// An operation was called after the fence: its epoch is open.
 const FENCE: u8 = 2;
 /// An access epoch by start is open, or abandoned.
 const ACCESS: u8 = 4;
@@ -82,7 +82,7 @@ impl Epochs {
         self.has(FENCED)
     }
 
-    /// A fence is called, and allows operations behind it or not. Returns whether the one before did.
+    /// A fence is called, and allows operations after it or not. Returns whether the one before did.
     pub(crate) fn fence(&self, fenced: bool) -> bool {
         let before = self.is_fenced();
         self.set(FENCE, false);
@@ -90,7 +90,7 @@ impl Epochs {
         before
     }
 
-    /// An operation is called behind a fence.
+    /// An operation is called after a fence.
     #[inline(always)]
     pub(crate) fn use_fence(&self) {
         self.set(FENCE, true);
@@ -130,7 +130,7 @@ impl Epochs {
         }
     }
 
-    /// The error that an epoch left behind which ended by being dropped, once.
+    /// The error of an epoch that ended by being dropped, once.
     pub(crate) fn take_failure(&self) -> Option<Error> {
         self.set(FAILED, false);
         self.failed.take()

@@ -6,7 +6,7 @@
 //! * [`PscwStrategy::Flags`]: a flag for each rank, written by the target in the origin's memory: W. Jiang, J. Liu,
 //!   H.-W. Jin, D. K. Panda, D. Buntinas, R. Thakur, W. D. Gropp, Efficient implementation of MPI-2 passive one-sided
 //!   communication and of active synchronization over InfiniBand, 2004. A flag here is a word, since a word is what one
-//!   writer can put without an atomic operation, and it holds the number of the epoch, so that nobody resets it.
+//!   writer can put without an atomic operation, and it holds the number of the epoch, so that no rank resets it.
 //! * [`PscwStrategy::Matching`]: lists of announcements, as foMPI's (R. Gerstenberger, M. Besta, T. Hoefler, SC'13, section
 //!   2.3), here a ring of slots with a ticket counter instead of a list with a free list.
 //! * [`PscwStrategy::Deferred`]: see [`two_sided`](crate::two_sided).
@@ -27,14 +27,14 @@
 //!
 //! * I1. A target and an origin count their epochs with each other alike: the n-th exposure epoch of the one that has the
 //!   other in its group is the n-th access epoch of the other that has the one in its group, and neither begins the next
-//!   before it has ended this one. So a flag at n or more tells that the n-th post, or complete, has come; posts with
-//!   `nocheck` are counted and not put, and the next one that is put tells of them, too.
+//!   before it has ended this one. So a flag at n or more means that the n-th post, or complete, has come; posts with
+//!   `nocheck` are counted and not put, and the next one that is put stands for them, too.
 //! * I2. Completions that have come belong to this exposure epoch or to earlier ones: an origin's next complete needs this
 //!   rank's next post. So an epoch is over as soon as their number has reached the sum of the groups' sizes so far.
 //! * I3. As many posts are in slots, or about to be, as the tail is ahead of what this rank has taken. A poster that
 //!   finds its slot full waits for it; another one with a later ticket may be first, and what is in slots is a set, so that
 //!   it does not matter in which order.
-//! * I4. Nobody waits for a full ring for ever: a rank that waits for somebody's slot empties its own ring meanwhile,
+//! * I4. No rank waits for a full ring for ever: a rank that waits for another's slot empties its own ring meanwhile,
 //!   and so does one that waits in start; a rank that computes will come to start. The one that waits for a slot takes
 //!   what is there, and waits for nothing else: for a post whose slot is empty yet, its poster may wait for a slot that
 //!   has become empty only now, and so on in a circle.
@@ -44,7 +44,7 @@
 //! For each pair of a target and an origin, in remote operations: flags 1 put for the post and 1 for the complete, as
 //! MPICH-2's messages; matching 2 for the post and 1 for the complete. Start and wait are local. A flush for each target,
 //! unless nothing was done, or the network keeps puts in their order ([`Capabilities::ordered_puts`]): then the complete
-//! follows the data, as MVAPICH2's does, and nobody waits for an acknowledgement.
+//! follows the data, as MVAPICH2's does, and no rank waits for an acknowledgement.
 //! Memory: 2 p words and as many counts, or min(p, 64) + 2 words a rank.
 //!
 //! [`Capabilities::ordered_puts`]: rmalab_atomics::Capabilities::ordered_puts
@@ -129,7 +129,7 @@ impl Matching {
         }
     }
 
-    /// Begins an exposure epoch with `group`, and tells its ranks, unless it is not to be `told`.
+    /// Begins an exposure epoch with `group`, and notifies its ranks if they are to be `told`.
     pub(super) fn post<A: RemoteAtomics + ?Sized>(&self, ra: &A, group: &[Rank], told: bool) -> Result<()> {
         let me = u64::from(ra.rank().0);
         match &self.way {
@@ -198,7 +198,7 @@ impl Matching {
         Ok(())
     }
 
-    /// Tells the ranks of `group` that this one has completed its access epoch.
+    /// Notifies the ranks of `group` that this one has completed its access epoch.
     pub(super) fn complete<A: RemoteAtomics + ?Sized>(&self, ra: &A, group: &[Rank]) -> Result<()> {
         let me = u64::from(ra.rank().0);
         for &target in group {
@@ -230,7 +230,7 @@ impl Matching {
         Ok(())
     }
 
-    /// Whether all ranks of the exposure epoch's group have completed.
+    /// Returns whether all ranks of the exposure epoch's group have completed.
     pub(super) fn test<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<bool> {
         let own = |disp| ra.get(ra.rank().at(disp));
         match &self.way {

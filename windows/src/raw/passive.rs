@@ -83,7 +83,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
     ///
     /// # Errors
     ///
-    /// As [`flush`](Self::flush).
+    /// Those of [`flush`](Self::flush).
     pub fn flush_local(&self, target: impl Into<Option<Rank>>) -> Result<()> {
         let Some(target) = target.into() else { return Ok(()) };
         self.check_locked(target)?;
@@ -94,7 +94,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
     ///
     /// # Errors
     ///
-    /// As [`flush_all`](Self::flush_all).
+    /// Those of [`flush_all`](Self::flush_all).
     pub fn flush_local_all(&self) -> Result<()> {
         if self.core.under_way.get() == 0 && !self.locks.borrow().is_idle() { Ok(()) } else { self.flush_all() }
     }
@@ -223,7 +223,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
             core.leave();
         }
         let mut locks = self.locks.borrow_mut();
-        // After a flush that failed, too, since others may wait for the lock; the error tells that data may be missing.
+        // After a flush that failed, too, since others may wait for the lock; the error says that data may be missing.
         let unlocked = if core.two_sided.is_some() { locks.unlocked(target) } else { locks.unlock(core.ra, target) };
         drop(locks);
         unlocked.map_err(Error::from).and(flushed).map_err(|error| core.hear(error))?;

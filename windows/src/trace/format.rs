@@ -230,7 +230,7 @@ impl Kind {
         }
     }
 
-    /// Whether the event moves data.
+    /// Returns whether the event moves data.
     pub(super) fn is_transfer(self) -> bool {
         let Fields { target, bytes, .. } = self.fields();
         target && bytes

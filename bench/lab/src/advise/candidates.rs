@@ -13,7 +13,7 @@ use rmalab_report::names;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Candidate {
-    /// What tables call it: the policy's name, and behind a slash what differs from its defaults.
+    /// What tables call it: the policy's name, and after a slash what differs from its defaults.
     pub label: &'static str,
     /// The policy.
     pub kind: PolicyKind,
@@ -22,7 +22,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Whether all of its parameters are the policy's defaults, as the info string chooses it.
+    /// Returns whether all of its parameters are the policy's defaults, as the info string chooses it.
     pub fn is_default(&self) -> bool {
         self.label == self.kind.name()
     }

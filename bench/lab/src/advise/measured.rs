@@ -18,17 +18,17 @@ use super::source::Source;
 use rmalab_job::{Error, Result};
 use rmalab_report::statistics::{histogram, jain, median};
 
-/// The environment variable that tells a process what to do as a rank.
+/// The environment variable that says what a process does as a rank.
 const TASK: &str = "RMALAB_ADVISE_TASK";
 
 /// How often each candidate runs; the first time does not count.
 pub const ROUNDS: u32 = 81;
 
 /// How long a run is to be: long beside the ranks' coming together, short beside a scheduler's slices, so that in most
-/// runs nobody loses a processor.
+/// runs no rank loses a processor.
 pub(super) const RUN: Duration = Duration::from_millis(1);
 
-/// One of so many runs counts, those with the most throughput: whatever else the machine does can only make a run longer.
+/// One of this many runs counts, those with the most throughput: whatever else the machine does can only make a run longer.
 const UNDISTURBED: usize = 4;
 
 /// The longest that the ranks may take, beside what they are expected to.
@@ -48,7 +48,7 @@ pub struct Measured {
     pub fairness: f64,
 }
 
-/// What a rank is told.
+/// What a rank has to do.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Task {
     pub(super) workload: Option<PathBuf>,

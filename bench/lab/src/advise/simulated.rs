@@ -17,7 +17,7 @@ use super::rank::{Done, drive, rates, throughput, window};
 use super::source::Source;
 use rmalab_report::statistics::{histogram, jain};
 
-/// Events that a candidate may take, beside so many times those of no lock at all.
+/// Events that a candidate may take, and how many times those of no lock at all it may take beyond them.
 const EVENTS: (u64, u64) = (20_000_000, 50);
 
 /// What one run yields.
@@ -39,7 +39,7 @@ pub(super) struct Sample {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Failure {
     Interrupted,
-    /// It takes too long to simulate; so many events.
+    /// It takes too long to simulate: this many events.
     Long(u64),
     Failed(String),
 }
@@ -69,7 +69,7 @@ impl Machine<'_> {
         candidate.visit(Run { machine: self, seed })
     }
 
-    /// What an operation takes that nobody disturbs, in nanoseconds, by its distance.
+    /// The nanoseconds of an undisturbed operation, by its distance.
     pub(super) fn operations(&self) -> [f64; 3] {
         let (profile, nanoseconds) = (self.profile, |ps: u64| ps as f64 / 1000.0);
         let (own, node) = match profile.local_atomics {

@@ -31,7 +31,7 @@ impl Estimate {
         Estimate { mean, half: Some(t * (variance / count).sqrt()) }
     }
 
-    /// Whether the intervals have a value in common. One seed has no interval, and says nothing of others.
+    /// Returns whether the intervals have a value in common. One seed has no interval, and says nothing of others.
     pub fn overlaps(&self, other: &Estimate) -> bool {
         match (self.half, other.half) {
             (Some(own), Some(others)) => (self.mean - other.mean).abs() <= own + others,

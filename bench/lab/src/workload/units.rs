@@ -69,7 +69,7 @@ pub fn time(text: &str) -> Result<u64, String> {
 ///
 /// # Errors
 ///
-/// As [`time`]; a size is a whole number of bytes, of at most 1 TiB.
+/// Those of [`time`]; a size is a whole number of bytes, of at most 1 TiB.
 pub fn size(text: &str) -> Result<u64, String> {
     let bytes = quantity(text, SIZES, SIZES.len(), "4KiB")?;
     if bytes > MAX_SIZE as f64 {
