@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the repository is there")
 }
 
 /// README.md and the other documents of the repository.
 fn documents() -> Vec<PathBuf> {
     let root = root();
-    let pages = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let pages = std::fs::read_dir(root.join("docs")).expect("a folder").map(|entry| entry.expect("an entry").path());
     let mut documents: Vec<PathBuf> = pages.filter(|path| path.extension().is_some_and(|end| end == "md")).collect();
     let others = ["README.md", "CONTRIBUTING.md", "windows/README.md", "verify/README.md", "bench/README.md"];
     documents.extend(others.map(|name| root.join(name)));
