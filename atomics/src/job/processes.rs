@@ -138,7 +138,7 @@ impl<J: Joined> Processes<J> {
     ///   one ends with an error. A program with more than one tells its ranks apart by [`env`](Self::env) or
     ///   [`command`](Self::command).
     /// * By this call, or by a [`Launcher`]: this is a rank. The call does not return; the process exits with 0, with
-    ///   101 after a panic, with 1 when it has [left something undone](RemoteAtomics::forsake), or with 2 when it could
+    ///   101 after a panic, with 1 when it has [left something undone](crate::RemoteAtomics::forsake), or with 2 when it could
     ///   not join (as for a world of another size). A body that ends the process itself has failed, whatever the code.
     /// * By `mpirun` or `srun`: this is a rank, and there is no parent to gather results. The call returns this rank's
     ///   own result, alone. A launcher that has started one process only is none.
