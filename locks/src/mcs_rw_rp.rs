@@ -99,33 +99,19 @@ impl RawRwLock for McsRwRp {
     }
 
     // Figure 6.
+    #[inline]
     fn acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        if ra.fetch_add(self.rcnt, RC_INCR)? & WAFLAG != 0 {
-            self.node.prepare(ra)?;
-            let next = ra.fetch_store(self.r_hd, self.me)?;
-            // The writer may have left between lines 02 and 04, without seeing this rank on `r_hd`.
-            if ra.get(self.rcnt)? & WAFLAG == 0 {
-                self.wake_readers(ra)?;
-            }
-            self.node.wait(ra)?;
-            if next != NIL {
-                self.node.unblock(ra, next)?;
-            }
-        }
-        Ok(())
+        if ra.fetch_add(self.rcnt, RC_INCR)? & WAFLAG == 0 { Ok(()) } else { self.wait_for_writer(ra) }
     }
 
     // Figure 7.
+    #[inline]
     fn release_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        let last = ra.fetch_add(self.rcnt, RC_INCR.wrapping_neg())? == RC_INCR + WIFLAG;
-        // A reader that has come since makes this fail, and will be the last one in its turn.
-        if last && ra.compare_and_swap(self.rcnt, WIFLAG, WAFLAG)? == WIFLAG {
-            let writer = ra.fetch_store(self.w_hd, NIL)?;
-            self.node.unblock(ra, writer)?;
-        }
-        Ok(())
+        let old = ra.fetch_add(self.rcnt, RC_INCR.wrapping_neg())?;
+        if old != RC_INCR + WIFLAG { Ok(()) } else { self.let_in_writer(ra) }
     }
 
+    #[inline]
     fn acquire_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         self.node.prepare(ra)?;
         let pred = ra.fetch_store(self.w_tl, self.me)?;
@@ -137,6 +123,7 @@ impl RawRwLock for McsRwRp {
         self.node.wait(ra)
     }
 
+    #[inline]
     fn release_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         // Before `r_hd` is taken: a reader that has seen WAFLAG and is not on `r_hd` yet looks again.
         let old = ra.fetch_add(self.rcnt, WAFLAG.wrapping_neg())?;
@@ -158,6 +145,35 @@ impl RawRwLock for McsRwRp {
 }
 
 impl McsRwRp {
+    /// Figure 6 after its first step, which has found a writer inside.
+    #[cold]
+    #[inline(never)]
+    fn wait_for_writer<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
+        self.node.prepare(ra)?;
+        let next = ra.fetch_store(self.r_hd, self.me)?;
+        // The writer may have left between lines 02 and 04, without seeing this rank on `r_hd`.
+        if ra.get(self.rcnt)? & WAFLAG == 0 {
+            self.wake_readers(ra)?;
+        }
+        self.node.wait(ra)?;
+        if next != NIL {
+            self.node.unblock(ra, next)?;
+        }
+        Ok(())
+    }
+
+    /// Figure 7 after its first step, which has left no reader inside, and a writer that is interested.
+    #[cold]
+    #[inline(never)]
+    fn let_in_writer<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
+        // A reader that has come since makes this fail, and will be the last one in its turn.
+        if ra.compare_and_swap(self.rcnt, WIFLAG, WAFLAG)? == WIFLAG {
+            let writer = ra.fetch_store(self.w_hd, NIL)?;
+            self.node.unblock(ra, writer)?;
+        }
+        Ok(())
+    }
+
     /// Wakes the first of the waiting readers; each of them wakes the next.
     fn wake_readers<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Result<()> {
         let head = ra.fetch_store(self.r_hd, NIL)?;
@@ -169,6 +185,7 @@ impl McsRwRp {
 
     /// Makes `writer`, the first of the writers' queue, the active one, or else leaves it to the last reader to do so
     /// and to wake it. Returns whether it is active.
+    #[inline]
     fn activate<A: RemoteAtomics + ?Sized>(&self, ra: &A, writer: u64) -> Result<bool> {
         if ra.compare_and_swap(self.rcnt, 0, WAFLAG)? == 0 {
             return Ok(true);
@@ -183,6 +200,7 @@ impl McsRwRp {
     }
 
     /// Flushed, since `w_hd` must be there before WIFLAG (I4), and gone before anybody sets it again.
+    #[inline]
     fn set_w_hd<A: RemoteAtomics + ?Sized>(&self, ra: &A, writer: u64) -> Result<()> {
         ra.put(self.w_hd, writer)?;
         Ok(ra.flush(self.w_hd.rank)?)

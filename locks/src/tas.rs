@@ -56,20 +56,20 @@ impl RawMutex for Tas {
         Ok(Tas { owner: place.word(0), me: pointer(ra.rank()), backoff })
     }
 
+    #[inline]
     fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         self.backoff.reset();
-        while !self.try_acquire(ra)? {
-            self.backoff.wait(ra)?;
-        }
-        Ok(())
+        if self.try_acquire(ra)? { Ok(()) } else { self.retry(ra) }
     }
 
+    #[inline]
     fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         Ok(ra.put(self.owner, NIL)?)
     }
 }
 
 impl RawMutexTry for Tas {
+    #[inline]
     fn try_acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
         Ok(ra.compare_and_swap(self.owner, NIL, self.me)? == NIL)
     }
@@ -85,6 +85,20 @@ impl RawMutexTimed for Tas {
             self.backoff.wait(ra)?;
         }
         Ok(true)
+    }
+}
+
+impl Tas {
+    /// The attempts after the first one.
+    #[cold]
+    #[inline(never)]
+    fn retry<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        loop {
+            self.backoff.wait(ra)?;
+            if self.try_acquire(ra)? {
+                return Ok(());
+            }
+        }
     }
 }
 

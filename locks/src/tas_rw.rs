@@ -65,19 +65,23 @@ impl RawRwLock for TasRw {
         Ok(TasRw { lock: place.word(0), backoff: BackoffState::new(params, ra.rank()) })
     }
 
+    #[inline]
     fn acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         self.read(ra, NEVER).map(|_| ())
     }
 
+    #[inline]
     fn release_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         ra.fetch_add(self.lock, READER.wrapping_neg())?;
         Ok(())
     }
 
+    #[inline]
     fn acquire_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         self.write(ra, NEVER).map(|_| ())
     }
 
+    #[inline]
     fn release_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         ra.fetch_add(self.lock, WRITER.wrapping_neg())?;
         Ok(())
@@ -89,6 +93,7 @@ impl RawRwLockTimed for TasRw {
         self.read(ra, Some(Time(0)))
     }
 
+    #[inline]
     fn try_acquire_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool> {
         Ok(ra.compare_and_swap(self.lock, 0, WRITER)? == 0)
     }
@@ -103,29 +108,46 @@ impl RawRwLockTimed for TasRw {
 }
 
 impl TasRw {
+    #[inline]
     fn read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, deadline: Option<Time>) -> Result<bool> {
         self.backoff.reset();
-        let mut lock = ra.fetch_add(self.lock, READER)?;
-        while lock & WRITER != 0 {
+        if ra.fetch_add(self.lock, READER)? & WRITER == 0 { Ok(true) } else { self.wait_for_writer(ra, deadline) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_for_writer<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, deadline: Option<Time>) -> Result<bool> {
+        loop {
             if is_over(ra, deadline) {
                 self.release_read(ra)?;
                 return Ok(false);
             }
             self.backoff.wait(ra)?;
-            lock = ra.get(self.lock)?;
+            if ra.get(self.lock)? & WRITER == 0 {
+                return Ok(true);
+            }
         }
-        Ok(true)
     }
 
+    #[inline]
     fn write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, deadline: Option<Time>) -> Result<bool> {
         self.backoff.reset();
-        while !self.try_acquire_write(ra)? {
+        if self.try_acquire_write(ra)? { Ok(true) } else { self.retry_write(ra, deadline) }
+    }
+
+    /// The attempts after the first one.
+    #[cold]
+    #[inline(never)]
+    fn retry_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, deadline: Option<Time>) -> Result<bool> {
+        loop {
             if is_over(ra, deadline) {
                 return Ok(false);
             }
             self.backoff.wait(ra)?;
+            if self.try_acquire_write(ra)? {
+                return Ok(true);
+            }
         }
-        Ok(true)
     }
 }
 

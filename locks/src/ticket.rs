@@ -87,19 +87,18 @@ impl RawMutex for Ticket {
         Ok(Ticket { lock: place.word(0), hold: params.hold.max(1), my_ticket: 0, followed: false })
     }
 
+    #[inline]
     fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
-        let (mut next_ticket, mut now_serving) = split(ra.fetch_add(self.lock, TICKET)?);
+        let (next_ticket, now_serving) = split(ra.fetch_add(self.lock, TICKET)?);
         self.my_ticket = next_ticket;
-        next_ticket = next_ticket.wrapping_add(1);
-        while now_serving != self.my_ticket {
-            let distance = self.my_ticket.wrapping_sub(now_serving);
-            ra.pause(distance.saturating_mul(self.hold))?;
-            (next_ticket, now_serving) = split(ra.get(self.lock)?);
+        if now_serving != next_ticket {
+            return self.wait_for_turn(ra, now_serving);
         }
-        self.followed = next_ticket != self.my_ticket.wrapping_add(1);
+        self.followed = false;
         Ok(())
     }
 
+    #[inline]
     fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         if !self.followed {
             let alone = u64::from(self.my_ticket.wrapping_add(1)) << 32 | u64::from(self.my_ticket);
@@ -110,6 +109,23 @@ impl RawMutex for Ticket {
         let carry = if self.my_ticket == u32::MAX { TICKET } else { 0 };
         ra.fetch_add(self.lock, 1u64.wrapping_sub(carry))?;
         Ok(())
+    }
+}
+
+impl Ticket {
+    #[cold]
+    #[inline(never)]
+    fn wait_for_turn<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, mut now_serving: u32) -> Result<()> {
+        loop {
+            let distance = self.my_ticket.wrapping_sub(now_serving);
+            ra.pause(distance.saturating_mul(self.hold))?;
+            let next_ticket;
+            (next_ticket, now_serving) = split(ra.get(self.lock)?);
+            if now_serving == self.my_ticket {
+                self.followed = next_ticket != self.my_ticket.wrapping_add(1);
+                return Ok(());
+            }
+        }
     }
 }
 
