@@ -165,16 +165,32 @@ impl<'e> AccumulatePath<'e> {
     /// follow.
     #[inline(always)]
     pub(crate) fn enter<A: RemoteAtomics + ?Sized>(&self, ra: &A, target: Rank) -> Result<bool> {
-        let Some((busy, mode)) = self.words else {
-            return if self.biased { self.enter_by_network(ra, target) } else { Ok(true) };
-        };
+        if self.biased && self.words.is_none() {
+            self.enter_by_network(ra, target)
+        } else {
+            Ok(self.enter_by_processor(ra, target))
+        }
+    }
+
+    /// As [`enter`](Self::enter), where that takes no network operation; false elsewhere.
+    #[inline(always)]
+    pub(crate) fn enter_by_processor<A: RemoteAtomics + ?Sized>(&self, ra: &A, target: Rank) -> bool {
+        let Some((busy, mode)) = self.words else { return !self.biased };
         busy.store(u64::from(target.0) + 1, Ordering::Release);
         ra.fence_light();
         let may = mode.load(Ordering::Acquire) == ATOMICS;
         if !may {
             busy.store(0, Ordering::Release);
         }
-        Ok(may)
+        may
+    }
+
+    /// As [`rest`](Self::rest), after [`enter_by_processor`](Self::enter_by_processor).
+    #[inline(always)]
+    pub(crate) fn rest_by_processor(&self) {
+        if let Some((busy, _)) = self.words {
+            busy.store(0, Ordering::Release);
+        }
     }
 
     #[cold]

@@ -204,65 +204,54 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         }
         let value = value.to_word();
         let old = match op {
-            Op::Sum => self.by_atomic(disp, WordOp::FetchAdd(value), |word| word.fetch_add(value)),
-            _ => self.by_atomic(disp, WordOp::FetchStore(value), |word| word.fetch_store(value)),
+            Op::Sum => self.by_processor(disp, |word| word.fetch_add(value)),
+            _ => self.by_processor(disp, |word| word.fetch_store(value)),
         };
-        Ok(old?.map(T::from_word))
+        if let Some(old) = old {
+            return Ok(Some(T::from_word(old)));
+        }
+        let op = if matches!(op, Op::Sum) { WordOp::FetchAdd(value) } else { WordOp::FetchStore(value) };
+        Ok(self.by_atomic(disp, op)?.map(T::from_word))
     }
 
-    /// Updates the word at `disp` by an atomic, if one may be used there: by `in_memory`, where the processor reaches it,
-    /// and otherwise by `op`, which is the same.
+    /// Updates the word at `disp` by an instruction, if the processor reaches it and may update it now.
+    ///
+    /// Without an error, since a result that comes of several branches is kept in memory, which the next atomic waits for.
     #[inline(always)]
-    fn by_atomic(
-        &self,
-        disp: WindowDisp,
-        op: WordOp,
-        in_memory: impl FnOnce(MemoryWord<'e>) -> u64,
-    ) -> Result<Option<u64>> {
-        // Each branch ends by itself: a result that comes of several is kept in memory, which the next atomic waits for.
-        if let Some(word) = self.word(disp) {
-            match self.ways.enter(self.ra, self.rank) {
-                Ok(true) => {}
-                Ok(false) => return Ok(None),
-                Err(error) => return Err(self.core.hear(error)),
-            }
-            let old = in_memory(word);
-            return match self.ways.rest(self.ra) {
-                Ok(()) => Ok(Some(old)),
-                Err(error) => Err(self.core.hear(error)),
-            };
+    fn by_processor(&self, disp: WindowDisp, update: impl FnOnce(MemoryWord<'e>) -> u64) -> Option<u64> {
+        let word = self.word(disp)?;
+        if !self.ways.enter_by_processor(self.ra, self.rank) {
+            return None;
         }
-        if self.words.is_by_engine() {
-            return self.by_atomic_of_engine(disp, op);
-        }
-        let Some(at) = self.word_in_segment(disp) else { return Ok(None) };
-        match self.ways.enter(self.ra, self.rank) {
-            Ok(true) => {}
-            Ok(false) => return Ok(None),
-            Err(error) => return Err(self.core.hear(error)),
-        }
-        let old = match op {
-            WordOp::FetchAdd(value) => self.ra.fetch_add(at, value),
-            WordOp::CompareAndSwap { expected, desired } => self.ra.compare_and_swap(at, expected, desired),
-            WordOp::FetchStore(value) => self.ra.fetch_store(at, value),
-            WordOp::Get | WordOp::Put(_) => self.ra.get(at),
-        };
-        match self.ways.leave(self.ra, old) {
-            Ok(old) => Ok(Some(old)),
-            Err(error) => Err(self.core.hear(error)),
-        }
+        let old = update(word);
+        self.ways.rest_by_processor();
+        Some(old)
     }
 
-    /// As [`by_atomic`](Self::by_atomic), where an engine stands in for the processor.
-    #[cold]
+    /// Updates the word at `disp` by an atomic of the network, or of an engine in place of the processor, if one may be
+    /// used there.
     #[inline(never)]
-    fn by_atomic_of_engine(&self, disp: WindowDisp, op: WordOp) -> Result<Option<u64>> {
-        let Some(word) = self.word_by_engine(disp) else { return Ok(None) };
-        if !self.ways.enter(self.ra, self.rank).map_err(|error| self.core.hear(error))? {
+    fn by_atomic(&self, disp: WindowDisp, op: WordOp) -> Result<Option<u64>> {
+        let word = if self.words.is_by_engine() { self.word_by_engine(disp) } else { None };
+        let at = if word.is_none() { self.word_in_segment(disp) } else { None };
+        if word.is_none() && at.is_none() || !self.enter()? {
             return Ok(None);
         }
-        let old = self.ways.leave(self.ra, word.atomic(op));
-        old.map(Some).map_err(|error| self.core.hear(error))
+        let old = match (word, at, op) {
+            (Some(word), ..) => word.atomic(op),
+            (None, Some(at), WordOp::FetchAdd(value)) => self.ra.fetch_add(at, value),
+            (None, Some(at), WordOp::FetchStore(value)) => self.ra.fetch_store(at, value),
+            (None, Some(at), WordOp::CompareAndSwap { expected, desired }) => {
+                self.ra.compare_and_swap(at, expected, desired)
+            }
+            (None, Some(at), WordOp::Get | WordOp::Put(_)) => self.ra.get(at),
+            (None, None, _) => return Ok(None),
+        };
+        self.ways.leave(self.ra, old).map(Some).map_err(|error| self.core.hear(error))
+    }
+
+    fn enter(&self) -> Result<bool> {
+        self.ways.enter(self.ra, self.rank).map_err(|error| self.core.hear(error))
     }
 
     #[inline(never)]
@@ -302,9 +291,10 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     pub fn compare_and_swap<T: Swappable>(&self, disp: WindowDisp, expected: T, desired: T) -> Result<T> {
         if T::SIZE == WORD && self.ways.strategy != AccumulateStrategy::Locked {
             let (expected, desired) = (expected.to_word(), desired.to_word());
-            let op = WordOp::CompareAndSwap { expected, desired };
-            let old = self.by_atomic(disp, op, |word| word.compare_and_swap(expected, desired));
-            if let Some(old) = old? {
+            if let Some(old) = self.by_processor(disp, |word| word.compare_and_swap(expected, desired)) {
+                return Ok(T::from_word(old));
+            }
+            if let Some(old) = self.by_atomic(disp, WordOp::CompareAndSwap { expected, desired })? {
                 return Ok(T::from_word(old));
             }
         }
