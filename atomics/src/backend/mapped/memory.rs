@@ -278,6 +278,10 @@ impl Mapping {
     }
 
     /// As [`resident`](Self::resident), of memory that no file is behind.
+    ///
+    /// # Safety
+    ///
+    /// That of [`resident`](Self::resident).
     unsafe fn resident_of_memory(&self, start: *mut u8, len: usize, mut each: impl FnMut(bool, *mut u8, usize)) {
         let page = rustix::param::page_size();
         let mut pages = [1_u8; 1024];
