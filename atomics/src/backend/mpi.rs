@@ -669,14 +669,8 @@ impl Joined for Mpi {
     );
 
     fn join(wishes: Wishes) -> Result<Mpi> {
-        let mut attach = Attach::new();
-        if let Some(bytes) = wishes.segment_bytes {
-            attach = attach.segment_bytes(bytes);
-        }
-        if let Some(topology) = wishes.topology {
-            attach = attach.topology(topology);
-        }
-        attach.attach()
+        let Wishes { segment_bytes, topology } = wishes;
+        Attach { segment_bytes, topology }.attach()
     }
 
     fn fail(self) {
@@ -813,8 +807,7 @@ impl Fabric for Mpi {
 
     #[inline]
     fn clock(&self) -> Time {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+        fabric::monotonic()
     }
 
     fn extras(&self) -> Extras<'_> {

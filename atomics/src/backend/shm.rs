@@ -295,14 +295,8 @@ impl Joined for Mapped {
     const MEETS: bool = false;
 
     fn join(wishes: Wishes) -> Result<Mapped> {
-        let mut attach = Attach::new();
-        if let Some(bytes) = wishes.segment_bytes {
-            attach = attach.segment_bytes(bytes);
-        }
-        if let Some(topology) = wishes.topology {
-            attach = attach.topology(topology);
-        }
-        attach.attach()
+        let Wishes { segment_bytes, topology } = wishes;
+        Attach { segment_bytes, topology }.attach()
     }
 
     fn fail(self) {

@@ -333,8 +333,7 @@ impl Fabric for Verbs {
 
     #[inline]
     fn clock(&self) -> Time {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+        fabric::monotonic()
     }
 
     fn extras(&self) -> Extras<'_> {

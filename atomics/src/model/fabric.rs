@@ -258,6 +258,13 @@ pub trait Fabric {
 /// The request of an operation that was complete before its call returned.
 pub(crate) const DONE: Request = Request(0);
 
+/// The system's monotonic clock: [`Fabric::clock`] of the backends on real machines.
+#[inline]
+pub(crate) fn monotonic() -> Time {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+}
+
 /// Keeps the processor busy for `time`: [`Delay::Compute`] of the backends on real machines.
 pub(crate) fn keep_busy(fabric: &impl Fabric, time: Duration) {
     let end = fabric.clock().after(time);
