@@ -28,6 +28,9 @@
 //! - Where ranks share memory, a target that receives long runs for some time has all its updates under the lock. It goes
 //!   back to atomics when it receives single updates for some time. Under the lock, runs are plain loops. See bias.rs.
 //!
+//! An element of which two regions of a dynamic window have a part each is updated under the lock. Every other element of an
+//! access to several regions takes the path of its own region.
+//!
 //! Each target has one MCS lock for accumulates. A rank takes it with its own node.
 //!
 //! # Order
@@ -55,7 +58,7 @@ use rmalab_locks::{Mcs, RawMutex};
 
 use crate::bias::{AccumulatePath, Bias};
 use crate::element::{CombineWords, Kind, from_word, to_word};
-use crate::place::Place;
+use crate::place::{Joined, Place};
 use crate::{AccumulateStrategy, Op, Result};
 
 /// Bytes combined under the lock at a time, on the stack: 128 of the longest elements.
@@ -355,6 +358,9 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         if len == 0 {
             return Ok(());
         }
+        if let Place::Joined(joined) = self.place {
+            return self.run_joined(joined, offset, kind, op, source, result);
+        }
         if len == size && size <= WORD {
             let old = self.one(offset, kind, op, to_word(source))?;
             if let Some(result) = result {
@@ -463,6 +469,40 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
             let source = source.get(at..at + size).unwrap_or(&[]);
             let result = result.as_mut().map(|result| &mut result[at..at + size]);
             self.run(offset + at as u64, kind, op, source, result)?;
+        }
+        Ok(())
+    }
+
+    /// Updates elements of regions that touch: those of one region on the path that they have there, and one across a
+    /// border, which no path within a region meets, under the lock.
+    #[cold]
+    #[inline(never)]
+    fn run_joined(
+        &self,
+        joined: &Joined<'_>,
+        offset: u64,
+        kind: Kind,
+        op: Op,
+        source: &[u8],
+        mut result: Option<&mut [u8]>,
+    ) -> Result<()> {
+        let (size, len) = (kind.size(), len_of(source, &result));
+        let mut done = 0;
+        while done < len {
+            let at = offset + done as u64;
+            let part = joined.part(at);
+            let whole = (part.end - at).min((len - done) as u64) / size * size;
+            let run = done..done + whole.max(size) as usize;
+            done = run.end;
+            let source = source.get(run.clone()).unwrap_or(&[]);
+            let result = result.as_mut().map(|result| &mut result[run]);
+            if whole == 0 {
+                self.under_lock(at, kind, op, source, result)?;
+            } else {
+                let Updates { ra, path, bias, rank, alone, .. } = *self;
+                let updates = Updates { ra, path, bias, rank, place: part.place, alone };
+                updates.run(at - part.start, kind, op, source, result)?;
+            }
         }
         Ok(())
     }
@@ -583,7 +623,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
                 let word = leased.words.get((byte / WORD) as usize).filter(|_| self.in_word(size, byte))?;
                 Some((WordRef::Processor(word), Bits::of(size, byte)))
             }
-            Place::TwoSided(..) => None,
+            Place::Joined(_) | Place::TwoSided(..) => None,
         }
     }
 
@@ -593,7 +633,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
             Place::Leased(lease) => {
                 words_of(lease).is_some_and(|leased| self.in_word(size, offset.wrapping_sub(leased.head)))
             }
-            Place::Segment(_) | Place::TwoSided(..) => false,
+            Place::Segment(_) | Place::Joined(_) | Place::TwoSided(..) => false,
         }
     }
 
@@ -613,7 +653,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
                 let words = leased.words.get((byte / WORD) as usize..(byte + len).div_ceil(WORD) as usize)?;
                 Some((words, byte % WORD))
             }
-            Place::TwoSided(..) => None,
+            Place::Joined(_) | Place::TwoSided(..) => None,
         }
     }
 
@@ -713,8 +753,10 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
     /// Completes what was written, at the rank that has the memory, which need not be the target.
     #[inline(always)]
     fn flush(&self) -> Result<()> {
-        let owner = if let Place::Segment(at) = self.place { at.rank } else { self.rank };
-        Ok(self.ra.flush(owner)?)
+        if let Place::Joined(joined) = self.place {
+            return joined.flush(self.ra, self.rank);
+        }
+        Ok(self.ra.flush(self.place.owner(self.rank))?)
     }
 
     /// Acquires the target's lock of accumulates.

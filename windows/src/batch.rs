@@ -30,7 +30,7 @@ impl<'env, A: RemoteAtomics + ?Sized> Batch<'_, 'env, A> {
         let source: &[u8] = bytemuck::cast_slice(source);
         let done = target.reach(Call::Put, disp, source.len() as u64, |place, offset| match place {
             Place::Segment(at) => Ok(self.bulk.put(at.rank.at(at.disp.plus(offset)).unwatched(), source)?),
-            Place::Leased(_) | Place::TwoSided(..) => place.write(self.ra, offset, source),
+            Place::Leased(_) | Place::Joined(_) | Place::TwoSided(..) => place.write(self.ra, offset, source),
         });
         done.map_err(|error| target.core.hear(error))
     }
@@ -45,7 +45,7 @@ impl<'env, A: RemoteAtomics + ?Sized> Batch<'_, 'env, A> {
         let dest: &mut [u8] = bytemuck::cast_slice_mut(dest);
         let done = target.reach(Call::Get, disp, dest.len() as u64, |place, offset| match place {
             Place::Segment(at) => Ok(self.bulk.get(at.rank.at(at.disp.plus(offset)).unwatched(), dest)?),
-            Place::Leased(_) | Place::TwoSided(..) => place.read(self.ra, offset, dest),
+            Place::Leased(_) | Place::Joined(_) | Place::TwoSided(..) => place.read(self.ra, offset, dest),
         });
         done.map_err(|error| target.core.hear(error))
     }

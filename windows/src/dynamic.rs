@@ -30,16 +30,17 @@
 //! # Cost
 //!
 //! An operation is one remote get of the version, a search by halves, the lease, and the operation. A change of the list
-//! makes it one bulk get more, and two with far entries.
+//! makes it one bulk get more, and two with far entries. An operation across regions that touch takes a lease of each.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
-use rmalab_atomics::registered::{RegisteredKey, UserMemory};
+use rmalab_atomics::registered::{Pinned, RegisteredKey, UserMemory};
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, WORD};
 use rmalab_locks::LINE;
 
-use crate::place::Place;
+use crate::place::{Joined, Place};
 use crate::{Call, Error, Result, WindowDisp};
 
 /// Entries in a rank's segment.
@@ -55,6 +56,8 @@ const CHANGING: u32 = 4;
 #[derive(Debug)]
 pub(crate) struct Dynamic {
     version: Disp,
+    /// The numbers of the team's ranks for this handle, where they are other ones than in the list.
+    ranks: Arc<[Rank]>,
     /// This rank's regions by address, and their entries' numbers.
     own: RefCell<BTreeMap<u64, (Region, usize)>>,
     /// Numbers of entries that have been used, and are free.
@@ -94,6 +97,21 @@ enum Memory {
     Segment(Address),
 }
 
+/// A region's memory, which stays while this lives.
+enum Lease<'a> {
+    Exposed(Box<dyn Pinned + 'a>),
+    Segment(Address),
+}
+
+impl Lease<'_> {
+    fn place(&self) -> Place<'_> {
+        match self {
+            Lease::Exposed(lease) => Place::Leased(&**lease),
+            &Lease::Segment(at) => Place::Segment(at),
+        }
+    }
+}
+
 impl Region {
     fn words(&self) -> [u64; ENTRY] {
         match self.memory {
@@ -116,16 +134,37 @@ impl Region {
     }
 }
 
+/// The first of `regions`, which are in the order of their addresses, and as many more that each begin where the one before
+/// ends, until they have all of `len` bytes at `address`.
+#[cold]
+fn touching(regions: &[Region], address: u64, len: u64) -> Option<Vec<Region>> {
+    let (first, end) = (regions.first()?, address.checked_add(len)?);
+    let mut reached = first.address;
+    let mut count = 0;
+    while reached < end {
+        let next = regions.get(count).filter(|region| region.address == reached)?;
+        reached = reached.checked_add(next.len)?;
+        count += 1;
+        if reached <= address {
+            // The first byte is in none.
+            return None;
+        }
+    }
+    Some(regions[..count].to_vec())
+}
+
 impl Dynamic {
     pub(crate) fn new<A: RemoteAtomics + ?Sized>(ra: &A) -> Result<Dynamic> {
         let version = ra.heap().alloc(LINE + (NEAR * ENTRY) as u64 * WORD, LINE)?;
-        Ok(Dynamic::reader(version))
+        Ok(Dynamic::reader(version, Arc::default()))
     }
 
-    /// Another reader of the list that starts at `version`.
-    pub(crate) fn reader(version: Disp) -> Dynamic {
+    /// Another reader of the list that starts at `version`, whose handle has the numbers `ranks` for the team's ranks; none
+    /// if they are the same.
+    pub(crate) fn reader(version: Disp, ranks: Arc<[Rank]>) -> Dynamic {
         Dynamic {
             version,
+            ranks,
             own: RefCell::default(),
             free: RefCell::default(),
             far: Cell::new(None),
@@ -307,17 +346,25 @@ impl Dynamic {
             let known = self.known.borrow();
             let regions = known.get(&rank).map_or(&[][..], |known| &known.regions);
             let behind = regions.partition_point(|region| region.address <= address);
-            let before = behind.checked_sub(1).map(|at| &regions[at]);
-            let Some(&region) = before.filter(|region| region.contains(address, len)) else {
-                return Err(Error::NotAttached { call, target: rank, disp, len, regions: regions.len() });
+            let from = behind.checked_sub(1).map_or(&[][..], |at| &regions[at..]);
+            let Some(&region) = from.first().filter(|region| region.contains(address, len)) else {
+                let Some(regions) = touching(from, address, len) else {
+                    return Err(Error::NotAttached { call, target: rank, disp, len, regions: regions.len() });
+                };
+                drop(known);
+                match self.lease_all(ra, rank, &regions)? {
+                    Some(leases) => {
+                        let places = regions.iter().zip(&leases).map(|(region, lease)| (region.len, lease.place()));
+                        return then(Place::Joined(&Joined::new(places)), address - regions[0].address);
+                    }
+                    None => ra.pause(CHANGING)?,
+                }
+                continue;
             };
             drop(known);
             let offset = address - region.address;
             match region.memory {
-                Memory::Segment(at) => {
-                    self.note_owner(rank, at.rank);
-                    return then(Place::Segment(at), offset);
-                }
+                Memory::Segment(at) => return then(Place::Segment(self.in_segment(rank, at)), offset),
                 Memory::Exposed(key) => match ra.pin(rank, key) {
                     Ok(lease) => return then(Place::Leased(&*lease), offset),
                     // Detached since the look at the version: the next look finds another one (I2).
@@ -326,6 +373,35 @@ impl Dynamic {
                 },
             }
         }
+    }
+
+    /// Leases of all `regions` of `rank`; `None` if one of them has been detached since the look at the version.
+    #[cold]
+    fn lease_all<'a, A: RemoteAtomics + ?Sized>(
+        &self,
+        ra: &'a A,
+        rank: Rank,
+        regions: &[Region],
+    ) -> Result<Option<Vec<Lease<'a>>>> {
+        let mut leases = Vec::with_capacity(regions.len());
+        for region in regions {
+            leases.push(match region.memory {
+                Memory::Segment(at) => Lease::Segment(self.in_segment(rank, at)),
+                Memory::Exposed(key) => match ra.pin(rank, key) {
+                    Ok(lease) => Lease::Exposed(lease),
+                    Err(rmalab_atomics::Error::NotRegistered { .. }) => return Ok(None),
+                    Err(error) => return Err(error.into()),
+                },
+            });
+        }
+        Ok(Some(leases))
+    }
+
+    /// Where a region of `target` is by this handle's numbers, whose rank then has to be flushed with the target.
+    fn in_segment(&self, target: Rank, at: Address) -> Address {
+        let owner = self.ranks.get(at.rank.index()).copied().unwrap_or(at.rank);
+        self.note_owner(target, owner);
+        owner.at(at.disp)
     }
 
     /// `owner` has memory of `target`, and has to be flushed with it.

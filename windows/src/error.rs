@@ -292,7 +292,7 @@ pub enum Error {
     },
     /// An operation on memory of a dynamic window that its owner has not attached, or has detached.
     #[error(
-        "{call} of {len} bytes at {disp} of {target}: not within one attached region there ({regions} are attached)"
+        "{call} of {len} bytes at {disp} of {target}: not within attached memory there ({regions} regions are attached)"
     )]
     NotAttached {
         /// The call that was refused.

@@ -95,7 +95,7 @@ impl<'w, A: RemoteAtomics + ?Sized> Local<'w, A> {
                 Some((head, words))
             }
             Place::Leased(lease) => lease.words().map(|leased| (leased.head, leased.words)),
-            Place::TwoSided(..) => None,
+            Place::Joined(_) | Place::TwoSided(..) => None,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Where a window's bytes are, and how they are reached.
 
 use std::fmt::Debug;
+use std::ops::Range;
 
 use rmalab_atomics::registered::Pinned;
 use rmalab_atomics::{Address, Rank, RemoteAtomics};
@@ -38,11 +39,86 @@ pub(crate) enum Place<'e> {
     Segment(Address),
     /// In memory of its owner's program.
     Leased(&'e dyn Pinned),
+    /// In regions of a dynamic window that touch each other.
+    Joined(&'e Joined<'e>),
     /// Behind requests that a rank serves.
     TwoSided(&'e dyn ByRequest, Rank),
 }
 
+/// Regions of a dynamic window that touch each other, for an access that lies in all of them.
+#[derive(Debug)]
+pub(crate) struct Joined<'e> {
+    /// In the order of their offsets; each begins where the one before it ends, and the first one at 0.
+    parts: Vec<JoinedPart<'e>>,
+}
+
+/// One of the regions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JoinedPart<'e> {
+    /// Its first byte, counted from that of the first region.
+    pub(crate) start: u64,
+    /// The byte after its last one.
+    pub(crate) end: u64,
+    pub(crate) place: Place<'e>,
+}
+
+impl<'e> Joined<'e> {
+    /// Regions of these lengths.
+    pub(crate) fn new(regions: impl Iterator<Item = (u64, Place<'e>)>) -> Joined<'e> {
+        let mut end = 0;
+        let part = |(len, place)| {
+            let start = end;
+            end += len;
+            JoinedPart { start, end, place }
+        };
+        Joined { parts: regions.map(part).collect() }
+    }
+
+    /// The region that has the byte `offset`; the last one has what none has.
+    pub(crate) fn part(&self, offset: u64) -> JoinedPart<'e> {
+        let before = self.parts.partition_point(|part| part.end <= offset);
+        self.parts[before.min(self.parts.len() - 1)]
+    }
+
+    /// The pieces of `len` bytes from `offset` on, each in one region: where it is there, and which of the bytes it is.
+    fn pieces(&self, offset: u64, len: usize) -> impl Iterator<Item = (Place<'e>, u64, Range<usize>)> {
+        let mut done = 0;
+        std::iter::from_fn(move || {
+            let at = offset + done as u64;
+            let part = (done < len).then(|| self.part(at))?;
+            let piece = done..len.min(done + (part.end - at) as usize);
+            done = piece.end;
+            Some((part.place, at - part.start, piece))
+        })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn write<A: RemoteAtomics + ?Sized>(&self, ra: &A, offset: u64, source: &[u8]) -> Result<()> {
+        self.pieces(offset, source.len()).try_for_each(|(place, at, piece)| place.write(ra, at, &source[piece]))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read<A: RemoteAtomics + ?Sized>(&self, ra: &A, offset: u64, dest: &mut [u8]) -> Result<()> {
+        self.pieces(offset, dest.len()).try_for_each(|(place, at, piece)| place.read(ra, at, &mut dest[piece]))
+    }
+
+    /// Completes what was written to the regions, which `target` has attached.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn flush<A: RemoteAtomics + ?Sized>(&self, ra: &A, target: Rank) -> Result<()> {
+        self.parts.iter().try_for_each(|part| Ok(ra.flush(part.place.owner(target))?))
+    }
+}
+
 impl Place<'_> {
+    /// The rank that has the memory, which `target` has made part of the window.
+    #[inline(always)]
+    pub(crate) fn owner(self, target: Rank) -> Rank {
+        if let Place::Segment(at) = self { at.rank } else { target }
+    }
+
     /// Writes `source` at `offset`; complete at flush.
     #[inline(always)]
     pub(crate) fn write<A: RemoteAtomics + ?Sized>(self, ra: &A, offset: u64, source: &[u8]) -> Result<()> {
@@ -51,6 +127,7 @@ impl Place<'_> {
                 ra.post_bytes(rank.at(disp.plus(offset)).unwatched(), source)?;
             }
             Place::Leased(lease) => lease.put(offset, source)?,
+            Place::Joined(joined) => return joined.write(ra, offset, source),
             Place::TwoSided(requests, rank) => {
                 requests.put(rank, vec![(offset, source.len() as u64)], source.to_vec());
             }
@@ -66,6 +143,7 @@ impl Place<'_> {
                 ra.get_bytes(rank.at(disp.plus(offset)).unwatched(), dest)?;
             }
             Place::Leased(lease) => lease.get(offset, dest)?,
+            Place::Joined(joined) => return joined.read(ra, offset, dest),
             Place::TwoSided(requests, rank) => {
                 dest.copy_from_slice(&requests.get(rank, vec![(offset, dest.len() as u64)])?);
             }

@@ -317,7 +317,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     ) -> Result<()> {
         let source: &[u8] = bytemuck::cast_slice(source);
         self.pieces(Call::Put, disp, target, source.len(), origin, |place, pieces| match place {
-            Place::Segment(_) => pieces.into_iter().try_for_each(|run| {
+            Place::Segment(_) | Place::Joined(_) => pieces.into_iter().try_for_each(|run| {
                 let piece = &source[run.at..run.at + run.len];
                 place.write(self.ra, run.offset, piece)
             }),
@@ -349,7 +349,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     ) -> Result<()> {
         let dest: &mut [u8] = bytemuck::cast_slice_mut(dest);
         self.pieces(Call::Get, disp, target, dest.len(), origin, |place, pieces| match place {
-            Place::Segment(_) => pieces.into_iter().try_for_each(|run| {
+            Place::Segment(_) | Place::Joined(_) => pieces.into_iter().try_for_each(|run| {
                 let piece = &mut dest[run.at..run.at + run.len];
                 place.read(self.ra, run.offset, piece)
             }),

