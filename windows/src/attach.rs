@@ -71,8 +71,9 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
     /// # Errors
     ///
     /// [`Error::Flavor`], [`Error::Detach`], and [`PeerFailed`](rmalab_atomics::Error::PeerFailed) when a rank has failed
-    /// and an operation is under way. Which rank's operation it is cannot be told, and it may be one that still writes, so
-    /// the memory is detached then and never given back.
+    /// and the operation of another one does not end. The memory is detached then, and never given back, since that rank
+    /// may still write to it. Between processes of a host, an operation of a rank that was killed keeps no memory; over
+    /// `verbs` it does, since an adapter counts operations and not the ranks that they are of.
     pub fn detach(&self, disp: WindowDisp) -> Result<UserMemory> {
         let missing = || Error::Detach { rank: self.ra.rank(), disp };
         let detached = self.take(disp, true).and_then(|memory| memory.ok_or_else(missing));

@@ -10,7 +10,7 @@ use rmalab_atomics::controlled::{self, Answer, Controlled, Executor, Shape};
 use rmalab_atomics::registered::{RegisteredKey, UserMemory};
 use rmalab_atomics::{Counted, Counts, Mapped, Rank, RemoteAtomics, Topology, World};
 use rmalab_windows::{Class, Config, Error, Flavor, Layout, LockKind, Op, Open, Team, Transport, Window, WindowDisp};
-use support::{everywhere, threads, watched};
+use support::{everywhere, processes, threads, watched};
 
 const FIRST: WindowDisp = WindowDisp(0);
 
@@ -56,6 +56,33 @@ fn reclaim_gives_memory_back_when_a_peer_has_failed() {
     }));
     assert_eq!(outcome.unwrap_err().downcast_ref(), Some(&"rank 1 fails"));
     assert_eq!(back.into_inner(), 1);
+}
+
+/// Also when it was a process that was killed while it had the memory pinned.
+#[test]
+fn reclaim_gives_memory_back_when_a_peer_was_killed() {
+    const FOLDER: &str = "RMALAB_TEST_FOLDER";
+    let folder = tempfile::tempdir().unwrap();
+    let path = std::env::var_os(FOLDER).unwrap_or(folder.path().into());
+    let world = processes("reclaim_gives_memory_back_when_a_peer_was_killed", 3).env(FOLDER, path);
+    let outcome = world.run(|ra| {
+        let team = Team::new(ra).unwrap();
+        let window = Window::create(&team, vec![5_u64; 3]).unwrap();
+        if team.rank() == Rank(1) {
+            std::process::abort();
+        }
+        let failed = window.reclaim().unwrap_err();
+        let peer = matches!(failed.error, Error::Atomics(rmalab_atomics::Error::PeerFailed { rank: Rank(1) }));
+        assert!(peer, "{failed}");
+        let [memory] = failed.memory.try_into().unwrap();
+        let memory: UserMemory = memory;
+        assert_eq!(memory.into_vec::<u64>().unwrap(), [5; 3]);
+        let folder = std::path::PathBuf::from(std::env::var_os(FOLDER).unwrap());
+        std::fs::write(folder.join(team.rank().to_string()), "its memory").unwrap();
+    });
+    let error = outcome.unwrap_err();
+    assert!(matches!(error, rmalab_atomics::Error::RankEnded { rank: Rank(1), .. }), "{error}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "ranks that have their memory");
 }
 
 /// A window that could not be made has exposed nothing.

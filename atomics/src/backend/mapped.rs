@@ -32,6 +32,12 @@ use crate::{Address, Capabilities, Error, Rank, Request, Result, SymmetricHeap, 
 pub trait Liveness: Send + Sync {
     /// A rank that has died without a word, if there is one.
     fn dead_peer(&self) -> Option<Rank>;
+
+    /// Returns whether `rank` is known to have died, so that it does nothing any more.
+    fn is_dead(&self, rank: Rank) -> bool {
+        let _ = rank;
+        false
+    }
 }
 
 /// Peers that tell of their own end: threads, whose panics are caught.

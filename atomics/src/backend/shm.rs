@@ -272,11 +272,13 @@ impl Liveness for Locks {
         let size = self.mapping.layout().size();
         let peers = size.min((QUESTIONS / size).max(1));
         let first = self.next.fetch_add(peers, Ordering::Relaxed);
-        (0..peers).map(|peer| Rank(first.wrapping_add(peer) % size)).find(|&peer| {
-            // A rank attaches after it has locked and departs before it unlocks: unlocked in between, it is dead. The
-            // second look is for a rank that departs between the first and the question.
-            peer != self.rank && self.mapping.is_attached(peer) && !self.held(peer) && self.mapping.is_attached(peer)
-        })
+        (0..peers).map(|peer| Rank(first.wrapping_add(peer) % size)).find(|&peer| self.is_dead(peer))
+    }
+
+    fn is_dead(&self, rank: Rank) -> bool {
+        // A rank attaches after it has locked and departs before it unlocks: unlocked in between, it is dead. The second
+        // look is for a rank that departs between the first and the question.
+        rank != self.rank && self.mapping.is_attached(rank) && !self.held(rank) && self.mapping.is_attached(rank)
     }
 }
 

@@ -522,8 +522,9 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
     ///
     /// # Errors
     ///
-    /// [`NotRegistered`](Error::NotRegistered), and [`PeerFailed`](Error::PeerFailed), after which the memory is leaked, since
-    /// a rank may still write to it.
+    /// [`NotRegistered`](Error::NotRegistered), and [`PeerFailed`](Error::PeerFailed) when a rank has failed and another one
+    /// keeps its pin: the memory is leaked then, since that rank may still write to it. Between processes of a host, the pin
+    /// of a rank that was killed keeps no memory; over `verbs` it does, since the count of the pins names no rank.
     fn deregister(&self, key: RegisteredKey) -> Result<UserMemory> {
         let registration = self.extras().registration.ok_or(Error::NotRegistered { rank: self.view().rank(), key })?;
         registration.deregister(key)

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 #[path = "../registration/mod.rs"]
 mod registration;
 
-use crate::{be_a_rank, here, launcher, results, signal_of, world};
+use crate::{be_a_rank, eventually, here, launcher, results, signal_of, world};
 use registration::RANKS;
 
 #[test]
@@ -98,9 +98,42 @@ fn the_death_of_the_owner_is_told_to_who_has_a_pin_and_who_wants_one() {
 }
 
 #[test]
-fn the_death_of_a_holder_ends_the_deregistration() {
+fn memory_comes_back_from_a_holder_that_was_killed() {
     be_a_rank(3, |ra| {
         let collectives = Collectives::new(ra).unwrap();
+        let (key, pin) = pinned(ra, &collectives);
+        match ra.rank().0 {
+            0 => {
+                let pin = pin.unwrap();
+                pin.put(99_998, &[7, 8]).unwrap();
+                die();
+            }
+            1 => {
+                let memory = ra.deregister(key).unwrap().into_vec::<u8>().unwrap();
+                assert_eq!((&memory[..2], &memory[99_998..]), (&[0, 0][..], &[7, 8][..]));
+                // Another registration does not get the place of the one that is pinned for ever.
+                let next = ra.register(UserMemory::from_vec(vec![1_u8])).unwrap();
+                assert_ne!(next.0 as u32, key.0 as u32);
+                assert_eq!(ra.deregister(next).unwrap().len(), 1);
+            }
+            // The pin of a rank that lives is waited for, until that rank hears of the failure.
+            _ => {
+                let told = ra.wait_until(ra.heap().alloc(8, 8).unwrap(), Until::Ne(0));
+                assert!(matches!(told, Err(Error::PeerFailed { rank: Rank(0) })), "{told:?}");
+                drop(pin);
+            }
+        }
+    });
+    let outcome = launcher(here!(), 3).spawn().unwrap().wait().unwrap();
+    assert_eq!(signal_of(outcome.statuses[0]), Some(9));
+    assert_eq!(results::<()>(&outcome), [None, Some(()), Some(())]);
+}
+
+#[test]
+fn a_holder_that_lives_keeps_the_memory_when_another_was_killed() {
+    be_a_rank(3, |ra| {
+        let collectives = Collectives::new(ra).unwrap();
+        let over = ra.heap().alloc(8, 8).unwrap();
         let (key, pin) = pinned(ra, &collectives);
         match ra.rank().0 {
             0 => die(),
@@ -109,12 +142,12 @@ fn the_death_of_a_holder_ends_the_deregistration() {
                 assert!(matches!(error, Error::PeerFailed { rank: Rank(0) }), "{error}");
                 let error = ra.deregister(key).unwrap_err();
                 assert!(matches!(error, Error::NotRegistered { .. }), "{error}");
+                ra.put(Rank(2).at(over), 1).unwrap();
             }
             // The memory is leaked, so this pin is as good as before.
             _ => {
                 let pin = pin.unwrap();
-                let told = ra.wait_until(ra.heap().alloc(8, 8).unwrap(), Until::Ne(0));
-                assert!(matches!(told, Err(Error::PeerFailed { rank: Rank(0) })), "{told:?}");
+                eventually("the end of the deregistration", || ra.get(Rank(2).at(over)).unwrap() == 1);
                 drop(pin);
             }
         }

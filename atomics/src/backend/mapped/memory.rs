@@ -25,7 +25,7 @@ struct Header {
 }
 
 /// "rmalab" and the version of this layout.
-const MAGIC: u64 = u64::from_le_bytes(*b"rmalab\0\x02");
+const MAGIC: u64 = u64::from_le_bytes(*b"rmalab\0\x03");
 
 /// What precedes a rank's segment: two cache lines, since processors fetch them in pairs.
 #[repr(C, align(128))]
@@ -302,7 +302,7 @@ impl Mapping {
         }
     }
 
-    /// What `rank` has registered of the program's own memory; it lies in no segment.
+    /// What `rank` has registered of the program's own memory, and what it pins; it lies in no segment.
     pub(super) fn registry(&self, rank: Rank) -> &Registry {
         assert!(rank.0 < self.layout.size, "{rank} has no registry in a mapping of {} ranks", self.layout.size);
         let blocks = self.layout.stride() * self.layout.size as usize;

@@ -5,7 +5,8 @@
 //!
 //! Each rank has a registry of [`CAPACITY`] entries in the mapping, behind all segments. No displacement reaches it, so no
 //! put can forge an address. An [`Entry`] is one word of state, and where the memory is. Keys are the entry's index (low
-//! half) and generation (high half).
+//! half) and generation (high half). Between processes a rank also writes down which entries of other ranks it pins, up to
+//! [`HELD`] at a time, so that an owner can tell whose pins are left when a rank has been killed.
 //!
 //! | bits of the state | meaning |
 //! | --- | --- |
@@ -23,8 +24,11 @@
 //! * I3. Opening an entry begins a new generation, so no key names two pieces of memory. An entry whose generations are
 //!   used up is never taken again.
 //! * I4. The owner keeps the [`UserMemory`] in a table of its own process, and takes it out to give it back (or to drop
-//!   it) only when the entry is closed and has no pins. If that cannot be waited for, since a rank has failed or the
-//!   handle goes, the memory is leaked: whoever holds a pin may still write to it.
+//!   it) only when the entry is closed, and has no pins or those of dead processes only. If that cannot be waited for, since
+//!   a rank has failed or the handle goes, the memory is leaked: a rank that holds a pin may still write to it.
+//! * I5. A rank writes a pin down after it has counted it, and strikes it out before it gives the count back. So a dead rank
+//!   has at most as many pins written down as are counted, and an entry that has no more pins than those of dead ranks has
+//!   none of living ones. Such an entry stays taken for ever, since its count never falls.
 //!
 //! # Memory ordering
 //!
@@ -56,9 +60,9 @@
 //!
 //! # Cost
 //!
-//! A pin is a compare-and-swap and a fetch-and-add at its end; between processes also two calls of the kernel. A copy
-//! between threads is a copy and a fence; between processes one call of the kernel, for up to [`BATCH`] runs of bytes. A
-//! deregistration that waits sleeps on the state's word, and the last pin wakes it.
+//! A pin is a compare-and-swap and a fetch-and-add at its end; between processes also two calls of the kernel, and a word
+//! that is written twice. A copy between threads is a copy and a fence; between processes one call of the kernel, for up to
+//! [`BATCH`] runs of bytes. A deregistration that waits sleeps on the state's word, and the last pin wakes it.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -70,7 +74,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::memory::Mapping;
-use super::registry::{CAPACITY, Entry, OPEN, PINS, Process};
+use super::registry::{CAPACITY, Entry, HELD, OPEN, PINS, Process, held};
 use super::{Mapped, copy};
 use crate::model::registered::{Pinned, PinnedWords, Refused, RegisteredKey, Run, UserMemory};
 use crate::{Error, Operation, Rank, RemoteAtomics, Result};
@@ -80,11 +84,13 @@ pub(super) struct Registrations {
     mapping: Arc<Mapping>,
     rank: Rank,
     memory: Mutex<HashMap<RegisteredKey, UserMemory>>,
+    /// Places for pins of this rank that have been used and are free, and how many have been used.
+    places: Mutex<(Vec<usize>, usize)>,
 }
 
 impl Registrations {
     pub(super) fn new(mapping: Arc<Mapping>, rank: Rank) -> Registrations {
-        Registrations { mapping, rank, memory: Mutex::default() }
+        Registrations { mapping, rank, memory: Mutex::default(), places: Mutex::default() }
     }
 
     fn memory(&self) -> MutexGuard<'_, HashMap<RegisteredKey, UserMemory>> {
@@ -99,8 +105,8 @@ impl Registrations {
         {
             return Err(Refused { error, memory });
         }
-        let registry = self.mapping.registry(self.rank);
-        let Some((index, entry)) = registry.iter().enumerate().find(|(_, entry)| entry.take()) else {
+        let entries = &self.mapping.registry(self.rank).entries;
+        let Some((index, entry)) = entries.iter().enumerate().find(|(_, entry)| entry.take()) else {
             let error = Error::RegistrationFull { rank: self.rank, what: "registered memory", limit: CAPACITY as u64 };
             return Err(Refused { error, memory });
         };
@@ -121,12 +127,38 @@ impl Registrations {
         Some((entry, memory))
     }
 
-    /// After `close`, when there are no pins any more.
+    /// After `close`, when there are no pins any more but those of the dead.
     fn free(&self, entry: &Entry) {
-        entry.free();
+        if entry.pins() == 0 {
+            entry.free();
+        }
         if !self.mapping.is_private() {
             Consent::take_back();
         }
+    }
+
+    /// Where this rank writes its pins down.
+    fn held(&self) -> &[AtomicU64; HELD] {
+        &self.mapping.registry(self.rank).held
+    }
+
+    /// Writes a pin of this rank down; returns where, if there is a place.
+    fn write_down(&self, owner: Rank, index: usize) -> Option<usize> {
+        if self.mapping.is_private() || owner == self.rank {
+            return None;
+        }
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let (free, used) = &mut *places;
+        let place = free.pop().or_else(|| (*used < HELD).then(|| std::mem::replace(used, *used + 1)))?;
+        // After the pin was counted (I5).
+        self.held()[place].store(held(owner, index), Ordering::Release);
+        Some(place)
+    }
+
+    /// Strikes out what [`write_down`](Self::write_down) has written.
+    fn strike_out(&self, place: usize) {
+        self.held()[place].store(0, Ordering::Relaxed);
+        self.places.lock().unwrap_or_else(PoisonError::into_inner).0.push(place);
     }
 
     /// Where memory of this very handle starts.
@@ -140,7 +172,7 @@ impl Drop for Registrations {
     fn drop(&mut self) {
         let keys: Vec<RegisteredKey> = self.memory().keys().copied().collect();
         for (entry, memory) in keys.into_iter().filter_map(|key| self.close(key)) {
-            if entry.is_pinned() {
+            if entry.pins() > 0 {
                 std::mem::forget(memory);
             } else {
                 self.free(entry);
@@ -152,7 +184,7 @@ impl Drop for Registrations {
 /// The entry that `key` would be in, if there is such a place.
 fn entry(mapping: &Mapping, owner: Rank, key: RegisteredKey) -> Option<&Entry> {
     // The low half of the key is the index.
-    mapping.registry(owner).get(key.0 as u32 as usize)
+    mapping.registry(owner).entries.get(key.0 as u32 as usize)
 }
 
 /// How long a deregistration watches the pins before it sleeps.
@@ -161,11 +193,15 @@ const WATCH: Duration = Duration::from_micros(200);
 /// How long it sleeps before it looks whether its peers live; the last pin wakes it before.
 const SLEEP: Duration = Duration::from_millis(100);
 
+/// How long it waits for the pins of ranks that live when another one has failed: several times as long as a rank takes to
+/// hear of a failure, and to end what it is about.
+const FAREWELL: Duration = Duration::from_secs(2);
+
 impl Mapped {
     pub(super) fn deregister_registered(&self, key: RegisteredKey) -> Result<UserMemory> {
         let registrations = &self.cells.registrations;
         let (entry, memory) = registrations.close(key).ok_or(Error::NotRegistered { rank: self.view.rank(), key })?;
-        match self.wait_for_pins(entry) {
+        match self.wait_for_pins(entry, key) {
             Ok(()) => {
                 registrations.free(entry);
                 Ok(memory)
@@ -178,19 +214,35 @@ impl Mapped {
         }
     }
 
-    fn wait_for_pins(&self, entry: &Entry) -> Result<()> {
+    fn wait_for_pins(&self, entry: &Entry, key: RegisteredKey) -> Result<()> {
         let start = self.now();
-        while entry.is_pinned() {
-            // An error when a rank has failed.
-            self.pause(1)?;
-            if self.now().since(start) >= WATCH {
-                let state = entry.state.load(Ordering::Relaxed);
-                if state & PINS != 0 {
-                    self.mapping.sleep_word(&entry.state, state, SLEEP);
+        let mut failed = None;
+        loop {
+            let state = entry.state.load(Ordering::Acquire);
+            if state & PINS == 0 {
+                return Ok(());
+            }
+            if let Err(error) = self.pause(1) {
+                if state & PINS == self.pins_of_the_dead(key) {
+                    return Ok(());
+                }
+                if self.now().since(*failed.get_or_insert_with(|| self.now())) >= FAREWELL {
+                    return Err(error);
                 }
             }
+            if self.now().since(start) >= WATCH {
+                self.mapping.sleep_word(&entry.state, state, SLEEP);
+            }
         }
-        Ok(())
+    }
+
+    /// How many pins of what this rank has registered as `key` are those of ranks that have died.
+    #[cold]
+    fn pins_of_the_dead(&self, key: RegisteredKey) -> u64 {
+        let pin = held(self.view.rank(), key.0 as u32 as usize);
+        let dead = (0..self.view.size()).map(Rank).filter(|&rank| self.liveness().is_dead(rank));
+        let held_by = |rank| &self.mapping.registry(rank).held;
+        dead.flat_map(held_by).filter(|place| place.load(Ordering::Acquire) == pin).count() as u64
     }
 
     pub(super) fn pin_registered(&self, owner: Rank, key: RegisteredKey) -> Result<Box<dyn Pinned + '_>> {
@@ -207,7 +259,8 @@ impl Mapped {
             Some(false) => return Err(refused),
             None => return Err(Error::RegistrationFull { rank: owner, what: "a pin of this memory", limit: PINS }),
         }
-        let pin = Pin { mapping: &self.mapping, entry };
+        let registrations = &self.cells.registrations;
+        let pin = Pin { registrations, entry, place: registrations.write_down(owner, key.0 as u32 as usize) };
         let (start, bytes) = (entry.start.load(Ordering::Relaxed), entry.bytes.load(Ordering::Relaxed));
         let direct = if self.mapping.is_private() {
             NonNull::new(std::ptr::with_exposed_provenance_mut(start as usize))
@@ -230,19 +283,24 @@ impl Mapped {
 }
 
 /// One pin in an entry's count.
-#[derive(Debug)]
 struct Pin<'a> {
-    mapping: &'a Mapping,
+    registrations: &'a Registrations,
     entry: &'a Entry,
+    /// Where it is written down.
+    place: Option<usize>,
 }
 
 impl Drop for Pin<'_> {
     fn drop(&mut self) {
+        if let Some(place) = self.place {
+            // Before the count is given back (I5).
+            self.registrations.strike_out(place);
+        }
         let old = self.entry.state.fetch_sub(1, Ordering::Release);
         // The last one of a closed entry, whose owner may sleep until then. If the entry has been given to other memory
         // since, the wake-up is for nobody, which does no harm.
         if old & (OPEN | PINS) == 1 {
-            self.mapping.wake_word(&self.entry.state);
+            self.registrations.mapping.wake_word(&self.entry.state);
         }
     }
 }
@@ -649,7 +707,7 @@ mod tests {
         World::threads(1)
             .run(|ra| {
                 let last = u64::from(u32::MAX) << GENERATION;
-                let entry = &ra.mapping().registry(Rank(0))[0];
+                let entry = &ra.mapping().registry(Rank(0)).entries[0];
                 entry.state.store(last - (1 << GENERATION), Ordering::Relaxed);
                 let key = ra.register(UserMemory::from_vec(vec![1u8])).unwrap();
                 assert_eq!(key.0, last);
@@ -668,7 +726,7 @@ mod tests {
         World::threads(1)
             .run(|ra| {
                 let key = ra.register(UserMemory::from_vec(vec![1u8])).unwrap();
-                let state = &ra.mapping().registry(Rank(0))[0].state;
+                let state = &ra.mapping().registry(Rank(0)).entries[0].state;
                 state.fetch_add(PINS - 1, Ordering::Relaxed);
                 let last = ra.pin(Rank(0), key).unwrap();
                 let error = ra.pin(Rank(0), key).unwrap_err();

@@ -2,14 +2,29 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::Rank;
 use crate::model::registered::{RegisteredKey, UserMemory};
 
 /// How many pieces of memory a rank can have registered at a time: they take 1 MiB of address space, of which only what is
 /// used is ever touched.
 pub(super) const CAPACITY: usize = 16 << 10;
 
-/// What one rank has registered.
-pub(super) type Registry = [Entry; CAPACITY];
+/// How many of its pins a rank writes down.
+pub(super) const HELD: usize = 4096;
+
+/// What one rank has registered, and which pins it holds.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct Registry {
+    pub(super) entries: [Entry; CAPACITY],
+    /// The entries of other ranks that this one pins, a place for each pin: [`held`], or 0.
+    pub(super) held: [AtomicU64; HELD],
+}
+
+/// The word that says that a rank pins entry `index` of `owner`.
+pub(super) fn held(owner: Rank, index: usize) -> u64 {
+    (u64::from(owner.0) + 1) << 32 | index as u64
+}
 
 /// One place for registered memory, a cache line; at rest all zero.
 #[repr(C, align(64))]
@@ -75,9 +90,9 @@ impl Entry {
         self.state.fetch_and(!OPEN, Ordering::Relaxed);
     }
 
-    /// Whether there are pins; all that they did is acquired when there are none.
-    pub(super) fn is_pinned(&self) -> bool {
-        self.state.load(Ordering::Acquire) & PINS != 0
+    /// How many pins there are; all that they did is acquired when there are none.
+    pub(super) fn pins(&self) -> u64 {
+        self.state.load(Ordering::Acquire) & PINS
     }
 
     /// Gives a closed entry without pins free.
