@@ -60,3 +60,8 @@ pub use over::subset::{self, Subset};
 
 /// The signals of [`Job::signal`].
 pub use rustix::process::Signal;
+
+/// The example of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

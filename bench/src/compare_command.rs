@@ -23,7 +23,7 @@ Measure windows and locks beside those of others, in one interleaved run, and pr
 Windows are measured through this program, MPICH and Open MPI (its default, and its component osc/sm), with 2 ranks and with \
 more ranks than there are cores on a small machine. Locks of one process are measured beside Concurrency Kit's, pthread's, the \
 standard library's, parking_lot's and mcslock's. What is not installed is skipped, and named with what to install. The \
-programs for the others are built when they are asked for; see bench/peers.";
+programs for the others are built when they are asked for; see bench/papers/peers.";
 
 /// What `--help` ends with.
 pub(crate) const MANUAL: &str = "\

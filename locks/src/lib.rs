@@ -55,3 +55,8 @@ pub use tas_rw::TasRw;
 pub use ticket::{Ticket, TicketParams};
 pub use two_level::{Contended, TwoLevel, TwoLevelParams};
 pub use window_locks::{Assert, WindowLocks};
+
+/// The example of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

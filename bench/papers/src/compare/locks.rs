@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn the_peers_program_has_every_lock_of_c_and_no_other() {
-        let program = include_str!("../../../peers/ck.c");
+        let program = include_str!("../../peers/ck.c");
         let theirs: Vec<&str> =
             program.lines().filter_map(|line| line.strip_prefix("    { \"")?.split('"').next()).collect();
         assert_eq!(theirs, of(Whose::C, 100).map(|lock| lock.name).collect::<Vec<_>>());

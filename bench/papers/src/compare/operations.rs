@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn the_peers_program_has_every_operation_and_no_other() {
-        let program = include_str!("../../../peers/mpi.c");
+        let program = include_str!("../../peers/mpi.c");
         let theirs: Vec<&str> =
             program.lines().filter_map(|line| line.strip_prefix("    { \"")?.split('"').next()).collect();
         assert_eq!(theirs, OPERATIONS.map(|operation| operation.name));

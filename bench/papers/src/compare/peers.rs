@@ -1,6 +1,6 @@
 //! Other implementations: looked for on this machine, built, run, and listened to.
 //!
-//! Each is a small program of ours (`bench/peers`) that is built by the peer's own compiler wrapper and says, a line at a
+//! Each is a small program of ours (`bench/papers/peers`) that is built by the peer's own compiler wrapper and says, a line at a
 //! time, what it measures. What crashes or hangs costs one operation: the program is started again for those behind it.
 
 use std::ffi::OsStr;
@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 use rmalab_job::{Error, Result};
 
 /// Our programs for MPIs and for Concurrency Kit.
-const MPI_PROGRAM: &str = include_str!("../../../peers/mpi.c");
-const CK_PROGRAM: &str = include_str!("../../../peers/ck.c");
+const MPI_PROGRAM: &str = include_str!("../../peers/mpi.c");
+const CK_PROGRAM: &str = include_str!("../../peers/ck.c");
 
 /// How they are built.
 const FLAGS: [&str; 2] = ["-O3", "-march=native"];
