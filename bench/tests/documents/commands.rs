@@ -1,0 +1,195 @@
+//! The commands that README.md and the book show: each runs, or a smaller one with the same options runs in its place.
+//!
+//! Of a command that is left out, the options are looked up in the program's help.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use assert_cmd::cargo::CommandCargoExt;
+
+use crate::page::{book, lines, others, read, root, text};
+
+/// Commands whose own sizes take too long for a test: the same options with other values, or further ones.
+const SMALLER: [(&str, &str); 9] = [
+    (
+        "rmalab simulate --lock mcs-rw-rp,two-level --ranks 4:1024:4",
+        "rmalab simulate --lock mcs-rw-rp,two-level --ranks 4:16:4",
+    ),
+    (
+        "rmalab verify --lock mcs-rw-neutral --scenario 3R1Wx1 --network sc,late-puts",
+        "rmalab verify --lock mcs-rw-neutral --scenario 1R1Wx1 --network sc,late-puts",
+    ),
+    (
+        "rmalab study --locks mcs,mcs-rw-rp,two-level --ranks 2,8 --read-fraction 1,0.5 --critical-section 1us",
+        "rmalab study --locks mcs,two-level --ranks 2 --read-fraction 1,0.5 --critical-section 1us --duration 5ms",
+    ),
+    (
+        "rmalab simulate --lock mcs-rw-rp,two-level,hierarchical --ranks 4:663552:8",
+        "rmalab simulate --lock mcs-rw-rp,two-level,hierarchical --ranks 4:32:8",
+    ),
+    (
+        "rmalab advise bench/workloads/shared_exclusive.toml --profile infiniband-ndr",
+        "rmalab advise bench/workloads/shared_exclusive.toml --profile infiniband-ndr --seeds 1 --ranks 8 --acquisitions 20",
+    ),
+    (
+        "rmalab advise bench/workloads/shared_exclusive.toml --profile infiniband-ndr --seeds 2",
+        "rmalab advise bench/workloads/shared_exclusive.toml --profile infiniband-ndr --seeds 2 --ranks 8 --acquisitions 20",
+    ),
+    (
+        "rmalab advise bench/workloads/zipf_hash_table.toml --profile infiniband-ndr",
+        "rmalab advise bench/workloads/zipf_hash_table.toml --profile infiniband-ndr --seeds 1 --ranks 8 --acquisitions 20",
+    ),
+    (
+        "rmalab simulate --profile aries --lock mcs,rma-mcs,cohort --mix exclusive=100% --ranks 64,1024 --section empty,operation",
+        "rmalab simulate --profile aries --lock mcs,rma-mcs,cohort --mix exclusive=100% --ranks 8 --section empty,operation",
+    ),
+    ("rmalab launch -n 4 -- ./program", "rmalab launch -n 4 -- true"),
+];
+
+/// Commands that are not run, and why.
+const LEFT_OUT: [(&str, &str); 17] = [
+    ("rmalab", "the main study takes more than a minute; command.rs runs studies"),
+    ("rmalab study --seed 1", "the same"),
+    ("rmalab verify", "it takes minutes; CI runs it"),
+    ("rmalab verify --long --table checked.md", "it takes half an hour and 16 GiB"),
+    ("rmalab verify --save found", "as `rmalab verify`; verify.rs saves and replays a counterexample"),
+    ("rmalab verify --replay found/NAME.json --svg one.svg", "NAME is the user's; verify.rs replays one"),
+    ("rmalab simulate --validate paper", "it takes a minute; validation.rs runs it"),
+    (
+        "rmalab simulate --profile aries --lock two-level,mcs-rw-rp,rma-rw --ranks 64,1024 --writers 0.2%,2%,5% \
+         --section empty,operation,work:1us-4us,wait:1us-4us --pairs 100",
+        "it takes minutes; simulate.rs runs each of its options",
+    ),
+    (
+        "rmalab advise bench/workloads/shared_exclusive.toml --profile infiniband-ndr --seeds 3 \
+         --policies two-level,hierarchical,per-target,mcs-rw-rp,mcs",
+        "it takes half a minute; advise.rs runs each of its options",
+    ),
+    ("rmalab advise --trace trace", "the trace is that of a program of the user; advise.rs records one"),
+    ("rmalab reproduce fx100-lockall", "it takes half a minute; CI runs three experiments"),
+    ("rmalab reproduce fx100-lockall fompi-locks", "the same"),
+    ("rmalab reproduce --all", "it takes minutes"),
+    ("rmalab reproduce --all --long", "it takes an hour"),
+    ("rmalab compare", "it takes minutes; CI measures one part of it once"),
+    ("rmalab compare --only mpi --ranks 2 --operations put-8,lock-exclusive,lock-all", "it needs an MPI; CI runs it"),
+    ("rmalab compare --only locks --repetitions 9", "it takes minutes; compare.rs runs a part of it"),
+];
+
+/// The commands of a page: lines of its code blocks, and for `inline` also code in its text.
+fn commands(text: &str, inline: bool) -> Vec<String> {
+    let mut found = vec![];
+    let mut continued = String::new();
+    for (code, line) in lines(text) {
+        if !code {
+            found.extend(line.split('`').skip(1).step_by(2).filter(|_| inline).map(str::to_owned));
+            continue;
+        }
+        let line = line.trim().trim_start_matches("$ ").split(" #").next().unwrap_or_default().trim();
+        continued += line.strip_suffix('\\').unwrap_or(line);
+        if !line.ends_with('\\') {
+            found.extend(continued.split([';', '&']).map(|part| part.trim().to_owned()));
+            continued.clear();
+        }
+    }
+    let is_command = |line: &String| {
+        let mut words = line.split(' ');
+        matches!((words.next(), words.next()), (Some("rmalab"), Some(_)) | (Some("cargo"), Some("run")))
+    };
+    // A form such as `rmalab launch -n N -- program` is in no code block.
+    found.into_iter().filter(is_command).map(|line| by_name(&line)).collect()
+}
+
+/// `cargo run --release -- x` is `rmalab x`.
+fn by_name(command: &str) -> String {
+    let command = command.split_whitespace().collect::<Vec<_>>().join(" ");
+    if !command.starts_with("cargo run ") || command.contains("--example") {
+        return command;
+    }
+    command.split_once(" -- ").map_or("rmalab".to_owned(), |(_, arguments)| format!("rmalab {arguments}"))
+}
+
+/// All commands of README.md and the book, but for those in generated pages.
+fn all() -> BTreeSet<String> {
+    let generated = |text: &str| text.contains("<!-- Generated from");
+    let pages = book().iter().map(|page| text(page)).filter(|text| !generated(text)).collect::<Vec<_>>();
+    let mut all: BTreeSet<String> = pages.iter().flat_map(|text| commands(text, false)).collect();
+    let readme = others().into_iter().find(|file| *file == root().join("README.md")).expect("a README");
+    all.extend(commands(&read(&readme), true));
+    all
+}
+
+fn options(command: &str) -> BTreeSet<&str> {
+    let ours = command.split(" -- ").next().expect("a command begins");
+    ours.split(' ').filter(|word| word.starts_with("--")).collect()
+}
+
+/// What is wrong with a command that does not run: a sub-command or an option that the program does not have.
+fn unknown(command: &str) -> Option<String> {
+    let name = command.split(' ').nth(1).unwrap_or_default();
+    let mut program = Command::cargo_bin("rmalab").expect("cargo builds it for its tests");
+    let arguments = [name, "--help"];
+    let output = program.args(arguments.iter().filter(|word| !word.is_empty())).output().expect("the program starts");
+    let help = String::from_utf8_lossy(&output.stdout).into_owned();
+    let is_there = |option: &&str| help.split([' ', '\n', ',']).any(|word| word == *option);
+    let missing = options(command).into_iter().find(|option| !is_there(option));
+    (!output.status.success() || missing.is_some()).then(|| format!("{command}: unknown: {}", missing.unwrap_or(name)))
+}
+
+/// Runs a command in `folder`, or says what is wrong.
+fn run(command: &str, folder: &Path) -> Option<String> {
+    let mut program = Command::cargo_bin("rmalab").expect("cargo builds it for its tests");
+    program.args(command.split(' ').skip(1)).current_dir(folder).stdin(Stdio::null());
+    let output = program.output().expect("the program starts");
+    // A mutant is found broken, which is exit code 1.
+    let code = i32::from(command.contains("--mutant"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    (output.status.code() != Some(code)).then(|| format!("{command}: {}\n{said}", output.status))
+}
+
+#[test]
+fn the_commands_of_the_documents_run() {
+    let all = all();
+    let folder = tempfile::tempdir().unwrap();
+    symlink(root().join("bench"), folder.path().join("bench")).unwrap();
+    let mut wrong = vec![];
+    for command in &all {
+        if let Some((_, rest)) = command.split_once(" -p ") {
+            wrong.extend(unknown_example(rest));
+        } else if LEFT_OUT.iter().any(|(left_out, _)| command == left_out) {
+            wrong.extend(unknown(command));
+        } else {
+            let smaller = SMALLER.iter().find(|(written, _)| written == command).map_or(&**command, |(_, run)| run);
+            assert!(options(command).is_subset(&options(smaller)), "{smaller}: it has not the options of {command}");
+            wrong.extend(run(smaller, folder.path()));
+        }
+    }
+    assert!(wrong.is_empty(), "commands that do not work:\n{}", wrong.join("\n"));
+    let listed = SMALLER.iter().chain(&LEFT_OUT).map(|(command, _)| *command);
+    let gone: Vec<&str> = listed.filter(|command| !all.contains(*command)).collect();
+    assert!(gone.is_empty(), "no document has these commands any more: {gone:?}");
+}
+
+/// `rmalab-locks --example counter -- shm`: the example's crate builds and tests it. Here it has to exist.
+fn unknown_example(command: &str) -> Option<String> {
+    let words: Vec<&str> = command.split(' ').collect();
+    let [name, "--example", example, ..] = words[..] else { return Some(format!("{command}: no example")) };
+    let folder = if name == "rmalab" { "bench" } else { name.trim_start_matches("rmalab-") };
+    let at = root().join(folder).join("examples").join(example);
+    let is_there = at.with_extension("rs").exists() || at.join("main.rs").exists();
+    (!is_there).then(|| format!("{command}: there is no such example"))
+}
+
+#[test]
+fn commands_are_found_in_blocks_and_in_text() {
+    let text = "Try `rmalab list`.\n\n    $ rmalab verify --lock mcs \\\n      --long   # a comment\n    rmalab a; rmalab b\n\n\
+                ```sh\ncargo run --release -- study --seed 1\ncargo run --release\nls\n```\n";
+    let expected =
+        ["rmalab list", "rmalab verify --lock mcs --long", "rmalab a", "rmalab b", "rmalab study --seed 1", "rmalab"];
+    assert_eq!(commands(text, true), expected);
+    assert_eq!(commands(text, false), expected[1..]);
+    assert!(unknown("rmalab verify --no-such-option").is_some_and(|error| error.contains("--no-such-option")));
+    assert!(unknown("rmalab no-such-command").is_some());
+    assert!(unknown_example("rmalab-locks --example no-such-example").is_some());
+}
