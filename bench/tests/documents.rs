@@ -2,6 +2,8 @@
 
 #[path = "documents/commands.rs"]
 mod commands;
+#[path = "documents/contributing.rs"]
+mod contributing;
 #[path = "documents/generated.rs"]
 mod generated;
 #[path = "documents/links.rs"]
