@@ -15,7 +15,7 @@
 //! The folders, from the ground up: `model` (the operations, and the traits), `over` (what runs on every backend), `join` (how a
 //! process finds its world), `backend` and `engine` (what carries operations out), `job` (starting ranks).
 //!
-//! [`Counted`] and [`Attended`] wrap any of them; [`conformance`](mod@conformance) is the suite that all of them pass.
+//! [`Counted`], [`Attended`] and [`Probed`] wrap any of them; [`conformance`](mod@conformance) is the suite that all of them pass.
 
 #![warn(unnameable_types)]
 
@@ -56,6 +56,7 @@ pub use over::attended::{Attended, Served};
 pub use over::bulk;
 pub use over::collectives::{CHUNK_BYTES, Collectives};
 pub use over::counted::{ByDistance, Counted, Counts};
+pub use over::probed::Probed;
 pub use over::subset::{self, Subset};
 
 /// The signals of [`Job::signal`].

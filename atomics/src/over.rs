@@ -4,4 +4,5 @@ pub(crate) mod attended;
 pub mod bulk;
 pub(crate) mod collectives;
 pub(crate) mod counted;
+pub(crate) mod probed;
 pub mod subset;

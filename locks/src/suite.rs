@@ -6,10 +6,17 @@
 //! The critical section keeps two words of a third party equal with single, slow remote operations: a writer that is not
 //! alone, or a reader beside a writer, sees or leaves them different, or an increment is lost. After the last release
 //! every word of the lock is zero again. No check depends on how long anything takes.
+//!
+//! Ranks meet before each round of acquisitions, so that none is done before the others have begun, and let each other run
+//! between single operations ([`Probed`]): a lock that reads and writes its word in two steps does not get through. Where no
+//! rank comes further for 10 s ([`set_patience`]), the suite ends with an error that names lock, rank, operation and word.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use rmalab_atomics::{Address, Collectives, Counted, Rank, RemoteAtomics, Time, Topology, WORD, World};
+use rmalab_atomics::{Address, Collectives, Counted, Probed, Rank, RemoteAtomics, Time, Topology, WORD, World};
 
 use crate::{Place, RawRwLock, RawRwLockTimed, Result};
 
@@ -23,8 +30,19 @@ const SIZES: [u32; 5] = [2, 3, 4, 8, 16];
 /// Acquisitions of a rank and a run on threads.
 const ACQUISITIONS: u32 = 2_000;
 
+/// Acquisitions of a rank between two meetings of all ranks.
+const ROUND: u32 = 50;
+
 /// Shares of acquisitions that are writers', in percent: as a mutex, evenly mixed, and mostly readers.
 const WRITERS: [u32; 3] = [100, 50, 5];
+
+/// See [`set_patience`].
+static PATIENCE_MS: AtomicU64 = AtomicU64::new(10_000);
+
+/// Sets for how long all suites of this process wait for some rank to come further: more than 10 s where ranks are slow.
+pub fn set_patience(patience: Duration) {
+    PATIENCE_MS.store(u64::try_from(patience.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+}
 
 /// Two words that only a writer of the lock changes, at a rank that need not be the lock's home.
 #[derive(Clone, Copy)]
@@ -58,6 +76,12 @@ impl Pair {
         // The release covers what is complete only.
         Ok(ra.flush(self.left.rank)?)
     }
+}
+
+/// The handle `ra` as the suite uses it to try out the lock `name`; all ranks call it at the same point.
+fn probed<'a, A: RemoteAtomics + ?Sized>(ra: &'a A, name: &'static str) -> Result<Probed<'a, A>> {
+    let patience = Duration::from_millis(PATIENCE_MS.load(Ordering::Relaxed));
+    Ok(Probed::new(ra, name, ra.heap().alloc(WORD, WORD)?, patience))
 }
 
 /// Checks that all words of the lock are zero; all ranks call it, with no acquisition under way.
@@ -122,23 +146,31 @@ pub fn rw_lock_on<L: RawRwLock, A: RemoteAtomics + ?Sized>(
 ) -> Result<()> {
     let place = Place::alloc(ra, middle(ra), L::WORDS, L::NODE)?;
     let pair = Pair::alloc(ra)?;
+    let ra = &probed(ra, L::NAME)?;
     let all = Collectives::new(ra)?;
     let mut lock = L::bind(ra, place, params)?;
     let mut random = SmallRng::seed_from_u64(u64::from(ra.rank().0));
     let mut increments = 0;
     let mut seen = 0;
-    for _ in 0..acquisitions {
+    for acquisition in 0..acquisitions {
+        if acquisition % ROUND == 0 {
+            all.barrier()?;
+        }
         if random.random_range(0..100) < writers {
+            ra.begin("acquire_write")?;
             lock.acquire_write(ra)?;
             pair.increment(ra)?;
             increments += 1;
+            ra.begin("release_write")?;
             lock.release_write(ra)?;
         } else {
+            ra.begin("acquire_read")?;
             lock.acquire_read(ra)?;
             let sum = pair.check(ra)?;
             assert!(sum >= seen, "{}: {sum} after {seen}: an increment was undone", ra.rank());
             assert_eq!(pair.check(ra)?, sum, "{}: somebody wrote while this rank was reading", ra.rank());
             seen = sum;
+            ra.begin("release_read")?;
             lock.release_read(ra)?;
         }
     }
@@ -152,19 +184,23 @@ pub fn rw_lock_on<L: RawRwLock, A: RemoteAtomics + ?Sized>(
 pub fn readers_meet_on<L: RawRwLock, A: RemoteAtomics + ?Sized>(ra: &A, params: L::Params) -> Result<()> {
     let place = Place::alloc(ra, middle(ra), L::WORDS, L::NODE)?;
     let inside = Rank(0).at(ra.heap().alloc(2 * WORD, WORD)?);
+    let ra = &probed(ra, L::NAME)?;
     let all = Collectives::new(ra)?;
     let mut lock = L::bind(ra, place, params)?;
     for round in 0..20 {
         let writer = Rank(round % ra.size());
         let meeting = inside.rank.at(inside.disp.word(u64::from(round % 2)));
         if round >= 4 && ra.rank() == writer {
+            ra.begin("acquire_write")?;
             lock.acquire_write(ra)?;
             all.barrier()?;
             ra.pause(1 << (round / 2))?;
+            ra.begin("release_write")?;
             lock.release_write(ra)?;
         } else {
             all.barrier()?;
         }
+        ra.begin("acquire_read beside other readers")?;
         lock.acquire_read(ra)?;
         ra.fetch_add(meeting, 1)?;
         poll(ra, meeting, |readers| readers == u64::from(ra.size()))?;
@@ -187,10 +223,12 @@ pub fn rw_lock_timed<L: RawRwLockTimed>(params: L::Params) {
 /// trace, and get the lock later.
 pub fn rw_lock_timed_on<L: RawRwLockTimed, A: RemoteAtomics + ?Sized>(ra: &A, params: L::Params) -> Result<()> {
     let place = Place::alloc(ra, middle(ra), L::WORDS, L::NODE)?;
+    let ra = &probed(ra, L::NAME)?;
     let all = Collectives::new(ra)?;
     let mut lock = L::bind(ra, place, params)?;
+    ra.begin("acquire_write_until and acquire_read_until")?;
     let holder = ra.rank() == Rank(0);
-    let soon = || ra.now().after(std::time::Duration::from_millis(1));
+    let soon = || ra.now().after(Duration::from_millis(1));
     if holder {
         assert!(lock.try_acquire_write(ra)?, "try of a free lock");
     }

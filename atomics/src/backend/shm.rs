@@ -112,8 +112,8 @@ impl Attach {
                     && wanted > segment_bytes
                 {
                     return Err(Error::world(format!(
-                        "{rank} needs a segment of {wanted} bytes, and the launcher has made one of {segment_bytes} ({})",
-                        environment::SEGMENT_BYTES
+                        "{rank} needs a segment of {wanted} bytes, and the launcher has made one of {segment_bytes}: start the \
+                         ranks by `rmalab launch --segment {wanted}`, or by Launcher::segment_bytes"
                     )));
                 }
                 let layout = Layout::new(size, segment_bytes)?;
@@ -128,7 +128,7 @@ impl Attach {
                 let segment_bytes = match (self.segment_bytes, environment.segment_bytes()?) {
                     (Some(wanted), Some(given)) if wanted > given => {
                         return Err(Error::world(format!(
-                            "{rank} needs a segment of {wanted} bytes, and {}={given}",
+                            "{rank} needs a segment of {wanted} bytes, and {}={given}: set it to {wanted} or more",
                             environment::SEGMENT_BYTES
                         )));
                     }

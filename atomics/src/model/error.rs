@@ -156,6 +156,15 @@ pub enum Error {
         /// The rank that has left.
         rank: Rank,
     },
+    /// No rank has come further for a while: a lock that is never released, or a lost wake-up. From
+    /// [`Probed`](crate::Probed).
+    #[error("{what}")]
+    Stuck {
+        /// The rank that waits.
+        rank: Rank,
+        /// What waits: lock, rank, operation and word, and for how long.
+        what: Box<str>,
+    },
     /// A rank's process has failed: the error of whoever has started the ranks.
     #[error("{how}")]
     RankEnded {

@@ -14,10 +14,17 @@ pub fn mutex<L: RawMutex>(params: L::Params) {
 pub fn mutex_on<L: RawMutex, A: RemoteAtomics + ?Sized>(ra: &A, params: L::Params, acquisitions: u32) -> Result<()> {
     let place = Place::alloc(ra, middle(ra), L::WORDS, L::NODE)?;
     let pair = Pair::alloc(ra)?;
+    let ra = &probed(ra, L::NAME)?;
+    let all = Collectives::new(ra)?;
     let mut lock = L::bind(ra, place, params)?;
-    for _ in 0..acquisitions {
+    for acquisition in 0..acquisitions {
+        if acquisition % ROUND == 0 {
+            all.barrier()?;
+        }
+        ra.begin("acquire")?;
         lock.acquire(ra)?;
         pair.increment(ra)?;
+        ra.begin("release")?;
         lock.release(ra)?;
     }
     at_rest(ra, place, L::WORDS, L::NODE)?;
@@ -39,9 +46,11 @@ pub fn mutex_try_on<L: RawMutexTry, A: RemoteAtomics + ?Sized>(
 ) -> Result<()> {
     let place = Place::alloc(ra, middle(ra), L::WORDS, L::NODE)?;
     let pair = Pair::alloc(ra)?;
+    let ra = &probed(ra, L::NAME)?;
     let all = Collectives::new(ra)?;
     let mut lock = L::bind(ra, place, params)?;
     for holder in 0..ra.size() {
+        ra.begin("try_acquire")?;
         let held = Rank(holder) == ra.rank();
         if held {
             assert!(lock.try_acquire(ra)?, "{}: try of a free lock", ra.rank());
@@ -59,6 +68,10 @@ pub fn mutex_try_on<L: RawMutexTry, A: RemoteAtomics + ?Sized>(
     }
     let mut increments = 0;
     for turn in 0..acquisitions {
+        if turn % ROUND == 0 {
+            all.barrier()?;
+        }
+        ra.begin(if turn % 2 == 0 { "acquire" } else { "try_acquire" })?;
         if turn % 2 == 0 {
             lock.acquire(ra)?;
         } else if !lock.try_acquire(ra)? {
@@ -81,15 +94,17 @@ pub fn mutex_timed<L: RawMutexTimed>(params: L::Params) {
 /// One rank's part of [`mutex_timed`]: waiters of a held lock give up, leave no trace, and get the lock later.
 pub fn mutex_timed_on<L: RawMutexTimed, A: RemoteAtomics + ?Sized>(ra: &A, params: L::Params) -> Result<()> {
     let place = Place::alloc(ra, middle(ra), L::WORDS, L::NODE)?;
+    let ra = &probed(ra, L::NAME)?;
     let all = Collectives::new(ra)?;
     let mut lock = L::bind(ra, place, params)?;
+    ra.begin("acquire_until")?;
     let holder = ra.rank() == Rank(0);
     if holder {
         lock.acquire(ra)?;
     }
     all.barrier()?;
     if !holder {
-        let soon = ra.now().after(std::time::Duration::from_millis(1));
+        let soon = ra.now().after(Duration::from_millis(1));
         assert!(!lock.acquire_until(ra, soon)?, "{}: got a lock that is held", ra.rank());
     }
     all.barrier()?;

@@ -3,6 +3,7 @@
 //! A [`Table`] is read key by key. Every error is one line, `FILE:LINE: KEY: what is wrong; what to write instead`.
 
 use std::fmt::Display;
+use std::io::Read as _;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::rc::Rc;
@@ -42,11 +43,13 @@ struct Source<'a> {
 pub fn read(path: &Path) -> Result<String> {
     let name = path.display();
     let refused = |error: std::io::Error| Error::settings(format!("{name}: cannot be read: {error}"));
-    let length = std::fs::metadata(path).map_err(refused)?.len();
-    if length > LONGEST {
-        return Err(Error::settings(format!("{name}: has {length} bytes; settings have {LONGEST} at the most")));
+    let mut bytes = Vec::new();
+    // A pipe or a device has no length: what is read is counted.
+    std::fs::File::open(path).map_err(refused)?.take(LONGEST + 1).read_to_end(&mut bytes).map_err(refused)?;
+    if bytes.len() as u64 > LONGEST {
+        return Err(Error::settings(format!("{name}: has more than {LONGEST} bytes, the most that settings have")));
     }
-    String::from_utf8(std::fs::read(path).map_err(refused)?).map_err(|error| {
+    String::from_utf8(bytes).map_err(|error| {
         let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = 1 + good.iter().filter(|&&byte| byte == b'\n').count();
         Error::settings(format!("{name}:{line}: is no UTF-8 text; write TOML"))

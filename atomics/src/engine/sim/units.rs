@@ -1,4 +1,7 @@
-//! Numbers with units, as settings have them: times, and times for each byte.
+//! Numbers with units: times, lengths in bytes, and times for each byte. Settings, workloads and command lines are all read
+//! by this.
+
+use std::time::Duration;
 
 /// A length of virtual time, in picoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -17,22 +20,46 @@ impl Span {
 }
 
 /// Units of time, in picoseconds.
-const TIMES: [(&str, f64); 7] =
-    [("ps", 1.0), ("ns", 1e3), ("us", 1e6), ("µs", 1e6), ("μs", 1e6), ("ms", 1e9), ("s", 1e12)];
+const TIMES: [(&str, f64); 10] = [
+    ("ps", 1.0),
+    ("ns", 1e3),
+    ("us", 1e6),
+    ("µs", 1e6),
+    ("μs", 1e6),
+    ("ms", 1e9),
+    ("s", 1e12),
+    ("m", 60e12),
+    ("min", 60e12),
+    ("h", HOUR),
+];
 
-/// Units of lengths, in bytes.
-const BYTES: [(&str, f64); 7] = [
+/// The units of time, for messages.
+pub const TIME_UNITS: &str = "ps, ns, us, ms, s, min or h";
+
+const KIB: f64 = 1024.0;
+
+/// Units of lengths, in bytes. A letter alone is a power of 1,024.
+const BYTES: [(&str, f64); 13] = [
     ("B", 1.0),
     ("kB", 1e3),
     ("MB", 1e6),
     ("GB", 1e9),
-    ("KiB", 1024.0),
-    ("MiB", 1024.0 * 1024.0),
-    ("GiB", 1024.0 * 1024.0 * 1024.0),
+    ("KiB", KIB),
+    ("MiB", KIB * KIB),
+    ("GiB", KIB * KIB * KIB),
+    ("k", KIB),
+    ("K", KIB),
+    ("m", KIB * KIB),
+    ("M", KIB * KIB),
+    ("g", KIB * KIB * KIB),
+    ("G", KIB * KIB * KIB),
 ];
 
-/// The longest time that a setting may be, in picoseconds: an hour.
-const LONGEST: f64 = 3600e12;
+/// The units of lengths, for messages.
+pub const BYTE_UNITS: &str = "B, kB, MB, GB, KiB, MiB or GiB";
+
+/// An hour, in picoseconds: the longest time that a setting may be.
+const HOUR: f64 = 3600e12;
 
 /// The most bytes that a setting may be: 2^48.
 const LARGEST: f64 = (1u64 << 48) as f64;
@@ -46,13 +73,27 @@ const SLOWEST: f64 = 1e6;
 ///
 /// What is wrong, and what to write instead.
 pub fn time(text: &str) -> Result<Span, String> {
+    Ok(Span(picoseconds(text, HOUR)?.round() as u64))
+}
+
+/// A time as [`time`] reads it, of at most `longest`, to the nanosecond.
+///
+/// # Errors
+///
+/// What is wrong, and what to write instead.
+pub fn duration(text: &str, longest: Duration) -> Result<Duration, String> {
+    let picoseconds = picoseconds(text, longest.as_secs_f64() * 1e12)?;
+    Ok(Duration::from_nanos((picoseconds / 1000.0).round() as u64))
+}
+
+fn picoseconds(text: &str, longest: f64) -> Result<f64, String> {
     let (number, unit) = number(text, "a time such as \"100ns\" or \"0.71us\"")?;
-    let scale = of(&TIMES, unit).ok_or_else(|| unknown(text, unit, "ps, ns, us, ms or s"))?;
+    let scale = of(&TIMES, unit).ok_or_else(|| unknown(text, unit, TIME_UNITS))?;
     let picoseconds = number * scale;
-    if picoseconds > LONGEST {
-        return Err(format!("{} is too long; write a time of an hour at the most", quoted(text)));
+    if picoseconds > longest {
+        return Err(format!("{} is too long; write at most {}h", quoted(text), longest / HOUR));
     }
-    Ok(Span(picoseconds.round() as u64))
+    Ok(picoseconds)
 }
 
 /// A number of bytes: a number and a unit, such as `8B`, `4KiB` or `1.5MB`.
@@ -62,7 +103,7 @@ pub fn time(text: &str) -> Result<Span, String> {
 /// What is wrong, and what to write instead.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let (number, unit) = number(text, "a length such as \"8B\" or \"4KiB\"")?;
-    let scale = of(&BYTES, unit).ok_or_else(|| unknown(text, unit, "B, kB, MB, GB, KiB, MiB or GiB"))?;
+    let scale = of(&BYTES, unit).ok_or_else(|| unknown(text, unit, BYTE_UNITS))?;
     let bytes = number * scale;
     if bytes > LARGEST || bytes.fract() != 0.0 {
         return Err(format!("{} is no length in whole bytes, up to 2^48", quoted(text)));
@@ -163,6 +204,9 @@ mod tests {
             ("1ps", 1),
             (".5ms", 500_000_000),
             ("3600s", 3_600_000_000_000_000),
+            ("1min", 60_000_000_000_000),
+            ("2m", 120_000_000_000_000),
+            ("1h", 3_600_000_000_000_000),
         ] {
             assert_eq!(time(text), Ok(Span(picoseconds)), "{text}");
         }
@@ -179,12 +223,38 @@ mod tests {
             ("1e3ns", "the unit \"e3ns\""),
             ("1 parsec", "the unit \"parsec\""),
             ("1 NS", "the unit \"NS\""),
-            ("2h", "the unit \"h\""),
+            ("2d", "the unit \"d\""),
+            ("2h", "too long; write at most 1h"),
             ("3601s", "too long"),
             ("99999999999999999999999999999999s", "too long"),
         ] {
             let error = time(text).unwrap_err();
             assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn durations_have_a_limit_of_their_own() {
+        let day = Duration::from_secs(86_400);
+        for (text, nanoseconds) in
+            [("0ns", 0), (" 2 ms ", 2_000_000), ("24h", 86_400_000_000_000), ("0.0004us", 0), ("1.5us", 1500)]
+        {
+            assert_eq!(duration(text, day), Ok(Duration::from_nanos(nanoseconds)), "{text}");
+        }
+        let error = duration("25h", day).unwrap_err();
+        assert!(error.contains("\"25h\" is too long; write at most 24h"), "{error}");
+        for text in ["", "us", "nan us", "infs", "1.2.3us", "5", "5 parsecs", "-5us", &("9".repeat(400) + "s")] {
+            let error = duration(text, day).unwrap_err();
+            assert!(error.len() < 150, "{error}");
+        }
+    }
+
+    #[test]
+    fn letters_alone_are_powers_of_1024() {
+        for (text, length) in
+            [("64K", 65_536), ("64k", 65_536), ("2M", 2 << 20), ("1g", 1 << 30), ("1.5KiB", 1536), ("2kB", 2000)]
+        {
+            assert_eq!(bytes(text), Ok(length), "{text}");
         }
     }
 
