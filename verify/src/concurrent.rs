@@ -485,12 +485,14 @@ impl Run {
         model: impl FnOnce() -> Result<()> + Send + 'static,
     ) -> Result<Outcome> {
         let (ends, ended) = channel();
-        let thread = std::thread::spawn(move || {
+        let thread = std::thread::Builder::new().spawn(move || {
             let result = quietly(model);
             // The receiver is gone only if the caller panicked.
             let _ = ends.send(());
             result
         });
+        let thread =
+            thread.map_err(|error| Error::Unsound(format!("the system refuses a thread for the engine: {error}")))?;
         loop {
             match ended.recv_timeout(PERIOD) {
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => break,

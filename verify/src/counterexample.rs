@@ -1,5 +1,6 @@
 //! A violation together with the schedule that leads to it: what is shown, saved and replayed.
 
+use std::io::Read as _;
 use std::path::Path;
 
 use rmalab_atomics::Rank;
@@ -35,6 +36,9 @@ pub struct Counterexample {
     /// Of a livelock: the schedule from this step on repeats for ever.
     pub cycle: Option<usize>,
 }
+
+/// The longest file that is read, in bytes: a schedule of more than a hundred thousand steps.
+const LONGEST: u64 = 16 << 20;
 
 /// The version of the format that this one writes, and the only one that it reads.
 const VERSION: u32 = 1;
@@ -118,8 +122,14 @@ impl Counterexample {
     ///
     /// [`Error::File`], and [`Error::Format`] if it is not one, or one of another version.
     pub fn load(path: &Path) -> Result<Counterexample> {
-        let text = std::fs::read_to_string(path).map_err(|source| Error::File { path: path.into(), source })?;
+        let mut text = String::new();
+        std::fs::File::open(path)
+            .and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text))
+            .map_err(|source| Error::File { path: path.into(), source })?;
         let format = |why: String| Error::Format { path: path.into(), why };
+        if text.len() as u64 > LONGEST {
+            return Err(format(format!("it has more than {LONGEST} bytes, the most that one has")));
+        }
         let one: Counterexample = serde_json::from_str(&text).map_err(|error| format(error.to_string()))?;
         if one.version != VERSION {
             return Err(format(format!("it has version {}, and this program reads version {VERSION}", one.version)));

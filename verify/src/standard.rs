@@ -3,9 +3,9 @@
 use rmalab_atomics::Disp;
 use rmalab_locks::qnode::Qnode;
 use rmalab_locks::{
-    Backoff, Cohort, CohortParams, Contended, Exclusive, Global, GlobalParams, Hierarchical, HierarchicalParams, LINE,
-    MAX_LEVELS, Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas,
-    TasRw, Ticket, TicketParams, TwoLevel, TwoLevelParams,
+    Backoff, Cohort, CohortParams, Contended, Global, GlobalParams, Hierarchical, HierarchicalParams, LINE, MAX_LEVELS,
+    Mcs, McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget, RmaMcs, RmaMcsParams, RmaRw, RmaRwParams, Tas, TasRw,
+    Ticket, TicketParams, TwoLevel, TwoLevelParams,
 };
 
 use crate::subject::At::{Each, Home};
@@ -22,17 +22,9 @@ const QNODE: [(&str, Holds); 2] = [("next", Pointer), ("unblocked", Number)];
 pub fn subjects() -> Vec<Subject> {
     let rp_words = [("rcnt", Number), ("r_hd", Pointer), ("w_tl", Pointer), ("w_hd", Pointer)];
     vec![
-        Subject::lock::<Exclusive<Tas>>(SHORTEST).mutex().words(Home, WORDS, &[("owner", Pointer)]),
-        Subject::lock::<Exclusive<Ticket>>(TicketParams { hold: 1 }).mutex().order(Order::Fifo).words(
-            Home,
-            WORDS,
-            &[("lock", Number)],
-        ),
-        Subject::lock::<Exclusive<Mcs>>(())
-            .mutex()
-            .order(Order::Fifo)
-            .words(Home, WORDS, &[("tail", Pointer)])
-            .words(Each, NODE, &QNODE),
+        Subject::mutex::<Tas>(SHORTEST).words(Home, WORDS, &[("owner", Pointer)]),
+        Subject::mutex::<Ticket>(TicketParams { hold: 1 }).order(Order::Fifo).words(Home, WORDS, &[("lock", Number)]),
+        Subject::mutex::<Mcs>(()).order(Order::Fifo).words(Home, WORDS, &[("tail", Pointer)]).words(Each, NODE, &QNODE),
         cohort(),
         rma_mcs(2),
         rma_mcs(1).named("rma-mcs-1"),
@@ -65,8 +57,7 @@ pub fn subjects() -> Vec<Subject> {
 fn cohort() -> Subject {
     let params = CohortParams { may_pass_local: 1, ..CohortParams::default() };
     let of_cohort = [("local_tail", Pointer), ("global_next", Pointer)];
-    Subject::lock::<Exclusive<Cohort>>(params)
-        .mutex()
+    Subject::mutex::<Cohort>(params)
         .words(Home, WORDS, &[("global_tail", Pointer)])
         .words(Each, NODE, &[("next", Pointer), ("state", Number), ("global", Number)])
         .words(Each, NODE.plus(LINE), &of_cohort)
@@ -115,10 +106,7 @@ const TREE: [(&str, Holds); 8] = [
 /// With T_L = `t_l` in each level: small, as no check comes to the threshold otherwise.
 fn rma_mcs(t_l: u16) -> Subject {
     let params = RmaMcsParams { t_l: [t_l; MAX_LEVELS], backoff: SHORTEST, ..RmaMcsParams::default() };
-    Subject::lock::<Exclusive<RmaMcs>>(params)
-        .mutex()
-        .words(Home, WORDS, &[("tail1", Pointer)])
-        .words(Each, NODE, &TREE)
+    Subject::mutex::<RmaMcs>(params).words(Home, WORDS, &[("tail1", Pointer)]).words(Each, NODE, &TREE)
 }
 
 /// With these thresholds, small as those of [`rma_mcs`].

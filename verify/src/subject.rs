@@ -3,7 +3,7 @@
 use std::fmt::{self, Debug};
 
 use rmalab_atomics::{Address, Disp, Rank};
-use rmalab_locks::{LINE, RawRwLock, WindowLock};
+use rmalab_locks::{Exclusive, LINE, RawMutex, RawRwLock, WindowLock};
 
 use crate::Access;
 use crate::play::DATA;
@@ -78,7 +78,15 @@ impl Subject {
     /// `Debug` has to show all that a handle remembers, as the derived one does: the explorer distinguishes handles by
     /// it.
     pub fn lock<L: RawRwLock + Debug + 'static>(params: L::Params) -> Subject {
-        Subject::new(L::NAME, Workload::Lock(Bind::lock::<L>(params)))
+        let subject = Subject::new(L::NAME, Workload::Lock(Bind::lock::<L>(params)));
+        Subject { readers_share: L::READERS_SHARE, ..subject }
+    }
+
+    /// The mutex `M`: its readers exclude each other as its writers do.
+    ///
+    /// `Debug` has to show all that a handle remembers, as for a [`lock`](Self::lock).
+    pub fn mutex<M: RawMutex + Debug + 'static>(params: M::Params) -> Subject {
+        Subject::lock::<Exclusive<M>>(params)
     }
 
     /// The window policy `W`; `params` gets the rank where its global words are to be.
@@ -110,9 +118,9 @@ impl Subject {
         Subject { name, ..self }
     }
 
-    /// Declares that its readers exclude each other: it is a mutex.
+    /// Declares that its readers exclude each other.
     #[must_use]
-    pub fn mutex(self) -> Subject {
+    pub fn exclusive(self) -> Subject {
         Subject { readers_share: false, ..self }
     }
 

@@ -51,7 +51,7 @@ impl RawRwLock for OfTheNode {
 }
 
 fn check(scenario: &str) -> Check {
-    let of_the_node = Subject::lock::<OfTheNode>(()).mutex().words(
+    let of_the_node = Subject::lock::<OfTheNode>(()).exclusive().words(
         At::Each,
         WORDS.plus(rmalab_locks::LINE),
         &[("owner", Holds::Pointer)],

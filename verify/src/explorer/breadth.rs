@@ -184,9 +184,13 @@ pub(super) fn search(space: &Space, store: &Store, shared: &Shared<'_>) -> Resul
         } else {
             std::thread::scope(|scope| {
                 let (units, taken) = (&units, &taken);
-                for walker in &mut walkers {
-                    scope.spawn(move || expand(walker, store, shared, units, taken));
+                let (own, others) = walkers.split_first_mut().expect("there is a walker for each thread");
+                // This thread does the work of those that the system refuses.
+                for walker in others {
+                    let work = move || expand(walker, store, shared, units, taken);
+                    let _ = std::thread::Builder::new().spawn_scoped(scope, work);
                 }
+                expand(own, store, shared, units, taken);
             });
         }
         if shared.stop.load(Ordering::Relaxed) {

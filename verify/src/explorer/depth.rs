@@ -110,17 +110,22 @@ pub(super) fn search(space: &Space, seen: &Seen, shared: &Shared<'_>) -> Result<
     };
     let threads = shared.threads();
     std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                // Otherwise the others would wait for the work of a thread that panicked.
-                let _guard = StopOnPanic(shared);
-                let mut walker = Walker::new(space);
-                if let Err(failure) = work(&mut walker, seen, shared, &pool, threads) {
-                    pool.end(shared, Err(failure));
-                }
-                lock(&pool.sometimes).merge(walker.sometimes);
-            });
+        let search = || {
+            // Otherwise the others would wait for the work of a thread that panicked.
+            let _guard = StopOnPanic(shared);
+            let mut walker = Walker::new(space);
+            if let Err(failure) = work(&mut walker, seen, shared, &pool, threads) {
+                pool.end(shared, Err(failure));
+            }
+            lock(&pool.sometimes).merge(walker.sometimes);
+        };
+        for _ in 1..threads {
+            if std::thread::Builder::new().spawn_scoped(scope, search).is_err() {
+                // The system refuses a thread: the others do its work, and do not wait for it.
+                pool.idle.fetch_add(1, Ordering::Relaxed);
+            }
         }
+        search();
     });
     let sometimes = pool.sometimes.into_inner().unwrap_or_else(PoisonError::into_inner);
     let found = pool.found.into_inner().unwrap_or_else(PoisonError::into_inner);

@@ -35,7 +35,10 @@ fn mutual_exclusion() {
     finds(&check(lock::<GetThenPut>(), "1R1Wx1"), Property::MutualExclusion, 4);
     // Two readers may be inside together.
     assert_eq!(verdict(&run(&check(lock::<GetThenPut>(), "2Rx1"), &plain())), None);
-    assert_eq!(verdict(&run(&check(lock::<GetThenPut>().mutex(), "2Rx1"), &plain())), Some(Property::MutualExclusion));
+    assert_eq!(
+        verdict(&run(&check(lock::<GetThenPut>().exclusive(), "2Rx1"), &plain())),
+        Some(Property::MutualExclusion)
+    );
     // A put that is late is as bad as a put that was not made.
     let late = |subject| Check { network: Network::LatePuts, ..check(subject, "2Wx1") };
     finds(&late(lock::<OneBit<false>>()), Property::MutualExclusion, 4);
@@ -338,7 +341,7 @@ fn what_happens_sometimes() {
     assert_eq!(seen(&alone, "all ranks end"), Some(true));
     assert_eq!(seen(&alone, "a rank has to wait"), None, "readers need not");
     // Called a mutex, it does not promise that.
-    let mutex = sometimes(&check(lock::<Handover>().mutex(), "2Rx1"));
+    let mutex = sometimes(&check(lock::<Handover>().exclusive(), "2Rx1"));
     assert_eq!(seen(&mutex, "two ranks are inside together"), None);
     assert_eq!(seen(&mutex, "a rank has to wait"), Some(true));
     let shared = sometimes(&check(subject("mcs-rw-rp").unwrap(), "2Rx1"));

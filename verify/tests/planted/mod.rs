@@ -32,7 +32,7 @@ impl Fault {
 
     /// The mutex with this fault.
     pub(crate) fn subject(self) -> Subject {
-        Subject::lock::<Planted>(self).mutex()
+        Subject::lock::<Planted>(self).exclusive()
     }
 }
 
