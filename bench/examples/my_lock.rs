@@ -1,12 +1,15 @@
-//! A lock of your own: write it, explore every order of its operations, put it through the suite and the study:
-//! `cargo run --release -p rmalab --example my_lock`.
+//! A lock of your own: write it, and give it to the whole command line, which knows it by its name.
+//!
+//! ```text
+//! cargo run --release -p rmalab --example my_lock -- verify --lock my-lock            every order of its operations
+//! cargo run --release -p rmalab --example my_lock -- study --lock my-lock,tas-rw      threads and processes
+//! cargo run --release -p rmalab --example my_lock -- simulate --lock my-lock          thousands of ranks
+//! ```
 //!
 //! One word at the home rank: bit 0 is a writer inside, each reader counts 2; readers go first; all wait by polling.
 
 use rmalab_atomics::{Address, RemoteAtomics, WORD};
-use rmalab_locks::{Place, RawRwLock, Result, suite};
-use rmalab_verify::explorer::{Options, explore};
-use rmalab_verify::{Check, Finding, Subject, diagram};
+use rmalab_locks::{Place, RawRwLock, Result};
 
 const WRITER: u64 = 1;
 const READER: u64 = 2;
@@ -50,20 +53,14 @@ impl RawRwLock for MyLock {
     }
 }
 
-fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+fn main() -> std::process::ExitCode {
     let mut registry = rmalab::Registry::standard();
     registry.add_rw_lock::<MyLock>("a lock of my own");
-    rmalab::study::serve(&registry)?; // the study's processes are this program again, and end here
+    rmalab::main_with(registry)
+}
 
-    let check = Check::new(Subject::lock::<MyLock>(()), "2R2Wx2".parse()?);
-    match explore(&check, &Options::default(), &|_| true)?.finding {
-        Finding::Violated(counterexample) => println!("{}", diagram::text(&check, &counterexample)?),
-        finding => println!("every order of the operations of 2 readers and 2 writers, twice each: {finding:?}"),
-    }
-    suite::rw_lock::<MyLock>(()); // panics, and says on which rank, if it finds something
-
-    let mut options = rmalab::Options::default();
-    options.locks = ["my-lock", "tas-rw", "mcs-rw-rp"].map(String::from).to_vec();
-    print!("{}", rmalab::table(&rmalab::study::run(&registry, &options)?));
-    Ok(())
+/// `cargo test -p rmalab --example my_lock`
+#[test]
+fn it_keeps_the_contract_of_locks() {
+    rmalab_locks::suite::rw_lock::<MyLock>(()); // panics, and says on which rank, if it finds something
 }

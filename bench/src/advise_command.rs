@@ -9,8 +9,11 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum, ValueHint};
 use indicatif::{ProgressBar, ProgressStyle};
-use rmalab::advise::{self, Advice, Advise, Objective, Options, Progress};
-use rmalab::{Error, Result, interrupt};
+use rmalab_job::say;
+
+use crate::advise::{self, Advice, Advise, Objective, Options, Progress};
+use crate::output::print;
+use crate::{Error, Registry, Result, interrupt};
 
 pub(crate) const ABOUT: &str = "\
 Say which lock policy a window should have, by simulating all of them.
@@ -123,7 +126,7 @@ impl From<By> for Objective {
 type Write_ = fn(&Advice, &mut dyn Write) -> io::Result<()>;
 
 /// Runs the sub-command.
-pub(crate) fn run(arguments: &AdviseArgs) -> Result<ExitCode> {
+pub(crate) fn run(registry: &Registry, arguments: &AdviseArgs) -> Result<ExitCode> {
     let is_stdout = |path: &Path| path == Path::new("-");
     let outputs: [(&Option<PathBuf>, Write_); 2] = [(&arguments.json, advise::json), (&arguments.csv, advise::csv)];
     let outputs: Vec<(&Path, Write_)> =
@@ -132,7 +135,7 @@ pub(crate) fn run(arguments: &AdviseArgs) -> Result<ExitCode> {
     if to_stdout > 1 {
         return Err(Error::usage("--json and --csv cannot both go to standard output"));
     }
-    let advise = Advise::new(Options {
+    let options = Options {
         workload: arguments.workload.clone(),
         trace: arguments.trace.clone(),
         profile: arguments.profile.clone(),
@@ -142,7 +145,8 @@ pub(crate) fn run(arguments: &AdviseArgs) -> Result<ExitCode> {
         policies: arguments.policies.clone(),
         seeds: arguments.seeds,
         measure: arguments.measure,
-    })?;
+    };
+    let advise = Advise::new(registry, options)?;
     // What cannot be written is refused before anything is simulated.
     let mut files = Vec::new();
     for (path, write) in outputs {
@@ -159,8 +163,8 @@ pub(crate) fn run(arguments: &AdviseArgs) -> Result<ExitCode> {
     let advice = advise.run(&|progress| watch.show(progress))?;
     watch.finish();
     let Some(advice) = advice else {
-        eprintln!("interrupted: there is no advice");
-        return Ok(ExitCode::from(interrupt::EXIT_CODE));
+        say!("interrupted: there is no advice");
+        return Ok(ExitCode::from(interrupt::exit_code()));
     };
     for (path, write, mut to) in files {
         match write(&advice, &mut to).and_then(|()| to.flush()) {
@@ -172,9 +176,9 @@ pub(crate) fn run(arguments: &AdviseArgs) -> Result<ExitCode> {
     }
     let table = advise::table(&advice);
     if to_stdout == 0 {
-        let _ = write!(io::stdout().lock(), "{table}");
+        print(&table)?;
     } else if !arguments.quiet {
-        eprint!("{table}");
+        say!("{}", table.trim_end());
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -221,7 +225,7 @@ impl Watch {
             let left = gone.as_secs_f64() * (progress.of - progress.done.min(progress.of)) as f64;
             let left = left / progress.done.max(1) as f64;
             let tail = measuring.unwrap_or_else(|| format!("about {left:.0} s left"));
-            eprintln!("{}/{} simulations: {tail}", progress.done, progress.of);
+            say!("{}/{} simulations: {tail}", progress.done, progress.of);
         }
     }
 

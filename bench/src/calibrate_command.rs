@@ -1,7 +1,7 @@
 //! `rmalab calibrate`: what it shows and writes.
 
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,10 +9,12 @@ use std::sync::atomic::AtomicBool;
 
 use comfy_table::{CellAlignment, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
-use rmalab::calibrate::{self, Calibration, Options, Program};
-use rmalab::{Error, Result, interrupt};
+use rmalab_job::say;
 
+use crate::calibrate::{self, Calibration, Options, Program};
 use crate::cli::CalibrateArgs;
+use crate::output::print;
+use crate::{Error, Result, interrupt};
 
 /// Runs the sub-command.
 pub(crate) fn run(arguments: &CalibrateArgs) -> Result<ExitCode> {
@@ -34,32 +36,27 @@ pub(crate) fn run(arguments: &CalibrateArgs) -> Result<ExitCode> {
         ProgressBar::hidden()
     };
     if !arguments.quiet {
-        eprintln!(
-            "calibrate: two ranks on two cores, {} programs: about {:.1?}",
-            Program::ALL.len(),
-            arguments.duration
-        );
+        say!("calibrate: two ranks on two cores, {} programs: about {:.1?}", Program::ALL.len(), arguments.duration);
     }
     let options = Options { name: arguments.name.clone(), duration: arguments.duration };
     let calibration = calibrate::calibrate(&options, &stop, |share| bar.set_position((share * 1000.0) as u64))?;
     bar.finish_and_clear();
     let text = calibration.to_toml();
     if to_stdout {
-        // A reader that has gone away has seen what it wanted.
-        let _ = io::stdout().lock().write_all(text.as_bytes());
+        print(&text)?;
     } else {
         fs::write(out, text).map_err(|source| Error::File { path: out.clone(), source })?;
     }
     if !arguments.quiet {
-        eprint!("{}", table(&calibration));
+        say!("{}", table(&calibration).trim_end());
         if !to_stdout {
-            eprintln!("profile: {}", out.display());
+            say!("profile: {}", out.display());
         }
         if !calibration.complete {
-            eprintln!("interrupted: {} rounds were measured", calibration.rounds);
+            say!("interrupted: {} rounds were measured", calibration.rounds);
         }
     }
-    Ok(if calibration.complete { ExitCode::SUCCESS } else { ExitCode::from(interrupt::EXIT_CODE) })
+    Ok(if calibration.complete { ExitCode::SUCCESS } else { ExitCode::from(interrupt::exit_code()) })
 }
 
 /// What was measured, and what the simulator makes of the profile.

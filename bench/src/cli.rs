@@ -4,9 +4,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
-use rmalab::study::{Backend, MAX_RANKS, Options, Target};
-use rmalab::verify::{Engine, Selection, section_name};
-use rmalab::{Error, Result};
 use rmalab_atomics::{Rank, started_as};
 use rmalab_verify::explorer::{self, Search};
 use rmalab_verify::play::Section;
@@ -18,6 +15,9 @@ use crate::quantities::{bytes, count, duration, span};
 use crate::reproduce_command;
 use crate::run_command;
 use crate::simulate_command;
+use crate::study::{Backend, MAX_RANKS, MAX_REPETITIONS, Options, Target};
+use crate::verify::{Engine, Selection, section_name};
+use crate::{Error, Result};
 
 /// Studies of locks over network atomics, and checks: throughput, latency, fairness, remote operations, proofs by search.
 #[derive(Debug, Parser)]
@@ -155,6 +155,16 @@ pub(crate) enum Command {
     },
 }
 
+impl Command {
+    /// Returns whether it runs code that may have windows of its own to record.
+    pub(crate) fn may_have_windows(&self) -> bool {
+        matches!(
+            self,
+            Command::Run(_) | Command::Reproduce(_) | Command::Compare(_) | Command::Advise(_) | Command::Launch(_)
+        )
+    }
+}
+
 /// Options of `rmalab study`.
 #[derive(Debug, Args)]
 pub(crate) struct StudyArgs {
@@ -181,8 +191,11 @@ pub(crate) struct StudyArgs {
     #[arg(long, value_name = "TIME", value_parser = span)]
     pub(crate) duration: Option<Duration>,
     /// How often each cell is measured; what is told is the median
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_REPETITIONS)))]
     pub(crate) repetitions: u32,
+    /// How long all ranks may wait before the lock counts as stuck, and the study ends
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = span)]
+    pub(crate) patience: Duration,
     /// Where the ranks' random choices start from
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub(crate) seed: u64,
@@ -248,6 +261,7 @@ impl StudyArgs {
         options.think_time = self.think_time;
         options.duration = self.duration;
         options.repetitions = self.repetitions;
+        options.patience = self.patience;
         options.seed = self.seed;
         options.ranks_per_node = self.ranks_per_node;
         options.bind = !self.no_bind;
@@ -297,7 +311,7 @@ pub(crate) struct VerifyArgs {
     #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) max_states: Option<u64>,
     /// End each search at so much memory for states: 512M, 4G [default: 8G]
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = memory)]
     pub(crate) max_memory: Option<u64>,
     /// End each search after so much time: 500ms, 60s, 10m
     #[arg(long, value_name = "TIME", value_parser = span)]
@@ -503,6 +517,14 @@ fn variable(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// Memory that a search can begin with.
+fn memory(text: &str) -> Result<u64, String> {
+    match bytes(text)? {
+        little @ ..1_048_576 => Err(format!("no search fits into {little} bytes; give 1M or more, such as 512M or 4G")),
+        bytes => Ok(bytes),
+    }
+}
+
 fn profile_name(text: &str) -> Result<String, String> {
     let good = !text.is_empty() && text.len() <= 40 && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
     if good { Ok(text.to_owned()) } else { Err("not up to 40 letters, digits and hyphens".into()) }
@@ -522,24 +544,5 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn lengths_have_units() {
-        assert_eq!(bytes("4096"), Ok(4096));
-        assert_eq!(bytes("64K"), Ok(65536));
-        assert_eq!(bytes("1g"), Ok(1 << 30));
-        for wrong in ["", "K", "0", "-1", "1T", "99999999999G"] {
-            assert!(bytes(wrong).is_err(), "{wrong}");
-        }
-    }
-    #[test]
-    fn numbers_have_units() {
-        assert_eq!(count("500"), Ok(500));
-        assert_eq!(count("20k"), Ok(20_000));
-        assert_eq!(count("1M"), Ok(1_000_000));
-        for wrong in ["", "k", "0", "-1", "1T", "1.5M", "99999999999999G"] {
-            assert!(count(wrong).is_err(), "{wrong}");
-        }
     }
 }

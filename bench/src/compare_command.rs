@@ -11,10 +11,13 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum, ValueHint};
 use indicatif::{ProgressBar, ProgressStyle};
-use rmalab::compare::{self, OPERATIONS, Options, Outcome, Peers, Progress, RANKS};
-use rmalab::report::ComparisonReport;
-use rmalab::reproduce::Journal;
-use rmalab::{Error, Machine, Result, interrupt};
+use rmalab_job::say;
+
+use crate::compare::{self, OPERATIONS, Options, Outcome, Peers, Progress, RANKS};
+use crate::output::print;
+use crate::report::ComparisonReport;
+use crate::reproduce::Journal;
+use crate::{Error, Machine, Result, interrupt};
 
 /// What `--help` begins with.
 pub(crate) const ABOUT: &str = "\
@@ -122,7 +125,7 @@ impl CompareArgs {
 /// Runs the sub-command.
 pub(crate) fn run(arguments: &CompareArgs) -> Result<ExitCode> {
     if arguments.list {
-        print(&list());
+        print(&list())?;
         return Ok(ExitCode::SUCCESS);
     }
     // Everything that can be refused is refused before anything is measured.
@@ -132,41 +135,46 @@ pub(crate) fn run(arguments: &CompareArgs) -> Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::sets(&stop)?;
     let peers = match Peers::find(&options, &stop) {
-        Err(Error::Interrupted) => return Ok(ExitCode::from(interrupt::EXIT_CODE)),
+        Err(Error::Interrupted) => return Ok(ExitCode::from(interrupt::exit_code())),
         peers => peers?,
     };
     for line in &peers.skipped {
-        eprintln!("{line}");
+        say!("{line}");
     }
     let path = unfinished(&arguments.report);
     let mut journal = Journal::open(&path, &of(&peers), arguments.fresh)?;
     if !arguments.quiet && !journal.is_empty() {
-        eprintln!("going on with {}: {} results are taken from it", path.display(), journal.len());
+        say!("going on with {}: {} results are taken from it", path.display(), journal.len());
     }
     let watch = Watch::new(arguments.quiet);
     let outcome = compare::run(&options, &peers, &stop, Some(&mut journal), |progress| watch.show(progress))?;
     watch.finish();
-    if outcome.complete {
-        journal.finish()?;
-    }
     let text = text(&outcome);
     let to_stdout = arguments.json.as_deref() == Some(Path::new("-"));
     if !to_stdout {
-        print(&text);
+        print(&text)?;
     } else if !arguments.quiet {
-        eprint!("{text}");
+        say!("{}", text.trim_end());
     }
     if let (Some(to), Some(path)) = (json, &arguments.json) {
         write_json(&outcome, to, path)?;
     }
+    if !outcome.complete && outcome.cells.is_empty() {
+        say!("interrupted before anything was measured: the report stays as it was");
+        return Ok(ExitCode::from(interrupt::exit_code()));
+    }
     let folder = report.write(&outcome)?;
+    // Only now: a report that cannot be written is made again from what is kept.
+    if outcome.complete {
+        journal.finish()?;
+    }
     if !arguments.quiet {
         if !outcome.complete {
-            eprintln!("interrupted: the same command goes on where it was ({})", path.display());
+            say!("interrupted: the same command goes on where it was ({})", path.display());
         }
-        eprintln!("report: {}", folder.join("index.html").display());
+        say!("report: {}", folder.join("index.html").display());
     }
-    Ok(if outcome.complete { ExitCode::SUCCESS } else { ExitCode::from(interrupt::EXIT_CODE) })
+    Ok(if outcome.complete { ExitCode::SUCCESS } else { ExitCode::from(interrupt::exit_code()) })
 }
 
 fn open(path: &Path) -> Result<Box<dyn Write>> {
@@ -201,11 +209,6 @@ fn of(peers: &Peers) -> String {
     let machine = Machine::describe();
     let (commit, profile, cpu) = (machine.commit, machine.profile, machine.cpu);
     format!("rmalab {} ({commit}, {profile}) on {cpu} beside {}", env!("CARGO_PKG_VERSION"), peers.versions())
-}
-
-fn print(text: &str) {
-    // A reader that has gone away has seen what it wanted.
-    let _ = io::stdout().lock().write_all(text.as_bytes());
 }
 
 fn list() -> String {
@@ -259,7 +262,7 @@ impl Watch {
         let due = self.last.borrow().is_none_or(|last| last.elapsed() >= LINES);
         if self.lines && due {
             *self.last.borrow_mut() = Some(Instant::now());
-            eprintln!("{}/{of}: {text}", done + 1);
+            say!("{}/{of}: {text}", done + 1);
         }
     }
 

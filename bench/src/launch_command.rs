@@ -1,11 +1,18 @@
 //! `rmalab launch`: a program as the ranks of one world, on this host or on several.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use rmalab::{Error, Result};
 use rmalab_atomics::{Host, Hosts, Launcher, Topology, part};
+use rmalab_job::say;
+use rmalab_windows::Config;
 
 use crate::cli::LaunchArgs;
+use crate::job::file;
+use crate::{Error, Result};
+
+/// The longest file of hosts that is read, in bytes.
+const LONGEST: u64 = 1 << 20;
 
 pub(crate) fn run(arguments: &LaunchArgs) -> Result<ExitCode> {
     let code = if arguments.part {
@@ -13,10 +20,27 @@ pub(crate) fn run(arguments: &LaunchArgs) -> Result<ExitCode> {
     } else {
         match hosts(arguments)? {
             Some(hosts) => on_hosts(arguments, hosts)?,
-            None => on_this_host(arguments)?,
+            None => {
+                let code = on_this_host(arguments)?;
+                nothing_recorded();
+                code
+            }
         }
     };
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+/// Says so if windows were to be recorded, and none was.
+fn nothing_recorded() {
+    let Some(folder) = std::env::var_os(Config::RECORD_VARIABLE).map(PathBuf::from) else { return };
+    let recorded = std::fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_some());
+    if !recorded {
+        say!(
+            "note: {}={}: no rank has recorded a window; only the windows of rmalab-windows are recorded",
+            Config::RECORD_VARIABLE,
+            folder.display()
+        );
+    }
 }
 
 fn hosts(arguments: &LaunchArgs) -> Result<Option<Vec<Host>>> {
@@ -25,7 +49,7 @@ fn hosts(arguments: &LaunchArgs) -> Result<Option<Vec<Host>>> {
     match (&arguments.hosts, &arguments.hostfile) {
         (Some(list), _) => read(Host::list(list)),
         (None, Some(path)) => {
-            let text = std::fs::read_to_string(path).map_err(|source| Error::File { path: path.clone(), source })?;
+            let text = file::read_text(path, LONGEST).map_err(|source| Error::File { path: path.clone(), source })?;
             read(Host::file(&text))
         }
         (None, None) => Ok(None),

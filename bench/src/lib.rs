@@ -1,10 +1,25 @@
 //! The laboratory's studies: put locks over network atomics under load, and write down what happens; and its checks,
 //! which look for what a lock does wrong.
 //!
-//! The `rmalab` command is a thin layer over this library, so that a lock from outside of the workspace can be put
-//! through the same study: add it to a [`Registry`], and [`study::run`] it.
+//! A lock from outside of the workspace goes through all of them: add it to a [`Registry`], and give that to
+//! [`main_with`], which is the whole command line, or to [`study::run`].
 #![forbid(unsafe_code)]
 
+mod advise_command;
+mod calibrate_command;
+mod cli;
+mod command;
+mod compare_command;
+mod launch_command;
+mod output;
+mod quantities;
+mod reproduce_command;
+mod run_command;
+mod simulate_command;
+mod verify_command;
+mod watch;
+
+pub use command::main_with;
 pub use rmalab_apps as applications;
 pub use rmalab_job::{self as job, Error, Result, interrupt};
 pub use rmalab_lab::study::{Options, Outcome, Study, table};

@@ -1,9 +1,14 @@
-//! Times, bytes and numbers, as they are written on a command line.
+//! Times, bytes, numbers and shares, as they are written on a command line: one reader for all sub-commands.
 
 use std::time::Duration;
 
+use rmalab_atomics::sim::units;
+
+/// The longest time that is believed: a month.
+const LONGEST: Duration = Duration::from_secs(31 * 86_400);
+
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|error| format!("{error} (durations look like 500ns, 10us, 20ms, 1s)"))
+    units::duration(text, LONGEST)
 }
 
 /// A duration that is not 0.
@@ -12,15 +17,14 @@ pub(crate) fn span(text: &str) -> Result<Duration, String> {
     if duration.is_zero() { Err("nothing can be measured in no time".into()) } else { Ok(duration) }
 }
 
+/// A length that is not 0: a number of bytes, or a number with a unit.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
-    let (number, unit) = match text.char_indices().last() {
-        Some((at, 'k' | 'K')) => (&text[..at], 1 << 10),
-        Some((at, 'm' | 'M')) => (&text[..at], 1 << 20),
-        Some((at, 'g' | 'G')) => (&text[..at], 1 << 30),
-        _ => (text, 1),
-    };
-    let count: u64 = number.parse().map_err(|_| "not a number of bytes, such as 65536, 64K, 16M or 1G".to_owned())?;
-    count.checked_mul(unit).filter(|&bytes| bytes > 0).ok_or_else(|| "not a length that a segment can have".into())
+    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let length = if plain { units::bytes(&format!("{text}B")) } else { units::bytes(text) };
+    match length {
+        Ok(0) => Err("0 bytes hold nothing".into()),
+        length => length,
+    }
 }
 
 /// A number above 0, perhaps with a unit of thousands, millions or thousands of millions.
@@ -34,4 +38,40 @@ pub(crate) fn count(text: &str) -> Result<u64, String> {
     let wrong = || "not a number above 0, such as 500, 20k or 1M".to_owned();
     let count: u64 = number.parse().map_err(|_| wrong())?;
     count.checked_mul(unit).filter(|&count| count > 0).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_have_units() {
+        assert_eq!(bytes("4096"), Ok(4096));
+        assert_eq!(bytes("64K"), Ok(65536));
+        assert_eq!(bytes("64KiB"), Ok(65536));
+        assert_eq!(bytes("1g"), Ok(1 << 30));
+        for wrong in ["", "K", "0", "-1", "1T", "99999999999G", "0B", "much"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn numbers_have_units() {
+        assert_eq!(count("500"), Ok(500));
+        assert_eq!(count("20k"), Ok(20_000));
+        assert_eq!(count("1M"), Ok(1_000_000));
+        for wrong in ["", "k", "0", "-1", "1T", "1.5M", "99999999999999G"] {
+            assert!(count(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_have_units_and_an_end() {
+        assert_eq!(duration("20us"), Ok(Duration::from_micros(20)));
+        assert_eq!(duration("0ns"), Ok(Duration::ZERO));
+        assert!(span("0ms").is_err() && span("5m").is_ok());
+        for wrong in ["", "10", "10 parsecs", "18446744073709551615s", "-1s"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! `rmalab reproduce`: what it is asked for, shows and writes.
 
 use std::cell::RefCell;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -10,9 +10,12 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueHint};
 use indicatif::{ProgressBar, ProgressStyle};
-use rmalab::report::ReproductionReport;
-use rmalab::reproduce::{self, Context, Experiment, Extent, Journal, Outcome, Progress, Reproduced};
-use rmalab::{Machine, Result, interrupt};
+use rmalab_job::say;
+
+use crate::output::print;
+use crate::report::ReproductionReport;
+use crate::reproduce::{self, Context, Experiment, Extent, Journal, Outcome, Progress, Reproduced};
+use crate::{Error, Machine, Result, interrupt};
 
 /// What `--help` begins with.
 pub(crate) const ABOUT: &str = "\
@@ -73,7 +76,7 @@ pub(crate) struct ReproduceArgs {
 /// Runs the sub-command.
 pub(crate) fn run(arguments: &ReproduceArgs) -> Result<ExitCode> {
     if arguments.list {
-        let _ = io::stdout().lock().write_all(list().as_bytes());
+        print(&list())?;
         return Ok(ExitCode::SUCCESS);
     }
     let experiments = if arguments.all { reproduce::all() } else { reproduce::named(&arguments.ids)? };
@@ -83,13 +86,13 @@ pub(crate) fn run(arguments: &ReproduceArgs) -> Result<ExitCode> {
     let journal = Journal::open(&path, &of(), arguments.fresh)?;
     if !arguments.quiet {
         let seconds: u64 = experiments.iter().map(|experiment| experiment.estimate(extent).as_secs()).sum();
-        eprintln!(
+        say!(
             "reproduce: {} experiments: about {}",
             experiments.len(),
             humantime::format_duration(Duration::from_secs(seconds))
         );
         if !journal.is_empty() {
-            eprintln!("going on with {}: {} results are taken from it", path.display(), journal.len());
+            say!("going on with {}: {} results are taken from it", path.display(), journal.len());
         }
     }
     let stop = Arc::new(AtomicBool::new(false));
@@ -98,20 +101,29 @@ pub(crate) fn run(arguments: &ReproduceArgs) -> Result<ExitCode> {
     let context = Context::new(extent, &experiments, &stop, Some(journal), |progress| watch.show(progress));
     let outcome = reproduce::run(&experiments, &context, |one| watch.found(one))?;
     watch.finish();
+    if !outcome.complete && outcome.experiments.is_empty() {
+        say!(
+            "interrupted before an experiment has ended: the report stays as it was; the same command goes on ({})",
+            path.display()
+        );
+        return Ok(ExitCode::from(interrupt::exit_code()));
+    }
+    let folder = report.write(&outcome)?;
+    // Only now: a report that cannot be written is made again from what is kept.
     if outcome.complete {
         context.finish()?;
     }
-    let folder = report.write(&outcome)?;
-    print(&summary(&outcome));
+    watch.printed()?;
+    print(&summary(&outcome))?;
     if !arguments.quiet {
         if !outcome.complete {
-            eprintln!("interrupted: the same command goes on where it was ({})", path.display());
+            say!("interrupted: the same command goes on where it was ({})", path.display());
         }
-        eprintln!("report: {}", folder.join("index.html").display());
+        say!("report: {}", folder.join("index.html").display());
     }
     let failed = outcome.experiments.iter().any(|one| one.finding.is_err());
     Ok(match (outcome.complete, failed) {
-        (false, _) => ExitCode::from(interrupt::EXIT_CODE),
+        (false, _) => ExitCode::from(interrupt::exit_code()),
         (true, true) => ExitCode::FAILURE,
         (true, false) => ExitCode::SUCCESS,
     })
@@ -128,11 +140,6 @@ fn unfinished(report: &Path) -> PathBuf {
 fn of() -> String {
     let machine = Machine::describe();
     format!("rmalab {} ({}, {}) on {}", env!("CARGO_PKG_VERSION"), machine.commit, machine.profile, machine.cpu)
-}
-
-fn print(text: &str) {
-    // A reader that has gone away has seen what it wanted.
-    let _ = io::stdout().lock().write_all(text.as_bytes());
 }
 
 fn list() -> String {
@@ -185,6 +192,8 @@ struct Watch {
     of: usize,
     lines: bool,
     last: RefCell<Option<Instant>>,
+    /// The first finding that could not be printed.
+    failed: RefCell<Option<Error>>,
 }
 
 impl Watch {
@@ -196,7 +205,7 @@ impl Watch {
         } else {
             ProgressBar::hidden()
         };
-        Watch { bar, of, lines: !terminal && !quiet, last: RefCell::new(None) }
+        Watch { bar, of, lines: !terminal && !quiet, last: RefCell::new(None), failed: RefCell::new(None) }
     }
 
     fn show(&self, progress: &Progress<'_>) {
@@ -208,12 +217,19 @@ impl Watch {
         let due = self.last.borrow().is_none_or(|last| last.elapsed() >= LINES);
         if self.lines && due && !what.is_empty() {
             *self.last.borrow_mut() = Some(Instant::now());
-            eprintln!("{}/{}: {text}", place + 1, self.of);
+            say!("{}/{}: {text}", place + 1, self.of);
         }
     }
 
     fn found(&self, one: &Reproduced) {
-        self.bar.suspend(|| print(&found(one)));
+        if let Err(error) = self.bar.suspend(|| print(&found(one))) {
+            self.failed.borrow_mut().get_or_insert(error);
+        }
+    }
+
+    /// Returns the first error of printing a finding.
+    fn printed(&self) -> Result<()> {
+        self.failed.borrow_mut().take().map_or(Ok(()), Err)
     }
 
     fn finish(&self) {

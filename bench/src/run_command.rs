@@ -1,7 +1,7 @@
 //! `rmalab run`: what it is asked for, and shows.
 
 use std::fmt::Display;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,11 +11,14 @@ use std::time::Duration;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueHint};
 use indicatif::{ProgressBar, ProgressStyle};
-use rmalab::applications::{self, Chosen, Done};
-use rmalab::job::{self, Place, Ranks};
-use rmalab::study::MAX_RANKS;
-use rmalab::{Error, Machine, Result, interrupt};
 use rmalab_atomics::{Backend, Launcher, Output, Rank, started_as};
+use rmalab_job::say;
+
+use crate::applications::{self, Chosen, Done};
+use crate::job::{self, Place, Ranks};
+use crate::output::print;
+use crate::study::MAX_RANKS;
+use crate::{Error, Machine, Result, interrupt};
 
 /// What `--help` begins with.
 pub(crate) const ABOUT: &str = "\
@@ -38,7 +41,7 @@ Examples:
   rmalab run random-access --backend sim --profile aries --ranks 1024
       Random updates on 1,024 simulated ranks.
   rmalab run ghost --backend verbs --ranks 2
-  rmalab launch --hosts a,b -n 2 -- rmalab run ghost --backend verbs
+  rmalab launch --hosts a,b --interface eth0 -n 2 -- rmalab run ghost --backend verbs
       Over RDMA, on this host and on two.
   mpirun -n 4 rmalab run ghost --backend mpi
       Over an MPI.
@@ -171,8 +174,7 @@ pub(crate) fn list() -> String {
 /// Runs the sub-command.
 pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
     if arguments.list {
-        // A reader that has gone away has seen what it wanted.
-        let _ = io::stdout().lock().write_all(list().as_bytes());
+        print(&list())?;
         return Ok(ExitCode::SUCCESS);
     }
     let Some(application) = &arguments.application else {
@@ -197,7 +199,7 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
         // What all ranks have found, or heard of another, one of them says; before it leaves, since an MPI ends the process.
         let one_tells = error.is_usage() || error.is_peer_failure();
         if !one_tells || matches!(started_as(), Ok(Some((Rank(0), _)))) {
-            eprintln!("error: {error}");
+            say!("error: {error}");
         }
         job::leave(true);
         return Ok(ExitCode::from(if error.is_usage() { 2 } else { 1 }));
@@ -205,8 +207,8 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
     let rank = job::leave(false);
     let done = match done {
         Err(Error::Interrupted) => {
-            eprintln!("interrupted");
-            return Ok(ExitCode::from(interrupt::EXIT_CODE));
+            say!("interrupted");
+            return Ok(ExitCode::from(interrupt::exit_code()));
         }
         done => done?,
     };
@@ -219,9 +221,9 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
     }
     let text = format!("{}, {world}: {}", done.application, done.table);
     if !to_stdout {
-        let _ = io::stdout().lock().write_all(text.as_bytes());
+        print(&text)?;
     } else if !arguments.quiet {
-        eprint!("{text}");
+        say!("{}", text.trim_end());
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -252,8 +254,7 @@ fn write(path: &Path, done: &Done) -> Result<()> {
     let mut text = serde_json::to_string_pretty(&data).expect("numbers and texts are JSON");
     text.push('\n');
     if path == Path::new("-") {
-        let _ = io::stdout().lock().write_all(text.as_bytes());
-        return Ok(());
+        return print(&text);
     }
     std::fs::write(path, text).map_err(|source| Error::File { path: path.to_owned(), source })
 }

@@ -1,6 +1,6 @@
 //! `rmalab simulate`: what it is asked for, shows and writes.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,13 +9,16 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum, ValueHint};
 use indicatif::{ProgressBar, ProgressStyle};
-use rmalab::report::SimulationReport;
-use rmalab::simulate::validate::{self, Check};
-use rmalab::simulate::{
+use rmalab_atomics::sim::{Profile, profile};
+use rmalab_job::say;
+
+use crate::output::print;
+use crate::report::SimulationReport;
+use crate::simulate::validate::{self, Check};
+use crate::simulate::{
     self, Ended, Load, Mix, Options, Parameters, Progress, Section, Simulation, Target, machine, scale,
 };
-use rmalab::{Error, Registry, Result, interrupt};
-use rmalab_atomics::sim::{Profile, profile};
+use crate::{Error, Registry, Result, interrupt};
 
 /// What `--help` begins with.
 pub(crate) const ABOUT: &str = "\
@@ -274,17 +277,21 @@ pub(crate) fn run(registry: Registry, arguments: &SimulateArgs) -> Result<ExitCo
     interrupt::sets(&simulation.stop_flag())?;
     let outcome = simulation.run(|progress| watch.show(progress))?;
     watch.finish();
-    let _ = write!(io::stdout().lock(), "{}", simulate::table(&outcome));
+    print(&simulate::table(&outcome))?;
+    if !outcome.complete && outcome.points.is_empty() {
+        say!("interrupted before a point was simulated");
+        return Ok(ExitCode::from(interrupt::exit_code()));
+    }
     if let Some(report) = report {
         let folder = report.write(&outcome)?;
         if !arguments.quiet {
-            eprintln!("report: {}", folder.join("index.html").display());
+            say!("report: {}", folder.join("index.html").display());
         }
     }
     if outcome.points.is_empty() && outcome.complete {
         return Err(Error::Ranks("nothing could be simulated".into()));
     }
-    Ok(if outcome.complete { ExitCode::SUCCESS } else { ExitCode::from(interrupt::EXIT_CODE) })
+    Ok(if outcome.complete { ExitCode::SUCCESS } else { ExitCode::from(interrupt::exit_code()) })
 }
 
 /// How often each rank acquires in the paper.
@@ -300,10 +307,10 @@ fn paper(arguments: &SimulateArgs) -> Result<ExitCode> {
     interrupt::sets(&stop)?;
     let pairs = options.pairs.unwrap_or(PAPER_PAIRS);
     if !arguments.quiet {
-        eprintln!("simulating up to 4096 ranks, {pairs} pairs each, of profile {}", profile.name);
+        say!("simulating up to 4096 ranks, {pairs} pairs each, of profile {}", profile.name);
     }
     let checks = match validate::paper(profile, pairs, &stop) {
-        Err(_) if stop.load(Ordering::Relaxed) => return Ok(ExitCode::from(interrupt::EXIT_CODE)),
+        Err(_) if stop.load(Ordering::Relaxed) => return Ok(ExitCode::from(interrupt::exit_code())),
         checks => checks?,
     };
     told(&format!("profile {}, words served by the adapter, {pairs} pairs a rank", profile.name), "paper", &checks)
@@ -318,7 +325,7 @@ fn machine(registry: &Registry, arguments: &SimulateArgs) -> Result<ExitCode> {
     };
     let name = profile.as_ref().map_or("as calibrated in between", |profile| &profile.name);
     if !arguments.quiet {
-        eprintln!("measuring, and simulating profile {name}: about {} s", machine::SECONDS);
+        say!("measuring, and simulating profile {name}: about {} s", machine::SECONDS);
     }
     let (checks, count) = machine::compare(registry, profile.as_ref(), arguments.seed)?;
     let head = format!("profile {name}, against processes of this machine, medians of {count} repetitions");
@@ -328,7 +335,7 @@ fn machine(registry: &Registry, arguments: &SimulateArgs) -> Result<ExitCode> {
 /// Shows a comparison; its exit code.
 fn told(head: &str, reference: &str, checks: &[Check]) -> Result<ExitCode> {
     let text = format!("{head}\n\n{}\n{}", validate::checks_table(reference, checks), validate::verdict(checks));
-    let _ = io::stdout().lock().write_all(text.as_bytes());
+    print(&text)?;
     Ok(if checks.iter().all(Check::holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -347,14 +354,14 @@ fn scale(registry: &Registry, arguments: &SimulateArgs, folder: &Path) -> Result
     let made = scale::run(registry, &options, &stop, |progress| watch.show(progress))?;
     watch.finish();
     let Some(page) = made else {
-        eprintln!("interrupted: nothing was written");
-        return Ok(ExitCode::from(interrupt::EXIT_CODE));
+        say!("interrupted: nothing was written");
+        return Ok(ExitCode::from(interrupt::exit_code()));
     };
     for (name, text) in [("scale.svg", &page.svg), ("scale.md", &page.markdown)] {
         let path = folder.join(name);
         std::fs::write(&path, text).map_err(|source| Error::File { path, source })?;
     }
-    let _ = io::stdout().lock().write_all(page.markdown.as_bytes());
+    print(&page.markdown)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -405,7 +412,7 @@ impl Watch {
                 let due = last.get().is_none_or(|last| last.elapsed() >= LINES);
                 if let Some(line) = line.filter(|_| due) {
                     last.set(Some(Instant::now()));
-                    eprintln!("{:.0} %: {line}", progress.done as f64 * 100.0 / progress.of.max(1) as f64);
+                    say!("{:.0} %: {line}", progress.done as f64 * 100.0 / progress.of.max(1) as f64);
                 }
             }
         }

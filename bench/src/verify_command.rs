@@ -1,6 +1,7 @@
 //! `rmalab verify`: what it reads, shows and writes.
 
-use std::io::{self, IsTerminal, Write};
+use std::collections::HashSet;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,34 +9,36 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use rmalab::verify::{self, Checked, Engine, Job, Outcome, failed};
-use rmalab::{Error, Result, interrupt};
+use rmalab_job::say;
 use rmalab_verify::kill_matrix::{self, Fate};
 use rmalab_verify::{Counterexample, Progress, diagram, mutants};
 
 use crate::cli::VerifyArgs;
+use crate::output::{plain, print};
+use crate::verify::{self, Checked, Engine, Job, Outcome, failed};
+use crate::{Error, Registry, Result, interrupt};
 
 /// Runs the sub-command.
-pub(crate) fn run(arguments: &VerifyArgs) -> Result<ExitCode> {
+pub(crate) fn run(registry: &Registry, arguments: &VerifyArgs) -> Result<ExitCode> {
     if arguments.list_mutants {
-        return Ok(list_mutants());
+        return list_mutants();
     }
     match (&arguments.replay, &arguments.kill_matrix) {
-        (Some(path), _) => play_again(path, arguments.svg.as_deref()),
+        (Some(path), _) => play_again(registry, path, arguments.svg.as_deref()),
         (None, Some(path)) => kill_matrix(path, arguments.quiet),
-        (None, None) => check(arguments),
+        (None, None) => check(registry, arguments),
     }
 }
 
-fn list_mutants() -> ExitCode {
+fn list_mutants() -> Result<ExitCode> {
     let width = mutants().map(|mutant| mutant.name.len()).max().unwrap_or(0);
     let mut text = String::new();
     for mutant in mutants() {
         text +=
             &format!("{:width$}  {}\n{:width$}  of {}\n", mutant.name, mutant.description, "", mutant.locks.join(", "));
     }
-    show(&text);
-    ExitCode::SUCCESS
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Puts every mutant to the explorer, and writes what kills it as a Markdown page to `path`.
@@ -66,19 +69,19 @@ fn kill_matrix(path: &Path, quiet: bool) -> Result<ExitCode> {
     );
     watch.finish();
     if stop.load(Ordering::Relaxed) {
-        eprintln!("interrupted: nothing was written");
-        return Ok(ExitCode::from(interrupt::EXIT_CODE));
+        say!("interrupted: nothing was written");
+        return Ok(ExitCode::from(interrupt::exit_code()));
     }
     let rows = rows.map_err(failed)?;
     write(path, &kill_matrix::document(&rows))?;
     let killed = rows.iter().filter(|row| matches!(row.fate, Fate::Killed { .. })).count();
-    show(&format!("{killed} killed, {} survive: {}\n", rows.len() - killed, path.display()));
+    print(&format!("{killed} killed, {} survive: {}\n", rows.len() - killed, path.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn check(arguments: &VerifyArgs) -> Result<ExitCode> {
+fn check(registry: &Registry, arguments: &VerifyArgs) -> Result<ExitCode> {
     // Everything that can be refused is refused before anything is searched.
-    let jobs = arguments.selection()?.jobs(&arguments.options())?;
+    let jobs = arguments.selection()?.jobs(registry, &arguments.options())?;
     let mut save = arguments.save.as_deref().map(Save::prepare).transpose()?;
     for path in [&arguments.table, &arguments.svg].into_iter().flatten() {
         writable(path)?;
@@ -117,31 +120,23 @@ fn check(arguments: &VerifyArgs) -> Result<ExitCode> {
     let outcome = Outcome::new(started, start.elapsed(), complete, checks);
     let text = findings + &outcome.table();
     if arguments.json {
-        match outcome.json(io::stdout().lock()) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                return Err(Error::File { path: "standard output".into(), source: error });
-            }
-            _ => (),
-        }
+        let mut json = Vec::new();
+        outcome.json(&mut json).expect("memory takes everything");
+        print(&String::from_utf8_lossy(&json))?;
         if !arguments.quiet {
-            eprint!("{text}");
+            say!("{}", text.trim_end());
         }
     } else {
-        show(&text);
+        print(&text)?;
     }
     if let Some(path) = &arguments.table {
         write(path, &outcome.markdown())?;
     }
     if !complete {
-        eprintln!("interrupted: {} of {} checks were begun", outcome.checks.len(), jobs.len());
-        return Ok(ExitCode::from(interrupt::EXIT_CODE));
+        say!("interrupted: {} of {} checks were begun", outcome.checks.len(), jobs.len());
+        return Ok(ExitCode::from(interrupt::exit_code()));
     }
     Ok(if outcome.is_broken() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
-/// Writes to standard output; a reader that has gone away has seen what it wanted.
-fn show(text: &str) {
-    let _ = io::stdout().lock().write_all(text.as_bytes());
 }
 
 /// What is told of a broken property: the steps that break it, and how to see them again.
@@ -154,22 +149,22 @@ fn finding(job: &Job, counterexample: &Counterexample, saved: Option<&Path>) -> 
 }
 
 /// Takes the steps of the counterexample in the file at `path` again.
-fn play_again(path: &Path, svg: Option<&Path>) -> Result<ExitCode> {
+fn play_again(registry: &Registry, path: &Path, svg: Option<&Path>) -> Result<ExitCode> {
     svg.map(writable).transpose()?;
     let counterexample = Counterexample::load(path).map_err(failed)?;
-    let check = verify::check_of(&counterexample)?;
+    let check = verify::check_of(registry, &counterexample)?;
     let violation = verify::again(&check, &counterexample).map_err(failed)?;
-    show(&diagram::text(&check, &counterexample).map_err(failed)?);
+    print(&plain(&diagram::text(&check, &counterexample).map_err(failed)?))?;
     if let Some(svg) = svg {
         write(svg, &diagram::svg(&check, &counterexample).map_err(failed)?)?;
     }
     Ok(match violation {
         Some(violation) => {
-            show(&format!("\nstill broken: {violation}\n"));
+            print(&plain(&format!("\nstill broken: {violation}\n")))?;
             ExitCode::FAILURE
         }
         None => {
-            show(&format!("\nno longer broken: the {} steps break nothing\n", counterexample.schedule.len()));
+            print(&format!("\nno longer broken: the {} steps break nothing\n", counterexample.schedule.len()))?;
             ExitCode::SUCCESS
         }
     })
@@ -181,8 +176,8 @@ fn write(path: &Path, text: &str) -> Result<()> {
 
 /// Where counterexamples go.
 enum Save {
-    /// Each to a file of its own in this folder.
-    Folder(PathBuf),
+    /// Each to a file of its own in this folder; the names that are taken.
+    Folder(PathBuf, HashSet<String>),
     /// The first one to this file; none when it has been written.
     File(Option<PathBuf>),
 }
@@ -196,13 +191,18 @@ impl Save {
         }
         std::fs::create_dir_all(path)
             .map_err(|error| Error::usage(format!("{} cannot be a folder: {error}", path.display())))?;
-        Ok(Save::Folder(path.to_owned()))
+        Ok(Save::Folder(path.to_owned(), HashSet::new()))
     }
 
     /// Writes a counterexample, if it has a place, and returns that.
     fn keep(&mut self, checked: &Checked, counterexample: &Counterexample) -> Result<Option<PathBuf>> {
         let path = match self {
-            Save::Folder(folder) => folder.join(format!("{}.json", file_name(&checked.title()))),
+            Save::Folder(folder, taken) => {
+                let name = file_name(checked, counterexample);
+                let numbered = (2..).map(|number| format!("{name}-{number}"));
+                let free = std::iter::once(name.clone()).chain(numbered).find(|name| taken.insert(name.clone()));
+                folder.join(format!("{}.json", free.expect("there are enough numbers")))
+            }
             Save::File(path) => match path.take() {
                 Some(path) => path,
                 None => return Ok(None),
@@ -213,8 +213,18 @@ impl Save {
     }
 }
 
-/// A check's title as a file's name: words and numbers, joined by dashes.
-fn file_name(title: &str) -> String {
+/// What distinguishes a check from others as a file's name: words and numbers, joined by dashes.
+fn file_name(checked: &Checked, counterexample: &Counterexample) -> String {
+    let mut title = checked.title();
+    if checked.engine != Engine::Explorer {
+        title += &format!(" {}", checked.engine.name());
+    }
+    if let Some(order) = checked.order {
+        title += &format!(" order {order}");
+    }
+    if let Some(home) = counterexample.home {
+        title += &format!(" home {}", home.0);
+    }
     let words = title.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join("-")
 }
@@ -288,7 +298,7 @@ impl Watch {
                 let mut last = last.lock().expect("nobody panics while it is locked");
                 if last.is_none_or(|last| last.elapsed() >= LINES) {
                     *last = Some(Instant::now());
-                    eprintln!("{}/{of}: {}", number + 1, message());
+                    say!("{}/{of}: {}", number + 1, message());
                 }
             }
         }
@@ -299,7 +309,7 @@ impl Watch {
         match self {
             Watch::Quiet => (),
             Watch::Bar(bar) => bar.println(line),
-            Watch::Lines { .. } => eprintln!("{line}"),
+            Watch::Lines { .. } => say!("{line}"),
         }
     }
 

@@ -5,7 +5,9 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use rmalab::study::{Progress, Study};
+use rmalab_job::say;
+
+use crate::study::{Progress, Study};
 
 /// Time between two lines of progress where there is no terminal.
 const LINES: Duration = Duration::from_secs(5);
@@ -25,7 +27,7 @@ impl Watch {
         }
         let options = study.options();
         let list = |items: Vec<String>| items.join(", ");
-        eprintln!(
+        say!(
             "study: {} locks on {} with {} ranks, {} measurements of {:.0?} each: about {} s",
             options.locks.len(),
             list(options.backends.iter().map(ToString::to_string).collect()),
@@ -59,7 +61,7 @@ impl Watch {
                 let due = last.borrow().is_none_or(|last| last.elapsed() >= LINES);
                 if due && progress.last.is_some() {
                     *last.borrow_mut() = Some(Instant::now());
-                    eprintln!("{}/{}: {message}", progress.done, progress.of);
+                    say!("{}/{}: {message}", progress.done, progress.of);
                 }
             }
         }

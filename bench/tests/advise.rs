@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use assert_cmd::cargo::CommandCargoExt;
+use rmalab::Registry;
 use rmalab::advise::{Advice, Advise, Objective, Options, Standing, csv, table};
 use rmalab::workload::Workload;
 use rmalab_atomics::{Rank, RemoteAtomics, World};
@@ -32,7 +33,8 @@ fn options(workload: &Path, profile: &str, policies: &[&str]) -> Options {
 }
 
 fn advise(options: Options) -> Advice {
-    Advise::new(options).expect("it is right").run(&|_| ()).expect("it runs").expect("nobody has stopped it")
+    let registry = Registry::standard();
+    Advise::new(&registry, options).expect("it is right").run(&|_| ()).expect("it runs").expect("nobody has stopped it")
 }
 
 fn order(advice: &Advice) -> Vec<&'static str> {
@@ -71,6 +73,37 @@ fn own_targets_want_no_global_lock() {
     assert!(advice.rows[0].limit.to_string().starts_with("processor"), "{:?}", advice.rows[0].limit);
     let mcs = &advice.rows[place("mcs")];
     assert!(matches!(mcs.standing, Standing::Worse(_)), "{mcs:?}");
+}
+
+/// Without contention all policies are alike: there is no reason to change anything.
+#[test]
+fn a_tie_keeps_the_policy_that_the_program_has() {
+    let at = tempfile::tempdir().unwrap();
+    let work = workload(at.path(), 2, 2, "shared", "\"own\"", 100);
+    let advice = advise(options(&work, "shm", &["mcs-rw-rp", "two-level", "tas-rw"]));
+    assert!(advice.rows.iter().filter(|row| row.standing == Standing::AsGood).count() >= 1, "{:?}", advice.rows);
+    assert_eq!((advice.current, advice.choice), ("two-level", "two-level"), "{:?}", order(&advice));
+    let text = table(&advice);
+    assert!(text.contains("\nkeep two-level: "), "{text}");
+    // Without it, the one that lets no rank starve.
+    let advice = advise(options(&work, "shm", &["mcs-rw-rp", "mcs-rw-neutral"]));
+    let tied = advice.rows.iter().all(|row| !matches!(row.standing, Standing::Worse(_)));
+    assert!(!tied || advice.choice == "mcs-rw-neutral", "{:?}", advice.rows);
+}
+
+#[test]
+fn mutexes_are_not_offered_for_shared_locks() {
+    let at = tempfile::tempdir().unwrap();
+    let work = workload(at.path(), 2, 2, "lock_all", "\"uniform\"", 10);
+    let all = advise(options(&work, "shm", &[]));
+    assert!(
+        all.rows.len() > 5
+            && all.rows.iter().all(|row| !row.candidate.starts_with("mcs") || row.candidate.contains("rw"))
+    );
+    assert!(all.remarks.iter().any(|remark| remark.contains("mutexes are left out")), "{:?}", all.remarks);
+    let named = advise(options(&work, "shm", &["mcs", "two-level"]));
+    assert!(order(&named).contains(&"mcs"));
+    assert!(named.remarks.iter().any(|remark| remark.contains("make shared locks and lock_all exclusive")));
 }
 
 #[test]
@@ -153,7 +186,7 @@ fn traces_are_replayed() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0x55;
     fs::write(&file, bytes).unwrap();
-    let error = Advise::new(of(&dir)).unwrap_err();
+    let error = Advise::new(&Registry::standard(), of(&dir)).unwrap_err();
     assert!(error.is_usage() && error.to_string().contains(file.to_str().unwrap()), "{error}");
     assert_eq!(error.to_string().lines().count(), 1);
 }

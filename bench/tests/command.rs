@@ -46,9 +46,14 @@ fn bad_arguments_are_refused_with_a_clear_line() {
         (&["study", "--read-fraction", "1.5"], "not from 0 to 1"),
         (&["study", "--read-fraction", "-0.1"], "-0.1"),
         (&["study", "--read-fraction", "NaN"], "not from 0 to 1"),
-        (&["study", "--duration", "10"], "10us"),
+        (&["study", "--duration", "10"], "100ns"),
         (&["study", "--duration", "10 parsecs"], "parsecs"),
         (&["study", "--duration", "0ms"], "no time"),
+        (&["study", "--duration", "18446744073709551615s"], "too long"),
+        (&["study", "--critical-section", "10m", "--duration", "10ms"], "critical section"),
+        (&["study", "--think-time", "2s", "--duration", "1s"], "think time"),
+        (&["study", "--repetitions", "4294967295"], "repetitions"),
+        (&["study", "--patience", "0s"], "no time"),
         (&["study", "--critical-section", "long"], "critical-section"),
         (&["study", "--backend", "infiniband"], "infiniband"),
         (&["study", "--repetitions", "0"], "repetitions"),
@@ -166,6 +171,41 @@ fn everything_is_listed() {
     let list = stdout(&output);
     for name in ["mcs-rw-rp", "two-level", "nocheck", "local", "shm", "verbs", "mpi", "paper: ", "fairness: "] {
         assert!(list.contains(name), "{name} is missing:\n{list}");
+    }
+}
+
+/// A reader that stops reading, as `head` does, ends a command without a word; a full disk does not.
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    for arguments in [&["completions", "bash"][..], &["list"], &["--help"], &["reproduce", "--list"]] {
+        let mut child = rmalab(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()), "{arguments:?}");
+    }
+    // Nor is one of standard error.
+    let mut child = rmalab(&["verify", "--lock", "tas", "--scenario", "2Wx1"]).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stderr.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_full_disk_is_an_error() {
+    let at = tempfile::tempdir().unwrap();
+    let report = at.path().join("report");
+    let study = short_study(&report, &["--locks", "nocheck"]);
+    for arguments in [
+        &["completions", "bash"][..],
+        &["list"],
+        &["verify", "--lock", "tas", "--scenario", "2Wx1"],
+        &["simulate", "--lock", "nocheck", "--ranks", "4", "--pairs", "1"],
+        &study,
+    ] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = rmalab(arguments).stdout(full).output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(said.contains("standard output: "), "{arguments:?}: {said}");
     }
 }
 
@@ -288,8 +328,34 @@ fn folders_that_cannot_hold_a_report_are_found_before_anything_is_measured() {
 
 #[test]
 fn an_interrupted_study_keeps_what_it_has_measured() {
-    interrupted("local");
-    interrupted("shm");
+    interrupted("local", "INT", 130);
+    interrupted("shm", "INT", 130);
+}
+
+#[test]
+fn a_terminated_study_keeps_what_it_has_measured() {
+    interrupted("local", "TERM", 143);
+}
+
+/// A complete report is worth more than one without a cell.
+#[test]
+fn a_study_that_is_interrupted_at_once_leaves_the_older_report() {
+    let at = tempfile::tempdir().unwrap();
+    let report = at.path().join("report");
+    assert!(run(&short_study(&report, &["--locks", "nocheck", "--quiet"])).status.success());
+    let older = fs::read(report.join("index.html")).unwrap();
+    let arguments =
+        ["study", "--backend", "local", "--ranks", "2", "--locks", "nocheck", "--duration", "60s", "--report"];
+    let mut child = rmalab(&arguments).arg(&report).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.starts_with("study: ")));
+    // The first signals may come before the study listens: none ends it without a word.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let said: Vec<String> = lines.collect();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{said:?}");
+    assert!(said.iter().any(|line| line.contains("the report stays as it was")), "{said:?}");
+    assert_eq!(fs::read(report.join("index.html")).unwrap(), older);
 }
 
 #[test]
@@ -317,8 +383,34 @@ fn launched_programs_are_ranks_and_their_end_is_told() {
     assert!(stderr(&missing).contains("/no/such/program"), "{}", stderr(&missing));
 }
 
+#[test]
+fn a_record_of_no_window_is_told() {
+    let at = tempfile::tempdir().unwrap();
+    let folder = at.path().join("trace");
+    for (arguments, says) in [
+        (&["launch", "-n", "2", "--", "/bin/true"][..], "no rank has recorded a window"),
+        (&["verify", "--lock", "tas", "--scenario", "2Wx1", "--quiet"], "has no window"),
+    ] {
+        let output = rmalab(arguments).env("RMALAB_RECORD", &folder).output().unwrap();
+        assert!(output.status.success() && stderr(&output).contains(says), "{arguments:?}: {}", stderr(&output));
+        assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_segment_that_is_too_short_is_told_with_the_length() {
+    let program = rmalab(&[]).get_program().to_str().unwrap().to_owned();
+    let output = run(&["launch", "-n", "2", "--", &program, "run", "ghost", "--quiet"]);
+    let said = stderr(&output);
+    assert!(!output.status.success() && said.contains("rmalab launch --segment "), "{said}");
+    let length = said.split("--segment ").nth(1).unwrap().split('`').next().unwrap();
+    let again = ["launch", "-n", "2", "--segment", length, "--", &program, "run", "ghost", "--iterations", "5"];
+    let output = run(&again);
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
 /// Interrupts a study that would take an hour when it has measured something.
-fn interrupted(backend: &str) {
+fn interrupted(backend: &str, signal: &str, code: i32) {
     let at = tempfile::tempdir().expect("the study ran");
     let report = at.path().join("report");
     let arguments = ["study", "--backend", backend, "--ranks", "2", "--locks", "nocheck,two-level"];
@@ -332,10 +424,11 @@ fn interrupted(backend: &str) {
     // The first measurement is told at once.
     let mut lines = BufReader::new(child.stderr.take().expect("the study ran")).lines().map_while(Result::ok);
     assert!(lines.any(|line| line.starts_with("1/")), "the study ended before it measured anything");
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("the study ran").success());
+    let signal = format!("-{signal}");
+    assert!(Command::new("kill").args([&signal, &child.id().to_string()]).status().expect("the study ran").success());
     let said: Vec<String> = lines.collect();
     let output = child.wait_with_output().expect("the study ran");
-    assert_eq!(output.status.code(), Some(130), "{said:?}");
+    assert_eq!(output.status.code(), Some(code), "{said:?}");
     assert!(said.iter().any(|line| line.contains("interrupted")), "{said:?}");
     let data: serde_json::Value =
         serde_json::from_slice(&fs::read(report.join("data.json")).expect("the study ran")).expect("the study ran");

@@ -62,6 +62,11 @@ fn bad_arguments_are_refused_with_a_clear_line() {
         (&["--home", "4", "--ranks", "4"], "has no rank 4"),
         (&["--exclusive-ranks", "5", "--ranks", "4"], "has no rank 4"),
         (&["--max-events", "much"], "much"),
+        (&["--params", "leaf=0"], "leaf"),
+        (&["--params", "t_dc=0"], "t_dc"),
+        (&["--params", "fan_out=1"], "fan_out"),
+        (&["--params", "t_r=0"], "t_r"),
+        (&["--profile", "/dev/zero"], "/dev/zero"),
         (&["--validate", "luck"], "luck"),
         (&["--validate", "--ranks", "4"], "--ranks"),
         (&["--scale", "/nowhere/at/all"], "/nowhere/at/all"),
@@ -201,6 +206,14 @@ fn what_cannot_be_run_is_left_out_with_a_line() {
     let left: Vec<&str> = table.lines().filter(|line| line.starts_with("left out: ")).collect();
     assert_eq!(left.len(), 1, "{table}");
     assert!(left[0].contains("per-target on fx100 at 512 ranks") && left[0].contains("--max-events"), "{left:?}");
+}
+
+/// A point that ends before the first look at its events is left out as well.
+#[test]
+fn a_small_limit_of_events_holds() {
+    let output = run(&["--lock", "mcs-rw-rp", "--ranks", "4,16", "--max-events", "90", "--pairs", "10"]);
+    let table = stdout(&output);
+    assert_eq!(table.lines().filter(|line| line.starts_with("left out: ")).count(), 2, "{table}{}", stderr(&output));
 }
 
 /// 16 million ranks take 80 GB.

@@ -75,8 +75,8 @@ fn a_counterexample_is_shown_kept_and_played_again() {
 
     let output = run(at.path(), &[&BROKEN[..], &["--save", "deep/found", "--quiet"]].concat());
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(files(&at.path().join("deep/found")), ["tas-2Wx1-hca-owner-cpu-empty.json"]);
-    let file = "deep/found/tas-2Wx1-hca-owner-cpu-empty.json";
+    assert_eq!(files(&at.path().join("deep/found")), ["tas-2Wx1-hca-owner-cpu-empty-home-0.json"]);
+    let file = "deep/found/tas-2Wx1-hca-owner-cpu-empty-home-0.json";
     assert!(stdout(&output).contains(&format!("rmalab verify --replay {file}")), "{}", stdout(&output));
 
     let again = run(at.path(), &["--replay", file, "--svg", "one.svg"]);
@@ -111,8 +111,11 @@ fn bad_arguments_are_refused_with_a_clear_line() {
         (&["--mutant", "no-such-mutant"], "no mutant is called 'no-such-mutant'"),
         (&["--max-states", "0"], "such as 500, 20k or 1M"),
         (&["--max-states", "many"], "such as 500, 20k or 1M"),
-        (&["--max-memory", "much"], "64K"),
-        (&["--max-time", "10"], "10us"),
+        (&["--max-memory", "much"], "4KiB"),
+        (&["--max-memory", "5"], "1M"),
+        (&["--max-time", "10"], "100ns"),
+        (&["--lock", "tas", "--scenario", "65535Wx1"], "65535"),
+        (&["--lock", "tas", "--scenario", "2Wx1", "--home", "7"], "rank 7"),
         (&["--threads", "0"], "0 is not in"),
         (&["--search", "widest"], "breadth-first"),
         (&["--replay", "nowhere.json"], "nowhere.json"),
@@ -153,6 +156,39 @@ fn a_saved_counterexample_to_another_lock_is_refused() {
         assert_eq!(output.status.code(), Some(2), "{field} {value}: {}", stderr(&output));
         assert!(stderr(&output).contains(says), "{field} {value}: {}", stderr(&output));
     }
+}
+
+/// Two checks of one lock that differ in their engine, and in their order alone.
+#[test]
+fn each_counterexample_has_a_file_of_its_own() {
+    let at = tempfile::tempdir().unwrap();
+    let lost = ["--mutant", "mcs-no-wake-up", "--scenario", "2Wx1", "--engine", "explorer,shuttle-random,shuttle-dfs"];
+    let output = run(at.path(), &[&lost[..], &["--executions", "200", "--save", "found", "--quiet"]].concat());
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert_eq!(stdout(&output).matches("VIOLATED no-lost-wake-up\n").count(), 3, "{}", stdout(&output));
+    assert_eq!(files(&at.path().join("found")).len(), 3, "{:?}", files(&at.path().join("found")));
+}
+
+#[test]
+fn a_file_cannot_control_the_terminal() {
+    let at = tempfile::tempdir().unwrap();
+    run(at.path(), &[&BROKEN[..], &["--save", "found.json"]].concat());
+    let saved: serde_json::Value = serde_json::from_slice(&fs::read(at.path().join("found.json")).unwrap()).unwrap();
+    for field in ["lock", "scenario"] {
+        let mut changed = saved.clone();
+        changed[field] = "\u{1b}[31mtas\u{7}".into();
+        fs::write(at.path().join("changed.json"), changed.to_string()).unwrap();
+        let output = run(at.path(), &["--replay", "changed.json"]);
+        assert_eq!(output.status.code(), Some(2), "{field}");
+        assert!(!stderr(&output).chars().any(|c| c.is_control() && c != '\n'), "{field}: {:?}", stderr(&output));
+    }
+    let mut changed = saved;
+    changed["violation"]["seen"] = "\u{1b}[31mred\u{1b}[0m".into();
+    fs::write(at.path().join("changed.json"), changed.to_string()).unwrap();
+    let output = run(at.path(), &["--replay", "changed.json"]);
+    assert!(!stdout(&output).contains('\u{1b}') && !stderr(&output).contains('\u{1b}'), "{:?}", stdout(&output));
+    let endless = run(at.path(), &["--replay", "/dev/zero"]);
+    assert_eq!(endless.status.code(), Some(2), "{}", stderr(&endless));
 }
 
 #[test]
@@ -223,6 +259,7 @@ fn a_mutant_is_killed_by_every_engine() {
     let output = run(at.path(), &["--mutant", "mcs-no-wake-upp"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("did you mean 'mcs-no-wake-up'?"), "{}", stderr(&output));
+    assert!(stderr(&output).len() < 300, "not all mutants are printed: {}", stderr(&output));
     let listed = stdout(&run(at.path(), &["--list-mutants"]));
     assert!(listed.contains("mcs-no-wake-up") && listed.contains("of mcs"), "{listed}");
 }

@@ -58,25 +58,29 @@ fn what_is_wrong_is_told_in_one_line() {
         (
             "\"1us\"",
             "1",
-            "9: class 1.between: '1' has no unit; write it as \"5us\" (the units are ns, us, ms, s, min, h)",
+            "9: class 1.between: '1' has no unit; write it as \"5us\" (the units are ps, ns, us, ms, s, min or h)",
         ),
-        ("\"1us\"", "\"1\"", "9: class 1.between: '1' has no unit; the units are ns, us, ms, s, min, h"),
-        ("\"1us\"", "\"-1us\"", "9: class 1.between: '-1us' is negative; write 0 or more"),
+        ("\"1us\"", "\"1\"", "9: class 1.between: \"1\" has no unit; write a time such as \"100ns\" or \"0.71us\""),
+        (
+            "\"1us\"",
+            "\"-1us\"",
+            "9: class 1.between: \"-1us\" is negative; write a time such as \"100ns\" or \"0.71us\"",
+        ),
         (
             "\"1us\"",
             "nan",
-            "9: class 1.between: 'nan' has no unit; write it as \"5us\" (the units are ns, us, ms, s, min, h)",
+            "9: class 1.between: 'nan' has no unit; write it as \"5us\" (the units are ps, ns, us, ms, s, min or h)",
         ),
         (
             "\"1us\"",
             "\"2 days\"",
-            "9: class 1.between: '2 days' has an unknown unit; the units are ns, us, ms, s, min, h",
+            "9: class 1.between: \"2 days\" has the unit \"days\"; write ps, ns, us, ms, s, min or h",
         ),
-        ("\"1us\"", "\"30h\"", "9: class 1.between: '30h' is more than a day; write a time of at most 24h"),
+        ("\"1us\"", "\"30h\"", "9: class 1.between: \"30h\" is too long; write at most 24h"),
         (
             "\"1us\"",
             "{ mean = 5 }",
-            "9: class 1.between.mean: '5' has no unit; write it as \"5us\" (the units are ns, us, ms, s, min, h)",
+            "9: class 1.between.mean: '5' has no unit; write it as \"5us\" (the units are ps, ns, us, ms, s, min or h)",
         ),
         ("\"1us\"", "{ min = \"2us\", max = \"1us\" }", "9: class 1.between.min: it is more than max"),
         (
@@ -87,7 +91,7 @@ fn what_is_wrong_is_told_in_one_line() {
         (
             "\"8B\"",
             "8",
-            "13: class 1.operation 1.bytes: '8' has no unit; write it as \"64B\" (the units are B, KiB, MiB, GiB, kB, MB, GB)",
+            "13: class 1.operation 1.bytes: '8' has no unit; write it as \"64B\" (the units are B, kB, MB, GB, KiB, MiB or GiB)",
         ),
         (
             "\"8B\"",

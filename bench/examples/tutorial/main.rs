@@ -11,7 +11,7 @@ use std::error::Error;
 
 use draft::Draft;
 use gate::Gate;
-use rmalab_locks::{Exclusive, suite};
+use rmalab_locks::suite;
 use rmalab_verify::Subject;
 
 // ANCHOR: main
@@ -22,8 +22,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     match std::env::args().nth(1).as_deref() {
         Some("check") => {
-            print!("{}", proof::search(&Subject::lock::<Exclusive<Draft>>(()).mutex(), &["2Wx1"])?);
-            print!("{}", proof::search(&Subject::lock::<Exclusive<Gate>>(()).mutex(), &["2Wx2", "3Wx1", "4Wx2"])?);
+            print!("{}", proof::search(&Subject::mutex::<Draft>(()), &["2Wx1"])?);
+            print!("{}", proof::search(&Subject::mutex::<Gate>(()), &["2Wx2", "3Wx1", "4Wx2"])?);
             suite::mutex::<Gate>(()); // threads under contention; panics if it finds something
             let (acquire, release) = suite::mutex_cost::<Gate>(());
             println!("remote operations: acquire {acquire}, release {release}");

@@ -1,15 +1,26 @@
 //! Signals that ask for an end.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::{Error, Result};
 
-/// The exit code of what a Ctrl-C has ended: 128 and the signal's number, as shells have it.
-pub const EXIT_CODE: u8 = 130;
+/// The last signal that has asked for an end; 0 if none has.
+static CAUGHT: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
+
+/// The exit code of a command that a signal has ended: 128 and the signal's number, as shells have it.
+///
+/// That is 130 for a Ctrl-C, and for a stop flag that no signal has set; 143 for SIGTERM; 129 for SIGHUP.
+pub fn exit_code() -> u8 {
+    let signal = match CAUGHT.load(Ordering::Relaxed) {
+        0 => SIGINT as usize,
+        signal => signal,
+    };
+    u8::try_from(128 + signal).unwrap_or(u8::MAX)
+}
 
 /// The first Ctrl-C (or SIGTERM, or SIGHUP) sets `stop`; a second one ends the program at once.
 ///
@@ -19,7 +30,8 @@ pub const EXIT_CODE: u8 = 130;
 pub fn sets(stop: &Arc<AtomicBool>) -> Result<()> {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         // In this order: the first signal finds the flag clear, and sets it afterwards.
-        flag::register_conditional_shutdown(signal, i32::from(EXIT_CODE), Arc::clone(stop))
+        flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(stop))
+            .and_then(|_| flag::register_usize(signal, Arc::clone(&CAUGHT), signal as usize))
             .and_then(|_| flag::register(signal, Arc::clone(stop)))
             .map_err(|error| Error::Ranks(format!("signal {signal} cannot be caught: {error}")))?;
     }

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod file;
 pub mod interrupt;
 
 use std::any::Any;
@@ -26,6 +27,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use error::{Error, Result};
+
+/// Writes a line to standard error, as `eprintln!` does. A reader that has gone away misses it, and nothing panics.
+#[macro_export]
+macro_rules! say {
+    ($($part:tt)*) => {{
+        use ::std::io::Write as _;
+        // In one piece: several processes may write at a time.
+        let _ = ::std::io::stderr().write_all((::std::format!($($part)*) + "\n").as_bytes());
+    }};
+}
 
 /// The environment variable that tells a process what to do as a rank.
 const TASK: &str = "RMALAB_JOB";

@@ -31,6 +31,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+pub(crate) use candidates::Advised;
+use candidates::Tried;
 pub use candidates::{ALL, Candidate};
 pub use limit::Limit;
 use measured::Task;
@@ -42,6 +44,7 @@ pub use source::{ACQUISITIONS, Recorded, Source};
 pub use statistics::Estimate;
 pub use table::{csv, json, table};
 
+use crate::Registry;
 pub use crate::workload::Objective;
 use rmalab_job::{Error, Result};
 
@@ -72,7 +75,8 @@ pub struct Options {
     pub ranks: Option<u32>,
     /// Acquisitions of each rank; without it the description's, but [`ACQUISITIONS`] in all at the most.
     pub acquisitions: Option<u64>,
-    /// Names of policies or candidates; all but the one that does not lock, if there is none.
+    /// Names of policies or candidates. If there is none, they are all but the one that does not lock, and but the mutexes
+    /// where the program takes shared locks.
     pub policies: Vec<String>,
     /// How many seeds there are, from 1 on.
     pub seeds: u32,
@@ -143,13 +147,13 @@ pub struct LeftOut {
     pub why: String,
 }
 
-/// Whether the first one of the ranking is right, by measurement.
+/// Whether the choice is right, by measurement.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Verdict {
     /// The best measured one.
     pub best: &'static str,
-    /// By which part of its value the first one of the ranking is worse.
+    /// By which part of its value the choice is worse.
     pub worse_by: f64,
     /// Whether that is within [`RIGHT`].
     pub right: bool,
@@ -178,6 +182,11 @@ pub struct Advice {
     pub unlocked: f64,
     /// The candidates, the best one first.
     pub rows: Vec<Row>,
+    /// The policy that the window has now: that of the trace, or the default of windows.
+    pub current: &'static str,
+    /// The candidate to choose: the first one, unless others are as good. Of those it is the current one, or else the best
+    /// one that lets no rank starve.
+    pub choice: &'static str,
     /// Those that could not be ranked.
     pub left_out: Vec<LeftOut>,
     /// Whether measurements agree.
@@ -199,21 +208,22 @@ fn objective_name<S: serde::Serializer>(objective: &Objective, to: S) -> std::re
 
 /// Advice that can be made: everything that can be refused was refused.
 #[derive(Debug)]
-pub struct Advise {
+pub struct Advise<'a> {
+    registry: &'a Registry,
     options: Options,
     source: Arc<Source>,
     profile: Profile,
-    candidates: Vec<&'static Candidate>,
+    candidates: Vec<Tried>,
     stop: Arc<AtomicBool>,
 }
 
-impl Advise {
-    /// Prepares advice: reads what there is to read.
+impl<'a> Advise<'a> {
+    /// Prepares advice: reads what there is to read. Locks that only `registry` has are candidates, too.
     ///
     /// # Errors
     ///
     /// [`Error::Usage`] for what is not there, not right, or does not go together.
-    pub fn new(options: Options) -> Result<Advise> {
+    pub fn new(registry: &'a Registry, options: Options) -> Result<Advise<'a>> {
         let source = match (&options.workload, &options.trace) {
             (Some(path), None) => Source::workload(path, options.ranks, options.acquisitions)?,
             (None, Some(path)) => {
@@ -227,7 +237,7 @@ impl Advise {
             _ => return Err(Error::usage("name a workload's file, or a trace's folder by --trace: one of both")),
         };
         let profile = source.profile(options.profile.as_deref())?;
-        let candidates = candidates::chosen(&options.policies)?;
+        let candidates = candidates::chosen(registry, &options.policies, source.shares())?;
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         if options.measure && source.ranks() as usize > cores {
             return Err(Error::usage(format!(
@@ -247,7 +257,7 @@ impl Advise {
         };
         rmalab_atomics::sim::Simulator::new(&profile, &fits).map_err(|error| Error::usage(error.to_string()))?;
         let options = Options { seeds: options.seeds.max(1), ..options };
-        Ok(Advise { options, source: Arc::new(source), profile, candidates, stop: Arc::default() })
+        Ok(Advise { registry, options, source: Arc::new(source), profile, candidates, stop: Arc::default() })
     }
 
     /// A flag that, once set, ends it.
@@ -273,7 +283,8 @@ impl Advise {
         told.tell(None);
         // No lock at all first, which says how much there is to simulate; then each candidate once; then those again
         // that are not hopeless.
-        let free: Vec<(&Candidate, u64)> = seeds.iter().map(|&seed| (candidates::baseline(), seed)).collect();
+        let baseline = candidates::baseline();
+        let free: Vec<(&Tried, u64)> = seeds.iter().map(|&seed| (&baseline, seed)).collect();
         let mut unlocked = Vec::new();
         for sample in self.simulate(&machine(None), &free, &told) {
             match sample {
@@ -286,14 +297,14 @@ impl Advise {
             }
         }
         let machine = machine(unlocked.iter().map(|sample| sample.stats.events).max());
-        let once: Vec<(&Candidate, u64)> = self.candidates.iter().map(|&candidate| (candidate, 1)).collect();
+        let once: Vec<(&Tried, u64)> = self.candidates.iter().map(|candidate| (candidate, 1)).collect();
         let mut left_out = Vec::new();
         let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); count];
         for (at, sample) in self.simulate(&machine, &once, &told).into_iter().enumerate() {
             match sample {
                 Ok(sample) => samples[at].push(sample),
                 Err(Failure::Interrupted) => return Ok(None),
-                Err(failure) => left_out.push(LeftOut { candidate: once[at].0.label, why: why(&failure) }),
+                Err(failure) => left_out.push(LeftOut { candidate: once[at].0.label(), why: why(&failure) }),
             }
         }
         let most = samples.iter().flatten().map(|sample| sample.throughput).fold(0.0, f64::max);
@@ -302,13 +313,13 @@ impl Advise {
             .flat_map(|at| seeds[1..].iter().map(move |&seed| (at, seed)))
             .collect();
         told.of.store(seeds.len() + count + again.len(), Ordering::Relaxed);
-        let jobs: Vec<(&Candidate, u64)> = again.iter().map(|&(at, seed)| (self.candidates[at], seed)).collect();
+        let jobs: Vec<(&Tried, u64)> = again.iter().map(|&(at, seed)| (&self.candidates[at], seed)).collect();
         for (&(at, seed), sample) in again.iter().zip(self.simulate(&machine, &jobs, &told)) {
             match sample {
                 Ok(sample) => samples[at].push(sample),
                 Err(Failure::Interrupted) => return Ok(None),
                 Err(failure) => {
-                    let candidate = self.candidates[at].label;
+                    let candidate = self.candidates[at].label();
                     if left_out.iter().all(|left| left.candidate != candidate) {
                         left_out.push(LeftOut { candidate, why: format!("seed {seed}: {}", why(&failure)) });
                     }
@@ -318,7 +329,7 @@ impl Advise {
         let costs = machine.operations();
         let mut rows: Vec<Row> = (self.candidates.iter().zip(&samples))
             .filter(|(candidate, samples)| {
-                !samples.is_empty() && left_out.iter().all(|left| left.candidate != candidate.label)
+                !samples.is_empty() && left_out.iter().all(|left| left.candidate != candidate.label())
             })
             .map(|(candidate, samples)| row(candidate, samples, &unlocked, costs))
             .collect();
@@ -332,6 +343,8 @@ impl Advise {
         for row in &mut rows {
             row.standing = standing(row, &first, objective);
         }
+        let current = self.source.policy().name();
+        let choice = self.choose(&rows, current);
         let mut advice = Advice {
             source: self.source.describe(),
             profile: self.profile.name.clone(),
@@ -341,6 +354,8 @@ impl Advise {
             remarks: self.remarks(),
             unlocked: Estimate::of(&values(&unlocked, |sample| sample.throughput)).mean,
             rows,
+            current,
+            choice,
             left_out,
             verdict: None,
         };
@@ -354,33 +369,31 @@ impl Advise {
     }
 
     /// Runs `jobs` in parallel; their results, in their order.
-    fn simulate(
-        &self,
-        machine: &Machine<'_>,
-        jobs: &[(&Candidate, u64)],
-        told: &Told<'_>,
-    ) -> Vec<Result<Sample, Failure>> {
+    fn simulate(&self, machine: &Machine<'_>, jobs: &[(&Tried, u64)], told: &Told<'_>) -> Vec<Result<Sample, Failure>> {
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(jobs.len());
         let threads = if self.source.ranks() >= MANY { 1 } else { threads };
         let next = AtomicUsize::new(0);
         let results: Mutex<Vec<Option<Result<Sample, Failure>>>> = Mutex::new(vec![None; jobs.len()]);
         std::thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(|| {
-                    loop {
-                        let at = next.fetch_add(1, Ordering::Relaxed);
-                        let Some(&(candidate, seed)) = jobs.get(at) else { break };
-                        let sample = if self.stop.load(Ordering::Relaxed) {
-                            Err(Failure::Interrupted)
-                        } else {
-                            machine.run(candidate, seed)
-                        };
-                        results.lock().expect("nobody panics while it is locked")[at] = Some(sample);
-                        told.done.fetch_add(1, Ordering::Relaxed);
-                        told.tell(None);
-                    }
-                });
+            let work = || {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(&(tried, seed)) = jobs.get(at) else { break };
+                    let sample = if self.stop.load(Ordering::Relaxed) {
+                        Err(Failure::Interrupted)
+                    } else {
+                        tried.simulate(machine, seed)
+                    };
+                    results.lock().expect("nobody panics while it is locked")[at] = Some(sample);
+                    told.done.fetch_add(1, Ordering::Relaxed);
+                    told.tell(None);
+                }
+            };
+            // This thread does the work of those that the system refuses.
+            for _ in 1..threads {
+                let _ = std::thread::Builder::new().spawn_scoped(scope, work);
             }
+            work();
         });
         let results = results.into_inner().expect("no thread panicked");
         results.into_iter().map(|result| result.expect("every job was done")).collect()
@@ -411,7 +424,7 @@ impl Advise {
         };
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         let load = load.split_whitespace().take(3).collect::<Vec<_>>().join(" ");
-        let measured = match measured::measure(&task, expected) {
+        let measured = match measured::measure(self.registry, &task, expected) {
             Err(_) if self.stop.load(Ordering::Relaxed) => return Ok(()),
             measured => measured?,
         };
@@ -421,16 +434,40 @@ impl Advise {
         let objective = advice.objective;
         let value = |row: &Row| row.measured.map_or(0.0, |measured| measured.value(objective));
         let better = |a: &&Row, b: &&Row| badness(value(a), objective).total_cmp(&badness(value(b), objective));
-        if let (Some(first), Some(best)) = (advice.rows.first(), advice.rows.iter().min_by(better)) {
-            let worse_by = worse(value(first), value(best), objective);
+        let chosen = advice.rows.iter().find(|row| row.candidate == advice.choice);
+        if let (Some(chosen), Some(best)) = (chosen, advice.rows.iter().min_by(better)) {
+            let worse_by = worse(value(chosen), value(best), objective);
             let right = worse_by <= RIGHT;
             advice.verdict = Some(Verdict { best: best.candidate, worse_by, right, load });
         }
         Ok(())
     }
 
+    /// The candidate to choose of ranked `rows`, see [`Advice::choice`].
+    fn choose(&self, rows: &[Row], current: &str) -> &'static str {
+        let tied: Vec<&'static str> =
+            rows.iter().filter(|row| !matches!(row.standing, Standing::Worse(_))).map(|row| row.candidate).collect();
+        let kept = tied.iter().find(|&&candidate| candidate == current);
+        let fair =
+            || tied.iter().find(|&&label| self.candidates.iter().any(|one| one.label() == label && !one.lets_starve()));
+        kept.or_else(fair).or(tied.first()).copied().unwrap_or_default()
+    }
+
     fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
+        if self.source.shares() {
+            let mutexes: Vec<&str> = self.candidates.iter().filter(|one| !one.shares()).map(Tried::label).collect();
+            remarks.push(if mutexes.is_empty() {
+                "the program shares locks (shared, lock_all), so mutexes are left out; name one by --policies to try it"
+                    .to_owned()
+            } else {
+                format!(
+                    "mutexes make shared locks and lock_all exclusive, and a program whose holders wait for each other \
+                     hangs: {}",
+                    mutexes.join(", ")
+                )
+            });
+        }
         if let Source::Trace(trace) = &*self.source {
             remarks.extend(trace.remarks.iter().cloned());
             if trace.topology.nodes() > 1 && !trace.topology.is_blocks() {
@@ -488,11 +525,11 @@ fn values(samples: &[Sample], part: impl Fn(&Sample) -> f64) -> Vec<f64> {
     samples.iter().map(part).collect()
 }
 
-fn row(candidate: &Candidate, samples: &[Sample], unlocked: &[Sample], costs: [f64; 3]) -> Row {
+fn row(candidate: &Tried, samples: &[Sample], unlocked: &[Sample], costs: [f64; 3]) -> Row {
     let estimate = |part: fn(&Sample) -> f64| Estimate::of(&values(samples, part));
     let (operations, limit) = limit::of(samples, unlocked, costs);
     Row {
-        candidate: candidate.label,
+        candidate: candidate.label(),
         standing: Standing::Winner,
         throughput: estimate(|sample| sample.throughput),
         p50: estimate(|sample| sample.p50),

@@ -2,19 +2,21 @@
 
 mod standard;
 
+use std::fmt::Debug;
+
 use rmalab_atomics::Rank;
-use rmalab_locks::{Exclusive, Global, GlobalParams, RawMutex, RawRwLock, WindowLock};
+use rmalab_job::{Error, Result};
+use rmalab_locks::{Exclusive, Global, GlobalParams, PolicyKind, RawMutex, RawRwLock, WindowLock};
+use rmalab_report::names;
 
 use crate::subject::{Info, Subject};
-use rmalab_job::{Error, Result};
-use rmalab_report::names;
 
 /// The subjects that a study can choose from.
 ///
 /// An outside lock comes in by one line:
 ///
 /// ```
-/// # fn add<MyLock: rmalab_locks::RawRwLock + 'static>() {
+/// # fn add<MyLock: rmalab_locks::RawRwLock + std::fmt::Debug + 'static>() {
 /// let mut registry = rmalab_lab::Registry::standard();
 /// registry.add_rw_lock::<MyLock>("the lock of my paper").paper("Me, 2027").fairness("first come, first served");
 /// # }
@@ -39,12 +41,16 @@ impl Registry {
 
     /// Adds a reader-writer lock, under its own name, as a window policy with one lock for all targets.
     ///
+    /// Its `Debug` has to show all that a handle remembers, as the derived one does: the explorer distinguishes handles by
+    /// it.
+    ///
     /// # Panics
     ///
     /// When the name is taken.
-    pub fn add_rw_lock<L: RawRwLock + 'static>(&mut self, description: &str) -> &mut Info {
+    pub fn add_rw_lock<L: RawRwLock + Debug + 'static>(&mut self, description: &str) -> &mut Info {
         let params = |home| GlobalParams { home, lock: L::Params::default() };
-        self.add(Subject::new::<Global<L>>(Info::new(L::NAME, description), params))
+        let check = rmalab_verify::Subject::lock::<L>(L::Params::default());
+        self.add(Subject::new::<Global<L>>(Info::new(L::NAME, description), check, params))
     }
 
     /// Adds a mutex, under its own name: its readers exclude one another like its writers.
@@ -52,7 +58,7 @@ impl Registry {
     /// # Panics
     ///
     /// When the name is taken.
-    pub fn add_mutex<M: RawMutex + 'static>(&mut self, description: &str) -> &mut Info {
+    pub fn add_mutex<M: RawMutex + Debug + 'static>(&mut self, description: &str) -> &mut Info {
         self.add_rw_lock::<Exclusive<M>>(description)
     }
 
@@ -61,12 +67,13 @@ impl Registry {
     /// # Panics
     ///
     /// When the name is taken.
-    pub fn add_policy<W: WindowLock + 'static>(
+    pub fn add_policy<W: WindowLock + Debug + 'static>(
         &mut self,
         description: &str,
         params: impl Fn(Rank) -> W::Params + Clone + Send + Sync + 'static,
     ) -> &mut Info {
-        self.add(Subject::new::<W>(Info::new(W::NAME, description), params))
+        let check = rmalab_verify::Subject::window::<W>(params.clone());
+        self.add(Subject::new::<W>(Info::new(W::NAME, description), check, params))
     }
 
     /// Gives the subject of that name other parameters.
@@ -76,7 +83,7 @@ impl Registry {
         params: impl Fn(Rank) -> W::Params + Clone + Send + Sync + 'static,
     ) {
         if let Some(subject) = self.subjects.iter_mut().find(|subject| subject.info.name == name) {
-            *subject = Subject::new::<W>(subject.info.clone(), params);
+            *subject = Subject::new::<W>(subject.info.clone(), subject.check.clone(), params);
         }
     }
 
@@ -91,6 +98,11 @@ impl Registry {
     /// All subjects, in the order in which they were added.
     pub fn subjects(&self) -> impl Iterator<Item = &Subject> {
         self.subjects.iter()
+    }
+
+    /// The subjects that are not the workspace's own.
+    pub(crate) fn outside(&self) -> impl Iterator<Item = &Subject> {
+        self.subjects().filter(|subject| !PolicyKind::NAMES.contains(&subject.info.name.as_str()))
     }
 
     /// The subject called `name`.
@@ -121,7 +133,7 @@ mod tests {
     fn windows_know_the_same_names() {
         let registry = Registry::standard();
         let mut subjects: Vec<&str> = registry.subjects().map(|subject| subject.info().name.as_str()).collect();
-        let mut policies = rmalab_locks::PolicyKind::NAMES.to_vec();
+        let mut policies = PolicyKind::NAMES.to_vec();
         subjects.sort_unstable();
         policies.sort_unstable();
         assert_eq!(policies, subjects);

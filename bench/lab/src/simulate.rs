@@ -147,9 +147,9 @@ impl<'a> Simulation<'a> {
         progress(&Progress { done, of, ended: None });
         let (tell, said) = mpsc::channel();
         std::thread::scope(|scope| {
-            for _ in 0..threads.min(jobs.len()) {
+            for number in 0..threads.min(jobs.len()) {
                 let (pool, jobs, tell, subjects, stop) = (&pool, &jobs, tell.clone(), &subjects, &self.stop);
-                scope.spawn(move || {
+                let work = move || {
                     while let Some((number, job)) = pool.take(jobs, stop) {
                         let subject = subjects.iter().find(|subject| subject.info().name == job.key.lock);
                         let subject = subject.expect("jobs are of subjects");
@@ -163,7 +163,13 @@ impl<'a> Simulation<'a> {
                             Err(why) => Said::Ended(number, Box::new(Err(why))),
                         });
                     }
-                });
+                };
+                // Those that there are do the work of one that the system refuses.
+                if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, work)
+                    && number == 0
+                {
+                    return Err(rmalab_atomics::Error::system("starting a thread for simulations", error));
+                }
             }
             drop(tell);
             for said in said {
@@ -194,7 +200,8 @@ impl<'a> Simulation<'a> {
                 };
                 progress(&Progress { done, of, ended });
             }
-        });
+            Ok(())
+        })?;
         outcome.complete &= !self.stop.load(Ordering::Relaxed);
         outcome.points = found.iter().filter(|points| !points.is_empty()).map(|points| Point::median(points)).collect();
         left_out.sort_by_key(|(point, _)| *point);
@@ -348,6 +355,9 @@ impl Setting<'_> {
             return Ok(None);
         }
         let ran = ran.map_err(|error| error.to_string())?;
+        if let Some(why) = self.too_many(job, ran.stats.events, job.acquisitions()) {
+            return Err(why);
+        }
         let times: Vec<Times> = ran.results.into_iter().flatten().collect();
         Ok(Some(Point::of(job.key.clone(), &times, &shared, &ran.stats, begin.elapsed())))
     }

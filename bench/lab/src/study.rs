@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
-pub use options::{BUDGET, MAX_RANKS, Options};
+pub use options::{BUDGET, MAX_RANKS, MAX_REPETITIONS, Options};
 use outcome::Message;
 pub use outcome::{Cell, Key, Outcome, Side, Values};
 pub use processes::serve;
@@ -128,7 +128,7 @@ impl<'a> Study<'a> {
         // One rank of a job: several at a time would keep each other from the processors that they time.
         let machine = if self.learns() { Machine::describe() } else { Machine::default() };
         let of = self.measurements();
-        let mut samples = Vec::with_capacity(of);
+        let mut samples = Vec::new();
         let mut interrupted = false;
         let mut progress = std::mem::replace(&mut self.progress, Box::new(|_| ()));
         progress(&Progress { done: 0, of, last: None });
@@ -146,6 +146,12 @@ impl<'a> Study<'a> {
             None => self.worlds(&mut hear)?,
         }
         drop(progress);
+        let mut cells = outcome::cells(&self.options, &samples);
+        for cell in &mut cells {
+            if !self.registry.find(&cell.key.lock)?.info().excludes {
+                cell.values.violations = 0;
+            }
+        }
         Ok(Outcome {
             generator: concat!("rmalab ", env!("CARGO_PKG_VERSION")).into(),
             command: std::env::args().collect::<Vec<_>>().join(" "),
@@ -159,7 +165,7 @@ impl<'a> Study<'a> {
                 .iter()
                 .map(|name| Ok(self.registry.find(name)?.info().clone()))
                 .collect::<Result<_>>()?,
-            cells: outcome::cells(&self.options, &samples),
+            cells,
             options: self.options,
         })
     }
@@ -243,7 +249,7 @@ impl WorldOfStudy<'_> {
         let world = World::threads(self.ranks).segment_bytes(rank::SEGMENT_BYTES).topology(self.topology()?);
         let (tell, said) = mpsc::channel();
         std::thread::scope(|scope| {
-            let ranks = scope.spawn(move || {
+            let ranks = move || {
                 let body = |ra: &Mapped| {
                     let tell = tell.clone();
                     let tell = |message| drop(tell.send(message));
@@ -254,7 +260,10 @@ impl WorldOfStudy<'_> {
                     }
                 };
                 catch_unwind(AssertUnwindSafe(|| world.run(body)))
-            });
+            };
+            let ranks = std::thread::Builder::new().name("ranks".into()).spawn_scoped(scope, ranks);
+            let ranks = ranks
+                .map_err(|error| rmalab_atomics::Error::system("starting the thread that starts the ranks", error))?;
             said.iter().for_each(&mut *hear);
             match ranks.join().expect("the panics of ranks are caught") {
                 Ok(done) => done.map(drop).map_err(Error::from),

@@ -5,13 +5,14 @@ pub(crate) mod passes;
 
 use std::sync::Arc;
 
+use any_lock::AnyLock;
+use passes::{Anywhere, OnMemory, Passes};
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics};
+use rmalab_job::{Error, Result};
 use rmalab_locks::WindowLock;
 use rmalab_report::plots::Style;
 
-use any_lock::AnyLock;
-use passes::{Anywhere, OnMemory, Passes};
-use rmalab_job::{Error, Result};
+use crate::advise::Advised;
 
 /// What is known of a subject before it is measured.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
@@ -83,9 +84,13 @@ pub(crate) type Make = dyn Fn(&dyn RemoteAtomics, Rank) -> rmalab_locks::Result<
 /// The same on shared memory, with the types of lock and backend known to the loops that are timed.
 type MakeOnMemory = dyn for<'a> Fn(&'a Mapped, Rank) -> rmalab_locks::Result<Box<dyn Passes + 'a>> + Send + Sync;
 
-/// One lock or window policy that can be put through a study, or a simulation.
+/// One lock or window policy that can be put through a study, a simulation, a check, or advice.
 pub struct Subject {
     pub(crate) info: Info,
+    /// What the engines check.
+    pub(crate) check: rmalab_verify::Subject,
+    /// How it is a candidate of advice.
+    pub(crate) advised: Arc<Advised>,
     make: Arc<Make>,
     make_on_memory: Box<MakeOnMemory>,
 }
@@ -93,11 +98,14 @@ pub struct Subject {
 impl Subject {
     pub(crate) fn new<W: WindowLock + 'static>(
         info: Info,
+        check: rmalab_verify::Subject,
         params: impl Fn(Rank) -> W::Params + Clone + Send + Sync + 'static,
     ) -> Subject {
         let same = params.clone();
         Subject {
+            advised: Arc::new(Advised::new::<W>(&check, params(Rank(0)))),
             info,
+            check,
             make: Arc::new(move |ra, home| Ok(Box::new(W::new(ra, params(home))?))),
             make_on_memory: Box::new(move |ra, home| Ok(Box::new(OnMemory::new(ra, W::new(ra, same(home))?)))),
         }

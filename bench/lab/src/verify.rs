@@ -24,6 +24,8 @@ use rmalab_verify::{
 use rmalab_job::{Error, Result};
 use rmalab_report::names;
 
+use crate::Registry;
+
 /// Which checks are to be made.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
@@ -57,16 +59,16 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// The checks, in the order of the locks, each with `options` but for the search and the order.
+    /// The checks of locks of `registry`, in their order, each with `options` but for the search and the order.
     ///
     /// # Errors
     ///
     /// [`Error::Usage`] and [`Error::Check`] for what does not exist or does not go together.
-    pub fn jobs(&self, options: &Options) -> Result<Vec<Job>> {
+    pub fn jobs(&self, registry: &Registry, options: &Options) -> Result<Vec<Job>> {
         let mutant = self.mutant.as_deref().map(mutant).transpose()?;
         let engines = if self.engines.is_empty() { &[Engine::Explorer][..] } else { &self.engines };
         let mut jobs = Vec::new();
-        for subject in self.subjects(mutant)? {
+        for subject in self.subjects(registry, mutant)? {
             let mut found = false;
             for configuration in self.configurations(&subject) {
                 let mut check = configuration.check(&subject);
@@ -79,6 +81,7 @@ impl Selection {
                     continue;
                 }
                 check.validate().map_err(failed)?;
+                bounded(&check)?;
                 found = true;
                 for &engine in engines {
                     // Of the standard configurations, each engine gets what it can take.
@@ -117,13 +120,13 @@ impl Selection {
         Ok(jobs)
     }
 
-    fn subjects(&self, mutant: Option<&'static Mutant>) -> Result<Vec<Subject>> {
+    fn subjects(&self, registry: &Registry, mutant: Option<&'static Mutant>) -> Result<Vec<Subject>> {
         if !self.locks.is_empty() {
-            return self.locks.iter().map(|name| subject(name)).collect();
+            return self.locks.iter().map(|name| subject(registry, name)).collect();
         }
         let promises = |subject: &Subject| !configurations(subject).is_empty();
         let suits = |subject: &Subject| mutant.is_none_or(|mutant| mutant.suits(subject.name()));
-        Ok(subjects().into_iter().filter(|subject| promises(subject) && suits(subject)).collect())
+        Ok(all(registry).filter(|subject| promises(subject) && suits(subject)).collect())
     }
 
     fn configurations(&self, subject: &Subject) -> Vec<Configuration> {
@@ -148,6 +151,33 @@ impl Selection {
         }
         all
     }
+}
+
+/// The most ranks of a check. Engines keep a state of each, and see nothing of as many ranks in a lifetime.
+const MAX_RANKS: u32 = 512;
+
+/// The most acquisitions of a rank of a check.
+const MAX_ACQUISITIONS: u32 = 65_535;
+
+/// Refuses a check that no engine can hold, and a home that has nothing to do with its ranks.
+fn bounded(check: &Check) -> Result<()> {
+    let scenario = &check.scenario;
+    if scenario.ranks() > MAX_RANKS || scenario.targets() > MAX_RANKS {
+        return Err(Error::usage(format!("scenario {scenario}: a check has at most {MAX_RANKS} ranks and targets")));
+    }
+    if scenario.groups().iter().any(|group| group.acquisitions > MAX_ACQUISITIONS) {
+        return Err(Error::usage(format!("scenario {scenario}: a rank makes at most {MAX_ACQUISITIONS} acquisitions")));
+    }
+    // One more than the ranks that take part, or are targets: that is where the words are if nothing is said.
+    let last = Check { home: None, ..check.clone() }.home();
+    if check.home.is_some_and(|home| home > last) {
+        return Err(Error::usage(format!(
+            "--home: {} has nothing to do with scenario {scenario}; name one of the ranks 0 to {}",
+            check.home(),
+            last.0
+        )));
+    }
+    Ok(())
 }
 
 /// One check, by one engine.
@@ -218,19 +248,20 @@ pub const fn section_name(section: Section) -> &'static str {
     }
 }
 
-/// The check that a saved counterexample is about.
+/// The check that a saved counterexample to a lock of `registry` is about.
 ///
 /// # Errors
 ///
 /// [`Error::Usage`] and [`Error::Check`] when it names what does not exist, or does not go together.
-pub fn check_of(counterexample: &Counterexample) -> Result<Check> {
+pub fn check_of(registry: &Registry, counterexample: &Counterexample) -> Result<Check> {
     let scenario = counterexample.scenario.parse::<Scenario>().map_err(|error| Error::usage(error.to_string()))?;
-    let mut check = Check::new(subject(&counterexample.lock)?, scenario);
+    let mut check = Check::new(subject(registry, &counterexample.lock)?, scenario);
     check.section = counterexample.section;
     check.network = counterexample.network;
     check.mutant = counterexample.mutant.as_deref().map(mutant).transpose()?;
     check.home = counterexample.home;
     check.validate().map_err(failed)?;
+    bounded(&check)?;
     Ok(check)
 }
 
@@ -296,9 +327,14 @@ fn visible(live: &mut Live) -> impl PartialEq + use<> {
     (live.statuses(), live.calls().collect::<Vec<_>>(), words, live.choices())
 }
 
-fn subject(name: &str) -> Result<Subject> {
-    rmalab_verify::subject(name).ok_or_else(|| {
-        let all = subjects();
+/// All that can be checked: the workspace's own, with the names of their words, and those that `registry` has beside them.
+fn all(registry: &Registry) -> impl Iterator<Item = Subject> {
+    subjects().into_iter().chain(registry.outside().map(|subject| subject.check.clone()))
+}
+
+fn subject(registry: &Registry, name: &str) -> Result<Subject> {
+    all(registry).find(|subject| subject.name() == name).ok_or_else(|| {
+        let all: Vec<Subject> = all(registry).collect();
         Error::usage(names::unknown("lock", name, all.iter().map(Subject::name)))
     })
 }

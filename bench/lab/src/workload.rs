@@ -1,6 +1,6 @@
 //! Descriptions of workloads: what a program's ranks do on a window, as far as a lock policy can depend on it.
 //!
-//! A description is a TOML file. Every time and every size in it is a string with its unit (see [`units`]); keys that are
+//! A description is a TOML file. Every time and every size in it is a string with its unit (see [`units`](rmalab_atomics::sim::units)); keys that are
 //! not known, and values that cannot be, are errors that name file, line and key. `bench/workloads` has examples.
 //!
 //! ```toml
@@ -38,7 +38,6 @@
 
 mod read;
 mod steps;
-pub mod units;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -49,6 +48,9 @@ pub use steps::Steps;
 
 /// Bytes of a rank's part of the window: at least, a page, and at most.
 const WINDOW: (u64, u64) = (4096, 64 << 10);
+
+/// The longest description that is read, in bytes.
+const LONGEST: u64 = 1 << 20;
 
 /// What is wrong with a workload's description: one line.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -193,7 +195,7 @@ impl Workload {
     pub fn read(file: impl AsRef<Path>) -> Result<Workload, WorkloadError> {
         let file = file.as_ref();
         let failed = |what: String| WorkloadError { file: file.to_owned(), line: None, key: String::new(), what };
-        let bytes = std::fs::read(file).map_err(|error| failed(error.to_string()))?;
+        let bytes = rmalab_job::file::read(file, LONGEST).map_err(|error| failed(error.to_string()))?;
         let text = String::from_utf8(bytes).map_err(|_| failed("this is no text (UTF-8)".to_owned()))?;
         Workload::parse(file, &text)
     }

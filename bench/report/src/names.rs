@@ -1,14 +1,46 @@
 //! Names on the command line, and the one that was meant.
 
-/// What is said of a `name` that no `thing` has: the most similar one of `names`, and all of them.
+/// Up to this many names are all listed in an error.
+const FEW: usize = 24;
+
+/// How many of the nearest names an error offers.
+const NEAREST: usize = 3;
+
+/// What is said of a `name` that no `thing` has: the nearest names, and all of them if they are few.
 pub fn unknown<'a>(thing: &str, name: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let mut names: Vec<&str> = names.into_iter().collect();
-    let closest = names.iter().copied().min_by_key(|other| edits(name, other));
-    let hint = closest
-        .filter(|other| edits(name, other) <= 1 + name.len() / 3)
-        .map_or(String::new(), |other| format!("; did you mean '{other}'?"));
     names.sort_unstable();
-    format!("no {thing} is called '{name}'{hint} (there are {})", names.join(", "))
+    names.dedup();
+    let near = nearest(name, &names);
+    let near: Vec<String> = near.iter().map(|other| format!("'{other}'")).collect();
+    let hint = match &near[..] {
+        [] => String::new(),
+        [one] => format!("; did you mean {one}?"),
+        [others @ .., last] => format!("; did you mean {} or {last}?", others.join(", ")),
+    };
+    let all = if names.len() <= FEW {
+        format!("there are {}", names.join(", "))
+    } else {
+        format!("there are {}: `rmalab list` prints them", names.len())
+    };
+    format!("no {thing} is called '{name}'{hint} ({all})")
+}
+
+/// The names that are most like `name`, the nearest first; none that is too far away to be meant.
+fn nearest<'a>(name: &str, names: &[&'a str]) -> Vec<&'a str> {
+    let far = 1 + name.chars().count() / 3;
+    let mut near: Vec<(usize, &str)> = names.iter().map(|&other| (edits(name, other), other)).collect();
+    near.retain(|&(edits, other)| {
+        edits <= far || (name.chars().count() >= 3 && (other.starts_with(name) || name.starts_with(other)))
+    });
+    near.sort_unstable();
+    // One that is right but for a letter is what was meant.
+    if let [(1, _), (second, _), ..] = near[..]
+        && second > 1
+    {
+        near.truncate(1);
+    }
+    near.into_iter().take(NEAREST).map(|(_, other)| other).collect()
 }
 
 /// How many letters have to be changed, added or left out to make one word from the other (Levenshtein's distance).
@@ -36,5 +68,19 @@ mod tests {
         assert_eq!(edits("ticket", "tickets"), 1);
         assert_eq!(edits("mcs", "msc"), 2);
         assert_eq!(edits("same", "same"), 0);
+    }
+
+    #[test]
+    fn an_unknown_name_brings_the_nearest_ones() {
+        let few = ["ticket", "mcs", "tas"];
+        assert_eq!(
+            unknown("lock", "tikcet", few),
+            "no lock is called 'tikcet'; did you mean 'ticket'? (there are mcs, tas, ticket)"
+        );
+        assert_eq!(unknown("lock", "zebra", few), "no lock is called 'zebra' (there are mcs, tas, ticket)");
+        let many: Vec<String> = (0..100).map(|number| format!("mutant-{number}")).collect();
+        let said = unknown("mutant", "mutant-1000", many.iter().map(String::as_str));
+        assert!(said.contains("did you mean 'mutant-1") && said.matches('\'').count() <= 2 + 2 * NEAREST, "{said}");
+        assert!(said.ends_with("(there are 100: `rmalab list` prints them)") && said.len() < 200, "{said}");
     }
 }

@@ -11,7 +11,7 @@ mod table;
 
 use draft::Draft;
 use gate::Gate;
-use rmalab_locks::{Exclusive, suite};
+use rmalab_locks::suite;
 use rmalab_verify::Subject;
 
 use crate::page::{read, root};
@@ -19,8 +19,8 @@ use crate::page::{read, root};
 #[test]
 fn the_tutorial_shows_what_the_explorer_finds() {
     let page = read(&root().join("docs/tutorial.md"));
-    let draft = proof::search(&Subject::lock::<Exclusive<Draft>>(()).mutex(), &["2Wx1"]).unwrap();
-    let gate = proof::search(&Subject::lock::<Exclusive<Gate>>(()).mutex(), &["2Wx2", "3Wx1", "4Wx2"]).unwrap();
+    let draft = proof::search(&Subject::mutex::<Draft>(()), &["2Wx1"]).unwrap();
+    let gate = proof::search(&Subject::mutex::<Gate>(()), &["2Wx2", "3Wx1", "4Wx2"]).unwrap();
     assert!(draft.contains("mutual-exclusion") && !gate.contains("mutual-exclusion"), "{draft}{gate}");
     for part in [draft, gate] {
         assert!(

@@ -1,15 +1,23 @@
 //! The policies that are tried, each with the parameters that matter.
 
+use std::sync::Arc;
+
+use rmalab_atomics::RemoteAtomics;
+use rmalab_job::{Error, Result};
 use rmalab_locks::{
     Backoff, Cohort, CohortParams, Contended, Exclusive, Global, GlobalParams, Hierarchical, HierarchicalParams, Mcs,
     McsRwNeutral, McsRwRp, McsRwWp, NoCheck, PerTarget, PolicyKind, RmaMcs, RmaRw, RmaRwParams, Tas, TasRw, Ticket,
     TicketParams, TwoLevel, TwoLevelParams, WindowLock,
 };
-
-use rmalab_job::{Error, Result};
 use rmalab_report::names;
+use rmalab_windows::Team;
 
-/// A policy with its parameters.
+use super::measured::{self, Made};
+use super::simulated::{self, Failure, Machine, Sample};
+use super::source::Source;
+use crate::Registry;
+
+/// A policy of the workspace with its parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Candidate {
@@ -30,6 +38,14 @@ impl Candidate {
     /// The info string that chooses the policy, with its defaults.
     pub fn info(&self) -> String {
         format!("rmalab_lock_policy={}", self.kind)
+    }
+
+    /// Returns whether it is a mutex, under which shared locks and lock_all exclude each other.
+    pub fn is_mutex(&self) -> bool {
+        matches!(
+            self.kind,
+            PolicyKind::Mcs | PolicyKind::RmaMcs | PolicyKind::Ticket | PolicyKind::Cohort | PolicyKind::Tas
+        )
     }
 
     /// The builder that chooses the candidate.
@@ -108,22 +124,148 @@ candidates! {
 }
 
 /// No lock at all: what every policy is compared with.
-pub(super) fn baseline() -> &'static Candidate {
-    ALL.iter().find(|candidate| candidate.kind == PolicyKind::NoCheck).expect("the list has it")
+pub(super) fn baseline() -> Tried {
+    Tried::Listed(ALL.iter().find(|candidate| candidate.kind == PolicyKind::NoCheck).expect("the list has it"))
 }
 
-/// The candidates of these names, policies' or candidates'; without any name all but the one that does not lock.
-pub(super) fn chosen(chosen: &[String]) -> Result<Vec<&'static Candidate>> {
-    for name in chosen {
-        if !ALL.iter().any(|candidate| candidate.label == name || candidate.kind.name() == name) {
-            return Err(Error::usage(names::unknown("lock policy", name, ALL.iter().map(|candidate| candidate.label))));
+type Simulate = dyn Fn(&Machine<'_>, u64) -> std::result::Result<Sample, Failure> + Send + Sync;
+
+type MakeWindow = dyn for<'t, 'a> Fn(&'t Team<'t, dyn RemoteAtomics + 'a>, &'t Source) -> rmalab_windows::Result<Box<dyn Made + 't>>
+    + Send
+    + Sync;
+
+/// A lock or policy of any type as a candidate.
+pub(crate) struct Advised {
+    name: &'static str,
+    shares: bool,
+    builder: String,
+    simulate: Box<Simulate>,
+    window: Box<MakeWindow>,
+}
+
+impl Advised {
+    /// The policy `W`, or the lock behind it, which is checked as `check`.
+    pub(crate) fn new<W: WindowLock + 'static>(check: &rmalab_verify::Subject, params: W::Params) -> Advised {
+        // The paths of all types, without the modules that they are in.
+        let policy = std::any::type_name::<W>();
+        let plain = policy.split_inclusive(['<', '>', ',']).map(|part| part.rsplit("::").next().unwrap_or(part));
+        let policy: String = plain.collect();
+        Advised {
+            name: check.name(),
+            shares: check.shares(),
+            builder: format!("Window::builder(&team).policy::<{policy}>(Default::default())"),
+            simulate: Box::new(move |machine, seed| machine.simulate::<W>(seed, params)),
+            window: Box::new(move |team, source| measured::make::<W>(team, source, params)),
         }
     }
-    let named = |candidate: &&Candidate| match chosen {
-        [] => candidate.kind != PolicyKind::NoCheck,
-        names => names.iter().any(|name| candidate.label == name || candidate.kind.name() == name),
-    };
-    Ok(ALL.iter().filter(named).collect())
+}
+
+/// What advice tries: a candidate of the list, or a lock of the registry that is not the workspace's own.
+#[derive(Clone)]
+pub(super) enum Tried {
+    Listed(&'static Candidate),
+    Outside(Arc<Advised>),
+}
+
+impl Tried {
+    pub(super) fn label(&self) -> &'static str {
+        match self {
+            Tried::Listed(candidate) => candidate.label,
+            Tried::Outside(advised) => advised.name,
+        }
+    }
+
+    /// Returns whether readers can hold it together.
+    pub(super) fn shares(&self) -> bool {
+        match self {
+            Tried::Listed(candidate) => !candidate.is_mutex(),
+            Tried::Outside(advised) => advised.shares,
+        }
+    }
+
+    /// Returns whether a rank may wait for ever while others get the lock again and again.
+    pub(super) fn lets_starve(&self) -> bool {
+        use PolicyKind::{McsRwRp, McsRwWp, PerTarget, Tas, TasRw, TwoLevel};
+        match self {
+            Tried::Listed(candidate) => {
+                matches!(candidate.kind, Tas | TasRw | TwoLevel | PerTarget | McsRwRp | McsRwWp)
+            }
+            Tried::Outside(_) => false,
+        }
+    }
+
+    /// The info string that chooses it; empty where none does.
+    pub(super) fn info(&self) -> String {
+        match self {
+            Tried::Listed(candidate) => candidate.info(),
+            Tried::Outside(..) => String::new(),
+        }
+    }
+
+    pub(super) fn builder(&self) -> String {
+        match self {
+            Tried::Listed(candidate) => candidate.builder(),
+            Tried::Outside(advised) => advised.builder.clone(),
+        }
+    }
+
+    pub(super) fn is_default(&self) -> bool {
+        match self {
+            Tried::Listed(candidate) => candidate.is_default(),
+            Tried::Outside(..) => true,
+        }
+    }
+
+    /// Simulates it under one seed.
+    pub(super) fn simulate(&self, machine: &Machine<'_>, seed: u64) -> std::result::Result<Sample, Failure> {
+        match self {
+            Tried::Listed(candidate) => candidate.visit(simulated::Run { machine, seed }),
+            Tried::Outside(advised) => (advised.simulate)(machine, seed),
+        }
+    }
+
+    /// Makes its window on this machine.
+    pub(super) fn window<'t>(
+        &self,
+        team: &'t Team<'t, dyn RemoteAtomics + '_>,
+        source: &'t Source,
+    ) -> rmalab_windows::Result<Box<dyn Made + 't>> {
+        match self {
+            Tried::Listed(candidate) => candidate.visit(measured::Make { team, source }),
+            Tried::Outside(advised) => (advised.window)(team, source),
+        }
+    }
+
+    fn is_called(&self, name: &str) -> bool {
+        match self {
+            Tried::Listed(candidate) => candidate.label == name || candidate.kind.name() == name,
+            Tried::Outside(advised) => advised.name == name,
+        }
+    }
+}
+
+impl std::fmt::Debug for Tried {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.label())
+    }
+}
+
+/// The candidates of these names, policies' or candidates'. Without any name they are all but the one that does not lock
+/// and, where the program `shares` locks, the mutexes: these would serialize it, or make it wait for ever.
+pub(super) fn chosen(registry: &Registry, chosen: &[String], shares: bool) -> Result<Vec<Tried>> {
+    let listed = ALL.iter().map(Tried::Listed);
+    let outside = registry.outside().map(|subject| Tried::Outside(Arc::clone(&subject.advised)));
+    let mut all: Vec<Tried> = listed.chain(outside).collect();
+    for name in chosen {
+        if !all.iter().any(|one| one.is_called(name)) {
+            return Err(Error::usage(names::unknown("lock policy", name, all.iter().map(Tried::label))));
+        }
+    }
+    match chosen {
+        [] => all.retain(|one| one.label() != PolicyKind::NoCheck.name() && (one.shares() || !shares)),
+        names => all.retain(|one| names.iter().any(|name| one.is_called(name))),
+    }
+    Ok(all)
 }
 
 #[cfg(test)]
@@ -151,31 +293,38 @@ mod tests {
         }
     }
 
+    fn named(names: &[&str]) -> Result<Vec<Tried>> {
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        chosen(&Registry::standard(), &names, true)
+    }
+
+    #[test]
+    fn mutexes_are_not_offered_to_a_program_that_shares_locks() {
+        let all = chosen(&Registry::standard(), &[], true).unwrap();
+        assert!(all.len() > 10 && all.iter().all(Tried::shares), "{all:?}");
+    }
+
     #[test]
     fn calls_are_code() {
         // What the list evaluates is what it prints, token by token; so only the whole has to be seen once.
         assert_eq!(
-            chosen(&["two-level/retract".to_owned()]).unwrap()[0].builder(),
+            named(&["two-level/retract"]).unwrap()[0].builder(),
             "Window::builder(&team).policy::<TwoLevel>(TwoLevelParams { contended: Contended::Retract, \
              ..TwoLevelParams::default() })"
         );
-        assert!(
-            chosen(&["per-target".to_owned()]).unwrap()[0].builder().ends_with(".policy::<PerTarget<McsRwRp>>(())")
-        );
+        assert!(named(&["per-target"]).unwrap()[0].builder().ends_with(".policy::<PerTarget<McsRwRp>>(())"));
     }
 
     #[test]
     fn names_choose() {
-        assert!(chosen(&[]).unwrap().iter().all(|candidate| candidate.kind != PolicyKind::NoCheck));
-        let labels = |names: &[&str]| {
-            let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
-            chosen(&names).unwrap().iter().map(|candidate| candidate.label).collect::<Vec<_>>()
-        };
+        let all = chosen(&Registry::standard(), &[], false).unwrap();
+        assert!(all.iter().any(|tried| !tried.shares()) && all.iter().all(|tried| tried.label() != "nocheck"));
+        let labels = |names: &[&str]| named(names).unwrap().iter().map(Tried::label).collect::<Vec<_>>();
         assert_eq!(
             labels(&["cohort", "nocheck", "tas/backoff-8"]),
             ["cohort", "cohort/pass-8", "tas/backoff-8", "nocheck"]
         );
-        let error = chosen(&["two-levle".to_owned()]).unwrap_err();
+        let error = named(&["two-levle"]).unwrap_err();
         assert!(error.is_usage() && error.to_string().contains("did you mean 'two-level'"), "{error}");
     }
 }

@@ -7,16 +7,17 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use rmalab_atomics::{RemoteAtomics, Topology, World, bind_to_core};
+use rmalab_job::{Error, Result};
 use rmalab_locks::WindowLock;
+use rmalab_report::statistics::{histogram, jain, median};
 use rmalab_windows::Team;
 use rmalab_windows::replay::{Replay, Step};
 use serde::{Deserialize, Serialize};
 
-use super::candidates::{self, Candidate, Visitor};
+use super::candidates::{self, Visitor};
 use super::rank::{Done, drive, rates, throughput, window};
 use super::source::Source;
-use rmalab_job::{Error, Result};
-use rmalab_report::statistics::{histogram, jain, median};
+use crate::Registry;
 
 /// The environment variable that says what a process does as a rank.
 const TASK: &str = "RMALAB_ADVISE_TASK";
@@ -74,20 +75,21 @@ impl Task {
 /// One run of one rank: what it did, and how often which time of acquire and release occurred.
 type Ran = (Done, Vec<(u64, u64)>);
 
-/// Does the work of a rank and ends the process, if this process was started as a rank; otherwise nothing.
+/// Does the work of a rank and ends the process, if this process was started as a rank; otherwise nothing. Candidates are
+/// the workspace's own policies, and the locks of `registry`.
 ///
 /// # Errors
 ///
 /// [`Error::Ranks`] in a process that was told nonsense; those of the world.
-pub fn serve() -> Result<()> {
+pub fn serve(registry: &Registry) -> Result<()> {
     let Some(task) = std::env::var_os(TASK) else { return Ok(()) };
     let task: Task = serde_json::from_slice(task.as_encoded_bytes())
         .map_err(|error| Error::Ranks(format!("{TASK}: {error}; it is set for ranks by the program itself")))?;
-    world(&task, None).map(drop)
+    world(registry, &task, None).map(drop)
 }
 
 /// Starts the ranks, or is one of them.
-fn world(task: &Task, expected: Option<Duration>) -> Result<Vec<Vec<Ran>>> {
+fn world(registry: &Registry, task: &Task, expected: Option<Duration>) -> Result<Vec<Vec<Ran>>> {
     let source = task.source()?;
     let topology = match &source {
         Source::Workload(workload) => Topology::blocks(workload.ranks, workload.ranks_per_node, 1)?,
@@ -101,7 +103,7 @@ fn world(task: &Task, expected: Option<Duration>) -> Result<Vec<Vec<Ran>>> {
         let text = serde_json::to_string(task).expect("a task is JSON");
         processes = processes.command(program, [] as [&str; 0]).env(TASK, text).time_limit(GRACE + 20 * expected);
     }
-    Ok(processes.try_run(|ra| rank(ra, task, &source))?)
+    Ok(processes.try_run(|ra| rank(ra, registry, task, &source))?)
 }
 
 /// Measures the candidates; in their order.
@@ -109,8 +111,8 @@ fn world(task: &Task, expected: Option<Duration>) -> Result<Vec<Vec<Ran>>> {
 /// # Errors
 ///
 /// Those of the world and of the locks.
-pub(super) fn measure(task: &Task, expected: Duration) -> Result<Vec<Measured>> {
-    let ranks = world(task, Some(expected))?;
+pub(super) fn measure(registry: &Registry, task: &Task, expected: Duration) -> Result<Vec<Measured>> {
+    let ranks = world(registry, task, Some(expected))?;
     let candidates = task.labels.len();
     let of = |candidate: usize| {
         let rounds = (0..ROUNDS as usize - 1).map(|round| round * candidates + candidate);
@@ -147,16 +149,16 @@ fn run<'a>(ranks: impl Iterator<Item = &'a Ran>) -> Measured {
 }
 
 /// What a rank does: all rounds, and in each all candidates, beginning with another one each time.
-fn rank(ra: &dyn RemoteAtomics, task: &Task, source: &Source) -> Result<Vec<Ran>> {
+fn rank(ra: &dyn RemoteAtomics, registry: &Registry, task: &Task, source: &Source) -> Result<Vec<Ran>> {
     bind_to_core(ra.rank())?;
     let failed = |source: rmalab_windows::Error| Error::Ranks(source.to_string());
     let team = Team::new(ra).map_err(failed)?;
     let mut windows = Vec::new();
     for label in &task.labels {
-        let mut found = candidates::chosen(std::slice::from_ref(label))?;
-        found.retain(|candidate| candidate.label == label);
-        let candidate: &Candidate = found.first().ok_or_else(|| Error::Ranks(format!("{label} is no candidate")))?;
-        windows.push(candidate.visit(Make { team: &team, source }).map_err(failed)?);
+        let mut found = candidates::chosen(registry, std::slice::from_ref(label), false)?;
+        found.retain(|tried| tried.label() == label);
+        let tried = found.first().ok_or_else(|| Error::Ranks(format!("{label} is no candidate")))?;
+        windows.push(tried.window(&team, source).map_err(failed)?);
     }
     let mut ran: Vec<Option<Ran>> = Vec::new();
     let mut latency = histogram();
@@ -182,7 +184,7 @@ fn rank(ra: &dyn RemoteAtomics, task: &Task, source: &Source) -> Result<Vec<Ran>
 }
 
 /// The window of a candidate.
-trait Made {
+pub(super) trait Made {
     fn run(&mut self, steps: &[Step], passes: u32, latency: &mut Histogram<u64>) -> rmalab_windows::Result<Done>;
 }
 
@@ -194,15 +196,24 @@ impl<'a, W: WindowLock> Made for Replay<'_, dyn RemoteAtomics + 'a, W> {
     }
 }
 
-struct Make<'t, 'a> {
-    team: &'t Team<'t, dyn RemoteAtomics + 'a>,
-    source: &'t Source,
+pub(super) struct Make<'t, 'a> {
+    pub(super) team: &'t Team<'t, dyn RemoteAtomics + 'a>,
+    pub(super) source: &'t Source,
 }
 
 impl<'t> Visitor for Make<'t, '_> {
     type Out = rmalab_windows::Result<Box<dyn Made + 't>>;
 
     fn visit<W: WindowLock + 'static>(self, params: W::Params) -> Self::Out {
-        Ok(Box::new(window::<W>(self.team, self.source, params)?))
+        make::<W>(self.team, self.source, params)
     }
+}
+
+/// The window of the policy `W`.
+pub(super) fn make<'t, W: WindowLock + 'static>(
+    team: &'t Team<'t, dyn RemoteAtomics + '_>,
+    source: &Source,
+    params: W::Params,
+) -> rmalab_windows::Result<Box<dyn Made + 't>> {
+    Ok(Box::new(window::<W>(team, source, params)?))
 }

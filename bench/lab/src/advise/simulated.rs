@@ -12,7 +12,7 @@ use rmalab_atomics::{Distance, RemoteAtomics};
 use rmalab_locks::WindowLock;
 use rmalab_windows::Team;
 
-use super::candidates::{Candidate, Visitor};
+use super::candidates::Visitor;
 use super::rank::{Done, drive, rates, throughput, window};
 use super::source::Source;
 use rmalab_report::statistics::{histogram, jain};
@@ -64,11 +64,6 @@ impl Machine<'_> {
         Simulator::new(self.profile, &options)
     }
 
-    /// One candidate under one seed.
-    pub(super) fn run(&self, candidate: &Candidate, seed: u64) -> Result<Sample, Failure> {
-        candidate.visit(Run { machine: self, seed })
-    }
-
     /// The nanoseconds of an undisturbed operation, by its distance.
     pub(super) fn operations(&self) -> [f64; 3] {
         let (profile, nanoseconds) = (self.profile, |ps: u64| ps as f64 / 1000.0);
@@ -90,9 +85,10 @@ impl Machine<'_> {
     }
 }
 
-struct Run<'a> {
-    machine: &'a Machine<'a>,
-    seed: u64,
+/// One candidate under one seed.
+pub(super) struct Run<'a> {
+    pub(super) machine: &'a Machine<'a>,
+    pub(super) seed: u64,
 }
 
 /// What all ranks of a run write to.
@@ -106,7 +102,14 @@ impl Visitor for Run<'_> {
     type Out = Result<Sample, Failure>;
 
     fn visit<W: WindowLock + 'static>(self, params: W::Params) -> Self::Out {
-        let Run { machine, seed } = self;
+        self.machine.simulate::<W>(self.seed, params)
+    }
+}
+
+impl Machine<'_> {
+    /// One policy under one seed.
+    pub(super) fn simulate<W: WindowLock + 'static>(&self, seed: u64, params: W::Params) -> Result<Sample, Failure> {
+        let machine = self;
         let failed = |error: rmalab_atomics::Error| Failure::Failed(error.to_string());
         let simulator = machine.simulator(seed).map_err(failed)?;
         let written = Rc::new(RefCell::new(Written { latency: histogram(), failed: None }));

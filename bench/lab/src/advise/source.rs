@@ -8,11 +8,12 @@ use rand_xoshiro::SplitMix64;
 use rmalab_atomics::sim::network;
 use rmalab_atomics::sim::profile::Profile;
 use rmalab_atomics::{Rank, SEGMENT_BYTES, Topology};
+use rmalab_locks::PolicyKind;
 use rmalab_windows::replay::{Shape, Step};
 use rmalab_windows::trace::Trace;
-use rmalab_windows::{Assert, Config, Transport};
+use rmalab_windows::{Assert, Config, LockKind, Transport};
 
-use crate::workload::{Objective, Workload};
+use crate::workload::{Acquire, Objective, Workload};
 use rmalab_job::{Error, Result};
 
 /// Acquisitions of all ranks that are simulated for one candidate and one seed, unless asked for more.
@@ -136,6 +137,27 @@ impl Source {
         match self {
             Source::Workload(workload) => workload.ranks_per_node,
             Source::Trace(trace) => trace.topology.ranks_per_node().max(1),
+        }
+    }
+
+    /// The policy that the window has now: the recorded one, or the default of windows.
+    pub(super) fn policy(&self) -> PolicyKind {
+        self.config().policy
+    }
+
+    /// Returns whether some acquisition is shared: several ranks can hold the lock at a time.
+    pub(super) fn shares(&self) -> bool {
+        match self {
+            Source::Workload(workload) => {
+                workload.classes.iter().any(|class| class.share > 0.0 && class.lock != Acquire::Exclusive)
+            }
+            Source::Trace(trace) => trace.steps.iter().flatten().any(|step| {
+                matches!(
+                    step,
+                    Step::LockAll { assert: Assert::None }
+                        | Step::Lock { kind: LockKind::Shared, assert: Assert::None, .. }
+                )
+            }),
         }
     }
 

@@ -63,39 +63,45 @@ pub fn table(advice: &Advice) -> String {
     for remark in &advice.remarks {
         let _ = writeln!(text, "note: {remark}");
     }
-    if let Some(first) = advice.rows.first() {
+    if let Some(chosen) = advice.rows.iter().find(|row| row.candidate == advice.choice) {
         text.push('\n');
-        text += &choice(advice, first);
+        text += &choice(advice, chosen);
     }
     text
 }
 
 /// The choice, how sure it is, and how it is made.
-fn choice(advice: &Advice, first: &Row) -> String {
-    let as_good: Vec<&str> =
-        advice.rows.iter().filter(|row| row.standing == Standing::AsGood).map(|row| row.candidate).collect();
-    let mut text = format!("choose {}", first.candidate);
+fn choice(advice: &Advice, chosen: &Row) -> String {
+    let tied = advice.rows.iter().filter(|row| !matches!(row.standing, Standing::Worse(_)));
+    let as_good: Vec<&str> = tied.map(|row| row.candidate).filter(|&other| other != chosen.candidate).collect();
+    let kept = chosen.candidate == advice.current;
+    let mut text = format!("{} {}", if kept { "keep" } else { "choose" }, chosen.candidate);
     text += &match (advice.rows.len(), as_good.as_slice()) {
         (1, _) => ": the only one that was tried".to_owned(),
         (_, []) => ": better than all others, by more than the intervals".to_owned(),
         (_, few) => format!(
-            ": as good, by overlapping intervals or within {:.0} %, {} {}",
-            ALIKE * 100.0,
-            if few.len() == 1 { "is" } else { "are" },
-            few.join(", ")
+            ": {}{} as good, by overlapping intervals or within {:.0} %",
+            few.join(", "),
+            if few.len() == 1 { " is" } else { " are" },
+            ALIKE * 100.0
         ),
     };
-    let _ = writeln!(text, "\n  builder  {}", first.builder);
-    let _ = write!(text, "  info     {}", first.info);
-    text += if first.is_default { "\n" } else { "   (the policy with its defaults; parameters are the builder's)\n" };
-    if let (Some(verdict), Some(measured)) = (&advice.verdict, &first.measured) {
+    let _ = writeln!(text, "\n  builder  {}", chosen.builder);
+    if chosen.info.is_empty() {
+        text += "  info     none: a lock from outside of the library is chosen by the builder\n";
+    } else {
+        let _ = write!(text, "  info     {}", chosen.info);
+        let only = "   (the policy with its defaults; parameters are the builder's)\n";
+        text += if chosen.is_default { "\n" } else { only };
+    }
+    if let (Some(verdict), Some(measured)) = (&advice.verdict, &chosen.measured) {
         let _ = writeln!(
             text,
             "measured on this machine, load {}: {} is best by {}; {} ({}/s, p99 {}) is {:.1} % worse: {}",
             verdict.load,
             verdict.best,
             name(advice.objective),
-            first.candidate,
+            chosen.candidate,
             si(measured.throughput),
             humane(measured.p99),
             verdict.worse_by * 100.0,

@@ -1,6 +1,7 @@
 //! Locks with other parameters than their defaults.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use rmalab_locks::{
@@ -36,13 +37,17 @@ impl FromStr for Parameters {
         for part in text.split(',') {
             let (name, value) =
                 part.split_once('=').ok_or_else(|| format!("'{part}' is not NAME=VALUE, such as leaf=4"))?;
-            let number = || value.trim().parse::<u32>().map_err(|_| format!("'{part}': not a whole number"));
+            let number = |range: RangeInclusive<u32>| {
+                let number = value.trim().parse::<u32>().ok().filter(|number| range.contains(number));
+                let (least, most) = range.into_inner();
+                number.ok_or_else(|| format!("'{part}': not a whole number from {least} to {most}"))
+            };
             match name.trim() {
-                "leaf" => parameters.leaf = Some(number()?),
-                "fan_out" => parameters.fan_out = Some(number()?),
-                "may_pass_local" => parameters.may_pass_local = Some(number()?),
-                "t_dc" => parameters.t_dc = Some(number()?),
-                "t_r" => parameters.t_r = Some(number()?),
+                "leaf" => parameters.leaf = Some(number(1..=u32::MAX)?),
+                "fan_out" => parameters.fan_out = Some(number(2..=64)?),
+                "may_pass_local" => parameters.may_pass_local = Some(number(0..=u32::MAX)?),
+                "t_dc" => parameters.t_dc = Some(number(1..=u32::MAX)?),
+                "t_r" => parameters.t_r = Some(number(1..=u32::MAX)?),
                 "t_l" => {
                     let each: Vec<u16> = value.split('/').map(|one| one.trim().parse().unwrap_or(0)).collect();
                     if each.is_empty() || each.len() > MAX_LEVELS || each.contains(&0) {
@@ -128,7 +133,20 @@ mod tests {
         assert_eq!(parameters.t_l, Some([8, 16, 16, 16]));
         assert_eq!(parameters.to_string(), "leaf=4,t_r=100,t_l=8/16/16/16");
         assert_eq!(parameters.to_string().parse(), Ok(parameters));
-        for wrong in ["", "leaf", "leaf=x", "t_l=0", "t_l=1/2/3/4/5", "t_w=8", "size=1"] {
+        for wrong in [
+            "",
+            "leaf",
+            "leaf=x",
+            "t_l=0",
+            "t_l=1/2/3/4/5",
+            "t_w=8",
+            "size=1",
+            "leaf=0",
+            "t_dc=0",
+            "t_r=0",
+            "fan_out=1",
+            "fan_out=65",
+        ] {
             assert!(wrong.parse::<Parameters>().is_err(), "{wrong}");
         }
     }

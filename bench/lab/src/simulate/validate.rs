@@ -123,24 +123,26 @@ pub fn paper(profile: &Profile, pairs: u32, stop: &Arc<AtomicBool>) -> Result<Ve
     let failed: Mutex<Option<Error>> = Mutex::default();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let run = next.lock().expect("nobody panics while it is locked").next();
-                    let Some(&(ranks, ranks_per_node)) = run else { return };
-                    match locks(profile, ranks, ranks_per_node, pairs, stop) {
-                        Ok(times) => found
-                            .lock()
-                            .expect("nobody panics while it is locked")
-                            .push(((ranks, ranks_per_node), times)),
-                        Err(error) => {
-                            failed.lock().expect("nobody panics while it is locked").get_or_insert(error);
-                            return;
-                        }
+        let work = || {
+            loop {
+                let run = next.lock().expect("nobody panics while it is locked").next();
+                let Some(&(ranks, ranks_per_node)) = run else { return };
+                match locks(profile, ranks, ranks_per_node, pairs, stop) {
+                    Ok(times) => {
+                        found.lock().expect("nobody panics while it is locked").push(((ranks, ranks_per_node), times));
+                    }
+                    Err(error) => {
+                        failed.lock().expect("nobody panics while it is locked").get_or_insert(error);
+                        return;
                     }
                 }
-            });
+            }
+        };
+        // This thread does the work of those that the system refuses.
+        for _ in 1..threads {
+            let _ = std::thread::Builder::new().spawn_scoped(scope, work);
         }
+        work();
     });
     if stop.load(Ordering::Relaxed) {
         return Err(Error::Ranks("interrupted before all figures were simulated".into()));

@@ -34,6 +34,9 @@ pub struct Options {
     pub duration: Option<Duration>,
     /// How often each cell is measured; what is reported is the median.
     pub repetitions: u32,
+    /// How long all ranks may wait, in the trial of a lock and after the end of a measurement, before the lock counts as stuck.
+    #[serde(rename = "patience_ns", with = "in_nanoseconds")]
+    pub patience: Duration,
     /// Where the ranks' random choices start from.
     pub seed: u64,
     /// How many ranks share a (simulated) node; none means the machine's own NUMA nodes.
@@ -62,6 +65,12 @@ pub(crate) fn shares_memory(backend: Backend) -> bool {
     matches!(backend, Backend::Local | Backend::Shm)
 }
 
+/// The longest that a cell may be measured.
+const LONGEST: Duration = Duration::from_secs(86_400);
+
+/// The most repetitions of a cell.
+pub const MAX_REPETITIONS: u32 = 100_000;
+
 /// The most ranks that one world of a study may have.
 pub const MAX_RANKS: u32 = 4096;
 
@@ -78,6 +87,7 @@ impl Default for Options {
             think_time: Duration::ZERO,
             duration: None,
             repetitions: 1,
+            patience: Duration::from_secs(10),
             seed: 1,
             ranks_per_node: None,
             bind: true,
@@ -133,11 +143,23 @@ impl Options {
                 return Err(Error::usage(format!("read fraction: {fraction} is not from 0 to 1")));
             }
         }
-        if self.repetitions == 0 {
-            return Err(Error::usage("repetitions: 0 would measure nothing"));
+        if !(1..=MAX_REPETITIONS).contains(&self.repetitions) {
+            return Err(Error::usage(format!("repetitions: {} is not from 1 to {MAX_REPETITIONS}", self.repetitions)));
         }
-        if self.duration.is_some_and(|duration| duration.is_zero()) {
-            return Err(Error::usage("duration: 0 would measure nothing"));
+        if self.duration.is_some_and(|duration| duration.is_zero() || duration > LONGEST) {
+            return Err(Error::usage("duration: a cell is measured for more than nothing and at most 24h"));
+        }
+        if self.patience.is_zero() || self.patience > LONGEST {
+            return Err(Error::usage("patience: more than nothing and at most 24h"));
+        }
+        let duration = self.cell_duration();
+        for (time, what) in [(self.critical_section, "critical section"), (self.think_time, "think time")] {
+            if time > duration {
+                return Err(Error::usage(format!(
+                    "{what}: {time:?} is longer than the {duration:?} that a cell is measured; make it shorter, or give a \
+                     longer duration"
+                )));
+            }
         }
         if self.ranks_per_node == Some(0) {
             return Err(Error::usage("ranks per node: 0 would leave no room for ranks"));
@@ -235,6 +257,10 @@ mod tests {
         assert!(refused(|options| options.read_fractions = vec![f64::NAN]).contains("NaN"));
         assert!(refused(|options| options.locks = vec!["no-such".into()]).contains("no-such"));
         assert!(refused(|options| options.repetitions = 0).contains("repetitions"));
+        assert!(refused(|options| options.repetitions = u32::MAX).contains("repetitions"));
         assert!(refused(|options| options.duration = Some(Duration::ZERO)).contains("duration"));
+        assert!(refused(|options| options.duration = Some(Duration::MAX)).contains("duration"));
+        assert!(refused(|options| options.critical_section = Duration::from_secs(600)).contains("critical section"));
+        assert!(refused(|options| options.think_time = Duration::MAX).contains("think time"));
     }
 }

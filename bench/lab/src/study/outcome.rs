@@ -33,6 +33,13 @@ pub struct Outcome {
     pub cells: Vec<Cell>,
 }
 
+impl Outcome {
+    /// The cells in which two ranks held the lock that must not hold it together.
+    pub fn violated(&self) -> impl Iterator<Item = &Cell> {
+        self.cells.iter().filter(|cell| cell.values.violations > 0)
+    }
+}
+
 /// Which cell of a study: one lock under one load in one world.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Key {
@@ -82,6 +89,9 @@ pub struct Values {
     pub handovers_node: u64,
     /// Exclusive grants whose last exclusive holder was a rank of another node.
     pub handovers_remote: u64,
+    /// Acquisitions, of all ranks and repetitions, during which another rank held what they exclude: the lock is broken if
+    /// there is one. 0 for a subject that excludes nobody.
+    pub violations: u64,
     /// Of lock_all and unlock_all; none where nobody read.
     pub readers: Option<Side>,
     /// Of exclusive lock and unlock; none where nobody wrote.
@@ -165,6 +175,7 @@ impl Values {
             handovers_own: handovers(0),
             handovers_node: handovers(1),
             handovers_remote: handovers(2),
+            violations: ranks.iter().map(|rank| rank.counts.violations).sum(),
             readers: Side::of(ranks, |latency| &latency.readers, |counts| counts.readers),
             writers: Side::of(ranks, |latency| &latency.writers, |counts| counts.writers),
         }
@@ -181,6 +192,7 @@ impl Values {
             handovers_own: median(|values| values.handovers_own as f64) as u64,
             handovers_node: median(|values| values.handovers_node as f64) as u64,
             handovers_remote: median(|values| values.handovers_remote as f64) as u64,
+            violations: samples.iter().map(|sample| sample.violations).sum(),
             readers: Side::median(&samples.iter().filter_map(|sample| sample.readers.as_ref()).collect::<Vec<_>>()),
             writers: Side::median(&samples.iter().filter_map(|sample| sample.writers.as_ref()).collect::<Vec<_>>()),
         }
@@ -276,6 +288,15 @@ pub(crate) fn world_keys(options: &Options, backend: Backend, ranks: u32) -> imp
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn violations_of_ranks_and_repetitions_are_added() {
+        let broken =
+            |violations| RankSample { counts: Counts { violations, ..Counts::default() }, ..RankSample::default() };
+        let one = Values::of(&[broken(1), broken(2)]);
+        let other = Values::of(&[broken(0), broken(0)]);
+        assert_eq!(Values::median(&[&other, &one, &other]).violations, 3);
+    }
 
     #[test]
     fn histograms_of_ranks_are_merged() {

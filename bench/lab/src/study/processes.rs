@@ -17,6 +17,7 @@ use std::sync::mpsc;
 use rmalab_atomics::{
     Backend, Collectives, Launcher, Line, Output, Rank, RemoteAtomics, Stream, Subset, Topology, Wishes, shm,
 };
+use rmalab_job::say;
 use serde::{Deserialize, Serialize};
 
 use super::outcome::Message;
@@ -102,7 +103,7 @@ impl WorldOfStudy<'_> {
             let text = String::from_utf8_lossy(line.bytes);
             match (line.stream, text.strip_prefix(MARK).map(serde_json::from_str)) {
                 (Stream::Out, Some(Ok(message))) => drop(tell.send((line.rank, message))),
-                _ => eprintln!("{}: {text}", line.rank),
+                _ => say!("{}: {text}", line.rank),
             }
         };
         let job = Launcher::new(self.ranks)
@@ -157,7 +158,7 @@ impl Study<'_> {
         if let Err(error) = self.worlds_of_job(member.atomics(), backend, stop, hear) {
             // The others need not repeat which rank has failed.
             if rank.0 == 0 || !error.is_peer_failure() {
-                eprintln!("error: {rank}: {error}");
+                say!("error: {rank}: {error}");
             }
             member.fail();
             std::process::exit(1)

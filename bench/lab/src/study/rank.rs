@@ -1,7 +1,8 @@
 //! One world of a study, as each of its ranks sees it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use rmalab_atomics::{Backend, Collectives, Disp, Mapped, Rank, RemoteAtomics, Time};
 use rmalab_locks::LINE;
@@ -10,7 +11,7 @@ use super::options::Options;
 use super::outcome::{Message, RankSample, Sample, Values, world_keys};
 use crate::Registry;
 use crate::subject::passes::{Ledger, Passes, Task};
-use rmalab_job::{Error, Result};
+use rmalab_job::{Error, Result, say};
 use rmalab_report::numbers::nanoseconds;
 
 /// Bytes of a rank's segment: the locks' words, and the room for results.
@@ -23,6 +24,9 @@ const RESULT_BYTES: u64 = 1 << 20;
 
 /// How a cell's time is split: warm-up, throughput, latency and counted pass, in percent.
 const SPLIT: [u32; 4] = [5, 40, 40, 15];
+
+/// What a turn of a rank at the lock takes at most, beside what the rank computes: a time slice of the scheduler.
+const TURN: Duration = Duration::from_millis(1);
 
 /// How much notice of a pass each rank adds: a wake-up takes some 50 µs.
 const NOTICE: Duration = Duration::from_micros(100);
@@ -55,7 +59,9 @@ pub(crate) fn measure(
     for name in &options.locks {
         locks.push((name, registry.find(name)?.passes(ra, memory, home)?));
     }
-    let ledger = Ledger { grants: ra.heap().alloc(LINE, LINE)?, last: ra.heap().alloc(LINE, LINE)? };
+    let line = || ra.heap().alloc(LINE, LINE);
+    let ledger = Ledger { grants: line()?, last: line()?, inside: line()?, beats: line()? };
+    let watchdog = Watchdog::start()?;
     let share = |percent: u32| options.cell_duration() * percent / 100;
     for repetition in 0..options.repetitions {
         for (number, key) in (0u64..).zip(world_keys(options, backend, ra.size())) {
@@ -74,9 +80,10 @@ pub(crate) fn measure(
                 target: options.target,
                 seed: options.seed.wrapping_add(u64::from(repetition) << 32).wrapping_add(number),
                 ledger,
+                patience: options.patience,
                 stop,
             };
-            let sample = measure_cell(ra, &meeting, lock.as_mut(), &mut task, share)
+            let sample = measure_cell(ra, &meeting, lock.as_mut(), &mut task, &key.lock, &watchdog, share)
                 .map_err(|source| Error::Lock { lock: key.lock.clone(), source })?;
             let text = serde_json::to_vec(&sample).expect("numbers in lists are JSON");
             if let Some(samples) = meeting.gather(&text)? {
@@ -100,17 +107,84 @@ fn measure_cell(
     meeting: &Meeting<'_>,
     lock: &mut dyn Passes,
     task: &mut Task<'_>,
+    name: &str,
+    watchdog: &Watchdog,
     share: impl Fn(u32) -> Duration,
 ) -> rmalab_locks::Result<RankSample> {
     // The last holder of the previous cell must not count as a handover in this one.
     ra.fetch_store(ra.rank().at(task.ledger.last), 0)?;
     let [warm_up, timed, latency, counted] = SPLIT.map(share);
-    lock.throughput(task, meeting.start()?.after(warm_up))?;
-    let throughput = lock.throughput(task, meeting.start()?.after(timed))?;
-    let latency = lock.latency(task, meeting.start()?.after(latency))?;
-    let counts = lock.counted(task, meeting.start()?.after(counted))?;
+    // After the end each rank still completes a batch of acquisitions, and all of them may take turns.
+    let turns = 16 * ra.size();
+    let grace = (task.critical_section + task.think_time + TURN).saturating_mul(turns).saturating_add(task.patience);
+    let pass = |what: &str, span: Duration| -> rmalab_locks::Result<Time> {
+        let end = meeting.start()?.after(span);
+        watchdog.expects(end.since(ra.now()).saturating_add(grace), || {
+            format!(
+                "{name}: {} has not come back from an acquire or a release {grace:?} after the end of the {what}: the lock is \
+                 not released, or a wake-up is lost",
+                ra.rank()
+            )
+        });
+        Ok(end)
+    };
+    let tried = lock.trial(task, name)?;
+    lock.throughput(task, pass("warm-up", warm_up)?)?;
+    watchdog.rests();
+    let throughput = lock.throughput(task, pass("throughput pass", timed)?)?;
+    watchdog.rests();
+    let latency = lock.latency(task, pass("latency pass", latency)?)?;
+    watchdog.rests();
+    let mut counts = lock.counted(task, pass("counted pass", counted)?)?;
+    watchdog.rests();
+    counts.violations += tried;
     let interrupted = task.stop.load(Ordering::Relaxed);
     Ok(RankSample { throughput, span_ns: nanoseconds(timed), latency, counts, interrupted })
+}
+
+/// Ends the process when a rank does not come back from a lock.
+///
+/// The loops that are timed cannot look for that themselves: they take nanoseconds.
+struct Watchdog {
+    /// When a rank has to be back, and what is wrong if it is not.
+    expected: Arc<Mutex<Option<(Instant, String)>>>,
+}
+
+/// Time between two looks of a [`Watchdog`].
+const LOOK: Duration = Duration::from_millis(500);
+
+impl Watchdog {
+    fn start() -> Result<Watchdog> {
+        let expected: Arc<Mutex<Option<(Instant, String)>>> = Arc::default();
+        let seen = Arc::downgrade(&expected);
+        let watch = move || {
+            while let Some(expected) = seen.upgrade() {
+                let late =
+                    expected.lock().unwrap_or_else(PoisonError::into_inner).take_if(|(at, _)| Instant::now() >= *at);
+                if let Some((_, what)) = late {
+                    say!("error: {what}");
+                    std::process::exit(1);
+                }
+                drop(expected);
+                std::thread::sleep(LOOK);
+            }
+        };
+        let thread = std::thread::Builder::new().name("watchdog".into()).spawn(watch);
+        thread.map_err(|error| rmalab_atomics::Error::system("starting the thread of the watchdog", error))?;
+        Ok(Watchdog { expected })
+    }
+
+    /// The rank has to be back after `time`, or what `what` says is wrong.
+    fn expects(&self, time: Duration, what: impl FnOnce() -> String) {
+        // One that cannot be told in this clock is never.
+        let at = Instant::now().checked_add(time).map(|at| (at, what()));
+        *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = at;
+    }
+
+    /// The rank is back.
+    fn rests(&self) {
+        *self.expected.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
 }
 
 /// Where the ranks of a study meet.

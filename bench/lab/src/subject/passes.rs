@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use rmalab_atomics::{Counted, Disp, Mapped, Rank, RemoteAtomics, Time};
+use rmalab_atomics::{Address, Counted, Disp, Mapped, Probed, Rank, RemoteAtomics, Time};
 use rmalab_locks::{LockKind, WindowLock};
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +24,9 @@ use rmalab_report::statistics::histogram;
 /// Samples of the latency pass that are kept before they go into histograms. So only one acquisition in this many pays for
 /// a histogram's cache misses.
 const SAMPLES: usize = 1024;
+
+/// Computing for this long, a rank reads the clock after each acquisition: the reading takes a part of a percent.
+const LONG: Duration = Duration::from_micros(10);
 
 /// The target of exclusive locks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
@@ -45,6 +48,8 @@ pub(crate) struct Task<'a> {
     pub(crate) target: Target,
     pub(crate) seed: u64,
     pub(crate) ledger: Ledger,
+    /// For how long all ranks try a lock out before some rank comes further.
+    pub(crate) patience: Duration,
     /// Set when the user asks for the end.
     pub(crate) stop: &'a AtomicBool,
 }
@@ -52,14 +57,24 @@ pub(crate) struct Task<'a> {
 /// Latencies that wait for their histograms: whether a reader's, and its acquire, release and hold.
 type Samples = Vec<(bool, [u32; 3])>;
 
-/// Where the ledger's two words are in every rank's segment. Exclusive locks of a target use the words at that target.
+/// Where the ledger's words are in every rank's segment. Exclusive locks of a target use the words at that target.
 #[derive(Clone, Copy)]
 pub(crate) struct Ledger {
     /// How many acquisitions have been granted so far.
     pub(crate) grants: Disp,
     /// One more than the rank that was the last exclusive holder; 0 if there was none yet.
     pub(crate) last: Disp,
+    /// The holders that there are: [`EXCLUSIVE`] for each exclusive one, 1 for each other one.
+    pub(crate) inside: Disp,
+    /// How often the rank has come further while it tries a lock out.
+    pub(crate) beats: Disp,
 }
+
+/// What an exclusive holder adds to the ledger's count of holders.
+const EXCLUSIVE: u64 = 1 << 32;
+
+/// Acquisitions of a rank that tries a lock out.
+const TRIALS: u32 = 4;
 
 /// One rank's part of a subject, and the backend that it is on.
 pub(crate) trait Passes {
@@ -67,6 +82,9 @@ pub(crate) trait Passes {
     fn throughput(&mut self, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Throughput>;
     /// Acquires and releases until `end`, and times each step.
     fn latency(&mut self, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Latency>;
+    /// Tries the lock `name` out by a few acquisitions, and fails if no rank comes further. Returns how often a holder was
+    /// not as alone as it must be.
+    fn trial(&mut self, task: &Task<'_>, name: &str) -> rmalab_locks::Result<u64>;
     /// Acquires and releases until `end`, counts operations, and keeps the ledger.
     fn counted(&mut self, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Counts>;
 }
@@ -107,6 +125,8 @@ pub(crate) struct Counts {
     pub(crate) writers: SideCounts,
     /// Exclusive grants by the last exclusive holder: this rank, another rank of this node, a rank of another node.
     pub(crate) handovers: [u64; 3],
+    /// Acquisitions during which another rank held what this one excludes.
+    pub(crate) violations: u64,
 }
 
 /// What is counted separately for readers and for writers.
@@ -131,7 +151,7 @@ impl<'a, W: WindowLock> OnMemory<'a, W> {
     /// Acquisitions between two readings of the clock in the throughput pass.
     ///
     /// Reading the clock takes some 25 ns, the cheapest lock on shared memory 10 ns. One reading in 16 acquisitions costs
-    /// less than a fifth of the lock.
+    /// less than a fifth of the lock. Where a rank computes for longer than [`LONG`], each acquisition ends with one.
     const BATCH: u64 = 16;
 
     pub(crate) fn new(ra: &'a Mapped, lock: W) -> OnMemory<'a, W> {
@@ -141,11 +161,16 @@ impl<'a, W: WindowLock> OnMemory<'a, W> {
 
 impl<W: WindowLock> Passes for OnMemory<'_, W> {
     fn throughput(&mut self, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Throughput> {
-        throughput(&mut self.lock, self.ra, Self::BATCH, task, end)
+        let batch = if task.critical_section + task.think_time < LONG { Self::BATCH } else { 1 };
+        throughput(&mut self.lock, self.ra, batch, task, end)
     }
 
     fn latency(&mut self, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Latency> {
         latency(&mut self.lock, self.ra, &mut self.samples, task, end)
+    }
+
+    fn trial(&mut self, task: &Task<'_>, name: &str) -> rmalab_locks::Result<u64> {
+        trial(&mut self.lock, self.ra, task, name)
     }
 
     fn counted(&mut self, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Counts> {
@@ -173,6 +198,10 @@ impl Passes for Anywhere<'_> {
 
     fn latency(&mut self, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Latency> {
         latency(&mut self.lock, self.ra, &mut self.samples, task, end)
+    }
+
+    fn trial(&mut self, task: &Task<'_>, name: &str) -> rmalab_locks::Result<u64> {
+        trial(&mut *self.lock, self.ra, task, name)
     }
 
     fn counted(&mut self, task: &Task<'_>, end: Time) -> rmalab_locks::Result<Counts> {
@@ -245,9 +274,9 @@ fn throughput<A: RemoteAtomics + ?Sized>(
         for _ in 0..batch {
             let choice = choices.next();
             lock.acquire(ra, choice)?;
-            compute(task.critical_section);
+            compute(task.critical_section, task.stop);
             lock.release(ra, choice)?;
-            compute(task.think_time);
+            compute(task.think_time, task.stop);
         }
         let now = ra.now();
         if now >= end || task.stop.load(Ordering::Relaxed) {
@@ -281,7 +310,7 @@ fn latency<A: RemoteAtomics + ?Sized>(
         let grant = Instant::now();
         let mut done = grant;
         if !task.critical_section.is_zero() {
-            compute(task.critical_section);
+            compute(task.critical_section, task.stop);
             done = Instant::now();
         }
         lock.release(ra, choice)?;
@@ -293,7 +322,7 @@ fn latency<A: RemoteAtomics + ?Sized>(
             if samples.len() == SAMPLES {
                 record(samples, &mut readers, &mut writers);
             }
-            compute(task.think_time);
+            compute(task.think_time, task.stop);
             request = Instant::now();
         }
         if request >= end || task.stop.load(Ordering::Relaxed) {
@@ -302,6 +331,52 @@ fn latency<A: RemoteAtomics + ?Sized>(
     }
     record(samples, &mut readers, &mut writers);
     Ok(Latency { readers: readers.recorded(), writers: writers.recorded() })
+}
+
+/// A holder in the ledger's count of holders.
+struct Holder {
+    at: Address,
+    weight: u64,
+    alone: bool,
+}
+
+impl Holder {
+    /// This rank holds what `exclusive` names.
+    fn enters(ra: &dyn RemoteAtomics, task: &Task<'_>, exclusive: Option<Rank>) -> rmalab_locks::Result<Holder> {
+        let at = exclusive.unwrap_or(task.home).at(task.ledger.inside);
+        let weight = if exclusive.is_some() { EXCLUSIVE } else { 1 };
+        let others = ra.fetch_add(at, weight)?;
+        Ok(Holder { at, weight, alone: Holder::may_be_with(weight, others) })
+    }
+
+    /// This rank is about to release; returns whether it was as alone as it must be.
+    fn leaves(self, ra: &dyn RemoteAtomics) -> rmalab_locks::Result<bool> {
+        let others = ra.fetch_add(self.at, self.weight.wrapping_neg())?.wrapping_sub(self.weight);
+        Ok(self.alone && Holder::may_be_with(self.weight, others))
+    }
+
+    fn may_be_with(weight: u64, others: u64) -> bool {
+        if weight == EXCLUSIVE { others == 0 } else { others < EXCLUSIVE }
+    }
+}
+
+/// Acquires and releases a few times; see [`Passes::trial`].
+fn trial(lock: &mut dyn AnyLock, ra: &dyn RemoteAtomics, task: &Task<'_>, name: &str) -> rmalab_locks::Result<u64> {
+    let mut choices = Choices::new(ra.rank(), ra.size(), task);
+    let probed = Probed::new(ra, name, task.ledger.beats, task.patience);
+    let mut violations = 0;
+    for _ in 0..TRIALS {
+        let choice = choices.next();
+        probed.begin(if choice.is_some() { "lock" } else { "lock_all" })?;
+        acquire(lock, &probed, choice)?;
+        let holder = Holder::enters(ra, task, choice)?;
+        // Whoever must not come in has the time to do so.
+        std::thread::yield_now();
+        violations += u64::from(!holder.leaves(ra)?);
+        probed.begin(if choice.is_some() { "unlock" } else { "unlock_all" })?;
+        release(lock, &probed, choice)?;
+    }
+    Ok(violations)
 }
 
 /// Acquires and releases until `end`; counts the lock's operations, and keeps the ledger. Nothing is timed.
@@ -320,6 +395,7 @@ fn counted(lock: &mut dyn AnyLock, ra: &dyn RemoteAtomics, task: &Task<'_>, end:
         let requested = ra.get(book.at(task.ledger.grants))?;
         acquire(lock, counted, choice)?;
         let granted = ra.fetch_add(book.at(task.ledger.grants), 1)?;
+        let holder = Holder::enters(ra, task, choice)?;
         if choice.is_some() {
             let last = ra.fetch_store(book.at(task.ledger.last), u64::from(ra.rank().0) + 1)?;
             if let Some(last) = last.checked_sub(1) {
@@ -327,13 +403,14 @@ fn counted(lock: &mut dyn AnyLock, ra: &dyn RemoteAtomics, task: &Task<'_>, end:
                 counts.handovers[ra.topology().distance(last, ra.rank()).index()] += 1;
             }
         }
-        compute(task.critical_section);
+        compute(task.critical_section, task.stop);
+        counts.violations += u64::from(!holder.leaves(ra)?);
         release(lock, counted, choice)?;
         let bypass = granted.wrapping_sub(requested);
         side.acquisitions += 1;
         side.bypass_sum += bypass;
         side.bypass_max = side.bypass_max.max(bypass);
-        compute(task.think_time);
+        compute(task.think_time, task.stop);
         if ra.now() >= end || task.stop.load(Ordering::Relaxed) {
             break;
         }
@@ -343,12 +420,12 @@ fn counted(lock: &mut dyn AnyLock, ra: &dyn RemoteAtomics, task: &Task<'_>, end:
     Ok(counts)
 }
 
-/// Keeps the processor busy for `span`.
+/// Keeps the processor busy for `span`, or until `stop` is set.
 #[inline(always)]
-fn compute(span: Duration) {
+fn compute(span: Duration, stop: &AtomicBool) {
     if !span.is_zero() {
         let start = Instant::now();
-        while start.elapsed() < span {
+        while start.elapsed() < span && !stop.load(Ordering::Relaxed) {
             std::hint::spin_loop();
         }
     }

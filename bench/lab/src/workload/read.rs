@@ -2,12 +2,14 @@
 
 use std::ops::Range;
 use std::path::Path;
+use std::time::Duration;
 
 use rmalab_atomics::Rank;
+use rmalab_atomics::sim::units;
+use rmalab_report::numbers::nanoseconds;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::units::{self, shown};
 use super::{Acquire, Class, Objective, Operation, OperationKind, Span, Targets, Workload, WorkloadError};
 
 type Result<T> = std::result::Result<T, WorkloadError>;
@@ -18,8 +20,22 @@ const MAX_ACQUISITIONS: u64 = 1_000_000_000;
 const MAX_COUNT: u64 = 1_000_000;
 const MAX_ZIPF: f64 = 10.0;
 
+/// The longest time that is believed: a day.
+const LONGEST: Duration = Duration::from_secs(86_400);
+
+/// The largest size that is believed: a tebibyte.
+const LARGEST: u64 = 1 << 40;
+
 /// How far from 1 the shares may sum, for those that are no binary fractions.
 const SLACK: f64 = 1e-6;
+
+/// A text as a message can have it: on one line, and not too long.
+fn shown(text: &str) -> String {
+    const LONGEST: usize = 40;
+    let plain: String = text.chars().take(LONGEST).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let more = if text.chars().nth(LONGEST).is_some() { "…" } else { "" };
+    format!("'{plain}{more}'")
+}
 
 /// The file that is read.
 struct Source<'s> {
@@ -151,15 +167,20 @@ impl<'s, 't> Value<'s, 't> {
 
     fn time(&self) -> Result<u64> {
         match self.value {
-            DeValue::String(text) => units::time(text).map_err(|what| self.error(what)),
-            _ => Err(self.error(self.no_unit(&units::time_units(), "5us"))),
+            DeValue::String(text) => units::duration(text, LONGEST).map(nanoseconds).map_err(|what| self.error(what)),
+            _ => Err(self.error(self.no_unit(units::TIME_UNITS, "5us"))),
         }
     }
 
     fn size(&self) -> Result<u64> {
         match self.value {
-            DeValue::String(text) => units::size(text).map_err(|what| self.error(what)),
-            _ => Err(self.error(self.no_unit(&units::size_units(), "64B"))),
+            DeValue::String(text) => match units::bytes(text) {
+                Ok(bytes) if bytes > LARGEST => {
+                    Err(self.error(format!("{} is more than 1 TiB; write a size of at most 1024GiB", shown(text))))
+                }
+                bytes => bytes.map_err(|what| self.error(what)),
+            },
+            _ => Err(self.error(self.no_unit(units::BYTE_UNITS, "64B"))),
         }
     }
 

@@ -28,6 +28,17 @@ const BYTES: usize = 65536;
 /// Computation behind a put, as a part of what the put takes.
 const PARTS: [f64; 5] = [0.0, 0.2, 0.4, 0.6, 0.8];
 
+/// How much of the computation shows in the time of an epoch, which other causes can make longer or shorter as well.
+fn shows_as(share: f64) -> String {
+    if share < 0.0 {
+        "none of the computation shows: the epoch is not longer with it".into()
+    } else if share > 1.0 {
+        format!("all of the computation shows, and more: the epoch gets longer by {} of it", Value::Ratio(share))
+    } else {
+        format!("{} of the computation shows", Value::Share(share))
+    }
+}
+
 fn run(context: &Context<'_>) -> Result<Finding> {
     let job = |design, between, world: &Ranks| {
         Epochs { between, ..Epochs::new(design, Pattern::Puts, BYTES).burst(BURST) }.on(world.clone())
@@ -64,7 +75,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         finding.claim(
             shown[0] < 0.1,
             "computation does not slow one-sided puts down",
-            format!("{place}: {} of the computation show", Value::Share(shown[0])),
+            format!("{place}: {}", shows_as(shown[0])),
         );
         because(
             &mut finding,
@@ -75,11 +86,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
             finding.claim(
                 shown[other] > 0.5,
                 "computation slows down what is done by sends and receives",
-                format!(
-                    "{place}, {}: {} of the computation show",
-                    Design::ALL[other].name(),
-                    Value::Share(shown[other])
-                ),
+                format!("{place}, {}: {}", Design::ALL[other].name(), shows_as(shown[other])),
             );
             because(
                 &mut finding,
@@ -98,4 +105,17 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         });
     }
     Ok(finding)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_of_the_computation_is_never_more_than_all_of_it() {
+        assert!(shows_as(0.46).ends_with("of the computation shows"));
+        assert!(shows_as(-0.2).starts_with("none of the computation"));
+        let more = shows_as(6.54);
+        assert!(more.starts_with("all of the computation shows, and more") && !more.contains('%'), "{more}");
+    }
 }

@@ -1,8 +1,8 @@
 //! What an unfinished run has measured: a file of lines, so that it can be stopped, or killed, and go on.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -46,11 +46,20 @@ impl Journal {
     pub fn open(path: &Path, of: &str, fresh: bool) -> Result<Journal> {
         let failed = |source| Error::File { path: path.to_owned(), source };
         let head = Head { rmalab_journal: VERSION, of: of.to_owned() };
-        let text = match fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(failed(error)),
-        };
+        let file = OpenOptions::new().create(true).append(true).read(true).open(path).map_err(failed)?;
+        // Until this process ends, however it ends.
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::usage(format!(
+                    "{} is being written by another run; wait for it to end, or name another report",
+                    path.display()
+                )));
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        let mut text = String::new();
+        (&file).read_to_string(&mut text).map_err(failed)?;
         let mut lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
         let mut kept = HashMap::new();
         let mut sound = 0;
@@ -82,7 +91,6 @@ impl Journal {
                 path.display()
             )));
         }
-        let file = OpenOptions::new().create(true).append(true).open(path).map_err(failed)?;
         file.set_len(sound as u64).map_err(failed)?;
         let mut journal = Journal { path: path.to_owned(), file, kept };
         if sound == 0 {
@@ -157,6 +165,20 @@ mod tests {
         assert_eq!((journal.len(), journal.get::<f64>("b")), (2, Some(3.5)));
         journal.finish().unwrap();
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn two_runs_do_not_write_one_journal() {
+        let at = tempfile::tempdir().unwrap();
+        let path = at.path().join("journal");
+        let mut journal = Journal::open(&path, "build 1", false).unwrap();
+        for fresh in [false, true] {
+            let error = Journal::open(&path, "build 1", fresh).unwrap_err().to_string();
+            assert!(error.contains("another run"), "{error}");
+        }
+        journal.put("a", &1).unwrap();
+        drop(journal);
+        assert_eq!(Journal::open(&path, "build 1", false).unwrap().get::<i32>("a"), Some(1));
     }
 
     #[test]

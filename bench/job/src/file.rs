@@ -1,0 +1,44 @@
+//! Files that people name on a command line: read with a limit, whatever they are.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// The bytes of a file.
+///
+/// # Errors
+///
+/// The operating system's, and [`io::ErrorKind::FileTooLarge`] when there are more than `most`: a pipe or a device may never
+/// end.
+pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        let what = format!("it has more than {most} bytes, the most that such a file may have");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
+    }
+    Ok(bytes)
+}
+
+/// The text of a file, which is UTF-8.
+///
+/// # Errors
+///
+/// As [`read`], and [`io::ErrorKind::InvalidData`] for what is no text.
+pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
+    String::from_utf8(read(path, most)?)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no text (UTF-8)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_an_end_is_refused() {
+        let error = read_text(Path::new("/dev/zero"), 4096).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        assert!(error.to_string().contains("more than 4096 bytes"), "{error}");
+        assert!(read(Path::new("/dev/null"), 0).unwrap().is_empty());
+    }
+}

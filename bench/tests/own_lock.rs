@@ -1,0 +1,133 @@
+//! A lock from outside of the workspace: every part of the laboratory knows it by its name, and finds what is wrong with it.
+
+use std::time::Duration;
+
+use rmalab::verify::{Selection, Verdict};
+use rmalab::{Options, Registry, study};
+use rmalab_atomics::{Address, Backend, RemoteAtomics, WORD};
+use rmalab_locks::{Place, RawMutex, Result};
+use rmalab_verify::explorer;
+
+/// A test-and-set by an atomic, or split into a get and a put; released, or not.
+#[derive(Debug)]
+struct Word<const SPLIT: bool, const RELEASES: bool>(Address);
+
+impl<const SPLIT: bool, const RELEASES: bool> RawMutex for Word<SPLIT, RELEASES> {
+    const NAME: &'static str = match (SPLIT, RELEASES) {
+        (false, _) if !RELEASES => "never-free",
+        (true, _) => "get-then-put",
+        _ => "my-mutex",
+    };
+    const WORDS: u64 = WORD;
+    const NODE: u64 = 0;
+    type Params = ();
+
+    fn bind<A: RemoteAtomics + ?Sized>(_: &A, place: Place, (): ()) -> Result<Self> {
+        Ok(Word(place.word(0)))
+    }
+
+    fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        if SPLIT {
+            while ra.get(self.0)? != 0 {
+                ra.pause(4)?;
+            }
+            return Ok(ra.put(self.0, 1)?);
+        }
+        while ra.compare_and_swap(self.0, 0, 1)? != 0 {
+            ra.pause(4)?;
+        }
+        Ok(())
+    }
+
+    fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        if RELEASES {
+            ra.put(self.0, 0)?;
+            ra.flush(self.0.rank)?;
+        }
+        Ok(())
+    }
+}
+
+fn registry() -> Registry {
+    let mut registry = Registry::standard();
+    registry.add_mutex::<Word<false, true>>("right");
+    registry.add_mutex::<Word<true, true>>("two ranks may see it free");
+    registry.add_mutex::<Word<false, false>>("nobody gets it a second time");
+    registry
+}
+
+fn options(locks: &[&str]) -> Options {
+    let mut options = Options::default();
+    options.backends = vec![Backend::Local];
+    options.ranks = vec![4];
+    options.read_fractions = vec![0.5];
+    options.locks = locks.iter().map(|&name| name.to_owned()).collect();
+    options.duration = Some(Duration::from_millis(500));
+    options
+}
+
+#[test]
+fn a_study_marks_a_lock_that_two_ranks_hold() {
+    let outcome = study::run(&registry(), &options(&["tas", "get-then-put", "my-mutex", "nocheck"])).unwrap();
+    let violated: Vec<&str> = outcome.violated().map(|cell| cell.key.lock.as_str()).collect();
+    assert_eq!(violated, ["get-then-put"], "{:?}", outcome.cells);
+    let data = serde_json::to_value(&outcome).unwrap();
+    let cells = data["cells"].as_array().unwrap();
+    let broken = |cell: &&serde_json::Value| cell["violations"].as_u64().is_some_and(|count| count > 0);
+    assert_eq!(cells.iter().filter(broken).count(), 1);
+}
+
+#[test]
+fn a_study_of_a_lock_that_is_never_released_ends_and_says_where() {
+    let mut options = options(&["never-free"]);
+    options.patience = Duration::from_millis(300);
+    let said = study::run(&registry(), &options).unwrap_err().to_string();
+    for part in ["never-free", "rank ", "compare_and_swap on", "no rank has come further"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+#[test]
+fn the_engines_check_it() {
+    let registry = registry();
+    let check = |name: &str| {
+        let selection =
+            Selection { locks: vec![name.into()], scenarios: vec!["2Wx1".parse().unwrap()], ..Selection::default() };
+        let jobs = selection.jobs(&registry, &explorer::Options::default()).unwrap();
+        jobs[0].run(&|_| true)
+    };
+    assert_eq!(check("my-mutex").verdict, Verdict::Holds);
+    assert!(check("get-then-put").counterexample().is_some());
+    let error = Selection { locks: vec!["my-mutxe".into()], ..Selection::default() }
+        .jobs(&registry, &explorer::Options::default())
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("did you mean 'my-mutex'?"), "{error}");
+}
+
+#[test]
+fn it_is_simulated_and_a_candidate_of_advice() {
+    use rmalab::{advise, simulate};
+
+    let registry = registry();
+    let mut options = simulate::Options::new(rmalab_atomics::sim::Profile::builtin("fx100").unwrap());
+    (options.locks, options.ranks, options.pairs) = (vec!["my-mutex".into()], vec![16], Some(4));
+    let outcome = simulate::Simulation::new(&registry, options).unwrap().run(|_| {}).unwrap();
+    assert_eq!(outcome.points.len(), 1, "{:?}", outcome.left_out);
+
+    let at = tempfile::tempdir().unwrap();
+    let work = at.path().join("work.toml");
+    let text = "ranks = 4\nranks_per_node = 4\nacquisitions = 20\nobjective = \"throughput\"\n\n[[class]]\nshare = 1.0\n\
+                lock = \"exclusive\"\ntargets = \"own\"\nbetween = \"1us\"\ninside = \"100ns\"\n";
+    std::fs::write(&work, text).unwrap();
+    let options = advise::Options {
+        workload: Some(work),
+        policies: vec!["my-mutex".into(), "two-level".into()],
+        seeds: 2,
+        ..advise::Options::default()
+    };
+    let advice = advise::Advise::new(&registry, options).unwrap().run(&|_| ()).unwrap().unwrap();
+    let row = advice.rows.iter().find(|row| row.candidate == "my-mutex").expect("it is ranked");
+    assert!(row.info.is_empty() && row.builder.contains(".policy::<Global<Exclusive<Word<"), "{}", row.builder);
+    assert!(row.throughput.mean > 0.0);
+}
