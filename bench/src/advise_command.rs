@@ -1,8 +1,7 @@
 //! `rmalab advise`: what it reads, shows and writes.
 
-use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -11,9 +10,9 @@ use clap::{Args, ValueEnum, ValueHint};
 use indicatif::{ProgressBar, ProgressStyle};
 use rmalab_job::say;
 
-use crate::advise::{self, Advice, Advise, Objective, Options, Progress};
-use crate::output::print;
-use crate::{Error, Registry, Result, interrupt};
+use crate::advise::{Advise, Objective, Options, Progress};
+use crate::output::OutputArgs;
+use crate::{Registry, Result, interrupt};
 
 pub(crate) const ABOUT: &str = "\
 Say which lock policy a window should have, by simulating all of them.
@@ -52,7 +51,7 @@ Examples:
       The same with two ranks on this machine's model, and what they do here in truth.
   RMALAB_RECORD=trace ./program && rmalab advise --trace trace --objective p99
       For a program that is there already.
-  rmalab advise work.toml --profile fx100 --ranks 4096 --policies two-level,hierarchical --seeds 3 --json advice.json
+  rmalab advise work.toml --profile fx100 --ranks 4096 --policies two-level,hierarchical --seeds 3 --format json -o advice.json
       Two policies on a larger machine.
 
 Exit codes:
@@ -91,15 +90,8 @@ pub(crate) struct AdviseArgs {
     /// Run the same steps here, too, by processes: at most one rank for each processor
     #[arg(long)]
     measure: bool,
-    /// Write a line for each candidate as CSV, to FILE or (without FILE, or with -) to standard output instead of the table
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-", value_hint = ValueHint::FilePath)]
-    csv: Option<PathBuf>,
-    /// Write everything as JSON, to FILE or (without FILE, or with -) to standard output instead of the table
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-", value_hint = ValueHint::FilePath)]
-    json: Option<PathBuf>,
-    /// Say nothing on standard error but errors
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// Objectives on the command line.
@@ -123,18 +115,8 @@ impl From<By> for Objective {
     }
 }
 
-type Write_ = fn(&Advice, &mut dyn Write) -> io::Result<()>;
-
 /// Runs the sub-command.
 pub(crate) fn run(registry: &Registry, arguments: &AdviseArgs) -> Result<ExitCode> {
-    let is_stdout = |path: &Path| path == Path::new("-");
-    let outputs: [(&Option<PathBuf>, Write_); 2] = [(&arguments.json, advise::json), (&arguments.csv, advise::csv)];
-    let outputs: Vec<(&Path, Write_)> =
-        outputs.into_iter().filter_map(|(path, write)| Some((path.as_deref()?, write))).collect();
-    let to_stdout = outputs.iter().filter(|(path, _)| is_stdout(path)).count();
-    if to_stdout > 1 {
-        return Err(Error::usage("--json and --csv cannot both go to standard output"));
-    }
     let options = Options {
         workload: arguments.workload.clone(),
         trace: arguments.trace.clone(),
@@ -148,38 +130,16 @@ pub(crate) fn run(registry: &Registry, arguments: &AdviseArgs) -> Result<ExitCod
     };
     let advise = Advise::new(registry, options)?;
     // What cannot be written is refused before anything is simulated.
-    let mut files = Vec::new();
-    for (path, write) in outputs {
-        let to: Box<dyn Write> = if is_stdout(path) {
-            Box::new(io::stdout())
-        } else {
-            let refused = |error| Error::usage(format!("{} cannot be written: {error}", path.display()));
-            Box::new(BufWriter::new(File::create(path).map_err(refused)?))
-        };
-        files.push((path, write, to));
-    }
+    let outlet = arguments.output.prepare(None)?;
     interrupt::sets(&advise.stop_flag())?;
-    let watch = Watch::new(arguments.quiet, advise.describe());
+    let watch = Watch::new(arguments.output.quiet, advise.describe());
     let advice = advise.run(&|progress| watch.show(progress))?;
     watch.finish();
     let Some(advice) = advice else {
         say!("interrupted: there is no advice");
         return Ok(ExitCode::from(interrupt::exit_code()));
     };
-    for (path, write, mut to) in files {
-        match write(&advice, &mut to).and_then(|()| to.flush()) {
-            // A reader that has gone away has seen what it wanted.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe && is_stdout(path) => {}
-            Err(source) => return Err(Error::File { path: path.to_owned(), source }),
-            Ok(()) => {}
-        }
-    }
-    let table = advise::table(&advice);
-    if to_stdout == 0 {
-        print(&table)?;
-    } else if !arguments.quiet {
-        say!("{}", table.trim_end());
-    }
+    outlet.write(&advice.document())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -7,12 +7,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use comfy_table::{CellAlignment, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use rmalab_job::say;
 
 use crate::calibrate::{self, Calibration, Options, Program};
 use crate::cli::CalibrateArgs;
+use crate::finding::{Table, Value};
 use crate::output::print;
 use crate::{Error, Result, interrupt};
 
@@ -61,14 +61,11 @@ pub(crate) fn run(arguments: &CalibrateArgs) -> Result<ExitCode> {
 
 /// What was measured, and what the simulator makes of the profile.
 fn table(calibration: &Calibration) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(["", "measured", "simulated"]);
+    let mut table =
+        Table::new("What was measured, and what the simulator makes of the profile", ["", "measured", "simulated"]);
     for (index, program) in Program::ALL.into_iter().enumerate() {
-        let [measured, simulated] = [&calibration.measured, &calibration.simulated].map(|times| times[index]);
-        table.add_row([program.name().to_owned(), format!("{measured:.2} ns"), format!("{simulated:.2} ns")]);
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
+        let times = [&calibration.measured, &calibration.simulated].map(|times| Value::Time(times[index]));
+        table.row(std::iter::once(Value::from(program.name())).chain(times));
     }
     format!("{table}\n")
 }

@@ -11,7 +11,9 @@ use rmalab_verify::{Network, Nodes, Scenario};
 
 use crate::advise_command;
 use crate::compare_command;
+use crate::output::OutputArgs;
 use crate::quantities::{bytes, count, duration, span};
+use crate::report_command;
 use crate::reproduce_command;
 use crate::run_command;
 use crate::simulate_command;
@@ -40,7 +42,7 @@ Examples:
       The main study; see rmalab-report/index.html afterwards.
   rmalab study --locks mcs,ticket --ranks 2,8 --read-fraction 0 --duration 1s
       Two mutexes against each other, one second for each cell.
-  rmalab study --backend local --read-fraction 0.5 --critical-section 1us --csv - --quiet
+  rmalab study --backend local --read-fraction 0.5 --critical-section 1us --format csv --quiet
       Longer critical sections, data to standard output.
   mpirun -n 4 rmalab study --backend mpi --ranks 2,4
       Locks over the atomics of an MPI; smaller worlds are some of the job's ranks. So with verbs, or without mpirun there.
@@ -144,6 +146,12 @@ pub(crate) enum Command {
     /// Measure this machine's shared memory, and write a profile of it for the simulator
     #[command(long_about = CALIBRATE, after_help = "Durations are numbers with a unit: 500ms, 10s.")]
     Calibrate(CalibrateArgs),
+    /// Render a saved result again
+    #[command(long_about = report_command::ABOUT)]
+    Report(report_command::ReportArgs),
+    /// Compare two saved results, and say what got worse
+    #[command(long_about = report_command::DIFF, after_long_help = report_command::DIFF_MANUAL)]
+    Diff(report_command::DiffArgs),
     /// List the locks, the policies, the backends and the applications
     List,
     /// Run a program as the ranks of one world on this host
@@ -190,8 +198,8 @@ pub(crate) struct StudyArgs {
     /// How long each cell is measured [default: such that the study takes little more than a minute, 1s at the most]
     #[arg(long, value_name = "TIME", value_parser = span)]
     pub(crate) duration: Option<Duration>,
-    /// How often each cell is measured; what is told is the median
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_REPETITIONS)))]
+    /// How often each cell is measured; the result is the median, with the lowest and the highest
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_REPETITIONS)))]
     pub(crate) repetitions: u32,
     /// How long all ranks may wait before the lock counts as stuck, and the study ends
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = span)]
@@ -211,18 +219,8 @@ pub(crate) struct StudyArgs {
     /// Whom exclusive locks name
     #[arg(long, value_name = "WHOM", value_enum, default_value_t = Whom::Home)]
     pub(crate) target: Whom,
-    /// The report's folder; an older report there is replaced, anything else is not
-    #[arg(long, value_name = "DIR", default_value = "rmalab-report", value_hint = ValueHint::DirPath)]
-    pub(crate) report: PathBuf,
-    /// Write the data as JSON, to FILE or (without FILE, or with -) to standard output instead of the table
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-", value_hint = ValueHint::FilePath)]
-    pub(crate) json: Option<PathBuf>,
-    /// Write one line for each cell as CSV, to FILE or (without FILE, or with -) to standard output instead of the table
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-", value_hint = ValueHint::FilePath)]
-    pub(crate) csv: Option<PathBuf>,
-    /// Say nothing on standard error but errors
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 /// Whom exclusive locks name, on the command line.
@@ -361,19 +359,15 @@ pub(crate) struct VerifyArgs {
     /// Draw the counterexample, the first one if there are several, as SVG to FILE
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) svg: Option<PathBuf>,
-    /// Write the table as a Markdown page to FILE
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) table: Option<PathBuf>,
-    /// Write the results as JSON to standard output instead of the table
+    /// Order the checks of a lock and network by their size, the largest first
     #[arg(long)]
-    pub(crate) json: bool,
-    /// Say nothing on standard error but errors
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
+    pub(crate) by_size: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
 }
 
 /// The options that say what is to be checked, and how.
-const NOT_CHECKING: [&str; 22] = [
+const NOT_CHECKING: [&str; 20] = [
     "lock",
     "scenario",
     "engine",
@@ -394,8 +388,6 @@ const NOT_CHECKING: [&str; 22] = [
     "order",
     "long",
     "save",
-    "table",
-    "json",
 ];
 
 const SECTIONS: [Section; 2] = [Section::Empty, Section::Data];

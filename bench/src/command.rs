@@ -1,8 +1,5 @@
 //! The `rmalab` command, for any registry of locks.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
@@ -12,11 +9,10 @@ use rmalab_windows::Config;
 
 use crate::cli::{Cli, Command, StudyArgs};
 use crate::output::{plain, print};
-use crate::report::{self, Report};
 use crate::study::{Backend, Outcome, Study};
 use crate::{
-    Error, Registry, advise_command, calibrate_command, compare_command, interrupt, launch_command, reproduce_command,
-    run_command, simulate_command, verify_command, watch,
+    Error, Registry, advise_command, calibrate_command, compare_command, interrupt, launch_command, report_command,
+    reproduce_command, run_command, simulate_command, verify_command, watch,
 };
 
 /// Runs the whole command line with the locks of `registry`: every sub-command knows them by their names.
@@ -43,6 +39,8 @@ pub fn main_with(registry: Registry) -> ExitCode {
         Command::Run(arguments) => run_command::run(&arguments),
         Command::Compare(arguments) => compare_command::run(&arguments),
         Command::Calibrate(arguments) => calibrate_command::run(&arguments),
+        Command::Report(arguments) => report_command::report(&arguments),
+        Command::Diff(arguments) => report_command::compare(&arguments),
         Command::List => list(&registry),
         Command::Launch(arguments) => launch_command::run(&arguments),
         Command::Completions { shell } => {
@@ -75,43 +73,21 @@ fn study(registry: &Registry, arguments: &StudyArgs) -> crate::Result<ExitCode> 
         let outcome = study.run()?;
         return Ok(ended(&outcome));
     }
-    let outputs = [(&arguments.json, Format::Json), (&arguments.csv, Format::Csv)];
-    let outputs: Vec<(&Path, Format)> =
-        outputs.into_iter().filter_map(|(path, format)| Some((path.as_deref()?, format))).collect();
-    if outputs.iter().filter(|(path, _)| *path == Path::new("-")).count() > 1 {
-        return Err(Error::usage("--json and --csv cannot both go to standard output"));
-    }
     // Everything that can be refused is refused before anything is measured.
-    let report = Report::prepare(&arguments.report)?;
-    let outputs =
-        outputs.into_iter().map(|(path, format)| Output::open(path, format)).collect::<Result<Vec<_>, _>>()?;
-
-    let watch = watch::Watch::new(&study, arguments.quiet);
+    let outlet = arguments.output.prepare(Some("rmalab-report"))?;
+    let quiet = arguments.output.quiet;
+    let mut watch = watch::Watch::new(&study, quiet);
     interrupt::sets(&study.stop_flag())?;
     let outcome = study.on_progress(|progress| watch.show(progress)).run()?;
     watch.finish();
-
-    let to_stdout = outputs.iter().any(|output| output.path == Path::new("-"));
-    for output in outputs {
-        output.write(&outcome)?;
-    }
-    let table = crate::table(&outcome);
-    if !to_stdout {
-        print(&table)?;
-    } else if !arguments.quiet {
-        say!("{}", table.trim_end());
-    }
-    if !outcome.complete && outcome.cells.is_empty() {
+    if !outcome.run.complete && outcome.cells.is_empty() {
         say!("interrupted before anything was measured: the report stays as it was");
         return Ok(ended(&outcome));
     }
-    let folder = report.write(&outcome)?;
-    if !arguments.quiet {
-        if !outcome.complete {
-            say!("interrupted: {} of {} cells were measured", outcome.cells.len(), outcome.options.cells());
-        }
-        say!("report: {}", folder.join("index.html").display());
+    if !quiet && !outcome.run.complete {
+        say!("interrupted: {} of {} cells were measured", outcome.cells.len(), outcome.options.cells());
     }
+    outlet.write(&outcome.document())?;
     for cell in outcome.violated() {
         let (crate::study::Key { lock, backend, ranks, .. }, violations) = (&cell.key, cell.values.violations);
         say!(
@@ -126,47 +102,8 @@ fn study(registry: &Registry, arguments: &StudyArgs) -> crate::Result<ExitCode> 
 fn ended(outcome: &Outcome) -> ExitCode {
     match outcome.violated().next() {
         Some(_) => ExitCode::FAILURE,
-        None if outcome.complete => ExitCode::SUCCESS,
+        None if outcome.run.complete => ExitCode::SUCCESS,
         None => ExitCode::from(interrupt::exit_code()),
-    }
-}
-
-/// What data can be written as.
-#[derive(Clone, Copy)]
-enum Format {
-    Json,
-    Csv,
-}
-
-/// A file, or standard output, that data go to.
-struct Output<'a> {
-    path: &'a Path,
-    format: Format,
-    to: Box<dyn Write>,
-}
-
-impl<'a> Output<'a> {
-    fn open(path: &'a Path, format: Format) -> crate::Result<Output<'a>> {
-        let to: Box<dyn Write> = if path == Path::new("-") {
-            Box::new(io::stdout())
-        } else {
-            let file = File::create(path)
-                .map_err(|error| Error::usage(format!("{} cannot be written: {error}", path.display())))?;
-            Box::new(BufWriter::new(file))
-        };
-        Ok(Output { path, format, to })
-    }
-
-    fn write(mut self, outcome: &Outcome) -> crate::Result<()> {
-        let written = match self.format {
-            Format::Json => report::json(outcome, &mut self.to),
-            Format::Csv => report::csv(outcome, &mut self.to),
-        };
-        match written.and_then(|()| self.to.flush()) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe && self.path == Path::new("-") => Ok(()),
-            Err(source) => Err(Error::File { path: self.path.to_owned(), source }),
-            Ok(()) => Ok(()),
-        }
     }
 }
 

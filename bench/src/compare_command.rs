@@ -1,23 +1,24 @@
 //! `rmalab compare`: what it is asked for, shows and writes.
 
 use std::cell::RefCell;
-use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use clap::{Args, ValueEnum, ValueHint};
+use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use rmalab_job::say;
 
-use crate::compare::{self, OPERATIONS, Options, Outcome, Peers, Progress, RANKS};
-use crate::output::print;
-use crate::report::ComparisonReport;
+use crate::compare::{self, OPERATIONS, Options, Peers, Progress, RANKS};
+use crate::output::{OutputArgs, print};
 use crate::reproduce::Journal;
 use crate::{Error, Machine, Result, interrupt};
+
+/// The folder of the report, if none is named.
+const FOLDER: &str = "rmalab-comparison";
 
 /// What `--help` begins with.
 pub(crate) const ABOUT: &str = "\
@@ -35,7 +36,7 @@ Examples:
       Everything, 5 times, in about five minutes; rmalab-comparison/index.html afterwards.
   rmalab compare --only mpi --ranks 2 --operations put-8,lock-exclusive,lock-all
       Three operations of windows.
-  rmalab compare --only locks --repetitions 9 --json - --quiet
+  rmalab compare --only locks --repetitions 9 --format json --quiet
       Locks, with more repetitions, as JSON on standard output.
 
 How it is measured:
@@ -86,15 +87,8 @@ pub(crate) struct CompareArgs {
     /// Start again, where an unfinished run is kept
     #[arg(long)]
     fresh: bool,
-    /// The report's folder, which is made, or replaced if it holds an older report
-    #[arg(long, value_name = "DIR", default_value = "rmalab-comparison", value_hint = ValueHint::DirPath)]
-    report: PathBuf,
-    /// Write the data as JSON, to FILE or (without FILE, or with -) to standard output instead of the tables
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-", value_hint = ValueHint::FilePath)]
-    json: Option<PathBuf>,
-    /// Nothing but the tables and errors
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 impl CompareArgs {
@@ -130,8 +124,7 @@ pub(crate) fn run(arguments: &CompareArgs) -> Result<ExitCode> {
     }
     // Everything that can be refused is refused before anything is measured.
     let options = arguments.options()?;
-    let report = ComparisonReport::prepare(&arguments.report)?;
-    let json = arguments.json.as_deref().map(open).transpose()?;
+    let outlet = arguments.output.prepare(Some(FOLDER))?;
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::sets(&stop)?;
     let peers = match Peers::find(&options, &stop) {
@@ -141,60 +134,27 @@ pub(crate) fn run(arguments: &CompareArgs) -> Result<ExitCode> {
     for line in &peers.skipped {
         say!("{line}");
     }
-    let path = unfinished(&arguments.report);
+    let path = unfinished(&arguments.output.folder(FOLDER));
     let mut journal = Journal::open(&path, &of(&peers), arguments.fresh)?;
-    if !arguments.quiet && !journal.is_empty() {
+    if !arguments.output.quiet && !journal.is_empty() {
         say!("going on with {}: {} results are taken from it", path.display(), journal.len());
     }
-    let watch = Watch::new(arguments.quiet);
+    let watch = Watch::new(arguments.output.quiet);
     let outcome = compare::run(&options, &peers, &stop, Some(&mut journal), |progress| watch.show(progress))?;
     watch.finish();
-    let text = text(&outcome);
-    let to_stdout = arguments.json.as_deref() == Some(Path::new("-"));
-    if !to_stdout {
-        print(&text)?;
-    } else if !arguments.quiet {
-        say!("{}", text.trim_end());
-    }
-    if let (Some(to), Some(path)) = (json, &arguments.json) {
-        write_json(&outcome, to, path)?;
-    }
-    if !outcome.complete && outcome.cells.is_empty() {
+    if !outcome.run.complete && outcome.cells.is_empty() {
         say!("interrupted before anything was measured: the report stays as it was");
         return Ok(ExitCode::from(interrupt::exit_code()));
     }
-    let folder = report.write(&outcome)?;
-    // Only now: a report that cannot be written is made again from what is kept.
-    if outcome.complete {
+    if !outcome.run.complete && !arguments.output.quiet {
+        say!("interrupted: the same command goes on where it was ({})", path.display());
+    }
+    outlet.write(&outcome.document())?;
+    // Only now: until the report is written, the journal is all that there is.
+    if outcome.run.complete {
         journal.finish()?;
     }
-    if !arguments.quiet {
-        if !outcome.complete {
-            say!("interrupted: the same command goes on where it was ({})", path.display());
-        }
-        say!("report: {}", folder.join("index.html").display());
-    }
-    Ok(if outcome.complete { ExitCode::SUCCESS } else { ExitCode::from(interrupt::exit_code()) })
-}
-
-fn open(path: &Path) -> Result<Box<dyn Write>> {
-    if path == Path::new("-") {
-        return Ok(Box::new(io::stdout()));
-    }
-    let file =
-        File::create(path).map_err(|error| Error::usage(format!("{} cannot be written: {error}", path.display())))?;
-    Ok(Box::new(BufWriter::new(file)))
-}
-
-fn write_json(outcome: &Outcome, mut to: Box<dyn Write>, path: &Path) -> Result<()> {
-    let mut text = serde_json::to_vec_pretty(outcome).expect("numbers and texts are JSON");
-    text.push(b'\n');
-    match to.write_all(&text).and_then(|()| to.flush()) {
-        // A reader that has gone away has seen what it wanted.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe && path == Path::new("-") => Ok(()),
-        Err(source) => Err(Error::File { path: path.to_owned(), source }),
-        Ok(()) => Ok(()),
-    }
+    Ok(if outcome.run.complete { ExitCode::SUCCESS } else { ExitCode::from(interrupt::exit_code()) })
 }
 
 /// Where an unfinished run is kept.
@@ -214,20 +174,6 @@ fn of(peers: &Peers) -> String {
 fn list() -> String {
     let width = OPERATIONS.iter().map(|operation| operation.name.len()).max().unwrap_or(0);
     OPERATIONS.iter().map(|operation| format!("{:width$}  {}\n", operation.name, operation.title)).collect()
-}
-
-/// The tables, the goals and the notes.
-fn text(outcome: &Outcome) -> String {
-    let summary = &outcome.summary;
-    let mut text: String = summary.tables.iter().map(|table| format!("{table}\n")).collect();
-    for goal in &summary.goals {
-        let met = if goal.met { "met" } else { "not met" };
-        text += &format!("- {}\n  {met}: {}\n", goal.goal, goal.here);
-    }
-    if !summary.notes.is_empty() {
-        text += &format!("\nNotes:\n{}", summary.notes.iter().map(|note| format!("- {note}\n")).collect::<String>());
-    }
-    text
 }
 
 /// Time between two lines of progress where there is no terminal.

@@ -13,6 +13,7 @@ mod compare_command;
 mod launch_command;
 mod output;
 mod quantities;
+mod report_command;
 mod reproduce_command;
 mod run_command;
 mod simulate_command;
@@ -22,18 +23,11 @@ mod watch;
 pub use command::main_with;
 pub use rmalab_apps as applications;
 pub use rmalab_job::{self as job, Error, Result, interrupt};
-pub use rmalab_lab::study::{Options, Outcome, Study, table};
+pub use rmalab_lab::study::{Options, Outcome, Study};
 pub use rmalab_lab::{Info, Registry, Subject, advise, calibrate, simulate, study, verify, workload};
 pub use rmalab_papers::{compare, reproduce, serve};
+pub use rmalab_report as document;
 pub use rmalab_report::{Machine, finding};
-
-/// Reports: a folder with one self-contained page, its figures, and the data.
-pub mod report {
-    pub use rmalab_lab::simulate::SimulationReport;
-    pub use rmalab_lab::study::report::{Report, csv, json};
-    pub use rmalab_papers::compare::ComparisonReport;
-    pub use rmalab_papers::reproduce::ReproductionReport;
-}
 
 /// What the program was built by and from, for reports: see [`rmalab_report::machine::Build::keep`].
 pub const BUILD: rmalab_report::machine::Build = rmalab_report::machine::Build {

@@ -1,24 +1,156 @@
-//! Standard output: what a command prints, and what it does when it cannot.
+//! Where a command's document goes: the same options, with the same meaning, on every command.
 
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 
+use clap::{Args, ValueEnum, ValueHint};
+use rmalab_job::say;
+
+use crate::document::Document;
+use crate::document::folder::Folder;
+use crate::document::{markdown, tabular, text};
 use crate::{Error, Result};
 
-/// Prints `text` on standard output.
-///
-/// A reader that has gone away has seen what it wanted, and is no error.
+/// The options of output.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct OutputArgs {
+    /// How the result is written
+    #[arg(long, global = true, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Write the result to FILE [default: standard output]
+    #[arg(long, short, global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    output: Option<PathBuf>,
+    /// Write a report to the folder DIR: a page with its plots, and the data as JSON and CSV. An older report there is
+    /// replaced, anything else is not
+    #[arg(long, global = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    report: Option<PathBuf>,
+    /// Write the result and errors only, no progress and no notes
+    #[arg(long, short, global = true)]
+    pub(crate) quiet: bool,
+    #[arg(long, global = true, hide = true, num_args = 0..=1, require_equals = true, value_name = "FILE")]
+    json: Option<Option<String>>,
+    #[arg(long, global = true, hide = true, num_args = 0..=1, require_equals = true, value_name = "FILE")]
+    csv: Option<Option<String>>,
+}
+
+/// How a document is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Format {
+    /// Tables for a terminal
+    Text,
+    /// The whole document, which `rmalab report` and `rmalab diff` read
+    Json,
+    /// One line for each measurement
+    Csv,
+    /// A page of Markdown
+    Markdown,
+}
+
+/// A place for a document, known to be writable before anything is measured.
+pub(crate) struct Outlet {
+    format: Format,
+    /// The file, or standard output.
+    file: Option<(PathBuf, BufWriter<File>)>,
+    report: Option<(PathBuf, Folder)>,
+    quiet: bool,
+}
+
+impl OutputArgs {
+    /// Refuses what cannot be written. `report` is the folder of the report if the command line names none.
+    pub(crate) fn prepare(&self, report: Option<&str>) -> Result<Outlet> {
+        for (old, given) in [("json", &self.json), ("csv", &self.csv)] {
+            if given.is_some() {
+                return Err(Error::usage(format!("--{old} is now --format {old}, with -o FILE for a file")));
+            }
+        }
+        let report = self.report.clone().or(report.map(PathBuf::from));
+        let report = report.map(|path| Ok::<_, Error>((path.clone(), Folder::prepare(&path)?))).transpose()?;
+        let open = |path: &PathBuf| {
+            let file = File::create(path)
+                .map_err(|error| Error::usage(format!("{} cannot be written: {error}", path.display())))?;
+            Ok::<_, Error>((path.clone(), BufWriter::new(file)))
+        };
+        let path = self.output.as_ref().filter(|path| *path != Path::new("-"));
+        Ok(Outlet { format: self.format, file: path.map(open).transpose()?, report, quiet: self.quiet })
+    }
+
+    /// The folder of the report, if the command line names none but has a default.
+    pub(crate) fn folder(&self, default: &str) -> PathBuf {
+        self.report.clone().unwrap_or_else(|| default.into())
+    }
+}
+
+impl Outlet {
+    /// Writes the document, and its report, and says where the report is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::File`] if something cannot be written after all. A reader of standard output that has gone away is none.
+    pub(crate) fn write(mut self, document: &Document) -> Result<()> {
+        let rendered = self.render(document);
+        self.print(&rendered)?;
+        self.report(document)
+    }
+
+    /// Writes text to the file, or to standard output.
+    pub(crate) fn print(&mut self, text: &str) -> Result<()> {
+        match &mut self.file {
+            None => print(text),
+            Some((path, file)) => file
+                .write_all(text.as_bytes())
+                .and_then(|()| file.flush())
+                .map_err(|source| Error::File { path: path.clone(), source }),
+        }
+    }
+
+    /// Whether the result is text for people, so that parts of it may be shown as they come.
+    pub(crate) fn is_text(&self) -> bool {
+        self.format == Format::Text
+    }
+
+    /// The document in the format that was asked for.
+    pub(crate) fn render(&self, document: &Document) -> String {
+        match self.format {
+            Format::Text => text::document(document, if self.file.is_some() { usize::MAX } else { width() }),
+            Format::Json => document.json(),
+            Format::Csv => tabular::document(document),
+            Format::Markdown => markdown::document(document),
+        }
+    }
+
+    /// Writes the report, if there is to be one, and says where it is.
+    pub(crate) fn report(self, document: &Document) -> Result<()> {
+        let Some((path, folder)) = self.report else { return Ok(()) };
+        folder.write(document)?;
+        if !self.quiet {
+            say!("report: {}", path.join("index.html").display());
+        }
+        Ok(())
+    }
+}
+
+/// Writes to standard output. A reader that has gone away has seen what it wanted.
 ///
 /// # Errors
 ///
-/// [`Error::File`] when the text cannot be written, as on a full disk.
+/// [`Error::File`] for everything else, such as a full disk.
 pub(crate) fn print(text: &str) -> Result<()> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Error::File { path: "standard output".into(), source: error })
-        }
-        _ => Ok(()),
+    let mut to = io::stdout().lock();
+    match to.write_all(text.as_bytes()).and_then(|()| to.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(source) => Err(Error::File { path: "standard output".into(), source }),
+        Ok(()) => Ok(()),
     }
+}
+
+/// The columns of the terminal; without one, lines stay whole.
+fn width() -> usize {
+    if !io::stdout().is_terminal() {
+        return usize::MAX;
+    }
+    rustix::termios::tcgetwinsize(io::stdout()).map_or(text::WIDTH, |size| usize::from(size.ws_col.max(40)))
 }
 
 /// A text of a message: what a file or an argument has put into it does not control the terminal.

@@ -8,14 +8,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use clap::{Args, ValueHint};
+use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use rmalab_job::say;
 
-use crate::output::print;
-use crate::report::ReproductionReport;
+use crate::output::{OutputArgs, print};
 use crate::reproduce::{self, Context, Experiment, Extent, Journal, Outcome, Progress, Reproduced};
-use crate::{Error, Machine, Result, interrupt};
+use crate::{Machine, Result, interrupt};
+
+/// The folder of the report, if none is named.
+const FOLDER: &str = "rmalab-reproduction";
 
 /// What `--help` begins with.
 pub(crate) const ABOUT: &str = "\
@@ -65,12 +67,8 @@ pub(crate) struct ReproduceArgs {
     /// Start again, where an unfinished run is kept
     #[arg(long)]
     fresh: bool,
-    /// The report's folder, which is made, or replaced if it holds an older report
-    #[arg(long, value_name = "DIR", default_value = "rmalab-reproduction", value_hint = ValueHint::DirPath)]
-    report: PathBuf,
-    /// Nothing but the findings and errors
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// Runs the sub-command.
@@ -81,10 +79,10 @@ pub(crate) fn run(arguments: &ReproduceArgs) -> Result<ExitCode> {
     }
     let experiments = if arguments.all { reproduce::all() } else { reproduce::named(&arguments.ids)? };
     let extent = if arguments.long { Extent::Long } else { Extent::Quick };
-    let report = ReproductionReport::prepare(&arguments.report)?;
-    let path = unfinished(&arguments.report);
+    let mut outlet = arguments.output.prepare(Some(FOLDER))?;
+    let path = unfinished(&arguments.output.folder(FOLDER));
     let journal = Journal::open(&path, &of(), arguments.fresh)?;
-    if !arguments.quiet {
+    if !arguments.output.quiet {
         let seconds: u64 = experiments.iter().map(|experiment| experiment.estimate(extent).as_secs()).sum();
         say!(
             "reproduce: {} experiments: about {}",
@@ -97,32 +95,38 @@ pub(crate) fn run(arguments: &ReproduceArgs) -> Result<ExitCode> {
     }
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::sets(&stop)?;
-    let watch = Watch::new(experiments.len(), arguments.quiet);
+    let watch = Watch::new(experiments.len(), arguments.output.quiet);
     let context = Context::new(extent, &experiments, &stop, Some(journal), |progress| watch.show(progress));
-    let outcome = reproduce::run(&experiments, &context, |one| watch.found(one))?;
+    // On a terminal, or in a file of text, findings come one by one; another format is one document at the end.
+    let each = RefCell::new(Ok(()));
+    let text = outlet.is_text();
+    let outcome = reproduce::run(&experiments, &context, |one| {
+        if text && each.borrow().is_ok() {
+            *each.borrow_mut() = watch.bar.suspend(|| outlet.print(&found(one)));
+        }
+    })?;
     watch.finish();
-    if !outcome.complete && outcome.experiments.is_empty() {
+    each.into_inner()?;
+    if !outcome.run.complete && outcome.experiments.is_empty() {
         say!(
             "interrupted before an experiment has ended: the report stays as it was; the same command goes on ({})",
             path.display()
         );
         return Ok(ExitCode::from(interrupt::exit_code()));
     }
-    let folder = report.write(&outcome)?;
-    // Only now: a report that cannot be written is made again from what is kept.
-    if outcome.complete {
+    if !outcome.run.complete && !arguments.output.quiet {
+        say!("interrupted: the same command goes on where it was ({})", path.display());
+    }
+    let document = outcome.document();
+    let rendered = if text { summary(&outcome) } else { outlet.render(&document) };
+    outlet.print(&rendered)?;
+    outlet.report(&document)?;
+    // Only now: until the report is written, the journal is all that there is.
+    if outcome.run.complete {
         context.finish()?;
     }
-    watch.printed()?;
-    print(&summary(&outcome))?;
-    if !arguments.quiet {
-        if !outcome.complete {
-            say!("interrupted: the same command goes on where it was ({})", path.display());
-        }
-        say!("report: {}", folder.join("index.html").display());
-    }
     let failed = outcome.experiments.iter().any(|one| one.finding.is_err());
-    Ok(match (outcome.complete, failed) {
+    Ok(match (outcome.run.complete, failed) {
         (false, _) => ExitCode::from(interrupt::exit_code()),
         (true, true) => ExitCode::FAILURE,
         (true, false) => ExitCode::SUCCESS,
@@ -164,8 +168,7 @@ fn found(one: &Reproduced) -> String {
                 text += &format!("{table}\n");
             }
             for claim in &finding.claims {
-                let mark = if claim.holds { "holds" } else { "does not hold" };
-                text += &format!("- the paper: {}\n  here: {} ({mark})\n", claim.paper, claim.here);
+                text += &format!("- the paper: {}\n  here: {} ({})\n", claim.expected, claim.here, claim.verdict());
             }
             text += &format!("\n{}\n\n", finding.sentence());
         }
@@ -192,8 +195,6 @@ struct Watch {
     of: usize,
     lines: bool,
     last: RefCell<Option<Instant>>,
-    /// The first finding that could not be printed.
-    failed: RefCell<Option<Error>>,
 }
 
 impl Watch {
@@ -205,7 +206,7 @@ impl Watch {
         } else {
             ProgressBar::hidden()
         };
-        Watch { bar, of, lines: !terminal && !quiet, last: RefCell::new(None), failed: RefCell::new(None) }
+        Watch { bar, of, lines: !terminal && !quiet, last: RefCell::new(None) }
     }
 
     fn show(&self, progress: &Progress<'_>) {
@@ -219,17 +220,6 @@ impl Watch {
             *self.last.borrow_mut() = Some(Instant::now());
             say!("{}/{}: {text}", place + 1, self.of);
         }
-    }
-
-    fn found(&self, one: &Reproduced) {
-        if let Err(error) = self.bar.suspend(|| print(&found(one))) {
-            self.failed.borrow_mut().get_or_insert(error);
-        }
-    }
-
-    /// Returns the first error of printing a finding.
-    fn printed(&self) -> Result<()> {
-        self.failed.borrow_mut().take().map_or(Ok(()), Err)
     }
 
     fn finish(&self) {

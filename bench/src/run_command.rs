@@ -2,23 +2,23 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal};
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use clap::{Args, ValueHint};
 use indicatif::{ProgressBar, ProgressStyle};
 use rmalab_atomics::{Backend, Launcher, Output, Rank, started_as};
 use rmalab_job::say;
 
-use crate::applications::{self, Chosen, Done};
+use crate::applications::{self, Chosen};
+use crate::document::Run;
 use crate::job::{self, Place, Ranks};
-use crate::output::print;
+use crate::output::{OutputArgs, print};
 use crate::study::MAX_RANKS;
-use crate::{Error, Machine, Result, interrupt};
+use crate::{Error, Result, interrupt};
 
 /// What `--help` begins with.
 pub(crate) const ABOUT: &str = "\
@@ -45,7 +45,7 @@ Examples:
       Over RDMA, on this host and on two.
   mpirun -n 4 rmalab run ghost --backend mpi
       Over an MPI.
-  rmalab run hash-table --policy mcs-rw-rp --json -
+  rmalab run hash-table --policy mcs-rw-rp --format json
       The data as JSON.
 
 Exit codes:
@@ -82,12 +82,8 @@ pub(crate) struct RunArgs {
     /// How often it is run; what is told is the run with the median time
     #[arg(long, global = true, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: u32,
-    /// Write the data as JSON, to FILE or (without FILE, or with -) to standard output instead of the table
-    #[arg(long, global = true, value_name = "FILE", num_args = 0..=1, default_missing_value = "-", value_hint = ValueHint::FilePath)]
-    json: Option<PathBuf>,
-    /// Say nothing on standard error but errors
-    #[arg(long, short, global = true)]
-    quiet: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 impl RunArgs {
@@ -187,6 +183,10 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
         application.check(&world)?;
         return as_ranks(world.ranks);
     }
+    let begun = Run::begin();
+    // One rank of a job writes the result.
+    let writes = !matches!(started_as(), Ok(Some((rank, _))) if launched && rank.0 > 0);
+    let outlet = writes.then(|| arguments.output.prepare(None)).transpose()?;
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::sets(&stop)?;
     let bar = watch(arguments, &world);
@@ -212,18 +212,8 @@ pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
         }
         done => done?,
     };
-    if rank.is_some_and(|rank| rank.0 > 0) {
-        return Ok(ExitCode::SUCCESS); // rank 0 tells
-    }
-    let to_stdout = arguments.json.as_deref() == Some(Path::new("-"));
-    if let Some(path) = &arguments.json {
-        write(path, &done)?;
-    }
-    let text = format!("{}, {world}: {}", done.application, done.table);
-    if !to_stdout {
-        print(&text)?;
-    } else if !arguments.quiet {
-        say!("{}", text.trim_end());
+    if let Some(outlet) = outlet.filter(|_| rank.is_none_or(|rank| rank.0 == 0)) {
+        outlet.write(&done.document(begun))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -235,26 +225,11 @@ fn watch(arguments: &RunArgs, world: &Ranks) -> ProgressBar {
         times => format!(", {times} times"),
     };
     let text = format!("{world}{times}");
-    if arguments.quiet || !io::stderr().is_terminal() {
+    if arguments.output.quiet || !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template("{spinner} {msg}, {elapsed} gone").expect("the template is a constant");
     let bar = ProgressBar::new_spinner().with_style(style).with_message(text);
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
-}
-
-fn write(path: &Path, done: &Done) -> Result<()> {
-    let data = serde_json::json!({
-        "generator": concat!("rmalab ", env!("CARGO_PKG_VERSION")),
-        "command": std::env::args().collect::<Vec<_>>().join(" "),
-        "machine": Machine::describe(),
-        "done": done,
-    });
-    let mut text = serde_json::to_string_pretty(&data).expect("numbers and texts are JSON");
-    text.push('\n');
-    if path == Path::new("-") {
-        return print(&text);
-    }
-    std::fs::write(path, text).map_err(|source| Error::File { path: path.to_owned(), source })
 }

@@ -1,19 +1,17 @@
 //! `rmalab simulate`: what it is asked for, shows and writes.
 
 use std::io::{self, IsTerminal};
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use clap::{Args, ValueEnum, ValueHint};
+use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use rmalab_atomics::sim::{Profile, profile};
 use rmalab_job::say;
 
-use crate::output::print;
-use crate::report::SimulationReport;
+use crate::output::{OutputArgs, print};
 use crate::simulate::validate::{self, Check};
 use crate::simulate::{
     self, Ended, Load, Mix, Options, Parameters, Progress, Section, Simulation, Target, machine, scale,
@@ -56,7 +54,7 @@ Sections, as in the HPDC'16 paper on RMA-RW:
 Examples:
   rmalab simulate --lock mcs-rw-rp,two-level --ranks 4:4096:4
       What lock_all takes, on the FX100 profile.
-  rmalab simulate --lock mcs-rw-rp --ranks 4096 --local-atomics nic --warm-up 0 --pairs 1000 --out report
+  rmalab simulate --lock mcs-rw-rp --ranks 4096 --local-atomics nic --warm-up 0 --pairs 1000 --report report
       One point of the FX100 study, with a report.
   rmalab simulate --lock tas-rw,mcs-rw-neutral --ranks 64:1024:2 --writers 0.2%,2%,5% --section empty,work:1us-4us
       Six loads, side by side.
@@ -64,8 +62,8 @@ Examples:
       RMA-RW against foMPI's protocol.
   rmalab simulate --validate paper
       Simulated against published figures; exit code 1 if they do not agree.
-  rmalab simulate --scale docs
-      All locks and policies from 4 to 1,000,000 ranks: docs/scale.svg and docs/scale.md.
+  rmalab simulate --scale --report scale
+      All locks and policies from 4 to 1,000,000 ranks, with a report.
 
 Exit codes:
   0    done, perhaps with points left out
@@ -139,20 +137,16 @@ pub(crate) struct SimulateArgs {
     /// Compare with published figures of the FX100 (paper), or with this machine, measured (machine), and do nothing else
     #[arg(long, value_enum, value_name = "WITH", num_args = 0..=1, default_missing_value = "paper", conflicts_with_all = NOT_VALIDATING)]
     validate: Option<With>,
-    /// Write a plot and a page of all locks from 4 to 1,000,000 ranks to the folder DIR: scale.svg and scale.md
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["validate", "out", "mix", "writers", "section", "exclusive_ranks"])]
-    scale: Option<PathBuf>,
-    /// Write a report to the folder DIR; an older report there is replaced, anything else is not
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    out: Option<PathBuf>,
-    /// Say nothing on standard error but errors
-    #[arg(long, short)]
-    quiet: bool,
+    /// Simulate all locks under lock_all from 4 to 1,000,000 ranks, with their growth
+    #[arg(long, conflicts_with_all = ["validate", "mix", "writers", "section", "exclusive_ranks"])]
+    scale: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// What is not for comparisons.
-const NOT_VALIDATING: [&str; 9] =
-    ["lock", "ranks", "ranks_per_node", "placement", "engines", "local_atomics", "mix", "section", "out"];
+const NOT_VALIDATING: [&str; 8] =
+    ["lock", "ranks", "ranks_per_node", "placement", "engines", "local_atomics", "mix", "section"];
 
 /// What simulations are compared with, on the command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -268,30 +262,24 @@ pub(crate) fn run(registry: Registry, arguments: &SimulateArgs) -> Result<ExitCo
         Some(With::Machine) => return machine(registry, arguments),
         None => {}
     }
-    if let Some(folder) = &arguments.scale {
-        return scale(registry, arguments, folder);
+    if arguments.scale {
+        return scale(registry, arguments);
     }
     let simulation = Simulation::new(registry, arguments.options()?)?;
-    let report = arguments.out.as_deref().map(SimulationReport::prepare).transpose()?;
-    let watch = Watch::new(arguments.quiet);
+    let outlet = arguments.output.prepare(None)?;
+    let watch = Watch::new(arguments.output.quiet);
     interrupt::sets(&simulation.stop_flag())?;
     let outcome = simulation.run(|progress| watch.show(progress))?;
     watch.finish();
-    print(&simulate::table(&outcome))?;
-    if !outcome.complete && outcome.points.is_empty() {
-        say!("interrupted before a point was simulated");
+    if !outcome.run.complete && outcome.points.is_empty() {
+        say!("interrupted before anything was simulated: nothing was written");
         return Ok(ExitCode::from(interrupt::exit_code()));
     }
-    if let Some(report) = report {
-        let folder = report.write(&outcome)?;
-        if !arguments.quiet {
-            say!("report: {}", folder.join("index.html").display());
-        }
-    }
-    if outcome.points.is_empty() && outcome.complete {
+    outlet.write(&outcome.document())?;
+    if outcome.points.is_empty() && outcome.run.complete {
         return Err(Error::Ranks("nothing could be simulated".into()));
     }
-    Ok(if outcome.complete { ExitCode::SUCCESS } else { ExitCode::from(interrupt::exit_code()) })
+    Ok(if outcome.run.complete { ExitCode::SUCCESS } else { ExitCode::from(interrupt::exit_code()) })
 }
 
 /// How often each rank acquires in the paper.
@@ -306,14 +294,21 @@ fn paper(arguments: &SimulateArgs) -> Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::sets(&stop)?;
     let pairs = options.pairs.unwrap_or(PAPER_PAIRS);
-    if !arguments.quiet {
+    if !arguments.output.quiet {
         say!("simulating up to 4096 ranks, {pairs} pairs each, of profile {}", profile.name);
     }
     let checks = match validate::paper(profile, pairs, &stop) {
         Err(_) if stop.load(Ordering::Relaxed) => return Ok(ExitCode::from(interrupt::exit_code())),
         checks => checks?,
     };
-    told(&format!("profile {}, words served by the adapter, {pairs} pairs a rank", profile.name), "paper", &checks)
+    told(
+        &format!(
+            "profile {}, which is fitted to these figures; words served by the adapter, {pairs} pairs a rank",
+            profile.name
+        ),
+        "paper",
+        &checks,
+    )
 }
 
 /// Compares with this machine.
@@ -324,7 +319,7 @@ fn machine(registry: &Registry, arguments: &SimulateArgs) -> Result<ExitCode> {
         _ => return Err(Error::usage("--validate machine compares one profile")),
     };
     let name = profile.as_ref().map_or("as calibrated in between", |profile| &profile.name);
-    if !arguments.quiet {
+    if !arguments.output.quiet {
         say!("measuring, and simulating profile {name}: about {} s", machine::SECONDS);
     }
     let (checks, count) = machine::compare(registry, profile.as_ref(), arguments.seed)?;
@@ -334,34 +329,27 @@ fn machine(registry: &Registry, arguments: &SimulateArgs) -> Result<ExitCode> {
 
 /// Shows a comparison; its exit code.
 fn told(head: &str, reference: &str, checks: &[Check]) -> Result<ExitCode> {
-    let text = format!("{head}\n\n{}\n{}", validate::checks_table(reference, checks), validate::verdict(checks));
-    print(&text)?;
+    print(&format!("{head}\n\n{}\n{}", validate::checks_table(reference, checks), validate::verdict(checks)))?;
     Ok(if checks.iter().all(Check::holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Simulates all locks at all sizes, and writes the plot and the page.
-fn scale(registry: &Registry, arguments: &SimulateArgs, folder: &Path) -> Result<ExitCode> {
+fn scale(registry: &Registry, arguments: &SimulateArgs) -> Result<ExitCode> {
     let mut options = arguments.options()?;
     if arguments.ranks.is_empty() {
         options.ranks = scale::RANKS.to_vec();
     }
-    if !folder.is_dir() {
-        return Err(Error::usage(format!("{} is no folder", folder.display())));
-    }
+    let outlet = arguments.output.prepare(None)?;
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::sets(&stop)?;
-    let watch = Watch::new(arguments.quiet);
+    let watch = Watch::new(arguments.output.quiet);
     let made = scale::run(registry, &options, &stop, |progress| watch.show(progress))?;
     watch.finish();
-    let Some(page) = made else {
+    let Some(document) = made else {
         say!("interrupted: nothing was written");
         return Ok(ExitCode::from(interrupt::exit_code()));
     };
-    for (name, text) in [("scale.svg", &page.svg), ("scale.md", &page.markdown)] {
-        let path = folder.join(name);
-        std::fs::write(&path, text).map_err(|source| Error::File { path, source })?;
-    }
-    print(&page.markdown)?;
+    outlet.write(&document)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use rmalab_job::say;
@@ -14,6 +14,7 @@ use rmalab_verify::kill_matrix::{self, Fate};
 use rmalab_verify::{Counterexample, Progress, diagram, mutants};
 
 use crate::cli::VerifyArgs;
+use crate::document::{Run, Section};
 use crate::output::{plain, print};
 use crate::verify::{self, Checked, Engine, Job, Outcome, failed};
 use crate::{Error, Registry, Result, interrupt};
@@ -25,7 +26,7 @@ pub(crate) fn run(registry: &Registry, arguments: &VerifyArgs) -> Result<ExitCod
     }
     match (&arguments.replay, &arguments.kill_matrix) {
         (Some(path), _) => play_again(registry, path, arguments.svg.as_deref()),
-        (None, Some(path)) => kill_matrix(path, arguments.quiet),
+        (None, Some(path)) => kill_matrix(path, arguments.output.quiet),
         (None, None) => check(registry, arguments),
     }
 }
@@ -83,17 +84,16 @@ fn check(registry: &Registry, arguments: &VerifyArgs) -> Result<ExitCode> {
     // Everything that can be refused is refused before anything is searched.
     let jobs = arguments.selection()?.jobs(registry, &arguments.options())?;
     let mut save = arguments.save.as_deref().map(Save::prepare).transpose()?;
-    for path in [&arguments.table, &arguments.svg].into_iter().flatten() {
-        writable(path)?;
-    }
+    arguments.svg.as_deref().map(writable).transpose()?;
+    let outlet = arguments.output.prepare(None)?;
 
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::sets(&stop)?;
-    let started = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    let mut run = Run::begin();
     let start = Instant::now();
-    let watch = Watch::new(jobs.len(), arguments.quiet);
+    let watch = Watch::new(jobs.len(), arguments.output.quiet);
     let mut checks = Vec::with_capacity(jobs.len());
-    let mut findings = String::new();
+    let mut findings = Vec::new();
     let mut svg = arguments.svg.as_deref();
     for (number, job) in jobs.iter().enumerate() {
         watch.begin(number, job);
@@ -107,7 +107,7 @@ fn check(registry: &Registry, arguments: &VerifyArgs) -> Result<ExitCode> {
             if let Some(path) = svg.take() {
                 write(path, &diagram::svg(&job.check, counterexample).map_err(failed)?)?;
             }
-            findings += &finding(job, counterexample, saved.as_deref())?;
+            findings.push(finding(job, counterexample, saved.as_deref())?);
         }
         checks.push(checked);
         if stop.load(Ordering::Relaxed) {
@@ -117,21 +117,15 @@ fn check(registry: &Registry, arguments: &VerifyArgs) -> Result<ExitCode> {
     watch.finish();
 
     let complete = checks.len() == jobs.len() && !stop.load(Ordering::Relaxed);
-    let outcome = Outcome::new(started, start.elapsed(), complete, checks);
-    let text = findings + &outcome.table();
-    if arguments.json {
-        let mut json = Vec::new();
-        outcome.json(&mut json).expect("memory takes everything");
-        print(&String::from_utf8_lossy(&json))?;
-        if !arguments.quiet {
-            say!("{}", text.trim_end());
-        }
-    } else {
-        print(&text)?;
+    run.complete = complete;
+    let outcome = Outcome::new(run, start.elapsed(), checks);
+    let mut document = if arguments.by_size { outcome.by_size() } else { outcome.document() };
+    if !findings.is_empty() {
+        let mut section = Section::new("counterexamples", "Counterexamples");
+        section.listings = findings;
+        document.sections.insert(0, section);
     }
-    if let Some(path) = &arguments.table {
-        write(path, &outcome.markdown())?;
-    }
+    outlet.write(&document)?;
     if !complete {
         say!("interrupted: {} of {} checks were begun", outcome.checks.len(), jobs.len());
         return Ok(ExitCode::from(interrupt::exit_code()));
@@ -145,7 +139,7 @@ fn finding(job: &Job, counterexample: &Counterexample, saved: Option<&Path>) -> 
         Some(path) => format!("again: rmalab verify --replay {}", path.display()),
         None => "not saved; --save DIR keeps it for --replay".to_owned(),
     };
-    Ok(format!("{}\n{again}\n\n", diagram::text(&job.check, counterexample).map_err(failed)?))
+    Ok(format!("{}\n{again}\n", diagram::text(&job.check, counterexample).map_err(failed)?))
 }
 
 /// Takes the steps of the counterexample in the file at `path` again.

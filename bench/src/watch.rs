@@ -1,31 +1,72 @@
 //! What a person sees of a running study.
 
-use std::cell::RefCell;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use rmalab_job::say;
 
-use crate::study::{Progress, Study};
+use crate::document::numbers::{number, si};
+use crate::study::{Backend, Key, Progress, Study};
 
 /// Time between two lines of progress where there is no terminal.
 const LINES: Duration = Duration::from_secs(5);
 
-/// Shows how far a study is: a bar on a terminal, a line now and then elsewhere, nothing if it is to be quiet.
-pub(crate) enum Watch {
+/// Shows how far a study is, and its first results.
+pub(crate) struct Watch {
+    show: Show,
+    best: Best,
+}
+
+/// A bar on a terminal, a line now and then elsewhere, nothing if it is to be quiet.
+enum Show {
     Quiet,
     Bar(ProgressBar),
-    Lines(RefCell<Option<Instant>>),
+    Lines(Option<Instant>),
+}
+
+/// The fastest locks of the load that is being measured.
+struct Best {
+    /// How many locks there are.
+    locks: usize,
+    /// What has been measured once of the present load and world.
+    measured: Vec<(String, f64)>,
+    /// The worlds and loads that were reported: later repetitions are not.
+    reported: Vec<(Backend, u32, u64)>,
+}
+
+impl Best {
+    /// Adds a measurement; a line when it is the last lock's.
+    fn measured(&mut self, key: &Key, throughput: f64) -> Option<String> {
+        let world = (key.backend, key.ranks, key.read_fraction.to_bits());
+        if self.reported.contains(&world) {
+            return None;
+        }
+        self.measured.push((key.lock.clone(), throughput));
+        if self.measured.len() < self.locks {
+            return None;
+        }
+        self.reported.push(world);
+        let mut measured = std::mem::take(&mut self.measured);
+        measured.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let best: Vec<String> = measured.iter().take(3).map(|(lock, rate)| format!("{lock} {}/s", si(*rate))).collect();
+        let ranks = if key.ranks == 1 { "1 rank".into() } else { format!("{} ranks", key.ranks) };
+        Some(format!("{}, {ranks}, {}: {}", key.backend, load(key.read_fraction), best.join(", ")))
+    }
+}
+
+fn load(fraction: f64) -> String {
+    format!("{} % lock_all", number(fraction * 100.0))
 }
 
 impl Watch {
     /// Says what will be measured and how long that takes.
     pub(crate) fn new(study: &Study<'_>, quiet: bool) -> Watch {
-        if quiet {
-            return Watch::Quiet;
-        }
         let options = study.options();
+        let best = Best { locks: options.locks.len(), measured: Vec::new(), reported: Vec::new() };
+        if quiet {
+            return Watch { show: Show::Quiet, best };
+        }
         let list = |items: Vec<String>| items.join(", ");
         say!(
             "study: {} locks on {} with {} ranks, {} measurements of {:.0?} each: about {} s",
@@ -36,31 +77,37 @@ impl Watch {
             options.cell_duration(),
             study.estimate().as_secs_f64().ceil()
         );
-        if std::io::stderr().is_terminal() {
+        let show = if std::io::stderr().is_terminal() {
             let bar = ProgressBar::new(study.measurements() as u64);
             let style = "{bar:30} {pos}/{len}  {elapsed} gone, {eta} left  {msg}";
             bar.set_style(ProgressStyle::with_template(style).expect("the template is a constant"));
-            Watch::Bar(bar)
+            Show::Bar(bar)
         } else {
-            Watch::Lines(RefCell::new(None))
-        }
+            Show::Lines(None)
+        };
+        Watch { show, best }
     }
 
-    /// Shows one more measurement.
-    pub(crate) fn show(&self, progress: &Progress) {
-        let message = progress.last.as_ref().map_or(String::new(), |key| {
-            format!("{}, ranks {}, {}, share of lock_all {}", key.backend, key.ranks, key.lock, key.read_fraction)
-        });
-        match self {
-            Watch::Quiet => (),
-            Watch::Bar(bar) => {
+    /// Shows one more measurement. When all of one load in one world are done, says which lock was fastest.
+    pub(crate) fn show(&mut self, progress: &Progress) {
+        let Some((key, throughput)) = &progress.last else { return };
+        if let Some(line) = self.best.measured(key, *throughput) {
+            match &self.show {
+                Show::Quiet => (),
+                Show::Bar(bar) => bar.println(line),
+                Show::Lines(_) => say!("{line}"),
+            }
+        }
+        let message = format!("{}, {} ranks, {}, {}", key.backend, key.ranks, key.lock, load(key.read_fraction));
+        match &mut self.show {
+            Show::Quiet => (),
+            Show::Bar(bar) => {
                 bar.set_position(progress.done as u64);
                 bar.set_message(message);
             }
-            Watch::Lines(last) => {
-                let due = last.borrow().is_none_or(|last| last.elapsed() >= LINES);
-                if due && progress.last.is_some() {
-                    *last.borrow_mut() = Some(Instant::now());
+            Show::Lines(last) => {
+                if last.is_none_or(|last| last.elapsed() >= LINES) {
+                    *last = Some(Instant::now());
                     say!("{}/{}: {message}", progress.done, progress.of);
                 }
             }
@@ -69,7 +116,7 @@ impl Watch {
 
     /// Takes the bar away.
     pub(crate) fn finish(&self) {
-        if let Watch::Bar(bar) = self {
+        if let Show::Bar(bar) = &self.show {
             bar.finish_and_clear();
         }
     }

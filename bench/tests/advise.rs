@@ -6,7 +6,8 @@ use std::process::{Command, Output, Stdio};
 
 use assert_cmd::cargo::CommandCargoExt;
 use rmalab::Registry;
-use rmalab::advise::{Advice, Advise, Objective, Options, Standing, csv, table};
+use rmalab::advise::{Advice, Advise, Objective, Options, Standing};
+use rmalab::document::{Document, text};
 use rmalab::workload::Workload;
 use rmalab_atomics::{Rank, RemoteAtomics, World};
 use rmalab_windows::{Config, Info, LockKind, Op, Team, Window, WindowDisp};
@@ -37,6 +38,11 @@ fn advise(options: Options) -> Advice {
     Advise::new(&registry, options).expect("it is right").run(&|_| ()).expect("it runs").expect("nobody has stopped it")
 }
 
+/// The advice as a terminal shows it.
+fn shown(advice: &Advice) -> String {
+    text::document(&advice.document(), usize::MAX)
+}
+
 fn order(advice: &Advice) -> Vec<&'static str> {
     advice.rows.iter().map(|row| row.candidate).collect()
 }
@@ -55,7 +61,7 @@ fn lock_all_at_many_ranks_is_the_hierarchical_locks() {
     assert!(slow.throughput.mean < advice.unlocked);
     // Deterministic, though threads share the work.
     let again = advise(options(&work, "fx100", &["mcs-rw-rp", "hierarchical", "two-level"]));
-    assert_eq!(table(&advice), table(&again));
+    assert_eq!(shown(&advice), shown(&again));
 }
 
 #[test]
@@ -83,7 +89,7 @@ fn a_tie_keeps_the_policy_that_the_program_has() {
     let advice = advise(options(&work, "shm", &["mcs-rw-rp", "two-level", "tas-rw"]));
     assert!(advice.rows.iter().filter(|row| row.standing == Standing::AsGood).count() >= 1, "{:?}", advice.rows);
     assert_eq!((advice.current, advice.choice), ("two-level", "two-level"), "{:?}", order(&advice));
-    let text = table(&advice);
+    let text = shown(&advice);
     assert!(text.contains("\nkeep two-level: "), "{text}");
     // Without it, the one that lets no rank starve.
     let advice = advise(options(&work, "shm", &["mcs-rw-rp", "mcs-rw-neutral"]));
@@ -133,15 +139,10 @@ fn what_is_printed_chooses_the_winner() {
         assert!(ignored.is_empty(), "{ignored:?}");
         assert!(row.candidate.starts_with(config.policy.name()));
     }
-    let text = table(&advice);
+    let text = shown(&advice);
     assert!(text.contains(&advice.rows[0].builder) && text.contains(&advice.rows[0].info), "{text}");
-    let mut bytes = Vec::new();
-    csv(&advice, &mut bytes).unwrap();
-    let lines: Vec<Vec<String>> = csv::Reader::from_reader(bytes.as_slice())
-        .records()
-        .map(|record| record.unwrap().iter().map(str::to_owned).collect())
-        .collect();
-    let names: Vec<&str> = lines.iter().map(|line| line[1].as_str()).collect();
+    let data = advice.document().data.unwrap();
+    let names: Vec<String> = data.rows.iter().map(|row| row[0].to_string()).collect();
     assert_eq!(names, order(&advice));
 }
 
@@ -222,8 +223,8 @@ fn bad_input_is_refused_with_one_line() {
         (&[several, "--profile", "fx100", "--ranks", "4000000000"], "available"),
         (&[several, "--profile", "fx100", "--seeds", "0"], "--seeds"),
         (&[several, "--profile", "fx100", "--objective", "beauty"], "beauty"),
-        (&[several, "--profile", "fx100", "--json", "--csv"], "cannot both"),
-        (&[several, "--profile", "fx100", "--csv", "/nowhere/at/all.csv"], "/nowhere/at/all.csv"),
+        (&[several, "--profile", "fx100", "--csv"], "--format csv"),
+        (&[several, "--profile", "fx100", "-o", "/nowhere/at/all.csv"], "/nowhere/at/all.csv"),
         (&[several, "--trace", "folder"], "--trace"),
         (&["--ranks", "2"], "WORKLOAD.toml"),
     ] {
@@ -245,18 +246,21 @@ fn the_command_writes_what_it_is_asked_for() {
     let work = work.to_str().unwrap();
     let csv = at.path().join("advice.csv");
     let common = ["advise", work, "--profile", "gemini", "--seeds", "2", "--policies", "two-level,mcs", "--quiet"];
-    let output = rmalab(&[&common[..], &["--json", "--csv", csv.to_str().unwrap()]].concat());
+    let output = rmalab(&[&common[..], &["--format", "json"]].concat());
     let [stdout, stderr] = texts(&output);
     assert!(output.status.success() && stderr.is_empty(), "{stderr}");
-    let json: serde_json::Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!((&json["objective"], &json["profile"]), (&"throughput".into(), &"gemini".into()));
-    let rows = json["rows"].as_array().unwrap();
-    assert_eq!((rows.len(), &rows[0]["standing"]), (5, &"winner".into()));
-    assert!(rows.iter().all(|row| row["throughput"]["half"].is_number() && row["limit"]["by"].is_string()));
+    let document = Document::from_json(&stdout).unwrap();
+    assert!(document.sections[0].text[0].contains("Profile gemini, 2 seeds, ranked by throughput"));
+    let data = document.data.unwrap();
+    let get = |row: usize, column| data.get(&data.rows[row], column).unwrap();
+    assert_eq!((data.rows.len(), get(0, "standing").to_string().as_str()), (5, "winner"));
+    assert!((0..5).all(|row| get(row, "throughput").spread.is_some() && !get(row, "limit").to_string().is_empty()));
+    let output = rmalab(&[&common[..], &["--format", "csv", "-o", csv.to_str().unwrap()]].concat());
+    assert!(output.status.success() && output.stdout.is_empty());
     assert_eq!(fs::read_to_string(csv).unwrap().lines().count(), 6);
 
     let [stdout, _] = texts(&rmalab(&common));
-    for part in ["limited by", "choose ", "builder  Window::builder(&team).policy::<", "info     rmalab_lock_policy="] {
+    for part in ["limited by", "Choose ", "builder  Window::builder(&team).policy::<", "info     rmalab_lock_policy="] {
         assert!(stdout.contains(part), "{part} is missing:\n{stdout}");
     }
     let [help, _] = texts(&rmalab(&["advise", "--help"]));
@@ -271,16 +275,16 @@ fn measurements_stand_beside() {
     let at = tempfile::tempdir().unwrap();
     let work = workload(at.path(), 1, 1, "exclusive", "\"own\"", 20);
     let arguments =
-        ["advise", work.to_str().unwrap(), "--seeds", "2", "--policies", "two-level", "--measure", "--json"];
+        ["advise", work.to_str().unwrap(), "--seeds", "2", "--policies", "two-level", "--measure", "--format=json"];
     let output = rmalab(&arguments);
     let [stdout, stderr] = texts(&output);
     assert!(output.status.success(), "{stderr}");
-    let json: serde_json::Value = serde_json::from_str(&stdout).unwrap();
-    let rows = json["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 4);
-    assert!(rows.iter().all(|row| row["measured"]["throughput"].as_f64().unwrap() > 0.0));
-    let best = json["verdict"]["best"].as_str().unwrap();
-    assert!(rows.iter().any(|row| row["candidate"] == best));
+    let document = Document::from_json(&stdout).unwrap();
+    let data = document.data.unwrap();
+    assert_eq!(data.rows.len(), 4);
+    assert!(data.rows.iter().all(|row| data.get(row, "measured throughput").unwrap().value.number().unwrap() > 0.0));
+    let verdict = document.summary.iter().find(|line| line.starts_with("Measured on this machine")).unwrap();
+    assert!(data.rows.iter().any(|row| verdict.contains(&format!(": {} is best", row[0]))), "{verdict}");
 }
 
 #[test]

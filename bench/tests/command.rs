@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use assert_cmd::cargo::CommandCargoExt;
+use rmalab::document::Document;
 
 fn rmalab(arguments: &[&str]) -> Command {
     let mut command = Command::cargo_bin("rmalab").expect("cargo builds it for its tests");
@@ -60,8 +61,11 @@ fn bad_arguments_are_refused_with_a_clear_line() {
         (&["study", "--ranks-per-node", "0"], "ranks-per-node"),
         (&["study", "--home", "2", "--ranks", "2"], "rank 2 does not exist"),
         (&["study", "--target", "moon"], "moon"),
-        (&["study", "--json", "--csv"], "cannot both"),
-        (&["study", "--json", "/nowhere/at/all.json"], "/nowhere/at/all.json"),
+        (&["study", "--json"], "--format json"),
+        (&["study", "--csv=data.csv"], "--format csv"),
+        (&["study", "-o", "/nowhere/at/all.json"], "/nowhere/at/all.json"),
+        (&["report", "/nowhere/at/all.json"], "/nowhere/at/all.json"),
+        (&["diff", "/proc/version", "/proc/version"], "no JSON"),
         (&["studdy"], "studdy"),
         (&["calibrate", "--duration", "0s"], "no time"),
         (&["calibrate", "--name", "a b"], "letters, digits and hyphens"),
@@ -139,18 +143,19 @@ fn the_ranks_of_a_job_measure_together() {
     assert!(output.status.success(), "{said}");
     assert!(told.contains("mcs") && told.lines().all(|line| line.starts_with("[0]")), "{told}");
     assert!(said.lines().all(|line| line.starts_with("[0]")), "{said}");
-    let data: serde_json::Value = serde_json::from_slice(&fs::read(report.join("data.json")).unwrap()).unwrap();
-    assert_eq!(data["complete"], true);
-    let cells = data["cells"].as_array().unwrap();
-    assert_eq!(cells.len(), 3 * 2 * 2);
-    for cell in cells {
-        assert!(cell["throughput"].as_f64().unwrap() > 0.0, "{cell}");
-        let side = if cell["readers"].is_null() { &cell["writers"] } else { &cell["readers"] };
+    let document = Document::read(&report).unwrap();
+    assert!(document.run.complete);
+    let cells = document.data.unwrap();
+    assert_eq!(cells.rows.len(), 3 * 2 * 2);
+    for cell in &cells.rows {
+        let get = |column: &str| cells.get(cell, column).unwrap().value.number();
+        assert!(get("throughput").unwrap() > 0.0, "{cell:?}");
+        let side = if get("reader acquire p50").is_none() { "writer" } else { "reader" };
         let operations =
-            ["operations_own", "operations_node", "operations_remote"].map(|key| side[key].as_f64().unwrap());
-        assert!(operations.iter().sum::<f64>() >= 2.0, "{cell}");
+            ["own", "same node", "other node"].map(|far| get(&format!("{side} operations {far}")).unwrap());
+        assert!(operations.iter().sum::<f64>() >= 2.0, "{cell:?}");
         // The third rank is on a node of its own.
-        assert!(operations[2] == 0.0 || cell["ranks"] == 3, "{cell}");
+        assert!(operations[2] == 0.0 || get("ranks") == Some(3.0), "{cell:?}");
     }
 }
 
@@ -223,40 +228,43 @@ fn a_short_study_leaves_a_whole_report() {
     let output = run(&short_study(&report, &["--read-fraction", "1,0.5", "--ranks-per-node", "1"]));
     assert!(output.status.success(), "{}", stderr(&output));
 
-    let data: serde_json::Value = serde_json::from_slice(&fs::read(report.join("data.json")).unwrap()).unwrap();
-    assert_eq!(data["complete"], true);
-    assert!(data["generator"].as_str().unwrap().starts_with("rmalab "));
-    assert!(data["machine"]["rustc"].as_str().unwrap().starts_with("rustc "));
-    let names: Vec<&str> =
-        data["subjects"].as_array().unwrap().iter().map(|subject| subject["name"].as_str().unwrap()).collect();
-    let cells = data["cells"].as_array().unwrap();
-    assert_eq!(cells.len(), 2 * names.len());
+    let document = Document::read(&report).unwrap();
+    assert!(document.run.complete && document.run.generator.starts_with("rmalab "));
+    assert!(document.run.command.contains("--read-fraction 1,0.5"), "{}", document.run.command);
+    assert!(document.machine.rustc.starts_with("rustc "));
+    assert!(!document.summary.is_empty(), "there is no verdict in words");
+    let subjects = document.sections.iter().find(|section| section.id == "subjects").unwrap();
+    let names: Vec<String> = subjects.finding.tables[0].rows.iter().map(|row| row[0].to_string()).collect();
+    let cells = document.data.as_ref().unwrap();
+    assert_eq!(cells.rows.len(), 2 * names.len());
     let mut mixed = 0;
-    for cell in cells {
-        assert!(cell["throughput"].as_f64().unwrap() > 0.0, "{cell}");
-        let has = |side: &str| cell[side]["acquire"]["p99.9"].is_u64();
-        if cell["read_fraction"] == 1.0 {
-            assert!(has("readers") && cell["writers"].is_null(), "{cell}");
+    for cell in &cells.rows {
+        let get = |column: &str| cells.get(cell, column).unwrap();
+        let throughput = get("throughput");
+        assert!(throughput.value.number().unwrap() > 0.0 && throughput.spread.is_some(), "{cell:?}");
+        let has = |side: &str| get(&format!("{side} acquire p99.9")).value.number().is_some();
+        if get("read fraction").value.number() == Some(1.0) {
+            assert!(has("reader") && !has("writer"), "{cell:?}");
         } else {
             // A rank that gets no processor in time makes a single acquisition, which reads or writes.
-            assert!(has("readers") || has("writers"), "{cell}");
-            mixed += usize::from(has("readers") && has("writers"));
+            assert!(has("reader") || has("writer"), "{cell:?}");
+            mixed += usize::from(has("reader") && has("writer"));
         }
-        let jain = cell["jain"].as_f64().unwrap();
-        assert!((0.5..=1.0 + 1e-9).contains(&jain), "{cell}");
+        let jain = get("Jain index").value.number().unwrap();
+        assert!((0.5..=1.0 + 1e-9).contains(&jain), "{cell:?}");
     }
     assert!(mixed > 0, "no cell has readers and writers");
 
     let mut csv = csv::Reader::from_path(report.join("data.csv")).unwrap();
     let columns = csv.headers().unwrap().clone();
-    assert!(columns.iter().any(|column| column == "writer_acquire_p99.9_ns"), "{columns:?}");
-    assert_eq!(csv.records().map(Result::unwrap).count(), cells.len());
+    assert!(columns.iter().any(|column| column == "writer acquire p99.9 [ns]"), "{columns:?}");
+    assert_eq!(csv.records().map(Result::unwrap).count(), cells.rows.len());
 
     let page = fs::read_to_string(report.join("index.html")).unwrap();
     for name in &names {
         assert!(page.contains(name), "{name} is not on the page");
     }
-    for reference in ["src=", "url(", "@import", "<link", "<script", "http://", "href=\"http"] {
+    for reference in ["src=", "url(", "@import", "<link", "fetch(", "http://", "href=\"http"] {
         assert!(!page.contains(reference), "the page refers to something: {reference}");
     }
     let mut plots: Vec<_> = fs::read_dir(report.join("plots"))
@@ -264,11 +272,19 @@ fn a_short_study_leaves_a_whole_report() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     plots.sort();
-    let expected = ["fairness", "latency", "operations", "readers-writers", "throughput"];
-    assert_eq!(plots, expected.map(|name| format!("{name}-local.svg")));
+    for name in
+        ["fairness-100", "fairness-50", "median-100", "operations-readers-100", "readers-writers-50", "throughput-50"]
+    {
+        assert!(plots.contains(&format!("local-{name}.svg")), "{name} is none of {plots:?}");
+    }
 
     let table = stdout(&output);
     assert!(names.iter().all(|name| table.contains(name)), "{table}");
+    // It can be rendered again, and is no worse than itself.
+    let at_report = report.to_str().unwrap();
+    assert_eq!(stdout(&run(&["report", at_report])), table);
+    let same = run(&["diff", at_report, at_report]);
+    assert!(same.status.success() && stdout(&same).contains("0 worse, 0 better"), "{}", stdout(&same));
     // Another run replaces it.
     let output = run(&short_study(&report, &["--locks", "nocheck", "--quiet"]));
     assert!(output.status.success() && output.stderr.is_empty(), "{}", stderr(&output));
@@ -280,26 +296,38 @@ fn a_short_study_leaves_a_whole_report() {
 fn operations_are_counted_by_distance() {
     let at = tempfile::tempdir().unwrap();
     let report = at.path().join("report");
-    let more = ["--locks", "two-level", "--read-fraction", "1", "--ranks-per-node", "1", "--json", "--quiet"];
+    let more = ["--locks", "two-level", "--read-fraction", "1", "--ranks-per-node", "1", "--format=json", "--quiet"];
     let output = run(&short_study(&report, &more));
-    let data: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let readers = &data["cells"][0]["readers"];
-    let operations = |distance: &str| readers[format!("operations_{distance}")].as_f64().unwrap();
-    // lock_all and unlock_all are one operation each, at the master; nobody is ever in the way.
-    assert!((operations("own") + operations("node") + operations("remote") - 2.0).abs() < 1e-9, "{readers}");
-    assert_eq!(operations("node"), 0.0);
+    let cells = Document::from_json(&stdout(&output)).unwrap().data.unwrap();
+    let operations = |distance: &str| {
+        let cell = cells.get(&cells.rows[0], &format!("reader operations {distance}"));
+        cell.unwrap().value.number().unwrap()
+    };
+    // lock_all and unlock_all are one operation each, at the master; no rank is ever in the way.
+    let all = operations("own") + operations("same node") + operations("other node");
+    assert!((all - 2.0).abs() < 1e-9, "{all}");
+    assert_eq!(operations("same node"), 0.0);
 }
 
 #[test]
 fn data_can_go_to_standard_output_and_to_files() {
     let at = tempfile::tempdir().unwrap();
     let (report, file) = (at.path().join("report"), at.path().join("data.json"));
-    let more = ["--locks", "nocheck,two-level", "--csv", "-", "--json", file.to_str().unwrap(), "--quiet"];
-    let output = run(&short_study(&report, &more));
-    assert!(output.status.success(), "{}", stderr(&output));
+    let locks = ["--locks", "nocheck,two-level", "--quiet"];
+    let output =
+        run(&short_study(&report, &[&locks[..], &["--format", "json", "-o", file.to_str().unwrap()]].concat()));
+    assert!(output.status.success() && output.stdout.is_empty(), "{}", stderr(&output));
+    let cells = Document::read(&file).unwrap().data.unwrap();
+    let output = run(&["report", file.to_str().unwrap(), "--format", "csv", "-o", "-"]);
     let records = csv::Reader::from_reader(&output.stdout[..]).records().map(Result::unwrap).count();
-    let data: serde_json::Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
-    assert_eq!(records, data["cells"].as_array().unwrap().len());
+    assert_eq!((records, cells.rows.len()), (4, 4));
+    let output = run(&["report", file.to_str().unwrap(), "--format", "markdown"]);
+    assert!(stdout(&output).starts_with("# Locks over network atomics\n"), "{}", stdout(&output));
+    // A disk that is full is an error.
+    let full = fs::File::create("/dev/full").unwrap();
+    let output = rmalab(&["report", file.to_str().unwrap()]).stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("standard output"), "{}", stderr(&output));
 }
 
 #[test]
@@ -365,10 +393,10 @@ fn processes_are_ranks_as_threads_are() {
     let arguments = ["study", "--backend", "shm", "--ranks", "1,3", "--duration", "10ms", "--report"];
     let output = rmalab(&arguments).arg(&report).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
-    let data: serde_json::Value = serde_json::from_slice(&fs::read(report.join("data.json")).unwrap()).unwrap();
-    let subjects = data["subjects"].as_array().unwrap().len();
-    assert_eq!(data["cells"].as_array().unwrap().len(), 2 * 2 * subjects);
-    assert!(report.join("plots/throughput-shm.svg").exists());
+    let document = Document::read(&report).unwrap();
+    let subjects = document.sections.iter().find(|section| section.id == "subjects").unwrap();
+    assert_eq!(document.data.unwrap().rows.len(), 2 * 2 * subjects.finding.tables[0].rows.len());
+    assert!(report.join("plots/shm-throughput-100.svg").exists());
 }
 
 #[test]
@@ -430,10 +458,9 @@ fn interrupted(backend: &str, signal: &str, code: i32) {
     let output = child.wait_with_output().expect("the study ran");
     assert_eq!(output.status.code(), Some(code), "{said:?}");
     assert!(said.iter().any(|line| line.contains("interrupted")), "{said:?}");
-    let data: serde_json::Value =
-        serde_json::from_slice(&fs::read(report.join("data.json")).expect("the study ran")).expect("the study ran");
-    assert_eq!(data["complete"], false);
-    assert!(!data["cells"].as_array().expect("the study ran").is_empty());
+    let document = Document::read(&report).expect("the study ran");
+    assert!(!document.run.complete);
+    assert!(!document.data.expect("the study ran").rows.is_empty());
     assert!(fs::read_to_string(report.join("index.html")).expect("the study ran").contains("Incomplete"));
     assert!(stdout(&output).contains("two-level") || stdout(&output).contains("nocheck"));
 }

@@ -6,6 +6,8 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use assert_cmd::cargo::CommandCargoExt;
+use rmalab::document::Document;
+use rmalab::finding::Value;
 
 /// Runs it where nothing but the programs of `path` is found.
 fn compare(arguments: &[&str], path: &Path) -> Output {
@@ -39,7 +41,8 @@ fn bad_arguments_are_refused_with_a_clear_line() {
         (&["--only", "moon"], "moon"),
         (&["--only", "locks", "--ranks", "2"], "those of windows"),
         (&["--repetitions", "0"], "repetitions"),
-        (&["--json", "/nowhere/at/all.json"], "/nowhere/at/all.json"),
+        (&["--json"], "--format json"),
+        (&["-o", "/nowhere/at/all.json"], "/nowhere/at/all.json"),
     ] {
         let output = compare(&[arguments, &["--report", report.to_str().unwrap()]].concat(), at.path());
         let said = text(&output.stderr);
@@ -83,21 +86,24 @@ fn who_crashes_loses_one_row() {
     let compiler = format!("#!/bin/sh\nexec /bin/cp {} \"$4\"\n", path.join("fake").display());
     program(&path.join("mpicc.mpich"), &compiler);
     program(&path.join("mpiexec.mpich"), "#!/bin/sh\nshift 2\n\"$@\"\n");
-    let output = compare(&short(&report, &["--json"]), &path);
+    let output = compare(&short(&report, &["--format", "json"]), &path);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
-    let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(outcome["peers"][0]["version"], "Fake 1.0", "{outcome}");
-    let cells = outcome["cells"].as_array().unwrap();
+    let document = Document::from_json(&text(&output.stdout)).unwrap();
+    let shown = rmalab::document::text::document(&document, usize::MAX);
+    assert!(shown.contains("Fake 1.0") && shown.contains("crashes") && shown.contains("12.5 ns"), "{shown}");
+    let data = document.data.unwrap();
     let theirs = |name: &str| {
-        cells.iter().find(|cell| cell["who"] == "MPICH" && cell["what"]["operation"]["name"] == name).unwrap()
+        let is = |row: &[_], column, value| data.get(row, column).unwrap().to_string() == value;
+        let row = data.rows.iter().find(|row| is(row, "implementation", "MPICH") && is(row, "what", name)).unwrap();
+        ["time", "failure"].map(|column| data.get(row, column).unwrap().clone())
     };
-    assert_eq!((&theirs("get-8")["ns"][0], theirs("get-8")["failures"].as_array().unwrap().len()), (&12.5.into(), 0));
-    let put = theirs("put-8");
-    assert!(put["ns"].as_array().unwrap().is_empty(), "{put}");
-    assert!(put["failures"][0].as_str().unwrap().starts_with("crashes (segmentation fault"), "{put}");
-    // The tables are on standard error then.
-    assert!(said.contains("crashes") && said.contains("12.5 ns") && said.contains("Open MPI is skipped"), "{said}");
+    let [time, failure] = theirs("get-8");
+    assert_eq!((time.value.number(), failure.value), (Some(12.5), Value::None));
+    let [time, failure] = theirs("put-8");
+    assert_eq!(time.value, Value::None);
+    assert!(failure.to_string().starts_with("crashes (segmentation fault"), "{failure}");
+    assert!(said.contains("Open MPI is skipped"), "{said}");
 }
 
 /// An MPI that crashes in put-8.

@@ -3,6 +3,7 @@
 use std::process::{Command, Output, Stdio};
 
 use assert_cmd::cargo::CommandCargoExt;
+use rmalab::document::Document;
 
 fn run(arguments: &[&str]) -> Output {
     let mut command = Command::cargo_bin("rmalab").expect("cargo builds it for its tests");
@@ -109,12 +110,12 @@ fn ranks_of_a_job_run_applications_together() {
 
 #[test]
 fn the_data_are_json() {
-    let output = run(&["--repetitions", "3", "ghost", "--iterations", "10", "--ranks", "2", "--json", "-", "--quiet"]);
-    let data: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
-    let done = &data["done"];
-    assert_eq!((done["application"].as_str(), done["options"]["iterations"].as_u64()), (Some("ghost"), Some(10)));
-    assert_eq!(done["times"].as_array().map(Vec::len), Some(3));
-    assert_eq!(done["runs"][2]["ranks"].as_array().map(Vec::len), Some(2));
+    let output =
+        run(&["--repetitions", "3", "ghost", "--iterations", "10", "--ranks", "2", "--format=json", "--quiet"]);
+    let document = Document::from_json(&stdout(&output)).expect("JSON and nothing else");
+    assert!(document.title.starts_with("ghost, 2 "), "{}", document.title);
+    assert!(document.sections[1].text[0].contains("\"iterations\":10"), "{:?}", document.sections[1].text);
+    assert_eq!(document.data.map(|runs| runs.rows.len()), Some(3));
     assert_eq!(stderr(&output), "");
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use assert_cmd::cargo::CommandCargoExt;
+use rmalab::document::Document;
 
 /// `rmalab verify` in the folder `at`, so that what it leaves behind is seen.
 fn verify(at: &Path, arguments: &[&str]) -> Command {
@@ -204,25 +205,27 @@ fn a_limit_ends_a_search_and_is_told() {
 #[test]
 fn results_go_to_json_and_to_markdown() {
     let at = tempfile::tempdir().unwrap();
-    let output =
-        run(at.path(), &["--lock", "mcs", "--scenario", "2Wx1", "--order", "--json", "--quiet", "--table", "all.md"]);
+    let output = run(
+        at.path(),
+        &["--lock", "mcs", "--scenario", "2Wx1", "--order", "--format=json", "--quiet", "--report", "all"],
+    );
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(output.stderr.is_empty());
-    let data: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(data["complete"], true);
-    let check = &data["checks"][0];
-    assert_eq!((&check["lock"], &check["verdict"]), (&"mcs".into(), &"holds".into()));
-    assert_eq!(check["order"], "fifo");
-    assert!(check["states"].as_u64().unwrap() > 10, "{check}");
-    let page = fs::read_to_string(at.path().join("all.md")).unwrap();
+    let document = Document::from_json(&stdout(&output)).unwrap();
+    assert!(document.run.complete);
+    let data = document.data.unwrap();
+    let get = |column| data.get(&data.rows[0], column).unwrap().to_string();
+    assert_eq!(["lock", "verdict", "order"].map(get), ["mcs", "holds", "fifo"]);
+    assert!(data.get(&data.rows[0], "states").unwrap().value.number().unwrap() > 10.0);
+    let page = fs::read_to_string(at.path().join("all/index.md")).unwrap();
     assert!(page.contains("| mcs | explorer | sc | 2Wx1 | empty | fifo |"), "{page}");
 
-    let output = run(at.path(), &[&BROKEN[..], &["--json"]].concat());
+    let output = run(at.path(), &[&BROKEN[..], &["--format=json"]].concat());
     assert_eq!(output.status.code(), Some(1));
-    let data: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let check = &data["checks"][0];
-    assert_eq!(check["verdict"], "violated");
-    assert_eq!(check["counterexample"]["violation"]["property"], "mutual-exclusion");
+    let document = Document::from_json(&stdout(&output)).unwrap();
+    let data = document.data.unwrap();
+    assert_eq!(data.get(&data.rows[0], "verdict").unwrap().to_string(), "VIOLATED mutual-exclusion");
+    assert!(document.sections[0].listings[0].contains("is inside"), "{:?}", document.sections[0].listings);
 }
 
 #[test]

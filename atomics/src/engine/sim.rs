@@ -55,6 +55,9 @@ pub(crate) enum Reply {
 /// Virtual time, in picoseconds.
 struct Clock(Cell<u64>);
 
+/// Whose operations count for [`Stats::hottest`], a flag for each rank.
+struct Counted(Box<[Cell<bool>]>);
+
 /// What is simulated besides the machine.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -216,8 +219,10 @@ impl Simulator {
     ) -> Result<Outcome<R>> {
         let clock = Rc::new(Clock(Cell::new(0)));
         let gets = Rc::new(Gets::default());
+        let counted = Rc::new(Counted((0..self.options.ranks).map(|_| Cell::new(true)).collect()));
         let shared = Rc::new(Shared {
             clock: Rc::clone(&clock),
+            counted: Rc::clone(&counted),
             gets: Rc::clone(&gets),
             topology: Arc::clone(&self.topology),
             // Whole words, as on the other backends.
@@ -255,7 +260,7 @@ impl Simulator {
             local_bulk: self.options.local_bulk,
             seed: self.options.seed,
         };
-        let mut world = World::new(&self.profile, &self.network, &setting, clock, gets);
+        let mut world = World::new(&self.profile, &self.network, &setting, clock, counted, gets);
         let results = world.run(&mut tasks, progress);
         for task in &mut tasks {
             // Ranks that did not end, after an error.
@@ -290,6 +295,7 @@ fn available_memory() -> Option<u64> {
 /// What all ranks share.
 struct Shared {
     clock: Rc<Clock>,
+    counted: Rc<Counted>,
     gets: Rc<Gets>,
     topology: Arc<Topology>,
     segment: u64,
@@ -315,6 +321,11 @@ impl Sim<'_> {
     /// Virtual time, to the picosecond.
     pub fn time(&self) -> Span {
         Span(self.shared.clock.0.get())
+    }
+
+    /// Says whether this rank's operations from now on count for [`Stats::hottest`]. At first they do.
+    pub fn count_hottest(&self, count: bool) {
+        self.shared.counted.0[self.view.rank().index()].set(count);
     }
 
     #[inline]

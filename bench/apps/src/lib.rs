@@ -36,7 +36,8 @@ pub use stencil::Stencil;
 
 use rmalab_job::{self as job, Job, Place, Ran, Ranks};
 use rmalab_job::{Error, Result};
-use rmalab_report::finding::Table;
+use rmalab_report::finding::{Column, Table, Value};
+use rmalab_report::{Document, Machine, Run, Section};
 
 /// An application: a job, and what there is to say about it.
 pub trait Application: Job {
@@ -127,10 +128,27 @@ pub struct Done {
     pub world: Ranks,
     /// Nanoseconds that each run took, on the slowest rank.
     pub times: Vec<f64>,
-    /// What is told of the run that took the median time.
+    /// The result of the run that took the median time.
     pub table: Table,
     /// What the ranks of each run returned, and what a simulator counted.
     pub runs: Vec<serde_json::Value>,
+}
+
+impl Done {
+    /// The document of the runs.
+    pub fn document(&self, run: Run) -> Document {
+        let title = format!("{}, {}", self.application, self.world);
+        let mut document = Document::new("run", title, run, Machine::describe());
+        let mut runs = Table::new("Runs", [Column::from("run"), Column::from("time")]);
+        for (number, &time) in (1..).zip(&self.times) {
+            runs.row([Value::Count(number), Value::Time(time)]);
+        }
+        let options = format!("Options: {}.", self.options);
+        document.sections.push(Section::new("result", "Result").table(self.table.clone()));
+        document.sections.push(Section::new("runs", "Runs").paragraph(options).table(runs.clone()).folded());
+        document.data = Some(runs);
+        document
+    }
 }
 
 fn check<T: Application>(application: &T, world: &Ranks) -> Result<()> {

@@ -11,6 +11,7 @@ use std::error::Error;
 
 use draft::Draft;
 use gate::Gate;
+use rmalab::document::{folder::Folder, text};
 use rmalab_locks::suite;
 use rmalab_verify::Subject;
 
@@ -32,8 +33,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             let mut options = rmalab::Options::default();
             options.locks = ["gate", "tas", "mcs"].map(String::from).to_vec();
             let outcome = rmalab::study::run(&registry, &options)?;
-            print!("{}", rmalab::table(&outcome));
-            let folder = rmalab::report::Report::prepare("tutorial-report".as_ref())?.write(&outcome)?;
+            let document = outcome.document();
+            print!("{}", text::document(&document, text::WIDTH));
+            let folder = Folder::prepare("tutorial-report".as_ref())?.write(&document)?;
             println!("report: {}", folder.join("index.html").display());
         }
         Some("window") => println!("{:?}", table::fill(4)?),

@@ -59,14 +59,6 @@ pub enum Error {
         /// The operating system's answer.
         source: std::io::Error,
     },
-    /// A figure could not be drawn.
-    #[error("drawing {figure}: {why}")]
-    Drawing {
-        /// The figure's file name.
-        figure: String,
-        /// What the drawing library said.
-        why: String,
-    },
 }
 
 impl Error {
@@ -102,7 +94,7 @@ impl From<rmalab_report::Error> for Error {
         match error {
             rmalab_report::Error::Folder { path, why } => Error::Report { path, why },
             rmalab_report::Error::File { path, source } => Error::File { path, source },
-            rmalab_report::Error::Drawing { figure, why } => Error::Drawing { figure, why },
+            rmalab_report::Error::Document { why } => Error::Usage(why),
             error => Error::Ranks(error.to_string()),
         }
     }

@@ -17,13 +17,13 @@
 //!   alike.
 
 mod candidates;
+mod document;
 mod limit;
 mod measured;
 mod rank;
 mod simulated;
 mod source;
 mod statistics;
-mod table;
 
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -42,11 +42,11 @@ use serde::Serialize;
 use simulated::{Failure, Machine, Sample};
 pub use source::{ACQUISITIONS, Recorded, Source};
 pub use statistics::Estimate;
-pub use table::{csv, json, table};
 
 use crate::Registry;
 pub use crate::workload::Objective;
 use rmalab_job::{Error, Result};
+use rmalab_report::Run;
 
 /// Candidates that differ by less than this from the best one are as good: no profile is more exact.
 pub const ALIKE: f64 = 0.02;
@@ -162,15 +162,18 @@ pub struct Verdict {
 }
 
 /// The advice.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Advice {
+    /// How the advice was made.
+    pub run: Run,
+    /// Where it was made.
+    pub machine: rmalab_report::Machine,
     /// What was simulated, in a line.
     pub source: String,
     /// The machine's profile.
     pub profile: String,
     /// What the ranking is by.
-    #[serde(serialize_with = "objective_name")]
     pub objective: Objective,
     /// How many ranks there are.
     pub ranks: u32,
@@ -200,10 +203,6 @@ pub fn name(objective: Objective) -> &'static str {
         Objective::P99 => "p99",
         Objective::Fairness => "fairness",
     }
-}
-
-fn objective_name<S: serde::Serializer>(objective: &Objective, to: S) -> std::result::Result<S::Ok, S::Error> {
-    to.serialize_str(name(*objective))
 }
 
 /// Advice that can be made: everything that can be refused was refused.
@@ -276,6 +275,7 @@ impl<'a> Advise<'a> {
     ///
     /// [`Error::Usage`] when no candidate can be ranked; what the measurements meet.
     pub fn run(&self, progress: &(dyn Fn(&Progress) + Sync)) -> Result<Option<Advice>> {
+        let run = Run::begin();
         let seeds: Vec<u64> = (1..=u64::from(self.options.seeds)).collect();
         let machine = |events| Machine { profile: &self.profile, source: &self.source, stop: &self.stop, events };
         let count = self.candidates.len();
@@ -346,6 +346,8 @@ impl<'a> Advise<'a> {
         let current = self.source.policy().name();
         let choice = self.choose(&rows, current);
         let mut advice = Advice {
+            run,
+            machine: rmalab_report::Machine::describe(),
             source: self.source.describe(),
             profile: self.profile.name.clone(),
             objective,

@@ -13,4 +13,4 @@ pub mod verify;
 pub mod workload;
 
 pub use registry::Registry;
-pub use subject::{Info, Subject};
+pub use subject::{Info, Kind, Subject};

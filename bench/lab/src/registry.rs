@@ -9,7 +9,7 @@ use rmalab_job::{Error, Result};
 use rmalab_locks::{Exclusive, Global, GlobalParams, PolicyKind, RawMutex, RawRwLock, WindowLock};
 use rmalab_report::names;
 
-use crate::subject::{Info, Subject};
+use crate::subject::{Info, Kind, Subject};
 
 /// The subjects that a study can choose from.
 ///
@@ -48,9 +48,7 @@ impl Registry {
     ///
     /// When the name is taken.
     pub fn add_rw_lock<L: RawRwLock + Debug + 'static>(&mut self, description: &str) -> &mut Info {
-        let params = |home| GlobalParams { home, lock: L::Params::default() };
-        let check = rmalab_verify::Subject::lock::<L>(L::Params::default());
-        self.add(Subject::new::<Global<L>>(Info::new(L::NAME, description), check, params))
+        self.add_global::<L>(Kind::ReaderWriter, description)
     }
 
     /// Adds a mutex, under its own name: its readers exclude one another like its writers.
@@ -59,7 +57,13 @@ impl Registry {
     ///
     /// When the name is taken.
     pub fn add_mutex<M: RawMutex + Debug + 'static>(&mut self, description: &str) -> &mut Info {
-        self.add_rw_lock::<Exclusive<M>>(description)
+        self.add_global::<Exclusive<M>>(Kind::Mutex, description)
+    }
+
+    fn add_global<L: RawRwLock + Debug + 'static>(&mut self, kind: Kind, description: &str) -> &mut Info {
+        let params = |home| GlobalParams { home, lock: L::Params::default() };
+        let check = rmalab_verify::Subject::lock::<L>(L::Params::default());
+        self.add(Subject::new::<Global<L>>(Info::new(L::NAME, kind, description), check, params))
     }
 
     /// Adds a window policy; `params` gets the rank where the study wants its global words.
@@ -73,7 +77,7 @@ impl Registry {
         params: impl Fn(Rank) -> W::Params + Clone + Send + Sync + 'static,
     ) -> &mut Info {
         let check = rmalab_verify::Subject::window::<W>(params.clone());
-        self.add(Subject::new::<W>(Info::new(W::NAME, description), check, params))
+        self.add(Subject::new::<W>(Info::new(W::NAME, Kind::Policy, description), check, params))
     }
 
     /// Gives the subject of that name other parameters.

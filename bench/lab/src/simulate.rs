@@ -4,29 +4,26 @@
 //! [`rmalab_atomics::sim::Simulator`] for each seed, in one thread, and points run side by side. What is counted is
 //! counted beside the simulated machine, and takes no virtual time.
 
+mod document;
 pub mod machine;
 mod options;
 mod parameters;
 mod point;
 mod rank;
-mod report;
 pub mod scale;
-mod table;
 pub mod validate;
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 pub use options::{Load, MAX_EVENTS, MAX_RANKS, Mix, Options, Override, Section, Target, auto_pairs, ranks, share};
 pub use parameters::Parameters;
 pub use point::{Key, LeftOut, Machine, Operations, Outcome, Point, Side};
 use rank::{Guard, Shared, Task, Times};
-pub use report::SimulationReport;
 use rmalab_atomics::Rank;
 use rmalab_atomics::sim::{Options as World, Profile, Simulator};
-pub use table::table;
 
 use crate::{Registry, Subject};
 use rmalab_job::Result;
@@ -128,11 +125,9 @@ impl<'a> Simulation<'a> {
     ///
     /// [`Error::Usage`](rmalab_job::Error::Usage) for a lock that is not registered.
     pub fn run(self, mut progress: impl FnMut(&Progress)) -> Result<Outcome> {
-        let started = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
         let options = &self.options;
         let subjects = options.locks.iter().map(|name| self.registry.find(name)).collect::<Result<Vec<_>>>()?;
-        let mut outcome =
-            Outcome::begin(options, subjects.iter().map(|subject| subject.info().clone()).collect(), started);
+        let mut outcome = Outcome::begin(options, subjects.iter().map(|subject| subject.info().clone()).collect());
         let mut jobs = self.jobs(&subjects);
         let points = jobs.iter().map(|job| job.point + 1).max().unwrap_or(0);
         let of = jobs.iter().map(Job::acquisitions).sum();
@@ -179,7 +174,7 @@ impl<'a> Simulation<'a> {
                         None
                     }
                     Said::Interrupted => {
-                        outcome.complete = false;
+                        outcome.run.complete = false;
                         None
                     }
                     Said::Ended(number, came) => {
@@ -202,7 +197,7 @@ impl<'a> Simulation<'a> {
             }
             Ok(())
         })?;
-        outcome.complete &= !self.stop.load(Ordering::Relaxed);
+        outcome.run.complete &= !self.stop.load(Ordering::Relaxed);
         outcome.points = found.iter().filter(|points| !points.is_empty()).map(|points| Point::median(points)).collect();
         left_out.sort_by_key(|(point, _)| *point);
         left_out.dedup_by_key(|(point, _)| *point);

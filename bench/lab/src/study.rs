@@ -5,18 +5,18 @@
 //! mean is told. Here some of the acquisitions may be exclusive, the lock is any, and what is told is throughput,
 //! latency, fairness, order of service and the number of remote operations.
 
+mod document;
 mod options;
 mod outcome;
 mod processes;
 mod rank;
-pub mod report;
-mod table;
+mod verdict;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 pub use options::{BUDGET, MAX_RANKS, MAX_REPETITIONS, Options};
 use outcome::Message;
@@ -24,14 +24,13 @@ pub use outcome::{Cell, Key, Outcome, Side, Values};
 pub use processes::serve;
 pub use rmalab_atomics::Backend;
 use rmalab_atomics::{Mapped, Rank, Topology, World, started_as};
-pub use table::table;
 
 use crate::Registry;
 pub use crate::subject::passes::Target;
 use rmalab_job::{Error, Result};
-use rmalab_report::Machine;
 use rmalab_report::numbers::nanoseconds;
 pub use rmalab_report::statistics::Quantiles;
+use rmalab_report::{Machine, Run};
 
 /// A study that is about to run.
 pub struct Study<'a> {
@@ -51,8 +50,8 @@ pub struct Progress {
     pub done: usize,
     /// How many there are.
     pub of: usize,
-    /// What was measured last; none before the first.
-    pub last: Option<Key>,
+    /// What was measured last, and its throughput in acquisitions per second; none before the first.
+    pub last: Option<(Key, f64)>,
 }
 
 /// Runs a study from beginning to end, without a word.
@@ -124,7 +123,7 @@ impl<'a> Study<'a> {
     /// What the ranks met: [`Error::Lock`], [`Error::Atomics`], [`Error::Ranks`].
     pub fn run(mut self) -> Result<Outcome> {
         serve(self.registry)?;
-        let started = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+        let mut run = Run::begin();
         // One rank of a job: several at a time would keep each other from the processors that they time.
         let machine = if self.learns() { Machine::describe() } else { Machine::default() };
         let of = self.measurements();
@@ -134,7 +133,7 @@ impl<'a> Study<'a> {
         progress(&Progress { done: 0, of, last: None });
         let mut hear = |message| match message {
             Message::Sample(sample) => {
-                let last = Some(sample.key.clone());
+                let last = Some((sample.key.clone(), sample.values.throughput));
                 samples.push(*sample);
                 progress(&Progress { done: samples.len(), of, last });
             }
@@ -152,11 +151,10 @@ impl<'a> Study<'a> {
                 cell.values.violations = 0;
             }
         }
+        run.complete = !interrupted && (samples.len() == of || !self.learns());
+        run.seed = Some(self.options.seed);
         Ok(Outcome {
-            generator: concat!("rmalab ", env!("CARGO_PKG_VERSION")).into(),
-            command: std::env::args().collect::<Vec<_>>().join(" "),
-            started,
-            complete: !interrupted && (samples.len() == of || !self.learns()),
+            run,
             cell_ns: nanoseconds(self.options.cell_duration()),
             machine,
             subjects: self

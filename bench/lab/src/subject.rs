@@ -10,9 +10,31 @@ use passes::{Anywhere, OnMemory, Passes};
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics};
 use rmalab_job::{Error, Result};
 use rmalab_locks::WindowLock;
-use rmalab_report::plots::Style;
 
 use crate::advise::Advised;
+
+/// What a subject is: plots show the subjects of a kind together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// A mutex.
+    Mutex,
+    /// A reader-writer lock.
+    ReaderWriter,
+    /// A lock policy of a window.
+    Policy,
+}
+
+impl Kind {
+    /// The name of many of them.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Kind::Mutex => "mutexes",
+            Kind::ReaderWriter => "reader-writer locks",
+            Kind::Policy => "window policies",
+        }
+    }
+}
 
 /// What is known of a subject before it is measured.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
@@ -22,6 +44,8 @@ pub struct Info {
     pub name: String,
     /// One line on what it is.
     pub description: String,
+    /// What it is.
+    pub kind: Kind,
     /// Where it was published.
     pub paper: String,
     /// Which ranks may pass which others.
@@ -36,10 +60,11 @@ pub struct Info {
 }
 
 impl Info {
-    pub(crate) fn new(name: &str, description: &str) -> Info {
+    pub(crate) fn new(name: &str, kind: Kind, description: &str) -> Info {
         Info {
             name: name.into(),
             description: description.into(),
+            kind,
             paper: String::new(),
             fairness: String::new(),
             excludes: true,
@@ -70,11 +95,6 @@ impl Info {
     pub fn excludes_nobody(&mut self) -> &mut Info {
         self.excludes = false;
         self
-    }
-
-    /// How it is drawn, in every plot of every report.
-    pub(crate) fn style(&self) -> Style {
-        Style::subject(&self.name, self.place, self.excludes)
     }
 }
 

@@ -3,9 +3,9 @@
 //! A [`Selection`] says which locks, where and how; it becomes [`Job`]s, each of which runs into a [`Checked`], and all of
 //! them together are an [`Outcome`].
 
+mod document;
 mod engine;
 mod outcome;
-mod table;
 
 use std::time::Instant;
 

@@ -5,11 +5,11 @@
 //! was measured is kept in a [journal](Journal), so that a run that was stopped goes on where it was.
 
 mod batches;
+mod document;
 pub(crate) mod locks;
 mod operations;
 pub(crate) mod ours;
 mod peers;
-mod report;
 mod summary;
 
 use std::collections::HashMap;
@@ -23,8 +23,7 @@ pub use locks::{LOCKS, Lock, Whose};
 use operations::Worlds;
 pub use operations::{OPERATIONS, Operation, named};
 pub use peers::{Peer, Took};
-pub use report::ComparisonReport;
-pub use summary::{Bar, Goal, Summary};
+pub use summary::Summary;
 
 use crate::reproduce::Journal;
 use rmalab_job::{self as job, Ranks};
@@ -151,16 +150,10 @@ pub struct Cell {
 }
 
 /// What came of a run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The program and its version.
-    pub generator: String,
-    /// When it started.
-    pub started: String,
-    /// The command.
-    pub command: String,
-    /// Whether everything was measured as often as it was to be.
-    pub complete: bool,
+    /// How it was run, and whether everything was measured as often as asked for.
+    pub run: rmalab_report::Run,
     /// How often everything was to be measured.
     pub repetitions: u32,
     /// On which machine.
@@ -357,7 +350,7 @@ pub fn run(
     mut journal: Option<&mut Journal>,
     tell: impl Fn(&Progress<'_>),
 ) -> Result<Outcome> {
-    let started = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
+    let mut begun = rmalab_report::Run::begin();
     let machine = Machine::describe();
     let run = Run { options, peers, stop };
     let steps: Vec<(u32, Step)> = (0..options.repetitions)
@@ -365,7 +358,6 @@ pub fn run(
         .collect();
     let mut pace = Pace { took: HashMap::new(), budget: options.budget.as_secs_f64() };
     let (mut cells, mut places, mut ping_pong_ns) = (Vec::<Cell>::new(), HashMap::new(), Vec::new());
-    let mut complete = true;
     for (done, (repetition, step)) in steps.iter().enumerate() {
         let key = run.key(step, *repetition);
         let rows: Rows = match journal.as_ref().and_then(|journal| journal.get(&key)) {
@@ -381,7 +373,7 @@ pub fn run(
                 };
                 let rows = match rows {
                     Err(Error::Interrupted) => {
-                        complete = false;
+                        begun.complete = false;
                         break;
                     }
                     rows => rows?,
@@ -414,10 +406,7 @@ pub fn run(
     }
     let summary = Summary::of(options, peers, &machine, &ping_pong_ns, &cells);
     Ok(Outcome {
-        generator: concat!("rmalab ", env!("CARGO_PKG_VERSION")).into(),
-        started,
-        command: env::args().collect::<Vec<_>>().join(" "),
-        complete,
+        run: begun,
         repetitions: options.repetitions,
         machine,
         ping_pong_ns,

@@ -11,6 +11,7 @@ pub(crate) mod dart_distance;
 mod dart_gups;
 pub(crate) mod dart_latency;
 mod dart_stencil;
+mod document;
 pub(crate) mod fompi_atomics;
 mod fompi_dsde;
 pub(crate) mod fompi_fence;
@@ -36,7 +37,6 @@ mod ib_sync;
 pub(crate) mod infiniband;
 mod mpich2_ghost;
 pub(crate) mod mpich2_ops;
-mod report;
 mod send_receive;
 
 use std::time::{Duration, Instant};
@@ -45,11 +45,10 @@ use serde::{Deserialize, Serialize};
 
 pub use context::{Context, Progress};
 pub use journal::Journal;
-pub use report::ReproductionReport;
 
 use rmalab_job::{Error, Result};
 use rmalab_report::finding::Finding;
-use rmalab_report::{Machine, names};
+use rmalab_report::{Machine, Run, names};
 
 /// How much of an experiment is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -150,10 +149,9 @@ pub fn named(ids: &[String]) -> Result<Vec<&'static Experiment>> {
 }
 
 /// What came of one experiment.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Reproduced {
     /// Which one.
-    #[serde(serialize_with = "by_id")]
     pub experiment: &'static Experiment,
     /// What it has found; or what went wrong.
     pub finding: std::result::Result<Finding, String>,
@@ -161,23 +159,13 @@ pub struct Reproduced {
     pub seconds: f64,
 }
 
-fn by_id<S: serde::Serializer>(experiment: &&'static Experiment, to: S) -> std::result::Result<S::Ok, S::Error> {
-    to.serialize_str(experiment.id)
-}
-
 /// What came of all experiments of a run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The program and its version.
-    pub generator: String,
-    /// When it started.
-    pub started: String,
-    /// The command.
-    pub command: String,
+    /// How it was run, and whether all experiments ran to their ends.
+    pub run: Run,
     /// Quick or long.
     pub extent: Extent,
-    /// Whether all experiments ran to their ends.
-    pub complete: bool,
     /// On which machine.
     pub machine: Machine,
     /// The experiments, in their order.
@@ -195,16 +183,15 @@ pub fn run(
     context: &Context<'_>,
     mut done: impl FnMut(&Reproduced),
 ) -> Result<Outcome> {
-    let started = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
+    let mut run = Run::begin();
     let machine = Machine::describe();
     let mut reproduced = Vec::new();
-    let mut complete = true;
     for experiment in experiments {
         let begin = Instant::now();
         context.enter(experiment);
         let finding = match (experiment.run)(context) {
             Err(Error::Interrupted) => {
-                complete = false;
+                run.complete = false;
                 break;
             }
             Err(error @ (Error::File { .. } | Error::Usage(_))) => return Err(error),
@@ -215,15 +202,7 @@ pub fn run(
         done(&one);
         reproduced.push(one);
     }
-    Ok(Outcome {
-        generator: concat!("rmalab ", env!("CARGO_PKG_VERSION")).into(),
-        started,
-        command: std::env::args().collect::<Vec<_>>().join(" "),
-        extent: context.extent(),
-        complete,
-        machine,
-        experiments: reproduced,
-    })
+    Ok(Outcome { run, extent: context.extent(), machine, experiments: reproduced })
 }
 
 #[cfg(test)]

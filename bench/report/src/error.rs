@@ -25,12 +25,10 @@ pub enum Error {
         /// The operating system's answer.
         source: std::io::Error,
     },
-    /// A figure could not be drawn.
-    #[error("drawing {figure}: {why}")]
-    Drawing {
-        /// The figure's file name.
-        figure: String,
-        /// What the drawing library said.
+    /// A document that is none, or two that cannot be compared.
+    #[error("{why}")]
+    Document {
+        /// What is wrong, with the file's name if there is one.
         why: String,
     },
 }

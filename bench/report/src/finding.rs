@@ -1,13 +1,12 @@
-//! What an experiment has found: tables, plots, and whether what a paper says holds here.
+//! What was found: tables, plots, and whether what a paper says holds here.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::numbers::{digits, humane, si, size};
-use crate::text::aligned;
+use crate::numbers::{digits, grouped, humane, si, size};
 
-/// A value of a table, with what it is a value of.
+/// A value of a table, with its unit.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Value {
@@ -15,13 +14,13 @@ pub enum Value {
     Text(String),
     /// A time, in nanoseconds.
     Time(f64),
-    /// So many a second.
+    /// Events in a second.
     Rate(f64),
     /// Bytes.
     Bytes(u64),
-    /// Bytes a second.
+    /// Bytes in a second.
     Bandwidth(f64),
-    /// How often one thing is in another.
+    /// The quotient of two values.
     Ratio(f64),
     /// A part of 1, shown in per cent.
     Share(f64),
@@ -29,7 +28,7 @@ pub enum Value {
     Count(u64),
     /// A mean of numbers of things, or another number without a unit.
     Number(f64),
-    /// There is none.
+    /// A missing value.
     None,
 }
 
@@ -43,7 +42,7 @@ impl fmt::Display for Value {
             Value::Bandwidth(rate) => format!("{}B/s", si_spaced(rate)),
             Value::Ratio(ratio) => format!("{}×", digits(ratio)),
             Value::Share(share) => format!("{:.1} %", share * 100.0),
-            Value::Count(count) => count.to_string(),
+            Value::Count(count) => grouped(count),
             Value::Number(number) => digits(number),
             Value::None => "–".into(),
         };
@@ -68,40 +67,231 @@ impl From<String> for Value {
     }
 }
 
-/// Values in rows; the first column names the row.
+impl Value {
+    /// The value without its unit, and the unit. Text and missing values have none.
+    pub fn plain(&self) -> (String, &'static str) {
+        match *self {
+            Value::Text(ref text) => (text.clone(), ""),
+            Value::Time(ns) => (ns.to_string(), "ns"),
+            Value::Rate(rate) => (rate.to_string(), "1/s"),
+            Value::Bytes(bytes) => (bytes.to_string(), "B"),
+            Value::Bandwidth(rate) => (rate.to_string(), "B/s"),
+            Value::Ratio(ratio) => (ratio.to_string(), "times"),
+            Value::Share(share) => (share.to_string(), "of 1"),
+            Value::Count(count) => (count.to_string(), ""),
+            Value::Number(number) => (number.to_string(), ""),
+            Value::None => (String::new(), ""),
+        }
+    }
+
+    /// The value as a number, in the unit of [`plain`](Value::plain).
+    pub fn number(&self) -> Option<f64> {
+        match *self {
+            Value::Time(number)
+            | Value::Rate(number)
+            | Value::Bandwidth(number)
+            | Value::Ratio(number)
+            | Value::Share(number)
+            | Value::Number(number) => Some(number),
+            Value::Bytes(number) | Value::Count(number) => Some(number as f64),
+            Value::Text(_) | Value::None => None,
+        }
+    }
+
+    /// A value of the same kind with another number.
+    fn with(&self, number: f64) -> Value {
+        match self {
+            Value::Time(_) => Value::Time(number),
+            Value::Rate(_) => Value::Rate(number),
+            Value::Bandwidth(_) => Value::Bandwidth(number),
+            Value::Ratio(_) => Value::Ratio(number),
+            Value::Share(_) => Value::Share(number),
+            Value::Bytes(_) => Value::Bytes(number.round() as u64),
+            Value::Count(_) => Value::Count(number.round() as u64),
+            Value::Number(_) => Value::Number(number),
+            Value::Text(_) | Value::None => Value::None,
+        }
+    }
+
+    /// Which direction is better, where the kind alone decides: short times, high rates.
+    fn better(&self) -> Better {
+        match self {
+            Value::Time(_) => Better::Lower,
+            Value::Rate(_) | Value::Bandwidth(_) => Better::Higher,
+            _ => Better::Neither,
+        }
+    }
+}
+
+/// A value of a table, perhaps with the spread of its repetitions.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(from = "CellForm", into = "CellForm")]
+pub struct Cell {
+    /// The value: the median where there are repetitions.
+    pub value: Value,
+    /// The lowest and the highest of the repetitions, in the value's unit.
+    pub spread: Option<(f64, f64)>,
+}
+
+/// How a cell is written as JSON: a value, or a value between two bounds.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum CellForm {
+    Spread { value: Value, low: f64, high: f64 },
+    Plain(Value),
+}
+
+impl From<CellForm> for Cell {
+    fn from(form: CellForm) -> Cell {
+        match form {
+            CellForm::Spread { value, low, high } => Cell { value, spread: Some((low, high)) },
+            CellForm::Plain(value) => Cell { value, spread: None },
+        }
+    }
+}
+
+impl From<Cell> for CellForm {
+    fn from(cell: Cell) -> CellForm {
+        match cell.spread {
+            Some((low, high)) => CellForm::Spread { value: cell.value, low, high },
+            None => CellForm::Plain(cell.value),
+        }
+    }
+}
+
+impl Cell {
+    /// Adds the lowest and the highest value of the repetitions.
+    #[must_use]
+    pub fn between(self, low: f64, high: f64) -> Cell {
+        Cell { spread: (low.is_finite() && high.is_finite()).then_some((low, high)), ..self }
+    }
+
+    /// The lowest and the highest value as text, if they differ.
+    pub fn spread_text(&self) -> Option<String> {
+        let (low, high) = self.spread.filter(|(low, high)| low < high)?;
+        Some(format!("{} to {}", self.value.with(low), self.value.with(high)))
+    }
+}
+
+impl<V: Into<Value>> From<V> for Cell {
+    fn from(value: V) -> Cell {
+        let value = value.into();
+        // JSON has no infinite numbers, and a reader could do nothing with one.
+        let value = if value.number().is_some_and(|number| !number.is_finite()) { Value::None } else { value };
+        Cell { value, spread: None }
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.value.fmt(f)
+    }
+}
+
+/// Which values of a column are better.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Better {
+    /// The kind of the values decides: short times and high rates are better, of other kinds neither is.
+    #[default]
+    ByKind,
+    /// Low values.
+    Lower,
+    /// High values.
+    Higher,
+    /// A change is neither better nor worse.
+    Neither,
+}
+
+/// A column of a table.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// Which of its values are better.
+    #[serde(default)]
+    pub better: Better,
+}
+
+impl<S: Into<String>> From<S> for Column {
+    fn from(name: S) -> Column {
+        Column { name: name.into(), better: Better::ByKind }
+    }
+}
+
+impl Column {
+    /// A column whose low values are better.
+    pub fn lower(name: impl Into<String>) -> Column {
+        Column { name: name.into(), better: Better::Lower }
+    }
+
+    /// A column whose high values are better.
+    pub fn higher(name: impl Into<String>) -> Column {
+        Column { name: name.into(), better: Better::Higher }
+    }
+
+    /// A column where a change is neither better nor worse.
+    pub fn neither(name: impl Into<String>) -> Column {
+        Column { name: name.into(), better: Better::Neither }
+    }
+
+    /// Which direction is better for this value of the column.
+    pub fn direction(&self, value: &Value) -> Better {
+        if self.better == Better::ByKind { value.better() } else { self.better }
+    }
+}
+
+/// Values in rows. The first columns name the row.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Table {
-    /// What it is a table of.
+    /// What the table shows; unique within its section.
     pub title: String,
-    /// The columns' names.
-    pub columns: Vec<String>,
-    /// As many values in each as there are columns.
-    pub rows: Vec<Vec<Value>>,
+    /// How many columns name a row.
+    pub keys: usize,
+    /// The columns.
+    pub columns: Vec<Column>,
+    /// The rows, each with one cell for each column.
+    pub rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
-    /// A table without rows.
-    pub fn new<S: Into<String>>(title: impl Into<String>, columns: impl IntoIterator<Item = S>) -> Table {
+    /// A table without rows, whose first column names the row.
+    pub fn new<C: Into<Column>>(title: impl Into<String>, columns: impl IntoIterator<Item = C>) -> Table {
         let columns = columns.into_iter().map(Into::into).collect();
-        Table { title: title.into(), columns, rows: Vec::new() }
+        Table { title: title.into(), keys: 1, columns, rows: Vec::new() }
+    }
+
+    /// The same table with another number of columns that name a row.
+    #[must_use]
+    pub fn keyed(self, keys: usize) -> Table {
+        Table { keys, ..self }
     }
 
     /// Adds a row.
     ///
     /// # Panics
     ///
-    /// If it has not as many values as there are columns.
-    pub fn row<V: Into<Value>>(&mut self, values: impl IntoIterator<Item = V>) {
-        let row: Vec<Value> = values.into_iter().map(Into::into).collect();
+    /// If the number of values is not the number of columns.
+    pub fn row<V: Into<Cell>>(&mut self, values: impl IntoIterator<Item = V>) {
+        let row: Vec<Cell> = values.into_iter().map(Into::into).collect();
         assert_eq!(row.len(), self.columns.len(), "{}: a row of another length", self.title);
         self.rows.push(row);
+    }
+
+    /// The cell of a row in the column of that name.
+    pub fn get<'a>(&self, row: &'a [Cell], column: &str) -> Option<&'a Cell> {
+        row.get(self.columns.iter().position(|other| other.name == column)?)
+    }
+
+    /// The values that name a row, joined.
+    pub fn name(&self, row: &[Cell]) -> String {
+        row.iter().take(self.keys).map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
 }
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rows = self.rows.iter().map(|row| row.iter().map(ToString::to_string).collect());
-        write!(f, "{}\n\n{}", self.title, aligned(self.columns.clone(), rows))
+        write!(f, "{}\n\n{}", self.title, crate::text::table(self, usize::MAX))
     }
 }
 
@@ -111,11 +301,11 @@ impl fmt::Display for Table {
 pub enum Quantity {
     /// Nanoseconds; logarithmic.
     Time,
-    /// So many a second; logarithmic.
+    /// Events in a second; logarithmic.
     Rate,
     /// Bytes; logarithmic, to base 2 on the x axis.
     Bytes,
-    /// Bytes a second; logarithmic.
+    /// Bytes in a second; logarithmic.
     Bandwidth,
     /// A ratio; logarithmic.
     Ratio,
@@ -123,7 +313,7 @@ pub enum Quantity {
     Count,
     /// A part of 1; linear.
     Share,
-    /// A number without a unit, from 0 on, of an x axis; linear.
+    /// A number without a unit, from 0 on; linear.
     Number,
 }
 
@@ -143,35 +333,43 @@ impl Axis {
     }
 }
 
-/// Whose values a series has.
+/// Where values come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// Measured on this machine: drawn through, with filled marks.
+    /// Measured on this machine: a solid line with filled marks.
     Measured,
-    /// Simulated: drawn through, with hollow marks.
+    /// Simulated: a solid line with hollow marks.
     Simulated,
-    /// Published: dashed, with filled marks.
+    /// Published: a dashed line with filled marks.
     Published,
+    /// Computed as a bound: a thin dashed line without marks.
+    Bound,
 }
 
 /// A line of a plot.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Series {
-    /// Its name in the legend, short; its origin is told beside it.
+    /// Its name, short. Labels add the origin.
     pub name: String,
-    /// Whose values they are.
+    /// Where its values come from.
     pub origin: Origin,
     /// Its colour and mark: series that are to be compared, such as a published one and ours, have the same.
     pub style: usize,
     /// Its points, x and y.
     pub points: Vec<(f64, f64)>,
+    /// The lowest and the highest y of the repetitions of each point; empty if there is no spread.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spread: Vec<(f64, f64)>,
+    /// Which series share a panel where there are too many for one; empty if it does not matter.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub group: String,
 }
 
 /// Curves in one panel.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Plot {
-    /// The name of its file, without the ending; the experiment's name is put before it.
+    /// The name of its file, without the ending. The section's name precedes it.
     pub name: String,
     /// What it shows.
     pub title: String,
@@ -182,6 +380,25 @@ pub struct Plot {
     /// The curves.
     pub series: Vec<Series>,
     /// A paragraph for a newcomer: how to read it, what to look for, and what it teaches.
+    pub text: String,
+}
+
+/// Horizontal bars: each row has parts, and each part reaches from one value to another.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Bars {
+    /// The name of its file, without the ending. The section's name precedes it.
+    pub name: String,
+    /// What it shows.
+    pub title: String,
+    /// The axis of the values.
+    pub axis: Axis,
+    /// The names of the parts.
+    pub parts: Vec<String>,
+    /// Whether the parts follow each other in one lane; otherwise each part has a lane of its own.
+    pub stacked: bool,
+    /// The rows: a name, and for each part where its bar begins and ends.
+    pub rows: Vec<(String, Vec<Option<(f64, f64)>>)>,
+    /// A paragraph for a newcomer.
     pub text: String,
 }
 
@@ -207,15 +424,41 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// One thing that a paper says, beside what was found here.
+/// What the figures of a claim rest on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Basis {
+    /// Measured on this machine, or simulated on a profile that was not fitted to what the claim is about.
+    #[default]
+    Found,
+    /// The simulated machine's profile was fitted to these figures, so that they are no evidence.
+    Fitted,
+}
+
+/// What is expected, such as a figure of a paper or a goal, beside what was found here.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Claim {
-    /// What the paper says, with its figures.
-    pub paper: String,
+    /// What is expected, with its figures.
+    pub expected: String,
     /// What was found here, with the figures and where: measured on how many processes, or simulated.
     pub here: String,
     /// Whether they agree; computed from the figures.
     pub holds: bool,
+    /// What the figures rest on.
+    #[serde(default)]
+    pub basis: Basis,
+}
+
+impl Claim {
+    /// Whether it holds, in words.
+    pub fn verdict(&self) -> &'static str {
+        match (self.holds, self.basis) {
+            (true, Basis::Found) => "holds",
+            (true, Basis::Fitted) => "fitted",
+            (false, Basis::Found) => "does not hold",
+            (false, Basis::Fitted) => "fitted, does not hold",
+        }
+    }
 }
 
 /// What an experiment has found.
@@ -239,7 +482,13 @@ impl Finding {
 
     /// Adds a claim.
     pub fn claim(&mut self, holds: bool, paper: impl Into<String>, here: impl Into<String>) {
-        self.claims.push(Claim { paper: paper.into(), here: here.into(), holds });
+        self.claims.push(Claim { expected: paper.into(), here: here.into(), holds, basis: Basis::Found });
+    }
+
+    /// Adds a claim about figures to which the simulated machine's profile was fitted.
+    pub fn fitted(&mut self, holds: bool, paper: impl Into<String>, here: impl Into<String>) {
+        self.claim(holds, paper, here);
+        self.claims.last_mut().expect("a claim was just added").basis = Basis::Fitted;
     }
 
     /// Whether all claims hold, some, or none.
@@ -256,10 +505,16 @@ impl Finding {
         let held = self.claims.iter().filter(|claim| claim.holds).count();
         let all = self.claims.len();
         let why = if self.why.is_empty() { String::new() } else { format!(": {}", self.why) };
-        match self.verdict() {
+        let sentence = match self.verdict() {
             Verdict::Holds => "The paper's finding holds here.".to_owned(),
             Verdict::Partly => format!("The paper's finding holds here in part, {held} of {all} points{why}."),
             Verdict::Differs => format!("The paper's finding does not hold here{why}."),
+        };
+        match self.claims.iter().filter(|claim| claim.basis == Basis::Fitted).count() {
+            0 => sentence,
+            fitted => {
+                format!("{sentence} {fitted} of {all} points are fitted to the paper's figures, and no evidence.")
+            }
         }
     }
 }
@@ -318,6 +573,9 @@ mod tests {
             finding.sentence(),
             "The paper's finding holds here in part, 1 of 2 points: one core has to do the work of four."
         );
+        finding.fitted(true, "c", "d");
+        assert!(finding.sentence().ends_with("1 of 3 points are fitted to the paper's figures, and no evidence."));
+        assert_eq!(finding.claims[2].verdict(), "fitted");
     }
 
     #[test]
@@ -327,5 +585,19 @@ mod tests {
         assert_eq!(Value::Bytes(65536).to_string(), "64 KiB");
         assert_eq!(Value::Bytes(1536).to_string(), "1.50 KiB");
         assert_eq!(Value::Bytes(16).to_string(), "16 B");
+    }
+
+    #[test]
+    fn cells_survive_json() {
+        let plain = Cell::from(Value::Time(3.5));
+        let spread = plain.clone().between(3.0, 4.0);
+        assert_eq!(spread.spread_text().unwrap(), "3.00 ns to 4.00 ns");
+        for cell in
+            [plain, spread, Cell::from("text"), Cell::from(Value::None), Cell::from(Value::Ratio(f64::INFINITY))]
+        {
+            let text = serde_json::to_string(&cell).unwrap();
+            assert_eq!(serde_json::from_str::<Cell>(&text).unwrap(), cell, "{text}");
+        }
+        assert_eq!(Cell::from(Value::Ratio(f64::INFINITY)).value, Value::None);
     }
 }

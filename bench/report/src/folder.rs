@@ -6,10 +6,21 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::{Error, Result};
+use crate::document::Document;
+use crate::{Error, Result, chart, html, markdown, tabular};
 
 /// What a report consists of. A folder that holds anything else is not replaced.
-pub const CONTENTS: [&str; 5] = ["index.html", "docs.html", "data.csv", "data.json", "plots"];
+pub const CONTENTS: [&str; 6] = ["index.html", "index.md", "docs.html", "data.csv", "data.json", "plots"];
+
+/// The figures of a document: the names of their files, without the ending, and the files.
+pub fn figures(document: &Document) -> Vec<(String, String)> {
+    let plots = document.sections.iter().flat_map(|section| {
+        let plots = section.finding.plots.iter().map(|plot| (&plot.name, chart::plot(plot)));
+        let bars = section.bars.iter().map(|bars| (&bars.name, vec![chart::bars(bars)]));
+        plots.chain(bars).map(|(name, panels)| (format!("{}-{name}", section.id), chart::file(&panels)))
+    });
+    plots.collect()
+}
 
 /// A place for a report, known to be writable.
 #[derive(Debug)]
@@ -51,29 +62,22 @@ impl Folder {
         Ok(Folder { target, draft })
     }
 
-    /// Writes the parts of a report, all of them or nothing, and returns where it is.
+    /// Writes the report of a document, all of it or nothing, and returns where it is.
     ///
     /// # Errors
     ///
     /// [`Error::File`] and [`Error::Folder`] when it cannot be written after all.
-    pub fn write<'a>(
-        self,
-        figures: impl Iterator<Item = (&'a str, &'a str)>,
-        json: &[u8],
-        csv: &[u8],
-        pages: &[(&str, &str)],
-    ) -> Result<PathBuf> {
+    pub fn write(self, document: &Document) -> Result<PathBuf> {
         let draft = self.draft()?;
         let plots = draft.join("plots");
         fs::create_dir(&plots).map_err(|source| Error::File { path: plots.clone(), source })?;
-        for (name, svg) in figures {
+        for (name, svg) in figures(document) {
             write(&plots.join(format!("{name}.svg")), svg.as_bytes())?;
         }
-        write(&draft.join("data.json"), json)?;
-        write(&draft.join("data.csv"), csv)?;
-        for (name, page) in pages {
-            write(&draft.join(name), page.as_bytes())?;
-        }
+        write(&draft.join("data.json"), document.json().as_bytes())?;
+        write(&draft.join("data.csv"), tabular::document(document).as_bytes())?;
+        write(&draft.join("index.md"), markdown::document(document).as_bytes())?;
+        write(&draft.join("index.html"), html::document(document).as_bytes())?;
         self.publish()
     }
 
@@ -127,7 +131,12 @@ fn replaceable(target: &Path) -> Result<(), String> {
     let ours = fs::read(target.join("data.json"))
         .ok()
         .and_then(|text| serde_json::from_slice::<serde_json::Value>(&text).ok())
-        .is_some_and(|data| data["generator"].as_str().is_some_and(|generator| generator.starts_with("rmalab ")));
+        // Reports of older versions have it at the top.
+        .is_some_and(|data| {
+            [&data["run"]["generator"], &data["generator"]]
+                .iter()
+                .any(|generator| generator.as_str().is_some_and(|generator| generator.starts_with("rmalab ")))
+        });
     match (foreign, ours) {
         (None, true) => Ok(()),
         (Some(name), true) => Err(format!(
@@ -148,7 +157,7 @@ mod tests {
 
     fn report(at: &Path) {
         fs::create_dir(at).unwrap();
-        fs::write(at.join("data.json"), r#"{"generator":"rmalab 0"}"#).unwrap();
+        fs::write(at.join("data.json"), r#"{"run": {"generator":"rmalab 0"}}"#).unwrap();
         fs::write(at.join("index.html"), "old").unwrap();
     }
 

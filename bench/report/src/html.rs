@@ -1,95 +1,167 @@
-//! Parts of a page: everything in one file, nothing from the network.
+//! Documents as a page: one file, nothing from the network. Without scripts it shows everything; with them a reader can
+//! sort tables, drop series, filter rows, switch scales, and take the values.
 
-use std::fmt::Write;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::finding::Table;
-use crate::machine::Machine;
+use crate::chart;
+use crate::document::{Document, Section};
+use crate::finding::{Claim, Table};
 
-/// How all pages look.
-pub const CSS: &str = "
-:root { color-scheme: light; }
-body { font: 16px/1.55 system-ui, sans-serif; color: #222; background: #fff; margin: 0 auto; max-width: 1120px; padding: 24px; }
-h1 { font-size: 1.9em; margin: 0 0 .2em; } h2 { margin: 2em 0 .4em; border-bottom: 2px solid #ddd; } h3 { margin: 1.6em 0 .3em; }
-p { max-width: 46em; } .sub { color: #555; margin-top: 0; }
-.warn { background: #fff3cd; border-left: 5px solid #d68f00; padding: .6em 1em; }
-figure { margin: 0 0 1.2em; } figure svg { max-width: 100%; height: auto; } figcaption { max-width: 46em; color: #333; }
-table { border-collapse: collapse; font-size: .88em; } th, td { padding: .25em .7em; border-bottom: 1px solid #e4e4e4; text-align: left; vertical-align: top; }
-th { background: #f5f5f5; } th.c { text-align: center; border-left: 2px solid #fff; } td { white-space: normal; } td:first-child { white-space: nowrap; } td.n, th.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
-.wide { overflow-x: auto; } code, pre { font-family: ui-monospace, monospace; font-size: .92em; } pre { background: #f5f5f5; padding: .7em 1em; overflow-x: auto; }
-summary { cursor: pointer; font-weight: 600; margin: .6em 0; } nav a { margin-right: 1.2em; }
-";
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
 
-/// A table of a finding.
-pub fn table(out: &mut String, table: &Table) {
-    push(out, format_args!("<h3>{}</h3>\n<div class=\"wide\"><table>\n<tr>", escape(&table.title)));
-    for (place, column) in table.columns.iter().enumerate() {
-        let class = if place == 0 { "" } else { " class=\"n\"" };
-        push(out, format_args!("<th{class}>{}</th>", escape(column)));
-    }
-    out.push_str("</tr>\n");
-    for row in &table.rows {
-        out.push_str("<tr>");
-        for (place, value) in row.iter().enumerate() {
-            let class = if place == 0 { "" } else { " class=\"n\"" };
-            push(out, format_args!("<td{class}>{}</td>", escape(&value.to_string())));
-        }
-        out.push_str("</tr>\n");
-    }
-    out.push_str("</table></div>\n");
-}
-
-/// A machine's description as a table.
-pub fn machine(out: &mut String, machine: &Machine) {
-    out.push_str("<table>\n");
-    for (name, value) in machine.rows() {
-        push(out, format_args!("<tr><th>{}</th><td>{}</td></tr>\n", escape(name), escape(&value)));
-    }
-    out.push_str("</table>\n");
-}
-
-/// An SVG document as an element of the page: without what only a file of its own needs, and with a name.
-pub fn inline(svg: &str, title: &str) -> String {
-    let start = svg.find("<svg").unwrap_or(0);
-    svg[start..].replacen(" xmlns=\"http://www.w3.org/2000/svg\"", "", 1).replacen(
-        "<svg",
-        &format!("<svg role=\"img\" aria-label=\"{}\"", escape(title)),
-        1,
-    )
-}
-
-/// Text as it can stand anywhere in a page, in an attribute, too.
-pub fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            letter => escaped.push(letter),
+/// The page of a document.
+pub fn document(document: &Document) -> String {
+    let machine = &document.machine;
+    let run = &document.run;
+    let charts = document.sections.iter().any(|section| !section.finding.plots.is_empty() || !section.bars.is_empty());
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="generator" content=(run.generator);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { "rmalab: " (document.title) }
+                style { (PreEscaped(chart::STYLE)) (PreEscaped(STYLE)) }
+            }
+            body {
+                header {
+                    h1 { (document.title) }
+                    p.sub { (run.generator) " · " (run.started) " · " (machine.cpu) " · " (machine.cores) " usable processors" }
+                    @if !run.complete {
+                        p.warn { strong { "Incomplete: " } "the run was interrupted, and something is missing." }
+                    }
+                    @if !matches!(machine.profile.as_str(), "release" | "measure" | "") {
+                        p.warn { strong { "A " (machine.profile) " build: " } "times say little." }
+                    }
+                    @for line in &document.summary { p.summary { (prose(line)) } }
+                    nav {
+                        @for section in &document.sections { a href=(format!("#{}", section.id)) { (section.title) } " " }
+                        a href="#machine" { "Machine and command" }
+                    }
+                    @if charts {
+                        div.tools hidden {
+                            label { "Show only names with " input #filter type="search" placeholder="mcs, ticket" size="20"; }
+                            button #scale type="button" aria-pressed="false" { "linear scales" }
+                        }
+                    }
+                }
+                main {
+                    @for section in &document.sections { (self::section(section)) }
+                    section #machine {
+                        h2 { "Machine and command" }
+                        pre { (run.command) }
+                        @if let Some(seed) = run.seed { p { "Seed " (seed) "." } }
+                        div.wide {
+                            table.plain { tbody {
+                                @for (name, value) in machine.rows() { tr { th { (name) } td { (value) } } }
+                            } }
+                        }
+                    }
+                }
+                div #tip role="status" hidden {}
+                script { (PreEscaped(SCRIPT)) }
+            }
         }
     }
-    escaped
+    .into_string()
 }
 
-/// Adds formatted text to a page.
-pub fn push(out: &mut String, arguments: std::fmt::Arguments<'_>) {
-    out.write_fmt(arguments).expect("a string takes everything");
+fn section(section: &Section) -> Markup {
+    let finding = &section.finding;
+    let inside = html! {
+        @for line in &section.text { p { (prose(line)) } }
+        @if !finding.claims.is_empty() { (claims(&finding.claims)) }
+        @for listing in &section.listings { pre { (listing.trim_end()) } }
+        @if !finding.plots.is_empty() || !section.bars.is_empty() {
+            div.charts {
+                @for plot in &finding.plots {
+                    figure id=(format!("{}-{}", section.id, plot.name)) data-x=(plot.x.label) data-y=(plot.y.label) {
+                        div.panels { @for panel in chart::plot(plot) { (panel.element(&plot.title)) } }
+                        figcaption { (prose(&plot.text)) " " button.take type="button" hidden { "values as CSV" } }
+                    }
+                }
+                @for bars in &section.bars {
+                    figure id=(format!("{}-{}", section.id, bars.name)) {
+                        div.panels { (chart::bars(bars).element(&bars.title)) }
+                        figcaption { (prose(&bars.text)) }
+                    }
+                }
+            }
+        }
+        @for found in &finding.tables { (table(found)) }
+    };
+    html! {
+        section id=(section.id) {
+            h2 { (section.title) }
+            @if section.folded { details { summary { "Show" } (inside) } } @else { (inside) }
+        }
+    }
+}
+
+/// Text in which words between backticks are code.
+fn prose(text: &str) -> Markup {
+    html! {
+        @for (place, part) in text.split('`').enumerate() {
+            @if place % 2 == 1 { code { (part) } } @else { (part) }
+        }
+    }
+}
+
+fn claims(claims: &[Claim]) -> Markup {
+    html! {
+        div.wide {
+            table.claims {
+                thead { tr { th { "" } th { "expected" } th { "here" } } }
+                tbody {
+                    @for claim in claims {
+                        tr.holds[claim.holds] {
+                            td { (claim.verdict()) } td { (claim.expected) } td { (claim.here) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn table(table: &Table) -> Markup {
+    let numeric = |at: usize| table.rows.iter().any(|row| row[at].value.number().is_some());
+    html! {
+        h3 { (table.title) }
+        div.wide {
+            table.data {
+                thead { tr {
+                    @for (at, column) in table.columns.iter().enumerate() {
+                        th.n[numeric(at)] scope="col" { (column.name) }
+                    }
+                } }
+                tbody {
+                    @for row in &table.rows {
+                        tr data-name=(table.name(row)) {
+                            @for (at, cell) in row.iter().enumerate() {
+                                td.n[numeric(at)] data-v=[cell.value.number()] title=[cell.spread_text()] { (cell) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::document::tests::example;
 
     #[test]
-    fn markup_in_text_stays_text() {
-        assert_eq!(escape("<a href='x'>\"&"), "&lt;a href=&#39;x&#39;&gt;&quot;&amp;");
-    }
-
-    #[test]
-    fn figures_lose_their_name_space() {
-        let svg = "<?xml version=\"1.0\"?>\n<svg width=\"1\" xmlns=\"http://www.w3.org/2000/svg\"></svg>";
-        assert_eq!(inline(svg, "A"), "<svg role=\"img\" aria-label=\"A\" width=\"1\"></svg>");
+    fn a_page_has_all_parts_and_asks_for_nothing() {
+        let page = super::document(&example());
+        assert!(page.contains("<h1>Locks &amp; &lt;windows&gt;</h1>") && page.contains("rank 0 ──▶ &lt;home&gt;"));
+        assert!(page.contains("does not hold") && page.contains("data-v=\"1000000\""));
+        for outside in ["src=", "url(", "@import", "fetch(", "XMLHttpRequest", "http://", "https://"] {
+            assert!(!page.contains(outside), "{outside}");
+        }
     }
 }

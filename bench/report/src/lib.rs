@@ -1,19 +1,26 @@
-//! Reports: findings with their tables and plots, pages, and the description of the machine.
+//! Reports: the document that every command returns, its renderers, and the description of the machine.
 //!
 //! This crate knows no lock and no backend. What was measured comes in as numbers with their units.
 #![forbid(unsafe_code)]
 
-pub mod drawing;
+#[cfg(test)]
+mod browser;
+pub mod chart;
+pub mod diff;
+pub mod document;
 mod error;
 pub mod finding;
 pub mod folder;
 pub mod html;
 pub mod machine;
+pub mod markdown;
 pub mod names;
 pub mod numbers;
-pub mod plots;
 pub mod statistics;
+pub mod tabular;
 pub mod text;
+mod ticks;
 
+pub use document::{Document, Run, Section};
 pub use error::{Error, Result};
 pub use machine::Machine;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What the program was built by and from.
 ///
@@ -37,13 +37,24 @@ impl Build {
 }
 
 /// A machine, the program on it, and how fast the two are at what all locks are made of.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct Machine {
     /// The processor's name.
     pub cpu: String,
     /// How many processors this program may use.
     pub cores: usize,
+    /// The numbers of the processors that this program may use, such as `0-1,4`.
+    pub affinity: String,
+    /// Whether the cores run two threads each, as the kernel says it.
+    pub smt: String,
+    /// What chooses the first processor's frequency.
+    pub governor: String,
+    /// The mean number of tasks that wanted to run in the last one, five and fifteen minutes, when the run began.
+    pub load: String,
+    /// The limits of the control group on processors and memory.
+    pub limits: String,
     /// The numbers of the machine's NUMA nodes, as the kernel lists them: `0-1` are two.
     pub numa_nodes: String,
     /// The first processor's caches.
@@ -85,6 +96,11 @@ impl Machine {
         Machine {
             cpu: field(&cpuinfo, "model name").unwrap_or_else(|| std::env::consts::ARCH.into()),
             cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            affinity: affinity(),
+            smt: smt(),
+            governor: or_unknown(read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
+            load: read("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(", "),
+            limits: limits(),
             numa_nodes: or_unknown(read("/sys/devices/system/node/online")),
             caches: caches(),
             memory_mib: field(&read("/proc/meminfo"), "MemTotal")
@@ -107,6 +123,11 @@ impl Machine {
         vec![
             ("Processor", self.cpu.clone()),
             ("Processors usable", self.cores.to_string()),
+            ("Their numbers", self.affinity.clone()),
+            ("Threads of a core (SMT)", self.smt.clone()),
+            ("Frequency governor", self.governor.clone()),
+            ("Load of 1, 5 and 15 minutes at the start", self.load.clone()),
+            ("Limits of the control group", self.limits.clone()),
             ("NUMA nodes, by number", self.numa_nodes.clone()),
             ("Caches", self.caches.join(", ")),
             ("Memory", format!("{} MiB", self.memory_mib)),
@@ -129,6 +150,46 @@ fn read(path: &str) -> String {
 
 fn or_unknown(text: String) -> String {
     if text.trim().is_empty() { "unknown".into() } else { text }
+}
+
+/// The processors that this program may use, neighbours as a range.
+fn affinity() -> String {
+    let Ok(allowed) = sched_getaffinity(None) else { return "unknown".into() };
+    let mut ranges: Vec<(usize, usize)> = Vec::new();
+    for cpu in (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)) {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == cpu => *last = cpu,
+            _ => ranges.push((cpu, cpu)),
+        }
+    }
+    let text =
+        |(first, last): &(usize, usize)| if first == last { first.to_string() } else { format!("{first}-{last}") };
+    ranges.iter().map(text).collect::<Vec<_>>().join(",")
+}
+
+fn smt() -> String {
+    match read("/sys/devices/system/cpu/smt/active").as_str() {
+        "1" => "on".into(),
+        "0" => "off".into(),
+        _ => "unknown".into(),
+    }
+}
+
+/// What the control group allows, such as "2.0 processors, 4096 MiB". A limit of a group above it is not seen.
+fn limits() -> String {
+    let group = read("/proc/self/cgroup").lines().find_map(|line| line.strip_prefix("0::").map(str::to_owned));
+    let Some(group) = group else { return "unknown".into() };
+    let file = |name: &str| read(&format!("/sys/fs/cgroup{}/{name}", group.trim_end_matches('/')));
+    let mut limits = Vec::new();
+    if let Some((Ok(quota), Ok(period))) =
+        file("cpu.max").split_once(' ').map(|(q, p)| (q.parse::<f64>(), p.parse::<f64>()))
+    {
+        limits.push(format!("{:.1} processors", quota / period));
+    }
+    if let Ok(bytes) = file("memory.max").parse::<u64>() {
+        limits.push(format!("{} MiB", bytes >> 20));
+    }
+    if limits.is_empty() { "none".into() } else { limits.join(", ") }
 }
 
 /// The first processor's caches, such as "L1d 32K".

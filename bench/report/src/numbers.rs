@@ -44,6 +44,19 @@ pub fn humane_span(span: Duration) -> String {
     }
 }
 
+/// A number with its thousands separated by commas.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// A duration in whole nanoseconds, or the largest number if it does not fit.
 pub fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
@@ -92,5 +105,12 @@ mod tests {
         assert_eq!(humane(999.9), "1.00 µs");
         assert_eq!(humane(12_345.0), "12.3 µs");
         assert_eq!(humane(2.5e9), "2.50 s");
+    }
+
+    #[test]
+    fn thousands_are_separated() {
+        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (63_641_931, "63,641,931")] {
+            assert_eq!(grouped(number), text);
+        }
     }
 }

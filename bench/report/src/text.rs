@@ -1,17 +1,144 @@
-//! Tables as text.
+//! Documents and tables as text.
 
-use comfy_table::{CellAlignment, Table, presets};
+use std::fmt::Write;
+
+use comfy_table::{CellAlignment, presets};
+
+use crate::document::{Document, Section};
+use crate::finding::Table;
+
+/// The width of a terminal that nobody knows.
+pub const WIDTH: usize = 100;
 
 /// A table without lines, numbers at the right.
 pub fn aligned(header: Vec<String>, rows: impl Iterator<Item = Vec<String>>) -> String {
-    let mut table = Table::new();
+    aligned_from(header, rows, 1)
+}
+
+/// Like [`aligned`], except that the first `left` columns are at the left.
+fn aligned_from(header: Vec<String>, rows: impl Iterator<Item = Vec<String>>, left: usize) -> String {
+    let mut table = comfy_table::Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(header);
     for row in rows {
         table.add_row(row);
     }
-    for column in table.column_iter_mut().skip(1) {
+    for column in table.column_iter_mut().skip(left) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// A table without its title. One that is wider than `width` continues below, where the names of its rows stand again.
+pub fn table(table: &Table, width: usize) -> String {
+    let keys = table.keys.min(table.columns.len());
+    let wide = |at: usize| {
+        let cells = table.rows.iter().map(|row| row[at].to_string().chars().count());
+        cells
+            .chain([table.columns[at].name.lines().map(|line| line.chars().count()).max().unwrap_or(0)])
+            .max()
+            .unwrap_or(0)
+            + 2
+    };
+    let names: usize = (0..keys).map(wide).sum();
+    let mut blocks: Vec<Vec<usize>> = Vec::new();
+    let mut used = usize::MAX;
+    for at in keys..table.columns.len() {
+        let needed = wide(at);
+        if blocks.is_empty() || used.saturating_add(needed) > width {
+            blocks.push((0..keys).collect());
+            used = names;
+        }
+        used += needed;
+        blocks.last_mut().expect("a block was just added").push(at);
+    }
+    if blocks.is_empty() {
+        blocks.push((0..keys).collect());
+    }
+    let left =
+        |at: &usize| table.rows.iter().any(|row| row[*at].value.number().is_none() && row[*at].to_string() != "–");
+    let block = |columns: &Vec<usize>| {
+        let header = columns.iter().map(|&at| table.columns[at].name.clone()).collect();
+        let rows = table.rows.iter().map(|row| columns.iter().map(|&at| row[at].to_string()).collect());
+        aligned_from(header, rows, columns.iter().take_while(|at| left(at)).count().max(1))
+    };
+    blocks.iter().map(block).collect::<Vec<_>>().join("\n")
+}
+
+/// A document as text for a terminal of that many columns: the summary, then each section that is not folded.
+pub fn document(document: &Document, width: usize) -> String {
+    let mut text = String::new();
+    for section in document.sections.iter().filter(|section| !section.folded) {
+        text += &self::section(section, width);
+    }
+    for line in &document.summary {
+        let _ = writeln!(text, "{}", fill(line, width));
+    }
+    text
+}
+
+/// A section as text.
+fn section(section: &Section, width: usize) -> String {
+    let mut text = String::new();
+    let finding = &section.finding;
+    for line in &section.text {
+        let _ = writeln!(text, "{}", fill(line, width));
+    }
+    for listing in &section.listings {
+        let _ = writeln!(text, "{}", listing.trim_end());
+    }
+    for claim in &finding.claims {
+        let _ = writeln!(text, "- expected: {}\n  here: {} ({})", claim.expected, claim.here, claim.verdict());
+    }
+    for found in &finding.tables {
+        if !text.is_empty() && !text.ends_with("\n\n") {
+            text.push('\n');
+        }
+        let _ = writeln!(text, "{}\n\n{}", found.title, table(found, width));
+    }
+    if !text.is_empty() && !text.ends_with("\n\n") {
+        text.push('\n');
+    }
+    text
+}
+
+/// Text in lines of at most `width` characters, where words allow it.
+pub fn fill(text: &str, width: usize) -> String {
+    let mut filled = String::new();
+    let mut column = 0;
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if column > 0 && column + 1 + length > width {
+            filled.push('\n');
+            column = 0;
+        } else if column > 0 {
+            filled.push(' ');
+            column += 1;
+        }
+        filled += word;
+        column += length;
+    }
+    filled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::Value;
+
+    #[test]
+    fn a_wide_table_continues_below() {
+        let mut wide = Table::new("t", ["lock", "first column", "second column", "third column"]);
+        wide.row([Value::from("mcs"), Value::Count(1), Value::Count(2), Value::Count(3)]);
+        let text = table(&wide, 40);
+        assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");
+        assert_eq!(text.matches("mcs").count(), 2, "{text}");
+        assert_eq!(table(&wide, usize::MAX).matches("mcs").count(), 1);
+    }
+
+    #[test]
+    fn text_is_filled() {
+        assert_eq!(fill("one two three", 7), "one two\nthree");
+        assert_eq!(fill("incomprehensibilities", 5), "incomprehensibilities");
+    }
 }

@@ -53,7 +53,7 @@ const LEFT_OUT: [(&str, &str); 17] = [
     ("rmalab", "the main study takes more than a minute; command.rs runs studies"),
     ("rmalab study --seed 1", "the same"),
     ("rmalab verify", "it takes minutes; CI runs it"),
-    ("rmalab verify --long --table checked.md", "it takes half an hour and 16 GiB"),
+    ("rmalab verify --long --report checked", "it takes half an hour and 16 GiB"),
     ("rmalab verify --save found", "as `rmalab verify`; verify.rs saves and replays a counterexample"),
     ("rmalab verify --replay found/NAME.json --svg one.svg", "NAME is the user's; verify.rs replays one"),
     ("rmalab simulate --validate paper", "it takes a minute; validation.rs runs it"),

@@ -37,7 +37,7 @@ use super::queue::Queue;
 use super::stacks::SlabStack;
 use super::stats::{Busiest, Hottest, Kind, Operations, Stats};
 use super::turns::Turns;
-use super::{Clock, Progress, Reply};
+use super::{Clock, Counted, Progress, Reply};
 use crate::backend::mapped::OPERATION;
 use crate::engine::coroutine::{Task, Turn};
 use crate::model::fabric::WordOp;
@@ -202,6 +202,7 @@ pub(super) struct World<'p> {
     local_atomics: LocalAtomics,
     local_bulk: Option<LocalAtomics>,
     clock: Rc<Clock>,
+    counted: Rc<Counted>,
     queue: Queue<What>,
     ranks: Vec<RankState>,
     memory: Memory,
@@ -238,6 +239,7 @@ impl<'p> World<'p> {
         network: &'p Network,
         setting: &Setting,
         clock: Rc<Clock>,
+        counted: Rc<Counted>,
         gets: Rc<Gets>,
     ) -> World<'p> {
         let state =
@@ -251,6 +253,7 @@ impl<'p> World<'p> {
             local_atomics: setting.local_atomics,
             local_bulk: setting.local_bulk,
             clock,
+            counted,
             queue: Queue::new(),
             ranks: (0..setting.size).map(|_| state()).collect(),
             memory: Memory::default(),
@@ -648,7 +651,7 @@ impl<'p> World<'p> {
     /// An engine begins to serve a message.
     fn serve(&mut self, message: u32) {
         let now = self.now();
-        let &Message { at, ref load, .. } = self.peek(message);
+        let &Message { at, origin, ref load } = self.peek(message);
         let nic = &self.profile.nic;
         let done = match load {
             Load::Word(WordOp::Get) | Load::Started { op: WordOp::Get, .. } | Load::GetBytes { .. } => now + nic.get.0,
@@ -659,7 +662,7 @@ impl<'p> World<'p> {
                 let line = self.memory.get(line);
                 let begin = line.free.max(now + engine);
                 line.free = begin + word;
-                line.served += 1;
+                line.served += u32::from(self.counted.0[origin.index()].get());
                 line.free
             }
             Load::PutBytes(bytes) => now + nic.put.0 + (bytes.len() as f64 * nic.byte) as u64,

@@ -69,7 +69,7 @@ pub struct Hottest {
     pub rank: u32,
     /// Where its line starts in the segment, in bytes.
     pub disp: u64,
-    /// Atomic operations on it by adapters.
+    /// Atomic operations on it by adapters, of ranks that [count](super::Sim::count_hottest).
     pub served: u64,
     /// The least time that they take, since they take turns: operations times service.
     pub bound: Span,

@@ -9,20 +9,17 @@ use serde::Serialize;
 use super::options::{Load, Options, Target};
 use super::rank::{Shared, Times};
 use crate::subject::Info;
+use rmalab_report::Run;
 use rmalab_report::statistics::{Quantiles, jain, median};
 
-/// Everything that was found out, as it goes into `data.json`.
-#[derive(Clone, Debug, Serialize)]
+/// Everything that was found out.
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// What wrote this: `rmalab`, with its version.
-    pub generator: String,
-    /// The command line, as far as it is known.
-    pub command: String,
-    /// When it began (RFC 3339, UTC).
-    pub started: String,
-    /// Whether no point is missing because of an interrupt.
-    pub complete: bool,
+    /// How the simulations were run, and whether no point is missing because of an interrupt.
+    pub run: Run,
+    /// Where they were run.
+    pub host: rmalab_report::Machine,
     /// The machines.
     pub machines: Vec<Machine>,
     /// What the ranks did.
@@ -226,9 +223,7 @@ impl Point {
             utilization: stats.busiest.map_or(0.0, |busiest| busiest.utilization),
             mean_queue: stats.busiest.map_or(0.0, |busiest| busiest.mean_queue),
             longest_queue: stats.busiest.map_or(0, |busiest| busiest.longest_queue),
-            bound_ns: stats
-                .hottest
-                .map_or(0.0, |hottest| hottest.bound.as_nanoseconds() * f64::from(key.ranks) / acquisitions),
+            bound_ns: stats.hottest.map_or(0.0, |hottest| hottest.bound.as_nanoseconds() / pairs),
             end_ns: stats.end.as_nanoseconds(),
             events: stats.events,
             wall_s: wall.as_secs_f64(),
@@ -331,12 +326,10 @@ impl Outcome {
     }
 
     /// What is said before anything is simulated.
-    pub(crate) fn begin(options: &Options, subjects: Vec<Info>, started: String) -> Outcome {
+    pub(crate) fn begin(options: &Options, subjects: Vec<Info>) -> Outcome {
         Outcome {
-            generator: concat!("rmalab ", env!("CARGO_PKG_VERSION")).into(),
-            command: std::env::args().collect::<Vec<_>>().join(" "),
-            started,
-            complete: true,
+            run: Run { seed: Some(options.seed), ..Run::begin() },
+            host: rmalab_report::Machine::describe(),
             machines: options
                 .profiles
                 .iter()

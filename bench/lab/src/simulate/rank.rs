@@ -125,6 +125,10 @@ pub(crate) fn run(make: &Make, ra: &Sim<'_>, shared: &Shared) -> rmalab_locks::R
             times.begin = ra.time().0;
         }
         let measured = (warm_up..warm_up + pairs).contains(&made);
+        if made == 0 || made == warm_up || made == warm_up + pairs {
+            // A bound on the measured pairs is one of their operations, not of the first ones, which open the lock.
+            ra.count_hottest(measured);
+        }
         let choice = choose(&mut random, shared, only_exclusive, ra.rank(), size);
         one(&mut *lock, ra, shared, choice, data, &mut random, measured)?;
         made += 1;

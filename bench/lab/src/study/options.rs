@@ -86,7 +86,7 @@ impl Default for Options {
             critical_section: Duration::ZERO,
             think_time: Duration::ZERO,
             duration: None,
-            repetitions: 1,
+            repetitions: 3,
             patience: Duration::from_secs(10),
             seed: 1,
             ranks_per_node: None,

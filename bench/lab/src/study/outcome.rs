@@ -6,21 +6,15 @@ use serde::{Deserialize, Serialize};
 use super::options::Options;
 use crate::subject::Info;
 use crate::subject::passes::{Counts, Latency, Recorded, SideCounts, Steps, Throughput};
-use rmalab_report::Machine;
 use rmalab_report::statistics::{Quantiles, histogram, jain, median};
+use rmalab_report::{Machine, Run};
 
-/// Everything that a study found out, as it goes into `data.json`.
-#[derive(Clone, Debug, Serialize)]
+/// Everything that a study found out.
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// What wrote this: `rmalab`, with its version.
-    pub generator: String,
-    /// The command line, as far as it is known.
-    pub command: String,
-    /// When the study began (RFC 3339, UTC).
-    pub started: String,
-    /// Whether every cell was measured; an interrupted study leaves some out.
-    pub complete: bool,
+    /// How the study was run, and whether every cell was measured.
+    pub run: Run,
     /// What was asked for.
     pub options: Options,
     /// How long each cell was measured, all passes together, in nanoseconds.

@@ -1,7 +1,6 @@
 //! What the checks found.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 use std::time::Duration;
 
 use rmalab_verify::play::Section;
@@ -11,22 +10,16 @@ use serde::Serialize;
 
 use super::engine::LOOM_PREEMPTIONS;
 use super::{Engine, Job, section_name};
-use rmalab_report::Machine;
+use rmalab_report::{Machine, Run};
 
-/// Everything that a run of checks found, as it goes into JSON.
-#[derive(Clone, Debug, Serialize)]
+/// Everything that a run of checks found.
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// What wrote this: `rmalab`, with its version.
-    pub generator: String,
-    /// The command line, as far as it is known.
-    pub command: String,
-    /// When the run began (RFC 3339, UTC).
-    pub started: String,
+    /// How the checks were run, and whether every one was made.
+    pub run: Run,
     /// How long it took, in seconds.
     pub seconds: f64,
-    /// Whether every check was made; an interrupted run leaves some out.
-    pub complete: bool,
     /// Where it ran.
     pub machine: Machine,
     /// The checks, in the order in which they were made.
@@ -243,37 +236,14 @@ const fn order_name(order: Order) -> Option<&'static str> {
     }
 }
 
-/// The command line, whatever the program's file is called here.
-fn command() -> String {
-    std::iter::once("rmalab".to_owned()).chain(std::env::args().skip(1)).collect::<Vec<_>>().join(" ")
-}
-
 impl Outcome {
-    /// What `checks` found, in a run that began at `started` (RFC 3339) and took `took`.
-    pub fn new(started: String, took: Duration, complete: bool, checks: Vec<Checked>) -> Outcome {
-        Outcome {
-            generator: concat!("rmalab ", env!("CARGO_PKG_VERSION")).into(),
-            command: command(),
-            started,
-            seconds: took.as_secs_f64(),
-            complete,
-            machine: Machine::describe(),
-            checks,
-        }
+    /// What `checks` found, in a run that took `took`.
+    pub fn new(run: Run, took: Duration, checks: Vec<Checked>) -> Outcome {
+        Outcome { run, seconds: took.as_secs_f64(), machine: Machine::describe(), checks }
     }
 
-    /// Whether one of the checks is.
+    /// Whether a check is broken.
     pub fn is_broken(&self) -> bool {
         self.checks.iter().any(|checked| matches!(checked.verdict, Verdict::Violated { .. } | Verdict::Failed { .. }))
-    }
-
-    /// Writes it as JSON.
-    ///
-    /// # Errors
-    ///
-    /// Those of `to`.
-    pub fn json(&self, mut to: impl Write) -> io::Result<()> {
-        serde_json::to_writer_pretty(&mut to, self)?;
-        writeln!(to)
     }
 }

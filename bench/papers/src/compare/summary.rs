@@ -1,10 +1,8 @@
 //! What a comparison says: tables of ratios, plots, and whether the goals are met.
 
-use serde::Serialize;
-
 use super::{Cell, LOCKS, OURS, Operation, Options, Peers, THREADS, WRITERS, What, Whose, Worlds, cores};
 use rmalab_report::Machine;
-use rmalab_report::finding::{Axis, Origin, Plot, Quantity, Series, Table, Value};
+use rmalab_report::finding::{Axis, Basis, Cell as TableCell, Claim, Origin, Plot, Quantity, Series, Table, Value};
 use rmalab_report::numbers::{digits, humane};
 use rmalab_report::statistics::median;
 
@@ -20,35 +18,15 @@ const NEAR_NS: f64 = 300.0;
 /// Lines of a plot for our locks, and for those of others.
 const LINES: usize = 4;
 
-/// A bar of the plot of ratios.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Bar {
-    /// What is compared.
-    pub title: String,
-    /// The time of the best of the others by ours.
-    pub ratio: f64,
-}
-
-/// What was to be reached.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Goal {
-    /// What.
-    pub goal: String,
-    /// What was found here.
-    pub here: String,
-    /// Whether it is reached; computed from the figures.
-    pub met: bool,
-}
-
 /// What the measurements say.
-#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Summary {
-    /// What was to be reached, if that was measured.
-    pub goals: Vec<Goal>,
+    /// The goals, if what they are about was measured.
+    pub goals: Vec<Claim>,
     /// Times and ratios.
     pub tables: Vec<Table>,
-    /// Ratios of the operations with two ranks, the largest first.
-    pub bars: Vec<Bar>,
+    /// The operations with two ranks: the time of the best of the others by ours, the largest first.
+    pub bars: Vec<(String, f64)>,
     /// Times against ranks and threads.
     pub plots: Vec<Plot>,
     /// What a reader has to know: versions, what is not here, what failed, how far the cores are from each other.
@@ -58,7 +36,8 @@ pub struct Summary {
 /// What is known of one implementation of one thing.
 #[derive(Clone, PartialEq, Debug)]
 enum Figure {
-    Time(f64),
+    /// The median of the repetitions, and the lowest and the highest.
+    Time(f64, (f64, f64)),
     Failed(String),
     None,
 }
@@ -70,23 +49,27 @@ impl Figure {
         match cell.failures.first() {
             Some(how) => Figure::Failed(how.clone()),
             None if cell.ns.is_empty() => Figure::None,
-            None => Figure::Time(median(cell.ns.iter().copied())),
+            None => {
+                let low = cell.ns.iter().copied().fold(f64::INFINITY, f64::min);
+                let high = cell.ns.iter().copied().fold(0.0, f64::max);
+                Figure::Time(median(cell.ns.iter().copied()), (low, high))
+            }
         }
     }
 
     fn time(&self) -> Option<f64> {
         match *self {
-            Figure::Time(time) => Some(time),
+            Figure::Time(time, _) => Some(time),
             _ => None,
         }
     }
 
-    fn value(&self) -> Value {
+    fn cell(&self) -> TableCell {
         match self {
-            Figure::Time(time) => Value::Time(*time),
+            Figure::Time(time, (low, high)) => TableCell::from(Value::Time(*time)).between(*low, *high),
             // In a table one word is enough; a note has the rest.
-            Figure::Failed(how) => Value::Text(how.split([' ', ':']).next().unwrap_or("failed").to_owned()),
-            Figure::None => Value::None,
+            Figure::Failed(how) => how.split([' ', ':']).next().unwrap_or("failed").into(),
+            Figure::None => Value::None.into(),
         }
     }
 }
@@ -161,9 +144,9 @@ impl Comparison<'_> {
             let theirs: Vec<Figure> = self.names.iter().map(|name| self.figure(operation, ranks, name)).collect();
             let best = least(theirs.iter().map(Figure::time));
             let ratio = best.zip(ours.time()).map(|(best, ours)| best / ours);
-            let mut row = vec![Value::from(operation.title), ours.value(), verdict(ratio)];
-            row.extend(theirs.iter().map(Figure::value));
-            row.push(best.map_or(Value::None, Value::Time));
+            let mut row = vec![TableCell::from(operation.title), ours.cell(), verdict(ratio).into()];
+            row.extend(theirs.iter().map(Figure::cell));
+            row.push(best.map_or(Value::None, Value::Time).into());
             table.row(row);
             ratios.extend(ratio.map(|ratio| (operation.name, ratio)));
         }
@@ -171,8 +154,8 @@ impl Comparison<'_> {
         if ranks == 2 && !ratios.is_empty() {
             let titles =
                 |name: &str| operations.iter().find(|one| one.name == name).map_or("", |one| one.title).to_owned();
-            summary.bars = ratios.iter().map(|&(name, ratio)| Bar { title: titles(name), ratio }).collect();
-            summary.bars.sort_by(|a, b| b.ratio.total_cmp(&a.ratio));
+            summary.bars = ratios.iter().map(|&(name, ratio)| (titles(name), ratio)).collect();
+            summary.bars.sort_by(|a, b| b.1.total_cmp(&a.1));
             let goal = "2 ranks: every operation ahead of the best of the others".to_owned();
             summary.goals.push(counted(goal, &ratios, 1.0));
         }
@@ -214,7 +197,14 @@ impl Comparison<'_> {
             .map(|(style, name)| {
                 let point = |&ranks: &u32| Some((f64::from(ranks), self.figure(operation, ranks, name).time()?));
                 let points = ranks.iter().filter_map(point).collect();
-                Series { name: (*name).to_owned(), origin: Origin::Measured, style, points }
+                Series {
+                    name: (*name).to_owned(),
+                    origin: Origin::Measured,
+                    style,
+                    points,
+                    spread: Vec::new(),
+                    group: String::new(),
+                }
             })
             .filter(|series| series.points.len() > 1)
             .collect();
@@ -238,7 +228,7 @@ impl Comparison<'_> {
 }
 
 /// Whether all ratios reach `least`, and those that do not.
-fn counted(goal: String, ratios: &[(&str, f64)], least: f64) -> Goal {
+fn counted(goal: String, ratios: &[(&str, f64)], least: f64) -> Claim {
     let short: Vec<String> = ratios
         .iter()
         .filter(|(_, ratio)| *ratio < least)
@@ -250,7 +240,7 @@ fn counted(goal: String, ratios: &[(&str, f64)], least: f64) -> Goal {
         (Some((name, ratio)), true) => format!("all {}; the least is {name}, {}", ratios.len(), times(*ratio)),
         (_, false) => format!("{} of {}; not {}", ratios.len() - short.len(), ratios.len(), short.join(", ")),
     };
-    Goal { goal, here, met: short.is_empty() && smallest.is_some() }
+    Claim { expected: goal, here, holds: short.is_empty() && smallest.is_some(), basis: Basis::Found }
 }
 
 fn locks(summary: &mut Summary, cells: &[Cell]) {
@@ -259,8 +249,10 @@ fn locks(summary: &mut Summary, cells: &[Cell]) {
     let threads = |count: u32| if count == 1 { "1 thread".to_owned() } else { format!("{count} threads") };
     let mut best = Table::new(
         "Locks: the best of ours and the best of the others",
-        ["writers", "threads", "best of rmalab", "time", "best of the others", "time", "rmalab is"],
-    );
+        ["writers", "threads", "best of rmalab", "its time", "best of the others", "their time", "rmalab is"],
+    )
+    .keyed(2);
+    let mut ratios = Vec::new();
     for writers in WRITERS {
         let of = |ours: bool, threads: u32| {
             let candidates = LOCKS.iter().filter(move |lock| (lock.whose == Whose::Ours) == ours);
@@ -277,17 +269,23 @@ fn locks(summary: &mut Summary, cells: &[Cell]) {
                 row.push(one.map_or(Value::None, |(name, _)| Value::from(name)));
                 row.push(one.map_or(Value::None, |(_, time)| Value::Time(time)));
             }
-            row.push(verdict(ours.zip(theirs).map(|(ours, theirs)| theirs.1 / ours.1)));
+            let ratio = ours.zip(theirs).map(|(ours, theirs)| theirs.1 / ours.1);
+            ratios.extend(ratio.map(|ratio| (format!("{writers} % writers, {}", threads(count)), ratio)));
+            row.push(verdict(ratio));
             best.row(row);
         }
     }
     if best.rows.is_empty() {
         return;
     }
+    let ratios: Vec<(&str, f64)> = ratios.iter().map(|(name, ratio)| (name.as_str(), *ratio)).collect();
+    let goal = "locks of one process: the best of ours ahead of the best of the others";
+    summary.goals.push(counted(goal.to_owned(), &ratios, 1.0));
     summary.tables.push(best);
     for writers in WRITERS {
         let columns = ["lock".to_owned(), "whose".to_owned()].into_iter().chain(THREADS.map(threads));
-        let mut table = Table::new(format!("Locks, {writers} % writers: an acquisition and its release"), columns);
+        let title = format!("Locks, {writers} % writers: an acquisition and its release");
+        let mut table = Table::new(title, columns).keyed(2);
         let mut there: Vec<_> = LOCKS.iter().filter(|lock| measured(lock.name, writers)).collect();
         let time = |name: &str| figure(name, 2, writers).time().unwrap_or(f64::INFINITY);
         there.sort_by(|a, b| time(a.name).total_cmp(&time(b.name)));
@@ -297,8 +295,8 @@ fn locks(summary: &mut Summary, cells: &[Cell]) {
                 Whose::Rust => "Rust",
                 Whose::C => "C",
             };
-            let mut row = vec![Value::from(lock.name), Value::from(whose)];
-            row.extend(THREADS.map(|threads| figure(lock.name, threads, writers).value()));
+            let mut row = vec![TableCell::from(lock.name), TableCell::from(whose)];
+            row.extend(THREADS.map(|threads| figure(lock.name, threads, writers).cell()));
             table.row(row);
         }
         summary.tables.push(table);
@@ -309,7 +307,14 @@ fn locks(summary: &mut Summary, cells: &[Cell]) {
             .map(|(style, lock)| {
                 let point = |&threads: &u32| Some((f64::from(threads), figure(lock.name, threads, writers).time()?));
                 let points = THREADS.iter().filter_map(point).collect();
-                Series { name: lock.name.to_owned(), origin: Origin::Measured, style, points }
+                Series {
+                    name: lock.name.to_owned(),
+                    origin: Origin::Measured,
+                    style,
+                    points,
+                    spread: Vec::new(),
+                    group: String::new(),
+                }
             })
             .filter(|series| series.points.len() > 1)
             .collect();
@@ -360,8 +365,11 @@ fn notes(peers: &Peers, machine: &Machine, ping_pong: &[f64], cells: &[Cell]) ->
         let of = times + cell.ns.len();
         notes.push(format!("{}: {what}: {} ({times} of {of} times)", cell.who, cell.failures[0]));
     }
-    if machine.profile != "release" {
-        notes.push(format!("rmalab is not a release build ({}): its times say little", machine.profile));
+    if machine.profile != "measure" {
+        notes.push(format!(
+            "rmalab is a {} build: its figures are those of `cargo run --profile measure -- compare`",
+            machine.profile
+        ));
     }
     notes
 }

@@ -67,8 +67,8 @@ fn the_best_of_the_others_is_what_counts_and_what_fails_is_nobodys_best() {
         assert!(text.contains(words), "{words}: {text}");
     }
     let goal = &summary.goals[0];
-    assert!(!goal.met && goal.here == "2 of 3; not barrier 0.50×", "{goal:?}");
-    assert_eq!(summary.bars.iter().map(|bar| bar.ratio).collect::<Vec<_>>(), [3.0, 2.0, 0.5]);
+    assert!(!goal.holds && goal.here == "2 of 3; not barrier 0.50×", "{goal:?}");
+    assert_eq!(summary.bars.iter().map(|bar| bar.1).collect::<Vec<_>>(), [3.0, 2.0, 0.5]);
     let notes = summary.notes.join("\n");
     assert!(notes.contains("B: compare-and-swap, 2 ranks: crashes (segmentation fault) (1 of 2 times)"), "{notes}");
     assert!(notes.contains("near cores in 1 repetitions, far ones in 1"), "{notes}");
@@ -88,7 +88,7 @@ fn who_waits_for_turns_is_to_be_left_far_behind() {
     };
     let summary = Summary::of(&options, &peers, &Machine::default(), &[], &figures(8e6));
     assert_eq!(summary.goals.len(), 1);
-    assert!(!summary.goals[0].met && summary.goals[0].here.contains("not pscw 8.89×"), "{:?}", summary.goals);
+    assert!(!summary.goals[0].holds && summary.goals[0].here.contains("not pscw 8.89×"), "{:?}", summary.goals);
     // Whose times are all short does not wait for turns, and 10 times is no goal then.
     assert!(Summary::of(&options, &peers, &Machine::default(), &[], &figures(2e4)).goals.is_empty());
 }
@@ -110,7 +110,7 @@ fn a_run_that_was_stopped_goes_on_with_what_was_kept() {
         journal.put(&run_of.key(step, 0), &rows).unwrap();
     }
     let outcome = run(&options, &peers, &stop, Some(&mut journal), |_| {}).unwrap();
-    assert!(!outcome.complete);
+    assert!(!outcome.run.complete);
     assert_eq!(outcome.cells, [cell("put-8", 2, OURS, &[7.0], &[])]);
     assert_eq!(outcome.ping_pong_ns, [100.0]);
     assert_eq!(outcome.skipped, ["A is skipped"]);

@@ -184,6 +184,8 @@ fn plot(finding: &mut Finding, what: &str, size: &str, curves: Vec<Vec<(f64, f64
         origin: Origin::Simulated,
         style,
         points,
+        spread: Vec::new(),
+        group: String::new(),
     });
     finding.plots.push(Plot {
         name: format!("{what}-{}", size.replace(' ', "").to_lowercase()),

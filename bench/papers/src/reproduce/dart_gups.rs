@@ -127,8 +127,14 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     let why = [(simulated_holds, UNEVEN), (measured_holds, DIRECT)];
     let why: Vec<&str> = why.into_iter().filter(|(holds, _)| !holds).map(|(_, why)| why).collect();
     finding.why = why.join("; ");
-    let series =
-        |name: &str, style, points: Vec<(f64, f64)>, origin| Series { name: name.into(), origin, style, points };
+    let series = |name: &str, style, points: Vec<(f64, f64)>, origin| Series {
+        name: name.into(),
+        origin,
+        style,
+        points,
+        spread: Vec::new(),
+        group: String::new(),
+    };
     let [hybrid, rma] = curves;
     finding.plots.push(Plot {
         name: "ranks".into(),

@@ -242,8 +242,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
                     name: name.into(),
                     origin: Origin::Measured,
                     style,
-                    points: points.clone(),
-                })
+                    points: points.clone(), spread: Vec::new(), group: String::new() })
                 .collect(),
             text: format!(
                 "The distance of the lower curve from the others at the left is what a {what} costs besides its bytes: a \
@@ -252,7 +251,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
             ),
         });
     }
-    let failed = |text: &str| finding.claims.iter().any(|claim| !claim.holds && claim.paper.contains(text));
+    let failed = |text: &str| finding.claims.iter().any(|claim| !claim.holds && claim.expected.contains(text));
     let mut why = Vec::new();
     if failed("load/store: about constant") {
         why.push(

@@ -78,8 +78,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
                     name: name.into(),
                     origin: Origin::Simulated,
                     style,
-                    points: points.clone(),
-                })
+                    points: points.clone(), spread: Vec::new(), group: String::new() })
                 .collect(),
             text: if size == 64 {
                 "All ranks are on one node. A rank of 16 has 4 rows, which take it less time than the adapter takes for the \

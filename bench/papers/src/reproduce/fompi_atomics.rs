@@ -166,7 +166,14 @@ fn report(counts: &[u32], simulated: &[Vec<f64>], here: &[Vec<f64>]) -> Finding 
     for (origin, place, times) in [(Origin::Simulated, "", simulated), (Origin::Measured, ", here", here)] {
         for (style, (name, times)) in ["native", "fall-back", "by need"].into_iter().zip(times).enumerate() {
             let points = counts.iter().zip(times).map(|(&count, &time)| (f64::from(count), time));
-            series.push(Series { name: format!("{name}{place}"), origin, style, points: points.collect() });
+            series.push(Series {
+                name: format!("{name}{place}"),
+                origin,
+                style,
+                points: points.collect(),
+                spread: Vec::new(),
+                group: String::new(),
+            });
         }
     }
     finding.plots.push(Plot {

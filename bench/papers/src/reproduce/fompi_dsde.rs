@@ -94,6 +94,8 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         origin,
         style: protocol,
         points,
+        spread: Vec::new(),
+        group: String::new(),
     };
     let simulated =
         curves.iter().enumerate().map(|(protocol, points)| series(protocol, Origin::Simulated, points.clone()));

@@ -110,8 +110,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
                 name: name.to_string(),
                 origin: Origin::Simulated,
                 style,
-                points: points.clone(),
-            })
+                points: points.clone(), spread: Vec::new(), group: String::new() })
             .collect(),
         text: "Each doubling of the ranks adds about the same time, one more round of messages; the naive fence, two \
                barriers, keeps its distance of a factor of two at any number of ranks. A step shows where a node is full \

@@ -107,8 +107,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
                 name: name.into(),
                 origin: Origin::Simulated,
                 style,
-                points: points.clone(),
-            })
+                points: points.clone(), spread: Vec::new(), group: String::new() })
             .collect(),
         text: "Each doubling of the ranks halves the computing, and the bytes that a rank sends, but doubles the pieces that \
                they are sent in. So the curves fall together, and flatten where the start of so many pieces is what takes \

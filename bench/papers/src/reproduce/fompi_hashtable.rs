@@ -75,6 +75,8 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         origin,
         style,
         points: points.to_vec(),
+        spread: Vec::new(),
+        group: String::new(),
     };
     finding.plots.push(Plot {
         name: "ranks".into(),

@@ -262,7 +262,14 @@ fn report(sizes: &[u32], far: &Place, near: &Place, here: &Place) -> Finding {
     finding.why = why.join("; ");
 
     let xs = |values: &[f64]| sizes.iter().map(|&size| f64::from(size)).zip(values.iter().copied()).collect::<Vec<_>>();
-    let series = |name: &str, origin, style, points| Series { name: name.into(), origin, style, points };
+    let series = |name: &str, origin, style, points| Series {
+        name: name.into(),
+        origin,
+        style,
+        points,
+        spread: Vec::new(),
+        group: String::new(),
+    };
     let axis = || Axis::new("size of a message", Quantity::Bytes);
     finding.plots.push(Plot {
         name: "latency".into(),

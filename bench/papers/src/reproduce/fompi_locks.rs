@@ -232,6 +232,8 @@ fn report(points: &[Point], here: &Point) -> Finding {
         origin: Origin::Simulated,
         style,
         points: points.iter().map(|point| (f64::from(point.ranks), point.times[at])).collect(),
+        spread: Vec::new(),
+        group: String::new(),
     };
     finding.plots.push(Plot {
         name: "ranks".into(),

@@ -111,8 +111,7 @@ fn run(context: &Context<'_>) -> Result<Finding> {
                 name: name.into(),
                 origin: Origin::Simulated,
                 style,
-                points: points.clone(),
-            })
+                points: points.clone(), spread: Vec::new(), group: String::new() })
             .collect(),
         text: format!(
             "With as many sites for each rank, a perfect program has horizontal lines. What all lines rise by is faces that leave their nodes, and the sums over \

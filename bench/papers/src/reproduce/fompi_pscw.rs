@@ -289,6 +289,8 @@ fn report(ring: &[Vec<Point>], many: &[Vec<Point>], here: &[(u32, [f64; 2])]) ->
             origin: Origin::Simulated,
             style: from + style,
             points: points.iter().map(|point| (f64::from(point.ranks), value(point))).collect(),
+            spread: Vec::new(),
+            group: String::new(),
         });
         series.collect::<Vec<_>>()
     };
@@ -299,6 +301,8 @@ fn report(ring: &[Vec<Point>], many: &[Vec<Point>], here: &[(u32, [f64; 2])]) ->
         origin: Origin::Measured,
         style,
         points: here.iter().map(|&(ranks, times)| (f64::from(ranks), times[style])).collect(),
+        spread: Vec::new(),
+        group: String::new(),
     }));
     let axis = || Axis::new("ranks", Quantity::Count);
     finding.plots = vec![

@@ -279,12 +279,16 @@ fn report(simulated: &[Points], counted: &Points, here: &[(u32, [f64; 3])]) -> F
             origin: Origin::Simulated,
             style,
             points: points.iter().map(|&(ranks, taken)| (f64::from(ranks), taken.time)).collect(),
+            spread: Vec::new(),
+            group: String::new(),
         });
         series.push(Series {
             name: format!("{name}, here"),
             origin: Origin::Measured,
             style,
             points: here.iter().map(|&(ranks, times)| (f64::from(ranks), times[style])).collect(),
+            spread: Vec::new(),
+            group: String::new(),
         });
     }
     let axis = || Axis::new("ranks", Quantity::Count);
@@ -305,6 +309,8 @@ fn report(simulated: &[Points], counted: &Points, here: &[(u32, [f64; 3])]) -> F
         origin: if style == 0 { Origin::Measured } else { Origin::Simulated },
         style,
         points: points.iter().map(|(ranks, taken)| (f64::from(*ranks), value(taken) as f64)).collect(),
+        spread: Vec::new(),
+        group: String::new(),
     };
     finding.plots.push(Plot {
         name: "memory".into(),

@@ -124,6 +124,8 @@ fn report(readers: &[Vec<Point>], writers: &[Vec<Point>]) -> Finding {
             origin: Origin::Simulated,
             style,
             points: points.iter().map(|point| (f64::from(point.ranks), value(point))).filter(|at| at.1 > 0.0).collect(),
+            spread: Vec::new(),
+            group: String::new(),
         });
         series.collect::<Vec<_>>()
     };

@@ -145,13 +145,13 @@ fn report(curve: &[(f64, f64)], beyond: &[(f64, f64)], here: &[(f64, f64)]) -> F
 
     for (ranks, time) in [PUBLISHED[0], PUBLISHED[1]] {
         let here = of(ranks);
-        finding.claim(
+        finding.fitted(
             (here / time - 1.0).abs() <= 0.15,
             format!("{} at {ranks} ranks", Value::Time(time)),
             format!("{}, simulated (within 15 % counts as agreement)", Value::Time(here)),
         );
     }
-    finding.claim(
+    finding.fitted(
         (exponent - 1.0).abs() < 0.1 && explained > 0.99,
         "proportional to the ranks",
         format!(
@@ -189,7 +189,14 @@ fn report(curve: &[(f64, f64)], beyond: &[(f64, f64)], here: &[(f64, f64)]) -> F
                 .into();
     }
     let published = |points: &[(u32, f64)]| points.iter().map(|&(ranks, time)| (f64::from(ranks), time)).collect();
-    let series = |name: &str, origin, style, points| Series { name: name.into(), origin, style, points };
+    let series = |name: &str, origin, style, points| Series {
+        name: name.into(),
+        origin,
+        style,
+        points,
+        spread: Vec::new(),
+        group: String::new(),
+    };
     finding.plots.push(Plot {
         name: "ranks".into(),
         title: "lock_all and unlock_all, all ranks at once".into(),
@@ -228,12 +235,12 @@ mod tests {
         let time = |ranks| validate::locks(&profile, ranks, 32, 20, &stop).unwrap().slowest() / 20.0;
         let points: Vec<(f64, f64)> = [64, 128, 256].map(|ranks| (f64::from(ranks), time(ranks))).into();
         let finding = report(&points, &[], &[(1.0, 50.0)]);
-        let proportional = finding.claims.iter().find(|claim| claim.paper.contains("proportional")).unwrap();
+        let proportional = finding.claims.iter().find(|claim| claim.expected.contains("proportional")).unwrap();
         assert!(proportional.holds, "{proportional:?}");
         // What does not grow is not taken for proportional.
         let flat: Vec<(f64, f64)> = points.iter().map(|&(ranks, _)| (ranks, 1000.0)).collect();
         let flat = report(&flat, &[], &[]);
-        assert!(!flat.claims.iter().find(|claim| claim.paper.contains("proportional")).unwrap().holds);
+        assert!(!flat.claims.iter().find(|claim| claim.expected.contains("proportional")).unwrap().holds);
     }
 
     #[test]

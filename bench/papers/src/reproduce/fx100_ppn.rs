@@ -67,7 +67,7 @@ fn report(found: &[(u32, Times)]) -> Finding {
             Value::Time(median(times.end.iter().copied())),
             Value::Time(times.fastest()),
         ]);
-        finding.claim(
+        finding.fitted(
             (here / published - 1.0).abs() <= 0.15,
             format!("{} with {per_node} rank{} a node", Value::Time(published), if *per_node == 1 { "" } else { "s" }),
             format!("{}, simulated (within 15 % counts as agreement)", Value::Time(here)),
@@ -100,13 +100,13 @@ fn report(found: &[(u32, Times)]) -> Finding {
         }
         finding.tables.push(table);
         let correlation = spearman(&full.hops, &full.end);
-        finding.claim(
+        finding.fitted(
             correlation >= 0.5,
             "ranks at fewer hops are done first",
             format!("the rank correlation of hops and end is {correlation:.2}, simulated; 0.5 counts as agreement"),
         );
         let (fastest, slowest) = (full.fastest(), full.slowest());
-        finding.claim(
+        finding.fitted(
             (fastest / FASTEST).log2().abs() <= 1.0,
             "from 0.1 s to 2.2 s, with 32 ranks a node",
             format!(
@@ -128,6 +128,8 @@ fn report(found: &[(u32, Times)]) -> Finding {
             origin: Origin::Simulated,
             style: at,
             points: of(at),
+            spread: Vec::new(),
+            group: String::new(),
         });
         finding.plots.push(Plot {
             name: "hops".into(),
@@ -151,6 +153,8 @@ fn report(found: &[(u32, Times)]) -> Finding {
             let points = (0..).zip(&times.end).step_by(every);
             points.map(|(rank, &end)| (f64::from(rank) / f64::from(*per_node), end)).collect()
         },
+        spread: Vec::new(),
+        group: String::new(),
     });
     finding.plots.push(Plot {
         name: "ranks".into(),

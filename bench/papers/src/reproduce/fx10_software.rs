@@ -290,7 +290,14 @@ fn report(serves: &[(u32, [f64; 2])], stretches: &[(u32, f64, [f64; 2])], here: 
             Value::Time(PUBLISHED.0 / f64::from(RANKS - 1)),
         );
     }
-    let series = |name: &str, origin, style, points| Series { name: name.into(), origin, style, points };
+    let series = |name: &str, origin, style, points| Series {
+        name: name.into(),
+        origin,
+        style,
+        points,
+        spread: Vec::new(),
+        group: String::new(),
+    };
     let at = |way: usize| serves.iter().map(|&(ranks, times)| (f64::from(ranks), times[way])).collect();
     finding.plots.push(Plot {
         name: "ranks".into(),

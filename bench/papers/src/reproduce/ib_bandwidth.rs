@@ -72,7 +72,14 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         if (what, origin) == ("puts", Origin::Simulated) {
             // What the simulated adapter's bandwidth was taken from: no claim.
             let (name, points) = ("one-sided, the paper".into(), vec![(262_144.0, 865e6)]);
-            shown.push(Series { name, origin: Origin::Published, style: 0, points });
+            shown.push(Series {
+                name,
+                origin: Origin::Published,
+                style: 0,
+                points,
+                spread: Vec::new(),
+                group: String::new(),
+            });
         }
         finding.plots.push(Plot {
             name: format!("{what}-{}", if origin == Origin::Simulated { "cluster" } else { "here" }),

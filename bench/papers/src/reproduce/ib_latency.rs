@@ -106,7 +106,14 @@ fn run(context: &Context<'_>) -> Result<Finding> {
     let mut shown = series(&Design::ALL, &cluster, Origin::Simulated);
     for (style, time) in [12_600.0, 15_600.0].into_iter().enumerate() {
         let name = ["one-sided, the paper", "send/receive, the paper"][style].to_owned();
-        shown.push(Series { name, origin: Origin::Published, style, points: vec![(4.0, time)] });
+        shown.push(Series {
+            name,
+            origin: Origin::Published,
+            style,
+            points: vec![(4.0, time)],
+            spread: Vec::new(),
+            group: String::new(),
+        });
     }
     let x = || Axis::new("bytes of the put", Quantity::Bytes);
     let y = || Axis::new("time of an epoch", Quantity::Time);

@@ -89,6 +89,8 @@ fn run(context: &Context<'_>) -> Result<Finding> {
             origin: Origin::Published,
             style,
             points: vec![(1.0, time)],
+            spread: Vec::new(),
+            group: String::new(),
         });
     }
     finding.plots.push(Plot {

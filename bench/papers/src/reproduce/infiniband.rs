@@ -446,8 +446,15 @@ pub(super) fn curves(values: &[f64], times: &[f64], y: impl Fn(f64, f64) -> f64)
 /// As series of a plot, with the designs' names.
 pub(super) fn series(designs: &[Design], curves: &[Vec<(f64, f64)>], origin: Origin) -> Vec<Series> {
     let each = designs.iter().zip(curves).enumerate();
-    each.map(|(style, (design, points))| Series { name: design.name().into(), origin, style, points: points.clone() })
-        .collect()
+    each.map(|(style, (design, points))| Series {
+        name: design.name().into(),
+        origin,
+        style,
+        points: points.clone(),
+        spread: Vec::new(),
+        group: String::new(),
+    })
+    .collect()
 }
 
 /// How far `here` is from what the paper has, as a part of that.

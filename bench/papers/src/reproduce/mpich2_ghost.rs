@@ -184,13 +184,22 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         let points = |ratios: &[f64]| BYTES.iter().zip(ratios).map(|(&bytes, &ratio)| (bytes as f64, ratio)).collect();
         let of_paper = published.map(|at| {
             let (name, style, ratios) = &PUBLISHED[at];
-            Series { name: (*name).into(), origin: Origin::Published, style: *style, points: points(ratios) }
+            Series {
+                name: (*name).into(),
+                origin: Origin::Published,
+                style: *style,
+                points: points(ratios),
+                spread: Vec::new(),
+                group: String::new(),
+            }
         });
         let ours = WAYS.iter().zip(ours).enumerate().map(|(style, ((_, way), ratios))| Series {
             name: (*way).into(),
             origin,
             style,
             points: points(ratios),
+            spread: Vec::new(),
+            group: String::new(),
         });
         finding.plots.push(Plot {
             name: name.into(),

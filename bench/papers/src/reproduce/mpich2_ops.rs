@@ -386,7 +386,14 @@ fn run(context: &Context<'_>) -> Result<Finding> {
         for world in worlds.iter().take(ranks.len()) {
             points.push((f64::from(world.ranks), counted(context, &job, world)?.1));
         }
-        curves.push(Series { name: name.into(), origin: Origin::Simulated, style, points });
+        curves.push(Series {
+            name: name.into(),
+            origin: Origin::Simulated,
+            style,
+            points,
+            spread: Vec::new(),
+            group: String::new(),
+        });
     }
     finding.plots.push(Plot {
         name: "fence".into(),

@@ -1,0 +1,188 @@
+//! Advice as a document.
+
+use std::fmt::Write as _;
+
+use rmalab_report::document::{Document, Section};
+use rmalab_report::finding::{Cell, Column, Table, Value};
+use rmalab_report::numbers::{humane, si};
+
+use super::{ALIKE, Advice, Estimate, Measured, Objective, Row, Standing, name};
+
+impl Advice {
+    /// The document of the advice: the ranking, what limits each policy, and the choice.
+    pub fn document(&self) -> Document {
+        let mut document = Document::new(
+            "advise",
+            "Which lock policy this window should have",
+            self.run.clone(),
+            self.machine.clone(),
+        );
+        let source = format!(
+            "{}. Profile {}, {} seed{}, ranked by {}. Without any lock: {}/s.",
+            self.source.trim_end_matches('.'),
+            self.profile,
+            self.seeds,
+            if self.seeds == 1 { "" } else { "s" },
+            name(self.objective),
+            si(self.unlocked)
+        );
+        let mut section = Section::new("ranking", "Ranking").paragraph(source).table(self.ranking());
+        section.text.extend(self.remarks.iter().map(|remark| format!("Note: {remark}")));
+        section.text.extend(self.left_out.iter().map(|left| format!("Left out: {}: {}", left.candidate, left.why)));
+        document.sections.push(section);
+        if let Some(chosen) = self.rows.iter().find(|row| row.candidate == self.choice) {
+            document.summary.push(self.words(chosen));
+            let mut listing = format!("builder  {}\ninfo     ", chosen.builder);
+            if chosen.info.is_empty() {
+                listing += "none: a lock from outside of the library is chosen by the builder";
+            } else {
+                listing += &chosen.info;
+                if !chosen.is_default {
+                    listing += "   (the policy with its defaults; parameters are the builder's)";
+                }
+            }
+            let mut section = Section::new("choice", "How to choose it");
+            section.listings.push(listing);
+            document.sections.push(section);
+            document.summary.extend(self.measurement(chosen));
+        }
+        document.data = Some(self.data());
+        document
+    }
+
+    fn ranking(&self) -> Table {
+        let measured = self.rows.iter().any(|row| row.measured.is_some());
+        let mut columns = vec![Column::from("policy"), Column::neither("place"), Column::from("acquisitions")];
+        columns.extend([
+            Column::neither("95 %"),
+            "p50".into(),
+            "p99".into(),
+            Column::higher("Jain"),
+            "beside the first".into(),
+        ]);
+        if measured {
+            columns.extend([Column::from("measured\nacquisitions"), Column::from("measured\np99")]);
+        }
+        columns.push("limited by".into());
+        let mut table = Table::new("Policies", columns);
+        for (number, row) in (1..).zip(&self.rows) {
+            let mut cells = vec![
+                Cell::from(row.candidate),
+                Value::Count(number).into(),
+                estimated(row.throughput, Value::Rate),
+                interval(row.value(self.objective)).into(),
+                estimated(row.p50, Value::Time),
+                estimated(row.p99, Value::Time),
+                estimated(row.fairness, Value::Number),
+                beside(row.standing, self.objective).into(),
+            ];
+            if measured {
+                let cell = |part: fn(&Measured) -> Value| Cell::from(row.measured.as_ref().map_or(Value::None, part));
+                cells.push(cell(|measured| Value::Rate(measured.throughput)));
+                cells.push(cell(|measured| Value::Time(measured.p99)));
+            }
+            cells.push(row.limit.to_string().into());
+            table.row(cells);
+        }
+        table
+    }
+
+    /// The choice, and how sure it is.
+    fn words(&self, chosen: &Row) -> String {
+        let tied = self.rows.iter().filter(|row| !matches!(row.standing, Standing::Worse(_)));
+        let as_good: Vec<&str> = tied.map(|row| row.candidate).filter(|&other| other != chosen.candidate).collect();
+        let verb = if chosen.candidate == self.current { "Keep" } else { "Choose" };
+        match (self.rows.len(), as_good.as_slice()) {
+            (1, _) => format!("{verb} {}: no other policy was tried.", chosen.candidate),
+            (_, []) => format!("{verb} {}: better than all others, by more than the intervals.", chosen.candidate),
+            (_, few) => format!(
+                "{verb} {}. As good, by overlapping intervals or within {:.0} %: {}.",
+                chosen.candidate,
+                ALIKE * 100.0,
+                few.join(", ")
+            ),
+        }
+    }
+
+    /// Whether measurements agree.
+    fn measurement(&self, chosen: &Row) -> Option<String> {
+        let (verdict, measured) = (self.verdict.as_ref()?, chosen.measured.as_ref()?);
+        let mut text = format!(
+            "Measured on this machine, load {}: {} is best by {}; {} ({}/s, p99 {}) is {:.1} % worse: ",
+            verdict.load,
+            verdict.best,
+            name(self.objective),
+            chosen.candidate,
+            si(measured.throughput),
+            humane(measured.p99),
+            verdict.worse_by * 100.0,
+        );
+        let _ = write!(
+            text,
+            "{}.",
+            if verdict.right { "the choice is right (within 10 %)" } else { "the choice is wrong (by more than 10 %)" }
+        );
+        Some(text)
+    }
+
+    /// Every candidate, a row each.
+    fn data(&self) -> Table {
+        let mut columns: Vec<Column> =
+            ["candidate", "standing", "throughput", "p50", "p99", "fairness"].map(Column::from).into();
+        columns.extend(["operations own", "operations node", "operations remote"].map(Column::lower));
+        columns.extend(
+            ["limit", "measured throughput", "measured p50", "measured p99", "measured fairness"].map(Column::from),
+        );
+        columns.extend(["info", "builder"].map(Column::from));
+        let mut table = Table::new("Candidates", columns);
+        for row in &self.rows {
+            let standing = match row.standing {
+                Standing::Winner => "winner",
+                Standing::AsGood => "as-good",
+                Standing::Worse(_) => "worse",
+            };
+            let mut cells = vec![
+                Cell::from(row.candidate),
+                standing.into(),
+                estimated(row.throughput, Value::Rate),
+                estimated(row.p50, Value::Time),
+                estimated(row.p99, Value::Time),
+                estimated(row.fairness, Value::Number),
+            ];
+            cells.extend(row.operations.map(|count| Cell::from(Value::Number(count))));
+            cells.push(row.limit.to_string().into());
+            let measured: [fn(&Measured) -> Value; 4] = [
+                |one| Value::Rate(one.throughput),
+                |one| Value::Time(one.p50),
+                |one| Value::Time(one.p99),
+                |one| Value::Number(one.fairness),
+            ];
+            cells.extend(measured.map(|part| Cell::from(row.measured.as_ref().map_or(Value::None, part))));
+            cells.extend([row.info.as_str(), row.builder.as_str()].map(Cell::from));
+            table.row(cells);
+        }
+        table
+    }
+}
+
+/// A mean of the seeds, with its interval of confidence as spread.
+fn estimated(estimate: Estimate, value: fn(f64) -> Value) -> Cell {
+    let cell = Cell::from(value(estimate.mean));
+    match estimate.half {
+        Some(half) => cell.between(estimate.mean - half, estimate.mean + half),
+        None => cell,
+    }
+}
+
+fn interval(estimate: &Estimate) -> String {
+    estimate.relative().map_or("–".to_owned(), |half| format!("± {:.1} %", half * 100.0))
+}
+
+fn beside(standing: Standing, objective: Objective) -> String {
+    match (standing, objective) {
+        (Standing::Winner, _) => "first".to_owned(),
+        (Standing::AsGood, _) => "as good".to_owned(),
+        (Standing::Worse(by), Objective::P99) => format!("+{:.0} %", by * 100.0),
+        (Standing::Worse(by), _) => format!("-{:.0} %", by * 100.0),
+    }
+}

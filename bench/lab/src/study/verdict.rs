@@ -1,0 +1,118 @@
+//! The verdict of a study in words: which lock won where, what that means, and what to try next.
+
+use rmalab_report::numbers::{digits, humane, si};
+
+use super::document::load;
+use super::{Backend, Cell, Outcome};
+
+/// How much longer writers wait than readers before it is worth a sentence.
+const STARVED: f64 = 100.0;
+
+/// A paragraph for each backend and load, and one on what to do next.
+pub(super) fn summary(outcome: &Outcome) -> Vec<String> {
+    let mut text = Vec::new();
+    let mut winners: Vec<&str> = Vec::new();
+    let options = &outcome.options;
+    for &backend in &options.backends {
+        for &fraction in &options.read_fractions {
+            let Some((paragraph, winner)) = verdict(outcome, backend, fraction) else { continue };
+            text.push(paragraph);
+            if !winners.contains(&winner) {
+                winners.push(winner);
+            }
+        }
+    }
+    let mut violated: Vec<&str> = outcome.violated().map(|cell| cell.key.lock.as_str()).collect();
+    violated.dedup();
+    if !violated.is_empty() {
+        let names = violated.join(", ");
+        text.insert(
+            0,
+            format!(
+                "VIOLATED: two ranks that exclude each other were inside {names} together. Its figures mean nothing."
+            ),
+        );
+    }
+    if !winners.is_empty() {
+        text.push(next(outcome, &winners));
+    }
+    text
+}
+
+/// Which lock won under one load with the most ranks, and which was next.
+fn verdict(outcome: &Outcome, backend: Backend, fraction: f64) -> Option<(String, &str)> {
+    let excludes = |cell: &Cell| outcome.subjects.iter().any(|info| info.name == cell.key.lock && info.excludes);
+    let cells: Vec<&Cell> = outcome
+        .cells
+        .iter()
+        .filter(|cell| cell.key.backend == backend && cell.key.read_fraction == fraction)
+        .filter(|cell| excludes(cell) && cell.values.violations == 0)
+        .collect();
+    let most = cells.iter().map(|cell| cell.key.ranks).max()?;
+    let mut last: Vec<&Cell> = cells.iter().copied().filter(|cell| cell.key.ranks == most).collect();
+    last.sort_by(|a, b| b.values.throughput.total_cmp(&a.values.throughput));
+    let first = *last.first()?;
+    let rate = |cell: &Cell| si(cell.values.throughput);
+    let name = &first.key.lock;
+    let mut text = format!("{backend}, {}, {most} ranks: ", load(fraction));
+    let alike: Vec<&str> = last[1..]
+        .iter()
+        .filter(|cell| first.repetitions > 1 && cell.throughput_max >= first.throughput_min)
+        .map(|cell| cell.key.lock.as_str())
+        .collect();
+    match (last.get(1), alike.as_slice()) {
+        (None, _) => text += &format!("{name} makes {}/s; no other lock was measured.", rate(first)),
+        (Some(second), []) => {
+            let factor = first.values.throughput / second.values.throughput.max(f64::MIN_POSITIVE);
+            let next = &second.key.lock;
+            text +=
+                &format!("{name} wins with {}/s, {} times {next}'s {}/s.", rate(first), digits(factor), rate(second));
+        }
+        (Some(_), alike) => {
+            text += &format!("{name} leads with {}/s, and within the spread so do {}.", rate(first), alike.join(", "));
+        }
+    }
+    let alone = cells.iter().find(|cell| cell.key.lock == *name && cell.key.ranks == 1);
+    if let Some(alone) = alone.filter(|_| most > 1) {
+        let factor = first.values.throughput / alone.values.throughput.max(f64::MIN_POSITIVE);
+        text += &if factor >= 1.1 {
+            format!(" It scales: {} times its rate alone.", digits(factor))
+        } else {
+            format!(" It does not scale: its rate is {} times that of one rank alone.", digits(factor))
+        };
+    }
+    let starved = last.iter().filter_map(|cell| {
+        let (readers, writers) = (cell.values.readers.as_ref()?.acquire, cell.values.writers.as_ref()?.acquire);
+        let factor = writers.p99 as f64 / readers.p99.max(1) as f64;
+        (factor >= STARVED).then_some((factor, &cell.key.lock, writers.p99))
+    });
+    if let Some((factor, lock, p99)) = starved.max_by(|a, b| a.0.total_cmp(&b.0)) {
+        text += &format!(
+            " Writers of {lock} wait longest: a 99th percentile of {}, {} times its readers'.",
+            humane(p99 as f64),
+            digits(factor)
+        );
+    }
+    Some((text, name))
+}
+
+/// What to try next.
+fn next(outcome: &Outcome, winners: &[&str]) -> String {
+    let cores = outcome.machine.cores;
+    let most = outcome.options.ranks.iter().copied().max().unwrap_or(0);
+    let mut text = String::new();
+    if most as usize > cores {
+        text += &format!(
+            "With {most} ranks on {cores} processors, the scheduler decides much of this: a queue lock waits for a rank that \
+             does not run. "
+        );
+    }
+    let names = winners.join(",");
+    text += &format!(
+        "Next: `rmalab verify --lock {names}` checks {}, `rmalab simulate --lock {names} --ranks 4:4096:4` shows what a \
+         network makes of {}.",
+        if winners.len() == 1 { "this lock" } else { "these locks" },
+        if winners.len() == 1 { "it" } else { "them" }
+    );
+    text
+}

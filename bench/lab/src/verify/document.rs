@@ -1,0 +1,163 @@
+//! What the checks found, as a document.
+
+use rmalab_report::document::{Document, Section};
+use rmalab_report::finding::{Cell, Column, Table, Value};
+use rmalab_report::numbers::{grouped, humane};
+
+use super::{Checked, Outcome, Verdict};
+
+/// What each check is about besides what its row says.
+const CHECKED: &str = "\
+Checked in each: mutual exclusion, no deadlock, no lost wake-up, no livelock, words zero at rest, no call that fails; with data
+inside: whoever enters sees what was written before; with an order: nobody is overtaken against it.";
+
+/// The states from which on memory grows with their number; below, it is that of an empty search.
+const MANY: u64 = 500_000;
+
+fn row(checked: &Checked) -> [Cell; 13] {
+    let searched = checked.states > 0;
+    let number = |value: Value| if searched { value } else { Value::None };
+    let lock = match checked.mutant {
+        Some(mutant) => format!("{} ({mutant})", checked.lock),
+        None => checked.lock.to_owned(),
+    };
+    [
+        Value::Text(lock),
+        checked.engine.name().into(),
+        checked.network.to_string().into(),
+        checked.scenario.clone().into(),
+        checked.section.into(),
+        checked.order.map_or(Value::None, Value::from),
+        if checked.executions > 0 {
+            Value::Text(format!("{} executions", grouped(checked.executions)))
+        } else {
+            number(Value::Count(checked.states))
+        },
+        number(Value::Count(checked.transitions)),
+        number(Value::Count(checked.depth.into())),
+        Value::Time(checked.seconds * 1e9),
+        number(Value::Rate(checked.states_per_second())),
+        if checked.states >= MANY { Value::Number(checked.bytes_per_state()) } else { Value::None },
+        checked.verdict.to_string().into(),
+    ]
+    .map(Cell::from)
+}
+
+impl Outcome {
+    /// The document of the checks: a row for each, and what a reader of the verdicts has to know.
+    pub fn document(&self) -> Document {
+        let mut document = Document::new("verify", "What was checked", self.run.clone(), self.machine.clone());
+        document.summary = self.notes().lines().map(str::to_owned).collect();
+        let columns = ["lock", "engine", "network", "scenario", "section", "order"].map(Column::from);
+        let counts = ["states", "transitions", "depth"].map(Column::neither);
+        let costs =
+            [Column::neither("time"), "states per second".into(), Column::lower("bytes/state"), "verdict".into()];
+        let mut table = Table::new("Checks", columns.into_iter().chain(counts).chain(costs)).keyed(6);
+        for checked in &self.checks {
+            table.row(row(checked));
+        }
+        document.sections.push(Section::new("checks", "Checks").table(table).paragraph(CHECKED.replace('\n', " ")));
+        document.data = Some(self.data());
+        document
+    }
+
+    /// The same, except that the largest search of each lock and network comes first.
+    pub fn by_size(&self) -> Document {
+        let mut sorted = self.clone();
+        let first = |checked: &Checked| self.checks.iter().position(|other| other.lock == checked.lock);
+        sorted.checks.sort_by_key(|checked| {
+            let incomplete = matches!(checked.verdict, Verdict::Incomplete { .. });
+            (first(checked), checked.engine.name(), checked.network, incomplete, std::cmp::Reverse(checked.states))
+        });
+        sorted.document()
+    }
+
+    /// Every check with all that is known of it.
+    fn data(&self) -> Table {
+        let text = ["lock", "mutant", "engine", "network", "scenario", "section", "order"].map(Column::from);
+        let numbers = ["home", "states", "transitions", "executions", "behaviours", "depth", "time", "bytes", "missed"];
+        let rest = ["livelocks", "verdict", "never happened"].map(Column::from);
+        let columns = text.into_iter().chain(numbers.map(Column::neither)).chain(rest);
+        let mut table = Table::new("All checks", columns).keyed(7);
+        for checked in &self.checks {
+            let optional = |text: Option<&str>| text.map_or(Value::None, Value::from);
+            table.row([
+                Value::from(checked.lock),
+                optional(checked.mutant),
+                checked.engine.name().into(),
+                checked.network.to_string().into(),
+                checked.scenario.clone().into(),
+                checked.section.into(),
+                optional(checked.order),
+                Value::Count(checked.home.into()),
+                Value::Count(checked.states),
+                Value::Count(checked.transitions),
+                Value::Count(checked.executions),
+                Value::Count(checked.behaviours),
+                Value::Count(checked.depth.into()),
+                Value::Time(checked.seconds * 1e9),
+                Value::Bytes(checked.bytes),
+                Value::Number(checked.missed),
+                checked.livelocks.into(),
+                checked.verdict.to_string().into(),
+                checked.never().join(", ").into(),
+            ]);
+        }
+        table
+    }
+
+    /// What a reader of the verdicts must not miss, one thing a line; the last line is the sum.
+    pub fn notes(&self) -> String {
+        let mut text = String::new();
+        for checked in &self.checks {
+            for name in checked.never() {
+                text += &format!("warning: {}: never happened: {name}\n", checked.title());
+            }
+            if checked.states > 0 && checked.verdict == Verdict::Holds && checked.livelocks == "not-searched" {
+                text += &format!("warning: {}: livelocks were not searched for\n", checked.title());
+            }
+            if checked.missed > 0.0 {
+                let title = checked.title();
+                text += &format!("warning: {title}: a state was missed with a probability of {:.0e}\n", checked.missed);
+            }
+            if let Verdict::Failed { why } = &checked.verdict {
+                text += &format!("error: {}: {why}\n", checked.title());
+            }
+        }
+        let count = |of: fn(&Verdict) -> bool| self.checks.iter().filter(|checked| of(&checked.verdict)).count();
+        let holds = count(|verdict| matches!(verdict, Verdict::Holds));
+        text += &format!("{holds} of {} hold", of_checks(self.checks.len()));
+        for (number, what) in [
+            (count(|verdict| matches!(verdict, Verdict::HoldsWithin { .. })), "hold within a bound on preemptions"),
+            (count(|verdict| *verdict == Verdict::HoldsWithinPolls), "hold within a bound on polls"),
+            (count(|verdict| *verdict == Verdict::NothingFound), "had nothing found"),
+            (count(|verdict| matches!(verdict, Verdict::Violated { .. })), "VIOLATED"),
+            (count(|verdict| matches!(verdict, Verdict::Failed { .. })), "FAILED"),
+        ] {
+            if number > 0 {
+                text += &format!(", {number} {what}");
+            }
+        }
+        for (number, what) in [
+            (self.checks.iter().map(|checked| checked.states).sum(), "states"),
+            (self.checks.iter().map(|checked| checked.executions).sum(), "executions"),
+        ] {
+            if number > 0 {
+                text += &format!("; {} {what}", grouped(number));
+            }
+        }
+        text += &format!(" in {}\n", humane(self.seconds * 1e9));
+        match count(|verdict| matches!(verdict, Verdict::Incomplete { .. })) {
+            0 => (),
+            1 => text += "1 search is incomplete: nothing is broken in what it visited\n",
+            many => {
+                text += &format!("{many} searches are incomplete: nothing is broken in what they visited\n");
+            }
+        }
+        text
+    }
+}
+
+fn of_checks(number: usize) -> String {
+    if number == 1 { "1 check".to_owned() } else { format!("{number} checks") }
+}

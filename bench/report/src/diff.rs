@@ -1,0 +1,191 @@
+//! Two documents of one kind, compared row by row.
+
+use crate::document::{Document, Section};
+use crate::finding::{Better, Cell, Column, Table, Value};
+use crate::{Error, Result};
+
+/// What a comparison found.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct Diff {
+    /// The comparison as a document of its own.
+    pub document: Document,
+    /// How many values got worse by more than the threshold, and by more than their spreads.
+    pub worse: usize,
+}
+
+/// The verdict on one value.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Verdict {
+    Worse,
+    Changed,
+    Better,
+    Same,
+}
+
+impl Verdict {
+    fn name(self) -> &'static str {
+        match self {
+            Verdict::Worse => "worse",
+            Verdict::Changed => "changed",
+            Verdict::Better => "better",
+            Verdict::Same => "same",
+        }
+    }
+}
+
+/// One value that both documents have.
+struct Change {
+    verdict: Verdict,
+    /// The quotient of the new value and the old one, or of its inverse: always at least 1.
+    factor: f64,
+    cells: Vec<Cell>,
+}
+
+/// Compares `new` with `old`: values of the same section, table, row and column.
+///
+/// A value is worse, or better, when it moved by more than `threshold` (0.1 is 10 %) and the spreads of the two do not
+/// overlap. Columns without a direction are only `changed`.
+///
+/// # Errors
+///
+/// [`Error::Document`] if the documents are of different kinds, or have no value in common.
+pub fn diff(old: &Document, new: &Document, threshold: f64) -> Result<Diff> {
+    if old.kind != new.kind {
+        return Err(Error::Document { why: format!("a {} and a {} cannot be compared", old.kind, new.kind) });
+    }
+    let mut changes = Vec::new();
+    let mut missing = Vec::new();
+    for section in &old.sections {
+        let other = new.sections.iter().find(|other| other.id == section.id);
+        for table in &section.finding.tables {
+            let other = other.and_then(|other| other.finding.tables.iter().find(|other| other.title == table.title));
+            match other {
+                Some(other) => compare(section, table, other, threshold, &mut changes, &mut missing),
+                None => missing.push(format!("{}: {}", section.title, table.title)),
+            }
+        }
+    }
+    if changes.is_empty() {
+        return Err(Error::Document {
+            why: "the two documents have no value in common: were their options the same?".into(),
+        });
+    }
+    changes.sort_by(|a, b| a.verdict.cmp(&b.verdict).then(b.factor.total_cmp(&a.factor)));
+    let count = |verdict| changes.iter().filter(|change| change.verdict == verdict).count();
+    let [worse, changed, better, same] = [Verdict::Worse, Verdict::Changed, Verdict::Better, Verdict::Same].map(count);
+    let mut document = Document::new("diff", format!("{}: two runs", new.title), new.run.clone(), new.machine.clone());
+    document.summary.push(format!(
+        "{worse} worse, {better} better, {changed} changed, {same} the same within {:.0} % or within their spreads.",
+        threshold * 100.0
+    ));
+    if changes.iter().all(|change| change.cells[4].spread.is_none()) {
+        document
+            .summary
+            .push("No value has a spread: repeat the runs with more repetitions for a safer verdict.".into());
+    }
+    if old.machine.cpu != new.machine.cpu || old.machine.profile != new.machine.profile {
+        let side = |document: &Document| format!("{} ({})", document.machine.cpu, document.machine.profile);
+        document.summary.push(format!("The runs are of different machines or builds: {}; {}.", side(old), side(new)));
+    }
+    let columns: Vec<Column> = ["section", "table", "row", "column"].map(Column::from).into();
+    let values = [Column::neither("old"), Column::neither("new"), Column::neither("new by old"), "verdict".into()];
+    let mut table = Table::new("Values that moved", columns.into_iter().chain(values)).keyed(4);
+    for change in changes.into_iter().filter(|change| change.verdict != Verdict::Same) {
+        table.row(change.cells);
+    }
+    let mut section = Section::new("changes", "Changes");
+    if !table.rows.is_empty() {
+        section = section.table(table);
+    }
+    if !missing.is_empty() {
+        section = section.paragraph(format!("Only in the old run: {}.", missing.join("; ")));
+    }
+    document.sections.push(section);
+    Ok(Diff { document, worse })
+}
+
+fn compare(
+    section: &Section,
+    old: &Table,
+    new: &Table,
+    threshold: f64,
+    changes: &mut Vec<Change>,
+    missing: &mut Vec<String>,
+) {
+    for row in &old.rows {
+        let name = old.name(row);
+        let Some(other) = new.rows.iter().find(|other| new.name(other) == name) else {
+            missing.push(format!("{}: {name}", old.title));
+            continue;
+        };
+        for (column, before) in old.columns.iter().zip(row).skip(old.keys) {
+            let at = new.columns.iter().position(|other| other.name == column.name);
+            let Some(after) = at.map(|at| &other[at]) else { continue };
+            let (Some(a), Some(b)) = (before.value.number(), after.value.number()) else { continue };
+            let factor = if a == b { 1.0 } else { b / a };
+            let verdict = verdict(column.direction(&before.value), (before, a), (after, b), threshold);
+            let size = if factor > 0.0 { factor.max(1.0 / factor) } else { f64::MAX };
+            let key = [&section.title, &old.title, &name, &column.name].map(|text| Cell::from(text.as_str()));
+            let values = [before.clone(), after.clone(), Value::Ratio(factor).into(), verdict.name().into()];
+            changes.push(Change { verdict, factor: size, cells: key.into_iter().chain(values).collect() });
+        }
+    }
+}
+
+fn verdict(better: Better, (before, a): (&Cell, f64), (after, b): (&Cell, f64), threshold: f64) -> Verdict {
+    let (low, high) = (a.min(b), a.max(b));
+    // A share or an index that moves from 0 has no factor: it moved.
+    let moved = if low > 0.0 { high / low > 1.0 + threshold } else { high > low };
+    let (before, after) = (before.spread.unwrap_or((a, a)), after.spread.unwrap_or((b, b)));
+    let overlap = before.0 <= after.1 && after.0 <= before.1;
+    match better {
+        _ if !moved || overlap => Verdict::Same,
+        Better::Lower if b > a => Verdict::Worse,
+        Better::Higher if b < a => Verdict::Worse,
+        Better::Lower | Better::Higher => Verdict::Better,
+        Better::Neither | Better::ByKind => Verdict::Changed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::tests::example;
+
+    /// The example with the first lock's rate multiplied by `factor`, and the spread with it.
+    fn scaled(factor: f64) -> Document {
+        let mut document = example();
+        let cell = &mut document.sections[0].finding.tables[0].rows[0][1];
+        *cell = Cell::from(Value::Rate(1e6 * factor)).between(9e5 * factor, 1.1e6 * factor);
+        document
+    }
+
+    #[test]
+    fn a_rate_that_fell_is_worse_and_one_within_its_spread_is_the_same() {
+        assert_eq!(diff(&example(), &scaled(0.5), 0.1).unwrap().worse, 1);
+        assert_eq!(diff(&example(), &scaled(0.85), 0.1).unwrap().worse, 0, "the spreads overlap");
+        let faster = diff(&example(), &scaled(2.0), 0.1).unwrap();
+        assert_eq!(faster.worse, 0);
+        assert_eq!(faster.document.sections[0].finding.tables[0].rows.len(), 1);
+        assert_eq!(diff(&example(), &scaled(0.5), 1.5).unwrap().worse, 0, "the threshold is larger");
+    }
+
+    #[test]
+    fn what_cannot_be_compared_is_refused() {
+        let mut other = example();
+        other.kind = "verify".into();
+        assert!(diff(&example(), &other, 0.1).is_err());
+        let mut empty = example();
+        empty.sections.clear();
+        assert!(diff(&example(), &empty, 0.1).is_err());
+    }
+
+    #[test]
+    fn rows_that_are_gone_are_named() {
+        let mut fewer = example();
+        fewer.sections[0].finding.tables[0].rows.remove(1);
+        let text = &diff(&example(), &fewer, 0.1).unwrap().document.sections[0].text;
+        assert!(text[0].contains("ticket"), "{text:?}");
+    }
+}
