@@ -90,7 +90,7 @@ fn a_tie_keeps_the_policy_that_the_program_has() {
     assert!(advice.rows.iter().filter(|row| row.standing == Standing::AsGood).count() >= 1, "{:?}", advice.rows);
     assert_eq!((advice.current, advice.choice), ("two-level", "two-level"), "{:?}", order(&advice));
     let text = shown(&advice);
-    assert!(text.contains("\nkeep two-level: "), "{text}");
+    assert!(text.contains("Keep two-level. "), "{text}");
     // Without it, the one that lets no rank starve.
     let advice = advise(options(&work, "shm", &["mcs-rw-rp", "mcs-rw-neutral"]));
     let tied = advice.rows.iter().all(|row| !matches!(row.standing, Standing::Worse(_)));
