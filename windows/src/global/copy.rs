@@ -31,11 +31,12 @@ pub(super) fn store(words: &[AtomicU64], offset: usize, source: &[u8]) {
 
 /// Changes some bytes of a word.
 fn merge(word: &AtomicU64, first: usize, source: &[u8]) {
-    word.update(Ordering::Release, Ordering::Relaxed, |old| {
+    let merged = |old: u64| {
         let mut bytes = old.to_ne_bytes();
         bytes[first..first + source.len()].copy_from_slice(source);
-        u64::from_ne_bytes(bytes)
-    });
+        Some(u64::from_ne_bytes(bytes))
+    };
+    word.fetch_update(Ordering::Release, Ordering::Relaxed, merged).expect("every word is merged");
 }
 
 /// Reads `dest` from the byte `offset` of `words`, which has as many.
