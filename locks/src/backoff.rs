@@ -1,4 +1,4 @@
-//! Bounded exponential backoff with jitter, for the locks whose waiters poll a remote word.
+//! Bounded exponential backoff with jitter, for locks whose waiters poll a remote word.
 //!
 //! # Paper
 //! T. E. Anderson, "The Performance of Spin Lock Alternatives for Shared-Memory Multiprocessors", IEEE Transactions on
@@ -13,8 +13,8 @@ use crate::Result;
 
 /// The bounds of a delay between two polls, in uncontended word operations (see [`RemoteAtomics::pause`]).
 ///
-/// The delay is drawn from `min` to a limit that starts at `min` and doubles at every failure, up to `max`. A `min` of 0
-/// counts as 1, and a `max` below `min` as `min`.
+/// Each delay is drawn between `min` and a limit. The limit starts at `min`, and doubles at every failure, up to `max`. A `min` of 0 counts
+/// as 1, and a `max` below `min` as `min`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Backoff {
     /// The shortest delay.
@@ -24,16 +24,16 @@ pub struct Backoff {
 }
 
 impl Default for Backoff {
-    /// From one operation, the least in which a polled word can change, to 64: then a waiter uses about one operation in
-    /// 33 of what the word's home can serve, and some thirty waiters saturate it.
+    /// From 1, the shortest time in which a polled word can change, to 64. At 64 a waiter uses about one in 33 of the operations that the
+    /// word's home can serve, so some thirty waiters saturate it.
     fn default() -> Backoff {
         Backoff { min: 1, max: 64 }
     }
 }
 
-/// How far one rank's backoff has come.
+/// The state of one rank's backoff.
 ///
-/// The jitter is a function of the rank and of how often it waited, so that a run can be repeated.
+/// The jitter depends only on the rank and on how often it has waited, so that a run can be repeated.
 #[derive(Clone, Debug)]
 pub struct BackoffState {
     min: u32,
@@ -43,7 +43,7 @@ pub struct BackoffState {
 }
 
 impl BackoffState {
-    /// A backoff that has not failed yet.
+    /// Makes a backoff at the shortest delay.
     pub fn new(params: Backoff, rank: Rank) -> BackoffState {
         let min = params.min.max(1);
         let max = params.max.max(min);
@@ -54,13 +54,13 @@ impl BackoffState {
     ///
     /// # Errors
     ///
-    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed), out of [`RemoteAtomics::pause`].
+    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed) from [`RemoteAtomics::pause`].
     pub fn wait<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         let operations = self.next_pause();
         Ok(ra.pause(operations)?)
     }
 
-    /// Starts again at the shortest delay, after a success.
+    /// Goes back to the shortest delay, after a success.
     pub fn reset(&mut self) {
         self.limit = self.min;
     }

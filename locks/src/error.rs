@@ -1,15 +1,15 @@
-//! What can go wrong with a lock.
+//! Errors of locks.
 
 use rmalab_atomics::Rank;
 
-/// The result of a lock's operation.
+/// The result of an operation on a lock.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A lock that could not be made, or that was used against the rules.
+/// A lock could not be made, or was used against the rules.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The network operations below failed.
+    /// An operation of the network failed.
     #[error(transparent)]
     Atomics(#[from] rmalab_atomics::Error),
     /// The world has more ranks than the lock's words can count.
@@ -17,77 +17,77 @@ pub enum Error {
     TooManyRanks {
         /// The algorithm's name.
         lock: &'static str,
-        /// How many ranks the world has.
+        /// The number of ranks.
         size: u32,
-        /// How many it can serve.
+        /// The largest number of ranks that it can count.
         limit: u32,
     },
-    /// A parameter of the lock that makes no sense.
+    /// A parameter of the lock has a value that it cannot have.
     #[error("{lock}: {parameter}: {why}")]
     Parameter {
         /// The algorithm's name.
         lock: &'static str,
-        /// The parameter, by the name that it has among the lock's parameters.
+        /// The name of the parameter.
         parameter: &'static str,
         /// What is wrong with it.
         why: String,
     },
-    /// A home or target that is not a rank of this world.
+    /// A home or target is not a rank of this world.
     #[error("{rank}: {target} does not exist in a world of {size} ranks")]
     NoSuchTarget {
-        /// Who called.
+        /// The rank that called.
         rank: Rank,
-        /// The rank that it named.
+        /// The home or target that the call named.
         target: Rank,
-        /// How many ranks there are.
+        /// The number of ranks.
         size: u32,
     },
-    /// A second lock of one target by one rank, or a lock beside lock_all.
+    /// A rank locked a target that it had locked already, by a lock or by lock_all.
     #[error("{rank}: {call} of {target}, which it has locked already ({held}); unlock it first")]
     AlreadyLocked {
-        /// Who called.
+        /// The rank that called.
         rank: Rank,
         /// The call that was refused.
         call: &'static str,
-        /// The target that it named.
+        /// The target that the call named.
         target: Rank,
-        /// What is held: "shared", "exclusive" or "lock_all".
+        /// The lock that the rank holds: "shared", "exclusive" or "lock_all".
         held: &'static str,
     },
-    /// An unlock of a target that this rank has not locked.
+    /// A rank unlocked a target that it had not locked.
     #[error("{rank}: unlock of {target}, which it has not locked")]
     NotLocked {
-        /// Who called.
+        /// The rank that called.
         rank: Rank,
-        /// The target that it named.
+        /// The target that the call named.
         target: Rank,
     },
-    /// A lock_all while this rank holds locks, or a second one.
+    /// A rank called lock_all while it held a lock or a lock_all.
     #[error("{rank}: lock_all while it holds {held}; unlock first")]
     LockAllWhileLocked {
-        /// Who called.
+        /// The rank that called.
         rank: Rank,
-        /// What is held.
+        /// The locks that the rank holds.
         held: String,
     },
-    /// An unlock_all without a lock_all.
+    /// A rank called unlock_all without lock_all.
     #[error("{rank}: unlock_all without a lock_all")]
     NotLockedAll {
-        /// Who called.
+        /// The rank that called.
         rank: Rank,
     },
-    /// An exclusive lock while this rank holds shared ones, under a policy that has one lock for all targets.
+    /// A rank that held shared locks asked for an exclusive one, under a policy that has one lock for all targets.
     #[error(
         "{rank}: exclusive lock of {target} while it holds {held} in shared mode: {policy} cannot upgrade; lock {target} first, unlock the others, or use a policy with a lock for each target"
     )]
     Upgrade {
-        /// Who called.
+        /// The rank that called.
         rank: Rank,
         /// The policy's name.
         policy: &'static str,
-        /// The target that it named.
+        /// The target that the call named.
         target: Rank,
-        /// The targets that it has locked.
+        /// The targets that the rank has locked.
         held: String,
     },
 }

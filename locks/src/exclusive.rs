@@ -1,10 +1,9 @@
-//! A mutex in the place of a reader-writer lock: its readers exclude each other.
+//! A mutex that stands in for a reader-writer lock: its readers exclude each other.
 //!
-//! This is how mutexes take part in studies of reader-writer locks and of windows: correct, since exclusion is more than
-//! a reader asks for, and as slow under many readers as that must be.
+//! Mutexes take part in studies of reader-writer locks and of windows this way. That is correct, since a reader asks for less exclusion
+//! than a mutex gives. It is slow with many readers.
 //!
-//! A protocol that *needs* readers to be together (one reader waiting, inside, for another one to come in) never ends
-//! with it.
+//! A protocol in which a reader waits inside for another reader to enter never ends under a mutex.
 
 use rmalab_atomics::{RemoteAtomics, Time};
 
@@ -12,7 +11,7 @@ use crate::{Place, RawMutex, RawMutexTimed, RawRwLock, RawRwLockTimed, Result};
 
 /// The mutex `M` as a reader-writer lock; see the [module's text](self).
 ///
-/// Name, words, node, parameters, cost and fairness are the mutex's.
+/// Its name, words, node, parameters, cost and fairness are those of the mutex.
 #[derive(Debug)]
 pub struct Exclusive<M>(M);
 

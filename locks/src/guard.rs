@@ -1,17 +1,18 @@
 //! Guards: locks that release themselves.
 //!
-//! A guard holds no data: what the lock protects lies in the world's memory, and is reached through the rank's
-//! [`RemoteAtomics`] handle. Complete (flush) what was written there before the guard goes.
+//! A guard has no data: the data that the lock protects are in the world's memory, and the rank reaches them through its
+//! [`RemoteAtomics`] handle. Flush what the rank has written there before the guard is dropped.
 //!
 //! # When a release fails
 //!
-//! `guard.release()` returns the error. Dropping a guard releases too, and cannot return anything: it keeps the error,
-//! and the next acquire through the same lock returns it in place of acquiring. A release fails when the world has (a
-//! peer died), so that nothing is lost by learning it then. Dropping a guard never panics, and releases while a panic
-//! unwinds, too; the data may be half written then, and it is for the world to stop the others
-//! ([`PeerFailed`](rmalab_atomics::Error::PeerFailed)).
+//! `guard.release()` returns the error. Dropping a guard releases, too, but cannot return an error. It keeps the error, and the next
+//! acquire through the same lock returns it instead of acquiring. A release fails when a peer has failed, and then the job cannot go on,
+//! so learning it later loses nothing.
 //!
-//! A guard that is forgotten (`std::mem::forget`) leaves its lock held, for every rank, and for good.
+//! Dropping a guard never panics. While a panic unwinds, it releases, too. The data may be half written then; the world stops the other
+//! ranks ([`PeerFailed`](rmalab_atomics::Error::PeerFailed)).
+//!
+//! A forgotten guard (`std::mem::forget`) leaves its lock held for ever.
 
 use std::mem::ManuallyDrop;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use rmalab_atomics::{Rank, RemoteAtomics, Time};
 
 use crate::{Error, Place, RawMutex, RawMutexTimed, RawMutexTry, RawRwLock, RawRwLockTimed, Result};
 
-/// One rank's handle of a mutual-exclusion lock, which gives out guards.
+/// One rank's handle of a mutual-exclusion lock. Acquiring returns a guard.
 ///
 /// ```
 /// use rmalab_atomics::{Rank, RemoteAtomics};
@@ -29,7 +30,7 @@ use crate::{Error, Place, RawMutex, RawMutexTimed, RawMutexTry, RawRwLock, RawRw
 /// fn alone<L: RawMutex, A: RemoteAtomics>(ra: &A) -> Result<()> {
 ///     let mut mutex = Mutex::<A, L>::create(ra, Rank(0), L::Params::default())?;
 ///     let guard = mutex.acquire()?;
-///     // Alone here, in the whole world.
+///     // No other rank is here now.
 ///     guard.release()
 /// }
 /// ```
@@ -42,7 +43,7 @@ pub struct Mutex<'a, A: RemoteAtomics + ?Sized, L: RawMutex> {
 }
 
 impl<'a, A: RemoteAtomics + ?Sized, L: RawMutex> Mutex<'a, A, L> {
-    /// A new lock with its shared words at `home`; all ranks call it at the same point of their sequences of
+    /// Makes a new lock with its shared words at `home`. All ranks call it at the same point of their sequences of
     /// allocations.
     ///
     /// # Errors
@@ -53,7 +54,7 @@ impl<'a, A: RemoteAtomics + ?Sized, L: RawMutex> Mutex<'a, A, L> {
         Self::at(ra, place, params)
     }
 
-    /// This rank's handle, its only one, of the lock at `place`.
+    /// Makes this rank's only handle of the lock at `place`.
     ///
     /// # Errors
     ///
@@ -62,11 +63,11 @@ impl<'a, A: RemoteAtomics + ?Sized, L: RawMutex> Mutex<'a, A, L> {
         Ok(Mutex { ra, raw: L::bind(ra, place, params)?, failed: None })
     }
 
-    /// Acquires the lock; returns once this rank holds it.
+    /// Acquires the lock, and returns when this rank holds it.
     ///
     /// # Errors
     ///
-    /// Those of the lock, and the error of an earlier release by drop (see the [module's text](self)).
+    /// The lock's errors, and the error of an earlier release by drop (see the [module's text](self)).
     #[inline]
     pub fn acquire(&mut self) -> Result<MutexGuard<'_, 'a, A, L>> {
         check(&mut self.failed)?;
@@ -76,7 +77,7 @@ impl<'a, A: RemoteAtomics + ?Sized, L: RawMutex> Mutex<'a, A, L> {
 }
 
 impl<'a, A: RemoteAtomics + ?Sized, L: RawMutexTry> Mutex<'a, A, L> {
-    /// Acquires the lock if nobody holds it; never waits.
+    /// Acquires the lock if no rank holds it. Never waits.
     ///
     /// # Errors
     ///
@@ -89,7 +90,7 @@ impl<'a, A: RemoteAtomics + ?Sized, L: RawMutexTry> Mutex<'a, A, L> {
 }
 
 impl<'a, A: RemoteAtomics + ?Sized, L: RawMutexTimed> Mutex<'a, A, L> {
-    /// Acquires the lock unless that takes longer than `limit`, on the backend's clock.
+    /// Acquires the lock, or gives up after `limit` by the backend's clock.
     ///
     /// # Errors
     ///
@@ -113,7 +114,7 @@ impl<A: RemoteAtomics + ?Sized, L: RawMutex> MutexGuard<'_, '_, A, L> {
     ///
     /// # Errors
     ///
-    /// Those of the lock, whose state is unknown then.
+    /// The lock's errors. After one, the state of the lock is unknown.
     #[inline]
     pub fn release(self) -> Result<()> {
         let guard = &mut *ManuallyDrop::new(self);
@@ -130,7 +131,7 @@ impl<A: RemoteAtomics + ?Sized, L: RawMutex> Drop for MutexGuard<'_, '_, A, L> {
     }
 }
 
-/// One rank's handle of a reader-writer lock, which gives out guards.
+/// One rank's handle of a reader-writer lock. Acquiring returns a guard.
 #[derive(Debug)]
 pub struct RwLock<'a, A: RemoteAtomics + ?Sized, L: RawRwLock> {
     ra: &'a A,
@@ -140,7 +141,7 @@ pub struct RwLock<'a, A: RemoteAtomics + ?Sized, L: RawRwLock> {
 }
 
 impl<'a, A: RemoteAtomics + ?Sized, L: RawRwLock> RwLock<'a, A, L> {
-    /// A new lock with its shared words at `home`; all ranks call it at the same point of their sequences of
+    /// Makes a new lock with its shared words at `home`. All ranks call it at the same point of their sequences of
     /// allocations.
     ///
     /// # Errors
@@ -151,7 +152,7 @@ impl<'a, A: RemoteAtomics + ?Sized, L: RawRwLock> RwLock<'a, A, L> {
         Self::at(ra, place, params)
     }
 
-    /// This rank's handle, its only one, of the lock at `place`.
+    /// Makes this rank's only handle of the lock at `place`.
     ///
     /// # Errors
     ///
@@ -164,7 +165,7 @@ impl<'a, A: RemoteAtomics + ?Sized, L: RawRwLock> RwLock<'a, A, L> {
     ///
     /// # Errors
     ///
-    /// Those of the lock, and the error of an earlier release by drop (see the [module's text](self)).
+    /// The lock's errors, and the error of an earlier release by drop (see the [module's text](self)).
     #[inline]
     pub fn acquire_read(&mut self) -> Result<ReadGuard<'_, 'a, A, L>> {
         check(&mut self.failed)?;
@@ -186,7 +187,7 @@ impl<'a, A: RemoteAtomics + ?Sized, L: RawRwLock> RwLock<'a, A, L> {
 }
 
 impl<'a, A: RemoteAtomics + ?Sized, L: RawRwLockTimed> RwLock<'a, A, L> {
-    /// Acquires the lock for reading if that needs no waiting.
+    /// Acquires the lock for reading if no wait is needed.
     ///
     /// # Errors
     ///
@@ -197,7 +198,7 @@ impl<'a, A: RemoteAtomics + ?Sized, L: RawRwLockTimed> RwLock<'a, A, L> {
         Ok(held.then(|| ReadGuard { lock: self }))
     }
 
-    /// Acquires the lock for writing if that needs no waiting.
+    /// Acquires the lock for writing if no wait is needed.
     ///
     /// # Errors
     ///
@@ -208,7 +209,7 @@ impl<'a, A: RemoteAtomics + ?Sized, L: RawRwLockTimed> RwLock<'a, A, L> {
         Ok(held.then(|| WriteGuard { lock: self }))
     }
 
-    /// Acquires the lock for reading unless that takes longer than `limit`, on the backend's clock.
+    /// Acquires the lock for reading, or gives up after `limit` by the backend's clock.
     ///
     /// # Errors
     ///
@@ -219,7 +220,7 @@ impl<'a, A: RemoteAtomics + ?Sized, L: RawRwLockTimed> RwLock<'a, A, L> {
         Ok(held.then(|| ReadGuard { lock: self }))
     }
 
-    /// Acquires the lock for writing unless that takes longer than `limit`, on the backend's clock.
+    /// Acquires the lock for writing, or gives up after `limit` by the backend's clock.
     ///
     /// # Errors
     ///
@@ -243,7 +244,7 @@ impl<A: RemoteAtomics + ?Sized, L: RawRwLock> ReadGuard<'_, '_, A, L> {
     ///
     /// # Errors
     ///
-    /// Those of the lock, whose state is unknown then.
+    /// The lock's errors. After one, the state of the lock is unknown.
     #[inline]
     pub fn release(self) -> Result<()> {
         let guard = &mut *ManuallyDrop::new(self);
@@ -272,7 +273,7 @@ impl<A: RemoteAtomics + ?Sized, L: RawRwLock> WriteGuard<'_, '_, A, L> {
     ///
     /// # Errors
     ///
-    /// Those of the lock, whose state is unknown then.
+    /// The lock's errors. After one, the state of the lock is unknown.
     #[inline]
     pub fn release(self) -> Result<()> {
         let guard = &mut *ManuallyDrop::new(self);
@@ -289,7 +290,7 @@ impl<A: RemoteAtomics + ?Sized, L: RawRwLock> Drop for WriteGuard<'_, '_, A, L> 
     }
 }
 
-/// The error that an earlier release by drop left behind.
+/// The error that an earlier release by drop has kept.
 #[inline]
 pub(crate) fn check(failed: &mut Option<Error>) -> Result<()> {
     // A look first: taking would write the whole error's room.

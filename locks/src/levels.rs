@@ -1,17 +1,16 @@
-//! Levels: the elements of the machine that a topology-aware lock knows, from the whole world down to its nodes.
+//! Levels: the parts of the machine that a topology-aware lock distinguishes, from the whole world down to its nodes.
 //!
-//! Level 1 is the world, one element that holds all ranks; each further level cuts the elements of the one above into
-//! smaller ones (racks, nodes, sockets, ...), down to level N, whose elements hold ranks. What belongs to an element is kept
-//! at its first rank.
+//! Level 1 is the world, one element with all ranks. Each further level divides the elements of the level above into smaller ones (racks,
+//! nodes, sockets, ...). The elements of the last level, N, contain ranks. The words of an element are at its first rank.
 //!
-//! Elements of one rank each, and an element that is the whole world again, make no difference to anybody, so that such a
-//! level is left out: where there is one node, or one rank a node, there is the world alone.
+//! A level is left out if each of its elements is one rank, or if its one element is the whole world. So with one node, or with one rank
+//! on each node, the world is the only level.
 
 use rmalab_atomics::{Rank, RemoteAtomics, Topology};
 
 use crate::{Error, Result};
 
-/// The most levels, the world included.
+/// The largest number of levels, the world included.
 pub const MAX_LEVELS: usize = 4;
 
 /// What the elements of the machine are.
@@ -20,13 +19,13 @@ pub enum Elements {
     /// The world, its racks and its nodes, as the [`Topology`] says.
     #[default]
     Topology,
-    /// Blocks of so many ranks below the world, the largest first; 0 stands for no more levels.
+    /// Blocks of these numbers of ranks below the world, the largest first; 0 ends the list.
     ///
     /// Each size has to be a multiple of the next one. The last block may be smaller.
     Blocks([u32; MAX_LEVELS - 1]),
 }
 
-/// The elements that one rank is in.
+/// The elements that contain one rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Levels {
     count: usize,
@@ -34,9 +33,9 @@ pub struct Levels {
 }
 
 impl Levels {
-    /// The elements of this rank, for the lock called `lock`.
+    /// Returns the elements of this rank, for the lock with the name `lock`.
     ///
-    /// Where the topology's nodes are no blocks of ranks, this looks for their first ranks, in time linear in the world.
+    /// If the topology's nodes are not blocks of ranks, this searches their first ranks, in time linear in the size of the world.
     ///
     /// # Errors
     ///
@@ -78,12 +77,12 @@ impl Levels {
         }
     }
 
-    /// N: how many levels there are, at least 1.
+    /// Returns N, the number of levels, at least 1.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// The first rank of this rank's element of level `level`, counted from 1; of the world it is rank 0.
+    /// Returns the first rank of this rank's element of level `level`, counted from 1. For the world that is rank 0.
     ///
     /// # Panics
     ///

@@ -1,4 +1,14 @@
-//! Locks over network atomics.
+//! Mutexes, reader-writer locks and lock policies of windows, generic over network atomics.
+//!
+//! | kind | trait | locks | handle with guards |
+//! | --- | --- | --- | --- |
+//! | mutex | [`RawMutex`] | [`Tas`], [`Ticket`], [`Mcs`], [`Cohort`], [`RmaMcs`] | [`Mutex`] |
+//! | reader-writer lock | [`RawRwLock`] | [`TasRw`], [`McsRwRp`], [`McsRwWp`], [`McsRwNeutral`], [`RmaRw`] | [`RwLock`] |
+//! | policy of a window | [`WindowLock`] | [`Global`], [`PerTarget`], [`TwoLevel`], [`Hierarchical`], [`NoCheck`] | [`WindowLocks`] |
+//!
+//! Each algorithm is one module. Its text has the paper, the properties and how they were checked, the words of memory, the invariants, the
+//! memory ordering, the deviations from the paper, and the cost. [`Policy`] is a policy that is chosen by name; [`suite`] has
+//! the tests that every lock passes.
 #![forbid(unsafe_code)]
 #![warn(unnameable_types)]
 

@@ -1,4 +1,4 @@
-//! The MCS mutex: a queue of ranks, each of which waits on a word of its own.
+//! The MCS mutex: a queue of ranks, each of which waits on a word in its own segment.
 //!
 //! # Paper
 //! J. M. Mellor-Crummey and M. L. Scott, "Algorithms for Scalable Synchronization on Shared-Memory Multiprocessors",
@@ -28,18 +28,18 @@
 //! ```
 //!
 //! # Invariants
-//! - I1: `tail` is nil if and only if nobody holds the lock or waits for it.
-//! - I2: the ranks from the holder on form one list, whose last is `tail`; a link is missing only between a rank's swap
+//! - I1: `tail` is nil if and only if no rank holds the lock or waits for it.
+//! - I2: the ranks from the holder on form one list, whose last rank is `tail`. A link is missing only between a rank's swap
 //!   and the arrival of its put to the predecessor's `next`.
-//! - I3: only the holder unblocks, and only its own successor.
+//! - I3: only the holder unblocks a rank, and only its successor.
 //!
 //! # Memory ordering
-//! The swap on `tail` orders queue positions. Links and wake-ups are posted puts: see [`crate::qnode`] for why none can
-//! arrive too late. What the holder completed before the release is complete before the wake-up is issued.
+//! The swap on `tail` orders the queue. Links and wake-ups are posted puts; [`crate::qnode`] says why none can arrive too
+//! late. What the holder completed before the release is complete before it issues the wake-up.
 //!
 //! # Deviations from the paper
-//! The flag is inverted ([`crate::qnode`]), and `next` is reset by the release that read it instead of by the next
-//! acquire, so that an acquire without contention is its swap alone.
+//! The flag is inverted ([`crate::qnode`]). The release that has read `next` resets it, in place of the next acquire, so an
+//! acquire without contention is only its swap.
 //!
 //! # Cost
 //! Remote operations without contention: acquire 1 (swap), release 1 (compare-and-swap). With a predecessor: acquire 2

@@ -1,16 +1,16 @@
-//! The window lock that is chosen by name when a window is made.
+//! Lock policies that are chosen by name when a window is made.
 //!
-//! [`PolicyKind`] names every policy of the crate as the command line and the plots do, and [`Policy`] is one of them.
-//! A mutex or a reader-writer lock by its own name is one such lock for the whole window ([`Global`]), its words at rank
-//! 0. All parameters are the defaults; who wants others takes the policy's own type in the place of [`Policy`].
+//! [`PolicyKind`] has the name of every policy of the crate, and [`Policy`] is any one of them. The name of a mutex or of a reader-writer
+//! lock means one such lock for the whole window ([`Global`]), with its words at rank 0. All parameters have their defaults. For other
+//! parameters, use the policy's own type instead of [`Policy`].
 //!
 //! # Adding a policy
 //!
-//! One line in the list below: it makes the two variants and the name, which is the type's own.
+//! Add one line to the list below. It makes the two variants and the name, which is that of the type.
 //!
 //! # Cost
 //!
-//! That of the policy, and one branch a call.
+//! The cost of the policy, and one branch in each call.
 
 use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 
@@ -22,7 +22,7 @@ use crate::{
 /// Makes [`PolicyKind`] and [`Policy`] from the list of policies.
 macro_rules! policies {
     ($($(#[$meta:meta])* $variant:ident: $policy:ty, $name:expr;)*) => {
-        /// Which policy a [`Policy`] is: its name, and its parameter.
+        /// The name of a policy, which chooses a [`Policy`].
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
         #[non_exhaustive]
         pub enum PolicyKind {
@@ -30,12 +30,12 @@ macro_rules! policies {
         }
 
         impl PolicyKind {
-            /// All of them.
+            /// All policies.
             pub const ALL: &[PolicyKind] = &[$(PolicyKind::$variant),*];
             /// The names of [`ALL`](Self::ALL), in the same order.
             pub const NAMES: &[&str] = &[$($name),*];
 
-            /// The name, the one that the policy has everywhere.
+            /// Returns the policy's name, the same one everywhere.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(PolicyKind::$variant => $name,)*
@@ -54,7 +54,7 @@ macro_rules! policies {
         }
 
         impl Policy {
-            /// Which policy it is.
+            /// Returns which policy it is.
             pub const fn kind(&self) -> PolicyKind {
                 match self {
                     $(Policy::$variant(_) => PolicyKind::$variant,)*
@@ -91,7 +91,7 @@ macro_rules! policies {
         }
 
         impl WindowLock for Policy {
-            /// What stands for all of them; [`PolicyKind::name`] is the name of the one that was chosen.
+            /// One name for all; [`PolicyKind::name`] is the name of the chosen policy.
             const NAME: &'static str = "policy";
             type Params = PolicyKind;
 
@@ -150,14 +150,14 @@ macro_rules! policies {
 }
 
 policies! {
-    /// foMPI's: a master word for lock_all against exclusive locks, and a word for each target ([`TwoLevel`]).
+    /// foMPI's policy: a master word for lock_all against exclusive locks, and a word for each target ([`TwoLevel`]).
     #[default]
     TwoLevel: TwoLevel, <TwoLevel as WindowLock>::NAME;
     /// One [`McsRwRp`] for each target ([`PerTarget`]).
     PerTarget: PerTarget<McsRwRp>, <PerTarget<McsRwRp> as WindowLock>::NAME;
-    /// Made for lock_all: each node lets its own ranks in until an exclusive lock closes it ([`Hierarchical`]).
+    /// A policy made for lock_all: each node admits its own ranks until an exclusive lock closes it ([`Hierarchical`]).
     Hierarchical: Hierarchical, <Hierarchical as WindowLock>::NAME;
-    /// One [`McsRwRp`] for the whole window: the FX100 study's; `global` is understood, too.
+    /// One [`McsRwRp`] for the whole window, as in the FX100 study. It also has the name `global`.
     McsRwRp: Global<McsRwRp>, <McsRwRp as RawRwLock>::NAME;
     /// One [`McsRwWp`] for the whole window.
     McsRwWp: Global<McsRwWp>, <McsRwWp as RawRwLock>::NAME;
@@ -177,7 +177,7 @@ policies! {
     Cohort: Global<Exclusive<Cohort>>, <Cohort as RawMutex>::NAME;
     /// One [`Tas`] mutex for the whole window, as [`Mcs`](Self::Mcs).
     Tas: Global<Exclusive<Tas>>, <Tas as RawMutex>::NAME;
-    /// No lock at all, on the caller's word ([`NoCheck`]).
+    /// No lock at all; the caller promises that none is needed ([`NoCheck`]).
     NoCheck: NoCheck, <NoCheck as WindowLock>::NAME;
 }
 
@@ -187,7 +187,7 @@ impl std::fmt::Display for PolicyKind {
     }
 }
 
-/// A name that no policy has.
+/// No policy has this name.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("no lock policy is called '{name}'; there are {}", PolicyKind::NAMES.join(", "))]
 pub struct UnknownPolicy {

@@ -1,4 +1,4 @@
-//! The queue node of the MCS locks: two words in each rank's own segment, and the steps that all of them take on it.
+//! The queue node of the MCS locks: two words in each rank's segment, and the steps that all these locks take on them.
 //!
 //! # State
 //! | word | at | home | values |
@@ -6,25 +6,24 @@
 //! | next | node + 0 | each rank | nil, or the pointer of the successor |
 //! | unblocked | node + 8 | each rank | 0, or 1 from the wake-up until its rank has seen it |
 //!
-//! A pointer is a rank plus one, so that nil is 0; bits 32 and up are free for a lock's own use.
+//! A pointer is a rank plus one, so nil is 0. A lock may use the bits from 32 on for itself.
 //!
 //! # Invariants
-//! - I1: a node that no queue reaches is all zero once its rank has called [`prepare`](Qnode::prepare).
-//! - I2: while a queue reaches a node, at most one other rank writes each of its words, and only once: the successor
-//!   writes `next`, one waker writes `unblocked`.
-//! - I3: a rank lets go of its node only when no write to it is outstanding: it has seen `unblocked` if it was to wait,
-//!   and `next` if it has a successor.
+//! - I1: a node that is in no queue is all zero once its rank has called [`prepare`](Qnode::prepare).
+//! - I2: while a node is in a queue, at most one other rank writes each of its words, and only once: the successor writes `next`, and one
+//!   waker writes `unblocked`.
+//! - I3: a rank's node leaves the queue only when no write to it is outstanding. The rank has seen `unblocked` if it had to wait, and `next`
+//!   if it has a successor.
 //!
 //! # Memory ordering
-//! The puts of `next` and `unblocked` are posted. Nobody but their reader, who waits for them, depends on when they
-//! arrive, and by I3 none arrives at a node that is in use again. A rank's own resets are posted as well;
-//! [`prepare`](Qnode::prepare) completes them before the node is published anew, or a late one could erase a link
-//! or a wake-up.
+//! The puts of `next` and `unblocked` are posted. Only the rank that waits for them depends on when they arrive, and by I3 none arrives at
+//! a node that is in use again. A rank's resets of its node are posted as well. [`prepare`](Qnode::prepare) completes them before the node
+//! is published again; a late reset could erase a link or a wake-up.
 //!
 //! # Deviation from the papers
-//! The papers have `blocked`, set before the node is published and cleared by the waker. Here the flag is inverted and
-//! reset after the wait: a rank that need not wait never writes its node, which on a network whose atomics are not
-//! atomic with the processor's (`IBV_ATOMIC_HCA`) saves it a trip through its own adapter.
+//! The papers have the flag `blocked`. A rank sets it before it publishes its node, and the waker clears it. Here the flag is inverted, and
+//! the rank resets it after the wait. So a rank that need not wait never writes its node. On a network whose atomics are not atomic with
+//! the processor's (`IBV_ATOMIC_HCA`), that saves a trip through the rank's adapter.
 
 use rmalab_atomics::{Disp, Rank, RemoteAtomics, Until, WORD};
 
@@ -33,16 +32,16 @@ use crate::Result;
 /// No rank.
 pub const NIL: u64 = 0;
 
-/// The pointer to the node of `rank`.
+/// Returns the pointer to the node of `rank`.
 pub fn pointer(rank: Rank) -> u64 {
     u64::from(rank.0) + 1
 }
 
-/// The rank that `pointer` points to.
+/// Returns the rank that `pointer` points to.
 ///
 /// # Panics
 ///
-/// When that is nil, which breaks the invariant of the lock that followed it.
+/// If it is nil: a lock that follows nil has broken its invariants.
 pub fn rank_of(pointer: u64) -> Rank {
     let plus_one = pointer as u32;
     assert!(plus_one != 0, "a lock followed nil ({pointer:#x}), against its invariants");

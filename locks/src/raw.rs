@@ -6,7 +6,7 @@ use crate::Result;
 
 /// Where one lock lives.
 ///
-/// Both displacements come from the symmetric heap, so that one value describes the lock to every rank.
+/// Both displacements come from the symmetric heap, so one value describes the lock to every rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     /// The rank whose segment holds the lock's shared words.
@@ -17,13 +17,13 @@ pub struct Place {
     pub node: Disp,
 }
 
-/// Alignment of a lock's words and of each queue node, in bytes: two cache lines, since processors fetch them in pairs.
+/// Alignment of a lock's words and of each queue node, in bytes: two cache lines, since processors fetch lines in pairs.
 pub const LINE: u64 = 128;
 
 impl Place {
-    /// Allocates room for one lock of `words` and `node` bytes, its shared words at `home`.
+    /// Allocates memory for one lock: `words` bytes of shared words at `home`, and a queue node of `node` bytes at each rank.
     ///
-    /// Every rank calls this at the same point of its sequence of allocations; there is no communication.
+    /// Every rank calls this at the same point of its sequence of allocations. The ranks do not communicate.
     ///
     /// # Errors
     ///
@@ -38,43 +38,43 @@ impl Place {
         Ok(Place { home, words, node })
     }
 
-    /// The shared word number `index`, at the home rank.
+    /// The address of the shared word number `index`, at the home rank.
     ///
-    /// [Unwatched](Address::unwatched): ranks wait on their own nodes, or poll.
+    /// It is [unwatched](Address::unwatched), since ranks wait on their own nodes, or poll.
     pub const fn word(&self, index: u64) -> Address {
         self.home.at(self.words.word(index)).unwatched()
     }
 }
 
-/// One mutual-exclusion lock: the part of it that one rank holds.
+/// One rank's handle of a mutual-exclusion lock.
 ///
-/// The value is this rank's handle, with whatever it must remember between acquire and release. A handle is acquired by
-/// one caller at a time (`&mut`), and its queue node is this rank's only: make one handle a rank and a lock.
+/// The handle has what the rank must remember between acquire and release. One caller at a time acquires through it (`&mut`), and it uses
+/// the rank's only queue node. So make one handle for each rank and lock.
 ///
-/// All-zero memory is the lock's state at rest, before its first use and after its last.
+/// At rest, before the first use and after the last, all memory of the lock is zero.
 ///
 /// # Errors
 ///
-/// After an error out of `acquire` or `release` (a peer has failed, as a rule) the lock's state is unknown; the world
-/// has to be left.
+/// `acquire` and `release` fail when an operation of the network fails, mostly because a peer has failed. The state of the lock is unknown
+/// then, and the rank has to leave the world.
 pub trait RawMutex: Sized {
     /// The algorithm's name everywhere: file, command line, plots.
     const NAME: &'static str;
     /// Bytes of shared words at the home rank.
     const WORDS: u64;
-    /// Bytes of the queue node in each rank's segment; 0 where there is none.
+    /// Bytes of the queue node in each rank's segment; 0 for a lock without queue nodes.
     const NODE: u64;
     /// The paper's parameters, under the paper's names.
     type Params: Copy + Default + std::fmt::Debug + Send + Sync;
 
-    /// This rank's handle of the lock at `place`.
+    /// Makes this rank's handle of the lock at `place`.
     ///
     /// # Errors
     ///
     /// [`Error::TooManyRanks`](crate::Error::TooManyRanks) when the lock's words cannot count this world's ranks.
     fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, params: Self::Params) -> Result<Self>;
 
-    /// Acquires the lock; returns once this rank holds it.
+    /// Acquires the lock, and returns when this rank holds it.
     fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()>;
 
     /// Releases the lock, which this rank holds.
@@ -83,20 +83,20 @@ pub trait RawMutex: Sized {
     fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()>;
 }
 
-/// One reader-writer lock: the part of it that one rank holds. See [`RawMutex`] for handles, rest and errors.
+/// One rank's handle of a reader-writer lock. See [`RawMutex`] for handles, the state at rest, and errors.
 pub trait RawRwLock: Sized {
     /// The algorithm's name everywhere: file, command line, plots.
     const NAME: &'static str;
     /// Bytes of shared words at the home rank.
     const WORDS: u64;
-    /// Bytes of the queue node in each rank's segment; 0 where there is none.
+    /// Bytes of the queue node in each rank's segment; 0 for a lock without queue nodes.
     const NODE: u64;
-    /// Whether readers hold the lock together; `false` for a mutex in the place of a reader-writer lock.
+    /// Whether readers hold the lock together; `false` for a mutex that stands in for a reader-writer lock.
     const READERS_SHARE: bool = true;
     /// The paper's parameters, under the paper's names.
     type Params: Copy + Default + std::fmt::Debug + Send + Sync;
 
-    /// This rank's handle of the lock at `place`.
+    /// Makes this rank's handle of the lock at `place`.
     ///
     /// # Errors
     ///
@@ -118,31 +118,31 @@ pub trait RawRwLock: Sized {
 
 /// A mutex that can be tried without waiting.
 pub trait RawMutexTry: RawMutex {
-    /// Acquires the lock if nobody holds it; never waits.
+    /// Acquires the lock if no rank holds it. Never waits.
     fn try_acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool>;
 }
 
-/// A mutex that can be waited for with a limit, because a waiter can leave it again.
+/// A mutex whose waiters can give up, so that acquiring can have a deadline.
 pub trait RawMutexTimed: RawMutexTry {
-    /// Acquires the lock unless that takes until `deadline`; `false` if it gave up.
+    /// Acquires the lock, or gives up at `deadline` and returns `false`.
     fn acquire_until<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, deadline: rmalab_atomics::Time) -> Result<bool>;
 }
 
-/// A reader-writer lock that can be tried without waiting, or waited for with a limit.
+/// A reader-writer lock that can be tried without waiting, or acquired with a deadline.
 ///
-/// A try may also fail because of another rank's try that is failing at the same time.
+/// A try may also fail because another rank's try fails at the same time.
 pub trait RawRwLockTimed: RawRwLock {
-    /// Acquires the lock for reading if that needs no waiting.
+    /// Acquires the lock for reading if no wait is needed.
     fn try_acquire_read<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool>;
 
-    /// Acquires the lock for writing if that needs no waiting.
+    /// Acquires the lock for writing if no wait is needed.
     fn try_acquire_write<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool>;
 
-    /// Acquires the lock for reading unless that takes until `deadline`; `false` if it gave up.
+    /// Acquires the lock for reading, or gives up at `deadline` and returns `false`.
     fn acquire_read_until<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, deadline: rmalab_atomics::Time)
     -> Result<bool>;
 
-    /// Acquires the lock for writing unless that takes until `deadline`; `false` if it gave up.
+    /// Acquires the lock for writing, or gives up at `deadline` and returns `false`.
     fn acquire_write_until<A: RemoteAtomics + ?Sized>(
         &mut self,
         ra: &A,
@@ -159,29 +159,29 @@ pub enum LockKind {
     Exclusive,
 }
 
-/// Which locks of different ranks a window's policy keeps from being held at the same time.
+/// Which locks of different ranks a window's policy keeps apart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Exclusion {
-    /// None: the policy locks nothing.
+    /// No locks: the policy locks nothing.
     Nothing,
-    /// Those that MPI keeps apart, and perhaps exclusive locks of different targets.
+    /// The locks that MPI keeps apart, and perhaps exclusive locks of different targets.
     Conflicts,
-    /// All of them, shared locks and lock_all included: one rank at a time.
+    /// All locks, shared locks and lock_all included: one rank at a time.
     Everything,
 }
 
-/// The protocol behind a window's lock, unlock, lock_all and unlock_all: one rank's part of it.
+/// One rank's part of a lock policy: the protocol of a window's lock, unlock, lock_all and unlock_all.
 ///
-/// An exclusive lock of a target excludes shared locks of that target and lock_all; locks of different targets need not
-/// exclude each other, but may. Callers keep MPI's rules (one lock a target at a time, none beside lock_all):
-/// [`WindowLocks`](crate::WindowLocks) checks them.
+/// An exclusive lock of a target excludes all other locks of that target, and lock_all. Locks of different targets may exclude each other,
+/// too. Callers follow MPI's rules: one lock of a target at a time, and none beside lock_all. [`WindowLocks`](crate::WindowLocks) checks
+/// them.
 pub trait WindowLock: Sized {
     /// The policy's name everywhere: file, command line, info key, plots.
     const NAME: &'static str;
     /// The policy's parameters, under its paper's names.
     type Params: Copy + Default + std::fmt::Debug + Send + Sync;
 
-    /// This rank's part of a new window lock; all ranks call it at the same point of their sequences of allocations.
+    /// Makes this rank's part of a new window lock. All ranks call it at the same point of their sequences of allocations.
     ///
     /// # Errors
     ///
@@ -205,23 +205,23 @@ pub trait WindowLock: Sized {
         Exclusion::Conflicts
     }
 
-    /// The symmetric-heap allocations that [`new`](Self::new) has made, the same ones on every rank, for whoever frees
-    /// the window: [`Collectives::free`](rmalab_atomics::Collectives::free) takes each of them back.
+    /// Returns the symmetric-heap allocations that [`new`](Self::new) has made, the same ones on every rank.
     ///
-    /// While no rank holds a lock, or is in a call, all their memory is zero, but for what a policy keeps to be faster next
-    /// time, and says in its text; freeing zeroes that. After they are freed no call may be made.
+    /// The code that frees the window returns each of them by [`Collectives::free`](rmalab_atomics::Collectives::free). No call may follow
+    /// that. While no rank holds a lock or is in a call, their memory is zero, except for words that a policy keeps to be faster next time
+    /// and names in its text. Freeing zeroes those.
     fn allocations(&self) -> Vec<Disp>;
 }
 
-/// A window lock that can be tried without waiting, or waited for with a limit.
+/// A window lock that can be tried without waiting, or acquired with a deadline.
 ///
-/// When a form gives up, this rank holds what it held before the call, and nothing else. A try may also fail because of
-/// another rank's attempt that is failing at the same time.
+/// A call that gives up leaves this rank with the locks that it held before. A try may also fail because another rank's attempt fails at
+/// the same time.
 pub trait WindowLockTimed: WindowLock {
-    /// Locks `target` if that needs no waiting.
+    /// Locks `target` if no wait is needed.
     fn try_lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<bool>;
 
-    /// Locks `target` unless that takes until `deadline`; `false` if it gave up. Attempts it at least once.
+    /// Locks `target`, or gives up at `deadline` and returns `false`. Tries at least once.
     fn lock_until<A: RemoteAtomics + ?Sized>(
         &mut self,
         ra: &A,
@@ -230,10 +230,9 @@ pub trait WindowLockTimed: WindowLock {
         deadline: rmalab_atomics::Time,
     ) -> Result<bool>;
 
-    /// Locks every target in shared mode if that needs no waiting.
+    /// Locks every target in shared mode if no wait is needed.
     fn try_lock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<bool>;
 
-    /// Locks every target in shared mode unless that takes until `deadline`; `false` if it gave up. Attempts it at
-    /// least once.
+    /// Locks every target in shared mode, or gives up at `deadline` and returns `false`. Tries at least once.
     fn lock_all_until<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, deadline: rmalab_atomics::Time) -> Result<bool>;
 }

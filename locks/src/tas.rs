@@ -2,12 +2,12 @@
 //!
 //! # Paper
 //! T. E. Anderson, "The Performance of Spin Lock Alternatives for Shared-Memory Multiprocessors", IEEE Transactions on
-//! Parallel and Distributed Systems 1(1), 1990, DOI 10.1109/71.80120. Over network atomics, this is the exclusive lock
-//! of many RDMA systems, and the baseline for all others here.
+//! Parallel and Distributed Systems 1(1), 1990, DOI 10.1109/71.80120. Over network atomics, many RDMA systems have this
+//! exclusive lock. It is the baseline for all other locks here.
 //!
 //! # Properties
-//! - Mutual exclusion. Not fair: any waiter can be passed any number of times.
-//! - Waiters poll a remote word; a waiter that gives up leaves no trace, so that tries and deadlines are exact.
+//! - Mutual exclusion. Not fair: other ranks can pass a waiter any number of times.
+//! - Waiters poll a remote word. A waiter that gives up leaves no trace, so tries and deadlines are exact.
 //! - Checked exhaustively by the explorer (`rmalab verify`): under sequential consistency and with posted puts that arrive
 //!   late 4 ranks × 2 acquisitions, livelocks included; with data and bulk puts in any order 2 × 2. The argument is I1.
 //!
@@ -17,19 +17,19 @@
 //! | owner | words + 0 | 8 | home | 0: free; else the holder's rank plus one |
 //!
 //! # Invariants
-//! - I1: `owner` leaves 0 only by a compare-and-swap, whose rank then holds the lock, and returns to 0 only by the
-//!   holder's release.
+//! - I1: only a compare-and-swap changes `owner` from 0, and its rank then holds the lock. Only the holder's release sets it
+//!   to 0 again.
 //!
 //! # Memory ordering
-//! The compare-and-swap that acquires follows the put that released, and acquires what that released. The put is posted:
-//! until it arrives the lock looks held, to its last holder as to everybody else, and that does no harm.
+//! The compare-and-swap that acquires comes after the put that released, so its rank sees all that the last holder wrote.
+//! The put is posted. Until it arrives, the lock looks held to every rank, its last holder included, which does no harm.
 //!
 //! # Deviations from the paper
-//! The test-and-set is a compare-and-swap that stores the rank: a debugger then shows who holds the lock, and on
-//! adapters without a swap it is the native operation.
+//! The test-and-set is a compare-and-swap that stores the rank. So a debugger shows which rank holds the lock. On adapters
+//! without a swap, it is the native operation.
 //!
 //! # Cost
-//! Remote operations without contention: acquire 1 (compare-and-swap), release 1 (put, posted). A waiter adds 1 a poll.
+//! Remote operations without contention: acquire 1 (compare-and-swap), release 1 (put, posted). Each poll of a waiter adds 1.
 
 use rmalab_atomics::{Address, RemoteAtomics, Time, WORD};
 

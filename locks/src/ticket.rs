@@ -6,9 +6,9 @@
 //!
 //! # Properties
 //! - Mutual exclusion; first come, first served, in the order of the additions that take tickets.
-//! - Waiters poll a remote word, the less often the further away their turn is. (A CLH queue would not change that: its
-//!   waiter spins on the node of its predecessor, which is remote here.)
-//! - A taken ticket cannot be handed back, so there is a try but no deadline.
+//! - Waiters poll a remote word, less often the further away their turn is. (A CLH queue would not change that: its waiter
+//!   spins on the node of its predecessor, which is remote here.)
+//! - A rank cannot give a ticket back, so there is a try, but no deadline.
 //! - Checked exhaustively by the explorer (`rmalab verify`), this code itself: 4 ranks × 2 acquisitions (843,301 states),
 //!   first come, first served and no livelock included; with data and bulk puts in any order 2 × 2.
 //! - Checked exhaustively with Spin, on a model of these steps (verify/spin) in which polls block and numbers wrap at 4:
@@ -21,23 +21,23 @@
 //!
 //! # Invariants
 //! - I1: `next_ticket` - `now_serving` (modulo 2^32) is the number of ranks that hold a ticket, the holder of the lock
-//!   included; it is at most the number of ranks, so that no two of them hold the same ticket.
-//! - I2: the rank whose ticket is `now_serving` holds the lock, and it alone changes `now_serving`.
-//! - I3: the word goes back to 0 only when nobody but the releasing rank holds a ticket.
+//!   included. It is at most the number of ranks, so no two ranks hold the same ticket.
+//! - I2: the rank whose ticket is `now_serving` holds the lock, and only this rank changes `now_serving`.
+//! - I3: the word goes back to 0 only when no rank but the releasing one holds a ticket.
 //!
 //! # Memory ordering
 //! All operations are complete when they return; nothing is posted.
 //!
 //! # Deviations from the paper
-//! - Both numbers are in one word, so that the addition that takes a ticket also tells whose turn it is. `next_ticket` is
-//!   the upper half, where its overflow is lost; the overflow of `now_serving` would carry into it, and the rank that
-//!   causes it, which knows, subtracts the carry in the same addition.
-//! - A free lock is 0 (the trait's state at rest): a release that leaves nobody behind swaps the word to 0. A rank that
-//!   has seen a ticket behind its own knows that there is somebody, and adds at once.
+//! - Both numbers are in one word, so the addition that takes a ticket also returns whose turn it is. `next_ticket` is the
+//!   upper half, where its overflow is lost. The overflow of `now_serving` would carry into it; the rank that causes the
+//!   carry subtracts it in the same addition.
+//! - A free lock is 0, the trait's state at rest: a release after which no rank waits swaps the word to 0. A rank that has
+//!   seen a ticket after its own knows that a rank waits, and adds at once.
 //!
 //! # Cost
 //! Remote operations without contention: acquire 1 (add), release 1 (compare-and-swap). With contention: acquire 1 and
-//! the polls, release 1 (add), or 2 for a rank that saw nobody come in behind it.
+//! the polls, release 1 (add), or 2 for a rank that has not seen a later ticket.
 
 use rmalab_atomics::{Address, RemoteAtomics, WORD};
 

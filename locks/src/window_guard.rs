@@ -1,4 +1,4 @@
-//! Guards of a window's locks: they flush and unlock what they hold. See [`guard`](crate::guard) for what all guards do.
+//! Guards of a window's locks, which flush and unlock. [`guard`](crate::guard) says what all guards do.
 
 use std::mem::ManuallyDrop;
 
@@ -10,12 +10,12 @@ use crate::{Assert, LockKind, Result, WindowLock, WindowLocks};
 impl<W: WindowLock> WindowLocks<W> {
     /// Locks `target` and returns a guard that unlocks it.
     ///
-    /// The guard borrows these locks, so that one is alive at a time; who locks several targets at once calls
-    /// [`lock`](Self::lock) and [`unlock`](Self::unlock). The guard flushes the target before it unlocks.
+    /// The guard flushes the target before it unlocks. It borrows these locks, so only one guard is alive at a time. To lock several
+    /// targets at once, call [`lock`](Self::lock) and [`unlock`](Self::unlock).
     ///
     /// # Errors
     ///
-    /// Those of [`lock`](Self::lock), and the error of an earlier unlock by drop (see [`guard`](crate::guard)).
+    /// The errors of [`lock`](Self::lock), and the error of an earlier unlock by drop (see [`guard`](crate::guard)).
     pub fn lock_guard<'l, A: RemoteAtomics + ?Sized>(
         &'l mut self,
         ra: &'l A,
@@ -28,11 +28,11 @@ impl<W: WindowLock> WindowLocks<W> {
         Ok(LockGuard { ra, locks: self, target })
     }
 
-    /// Locks every target in shared mode and returns a guard that unlocks them; it flushes all targets before it does.
+    /// Locks every target in shared mode, and returns a guard that flushes and unlocks them.
     ///
     /// # Errors
     ///
-    /// Those of [`lock_all`](Self::lock_all), and the error of an earlier unlock by drop (see
+    /// The errors of [`lock_all`](Self::lock_all), and the error of an earlier unlock by drop (see
     /// [`guard`](crate::guard)).
     pub fn lock_all_guard<'l, A: RemoteAtomics + ?Sized>(
         &'l mut self,
@@ -45,7 +45,7 @@ impl<W: WindowLock> WindowLocks<W> {
     }
 }
 
-/// Holds one target's lock; flushes and unlocks it when dropped. From [`WindowLocks::lock_guard`].
+/// A lock of one target, from [`WindowLocks::lock_guard`]. Dropping it flushes the target and unlocks it.
 #[derive(Debug)]
 #[must_use = "the target is unlocked when the guard is dropped, which is at once if it is not bound to a name"]
 pub struct LockGuard<'l, A: RemoteAtomics + ?Sized, W: WindowLock> {
@@ -59,12 +59,12 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> LockGuard<'_, A, W> {
     ///
     /// # Errors
     ///
-    /// Those of the flush and of [`WindowLocks::unlock`].
+    /// The errors of the flush and of [`WindowLocks::unlock`].
     pub fn unlock(self) -> Result<()> {
         ManuallyDrop::new(self).end()
     }
 
-    /// Unlocks even if the flush fails, since others may wait for the lock; the error tells that data may be missing.
+    /// Unlocks even if the flush fails, since other ranks may wait for the lock. The error says that data may be missing.
     fn end(&mut self) -> Result<()> {
         let flushed = self.ra.flush(self.target);
         self.locks.unlock(self.ra, self.target)?;
@@ -80,7 +80,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Drop for LockGuard<'_, A, W> {
     }
 }
 
-/// Holds a lock_all; flushes and unlocks all targets when dropped. From [`WindowLocks::lock_all_guard`].
+/// A lock_all, from [`WindowLocks::lock_all_guard`]. Dropping it flushes all targets and unlocks them.
 #[derive(Debug)]
 #[must_use = "the targets are unlocked when the guard is dropped, which is at once if it is not bound to a name"]
 pub struct LockAllGuard<'l, A: RemoteAtomics + ?Sized, W: WindowLock> {
@@ -93,12 +93,12 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> LockAllGuard<'_, A, W> {
     ///
     /// # Errors
     ///
-    /// Those of the flush and of [`WindowLocks::unlock_all`].
+    /// The errors of the flush and of [`WindowLocks::unlock_all`].
     pub fn unlock_all(self) -> Result<()> {
         ManuallyDrop::new(self).end()
     }
 
-    /// Unlocks even if the flush fails, since others may wait for the lock; the error tells that data may be missing.
+    /// Unlocks even if the flush fails, since other ranks may wait for the lock. The error says that data may be missing.
     fn end(&mut self) -> Result<()> {
         let flushed = self.ra.flush_all();
         self.locks.unlock_all(self.ra)?;

@@ -6,16 +6,15 @@
 //!
 //! # Rules
 //!
-//! * A rank holds at most one lock of a target, and locks as many different targets at once as it likes.
-//! * A lock_all stands alone: no lock, and no second lock_all, beside it.
-//! * What is unlocked is held, and a target is a rank of the world.
+//! * A rank holds at most one lock of each target. It may hold locks of many targets at once.
+//! * While a rank holds a lock_all, it holds no other lock, and no second lock_all.
+//! * A rank unlocks only what it holds, and a target is a rank of the world.
 //!
-//! A call against the rules is refused with an error that names rank and target, before anything has changed.
+//! A call against the rules changes nothing, and returns an error that names the rank and the target.
 //!
 //! # Cost
 //!
-//! No remote operation beyond the policy's. A lock or unlock looks through the targets that this rank holds, the last
-//! one first.
+//! No remote operation in addition to the policy's. A lock or unlock searches the targets that this rank holds, the latest first.
 
 mod timed;
 
@@ -23,14 +22,14 @@ use rmalab_atomics::{Disp, Rank, RemoteAtomics};
 
 use crate::{Error, Exclusion, LockKind, Result, WindowLock};
 
-/// What the caller of lock or lock_all asserts.
+/// An assertion of the caller of lock or lock_all.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Assert {
     /// Nothing.
     #[default]
     None,
-    /// That no conflicting lock is held, or attempted, while this one is (`MPI_MODE_NOCHECK`): the acquisition and the
-    /// matching release are skipped, and nothing else. A wrong assertion is the caller's fault, and goes unnoticed.
+    /// No rank holds or attempts a conflicting lock meanwhile (`MPI_MODE_NOCHECK`). This skips the acquisition and the matching release,
+    /// and nothing else. A wrong assertion is not detected.
     NoCheck,
 }
 
@@ -42,9 +41,9 @@ struct Held {
     assert: Assert,
 }
 
-/// One rank's part of a window's locks: the policy `W` behind MPI's rules.
+/// One rank's part of a window's locks: the policy `W`, with MPI's rules checked.
 ///
-/// Dropping it unlocks nothing. The value is this rank's only, and the same handle of the world goes into every call.
+/// Dropping it unlocks nothing. A rank has one value, and passes the same handle of the world to every call.
 #[derive(Debug)]
 pub struct WindowLocks<W> {
     policy: W,
@@ -57,11 +56,11 @@ pub struct WindowLocks<W> {
 }
 
 impl<W: WindowLock> WindowLocks<W> {
-    /// The locks of a new window; all ranks call it at the same point of their sequences of allocations.
+    /// Makes the locks of a new window. All ranks call it at the same point of their sequences of allocations.
     ///
     /// # Errors
     ///
-    /// Those of the policy's [`WindowLock::new`].
+    /// The errors of the policy's [`WindowLock::new`].
     pub fn new<A: RemoteAtomics + ?Sized>(ra: &A, params: W::Params) -> Result<WindowLocks<W>> {
         let policy = W::new(ra, params)?;
         // Room for a stencil's neighbours; more are no error, only an allocation.
@@ -75,12 +74,12 @@ impl<W: WindowLock> WindowLocks<W> {
         })
     }
 
-    /// Locks `target`, waiting as long as that takes (`MPI_Win_lock`).
+    /// Locks `target`, and waits until it is locked (`MPI_Win_lock`).
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchTarget`], [`Error::AlreadyLocked`] when this rank holds a lock of the target or a lock_all, and
-    /// those of the policy. This rank's locks are as before then.
+    /// [`Error::NoSuchTarget`], [`Error::AlreadyLocked`] when this rank holds a lock of the target or a lock_all, and the policy's errors.
+    /// After an error this rank holds the same locks as before.
     #[inline(always)]
     pub fn lock<A: RemoteAtomics + ?Sized>(
         &mut self,
@@ -97,11 +96,11 @@ impl<W: WindowLock> WindowLocks<W> {
         Ok(())
     }
 
-    /// As [`lock`](Self::lock), where `acquire` takes the place of the policy, whatever was asserted.
+    /// Does what [`lock`](Self::lock) does, but calls `acquire` instead of the policy, whatever is asserted.
     ///
     /// # Errors
     ///
-    /// Those of the rules, as [`lock`](Self::lock), and those of `acquire`.
+    /// The errors of the rules, as for [`lock`](Self::lock), and those of `acquire`.
     pub fn lock_by<E: From<Error>>(
         &mut self,
         kind: LockKind,
@@ -117,12 +116,12 @@ impl<W: WindowLock> WindowLocks<W> {
 
     /// Unlocks `target` (`MPI_Win_unlock`).
     ///
-    /// Completes no communication: a window flushes the target first.
+    /// It completes no communication: a window flushes the target first.
     ///
     /// # Errors
     ///
-    /// [`Error::NotLocked`] when this rank holds no lock of the target, and those of the policy, after which the state
-    /// of its locks is unknown.
+    /// [`Error::NotLocked`] when this rank holds no lock of the target, and the policy's errors. After an error of the policy, the state of
+    /// its locks is unknown.
     #[inline(always)]
     pub fn unlock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, target: Rank) -> Result<()> {
         let Some(at) = self.position(target) else {
@@ -135,7 +134,7 @@ impl<W: WindowLock> WindowLocks<W> {
         }
     }
 
-    /// As [`unlock`](Self::unlock), of a lock that something else than the policy has released.
+    /// Does what [`unlock`](Self::unlock) does, for a lock that other code than the policy has released.
     ///
     /// # Errors
     ///
@@ -148,11 +147,11 @@ impl<W: WindowLock> WindowLocks<W> {
         Ok(())
     }
 
-    /// Locks every target in shared mode, waiting as long as that takes (`MPI_Win_lock_all`).
+    /// Locks every target in shared mode, and waits until they are locked (`MPI_Win_lock_all`).
     ///
     /// # Errors
     ///
-    /// [`Error::LockAllWhileLocked`] when this rank holds any lock, and those of the policy.
+    /// [`Error::LockAllWhileLocked`] when this rank holds any lock, and the policy's errors.
     #[inline(always)]
     pub fn lock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, assert: Assert) -> Result<()> {
         self.check_lock_all()?;
@@ -163,11 +162,11 @@ impl<W: WindowLock> WindowLocks<W> {
         Ok(())
     }
 
-    /// As [`lock_all`](Self::lock_all), where `acquire` takes the place of the policy, whatever was asserted.
+    /// Does what [`lock_all`](Self::lock_all) does, but calls `acquire` instead of the policy, whatever is asserted.
     ///
     /// # Errors
     ///
-    /// [`Error::LockAllWhileLocked`], and those of `acquire`.
+    /// [`Error::LockAllWhileLocked`], and the errors of `acquire`.
     pub fn lock_all_by<E: From<Error>>(
         &mut self,
         assert: Assert,
@@ -181,11 +180,11 @@ impl<W: WindowLock> WindowLocks<W> {
 
     /// Unlocks every target (`MPI_Win_unlock_all`).
     ///
-    /// Completes no communication: a window flushes all targets first.
+    /// It completes no communication: a window flushes all targets first.
     ///
     /// # Errors
     ///
-    /// [`Error::NotLockedAll`] when this rank holds no lock_all, and those of the policy, after which the state of its
+    /// [`Error::NotLockedAll`] when this rank holds no lock_all, and the policy's errors. After an error of the policy, the state of its
     /// locks is unknown.
     #[inline(always)]
     pub fn unlock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
@@ -196,7 +195,7 @@ impl<W: WindowLock> WindowLocks<W> {
         }
     }
 
-    /// As [`unlock_all`](Self::unlock_all), of a lock_all that something else than the policy has released.
+    /// Does what [`unlock_all`](Self::unlock_all) does, for a lock_all that other code than the policy has released.
     ///
     /// # Errors
     ///
@@ -205,24 +204,24 @@ impl<W: WindowLock> WindowLocks<W> {
         self.all.take().map(drop).ok_or(Error::NotLockedAll { rank: self.rank })
     }
 
-    /// The lock that this rank holds of `target` alone, and what was asserted of it.
+    /// Returns the lock that this rank holds of `target` alone, with its assertion.
     #[inline]
     pub fn lock_of(&self, target: Rank) -> Option<(LockKind, Assert)> {
         self.position(target).map(|at| (self.held[at].kind, self.held[at].assert))
     }
 
-    /// The target that this rank has locked last, of those that it holds locks of.
+    /// Returns the latest of the targets that this rank has locked.
     pub fn last_target(&self) -> Option<Rank> {
         self.held.last().map(|held| held.target)
     }
 
-    /// What was asserted of the lock_all that this rank holds.
+    /// Returns the assertion of the lock_all that this rank holds.
     #[inline]
     pub fn lock_of_all(&self) -> Option<Assert> {
         self.all
     }
 
-    /// How this rank has locked `target`, by a lock or by lock_all; `None` if it has not.
+    /// Returns how this rank has locked `target`, by a lock or by lock_all; `None` if it has not.
     #[inline]
     pub fn held(&self, target: Rank) -> Option<LockKind> {
         match self.all {
@@ -231,23 +230,23 @@ impl<W: WindowLock> WindowLocks<W> {
         }
     }
 
-    /// The policy's symmetric-heap allocations; see [`WindowLock::allocations`].
+    /// Returns the policy's symmetric-heap allocations; see [`WindowLock::allocations`].
     pub fn allocations(&self) -> Vec<Disp> {
         self.policy.allocations()
     }
 
-    /// Which locks of different ranks exclude each other; see [`WindowLock::exclusion`].
+    /// Returns which locks of different ranks exclude each other; see [`WindowLock::exclusion`].
     pub fn exclusion(&self) -> Exclusion {
         self.policy.exclusion()
     }
 
-    /// Whether this rank holds a lock_all.
+    /// Returns whether this rank holds a lock_all.
     #[inline]
     pub fn holds_all(&self) -> bool {
         self.all.is_some()
     }
 
-    /// Whether this rank holds no lock at all.
+    /// Returns whether this rank holds no lock.
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.held.is_empty() && self.all.is_none()
