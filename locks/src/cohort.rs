@@ -1,56 +1,55 @@
-//! A cohort lock: the ranks of a node pass a mutex on among themselves, a bounded number of times, before another node
-//! gets it.
+//! A cohort lock: the ranks of a node pass a mutex among themselves, a bounded number of times, before another node gets it.
 //!
 //! # Paper
 //! D. Dice, V. J. Marathe and N. Shavit, "Lock Cohorting: A General Technique for Designing NUMA Locks", PPoPP 2012,
-//! DOI 10.1145/2145816.2145848: of its locks the one with MCS queues both locally and globally (C-MCS-MCS).
+//! DOI 10.1145/2145816.2145848: its lock with MCS queues both locally and globally (C-MCS-MCS).
 //!
 //! # Properties
-//! - Mutual exclusion. First come, first served among the ranks of a cohort, and among cohorts. A rank is overtaken by
-//!   `may_pass_local` others for each turn of a cohort at the most, so nobody starves.
-//! - Every wait is on the waiter's own words: no rank polls.
+//! - Mutual exclusion. First come, first served among the ranks of a cohort, and among cohorts. In each turn of a cohort, at
+//!   most `may_pass_local` other ranks overtake a rank. So no rank starves.
+//! - Every wait is on words of the waiter's segment: no rank polls.
 //! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, on two nodes: under sequential consistency
 //!   two ranks on each, twice each (5,131,637 states); with posted puts that arrive late two on each, once each, and three
 //!   ranks twice each on two nodes, on three (157,541) and on one (78,063); with data and bulk puts in any order three ranks
 //!   once each.
 //!
 //! # State
-//! The *cohort* is a block of ranks, as a rule those of a node; the *first* is its first rank.
+//! A *cohort* is a block of ranks, by default the ranks of a node. The *first* is its first rank.
 //!
 //! | word | at | width | home | values |
 //! | --- | --- | --- | --- | --- |
 //! | global_tail | words + 0 | 8 | home | nil, or the pointer to the first of the last cohort in the global queue |
 //! | next | node + 0 | 8 | each rank | nil, or the pointer to the successor in the local queue |
-//! | state | node + 8 | 8 | each rank | 0, or what the predecessor in the local queue has left: 1 GLOBAL RELEASE, 1 + k: the global lock, passed on k times |
-//! | global | node + 16 | 8 | each rank | 0, or 1 once what the rank waits for in the global queue is there |
+//! | state | node + 8 | 8 | each rank | 0, or what the predecessor in the local queue hands over: 1 GLOBAL RELEASE, 1 + k: the global lock, passed on k times |
+//! | global | node + 16 | 8 | each rank | 0, or 1 once the rank's wait in the global queue is over |
 //! | local_tail | node + [`LINE`] | 8 | first | nil, or the pointer to the last rank of the local queue |
-//! | global_next | node + [`LINE`] + 8 | 8 | first | nil, or the pointer to the rank that acquires for the next cohort, or that of the rank that releases and waits for it |
+//! | global_next | node + [`LINE`] + 8 | 8 | first | nil, or the pointer to the rank that acquires for the next cohort, or to the releasing rank that waits for that one |
 //!
 //! # Invariants
-//! - I1: a cohort is in the global queue from the global acquire of one of its ranks until the global release of one of
-//!   its ranks, maybe another one; between the two the local lock goes from rank to rank with the global one.
-//! - I2: whoever acquires or releases the global lock holds the local one. So at most one rank acts for a cohort at any
-//!   time, and the cohort is to the global queue what a thread is to an MCS lock: its node is at the first.
-//! - I3: `global_next` is nil, and that is complete, when the cohort enters the global queue: its last release has reset
-//!   it before it released the local lock.
-//! - I4: of a successor that announces itself in `global_next` and a releasing rank that waits for it there, the second one
-//!   finds the first one: both are atomic on one word. The second one enters, or lets enter, and tells the first.
+//! - I1: a cohort is in the global queue from the global acquire of one of its ranks until the global release of the same or
+//!   another of its ranks. In between, the local lock goes from rank to rank together with the global one.
+//! - I2: a rank that acquires or releases the global lock holds the local lock. So at most one rank acts for a cohort at any
+//!   time. The cohort is to the global queue what a thread is to an MCS lock, and its node is at the first.
+//! - I3: `global_next` is nil when the cohort enters the global queue. The cohort's last release has reset it, and completed
+//!   the reset, before it released the local lock.
+//! - I4: a successor announces itself in `global_next`, and a releasing rank waits for it there. Both steps are atomic on one
+//!   word, so the later of the two ranks finds the earlier one. It then enters, or hands over, and wakes the earlier one.
 //!
 //! # Memory ordering
-//! The swaps on the tails order the queues. Links and wake-ups in the local queue are posted puts, as in [`crate::mcs`];
-//! a rank resets its own words by posted puts, and flushes them before it is visible in a queue again.
+//! The swaps on the tails order the queues. Links and wake-ups in the local queue are posted puts, as in [`crate::mcs`]. A
+//! rank resets its own words by posted puts, and flushes them before it is visible in a queue again.
 //!
 //! # Deviations from the paper
-//! - The global lock must be released by another thread than it was acquired by; the paper lets threads trade their nodes
-//!   for that. Here the node of the global queue is the cohort's, and the links name the rank to be woken.
-//! - A rank that releases cannot wait for a link in another rank's memory, where the paper spins. It leaves its own pointer
-//!   in the place of the link, and the successor tells it (I4).
+//! - Another rank may release the global lock than the one that acquired it. In the paper, threads trade their nodes for
+//!   that. Here the node of the global queue belongs to the cohort, and the links name the rank to wake.
+//! - A releasing rank cannot wait for a link in another rank's memory, where the paper spins. It writes its own pointer in
+//!   place of the link, and the successor wakes it (I4).
 //! - The words are zero at rest, which inverts the flags, as in [`crate::qnode`].
 //!
 //! # Cost
-//! Remote operations without contention, for the first of a cohort: acquire 1 (swap), release 1 (compare-and-swap); for
-//! others of the cohort 1 more in acquire and 2 more in release, all to the first's memory on the same node. A release to a
-//! rank of the same cohort is 1 (put), on the same node.
+//! Remote operations without contention, for the first of a cohort: acquire 1 (swap), release 1 (compare-and-swap). Other
+//! ranks of the cohort need 1 more to acquire and 2 more to release, all to the first's memory on the same node. A release
+//! to a rank of the same cohort is 1 (put), on the same node.
 
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Until, WORD};
 

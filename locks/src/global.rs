@@ -3,14 +3,14 @@
 //! # Paper
 //!
 //! M. Hatanaka, A. Hori, Y. Ishikawa: Implementation and evaluation of MPI RMA lock synchronization on FX100 (in
-//! Japanese), section 4.3: lock(shared) and lock_all are the reader side of one global lock, lock(exclusive) its writer
-//! side. The paper's lock is MCS-RW with reader preference; here it is a parameter.
+//! Japanese), section 4.3: lock(shared) and lock_all acquire one global lock for reading, lock(exclusive) for writing. The
+//! paper's lock is MCS-RW with reader preference; here the lock is a parameter.
 //!
 //! # Properties
 //!
-//! * Exclusion, fairness and cost are those of the lock, whose words are all at one rank.
-//! * Exclusive locks of different targets exclude each other, too: the price of having one lock only.
-//! * What one rank holds in the lock is counted, so that a rank can lock several targets at once, as MPI allows:
+//! * Exclusion, fairness and cost are those of the lock. All its words are at one rank.
+//! * Exclusive locks of different targets exclude each other, too: the price of a single lock.
+//! * A rank counts the targets that it has locked, so it can lock several targets at once, as MPI allows:
 //!
 //! | this rank has locked | and locks another target | what happens |
 //! | --- | --- | --- |
@@ -19,16 +19,15 @@
 //! | targets, all shared | exclusive | refused: [`Error::Upgrade`] |
 //! | targets, the first exclusive | shared or exclusive | counted |
 //!
-//! * An upgrade cannot be had from one lock: two ranks that hold it for reading and ask for writing would wait for each
-//!   other for ever, where per-target locks have nothing to wait for. It is refused before anything is changed, and the
-//!   locks that the rank holds stay valid. A program that needs it locks the exclusive target first, or takes another
-//!   policy.
+//! * One lock cannot be upgraded: two ranks that hold it for reading and ask for writing would wait for each other for ever.
+//!   Locks of each target would not wait. The call is refused before anything changes, and the rank's locks stay valid. A
+//!   program that needs an upgrade locks the exclusive target first, or uses another policy.
 //! * A rank that began with an exclusive lock keeps all other ranks out until its last unlock, even if only shared locks
-//!   are left. A program in which it then waits for another rank's shared lock never ends; MPI would let it.
+//!   are left. If it then waits for another rank's shared lock, the program never ends, although MPI allows it.
 //!
 //! # Cost
 //!
-//! Those of the lock for a rank's first target; none for further ones.
+//! The lock's cost for a rank's first target, and nothing for further targets.
 
 use rmalab_atomics::{Disp, Rank, RemoteAtomics, Time};
 

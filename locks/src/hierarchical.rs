@@ -1,32 +1,31 @@
-//! A window lock made for lock_all: a few ranks of a node have a word of their own that lets them in, until an exclusive lock anywhere
+//! A window lock made for lock_all: a few ranks of a node share a word that admits them, until an exclusive lock anywhere
 //! closes it.
 //!
 //! # Sources
 //! Ours. The bias towards shared holders, and its revocation, are those of D. Dice and A. Kogan, "BRAVO: Biased Locking for
 //! Reader-Writer Locks", USENIX ATC 2019; a counter for each part of the machine is that of P. Schmid, M. Besta and T.
-//! Hoefler, "High-Performance Distributed RMA Locks", HPDC 2016, DOI 10.1145/2907294.2907323 (RMA-RW); the tree that tells
-//! where the counters are in use is in the place of the scalable non-zero indicator of F. Ellen, Y. Lev, V. Luchangco and M.
-//! Moir, PODC 2007, DOI 10.1145/1281100.1281106. Its parts [`McsRwNeutral`] and [`Mcs`] name their own papers.
+//! Hoefler, "High-Performance Distributed RMA Locks", HPDC 2016, DOI 10.1145/2907294.2907323 (RMA-RW). The tree that records
+//! which counters are in use stands in for the scalable non-zero indicator of F. Ellen, Y. Lev, V. Luchangco and M. Moir,
+//! PODC 2007, DOI 10.1145/1281100.1281106. Its parts [`McsRwNeutral`] and [`Mcs`] name their own papers.
 //!
 //! # Properties
-//! - An exclusive lock of a target excludes the other locks of that target, and every lock_all. Exclusive locks of
-//!   different targets are held together.
-//! - In the steady state lock_all and unlock_all are one atomic operation each, on the node's own word, whatever the number
-//!   of ranks.
-//! - Nobody starves, and nobody polls. Exclusive locks and the openings of leaves are served in the order of their arrival
-//!   at one lock; a lock_all whose leaf is closed needs at most one opening. Locks of one target are served in the order
-//!   of a queue, once they have to wait.
-//! - Each rank's memory is the same at any number of ranks, but for a word for each level of the tree.
+//! - An exclusive lock of a target excludes the other locks of that target, and every lock_all. Different ranks can hold
+//!   exclusive locks of different targets at the same time.
+//! - In the steady state lock_all and unlock_all are one atomic operation each, on a word of the node, at any number of ranks.
+//! - No rank starves, and no rank polls. Exclusive locks and the openings of leaves are served in the order of their arrival
+//!   at one lock. A lock_all whose leaf is closed needs at most one opening. Locks of one target that have to wait are served
+//!   in the order of a queue.
+//! - Each rank's memory is the same at any number of ranks, except for a word for each level of the tree.
 //! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, on two nodes of two ranks, livelocks included:
 //!   two lock_alls and two exclusive locks of one target (2,117,422 states; with posted puts that arrive late 5,023,004) and
 //!   of two (1,519,698 and 3,234,620), three lock_alls and an exclusive lock (5,796,580), lock_all, exclusive and shared lock
 //!   twice each (671,788). On nodes of one rank below a tree of two levels: lock_all and two exclusive locks (63,903), two
 //!   lock_alls and one (16,818), lock_all and one twice each (5,539). The locks of a target alone: two exclusive and a shared
 //!   one (161,663 and 654,183).
-//! - A lock_all that waits keeps out exclusive locks that come after it. Programs that hold shared locks while they ask
-//!   for an exclusive one can deadlock by it where the locks themselves would not conflict: rank 1 holds A shared and asks
-//!   for B exclusively, rank 2 asks for lock_all, rank 3 asks for A exclusively. Rank 1 waits for 2, which waits for 3,
-//!   which waits for 1. Programs that take their exclusive locks first are safe.
+//! - A waiting lock_all keeps out exclusive locks that come after it. So programs that hold shared locks while they ask for an
+//!   exclusive one can deadlock, even if the locks do not conflict: rank 1 holds A shared and asks for B exclusively, rank 2
+//!   asks for lock_all, rank 3 asks for A exclusively. Rank 1 waits for 2, which waits for 3, which waits for 1. Programs
+//!   that acquire their exclusive locks first are safe.
 //!
 //! # State
 //! A *leaf* is a block of ranks of a node; its words are at its first rank.
@@ -37,9 +36,9 @@
 //! | leaf_tail | `words` + 1 [`LINE`] | first of a leaf | of the [`Mcs`] mutex among the ranks of a leaf that find it closed |
 //! | target, target_tail | `words` + 2 lines | each rank | of the lock of that target, see hierarchical/target.rs |
 //! | tail, reader_count, next_writer | `words` + 3 lines | root | of the phase lock: a [`McsRwNeutral`] |
-//! | revoker_tail | `words` + 3 lines + 24 | root | of the [`Mcs`] mutex among those that may have to close leaves |
+//! | revoker_tail | `words` + 3 lines + 24 | root | of the [`Mcs`] mutex among the ranks that may have to close leaves |
 //! | nodes | `words` + 4 lines | each rank | the queue nodes of these locks |
-//! | drained | `words` + 4 lines + 80 | each rank | how many leaves that this rank is closing have been left by their last holder |
+//! | drained | `words` + 4 lines + 80 | each rank | the number of leaves that this rank is closing and that have no holder any more |
 //! | present | `words` + 5 lines, a word for each level | root, and the first leaf of each group of leaves | one bit for each child that is a leaf which may be open, or a word that is not 0 |
 //!
 //! | bits of leaf | 63 | 62–32 | 31–0 |
@@ -47,36 +46,36 @@
 //! | | OPEN | holders of a lock_all, and attempts | nil, or the pointer to the rank that closes it |
 //!
 //! # Protocol
-//! The phase lock is held for writing by a rank that opens a leaf, and for reading by each rank that holds exclusive locks
-//! or waits for one: the roles are the other way round than for the window.
+//! A rank that opens a leaf holds the phase lock for writing. Each rank that holds an exclusive lock, or waits for one, holds
+//! it for reading. So the roles are the reverse of those for the window.
 //!
-//! - lock_all: count in the leaf, and be inside if it was OPEN. Otherwise take that back, and under the leaf's mutex try
-//!   again; if it is still closed, acquire the phase lock for writing, register the leaf in the tree from below up to the
-//!   first word that was not 0, set OPEN.
-//! - lock(exclusive): with no exclusive lock yet, acquire the phase lock for reading and look at the root. If it is 0, no leaf
-//!   is open; otherwise, under the revokers' mutex, look again, follow the tree down, close all leaves that are registered,
-//!   wait until their holders have left, and zero the root. Then acquire the target's lock.
-//! - lock(shared): the target's lock only.
+//! - lock_all: count in the leaf, and be inside if it was OPEN. Otherwise take the count back, and try again under the leaf's
+//!   mutex. If the leaf is still closed, acquire the phase lock for writing, register the leaf in the tree from below up to
+//!   the first word that was not 0, and set OPEN.
+//! - lock(exclusive): a rank without exclusive locks acquires the phase lock for reading and reads the root. If it is 0, no
+//!   leaf is open. Otherwise the rank acquires the revokers' mutex, reads the root again, follows the tree down, closes all
+//!   registered leaves, waits until their holders have left, and zeroes the root. Then it acquires the target's lock.
+//! - lock(shared): acquire the target's lock.
 //!
 //! # Invariants
-//! - I1: OPEN is set, and bits are set in the tree, only by a holder of the phase lock for writing; both are cleared only by
-//!   holders for reading, one at a time: they hold the revokers' mutex.
-//! - I2: with the phase lock free, a leaf is OPEN if and only if all bits on its way from the root are set.
-//! - I3: while the phase lock is held for reading, and the root is 0, no leaf is OPEN, and no lock_all is held: the root is
+//! - I1: only a holder of the phase lock for writing sets OPEN, and bits in the tree. Only holders for reading clear them, one
+//!   at a time: they hold the revokers' mutex.
+//! - I2: while the phase lock is free, a leaf is OPEN if and only if all bits on its path from the root are set.
+//! - I3: while the phase lock is held for reading and the root is 0, no leaf is OPEN and no rank holds a lock_all: the root is
 //!   zeroed after the last holder has left.
-//! - I4: a rank holds a lock_all if it counted in a leaf and saw OPEN in the same step; so it is counted in what the rank
-//!   that clears OPEN sees in that step.
-//! - I5: a pointer to a closing rank is cleared by one rank, which tells the closing one: by the step from (count 0, closer)
-//!   to 0, which is atomic. Whoever leaves a closing leaf with a count of 0 tries; a try that fails has met an attempt,
-//!   which leaves it with a count of 0 again.
+//! - I4: a rank holds a lock_all if it counted in a leaf and saw OPEN in the same step. So the rank that clears OPEN sees the
+//!   count in that step.
+//! - I5: exactly one rank clears the pointer to a closing rank, and informs that rank: by the atomic step from (count 0,
+//!   closer) to 0. Each rank that leaves a closing leaf with a count of 0 tries this step. If it fails, another attempt is
+//!   counted, and that attempt leaves the leaf with a count of 0 again.
 //!
 //! # Rest
-//! At rest a leaf may be OPEN, and the tree says so: that is what the next lock_all saves. All counts, pointers, queues and
-//! target words are zero.
+//! At rest a leaf may be OPEN and registered in the tree, which saves work for the next lock_all. All counts, pointers,
+//! queues and target words are zero.
 //!
 //! # Memory ordering
-//! All operations on leaves, the tree and targets are complete when they return; what is posted, waits for nobody: see
-//! [`crate::qnode`].
+//! All operations on leaves, the tree and targets are complete when they return. No rank waits for posted operations to
+//! complete: see [`crate::qnode`].
 //!
 //! # Cost
 //! Operations without contention: lock_all 1 / 1, on the leaf, so on the node. Remote ones: shared 1 / 1; the first exclusive

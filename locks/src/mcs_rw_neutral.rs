@@ -1,13 +1,13 @@
-//! The MCS reader-writer lock that is fair: one queue of readers and writers, in which neighbouring readers share.
+//! The fair MCS reader-writer lock: one queue of readers and writers, in which neighbouring readers share.
 //!
 //! # Paper
 //! J. M. Mellor-Crummey and M. L. Scott, "Scalable Reader-Writer Synchronization for Shared-Memory Multiprocessors",
-//! PPoPP 1991, DOI 10.1145/109625.109637, section 3 (no preference), whose names are used here, with its two defects
-//! mended (see Deviations).
+//! PPoPP 1991, DOI 10.1145/109625.109637, section 3 (no preference), whose names are used here. Its two defects are mended
+//! (see Deviations).
 //!
 //! # Properties
 //! - Mutual exclusion. First come, first served, in the order of the swaps on `tail`; a reader enters together with the
-//!   readers directly before it. Nobody starves.
+//!   readers directly before it. No rank starves.
 //! - Every wait is on the waiter's own node: no rank polls a remote word.
 //! - Checked exhaustively by the explorer (`rmalab verify`), this code itself: under sequential consistency 2R+2W×2
 //!   (5,358,816 states), 3R+1W×1 and 3R×1+1W×2, its order at 2R+1W×1 and 1R+2W×1; with posted puts that arrive late
@@ -15,7 +15,7 @@
 //!   exclusion: docs/mutants.md, and the counterexamples in verify/counterexamples.
 //! - Checked exhaustively with Spin, on a model of these steps (verify/spin): under sequential consistency 2R+2W×2
 //!   (63,641,931 states), 3R×1+1W×2 (15,450,108) and 1R+2W×2; with posted puts that arrive late (in order to each target)
-//!   2R×1+1W×2 and 1R×1+2W×2. Mutual exclusion, no deadlock, no wake-up of nobody, all words zero at rest. Without either
+//!   2R×1+1W×2 and 1R×1+2W×2. Mutual exclusion, no deadlock, no wake-up without a waiter, all words zero at rest. Without either
 //!   mending the same model violates mutual exclusion, see below.
 //!
 //! # State
@@ -25,43 +25,43 @@
 //! | reader_count | words + 8 | 8 | home | readers that are inside or have been let in |
 //! | next_writer | words + 16 | 8 | home | nil, or the identity of the writer that the last reader is to wake |
 //! | next, unblocked | node | 8 each | each rank | see [`crate::qnode`]; `next` holds an identity |
-//! | state | node + 16 | 8 | each rank | bit 0 ACTIVE, bit 1 READER: the successor is a reader that this one lets in |
+//! | state | node + 16 | 8 | each rank | bit 0 ACTIVE, bit 1 READER: the successor is a reader that this rank admits |
 //!
-//! An identity is a pointer with the class and, for writers, the acquisition, so that a swap or a link tells all that
-//! there is to know of a node:
+//! An identity is a pointer with the class and, for writers, the acquisition. So a swap or a link returns all that a rank
+//! needs to know of a node:
 //!
 //! | bits | 63 | 62–32 | 31–0 |
 //! | --- | --- | --- | --- |
 //! | | 1: writer | number of the acquisition, modulo 2^31; 0 for readers | rank + 1 |
 //!
 //! # Invariants
-//! - I1: a reader is counted in `reader_count` before it is ACTIVE or woken, and uncounted at the end of its release.
-//! - I2: a rank enters only after all readers before it in the queue are counted or gone, and all writers gone.
-//! - I3: a reader that finds a reader before it either registers in that one's `state` before that one is ACTIVE, and is
-//!   let in by it, or sees ACTIVE and lets itself in: both are atomic on one word.
-//! - I4: `next_writer` holds W only while the acquisition W is the first of the queue and every reader before it is
-//!   counted or gone. So from then on `reader_count` only falls, and once it is 0, W may enter.
-//! - I5: whoever swaps `next_writer` from W to nil, after it has seen W there and then `reader_count` at 0, wakes W (or
-//!   is W). The number in W makes sure that this is still the same acquisition.
+//! - I1: a reader is counted in `reader_count` before it is ACTIVE or woken, until the end of its release.
+//! - I2: a rank enters only after all readers before it in the queue are counted or gone, and all writers before it are gone.
+//! - I3: a reader that finds a reader before it registers in the `state` of that reader, which then admits it. If that reader
+//!   is ACTIVE already, it admits itself. Both steps are atomic on one word.
+//! - I4: `next_writer` is W only while the acquisition W is the first of the queue and every reader before it is counted or
+//!   gone. From then on `reader_count` only falls, and once it is 0, W may enter.
+//! - I5: a rank that sees W in `next_writer`, then `reader_count` at 0, and then swaps `next_writer` from W to nil wakes W, or
+//!   is W. The number in W ensures that this is still the same acquisition.
 //!
 //! # Memory ordering
-//! `next_writer` is put and flushed before `reader_count` is looked at or lowered: either the writer sees the count at
-//! 0, or a reader that lowers it to 0 sees the writer. That needs the sequential consistency of the trait's operations:
-//! with acquire and release alone both could miss each other. Links and wake-ups are posted: see [`crate::qnode`].
+//! `next_writer` is put and flushed before `reader_count` is read or lowered. So either the writer sees the count at 0, or a
+//! reader that lowers it to 0 sees the writer. That needs the sequential consistency of the trait's operations: with acquire
+//! and release alone both could miss each other. Links and wake-ups are posted: see [`crate::qnode`].
 //!
 //! # Deviations from the paper
-//! - First defect (the authors' erratum): the releasing reader that lowers `reader_count` to 0 looks at it again after
-//!   it has read `next_writer`, or it may wake a writer that registered later, beside new readers (3R+1W×1).
-//! - Second defect: in the corrected form, a reader that is late between that look and its compare-and-swap can find
+//! - First defect (the authors' erratum): the releasing reader that lowers `reader_count` to 0 reads it again after it has
+//!   read `next_writer`. Without that it may wake a writer that registered later, beside new readers (3R+1W×1).
+//! - Second defect: in the corrected form, a reader can be late between that read and its compare-and-swap. It can then find
 //!   the writer's next acquisition in `next_writer`, with the same node, and wake it beside an active reader (3R×1+1W×2).
-//!   The number of the acquisition in `next_writer` tells the two apart. A reader would have to be late by exactly a
-//!   multiple of 2^31 acquisitions of that writer to mistake them.
-//! - A writer that finds the queue empty looks at `reader_count` before it registers: by I2 all readers before it are
-//!   counted or gone, and later ones queue behind it, so that 0 stays 0.
-//! - The class is part of the identity. A writer therefore need not tell its predecessor its class in a second word
-//!   (the paper's successor class `writer`), and nobody reads a remote node for it.
-//! - `blocked` in `state` is inverted to ACTIVE, and a rank sets it itself when it has been woken. Until then a reader
-//!   behind it registers and is let in by it; the wake-up can be a put.
+//!   Here `next_writer` has the number of the acquisition, which distinguishes the two. They look the same only to a reader
+//!   that is late by an exact multiple of 2^31 acquisitions of that writer.
+//! - A writer that finds the queue empty reads `reader_count` before it registers. By I2 all readers before it are counted or
+//!   gone, and later readers queue after it, so 0 stays 0.
+//! - The class is part of the identity. So a writer does not put its class into a second word of its predecessor (the paper's
+//!   successor class `writer`), and no rank reads a remote node for it.
+//! - `blocked` in `state` is inverted to ACTIVE, and a rank sets it itself when it has been woken. Until then the reader
+//!   after it registers, and this rank admits it. The wake-up can be a put.
 //!
 //! # Cost
 //! Remote operations without contention: reader acquire 2 (swap, add), release 3 (compare-and-swap, add, get); writer

@@ -7,21 +7,21 @@
 //! used here.
 //!
 //! # Properties
-//! - Mutual exclusion. Readers enter while writers only wait, so writers can starve; writers are served first come,
-//!   first served among themselves.
+//! - Mutual exclusion. Readers enter while writers wait, so writers can starve. Among themselves, writers enter first come,
+//!   first served.
 //! - Every wait is on the waiter's own node: no rank polls a remote word.
 //! - Checked exhaustively by the explorer (`rmalab verify`), this code itself: under sequential consistency and with
 //!   posted puts that arrive late 2R+2W×2 (2,821,847 and 2,076,413 states), its order at 2R+1W×1 and 1R+2W×1
 //!   (sequentially consistent); with data and bulk puts in any order 1R+1W×2. Also by loom, 2R+1W×1 and 1R+2W×1.
 //! - Checked exhaustively with Spin, on a model of these steps (verify/spin): under sequential consistency 2R+2W×2
 //!   (6,122,257 states), 3R+1W×1 and 1R+3W×1; with posted puts that arrive late (in order to each target) 2R+1W×2, 1R+2W×2
-//!   and 2R+2W×1. Mutual exclusion, no deadlock, no wake-up of nobody, all words zero at rest.
+//!   and 2R+2W×1. Mutual exclusion, no deadlock, no wake-up without a waiter, all words zero at rest.
 //!
 //! # State
 //! | word | at | width | home | values |
 //! | --- | --- | --- | --- | --- |
 //! | rcnt | words + 0 | 8 | home | bit 0 WIFLAG: a writer is interested; bit 1 WAFLAG: one is active; from bit 2: readers |
-//! | r_hd | words + 8 | 8 | home | nil, or the pointer of the reader that was last to start waiting |
+//! | r_hd | words + 8 | 8 | home | nil, or the pointer of the reader that started to wait last |
 //! | w_tl | words + 16 | 8 | home | nil, or the pointer of the last writer in the queue |
 //! | w_hd | words + 24 | 8 | home | nil, or the pointer of the writer that the last reader is to wake |
 //! | next, unblocked | node | 8 each | each rank | see [`crate::qnode`]; `next` is the writers' |
@@ -34,30 +34,30 @@
 //! | n·RC_INCR + WAFLAG | a writer inside; n readers wait, or are about to |
 //!
 //! # Invariants
-//! - I1: WIFLAG and WAFLAG are never both set, and only the first of the writers' queue, its predecessor, or the last
-//!   reader on its behalf sets either. So one bit is set by one rank at a time, and an addition sets it exactly.
-//! - I2: a reader is counted in `rcnt` from before its entry until its release, the time in which it waits included.
-//! - I3: WIFLAG turns into WAFLAG by compare-and-swap against no readers, and the one that succeeds wakes the writer, or
-//!   is it.
-//! - I4: `w_hd` is set before WIFLAG, and nil again before or as the writer is woken.
-//! - I5: a waiting reader is woken once: by the one that took it off `r_hd`, or by the reader that covered it there.
+//! - I1: WIFLAG and WAFLAG are never both set. Only the first rank of the writers' queue sets them, or its predecessor or the
+//!   last reader on its behalf. So one rank at a time sets a bit, and an addition sets it exactly.
+//! - I2: a reader is counted in `rcnt` from before its entry until its release, also while it waits.
+//! - I3: a compare-and-swap against no readers turns WIFLAG into WAFLAG. The rank that succeeds wakes the writer, or is the
+//!   writer.
+//! - I4: `w_hd` is set before WIFLAG, and is nil again before or when the writer is woken.
+//! - I5: a waiting reader is woken once: by the rank that took it off `r_hd`, or by the reader that covered it there.
 //!
 //! # Memory ordering
-//! `w_hd` is put and flushed before WIFLAG makes it needed. Links and wake-ups are posted: see [`crate::qnode`].
+//! `w_hd` is put and flushed before WIFLAG, from which on it is read. Links and wake-ups are posted: see [`crate::qnode`].
 //!
 //! # Deviations from the paper
-//! - A writer first tries to swap `rcnt` from 0 to WAFLAG. This is lines "set WIFLAG; compare-and-swap WIFLAG to WAFLAG"
-//!   in one step; until then `w_hd` is not needed (it is read after WIFLAG only).
-//! - A releasing writer that finds no reader counted leaves `r_hd` alone: by I2 nobody is on it, and readers that come
+//! - A writer first tries to swap `rcnt` from 0 to WAFLAG. This is the paper's "set WIFLAG; compare-and-swap WIFLAG to
+//!   WAFLAG" in one step. It does not need `w_hd`, which is read only after WIFLAG.
+//! - A releasing writer that finds no reader counted leaves `r_hd` alone. By I2 no reader is on it, and readers that come
 //!   later see that no writer is active.
-//! - The waker takes `w_hd` with a swap, so that it is nil at rest; the paper's releasing writer clears it in each
-//!   release, which costs an operation even without readers.
-//! - A reader keeps the pointer of the next one to wake in a local instead of its node.
+//! - The waker takes `w_hd` with a swap, so it is nil at rest. The paper's releasing writer clears it in each release, which
+//!   costs an operation even without readers.
+//! - A reader keeps the pointer of the next reader to wake in a local variable, not in its node.
 //!
 //! # Cost
 //! Remote operations without contention: reader 1/1; writer acquire 2 (swap, compare-and-swap), release 2 (add,
-//! compare-and-swap). The paper's writer has 4/4; the deviations say what is left out. A reader that meets an active
-//! writer: 3 (add, swap, get) and at most 1 wake-up.
+//! compare-and-swap). The paper's writer has 4/4; the deviations save the others. A reader that meets an active writer: 3
+//! (add, swap, get), and at most 1 wake-up.
 
 use rmalab_atomics::{Address, RemoteAtomics, WORD};
 

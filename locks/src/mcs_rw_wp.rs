@@ -1,28 +1,28 @@
-//! The MCS reader-writer lock with writer preference, in a form whose every wait is local.
+//! The MCS reader-writer lock with writer preference, in a form in which every wait is local.
 //!
 //! # Paper
 //! J. M. Mellor-Crummey and M. L. Scott, "Scalable Reader-Writer Synchronization for Shared-Memory Multiprocessors",
-//! PPoPP 1991, DOI 10.1145/109625.109637, section 3 (writer preference), whose names are used here. The wake-up of the
-//! writer by the last reader is new here.
+//! PPoPP 1991, DOI 10.1145/109625.109637, section 3 (writer preference), whose names are used here. That the last reader
+//! wakes the writer is new here.
 //!
 //! # Properties
-//! - Mutual exclusion. Once a writer is interested, no reader enters but those that are being let in, and those that join
-//!   their stack before it is taken; so readers can starve. Writers are served first come, first served among
-//!   themselves.
+//! - Mutual exclusion. Once a writer is interested, the only readers that enter are those that are being woken, and those
+//!   that join their stack before it is taken. So readers can starve. Among themselves, writers enter first come, first
+//!   served.
 //! - Every wait is on the waiter's own node: no rank polls a remote word. (The paper's writer spins on `state`.)
 //! - Checked exhaustively by the explorer (`rmalab verify`), this code itself: under sequential consistency and with
 //!   posted puts that arrive late 2R+2W×2 (683,235 and 557,006 states), its order at 2R+1W×1 and 1R+2W×1 (sequentially
 //!   consistent); with data and bulk puts in any order 1R+1W×2. Also by loom, 1R+2W×1.
 //! - Checked exhaustively with Spin, on a model of these steps (verify/spin): under sequential consistency 2R+2W×2
 //!   (6,001,057 states), 3R×2+1W×1, 3R×1+1W×2, 1R+3W×2, 3R+2W×1 and 2R+3W×1; with posted puts that arrive late (in order
-//!   to each target) 2R+1W×2, 1R+2W×2 and 2R+2W×1. Mutual exclusion, no deadlock, no wake-up of nobody, all words zero at
+//!   to each target) 2R+1W×2, 1R+2W×2 and 2R+2W×1. Mutual exclusion, no deadlock, no wake-up without a waiter, all words zero at
 //!   rest, and the assertions I1, I4 and I5. A writer that ignores RF, or a reader that leaves out W2, fails at 1R+1W×1.
 //!
 //! # State
 //! | word | at | width | home | values |
 //! | --- | --- | --- | --- | --- |
 //! | state | words + 0 | 8 | home | bit 0 W1, bit 1 W2, bit 2 RF, from bit 3: readers inside |
-//! | r_hd | words + 8 | 8 | home | nil, or the pointer of the reader that was last to start waiting |
+//! | r_hd | words + 8 | 8 | home | nil, or the pointer of the reader that started to wait last |
 //! | w_tl | words + 16 | 8 | home | nil, or the pointer of the last writer in the queue |
 //! | w_hd | words + 24 | 8 | home | nil, or the pointer of the writer that the last reader is to wake |
 //! | next, unblocked | node | 8 each | each rank | see [`crate::qnode`]; `next` is the writers' |
@@ -30,38 +30,38 @@
 //! | flag | set by | cleared by | meaning |
 //! | --- | --- | --- | --- |
 //! | W1 | the first writer, or its predecessor for it | the releasing writer without a successor | a writer is interested |
-//! | W2 | that rank, or the reader in the window | with W1 | no reader can enter but by the cascade of those inside |
-//! | RF | the reader that finds `r_hd` nil | whoever then lets the readers in | readers wait, or are being let in |
+//! | W2 | that rank, or the reader in the window | with W1 | a reader can enter only by the cascade of the readers inside |
+//! | RF | the reader that finds `r_hd` nil | the rank that then wakes the readers | readers wait, or are being woken |
 //!
-//! The *window* is the time in which a reader that saw neither W1 nor W2 when it set RF has not cleared RF yet.
+//! The *window* begins when a reader sets RF and sees neither W1 nor W2, and ends when this reader clears RF.
 //!
 //! # Invariants
-//! - I1: each flag is set by one rank at a time, while it is clear. RF: only the reader that found `r_hd` nil sets it, and
-//!   `r_hd` is nil only after RF was cleared. W1: only the first of the writers' queue, or its predecessor, whose own
-//!   bits are cleared. W2: see I2. So additions set and clear flags exactly, and fetch-or and fetch-and are not needed.
-//! - I2: if W1 was set inside the window, its setter saw RF and leaves W2 to the reader, whose addition sees W1.
-//!   Otherwise the setter saw no RF and sets W2 itself, and the reader's addition, which came earlier, saw no W1 (a
-//!   reader that comes later sees W1 with its RF, and waits). So exactly one rank sets W2.
-//! - I3: once W2 is set, a reader is counted only by a reader that is counted itself, before either of them leaves. So
-//!   the count falls to 0 once and stays there, until W1 and W2 are cleared.
-//! - I4: the event of I3 has one witness, which wakes the writer (or is it): the setter of W2 if its addition saw no
-//!   readers, otherwise the reader whose release saw W2 and one reader. The reader in the window has counted a reader
-//!   that is not woken yet, so that it is never the witness.
-//! - I5: `w_hd` is set before W1, and nil again before or as the writer is woken.
-//! - I6: a waiting reader is woken once: by the one that took it off `r_hd`, or by the reader that covered it there.
+//! - I1: one rank at a time sets each flag, while it is clear. Only the reader that found `r_hd` nil sets RF, and `r_hd` is
+//!   nil only after RF was cleared. Only the first of the writers' queue sets W1, or its predecessor, whose own bits are
+//!   clear. For W2 see I2. So additions set and clear flags exactly, without fetch-or and fetch-and.
+//! - I2: exactly one rank sets W2. If W1 is set inside the window, its setter sees RF and leaves W2 to the reader, whose
+//!   addition sees W1. Otherwise the setter of W1 sees no RF and sets W2 itself. The reader's addition came earlier then and
+//!   saw no W1; a reader that comes later sees W1 when it sets RF, and waits.
+//! - I3: once W2 is set, only a counted reader counts another reader, before either of them leaves. So the count falls to 0
+//!   once, and stays there until W1 and W2 are cleared.
+//! - I4: the event of I3 has exactly one witness, which wakes the writer or is the writer. It is the setter of W2 if its
+//!   addition saw no readers, otherwise the reader whose release saw W2 and one reader. It is never the reader in the window,
+//!   which has counted a reader that is not woken yet.
+//! - I5: `w_hd` is set before W1, and is nil again before or when the writer is woken.
+//! - I6: a waiting reader is woken once: by the rank that took it off `r_hd`, or by the reader that covered it there.
 //!
 //! # Memory ordering
-//! `w_hd` is put and flushed before W1 makes it needed. Links and wake-ups are posted: see [`crate::qnode`].
+//! `w_hd` is put and flushed before W1, from which on it is read. Links and wake-ups are posted: see [`crate::qnode`].
 //!
 //! # Deviations from the paper
 //! - A writer that finds readers waits on its node, and the witness of I4 wakes it.
-//! - A writer first tries to swap `state` from 0 to W1 + W2: neither readers nor a window, so both steps succeed at once.
-//! - The addition that clears RF returns the word that the paper reads afterwards. A writer that releases does not look
-//!   for W1 there: nobody can have set it, since this rank is still the first of the writers' queue.
-//! - `w_hd` is set only where readers are to wake the writer, and the waker takes it with a swap; a writer that has its
-//!   successor's link wakes it without.
-//! - A reader keeps the pointer of the next one to wake in a local, and a reader that lets itself in does not write its
-//!   own flag.
+//! - A writer first tries to swap `state` from 0 to W1 + W2. Without readers and without a window both steps succeed at once.
+//! - The addition that clears RF returns the word that the paper reads afterwards. A releasing writer does not look for W1
+//!   there: no rank can have set it, since this rank is still the first of the writers' queue.
+//! - `w_hd` is set only where readers are to wake the writer, and the waker takes it with a swap. A writer that has its
+//!   successor's link wakes the successor without it.
+//! - A reader keeps the pointer of the next reader to wake in a local variable. A reader that admits itself does not write
+//!   its own flag.
 //!
 //! # Cost
 //! Remote operations without contention: reader acquire 4 (swap, add, add, swap; the paper's further read of `state` is

@@ -1,10 +1,9 @@
-//! No synchronization at all, on the caller's word.
+//! No synchronization at all: the caller promises that none is needed.
 //!
 //! # Source
 //!
-//! `MPI_MODE_NOCHECK` for every call of a window (MPI-4.1, section 12.5.5): the program itself sees to it that no
-//! conflicting lock is held or attempted, by barriers or by touching disjoint memory. It is also the floor that the
-//! other policies are measured against.
+//! `MPI_MODE_NOCHECK` for every call of a window (MPI-4.1, section 12.5.5). The program ensures that no rank holds or attempts
+//! a conflicting lock, by barriers or by accesses to disjoint memory. Measurements compare the other policies with this one.
 //!
 //! # State
 //!

@@ -9,11 +9,11 @@
 //! # Properties
 //!
 //! * Locks of different targets are independent of each other.
-//! * lock_all costs p acquisitions, one a rank, made in the order of the ranks: it does not scale, and is here to be
-//!   compared with policies that do.
-//! * lock_all holds the locks that it has while it waits for the next one. A rank that holds target t exclusively and
-//!   then locks a target below t can so wait for a lock_all that waits for it. Programs that lock their targets in the
-//!   order of the ranks, as lock_all does, are safe, and so are those that lock one target at a time.
+//! * lock_all costs p acquisitions, one for each rank, in the order of the ranks. It does not scale, and is here for
+//!   comparison with policies that do.
+//! * lock_all keeps the locks that it has while it waits for the next one. So a rank that holds target t exclusively and
+//!   then locks a target below t can wait for a lock_all that waits for this rank. Programs that lock their targets in the
+//!   order of the ranks, as lock_all does, are safe. So are programs that lock one target at a time.
 //!
 //! # State
 //!
@@ -23,12 +23,12 @@
 //! | queue nodes | every rank, one for each target | p times the lock's node, each rounded up to [`LINE`] |
 //! | handles | every rank, one for each target | p times the lock's handle |
 //!
-//! So each rank needs memory in proportion to the number of ranks: a rank can wait for, or hold, several targets at
-//! once, and a queue node serves one lock at a time. Locks without nodes need the handles only.
+//! So each rank needs memory in proportion to the number of ranks. A rank can wait for, or hold, several targets at once,
+//! and a queue node serves one lock at a time. Locks without nodes need only the handles.
 //!
 //! # Cost
 //!
-//! Those of the lock for a target; p times those of its reader side for lock_all and unlock_all.
+//! The lock's cost for a target, and p times its reader's cost for lock_all and unlock_all.
 
 use rmalab_atomics::{Disp, Rank, RemoteAtomics, Time};
 

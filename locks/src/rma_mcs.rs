@@ -1,4 +1,4 @@
-//! RMA-MCS: a tree of MCS queues, one for each element of the machine, which passes the lock to a near rank first.
+//! RMA-MCS: a tree of MCS queues, one for each element of the machine. It passes the lock to near ranks first.
 //!
 //! # Paper
 //! P. Schmid, M. Besta, T. Hoefler, "High-Performance Distributed RMA Locks", HPDC'16, 2016, DOI 10.1145/2907294.2907323:
@@ -7,56 +7,56 @@
 //! "High Performance Locks for Multi-level NUMA Systems", PPoPP'15, 2015, DOI 10.1145/2688500.2688503.
 //!
 //! # Properties
-//! - Mutual exclusion. An element that has the lock keeps it for T_L,i acquisitions of its members at the most while
-//!   others wait; each queue is first come, first served. So nobody starves.
-//! - Ranks wait on words of their own, but for one moment: who releases, and finds that a successor has entered the queue
-//!   of an upper level and not linked itself yet, polls for the link.
+//! - Mutual exclusion. While others wait, an element keeps the lock for at most T_L,i acquisitions of its members. Each queue
+//!   is first come, first served. So no rank starves.
+//! - Ranks wait on words of their own segments, with one exception. A releasing rank polls for a link if a successor has
+//!   entered the queue of an upper level and has not linked itself yet.
 //! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, on nodes of two ranks, with T_L = 1 and 2:
 //!   under sequential consistency and with posted puts that arrive late 4 ranks × 1 and 3 × 2; with data and bulk puts in
 //!   any order 2 × 2. With `--long`, sequentially consistent: 4 × 2 (554,001 states), and 5 × 1 on three levels (1,275,839).
 //!
 //! # State
-//! Levels count from 1, the world, to N ([`crate::levels`]). The *members* of an element are those of the level below it,
-//! and in level N the ranks. A member is named by its first rank.
+//! Levels count from 1, the world, to N ([`crate::levels`]). The *members* of an element are its elements of the next level,
+//! and in level N its ranks. A member is named by its first rank.
 //!
 //! | word | at | width | home | values |
 //! | --- | --- | --- | --- | --- |
 //! | tail1 | words + 0 | 8 | home | nil, or the pointer of the last member in the queue of the world |
 //! | status | node + 0 | 8 | each rank | 0, or how this rank may go on: see below |
-//! | next1 to next4 | node + 8 | 8 each | first rank of a member | nil, or the pointer of the *rank* that waits behind it |
+//! | next1 to next4 | node + 8 | 8 each | first rank of a member | nil, or the pointer of the *rank* that waits after it |
 //! | tail2 to tail4 | node + 40 | 8 each | first rank of an element | nil, or the pointer of its last member in the queue |
 //!
-//! A status is either [`ACQUIRE_PARENT`], or the lock itself: four counts of 16 bits. Count i is how many times in a row the
-//! lock was passed in the queue of level i, the acquisition that it was passed for included.
+//! A status is either [`ACQUIRE_PARENT`], or the lock itself: four counts of 16 bits. Count i is the number of times in a row
+//! that the lock was passed in the queue of level i, the current acquisition included.
 //!
 //! # Invariants
 //! - I1: a tail is nil if and only if no member of its element holds the lock or waits for it.
-//! - I2: in each element one rank at the most stands for it in the queue of its parent. That is the head of the element's
-//!   own queue, or was it when it entered the parent's queue, and has passed the lock on inside since.
+//! - I2: at most one rank of an element stands for it in the queue of the parent. It is the head of the element's queue, or it
+//!   was the head when it entered the parent's queue and has passed the lock inside the element since.
 //! - I3: the holder of the lock is in the element at the head of every queue on its path.
-//! - I4: `status` of a rank is written by one rank at the most while it waits, and not before it waits: by the holder of
-//!   the queue that it is in. It is reset, and the reset complete, before the rank enters the next queue.
-//! - I5: `next` of a member is nil, and that complete, before the member enters a queue.
+//! - I4: at most one rank writes the `status` of a waiting rank, and not before it waits: the holder of the queue that it
+//!   waits in. The reset of `status` is complete before the rank enters the next queue.
+//! - I5: the reset of a member's `next` to nil is complete before the member enters a queue.
 //!
 //! # Memory ordering
-//! The swaps on tails order queue positions. Links and statuses are posted puts, and nobody but the rank that waits for one
-//! depends on when it arrives. A rank's resets of its own words are posted; the flush of itself before it enters a queue
-//! completes them. `next` of an element is reset by a swap, which is complete, since the next one to use it may be another
-//! rank. The reset comes after the link: where puts are not atomic with atomics, an earlier one could lose the link.
+//! The swaps on tails order the queues. Links and statuses are posted puts, and only the rank that waits for one depends on
+//! when it arrives. A rank's resets of its own words are posted; it flushes its own segment before it enters a queue. A swap
+//! resets the `next` of an element, and is complete when it returns, since another rank may use the element next. The reset
+//! comes after the link: where puts are not atomic with atomics, an earlier reset could lose the link.
 //!
 //! # Deviations from the paper
-//! - A rank waits for its element in its own status, as the link tells its predecessor who waits, instead of in a node
-//!   that belongs to the element. So no rank polls another one's memory while it waits its turn.
-//! - The counts travel with the lock, instead of being kept by each element.
-//! - T_L,1 has no meaning here, since there is nobody to hand the lock to besides the members of the world.
-//! - As in [`mcs`](crate::mcs), `status` is 0 at rest and `next` is reset by the release.
+//! - A rank waits for its element in its own status, not in a node of the element: the link names the rank that waits. So no
+//!   rank polls another rank's memory while it waits for its turn.
+//! - The counts travel with the lock. In the paper, each element keeps its count.
+//! - T_L,1 has no meaning here, since the lock never leaves the members of the world.
+//! - As in [`mcs`](crate::mcs), `status` is 0 at rest, and the release resets `next`.
 //!
 //! # Cost
 //! Remote operations without contention, for N levels: acquire N (a swap each), release 2N - 1 (N compare-and-swaps, and
-//! N - 1 gets of `next` at the first rank of the own element). Of these, one each is at the home, and the others are inside
-//! an element: with the world and its nodes, 1 / 1 to another node and 1 / 2 to the first rank of the own one, which has
-//! those for nothing. On one node, and with one rank a node, there is one level: 1 / 1. With a predecessor on the node
-//! that passes the lock: acquire 2, release 1.
+//! N - 1 gets of `next` at the first rank of the rank's element). One of each is at the home, and the others are inside an
+//! element. With the world and its nodes that is 1 / 1 to another node, and 1 / 2 to the first rank of the node, for which
+//! these are local. With one node, or one rank on each node, there is one level: 1 / 1. With a predecessor on the node that
+//! passes the lock: acquire 2, release 1.
 
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Until, WORD};
 

@@ -1,20 +1,20 @@
-//! RMA-RW: readers are counted near them, by many counters; writers go through a tree of queues, and close the counters.
+//! RMA-RW: many counters count readers near them. Writers go through a tree of queues, and close the counters.
 //!
 //! # Paper
 //! P. Schmid, M. Besta, T. Hoefler, "High-Performance Distributed RMA Locks", HPDC'16, 2016, DOI 10.1145/2907294.2907323:
-//! the distributed counter (DC) beside the queues (DQ) and the tree (DT) of [`rma_mcs`], with the paper's
+//! the distributed counter (DC), in addition to the queues (DQ) and the tree (DT) of [`rma_mcs`], with the paper's
 //! thresholds T_DC, T_L, T_R and T_W.
 //!
 //! # Properties
 //! - A writer excludes all others; readers share.
-//! - T_W = T_L,1 × ... × T_L,N writers in a row at the most; then all readers that wait are let in, all at once.
-//! - T_R readers in a row at the most enter by one counter while a writer is on its way, those included that had arrived
-//!   before it. Readers beyond that let the writer go first.
-//! - So nobody starves: a reader waits for one such row of writers, a writer for those before it and for T_R readers a
-//!   counter between two rows.
-//! - A reader that waits stays counted, and is let in by whoever ends the row of writers; nobody backs off and tries again.
-//!   It waits on its own word where the counter is its own, and polls the counter's rank otherwise, which is on its node by
-//!   default. A writer polls the counters that readers are in.
+//! - At most T_W = T_L,1 × ... × T_L,N writers enter in a row. Then all waiting readers enter at once.
+//! - While a writer is on its way, at most T_R readers in a row enter by one counter, earlier arrivals included. Further
+//!   readers let the writer go first.
+//! - So no rank starves. A reader waits for one such row of writers. A writer waits for the writers before it, and for T_R
+//!   readers of each counter between two rows.
+//! - A waiting reader stays counted, and the rank that ends the row of writers admits it. No rank backs off and tries again.
+//!   A reader waits on its own word if the counter is its own. Otherwise it polls the counter's rank, which is on its node by
+//!   default. A writer polls the counters that have readers.
 //! - Checked exhaustively by the explorer (`rmalab verify`), this code itself, on nodes of two ranks, with (T_DC, T_L, T_R) =
 //!   (2, 1, 1), (1, 2, 1) and (2, 2, 2): under sequential consistency and with posted puts that arrive late a reader and a
 //!   writer on each of two nodes, and 1 reader with 3 writers; sequentially consistent also 3 with 1, and 2R+1W×2 and
@@ -30,44 +30,44 @@
 //! | bits of a counter | name | values |
 //! | --- | --- | --- |
 //! | 0 | WRITE | a writer is on its way, or has the lock |
-//! | 1 | CLOSED | no reader that arrives enters before the next change of PHASE |
-//! | 2 to 25 | INSIDE | how many readers have arrived and not departed: ARRIVE - DEPART |
-//! | 26 to 62 | ARRIVE | how many readers have arrived since the counter was idle, or the last row of writers ended |
+//! | 1 | CLOSED | a reader that arrives enters only after the next change of PHASE |
+//! | 2 to 25 | INSIDE | the number of readers that have arrived and not departed: ARRIVE - DEPART |
+//! | 26 to 62 | ARRIVE | the number of readers that have arrived since the counter was idle, or since the last row of writers |
 //! | 63 | PHASE | changes when a row of writers ends |
 //!
 //! # Invariants
-//! - I1: WRITE and CLOSED are set and cleared by the head of the world's queue only. It clears them before it lets go of
-//!   that queue, unless it passes the lock to a writer in the same row.
-//! - I2: a reader is admitted as it arrives, if WRITE is clear, or if CLOSED is clear and ARRIVE, before it, is below T_R. Any
-//!   other is admitted by the next change of PHASE.
-//! - I3: as only those depart that were admitted, all that were admitted are gone once DEPART has come to their number.
-//!   That is ARRIVE when CLOSED was set, which needs INSIDE = 0; or, if CLOSED is clear, the larger one of T_R and of ARRIVE
-//!   when WRITE was set. From then on DEPART stays what it is until PHASE changes.
+//! - I1: only the head of the world's queue sets and clears WRITE and CLOSED. It clears them before it leaves that queue,
+//!   unless it passes the lock to a writer in the same row.
+//! - I2: a reader is admitted as it arrives if WRITE is clear, or if CLOSED is clear and ARRIVE was below T_R before it. The
+//!   next change of PHASE admits every other reader.
+//! - I3: only admitted readers depart. So all admitted readers are gone once DEPART has reached their number. That number is
+//!   ARRIVE when CLOSED was set, which needs INSIDE = 0. If CLOSED is clear, it is the larger of T_R and of ARRIVE when WRITE
+//!   was set. From then on DEPART does not change until PHASE changes.
 //! - I4: PHASE does not change again before all readers that it has admitted are gone: they are counted in ARRIVE when WRITE
 //!   is set again.
-//! - I5: a counter without WRITE and with INSIDE = 0 is set to 0 by whoever has made it so.
+//! - I5: a rank that leaves a counter without WRITE and with INSIDE = 0 sets it to 0.
 //!
 //! # Memory ordering
 //! All operations on counters are atomic and complete when they return. For the queues, see [`rma_mcs`].
 //!
 //! # Deviations from the paper
-//! - ARRIVE and DEPART are one word: with two, a reader can come in between a reset and a look at the other one, and a
-//!   writer enters beside it. In place of DEPART there is INSIDE, which cannot overflow.
+//! - ARRIVE and DEPART are one word. With two words, a reader can arrive between a reset of one and a read of the other, and
+//!   a writer enters beside it. INSIDE stands in for DEPART, since it cannot overflow.
 //! - A reader that may not enter stays counted. In the paper it takes its arrival back and tries again, which can go on for
-//!   ever while writers pass by; and its barrier, a wait until ARRIVE is below T_R, blocks for ever where the writer that
-//!   is waited for has left and nobody resets the counter. PHASE, as in phase-fair locks (B. B. Brandenburg, J. H.
+//!   ever while writers pass. The paper's barrier, a wait until ARRIVE is below T_R, blocks for ever if that writer has left
+//!   and no rank resets the counter. Here PHASE admits the reader, as in phase-fair locks (B. B. Brandenburg, J. H.
 //!   Anderson, "Spin-Based Reader-Writer Synchronization for Multiprocessor Real-Time Systems", Real-Time Systems 46, 2010,
-//!   DOI 10.1007/s11241-010-9097-2), lets it in.
-//! - A reader that arrives as the T_R-th sees by WRITE whether a writer is there, instead of looking at the tail of the
-//!   world's queue. A counter without writers is not reset after T_R readers, but when it is idle.
-//! - While ARRIVE is below T_R, a writer waits for readers to leave the counter, instead of closing it at once: that is what
-//!   T_R is for.
+//!   DOI 10.1007/s11241-010-9097-2).
+//! - The T_R-th reader sees by WRITE whether a writer is there. The paper's reader reads the tail of the world's queue. A
+//!   counter without writers is reset when it is idle, not after T_R readers.
+//! - While ARRIVE is below T_R, a writer waits for readers to leave the counter, and does not close it at once. That is the
+//!   purpose of T_R.
 //!
 //! # Cost
-//! Remote operations without contention: a reader 1 / 1, at its counter; of several readers at once, the last one 2 to
-//! release, and the first one may need 2, too. A writer 1 / 1 for each counter, besides those of [`rma_mcs`];
-//! a counter with readers costs it one more to set, one more to clear, and polls. In a row of writers, those between the
-//! first and the last touch no counter.
+//! Remote operations without contention: a reader 1 / 1, at its counter. Of several readers at once, the last needs 2 to
+//! release, and the first may need 2, too. A writer needs 1 / 1 for each counter, in addition to those of [`rma_mcs`]. A
+//! counter with readers costs it one more to set, one more to clear, and polls. In a row of writers, only the first and the
+//! last touch counters.
 
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Until, WORD};
 

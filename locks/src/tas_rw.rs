@@ -5,10 +5,10 @@
 //! Sided", SC 2013, DOI 10.1145/2503210.2503286, section 2.3: the local lock of each process.
 //!
 //! # Properties
-//! - Mutual exclusion. Readers announce themselves once and are not passed by writers that come later, so writers can
-//!   starve; among writers any order is possible.
-//! - A state in which every rank polls and nobody gets in cannot recur for ever: a reader keeps its count while it polls,
-//!   and only the writer that holds the lock can make it wait. (Tries retract theirs, and so can make each other fail.)
+//! - Mutual exclusion. A reader counts itself once, and no writer that comes later passes it. So writers can starve. Among
+//!   writers any order is possible.
+//! - Free of livelock: a reader keeps its count while it polls, and only the writer that holds the lock can make it wait.
+//!   (Tries take their counts back, so they can make each other fail.)
 //! - Waiters poll a remote word.
 //! - Checked exhaustively by the explorer (`rmalab verify`), this code itself: 2R+2W×2, livelocks included; with data and
 //!   bulk puts in any order 1R+1W×2.
@@ -21,20 +21,20 @@
 //! | lock | words + 0 | 8 | home | bit 0 WRITER: a writer is inside; from bit 1: readers inside or waiting for it |
 //!
 //! # Invariants
-//! - I1: WRITER is set only by a compare-and-swap of the whole word from 0, so with no reader counted, and cleared only
-//!   by the release of its writer.
+//! - I1: only a compare-and-swap of the whole word from 0 sets WRITER, so no reader is counted then. Only the release of its
+//!   writer clears it.
 //! - I2: a reader is inside only while it is counted, and enters only after it has seen WRITER clear while counted. So
-//!   WRITER stays clear until it leaves.
+//!   WRITER stays clear until the reader leaves.
 //!
 //! # Memory ordering
 //! All operations are complete when they return; nothing is posted.
 //!
 //! # Deviations from the paper
-//! None in the protocol; the paper's exclusive lock backs off in the same way, without giving its bounds.
+//! None in the protocol. The paper's exclusive lock backs off in the same way; the paper does not give the bounds.
 //!
 //! # Cost
 //! Remote operations without contention: reader acquire 1 (add), release 1 (add); writer acquire 1 (compare-and-swap),
-//! release 1 (add: readers may have been counted since). A waiter adds 1 a poll.
+//! release 1 (add: readers may have been counted since). Each poll of a waiter adds 1.
 
 use rmalab_atomics::{Address, RemoteAtomics, Time, WORD};
 

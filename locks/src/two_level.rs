@@ -1,4 +1,4 @@
-//! foMPI's window lock: one master word against one word a target, by retrying.
+//! foMPI's window lock: one master word for lock_all, one word for each target, and retries.
 //!
 //! # Paper
 //!
@@ -9,19 +9,17 @@
 //!
 //! * An exclusive lock of a target excludes the other locks of that target, and every lock_all.
 //! * lock_all costs one atomic operation at any number of ranks.
-//! * No queue, no order of arrival: an exclusive lock starves while lock_alls overlap each other without a gap.
-//! * Free of livelock: as long as every rank goes on, some rank gets its lock. In the paper's protocol a rank in lock_all
-//!   can poll the master for ever while a rank in lock(exclusive) adds itself there, finds the lock_all, takes itself out
-//!   again and retries; see Deviations, and I4.
+//! * There is no queue and no order of arrival. An exclusive lock starves while lock_alls overlap without a gap.
+//! * Free of livelock: as long as every rank goes on, some rank gets its lock. In the paper's protocol a rank in lock_all can
+//!   poll the master for ever, while a rank in lock(exclusive) adds itself there, finds the lock_all, removes itself and
+//!   retries; see Deviations, and I4.
 //! * Checked exhaustively by the explorer (`rmalab verify`), with waiting and with retracting: two lock_alls, exclusive
 //!   locks of two targets and a shared one, and lock_all with exclusive and shared locks twice each, livelocks included.
-//! * A lock_all that waits, counted, already keeps out the first exclusive lock of other ranks. Programs that hold locks
-//!   while they ask for more can deadlock by it where the locks themselves would not conflict: rank 1 holds A shared and
-//!   asks for B exclusively, rank 2 asks for lock_all, rank 3 holds C exclusively and asks for A exclusively. Rank 1 waits
-//!   for 2, which waits for 3, which waits for 1. [`Contended::Retract`] is free of this, since what it waits with is not
-//!   counted all the time.
-//! * A lock attempt holds nothing that it cannot give back, so it can be tried and limited in time:
-//!   [`WindowLockTimed`].
+//! * A waiting lock_all is counted, and keeps out the first exclusive lock of other ranks. So programs that hold locks while
+//!   they ask for more can deadlock, even if the locks do not conflict: rank 1 holds A shared and asks for B exclusively,
+//!   rank 2 asks for lock_all, rank 3 holds C exclusively and asks for A exclusively. Rank 1 waits for 2, which waits for 3,
+//!   which waits for 1. [`Contended::Retract`] is free of this, since a waiting lock_all is not counted all the time.
+//! * An attempt can give back all that it holds, so it can be tried and have a deadline: [`WindowLockTimed`].
 //!
 //! # State
 //!
@@ -35,29 +33,29 @@
 //! # Invariants
 //!
 //! * I1: a rank counts in the low half from before its first exclusive lock until after its last one.
-//! * I2: a lock_all is held only by a rank that has seen the low half 0 after it was counted in the high half; an
-//!   exclusive lock is begun only by a rank that has seen the high half 0 in the step that counted it in the low half.
-//!   Both counts are in one word, so of two such ranks the later one sees the earlier one.
-//! * I3: bit 0 is set only in the step that finds the whole target word 0, and a shared lock is held only by a rank that
-//!   has seen bit 0 clear after it was counted.
-//! * I4: while a lock_all is counted, each call of lock(exclusive) adds to the low half once at the most. So what a
-//!   lock_all waits for is a holder, or soon over.
+//! * I2: a rank holds a lock_all only if it has seen the low half 0 after it was counted in the high half. A rank begins an
+//!   exclusive lock only if it has seen the high half 0 in the step that counted it in the low half. Both counts are in one
+//!   word, so the later of two such ranks sees the earlier one.
+//! * I3: only a step that finds the whole target word 0 sets bit 0. A rank holds a shared lock only if it has seen bit 0 clear
+//!   after it was counted.
+//! * I4: while a lock_all is counted, each call of lock(exclusive) adds to the low half at most once. So a lock_all waits for
+//!   a holder, or for an attempt that ends soon.
 //!
 //! # Memory ordering
 //!
-//! All operations are sequentially consistent and complete when they return. A release orders nothing of the window's
-//! bulk data: a window flushes them before it releases.
+//! All operations are sequentially consistent and complete when they return. A release does not order the window's bulk
+//! data: a window flushes them before it releases.
 //!
 //! # Deviations from the paper
 //!
 //! * The paper's lock(exclusive) repeats its first step until it succeeds: add to the master, and take that back if a
-//!   lock_all is counted there. With two lock_alls and one exclusive lock, that has a weakly fair cycle of states in
-//!   which nobody holds anything. Here only the first attempt adds. Later ones count this rank by a compare-and-swap
-//!   against a master without lock_alls, which leaves no trace if it fails.
-//! * The master's rank is a parameter; the paper has it on one designated process.
-//! * The count of a rank's own words is waited for by [`RemoteAtomics::wait_until`] instead of polled. It waits for
-//!   exclusive locks to go, so all operations but those that take one of these back are [unwatched](Address::unwatched).
-//! * The master is released by an operation that returns when it is complete; the paper's is non-blocking.
+//!   lock_all is counted there. With two lock_alls and one exclusive lock, that has a weakly fair cycle of states in which no
+//!   rank holds a lock. Here only the first attempt adds. Later attempts count this rank by a compare-and-swap against a
+//!   master without lock_alls, which leaves no trace if it fails.
+//! * The master's rank is a parameter. In the paper it is on one designated process.
+//! * A rank waits for its own words by [`RemoteAtomics::wait_until`] and does not poll them. It waits for exclusive locks to
+//!   end, so all operations are [unwatched](Address::unwatched), except those that take an exclusive lock back.
+//! * The operation that releases the master returns when it is complete; the paper's does not block.
 //! * [`Contended::Retract`] is an alternative that is not in the paper.
 //!
 //! # Cost
