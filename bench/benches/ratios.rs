@@ -1,16 +1,18 @@
 //! Ratios that the locks are to keep: an uncontended acquire and release against the two atomics that it consists of,
 //! the throughput of queue locks with more ranks than processors against that with two, and the start of 64 ranks.
 //!
-//! `cargo bench -p rmalab --bench ratios` prints them beside their goals. Both sides of a ratio are measured in turn, so
-//! that a slow moment of the machine meets both; what is told is the median. Nothing fails when a goal is missed: that is
+//! `cargo bench -p rmalab --bench ratios` prints them beside their goals, and with `-- --markdown` as a page. Both sides of a ratio are measured in turn, so
+//! that a slow moment of the machine meets both; the result is the median. Nothing fails when a goal is missed: that is
 //! for people to judge, who know what else the machine did.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use rmalab::Registry;
+use rmalab::document::{Document, Run, Section};
+use rmalab::finding::{Table, Value};
 use rmalab::study::{self, Backend, Options};
+use rmalab::{Machine, Registry};
 use rmalab_atomics::{Collectives, Mapped, Processes, Rank, RemoteAtomics, World, shm};
 use rmalab_locks::{Assert, LockKind, McsRwRp, Place, RawRwLock, TwoLevel, WindowLocks};
 
@@ -42,15 +44,24 @@ fn main() {
     let processes = World::processes(1).run(uncontended).expect("a world of one process").remove(0);
     let threads = World::threads(1).run(uncontended).expect("a world of one thread").remove(0);
 
-    println!("uncontended acquire and release, by two locked fetch_adds of a plain word; medians of {REPETITIONS}\n");
-    println!("{:<34} {:>9} {:>9} {:>7} {:>7}", "", "pair", "atomics", "ratio", "goal");
-    for (backend, [read, shared], goals) in [("local", threads, [1.15, 1.5]), ("shm", processes, [1.3, 1.7])] {
-        row(&format!("{backend}: mcs-rw-rp, read"), read, goals[0]);
-        row(&format!("{backend}: two-level, shared"), shared, goals[1]);
-    }
+    let mut document = Document::new("ratios", "Locks beside bare operations", Run::begin(), Machine::describe());
 
-    println!("\nthroughput of 2 ranks by that of 8, local; medians of {CELLS}\n");
-    println!("{:<50} {:>9} {:>9} {:>7} {:>7}", "", "2 ranks", "8 ranks", "ratio", "goal");
+    let title = format!(
+        "An uncontended acquire and release, by two locked fetch_adds of a plain word; medians of {REPETITIONS}"
+    );
+    let mut table = Table::new(title, ["lock", "pair", "atomics", "ratio", "goal, at most", "met"]);
+    for (backend, [read, shared], goals) in [("local", threads, [1.15, 1.5]), ("shm", processes, [1.3, 1.7])] {
+        for (name, [pair, atomics, ratio], goal) in
+            [("mcs-rw-rp, read", read, goals[0]), ("two-level, shared", shared, goals[1])]
+        {
+            let times = [Value::Time(pair), Value::Time(atomics), Value::Ratio(ratio), Value::Ratio(goal)];
+            table.row(std::iter::once(format!("{backend}: {name}").into()).chain(times).chain([met(ratio, goal)]));
+        }
+    }
+    document.sections.push(Section::new("uncontended", "Uncontended").table(table));
+
+    let title = format!("Throughput of 2 ranks by that of 8, local; medians of {CELLS}");
+    let mut table = Table::new(title, ["lock and load", "2 ranks", "8 ranks", "ratio", "goal, at most", "met"]);
     let micro = Duration::from_micros(1);
     for (fraction, section) in [(0.0, Duration::ZERO), (0.9, Duration::ZERO), (0.0, micro), (0.9, micro)] {
         let mut throughputs = QUEUES.map(|_| [Vec::new(), Vec::new()]);
@@ -63,30 +74,32 @@ fn main() {
         for (name, [two, eight]) in QUEUES.iter().zip(throughputs) {
             let [two, eight] = [two, eight].map(median);
             let ratio = two / eight;
-            println!(
-                "{:<50} {:>7.3} M {:>7.3} M {ratio:>7.2} {:>7} {}",
-                format!("{name}, {:.0} % lock_all, {section:?} inside", 100.0 * fraction),
-                two / 1e6,
-                eight / 1e6,
-                3,
-                verdict(ratio, 3.0)
-            );
+            let load = format!("{name}, {:.0} % lock_all, {section:?} inside", 100.0 * fraction);
+            let figures = [Value::Rate(two), Value::Rate(eight), Value::Ratio(ratio), Value::Ratio(CROWD)];
+            table.row(std::iter::once(load.into()).chain(figures).chain([met(ratio, CROWD)]));
         }
     }
+    document.sections.push(Section::new("crowded", "More ranks than processors").table(table));
 
-    println!("\nstart, one barrier, and end of 64 ranks; medians of {STARTS}\n");
+    let title = format!("Start, one barrier, and end of 64 ranks; medians of {STARTS}");
+    let mut table = Table::new(title, ["ranks", "time", "goal, at most", "met"]);
     let threads = || drop(World::threads(64).run(meet).expect("64 threads"));
     let processes = || drop(many_processes().run(meet).expect("64 processes"));
-    for (name, start, goal) in [("threads", &threads as &dyn Fn(), 50.0), ("processes", &processes, 1000.0)] {
+    for (name, start, goal) in [("threads", &threads as &dyn Fn(), 50e6), ("processes", &processes, 1e9)] {
         let times = (0..STARTS).map(|_| {
             let before = Instant::now();
             start();
-            before.elapsed().as_secs_f64() * 1e3
+            before.elapsed().as_nanos() as f64
         });
         let time = median(times.collect());
-        println!("{name:<50} {time:>7.1} ms {:>9} {:>7} {goal:>4} ms {}", "", "", verdict(time, goal));
+        table.row([name.into(), Value::Time(time), Value::Time(goal), met(time, goal)]);
     }
+    document.sections.push(Section::new("start", "Start").table(table));
+    print!("{}", document.for_arguments(std::env::args()));
 }
+
+/// What the throughput of 2 ranks may be, by that of 8.
+const CROWD: f64 = 3.0;
 
 /// Starts of 64 ranks.
 const STARTS: usize = 5;
@@ -103,12 +116,8 @@ fn meet(ra: &Mapped) {
     Collectives::new(ra).and_then(|collectives| collectives.barrier()).expect("all ranks live");
 }
 
-fn row(name: &str, [pair, atomics, ratio]: [f64; 3], goal: f64) {
-    println!("{name:<34} {pair:>6.2} ns {atomics:>6.2} ns {ratio:>7.2} {goal:>7} {}", verdict(ratio, goal));
-}
-
-fn verdict(ratio: f64, goal: f64) -> &'static str {
-    if ratio <= goal { "met" } else { "not met" }
+fn met(value: f64, goal: f64) -> Value {
+    if value <= goal { "met" } else { "not met" }.into()
 }
 
 /// For mcs-rw-rp's readers and two-level's shared locks: the time of a pair and of two atomics, and their ratio.
@@ -185,6 +194,7 @@ fn queues(read_fraction: f64, critical_section: Duration) -> Vec<study::Cell> {
     options.read_fractions = vec![read_fraction];
     options.critical_section = critical_section;
     options.duration = Some(CELL);
+    options.repetitions = 1;
     study::run(&Registry::standard(), &options).expect("a short study").cells
 }
 

@@ -1,7 +1,7 @@
 //! What windows cost beside what they are made of, on two processes over shared memory, each on a core of its own.
 //!
 //! `cargo bench -p rmalab --bench windows` prints, for each operation, its time, the time of the raw machine operations
-//! that it cannot do without, measured in turn with it, their ratio (or difference), and the goal. Medians. Nothing fails
+//! that it cannot do without, measured in turn with it, their ratio, and the goal (with `-- --markdown` as a page). Medians. Nothing fails
 //! when a goal is missed: that is for people to judge, who know what else the machine did. The targets of all operations are
 //! in the other rank's memory.
 
@@ -10,6 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use rmalab::Machine;
+use rmalab::document::{Document, Run, Section};
+use rmalab::finding::{Table, Value};
 use rmalab_atomics::mapped::{Layout as MappingLayout, Mapping};
 use rmalab_atomics::{Mapped, Processes, Rank, RemoteAtomics, World, bind_to_core, shm};
 use rmalab_locks::WindowLocks;
@@ -53,10 +56,14 @@ fn main() {
         Ok(_) => drop(ranks(2, "two").run(pair).expect("this process is a rank")),
         Err(_) => {}
     }
-    println!("2 ranks, processes; target: the other rank; medians of {REPETITIONS}\n");
-    table(&ranks(2, "two").run(pair).expect("two processes")[0]);
-    println!("\n8 ranks, processes, on the cores there are; medians of {REPETITIONS}\n");
-    table(&ranks(8, "eight").run(crowd).expect("eight processes")[0]);
+    let mut document = Document::new("windows", "Windows beside bare operations", Run::begin(), Machine::describe());
+    let two = &ranks(2, "two").run(pair).expect("two processes")[0];
+    let title = format!("2 ranks, processes; target: the other rank; medians of {REPETITIONS}");
+    document.sections.push(Section::new("two", "Two ranks").table(table(title, two)));
+    let eight = &ranks(8, "eight").run(crowd).expect("eight processes")[0];
+    let title = format!("8 ranks, processes, on the cores there are; medians of {REPETITIONS}");
+    document.sections.push(Section::new("eight", "Eight ranks").table(table(title, eight)));
+    print!("{}", document.for_arguments(std::env::args()));
 }
 
 fn ranks(size: u32, part: &str) -> Processes {
@@ -64,27 +71,21 @@ fn ranks(size: u32, part: &str) -> Processes {
     World::processes(size).segment_bytes(64 * MIB as u64).command(program, ["--bench"]).env(PART, part)
 }
 
-fn table(rows: &[Row]) {
-    println!("{:<46} {:>12} {:>12} {:>18}", "", "window", "raw", "");
+fn table(title: String, rows: &[Row]) -> Table {
+    let mut table = Table::new(title, ["operation", "window", "raw", "window by raw", "goal, at most", "met"]);
     for (name, window, raw, goal) in rows {
-        let (relation, met) = match *goal {
-            Goal::Times(goal) => (format!("{:.2} times ({goal})", window / raw), Some(window / raw <= goal)),
-            Goal::Plus(goal) => (format!("{:+.1} ns ({goal:+})", window - raw), Some(window - raw <= goal)),
-            Goal::Within(goal) => (format!("(within {goal} ns)"), Some(*window <= goal)),
-            Goal::Told if *raw > 0.0 => (format!("{:.2} times", window / raw), None),
-            Goal::Told => (String::new(), None),
+        let (goal, met) = match *goal {
+            Goal::Times(goal) => (Value::Ratio(goal), Some(window / raw <= goal)),
+            Goal::Plus(goal) => (Value::Text(format!("raw + {goal} ns")), Some(window - raw <= goal)),
+            Goal::Within(goal) => (Value::Time(goal), Some(*window <= goal)),
+            Goal::Told => (Value::None, None),
         };
-        let met = met.map_or("", |met| if met { "met" } else { "not met" });
-        println!("{name:<46} {:>12} {:>12} {relation:>22} {met}", time(*window), time(*raw));
+        let (raw, ratio) =
+            if *raw > 0.0 { (Value::Time(*raw), Value::Ratio(window / raw)) } else { (Value::None, Value::None) };
+        let met = met.map_or(Value::None, |met| if met { "met" } else { "not met" }.into());
+        table.row([name.as_str().into(), Value::Time(*window), raw, ratio, goal, met]);
     }
-}
-
-fn time(ns: f64) -> String {
-    match ns {
-        0.0 => String::new(),
-        ns if ns < 10_000.0 => format!("{ns:.1} ns"),
-        ns => format!("{:.1} µs", ns / 1e3),
-    }
+    table
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rmalab::finding::{Cell, Value};
 use rmalab::verify::{Selection, Verdict};
 use rmalab::{Options, Registry, study};
 use rmalab_atomics::{Address, Backend, RemoteAtomics, WORD};
@@ -71,10 +72,13 @@ fn a_study_marks_a_lock_that_two_ranks_hold() {
     let outcome = study::run(&registry(), &options(&["tas", "get-then-put", "my-mutex", "nocheck"])).unwrap();
     let violated: Vec<&str> = outcome.violated().map(|cell| cell.key.lock.as_str()).collect();
     assert_eq!(violated, ["get-then-put"], "{:?}", outcome.cells);
-    let data = serde_json::to_value(&outcome).unwrap();
-    let cells = data["cells"].as_array().unwrap();
-    let broken = |cell: &&serde_json::Value| cell["violations"].as_u64().is_some_and(|count| count > 0);
-    assert_eq!(cells.iter().filter(broken).count(), 1);
+    let document = outcome.document();
+    assert!(document.summary[0].starts_with("VIOLATED: ") && document.summary[0].contains("get-then-put"));
+    let data = document.data.as_ref().unwrap();
+    let violations = |row: &&Vec<Cell>| data.get(row, "violations").unwrap().value != Value::Count(0);
+    assert_eq!(data.rows.iter().filter(violations).count(), 1);
+    let shown = rmalab::document::text::document(&document, usize::MAX);
+    assert!(shown.contains("get-then-put VIOLATED"), "{shown}");
 }
 
 #[test]

@@ -142,6 +142,15 @@ impl Document {
         serde_json::to_string_pretty(self).expect("numbers and texts are JSON") + "\n"
     }
 
+    /// The document as a program's arguments ask for it: `--markdown` or `--json`, else text.
+    pub fn for_arguments(&self, mut arguments: impl Iterator<Item = String>) -> String {
+        match arguments.find(|argument| argument == "--markdown" || argument == "--json").as_deref() {
+            Some("--markdown") => crate::markdown::document(self),
+            Some(_) => self.json(),
+            None => crate::text::document(self, usize::MAX),
+        }
+    }
+
     /// Reads a document from its JSON.
     ///
     /// # Errors
