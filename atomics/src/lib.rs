@@ -51,7 +51,7 @@ pub use model::registered;
 pub use model::remote::{Atomicity, Capabilities, RemoteAtomics, Request, Time, Until, WORD, WholeWorld};
 pub use model::topology::{Distance, Topology};
 pub use model::words;
-pub use model::world::{SEGMENT_BYTES, World, bind_to_core};
+pub use model::world::{SEGMENT_BYTES, SHARED_SEGMENT_BYTES, World, bind_to_core};
 pub use over::attended::{Attended, Served};
 pub use over::bulk;
 pub use over::collectives::{CHUNK_BYTES, Collectives};

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
-use rmalab_atomics::{Error, Rank, RemoteAtomics, Topology, Until, World};
+use rmalab_atomics::{Error, Mapped, Rank, RemoteAtomics, SEGMENT_BYTES, Topology, Until, World};
 
 #[test]
 fn every_rank_runs_once_and_results_keep_their_order() {
@@ -130,4 +130,11 @@ fn a_wait_for_a_rank_that_has_left_is_an_error_and_names_a_rank() {
         }
     });
     assert!(matches!(seen.unwrap()[0], Some(Error::PeerLeft { rank: Rank(1) })));
+}
+
+#[test]
+fn a_segment_of_the_default_length_holds_megabytes() {
+    let alloc = |ra: &Mapped| ra.heap().alloc(8 << 20, 8).map(drop);
+    assert!(matches!(World::threads(2).run(alloc).unwrap()[..], [Ok(()), Ok(())]));
+    assert!(World::threads(1).segment_bytes(SEGMENT_BYTES).run(alloc).unwrap()[0].is_err());
 }

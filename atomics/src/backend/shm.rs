@@ -25,7 +25,7 @@ use rustix::io::FdFlags;
 
 use crate::backend::mapped::{Layout, Liveness, Mapped, Mapping};
 use crate::join::environment::{self, Environment, Identity};
-use crate::{Error, Joined, Rank, Result, SEGMENT_BYTES, Topology, Wishes};
+use crate::{Error, Joined, Rank, Result, SEGMENT_BYTES, SHARED_SEGMENT_BYTES, Topology, Wishes};
 
 /// The backend's name, as `--backend` takes it.
 const BACKEND: &str = "shm";
@@ -67,7 +67,7 @@ pub struct Attach {
 }
 
 impl Attach {
-    /// Segments of [`SEGMENT_BYTES`] and the machine's own topology, unless the launcher says otherwise.
+    /// Segments of [`SHARED_SEGMENT_BYTES`] and the machine's own topology, unless the launcher says otherwise.
     pub fn new() -> Attach {
         Attach::default()
     }
@@ -107,7 +107,7 @@ impl Attach {
             Identity::Launched { shm: None, .. } => Err(Error::world(
                 "the launcher has given this process no memory to share: its ranks are on several hosts; use another backend than shm",
             )),
-            Identity::Launched { rank, size, shm: Some(shm), segment_bytes, topology, .. } => {
+            Identity::Launched { rank, size, shm: Some((shm, segment_bytes)), topology, .. } => {
                 if let Some(wanted) = self.segment_bytes
                     && wanted > segment_bytes
                 {
@@ -132,14 +132,14 @@ impl Attach {
                             environment::SEGMENT_BYTES
                         )));
                     }
-                    (wanted, given) => given.or(wanted).unwrap_or(SEGMENT_BYTES),
+                    (wanted, given) => given.or(wanted),
                 };
                 let topology = environment.topology(size)?.or(self.topology);
                 let topology = topology.unwrap_or_else(|| Topology::of_machine(size));
                 once()?;
                 let meeting = rendezvous::Meeting {
                     rank,
-                    layout: Layout::new(size, segment_bytes)?,
+                    layout: layout(size, segment_bytes)?,
                     topology,
                     patience: environment.patience()?,
                     name: rendezvous::name(&environment, variable, &job),
@@ -160,9 +160,18 @@ fn once() -> Result<()> {
     Ok(())
 }
 
+/// The layout of `size` ranks that share memory, with segments of the length that was asked for.
+///
+/// Refuses more memory than there is. Of segments that nobody asked for, a rank is expected to touch no more than it would
+/// have on a network.
+pub(crate) fn layout(size: u32, segment_bytes: Option<u64>) -> Result<Layout> {
+    let expected = Layout::new(size, segment_bytes.unwrap_or(SEGMENT_BYTES))?;
+    crate::join::limits::memory(size, expected.segment_bytes(), expected.total_bytes())?;
+    Layout::new(size, segment_bytes.unwrap_or(SHARED_SEGMENT_BYTES))
+}
+
 /// A new, sealed memory file for `layout`, for this user alone.
 pub(crate) fn create(layout: Layout) -> Result<OwnedFd> {
-    crate::join::limits::memory(layout.size(), layout.segment_bytes(), layout.total_bytes())?;
     let len = layout.total_bytes();
     let failed = |what: &str| {
         let what = format!("{what} a memory file of {len} bytes");

@@ -23,6 +23,7 @@ pub use hosts::{Host, Hosts};
 pub use part::part;
 
 use crate::backend::mapped::{Layout, Mapping};
+use crate::backend::shm;
 use crate::join::bootstrap::{Hub, Invitation};
 use crate::join::{environment, limits};
 use crate::{Error, Rank, Result, SEGMENT_BYTES, Topology};
@@ -104,7 +105,7 @@ pub struct Launcher {
     program: OsString,
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
-    segment_bytes: u64,
+    segment_bytes: Option<u64>,
     hub: bool,
     placement: Placement,
     output: Output,
@@ -140,7 +141,7 @@ impl Launcher {
             program: OsString::new(),
             args: Vec::new(),
             env: Vec::new(),
-            segment_bytes: SEGMENT_BYTES,
+            segment_bytes: None,
             hub: false,
             placement: Placement::Machine,
             output: Output::Prefixed,
@@ -174,9 +175,10 @@ impl Launcher {
         self
     }
 
-    /// Sets the length of every rank's segment, in bytes; [`SEGMENT_BYTES`] by default.
+    /// Sets the length of every rank's segment, in bytes; by default [`SHARED_SEGMENT_BYTES`](crate::SHARED_SEGMENT_BYTES),
+    /// and [`SEGMENT_BYTES`] for ranks that join a network.
     pub fn segment_bytes(mut self, bytes: u64) -> Launcher {
-        self.segment_bytes = bytes;
+        self.segment_bytes = Some(bytes);
         self
     }
 
@@ -258,14 +260,15 @@ impl Launcher {
     /// [`Error::World`] when the world is empty, when it needs more memory, processes or descriptors than there are, or
     /// when the program is missing; [`Error::System`] when the system refuses something. No rank is running then.
     pub fn spawn(self) -> Result<Job> {
-        let layout = Layout::new(self.size, self.segment_bytes)?;
         let topology = self.placed()?.unwrap_or_else(|| Topology::of_machine(self.size));
         let program = limits::program(&self.program)?;
         limits::processes(self.size)?;
         let open_files = limits::descriptors(self.size)?;
         let mut all = self.env;
         let mut set = |name: &str, value: String| all.push((name.into(), value.into()));
-        set(environment::SEGMENT_BYTES, layout.segment_bytes().to_string());
+        if let Some(bytes) = self.segment_bytes {
+            set(environment::SEGMENT_BYTES, bytes.to_string());
+        }
         let (first, memory, told) = match self.part {
             Some(Part { first, size, invitation, ended }) => {
                 set(environment::SIZE, size.to_string());
@@ -273,8 +276,9 @@ impl Launcher {
                 (first, None, Ended::Whole(ended))
             }
             None => {
-                let memory = crate::backend::shm::create(layout)?;
-                let mapping = Arc::new(Mapping::shared(memory.as_fd(), layout, true)?);
+                let (memory, mapping) = shared_memory(self.size, self.segment_bytes)?;
+                let mapping = Arc::new(mapping);
+                set(environment::SHM_SEGMENT_BYTES, mapping.layout().segment_bytes().to_string());
                 set(environment::SIZE, self.size.to_string());
                 set(environment::SHM_FD, memory.as_raw_fd().to_string());
                 set(environment::TOPOLOGY, environment::topology_text(&topology));
@@ -321,6 +325,20 @@ impl Launcher {
             }),
         }
     }
+}
+
+/// Makes the memory that `size` ranks share, and maps it.
+fn shared_memory(size: u32, segment_bytes: Option<u64>) -> Result<(OwnedFd, Mapping)> {
+    let map = |layout| {
+        let memory = shm::create(layout)?;
+        let mapping = Mapping::shared(memory.as_fd(), layout, true)?;
+        Ok((memory, mapping))
+    };
+    map(shm::layout(size, segment_bytes)?).or_else(|error| match segment_bytes {
+        // Address space is limited.
+        None => map(Layout::new(size, SEGMENT_BYTES)?),
+        Some(_) => Err(error),
+    })
 }
 
 fn ended(thread: JoinHandle<Result<Outcome>>) -> Result<Outcome> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::backend::mapped::{Layout, Mapped, Mapping, Vocal};
-use crate::model::world::{SEGMENT_BYTES, World};
+use crate::model::world::{SEGMENT_BYTES, SHARED_SEGMENT_BYTES, World};
 use crate::{Error, Rank, RemoteAtomics, Result, Topology};
 
 /// A world of threads, from [`World::threads`].
@@ -11,7 +11,7 @@ use crate::{Error, Rank, RemoteAtomics, Result, Topology};
 #[must_use = "nothing happens before `run`"]
 pub struct Threads {
     size: u32,
-    segment_bytes: u64,
+    segment_bytes: Option<u64>,
     topology: Option<Topology>,
 }
 
@@ -29,14 +29,14 @@ impl World {
     /// # Ok::<(), rmalab_atomics::Error>(())
     /// ```
     pub fn threads(size: u32) -> Threads {
-        Threads { size, segment_bytes: SEGMENT_BYTES, topology: None }
+        Threads { size, segment_bytes: None, topology: None }
     }
 }
 
 impl Threads {
     /// Sets the length of every rank's segment, in bytes.
     pub fn segment_bytes(mut self, bytes: u64) -> Threads {
-        self.segment_bytes = bytes;
+        self.segment_bytes = Some(bytes);
         self
     }
 
@@ -58,9 +58,14 @@ impl Threads {
     /// When a rank panics, with the panic of the rank that was first; the waits of the others return
     /// [`Error::PeerFailed`] meanwhile, so that no rank waits for ever.
     pub fn run<T: Send>(self, body: impl Fn(&Mapped) -> T + Sync) -> Result<Vec<T>> {
-        let layout = Layout::new(self.size, self.segment_bytes)?;
         let topology = self.topology.unwrap_or_else(|| Topology::of_machine(self.size));
-        let mapping = Arc::new(Mapping::anonymous(layout)?);
+        let mapping = Layout::new(self.size, self.segment_bytes.unwrap_or(SHARED_SEGMENT_BYTES))
+            .and_then(Mapping::anonymous)
+            .or_else(|error| match self.segment_bytes {
+                None => Mapping::anonymous(Layout::new(self.size, SEGMENT_BYTES)?),
+                Some(_) => Err(error),
+            });
+        let mapping = Arc::new(mapping?);
         let ranks = (0..self.size)
             .map(|rank| Mapped::new(Arc::clone(&mapping), Rank(rank), topology.clone(), "local", Box::new(Vocal)))
             .collect::<Result<Vec<Mapped>>>()?;

@@ -18,7 +18,9 @@ pub(crate) const SIZE: &str = "RMALAB_SIZE";
 pub(crate) const SHM_FD: &str = "RMALAB_SHM_FD";
 /// Where the ranks meet, and the job's secret: an [`Invitation`].
 pub(crate) const HUB: &str = "RMALAB_HUB";
-/// Bytes of a rank's segment.
+/// Bytes of a rank's segment in the shared memory.
+pub(crate) const SHM_SEGMENT_BYTES: &str = "RMALAB_SHM_SEGMENT_BYTES";
+/// Bytes of a rank's segment, as somebody has asked for.
 pub(crate) const SEGMENT_BYTES: &str = "RMALAB_SEGMENT_BYTES";
 /// Ranks a node and nodes a rack, with a comma between them.
 pub(crate) const TOPOLOGY: &str = "RMALAB_TOPOLOGY";
@@ -39,8 +41,8 @@ pub(crate) const HOST: &str = "RMALAB_HOST";
 pub(crate) const INTERFACE: &str = "RMALAB_INTERFACE";
 
 /// Variables that are for one rank or one host, and so are not passed on to other hosts.
-pub(crate) const OF_ONE_RANK: [&str; 11] =
-    [RANK, SIZE, SHM_FD, HUB, SEGMENT_BYTES, TOPOLOGY, RESULT_FD, CALL, JOB, HOST, INTERFACE];
+pub(crate) const OF_ONE_RANK: [&str; 12] =
+    [RANK, SIZE, SHM_FD, SHM_SEGMENT_BYTES, HUB, SEGMENT_BYTES, TOPOLOGY, RESULT_FD, CALL, JOB, HOST, INTERFACE];
 
 /// How long ranks wait for each other at the start, unless `RMALAB_TIMEOUT` says otherwise.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -54,11 +56,10 @@ pub(crate) enum Identity {
     Launched {
         rank: Rank,
         size: u32,
-        /// None where its ranks do not share a host.
-        shm: Option<RawFd>,
+        /// The descriptor of the shared memory, and the bytes of a segment there. None where its ranks do not share a host.
+        shm: Option<(RawFd, u64)>,
         /// None where the launcher was not asked for a hub.
         hub: Option<Invitation>,
-        segment_bytes: u64,
         topology: Option<Topology>,
         call: Option<u32>,
     },
@@ -165,6 +166,7 @@ impl Environment<'_> {
             if let Some(shm) = shm.filter(|shm| *shm < 0) {
                 return Err(Error::world(format!("{SHM_FD}={shm} is not a descriptor")));
             }
+            let shm = shm.map(|shm| Ok((shm, self.required(SHM_SEGMENT_BYTES, SHM_FD)?))).transpose()?;
             if shm.is_none() && hub.is_none() {
                 return Err(Error::world(format!("{RANK} is set, but neither {SHM_FD} nor {HUB} is")));
             }
@@ -174,7 +176,6 @@ impl Environment<'_> {
                 size,
                 shm,
                 hub: hub.transpose()?,
-                segment_bytes: self.required(SEGMENT_BYTES, RANK)?,
                 topology: self.topology(size)?,
                 call: self.number(CALL)?,
             });
@@ -335,18 +336,10 @@ mod tests {
 
     #[test]
     fn the_launchers_variables_come_first() {
-        let launched = [(RANK, "1"), (SIZE, "2"), (SHM_FD, "5"), (SEGMENT_BYTES, "4096"), ("PMI_RANK", "0")];
+        let launched = [(RANK, "1"), (SIZE, "2"), (SHM_FD, "5"), (SHM_SEGMENT_BYTES, "4096"), ("PMI_RANK", "0")];
         assert_eq!(
             identity(&launched).unwrap(),
-            Identity::Launched {
-                rank: Rank(1),
-                size: 2,
-                shm: Some(5),
-                hub: None,
-                segment_bytes: 4096,
-                topology: None,
-                call: None
-            }
+            Identity::Launched { rank: Rank(1), size: 2, shm: Some((5, 4096)), hub: None, topology: None, call: None }
         );
         assert_eq!(identity(&[]).unwrap(), Identity::Alone);
     }
@@ -394,8 +387,9 @@ mod tests {
         refused(&[(RANK, "0"), (SIZE, "0")], "RMALAB_RANK=0 does not exist");
         refused(&[(RANK, "0"), (SIZE, "1"), (SHM_FD, "-3")], "RMALAB_SHM_FD=-3");
         refused(&[(RANK, "0"), (SIZE, "1"), (SEGMENT_BYTES, "8")], "neither RMALAB_SHM_FD nor RMALAB_HUB");
+        refused(&[(RANK, "0"), (SIZE, "1"), (SHM_FD, "3")], "RMALAB_SHM_SEGMENT_BYTES is not");
         refused(&[(RANK, "0"), (SIZE, "1"), (HUB, "somewhere")], "RMALAB_HUB is not");
-        let launched = [(RANK, "0"), (SIZE, "1"), (SHM_FD, "3"), (SEGMENT_BYTES, "8"), (TOPOLOGY, "0,1")];
+        let launched = [(RANK, "0"), (SIZE, "1"), (SHM_FD, "3"), (SHM_SEGMENT_BYTES, "8"), (TOPOLOGY, "0,1")];
         refused(&launched, "0 ranks a node");
         refused(&[&launched[..4], &[(TOPOLOGY, "4x4")]].concat(), "RMALAB_TOPOLOGY=\"4x4\"");
         refused(&[("PMI_RANK", "0")], "PMI_SIZE");

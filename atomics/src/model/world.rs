@@ -8,10 +8,16 @@ use crate::{Error, Rank, Result};
 #[derive(Debug)]
 pub struct World;
 
-/// Bytes of a rank's segment, unless the world is told otherwise.
+/// Bytes of a rank's segment on a network or a simulated one, unless the world is told otherwise.
 ///
-/// Untouched pages cost nothing; this holds the words of a few hundred locks.
+/// An adapter keeps all of it in memory. This holds the words of a few hundred locks.
 pub const SEGMENT_BYTES: u64 = 1 << 20;
+
+/// Bytes of a rank's segment where ranks share memory, unless the world is told otherwise.
+///
+/// A page takes memory once it is touched, so what a program does not use costs address space only. Where that is limited
+/// (`ulimit -v`), the segments are of [`SEGMENT_BYTES`].
+pub const SHARED_SEGMENT_BYTES: u64 = 64 << 20;
 
 /// Binds the calling thread to one core: those that it may run on now, in turn by rank.
 ///

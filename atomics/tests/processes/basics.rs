@@ -1,6 +1,9 @@
 //! Worlds that go well, and worlds that cannot be.
 
-use rmalab_atomics::{Error, Launcher, Mapped, Rank, RemoteAtomics, Topology, Until, World};
+use rmalab_atomics::{
+    Error, Launcher, Mapped, Rank, RemoteAtomics, SEGMENT_BYTES, SHARED_SEGMENT_BYTES, Topology, Until, World,
+};
+use rustix::process::{Resource, Rlimit};
 
 use crate::{alone, be_a_rank, children, here, is_driver, is_rank, is_rank_of_another_size, launcher, world};
 
@@ -61,6 +64,28 @@ fn the_topology_and_the_segments_are_as_asked_for() {
         .run(|ra| (ra.topology().clone(), ra.heap().capacity(), std::env::var("OF_A_TEST").unwrap()))
         .unwrap();
     assert_eq!(seen, vec![(topology, 12_352, "a value".to_string()); 6]);
+}
+
+/// A segment that nobody asked for has room for megabytes, where ranks share memory. A network does not hear of it.
+#[test]
+fn a_segment_of_the_default_length_holds_megabytes() {
+    let seen = world(here!(), 2).run(|ra| {
+        ra.heap().alloc(8 << 20, 8).unwrap();
+        (ra.heap().capacity(), std::env::var("RMALAB_SEGMENT_BYTES").is_ok())
+    });
+    assert_eq!(seen.unwrap(), [(SHARED_SEGMENT_BYTES, false); 2]);
+}
+
+#[test]
+fn where_address_space_is_limited_segments_are_small() {
+    alone(here!(), || {
+        let limit = Rlimit { current: Some(200 << 20), maximum: Some(200 << 20) };
+        rustix::process::setrlimit(Resource::As, limit).unwrap();
+        let capacity = |ra: &Mapped| ra.heap().capacity();
+        assert_eq!(World::threads(4).run(capacity).unwrap(), [SEGMENT_BYTES; 4]);
+        assert!(World::threads(4).segment_bytes(SHARED_SEGMENT_BYTES).run(capacity).is_err(), "as was asked for");
+        assert_eq!(world(here!(), 4).env(crate::DRIVER, "1").run(capacity).unwrap(), [SEGMENT_BYTES; 4]);
+    });
 }
 
 #[test]

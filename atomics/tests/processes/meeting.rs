@@ -188,7 +188,7 @@ fn nonsense_in_the_environment_is_named() {
         let output = command.output().unwrap();
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
     };
-    let launched = [("RMALAB_RANK", "0"), ("RMALAB_SIZE", "2"), ("RMALAB_SEGMENT_BYTES", "4096")];
+    let launched = [("RMALAB_RANK", "0"), ("RMALAB_SIZE", "2"), ("RMALAB_SHM_SEGMENT_BYTES", "4096")];
     let with = |fd: &'static str| message(&[&launched[..], &[("RMALAB_SHM_FD", fd)]].concat());
     for (fd, because) in [("0", "RMALAB_SHM_FD=0"), ("4000", "RMALAB_SHM_FD=4000"), ("x", "is not a number")] {
         let message = with(fd);

@@ -169,7 +169,9 @@ impl Mapping {
                 0,
             )
         };
-        let base = base.map_err(|error| Error::system(format!("mapping {len} bytes of shared memory"), error))?;
+        let base = base.map_err(|error| {
+            Error::system(format!("mapping {len} bytes of shared memory (ask for smaller segments)"), error)
+        })?;
         let mapping = Mapping::over(base.cast(), layout, futex::Flags::empty(), Some(file));
         if create {
             mapping.write_header();

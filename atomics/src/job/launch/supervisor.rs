@@ -222,6 +222,8 @@ fn start(plan: &Plan, rank: Rank, mask: libc::sigset_t) -> Result<(Process, Hand
         .env_remove(environment::CALL)
         .env_remove(environment::HUB)
         .env_remove(environment::SHM_FD)
+        .env_remove(environment::SHM_SEGMENT_BYTES)
+        .env_remove(environment::SEGMENT_BYTES)
         .env_remove(environment::TOPOLOGY)
         .envs(plan.env.iter().map(|(name, value)| (name, value)));
     command.env(environment::RANK, rank.0.to_string());

@@ -241,7 +241,8 @@ mod tests {
         refused(&[("PMI_RANK", "0"), ("PMI_SIZE", "1"), ("PMI_FD", "x")], "PMI_FD=\"x\"");
         refused(&[("OMPI_COMM_WORLD_RANK", "0")], "PMIX_NAMESPACE");
         refused(&[("SLURM_PROCID", "0"), ("SLURM_STEP_ID", "0"), ("SLURM_NTASKS", "1")], "srun --mpi=pmix");
-        let ours = [("RMALAB_RANK", "0"), ("RMALAB_SIZE", "1"), ("RMALAB_SEGMENT_BYTES", "8"), ("RMALAB_SHM_FD", "3")];
+        let ours =
+            [("RMALAB_RANK", "0"), ("RMALAB_SIZE", "1"), ("RMALAB_SHM_SEGMENT_BYTES", "8"), ("RMALAB_SHM_FD", "3")];
         refused(&ours, "no hub");
     }
 
