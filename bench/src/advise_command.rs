@@ -51,7 +51,7 @@ Examples:
       The same with two ranks on this machine's model, and what they do here in truth.
   RMALAB_RECORD=trace ./program && rmalab advise --trace trace --objective p99
       For a program that is there already.
-  rmalab advise work.toml --profile fx100 --ranks 4096 --policies two-level,hierarchical --seeds 3 --format json -o advice.json
+  rmalab advise work.toml --profile fx100 --ranks 4096 --lock two-level,hierarchical --seeds 3 --format json -o advice.json
       Two policies on a larger machine.
 
 Exit codes:
@@ -76,14 +76,14 @@ pub(crate) struct AdviseArgs {
     #[arg(long, value_enum)]
     objective: Option<By>,
     /// The number of ranks, in the place of the description's
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = crate::quantities::one_world)]
     ranks: Option<u32>,
     /// Acquisitions of each rank [default: as the description says, but 50,000 of all ranks together at the most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     acquisitions: Option<u64>,
-    /// Policies to try [default: all but nocheck, which does not lock]
+    /// Policies to try [default: all but nocheck, which does not lock, and mutexes where the program shares locks]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    policies: Vec<String>,
+    lock: Vec<String>,
     /// How many seeds each is simulated with
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: u32,
@@ -124,7 +124,7 @@ pub(crate) fn run(registry: &Registry, arguments: &AdviseArgs) -> Result<ExitCod
         objective: arguments.objective.map(Objective::from),
         ranks: arguments.ranks,
         acquisitions: arguments.acquisitions,
-        policies: arguments.policies.clone(),
+        policies: arguments.lock.clone(),
         seeds: arguments.seeds,
         measure: arguments.measure,
     };

@@ -11,8 +11,9 @@ use rmalab_verify::{Network, Nodes, Scenario};
 
 use crate::advise_command;
 use crate::compare_command;
+use crate::list_command;
 use crate::output::OutputArgs;
-use crate::quantities::{bytes, count, duration, span};
+use crate::quantities::{Sweep, bytes, count, duration, ranks, share, span};
 use crate::report_command;
 use crate::reproduce_command;
 use crate::run_command;
@@ -23,24 +24,36 @@ use crate::{Error, Result};
 
 /// Studies of locks over network atomics, and checks: throughput, latency, fairness, remote operations, proofs by search.
 #[derive(Debug, Parser)]
-#[command(name = "rmalab", version, about, long_about = ABOUT, after_long_help = MANUAL, max_term_width = 100)]
+#[command(name = "rmalab", version, about, long_about = ABOUT, after_long_help = manual(), max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    pub(crate) command: Option<Command>,
+    pub(crate) command: Command,
 }
 
 const ABOUT: &str = "\
 A laboratory for locks over network atomics, such as MPI's lock, lock_all, unlock and unlock_all are made of.
 
-Without an argument, rmalab runs the main study at a size fit for this machine: every lock, alone and against the others, \
-with threads and with processes as ranks, for a bit more than a minute. It ends with a table, and writes a report: one \
-self-contained page with plots, the figures as SVG, the data as CSV and JSON, and a description of the machine.";
+The main job is `rmalab study`, at a size fit for this machine: every lock, alone and against the others, with threads and \
+with processes as ranks, for a bit more than a minute. It ends with a table, and writes a report: one self-contained page \
+with plots, the figures as SVG, the data as CSV and JSON, and a description of the machine. `cargo run` without an argument \
+does this, too.";
+
+/// What `rmalab` without an argument prints.
+pub(crate) const SHORT: &str = "\
+A laboratory for locks over network atomics. Three things to try:
+
+  rmalab study                         every lock under contention, for a bit more than a minute, with a report
+  rmalab verify --lock mcs-rw-rp       a lock in every order of its ranks' operations
+  rmalab verify --mutant tas-split     how a race breaks a lock, step by step
+
+`rmalab list` prints all names, `rmalab --help` all commands.
+";
 
 const MANUAL: &str = "\
 Examples:
-  rmalab
+  rmalab study
       The main study; see rmalab-report/index.html afterwards.
-  rmalab study --locks mcs,ticket --ranks 2,8 --read-fraction 0 --duration 1s
+  rmalab study --lock mcs,ticket --ranks 2,8 --read-fraction 0 --duration 1s
       Two mutexes against each other, one second for each cell.
   rmalab study --backend local --read-fraction 0.5 --critical-section 1us --format csv --quiet
       Longer critical sections, data to standard output.
@@ -59,21 +72,55 @@ Examples:
   rmalab compare
       Windows and locks beside MPICH, Open MPI, Concurrency Kit and others, with the ratios.
   rmalab list
-      All locks, policies and backends, with their papers, and all applications.
+      Everything that has a name; `rmalab list locks` prints one kind.
   rmalab launch -n 4 -- ./program argument
       Four ranks of a program that attaches to its world.
   rmalab launch --hosts a:2,b:2 --interface eth0 -- ./program argument
       The same on two hosts, by ssh; the program is to use a backend of their network.
 
+Values, in every command:
+  names             a comma list: mcs,ticket
+  numbers of ranks  2,8 or a sweep 4:4096:4 from the start to the end by a factor; 4k, 1M
+  shares            0.9 or 90%
+  times             500ns, 20us, 10ms, 1s, 5m, 1h
+  lengths           4096, 64KiB, 64K, 4G
+
 Exit codes:
   0    done
-  1    the run failed, standard error says why; or verify found a lock broken
+  1    the run failed, standard error says why; or a lock was found broken
   2    an argument is wrong, or the report's folder or a saved counterexample cannot be used
   130  interrupted (Ctrl-C); what was found until then is in the table and in the report
+  143  terminated (SIGTERM), in the same way";
 
-Environment:
-  NO_COLOR          no colours in messages
-  RMALAB_*          set by rmalab for the ranks that it starts; not for people";
+/// The variables of the environment that users set, what reads them, and their values. `docs/environment.md` has the same.
+pub(crate) const ENVIRONMENT: [(&str, &str, &str); 13] = [
+    ("NO_COLOR", "`rmalab`", "any value: no colours in messages"),
+    ("RMALAB_LOCK_POLICY", "windows", "the lock policy of windows that name none, such as `hierarchical`"),
+    ("RMALAB_RECORD", "windows", "a folder: every window of the program records its trace there"),
+    (
+        "RMALAB_TIMEOUT",
+        "all backends of processes",
+        "seconds that the ranks wait for each other at the start, 30 by default",
+    ),
+    ("RMALAB_SILENCE", "ranks on several hosts", "seconds after which a silent host counts as lost, 4 by default"),
+    ("RMALAB_JOB", "ranks under `mpirun` and `srun`", "a name by which the ranks of one job find each other"),
+    ("RMALAB_INTERFACE", "ranks on several hosts", "the network interface, or its address, on which the ranks meet"),
+    ("RMALAB_SEGMENT_BYTES", "all backends of processes", "the length of each rank's segment"),
+    ("RMALAB_TOPOLOGY", "all backends of processes", "ranks of a node and nodes of a rack, as in `4,2`"),
+    ("RMALAB_DEVICE", "`verbs`", "the RDMA device, or several separated by commas"),
+    ("RMALAB_GID_INDEX", "`verbs`", "the index of the port's address"),
+    ("RMALAB_IB_PORT", "`verbs`", "the number of the device's port"),
+    ("RMALAB_NODE_SHARED", "`verbs`", "`0`: ranks of one host use the adapter instead of shared memory"),
+];
+
+/// What `--help` ends with.
+fn manual() -> String {
+    let mut text = format!("{MANUAL}\n\nEnvironment:\n");
+    for (name, _, value) in ENVIRONMENT {
+        text += &format!("  {name:20}  {}\n", value.replace('`', ""));
+    }
+    text + "  others that begin with RMALAB_ are set by launchers for the ranks that they start"
+}
 
 const VERIFY: &str = "\
 Check locks in every order of their ranks' operations, and show what breaks them.
@@ -103,12 +150,14 @@ Examples:
       One scenario on two networks, as far as 4 GiB go.
   rmalab verify --lock mcs-rw-rp --scenario 5R3Wx3 --preemptions 2 --search depth-first
       A large scenario, but only schedules that seldom switch.
-  rmalab verify --save found && rmalab verify --replay found/NAME.json
+  rmalab verify --save found && rmalab verify replay found/NAME.json
       Keep counterexamples; play one again.
+  rmalab verify mutants
+      Locks that are broken on purpose, for --mutant.
 
 Exit codes:
   0    nothing is broken; searches that a limit has ended are named
-  1    a property is broken, or an engine failed; of --replay: the counterexample still breaks the lock
+  1    a property is broken, or an engine failed; of replay: the counterexample still breaks the lock
   2    an argument is wrong, or a file is no counterexample to a lock of this program
   130  interrupted (Ctrl-C); what was found until then is in the table";
 
@@ -152,10 +201,16 @@ pub(crate) enum Command {
     /// Compare two saved results, and say what got worse
     #[command(long_about = report_command::DIFF, after_long_help = report_command::DIFF_MANUAL)]
     Diff(report_command::DiffArgs),
-    /// List the locks, the policies, the backends and the applications
-    List,
+    /// List everything that has a name
+    List(list_command::ListArgs),
     /// Run a program as the ranks of one world on this host
     Launch(LaunchArgs),
+    /// Write a manual page for each command
+    Man {
+        /// The folder, which is made if it is not there
+        #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+        folder: PathBuf,
+    },
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -181,13 +236,13 @@ pub(crate) struct StudyArgs {
     pub(crate) backend: Vec<String>,
     /// Numbers of ranks; each is a world of its own [default: powers of two up to twice the processors, at least 8; up to
     /// all under mpirun]
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_RANKS)))]
-    pub(crate) ranks: Vec<u32>,
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = ranks)]
+    pub(crate) ranks: Vec<Sweep>,
     /// Names of locks and policies, see `rmalab list` [default: all]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    pub(crate) locks: Vec<String>,
+    pub(crate) lock: Vec<String>,
     /// Shares of acquisitions that are lock_all; the others are exclusive locks [default: 1,0.9]
-    #[arg(long, value_name = "SHARE,...", value_delimiter = ',', value_parser = fraction, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SHARE,...", value_delimiter = ',', value_parser = share, allow_negative_numbers = true)]
     pub(crate) read_fraction: Vec<f64>,
     /// How long a rank computes while it holds the lock
     #[arg(long, value_name = "TIME", default_value = "0ns", value_parser = duration)]
@@ -246,7 +301,7 @@ impl StudyArgs {
                 .map_err(|error| Error::usage(error.to_string()))?;
         }
         if !self.ranks.is_empty() {
-            options.ranks.clone_from(&self.ranks);
+            options.ranks = Sweep::all(&self.ranks);
         } else if let Ok(Some((_, size @ 2..))) = started_as() {
             options.ranks = std::iter::successors(Some(1), |ranks| Some(ranks * 2)).take_while(|&n| n < size).collect();
             options.ranks.push(size);
@@ -254,7 +309,7 @@ impl StudyArgs {
         if !self.read_fraction.is_empty() {
             options.read_fractions.clone_from(&self.read_fraction);
         }
-        options.locks.clone_from(&self.locks);
+        options.locks.clone_from(&self.lock);
         options.critical_section = self.critical_section;
         options.think_time = self.think_time;
         options.duration = self.duration;
@@ -274,7 +329,33 @@ impl StudyArgs {
 
 /// Options of `rmalab verify`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub(crate) struct VerifyArgs {
+    #[command(subcommand)]
+    pub(crate) mode: Option<VerifyMode>,
+    #[command(flatten)]
+    pub(crate) check: CheckArgs,
+}
+
+/// What verify does beside checks.
+#[derive(Debug, Subcommand)]
+pub(crate) enum VerifyMode {
+    /// Take the steps of a saved counterexample again, and show them
+    Replay {
+        /// The counterexample
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        /// Draw it as SVG to FILE
+        #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+        svg: Option<PathBuf>,
+    },
+    /// List the locks that are broken on purpose
+    Mutants,
+}
+
+/// Which checks are made, and how.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
     /// Names of locks and policies, see `rmalab list` [default: all that fit]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub(crate) lock: Vec<String>,
@@ -293,9 +374,6 @@ pub(crate) struct VerifyArgs {
     /// Check a lock that is broken on purpose
     #[arg(long, value_name = "NAME")]
     pub(crate) mutant: Option<String>,
-    /// List the mutants, and do nothing else
-    #[arg(long, exclusive = true)]
-    pub(crate) list_mutants: bool,
     /// The rank at which global words live [default: one that takes no part, which is the strongest check]
     #[arg(long, value_name = "RANK", value_parser = clap::value_parser!(u32).range(..i64::from(MAX_RANKS)))]
     pub(crate) home: Option<u32>,
@@ -345,17 +423,6 @@ pub(crate) struct VerifyArgs {
     /// Keep counterexamples: each in a file of the folder DIR, or the first one in FILE (a name that ends in .json)
     #[arg(long, value_name = "DIR|FILE", value_hint = ValueHint::AnyPath)]
     pub(crate) save: Option<PathBuf>,
-    /// Take the steps of a saved counterexample again, and show them
-    #[arg(
-        long,
-        value_name = "FILE",
-        value_hint = ValueHint::FilePath,
-        conflicts_with_all = NOT_CHECKING
-    )]
-    pub(crate) replay: Option<PathBuf>,
-    /// Put every mutant to the explorer, and write what kills it as a Markdown page to FILE
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = NOT_CHECKING)]
-    pub(crate) kill_matrix: Option<PathBuf>,
     /// Draw the counterexample, the first one if there are several, as SVG to FILE
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) svg: Option<PathBuf>,
@@ -366,33 +433,9 @@ pub(crate) struct VerifyArgs {
     pub(crate) output: OutputArgs,
 }
 
-/// The options that say what is to be checked, and how.
-const NOT_CHECKING: [&str; 20] = [
-    "lock",
-    "scenario",
-    "engine",
-    "network",
-    "section",
-    "mutant",
-    "home",
-    "ranks_per_node",
-    "max_states",
-    "max_memory",
-    "max_time",
-    "preemptions",
-    "search",
-    "executions",
-    "threads",
-    "no_symmetry",
-    "no_partial_order",
-    "order",
-    "long",
-    "save",
-];
-
 const SECTIONS: [Section; 2] = [Section::Empty, Section::Data];
 
-impl VerifyArgs {
+impl CheckArgs {
     /// Which checks the command line asks for.
     pub(crate) fn selection(&self) -> Result<Selection> {
         let named = |name: &String| Engine::ALL.into_iter().find(|engine| engine.name() == name);
@@ -520,11 +563,6 @@ fn memory(text: &str) -> Result<u64, String> {
 fn profile_name(text: &str) -> Result<String, String> {
     let good = !text.is_empty() && text.len() <= 40 && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
     if good { Ok(text.to_owned()) } else { Err("not up to 40 letters, digits and hyphens".into()) }
-}
-
-fn fraction(text: &str) -> Result<f64, String> {
-    let share: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if (0.0..=1.0).contains(&share) { Ok(share) } else { Err("not from 0 to 1".into()) }
 }
 
 #[cfg(test)]

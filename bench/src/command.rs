@@ -1,18 +1,20 @@
 //! The `rmalab` command, for any registry of locks.
 
+use std::path::Path;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser};
 use rmalab_atomics::started_as;
 use rmalab_job::say;
 use rmalab_windows::Config;
 
-use crate::cli::{Cli, Command, StudyArgs};
+use crate::cli::{Cli, Command, SHORT, StudyArgs};
 use crate::output::{plain, print};
-use crate::study::{Backend, Outcome, Study};
+use crate::study::{Outcome, Study};
 use crate::{
-    Error, Registry, advise_command, calibrate_command, compare_command, interrupt, launch_command, report_command,
-    reproduce_command, run_command, simulate_command, verify_command, watch,
+    Error, Registry, advise_command, calibrate_command, compare_command, interrupt, launch_command, list_command,
+    report_command, reproduce_command, run_command, simulate_command, verify_command, watch,
 };
 
 /// Runs the whole command line with the locks of `registry`: every sub-command knows them by their names.
@@ -26,7 +28,9 @@ pub fn main_with(registry: Registry) -> ExitCode {
     {
         return failed(&error);
     }
-    let command = Cli::parse().command.unwrap_or_else(main_study);
+    let Some(Cli { command }) = parse() else {
+        return print(SHORT).map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS);
+    };
     if std::env::var_os(Config::RECORD_VARIABLE).is_some() && !command.may_have_windows() {
         say!("note: {} is set, and this command has no window: nothing is recorded", Config::RECORD_VARIABLE);
     }
@@ -41,8 +45,9 @@ pub fn main_with(registry: Registry) -> ExitCode {
         Command::Calibrate(arguments) => calibrate_command::run(&arguments),
         Command::Report(arguments) => report_command::report(&arguments),
         Command::Diff(arguments) => report_command::compare(&arguments),
-        Command::List => list(&registry),
+        Command::List(arguments) => list_command::run(&registry, &arguments),
         Command::Launch(arguments) => launch_command::run(&arguments),
+        Command::Man { folder } => man(&folder),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "rmalab", &mut script);
@@ -52,12 +57,52 @@ pub fn main_with(registry: Registry) -> ExitCode {
     done.unwrap_or_else(|error| failed(&error))
 }
 
-/// What no argument means: a study with every option at its default.
-fn main_study() -> Command {
-    Cli::parse_from(["rmalab", "study"]).command.expect("the sub-command was just given")
+/// What the command line asks for; nothing if it is empty.
+fn parse() -> Option<Cli> {
+    if std::env::args_os().len() < 2 {
+        // `cargo run` is the main study: cargo tells the programs that it runs where their package is.
+        let by_cargo = std::env::var_os("CARGO_MANIFEST_DIR").is_some();
+        return by_cargo.then(|| Cli::parse_from(["rmalab", "study"]));
+    }
+    match Cli::try_parse() {
+        Ok(cli) => Some(cli),
+        Err(error) => {
+            if let Some(line) = renamed(&error) {
+                say!("error: {line}");
+                std::process::exit(2);
+            }
+            error.exit()
+        }
+    }
 }
 
-fn failed(error: &Error) -> ExitCode {
+/// Options that had another name: the sub-command, the option, and what it is now.
+const RENAMED: [(&str, &str, &str); 12] = [
+    ("study", "--locks", "rmalab study --lock"),
+    ("simulate", "--locks", "rmalab simulate --lock"),
+    ("simulate", "--validate", "rmalab simulate validate"),
+    ("simulate", "--scale", "cargo xtask scale, in the repository"),
+    ("advise", "--policies", "rmalab advise --lock"),
+    ("verify", "--replay", "rmalab verify replay FILE"),
+    ("verify", "--list-mutants", "rmalab verify mutants"),
+    ("verify", "--kill-matrix", "cargo xtask kill-matrix FILE, in the repository"),
+    ("verify", "--table", "rmalab verify --format markdown -o FILE"),
+    ("reproduce", "--list", "rmalab list experiments"),
+    ("run", "--list", "rmalab list applications"),
+    ("compare", "--list", "rmalab list operations"),
+];
+
+/// What is said of an option that has another name now.
+fn renamed(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return None };
+    let option = option.split('=').next().unwrap_or(option);
+    let command = std::env::args().nth(1)?;
+    let (.., new) = RENAMED.iter().find(|(of, old, _)| *of == command && *old == option)?;
+    Some(format!("{option} is now: {new}"))
+}
+
+/// Says what is wrong; returns the exit code.
+pub(crate) fn failed(error: &Error) -> ExitCode {
     // All ranks of a job have the same arguments, and one of them says what is wrong with those.
     let repeats = error.is_usage() && matches!(started_as(), Ok(Some((rank, _))) if rank.0 > 0);
     if !repeats {
@@ -107,24 +152,8 @@ fn ended(outcome: &Outcome) -> ExitCode {
     }
 }
 
-fn list(registry: &Registry) -> crate::Result<ExitCode> {
-    let mut text = String::from("Locks and policies:\n");
-    let width = registry.subjects().map(|subject| subject.info().name.len()).max().unwrap_or(0);
-    for subject in registry.subjects() {
-        let info = subject.info();
-        text += &format!("  {:width$}  {}\n", info.name, info.description);
-        text += &format!("  {:width$}  fairness: {}\n", "", info.fairness);
-        text += &format!("  {:width$}  paper: {}\n", "", info.paper);
-    }
-    text += "\nBackends:\n";
-    for backend in Backend::ALL {
-        text += &format!("  {:width$}  {}", backend.name(), backend.description());
-        if !backend.is_built() {
-            text += &format!(" (not in this program: build it with --features {backend})");
-        }
-        text.push('\n');
-    }
-    text += &run_command::list();
-    print(&text)?;
-    Ok(ExitCode::SUCCESS)
+/// Writes a manual page for each command.
+fn man(folder: &Path) -> crate::Result<ExitCode> {
+    let written = std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(Cli::command(), folder));
+    written.map(|()| ExitCode::SUCCESS).map_err(|source| Error::File { path: folder.to_owned(), source })
 }

@@ -12,8 +12,9 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use rmalab_job::say;
 
-use crate::compare::{self, OPERATIONS, Options, Peers, Progress, RANKS};
-use crate::output::{OutputArgs, print};
+use crate::compare::{self, Options, Peers, Progress, RANKS};
+use crate::output::OutputArgs;
+use crate::quantities::{Sweep, ranks};
 use crate::reproduce::Journal;
 use crate::{Error, Machine, Result, interrupt};
 
@@ -69,21 +70,18 @@ pub(crate) struct CompareArgs {
     /// One part only
     #[arg(long, value_name = "PART", value_enum)]
     only: Option<Part>,
-    /// Names of operations of windows, see --list [default: all]
+    /// Names of operations of windows, see `rmalab list operations` [default: all]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     operations: Vec<String>,
     /// Numbers of ranks of windows: 2, 4 and 8 [default: all]
-    #[arg(long, value_name = "N,...", value_delimiter = ',')]
-    ranks: Vec<u32>,
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = ranks)]
+    ranks: Vec<Sweep>,
     /// How often everything is measured; what is told is the median
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: u32,
     /// How long each operation and each lock is measured in a repetition, five times as long with more ranks than cores
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = crate::quantities::span)]
     budget: Duration,
-    /// List the operations and do nothing else
-    #[arg(long)]
-    list: bool,
     /// Start again, where an unfinished run is kept
     #[arg(long)]
     fresh: bool,
@@ -96,14 +94,15 @@ impl CompareArgs {
         if self.only == Some(Part::Locks) && !(self.operations.is_empty() && self.ranks.is_empty()) {
             return Err(Error::usage("--only locks has no --operations and no --ranks, which are those of windows"));
         }
-        if let Some(ranks) = self.ranks.iter().find(|ranks| !RANKS.contains(ranks)) {
+        let asked = Sweep::all(&self.ranks);
+        if let Some(ranks) = asked.iter().find(|ranks| !RANKS.contains(ranks)) {
             return Err(Error::usage(format!("--ranks: {ranks} is none of 2, 4 and 8")));
         }
         if self.budget < Options::LEAST_BUDGET {
             return Err(Error::usage("--budget: at least 1ms, or the clock is what is measured"));
         }
         let operations = compare::named(&self.operations)?;
-        let wanted = |ranks: &u32| self.ranks.is_empty() || self.ranks.contains(ranks);
+        let wanted = |ranks: &u32| asked.is_empty() || asked.contains(ranks);
         let windows = self.only != Some(Part::Locks);
         Ok(Options {
             operations: if windows { operations } else { Vec::new() },
@@ -118,10 +117,6 @@ impl CompareArgs {
 
 /// Runs the sub-command.
 pub(crate) fn run(arguments: &CompareArgs) -> Result<ExitCode> {
-    if arguments.list {
-        print(&list())?;
-        return Ok(ExitCode::SUCCESS);
-    }
     // Everything that can be refused is refused before anything is measured.
     let options = arguments.options()?;
     let outlet = arguments.output.prepare(Some(FOLDER))?;
@@ -169,11 +164,6 @@ fn of(peers: &Peers) -> String {
     let machine = Machine::describe();
     let (commit, profile, cpu) = (machine.commit, machine.profile, machine.cpu);
     format!("rmalab {} ({commit}, {profile}) on {cpu} beside {}", env!("CARGO_PKG_VERSION"), peers.versions())
-}
-
-fn list() -> String {
-    let width = OPERATIONS.iter().map(|operation| operation.name.len()).max().unwrap_or(0);
-    OPERATIONS.iter().map(|operation| format!("{:width$}  {}\n", operation.name, operation.title)).collect()
 }
 
 /// Time between two lines of progress where there is no terminal.

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use rmalab_atomics::sim::units;
 
+use crate::simulate;
+
 /// The longest time that is believed: a month.
 const LONGEST: Duration = Duration::from_secs(31 * 86_400);
 
@@ -38,6 +40,36 @@ pub(crate) fn count(text: &str) -> Result<u64, String> {
     let wrong = || "not a number above 0, such as 500, 20k or 1M".to_owned();
     let count: u64 = number.parse().map_err(|_| wrong())?;
     count.checked_mul(unit).filter(|&count| count > 0).ok_or_else(wrong)
+}
+
+/// Several numbers of ranks: a number, or a sweep.
+#[derive(Clone, Debug)]
+pub(crate) struct Sweep(Vec<u32>);
+
+impl Sweep {
+    /// All numbers of several sweeps, in their order.
+    pub(crate) fn all(sweeps: &[Sweep]) -> Vec<u32> {
+        sweeps.iter().flat_map(|sweep| sweep.0.iter().copied()).collect()
+    }
+}
+
+/// Numbers of ranks: `2`, `4k`, or a sweep `4:4096:4`.
+pub(crate) fn ranks(text: &str) -> Result<Sweep, String> {
+    simulate::ranks(text).map(Sweep)
+}
+
+/// The number of ranks of a command that has one world.
+pub(crate) fn one_world(text: &str) -> Result<u32, String> {
+    let parts = text.split(',').map(simulate::ranks).collect::<Result<Vec<_>, _>>()?;
+    match parts.concat()[..] {
+        [ranks] => Ok(ranks),
+        _ => Err(format!("'{text}' are several numbers; here is one world, so give one number")),
+    }
+}
+
+/// A share: `0.9` or `90%`.
+pub(crate) fn share(text: &str) -> Result<f64, String> {
+    simulate::share(text)
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use rmalab_job::say;
 
-use crate::output::{OutputArgs, print};
-use crate::reproduce::{self, Context, Experiment, Extent, Journal, Outcome, Progress, Reproduced};
+use crate::output::OutputArgs;
+use crate::reproduce::{self, Context, Extent, Journal, Outcome, Progress, Reproduced};
 use crate::{Machine, Result, interrupt};
 
 /// The folder of the report, if none is named.
@@ -30,7 +30,7 @@ and adds a section with plots to the report.";
 /// What `--help` ends with.
 pub(crate) const MANUAL: &str = "\
 Examples:
-  rmalab reproduce --list
+  rmalab list experiments
       All experiments, with what they measure and how long they take.
   rmalab reproduce fx100-lockall fompi-locks
       Two of them.
@@ -52,15 +52,12 @@ Exit codes:
 /// Options of `rmalab reproduce`.
 #[derive(Debug, Args)]
 pub(crate) struct ReproduceArgs {
-    /// Names of experiments, see --list
-    #[arg(value_name = "ID", required_unless_present_any = ["all", "list"], conflicts_with = "all")]
+    /// Names of experiments, see `rmalab list experiments`
+    #[arg(value_name = "ID", required_unless_present = "all", conflicts_with = "all")]
     ids: Vec<String>,
     /// All experiments
     #[arg(long)]
     all: bool,
-    /// List the experiments and do nothing else
-    #[arg(long)]
-    list: bool,
     /// At the papers' sizes and with more repetitions
     #[arg(long)]
     long: bool,
@@ -73,10 +70,6 @@ pub(crate) struct ReproduceArgs {
 
 /// Runs the sub-command.
 pub(crate) fn run(arguments: &ReproduceArgs) -> Result<ExitCode> {
-    if arguments.list {
-        print(&list())?;
-        return Ok(ExitCode::SUCCESS);
-    }
     let experiments = if arguments.all { reproduce::all() } else { reproduce::named(&arguments.ids)? };
     let extent = if arguments.long { Extent::Long } else { Extent::Quick };
     let mut outlet = arguments.output.prepare(Some(FOLDER))?;
@@ -144,17 +137,6 @@ fn unfinished(report: &Path) -> PathBuf {
 fn of() -> String {
     let machine = Machine::describe();
     format!("rmalab {} ({}, {}) on {}", env!("CARGO_PKG_VERSION"), machine.commit, machine.profile, machine.cpu)
-}
-
-fn list() -> String {
-    let all = reproduce::all();
-    let width = all.iter().map(|experiment| experiment.id.len()).max().unwrap_or(0);
-    let mut text = String::new();
-    for experiment in all {
-        let Experiment { id, title, source, seconds: (quick, long), .. } = experiment;
-        text += &format!("{id:width$}  {title}\n{:width$}  {source}; {quick} s, --long {long} s\n", "");
-    }
-    text
 }
 
 /// What one experiment has found, as text.

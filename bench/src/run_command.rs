@@ -16,7 +16,7 @@ use rmalab_job::say;
 use crate::applications::{self, Chosen};
 use crate::document::Run;
 use crate::job::{self, Place, Ranks};
-use crate::output::{OutputArgs, print};
+use crate::output::OutputArgs;
 use crate::study::MAX_RANKS;
 use crate::{Error, Result, interrupt};
 
@@ -32,8 +32,6 @@ pub(crate) const MANUAL: &str = "\
 Options of the application follow its name, in any order with those above: `rmalab run NAME --help` has all of them.
 
 Examples:
-  rmalab run --list
-      All applications.
   rmalab run ghost --bytes 1024 --sync pscw
       A ghost exchange of 1 KiB to each of four neighbours, on as many processes as there are processors.
   rmalab run ghost --sync fence --transport two-sided --repetitions 5
@@ -63,11 +61,8 @@ const PROFILE: &str = "fx100";
 pub(crate) struct RunArgs {
     #[command(subcommand)]
     application: Option<Chosen>,
-    /// List the applications and do nothing else
-    #[arg(long)]
-    list: bool,
     /// How many ranks [default: one for each processor, or all that a launcher has started]
-    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, global = true, value_name = "N", value_parser = crate::quantities::one_world)]
     ranks: Option<u32>,
     /// What ranks are: threads (local), processes over shared memory (shm), RDMA (verbs) or an MPI (mpi), or ranks of a
     /// simulated machine (sim)
@@ -160,19 +155,8 @@ fn as_ranks(ranks: u32) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
 
-/// All applications, a line each.
-pub(crate) fn list() -> String {
-    let width = applications::ALL.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    let line = |(name, title): &(&str, &str)| format!("  {name:width$}  {title}\n");
-    format!("Applications:\n{}", applications::ALL.iter().map(line).collect::<String>())
-}
-
 /// Runs the sub-command.
 pub(crate) fn run(arguments: &RunArgs) -> Result<ExitCode> {
-    if arguments.list {
-        print(&list())?;
-        return Ok(ExitCode::SUCCESS);
-    }
     let Some(application) = &arguments.application else {
         let names: Vec<&str> = applications::ALL.iter().map(|(name, _)| *name).collect();
         return Err(Error::usage(format!("which application? There are {}", names.join(", "))));

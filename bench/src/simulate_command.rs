@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use rmalab_atomics::sim::{Profile, profile};
 use rmalab_job::say;
 
 use crate::output::{OutputArgs, print};
+use crate::quantities::{Sweep, ranks};
 use crate::simulate::validate::{self, Check};
 use crate::simulate::{
     self, Ended, Load, Mix, Options, Parameters, Progress, Section, Simulation, Target, machine, scale,
@@ -60,28 +61,60 @@ Examples:
       Six loads, side by side.
   rmalab simulate --profile aries --lock two-level,rma-rw --ranks 32:4096:2 --writers 0.2%,2%,5% --params t_r=100
       RMA-RW against foMPI's protocol.
-  rmalab simulate --validate paper
+  rmalab simulate validate paper
       Simulated against published figures; exit code 1 if they do not agree.
-  rmalab simulate --scale --report scale
-      All locks and policies from 4 to 1,000,000 ranks, with a report.
 
 Exit codes:
   0    done, perhaps with points left out
-  1    the simulation failed; or of --validate: something is outside of its bounds
+  1    the simulation failed; or of validate: something is outside of its bounds
   2    an argument is wrong, or the report's folder cannot be used
   130  interrupted (Ctrl-C); what was simulated until then is in the table and in the report";
 
 /// Options of `rmalab simulate`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub(crate) struct SimulateArgs {
+    #[command(subcommand)]
+    mode: Option<SimulateMode>,
+    #[command(flatten)]
+    points: PointsArgs,
+}
+
+/// What simulate does beside points.
+#[derive(Debug, Subcommand)]
+enum SimulateMode {
+    /// Compare simulated figures with published ones of the FX100, or with this machine
+    Validate(ValidateArgs),
+}
+
+/// Options of `rmalab simulate validate`.
+#[derive(Debug, Args)]
+struct ValidateArgs {
+    /// What to compare with
+    #[arg(value_enum, value_name = "WITH", default_value_t = With::Paper)]
+    with: With,
+    /// The machine: the name of a profile, or a file [default: fx100; with machine: as calibrated in between]
+    #[arg(long, value_name = "NAME|FILE")]
+    profile: Option<String>,
+    /// How many acquisitions each rank measures, with paper [default: 1000, as in the paper]
+    #[arg(long, value_name = "N", value_parser = pairs)]
+    pairs: Option<Pairs>,
+    /// The first seed, with machine
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+}
+
+/// Which points are simulated, and how.
+#[derive(Debug, Args)]
+pub(crate) struct PointsArgs {
     /// Names of locks and policies, see `rmalab list` [default: all]
-    #[arg(long, alias = "locks", value_name = "NAME,...", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     lock: Vec<String>,
     /// Parameters of the locks that have them: leaf=4,fan_out=8,may_pass_local=64,t_dc=32,t_l=8/16,t_r=1000
     #[arg(long, value_name = "NAME=VALUE,...")]
     params: Option<Parameters>,
     /// Numbers of ranks, and sweeps START:END:FACTOR [default: 4:4096:4]
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = sweep)]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = ranks)]
     ranks: Vec<Sweep>,
     /// Machines: names of profiles, or files [default: fx100]
     #[arg(long, value_name = "NAME|FILE,...", value_delimiter = ',')]
@@ -134,19 +167,9 @@ pub(crate) struct SimulateArgs {
     /// How many simulations run at a time [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Compare with published figures of the FX100 (paper), or with this machine, measured (machine), and do nothing else
-    #[arg(long, value_enum, value_name = "WITH", num_args = 0..=1, default_missing_value = "paper", conflicts_with_all = NOT_VALIDATING)]
-    validate: Option<With>,
-    /// Simulate all locks under lock_all from 4 to 1,000,000 ranks, with their growth
-    #[arg(long, conflicts_with_all = ["validate", "mix", "writers", "section", "exclusive_ranks"])]
-    scale: bool,
     #[command(flatten)]
     output: OutputArgs,
 }
-
-/// What is not for comparisons.
-const NOT_VALIDATING: [&str; 8] =
-    ["lock", "ranks", "ranks_per_node", "placement", "engines", "local_atomics", "mix", "section"];
 
 /// What simulations are compared with, on the command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -155,14 +178,6 @@ enum With {
     Paper,
     /// This machine
     Machine,
-}
-
-/// Several numbers of ranks.
-#[derive(Clone, Debug)]
-struct Sweep(Vec<u32>);
-
-fn sweep(text: &str) -> Result<Sweep, String> {
-    simulate::ranks(text).map(Sweep)
 }
 
 /// How many acquisitions, if it is said.
@@ -206,7 +221,7 @@ enum Whom {
     Random,
 }
 
-impl SimulateArgs {
+impl PointsArgs {
     /// What the command line says, over what it leaves open.
     fn options(&self) -> Result<Options> {
         let names = if self.profile.is_empty() { vec!["fx100".to_owned()] } else { self.profile.clone() };
@@ -215,7 +230,7 @@ impl SimulateArgs {
         options.profiles = profiles;
         options.locks.clone_from(&self.lock);
         if !self.ranks.is_empty() {
-            options.ranks = self.ranks.iter().flat_map(|sweep| sweep.0.iter().copied()).collect();
+            options.ranks = Sweep::all(&self.ranks);
         }
         let mixes = match (&self.mix, &self.writers[..]) {
             (Some(mix), _) => vec![*mix],
@@ -255,16 +270,17 @@ impl SimulateArgs {
 /// Runs the sub-command.
 pub(crate) fn run(registry: Registry, arguments: &SimulateArgs) -> Result<ExitCode> {
     let mut registry = registry;
-    arguments.params.unwrap_or_default().apply(&mut registry);
+    let points = &arguments.points;
+    points.params.unwrap_or_default().apply(&mut registry);
     let registry = &registry;
-    match arguments.validate {
-        Some(With::Paper) => return paper(arguments),
-        Some(With::Machine) => return machine(registry, arguments),
-        None => {}
+    match &arguments.mode {
+        Some(SimulateMode::Validate(validate)) if validate.with == With::Paper => paper(validate, points.output.quiet),
+        Some(SimulateMode::Validate(validate)) => machine(registry, validate, points.output.quiet),
+        None => simulate_points(registry, points),
     }
-    if arguments.scale {
-        return scale(registry, arguments);
-    }
+}
+
+fn simulate_points(registry: &Registry, arguments: &PointsArgs) -> Result<ExitCode> {
     let simulation = Simulation::new(registry, arguments.options()?)?;
     let outlet = arguments.output.prepare(None)?;
     let watch = Watch::new(arguments.output.quiet);
@@ -286,15 +302,12 @@ pub(crate) fn run(registry: Registry, arguments: &SimulateArgs) -> Result<ExitCo
 const PAPER_PAIRS: u32 = 1000;
 
 /// Compares with published figures.
-fn paper(arguments: &SimulateArgs) -> Result<ExitCode> {
-    let options = arguments.options()?;
-    let [profile] = &options.profiles[..] else {
-        return Err(Error::usage("--validate paper compares one profile"));
-    };
+fn paper(arguments: &ValidateArgs, quiet: bool) -> Result<ExitCode> {
+    let profile = &Profile::find(arguments.profile.as_deref().unwrap_or("fx100"))?;
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::sets(&stop)?;
-    let pairs = options.pairs.unwrap_or(PAPER_PAIRS);
-    if !arguments.output.quiet {
+    let pairs = arguments.pairs.and_then(|pairs| pairs.0).unwrap_or(PAPER_PAIRS);
+    if !quiet {
         say!("simulating up to 4096 ranks, {pairs} pairs each, of profile {}", profile.name);
     }
     let checks = match validate::paper(profile, pairs, &stop) {
@@ -312,14 +325,10 @@ fn paper(arguments: &SimulateArgs) -> Result<ExitCode> {
 }
 
 /// Compares with this machine.
-fn machine(registry: &Registry, arguments: &SimulateArgs) -> Result<ExitCode> {
-    let profile = match &arguments.profile[..] {
-        [] => None,
-        [one] => Some(Profile::find(one)?),
-        _ => return Err(Error::usage("--validate machine compares one profile")),
-    };
+fn machine(registry: &Registry, arguments: &ValidateArgs, quiet: bool) -> Result<ExitCode> {
+    let profile = arguments.profile.as_deref().map(Profile::find).transpose()?;
     let name = profile.as_ref().map_or("as calibrated in between", |profile| &profile.name);
-    if !arguments.output.quiet {
+    if !quiet {
         say!("measuring, and simulating profile {name}: about {} s", machine::SECONDS);
     }
     let (checks, count) = machine::compare(registry, profile.as_ref(), arguments.seed)?;
@@ -334,7 +343,16 @@ fn told(head: &str, reference: &str, checks: &[Check]) -> Result<ExitCode> {
 }
 
 /// Simulates all locks at all sizes, and writes the plot and the page.
-fn scale(registry: &Registry, arguments: &SimulateArgs) -> Result<ExitCode> {
+pub(crate) fn scale(registry: Registry, arguments: &PointsArgs) -> Result<ExitCode> {
+    let mut registry = registry;
+    arguments.params.unwrap_or_default().apply(&mut registry);
+    let registry = &registry;
+    let plain = arguments.mix.is_none() && arguments.writers.is_empty() && arguments.section.is_empty();
+    if !plain || arguments.exclusive_ranks > 0 {
+        return Err(Error::usage(
+            "scale has a load of its own: leave out --mix, --writers, --section and --exclusive-ranks",
+        ));
+    }
     let mut options = arguments.options()?;
     if arguments.ranks.is_empty() {
         options.ranks = scale::RANKS.to_vec();

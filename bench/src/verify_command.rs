@@ -13,37 +13,24 @@ use rmalab_job::say;
 use rmalab_verify::kill_matrix::{self, Fate};
 use rmalab_verify::{Counterexample, Progress, diagram, mutants};
 
-use crate::cli::VerifyArgs;
+use crate::cli::{CheckArgs, VerifyArgs, VerifyMode};
 use crate::document::{Run, Section};
+use crate::list_command::{self, Kind};
 use crate::output::{plain, print};
 use crate::verify::{self, Checked, Engine, Job, Outcome, failed};
 use crate::{Error, Registry, Result, interrupt};
 
 /// Runs the sub-command.
 pub(crate) fn run(registry: &Registry, arguments: &VerifyArgs) -> Result<ExitCode> {
-    if arguments.list_mutants {
-        return list_mutants();
+    match &arguments.mode {
+        Some(VerifyMode::Replay { file, svg }) => play_again(registry, file, svg.as_deref()),
+        Some(VerifyMode::Mutants) => list_command::print_kind(registry, Kind::Mutants),
+        None => check(registry, &arguments.check),
     }
-    match (&arguments.replay, &arguments.kill_matrix) {
-        (Some(path), _) => play_again(registry, path, arguments.svg.as_deref()),
-        (None, Some(path)) => kill_matrix(path, arguments.output.quiet),
-        (None, None) => check(registry, arguments),
-    }
-}
-
-fn list_mutants() -> Result<ExitCode> {
-    let width = mutants().map(|mutant| mutant.name.len()).max().unwrap_or(0);
-    let mut text = String::new();
-    for mutant in mutants() {
-        text +=
-            &format!("{:width$}  {}\n{:width$}  of {}\n", mutant.name, mutant.description, "", mutant.locks.join(", "));
-    }
-    print(&text)?;
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Puts every mutant to the explorer, and writes what kills it as a Markdown page to `path`.
-fn kill_matrix(path: &Path, quiet: bool) -> Result<ExitCode> {
+pub(crate) fn kill_matrix(path: &Path, quiet: bool) -> Result<ExitCode> {
     writable(path)?;
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::sets(&stop)?;
@@ -80,7 +67,7 @@ fn kill_matrix(path: &Path, quiet: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn check(registry: &Registry, arguments: &VerifyArgs) -> Result<ExitCode> {
+fn check(registry: &Registry, arguments: &CheckArgs) -> Result<ExitCode> {
     // Everything that can be refused is refused before anything is searched.
     let jobs = arguments.selection()?.jobs(registry, &arguments.options())?;
     let mut save = arguments.save.as_deref().map(Save::prepare).transpose()?;
@@ -136,8 +123,8 @@ fn check(registry: &Registry, arguments: &VerifyArgs) -> Result<ExitCode> {
 /// What is told of a broken property: the steps that break it, and how to see them again.
 fn finding(job: &Job, counterexample: &Counterexample, saved: Option<&Path>) -> Result<String> {
     let again = match saved {
-        Some(path) => format!("again: rmalab verify --replay {}", path.display()),
-        None => "not saved; --save DIR keeps it for --replay".to_owned(),
+        Some(path) => format!("again: rmalab verify replay {}", path.display()),
+        None => "not saved; --save DIR keeps it for `rmalab verify replay`".to_owned(),
     };
     Ok(format!("{}\n{again}\n", diagram::text(&job.check, counterexample).map_err(failed)?))
 }

@@ -219,8 +219,8 @@ fn bad_input_is_refused_with_one_line() {
         (&[several, "--profile", "shm"], "profile shm has none"),
         (&[several, "--profile", "fx1000"], "no profile is called"),
         (&[several, "--profile", "./none.toml"], "none.toml"),
-        (&[several, "--profile", "fx100", "--policies", "two-levle"], "did you mean 'two-level'"),
-        (&[several, "--profile", "fx100", "--ranks", "4000000000"], "available"),
+        (&[several, "--profile", "fx100", "--lock", "two-levle"], "did you mean 'two-level'"),
+        (&[several, "--profile", "fx100", "--ranks", "16M"], "available"),
         (&[several, "--profile", "fx100", "--seeds", "0"], "--seeds"),
         (&[several, "--profile", "fx100", "--objective", "beauty"], "beauty"),
         (&[several, "--profile", "fx100", "--csv"], "--format csv"),
@@ -245,7 +245,7 @@ fn the_command_writes_what_it_is_asked_for() {
     let work = workload(at.path(), 8, 4, "exclusive", "\"uniform\"", 5);
     let work = work.to_str().unwrap();
     let csv = at.path().join("advice.csv");
-    let common = ["advise", work, "--profile", "gemini", "--seeds", "2", "--policies", "two-level,mcs", "--quiet"];
+    let common = ["advise", work, "--profile", "gemini", "--seeds", "2", "--lock", "two-level,mcs", "--quiet"];
     let output = rmalab(&[&common[..], &["--format", "json"]].concat());
     let [stdout, stderr] = texts(&output);
     assert!(output.status.success() && stderr.is_empty(), "{stderr}");
@@ -275,7 +275,7 @@ fn measurements_stand_beside() {
     let at = tempfile::tempdir().unwrap();
     let work = workload(at.path(), 1, 1, "exclusive", "\"own\"", 20);
     let arguments =
-        ["advise", work.to_str().unwrap(), "--seeds", "2", "--policies", "two-level", "--measure", "--format=json"];
+        ["advise", work.to_str().unwrap(), "--seeds", "2", "--lock", "two-level", "--measure", "--format=json"];
     let output = rmalab(&arguments);
     let [stdout, stderr] = texts(&output);
     assert!(output.status.success(), "{stderr}");

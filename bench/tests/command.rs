@@ -38,15 +38,15 @@ fn bad_arguments_are_refused_with_a_clear_line() {
     let at = tempfile::tempdir().unwrap();
     let report = at.path().join("report");
     for (arguments, says) in [
-        (&["study", "--ranks", "0"][..], "'--ranks <N,...>': 0 is not in"),
+        (&["study", "--ranks", "0"][..], "'0' is no number of ranks"),
         (&["study", "--ranks", "many"], "'many'"),
         (&["study", "--ranks", "2,99999"], "99999"),
-        (&["study", "--locks", "mcs-rw-pr"], "did you mean 'mcs-rw-"),
-        (&["study", "--locks", "tikcet"], "did you mean 'ticket'"),
-        (&["study", "--locks", ""], "no lock is called ''"),
-        (&["study", "--read-fraction", "1.5"], "not from 0 to 1"),
+        (&["study", "--lock", "mcs-rw-pr"], "did you mean 'mcs-rw-"),
+        (&["study", "--lock", "tikcet"], "did you mean 'ticket'"),
+        (&["study", "--lock", ""], "no lock is called ''"),
+        (&["study", "--read-fraction", "1.5"], "not from 0 to 100 %"),
         (&["study", "--read-fraction", "-0.1"], "-0.1"),
-        (&["study", "--read-fraction", "NaN"], "not from 0 to 1"),
+        (&["study", "--read-fraction", "NaN"], "not from 0 to 100 %"),
         (&["study", "--duration", "10"], "100ns"),
         (&["study", "--duration", "10 parsecs"], "parsecs"),
         (&["study", "--duration", "0ms"], "no time"),
@@ -136,7 +136,7 @@ fn the_ranks_of_a_job_measure_together() {
     let report = at.path().join("report");
     let program = rmalab(&[]).get_program().to_str().unwrap().to_owned();
     let report_at = report.to_str().unwrap();
-    let study = ["study", "--backend", "shm", "--ranks", "1,2,3", "--locks", "mcs,rma-rw", "--duration", "20ms"];
+    let study = ["study", "--backend", "shm", "--ranks", "1,2,3", "--lock", "mcs,rma-rw", "--duration", "20ms"];
     let more = ["--ranks-per-node", "2", "--report", report_at];
     let output = run(&[&["launch", "-n", "3", "--segment", "5M", "--", &program][..], &study, &more].concat());
     let (said, told) = (stderr(&output), stdout(&output));
@@ -177,12 +177,121 @@ fn everything_is_listed() {
     for name in ["mcs-rw-rp", "two-level", "nocheck", "local", "shm", "verbs", "mpi", "paper: ", "fairness: "] {
         assert!(list.contains(name), "{name} is missing:\n{list}");
     }
+    let kinds = ["locks", "policies", "backends", "profiles", "experiments", "mutants", "applications", "operations"];
+    let data: serde_json::Value = serde_json::from_slice(&run(&["list", "--json"]).stdout).unwrap();
+    for kind in kinds {
+        let one: serde_json::Value = serde_json::from_slice(&run(&["list", kind, "--json"]).stdout).unwrap();
+        assert_eq!(one[kind], data[kind], "{kind}");
+        let all = one[kind].as_array().unwrap();
+        assert!(all.len() >= 4 && one.as_object().unwrap().len() == 1, "{kind}: {one}");
+        let text = stdout(&run(&["list", kind]));
+        for named in all {
+            assert!(!named["description"].as_str().unwrap().is_empty(), "{named}");
+            assert!(text.contains(named["name"].as_str().unwrap()), "{named}:\n{text}");
+        }
+    }
+    assert_eq!(run(&["list", "moons"]).status.code(), Some(2));
+}
+
+#[test]
+fn nothing_to_do_prints_what_to_try_and_cargo_run_is_the_main_study() {
+    let short = rmalab(&[]).env_remove("CARGO_MANIFEST_DIR").output().unwrap();
+    let told = stdout(&short);
+    assert!(short.status.success() && told.lines().count() < 12, "{told}");
+    for command in ["rmalab study", "rmalab verify --lock mcs-rw-rp", "rmalab verify --mutant tas-split"] {
+        assert!(told.contains(command), "{told}");
+    }
+    // Beside `cargo run` it begins to measure.
+    let at = tempfile::tempdir().unwrap();
+    let mut command = rmalab(&[]);
+    command.env("CARGO_MANIFEST_DIR", "/any").current_dir(at.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.next().is_some_and(|line| line.starts_with("study: ")));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn an_older_spelling_brings_the_new_one() {
+    for (arguments, now) in [
+        (&["study", "--locks", "mcs"][..], "rmalab study --lock"),
+        (&["study", "--locks=mcs"], "rmalab study --lock"),
+        (&["advise", "work.toml", "--policies", "mcs"], "rmalab advise --lock"),
+        (&["verify", "--replay", "one.json"], "rmalab verify replay FILE"),
+        (&["verify", "--list-mutants"], "rmalab verify mutants"),
+        (&["verify", "--kill-matrix", "all.md"], "cargo xtask kill-matrix FILE"),
+        (&["verify", "--table", "all.md"], "rmalab verify --format markdown -o FILE"),
+        (&["simulate", "--validate"], "rmalab simulate validate"),
+        (&["simulate", "--scale"], "cargo xtask scale"),
+        (&["reproduce", "--list"], "rmalab list experiments"),
+        (&["run", "--list"], "rmalab list applications"),
+        (&["compare", "--list"], "rmalab list operations"),
+    ] {
+        let output = run(arguments);
+        let said = stderr(&output);
+        assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{arguments:?}: {said}");
+        assert!(said.starts_with("error: ") && said.contains(now), "{arguments:?}: {said}");
+    }
+}
+
+/// One grammar: sweeps of ranks, and shares in per cent, in the study as in simulations.
+#[test]
+fn a_study_takes_sweeps_and_per_cent() {
+    let at = tempfile::tempdir().unwrap();
+    let report = at.path().join("report");
+    let arguments =
+        ["study", "--backend", "local", "--ranks", "1:4:2", "--lock", "nocheck", "--read-fraction", "1,90%"];
+    let output = rmalab(&arguments).args(["--duration", "5ms", "--json", "--quiet", "--report"]).arg(&report).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let data: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(data["options"]["ranks"], serde_json::json!([1, 2, 4]));
+    assert_eq!(data["options"]["read_fractions"], serde_json::json!([1.0, 0.9]));
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let at = tempfile::tempdir().unwrap();
+    let folder = at.path().join("man");
+    let output = run(&["man", folder.to_str().unwrap()]);
+    assert!(output.status.success() && output.stdout.is_empty(), "{}", stderr(&output));
+    for page in ["rmalab", "rmalab-study", "rmalab-verify", "rmalab-verify-replay", "rmalab-launch"] {
+        let text = fs::read_to_string(folder.join(format!("{page}.1"))).expect(page);
+        assert!(text.contains(".SH NAME"), "{page}: {text}");
+    }
+    let refused = run(&["man", "/proc/man"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("/proc/man"), "{}", stderr(&refused));
+}
+
+/// The help and the book have one table of the variables that users set.
+#[test]
+fn the_environment_is_one_table() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/environment.md");
+    let page = fs::read_to_string(page).unwrap();
+    let table = page.split("## For users").nth(1).and_then(|rest| rest.split("\n## ").next()).unwrap();
+    let help = stdout(&run(&["--help"]));
+    let help = help.split("Environment:\n").nth(1).unwrap();
+    let rows: Vec<Vec<&str>> = table
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect())
+        .collect();
+    assert!(rows.len() > 10);
+    let told = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for row in &rows {
+        let line = format!("{} {}", row[0].trim_matches('`'), row[2].replace('`', ""));
+        assert!(told.contains(&line), "the help lacks: {line}\n{help}");
+    }
+    let variables = help.lines().filter(|line| line.starts_with("  RMALAB_") || line.starts_with("  NO_COLOR"));
+    assert_eq!(variables.count(), rows.len(), "{help}");
 }
 
 /// A reader that stops reading, as `head` does, ends a command without a word; a full disk does not.
 #[test]
 fn a_reader_that_goes_away_is_no_failure() {
-    for arguments in [&["completions", "bash"][..], &["list"], &["--help"], &["reproduce", "--list"]] {
+    for arguments in [&["completions", "bash"][..], &["list"], &["--help"], &["list", "experiments"]] {
         let mut child = rmalab(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
         let output = child.wait_with_output().unwrap();
@@ -198,7 +307,7 @@ fn a_reader_that_goes_away_is_no_failure() {
 fn a_full_disk_is_an_error() {
     let at = tempfile::tempdir().unwrap();
     let report = at.path().join("report");
-    let study = short_study(&report, &["--locks", "nocheck"]);
+    let study = short_study(&report, &["--lock", "nocheck"]);
     for arguments in [
         &["completions", "bash"][..],
         &["list"],
@@ -286,7 +395,7 @@ fn a_short_study_leaves_a_whole_report() {
     let same = run(&["diff", at_report, at_report]);
     assert!(same.status.success() && stdout(&same).contains("0 worse, 0 better"), "{}", stdout(&same));
     // Another run replaces it.
-    let output = run(&short_study(&report, &["--locks", "nocheck", "--quiet"]));
+    let output = run(&short_study(&report, &["--lock", "nocheck", "--quiet"]));
     assert!(output.status.success() && output.stderr.is_empty(), "{}", stderr(&output));
     assert!(!fs::read_to_string(report.join("index.html")).unwrap().contains("mcs-rw-rp"));
     assert_eq!(fs::read_dir(report.parent().unwrap()).unwrap().count(), 1, "a draft was left behind");
@@ -296,7 +405,7 @@ fn a_short_study_leaves_a_whole_report() {
 fn operations_are_counted_by_distance() {
     let at = tempfile::tempdir().unwrap();
     let report = at.path().join("report");
-    let more = ["--locks", "two-level", "--read-fraction", "1", "--ranks-per-node", "1", "--format=json", "--quiet"];
+    let more = ["--lock", "two-level", "--read-fraction", "1", "--ranks-per-node", "1", "--format=json", "--quiet"];
     let output = run(&short_study(&report, &more));
     let cells = Document::from_json(&stdout(&output)).unwrap().data.unwrap();
     let operations = |distance: &str| {
@@ -313,7 +422,7 @@ fn operations_are_counted_by_distance() {
 fn data_can_go_to_standard_output_and_to_files() {
     let at = tempfile::tempdir().unwrap();
     let (report, file) = (at.path().join("report"), at.path().join("data.json"));
-    let locks = ["--locks", "nocheck,two-level", "--quiet"];
+    let locks = ["--lock", "nocheck,two-level", "--quiet"];
     let output =
         run(&short_study(&report, &[&locks[..], &["--format", "json", "-o", file.to_str().unwrap()]].concat()));
     assert!(output.status.success() && output.stdout.is_empty(), "{}", stderr(&output));
@@ -370,10 +479,10 @@ fn a_terminated_study_keeps_what_it_has_measured() {
 fn a_study_that_is_interrupted_at_once_leaves_the_older_report() {
     let at = tempfile::tempdir().unwrap();
     let report = at.path().join("report");
-    assert!(run(&short_study(&report, &["--locks", "nocheck", "--quiet"])).status.success());
+    assert!(run(&short_study(&report, &["--lock", "nocheck", "--quiet"])).status.success());
     let older = fs::read(report.join("index.html")).unwrap();
     let arguments =
-        ["study", "--backend", "local", "--ranks", "2", "--locks", "nocheck", "--duration", "60s", "--report"];
+        ["study", "--backend", "local", "--ranks", "2", "--lock", "nocheck", "--duration", "60s", "--report"];
     let mut child = rmalab(&arguments).arg(&report).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
     assert!(lines.any(|line| line.starts_with("study: ")));
@@ -441,7 +550,7 @@ fn a_segment_that_is_too_short_is_told_with_the_length() {
 fn interrupted(backend: &str, signal: &str, code: i32) {
     let at = tempfile::tempdir().expect("the study ran");
     let report = at.path().join("report");
-    let arguments = ["study", "--backend", backend, "--ranks", "2", "--locks", "nocheck,two-level"];
+    let arguments = ["study", "--backend", backend, "--ranks", "2", "--lock", "nocheck,two-level"];
     let mut child = rmalab(&arguments)
         .args(["--duration", "100ms", "--repetitions", "10000", "--report"])
         .arg(&report)

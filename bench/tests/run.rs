@@ -23,7 +23,9 @@ fn bad_arguments_are_refused_with_a_clear_line() {
     for (arguments, says) in [
         (&[][..], "which application?"),
         (&["gohst"], "'ghost'"),
-        (&["ghost", "--ranks", "0"], "0 is not in"),
+        (&["ghost", "--ranks", "0"], "'0' is no number of ranks"),
+        (&["ghost", "--ranks", "2,4"], "one world"),
+        (&["ghost", "--ranks", "4:16:2"], "one world"),
         (&["ghost", "--ranks", "99999"], "--ranks 99999: there can be"),
         (&["ghost", "--backend", "mpi"], "mpi"),
         (&["ghost", "--profile", "gemini"], "add --backend sim"),
@@ -131,7 +133,7 @@ fn a_wrong_result_is_said_and_fails() {
 
 #[test]
 fn applications_are_listed() {
-    let output = run(&["--list"]);
+    let output = Command::cargo_bin("rmalab").unwrap().args(["list", "applications"]).output().unwrap();
     let list = stdout(&output);
     let names: Vec<&str> = list.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
     assert!(["ghost", "random-access", "hash-table", "dsde"].iter().all(|name| names.contains(name)), "{list}");

@@ -68,9 +68,8 @@ fn bad_arguments_are_refused_with_a_clear_line() {
         (&["--params", "fan_out=1"], "fan_out"),
         (&["--params", "t_r=0"], "t_r"),
         (&["--profile", "/dev/zero"], "/dev/zero"),
-        (&["--validate", "luck"], "luck"),
-        (&["--validate", "--ranks", "4"], "--ranks"),
-        (&["--scale", "--writers", "1%"], "--writers"),
+        (&["validate", "luck"], "luck"),
+        (&["validate", "--ranks", "4"], "--ranks"),
         (&["--report", "/proc/version"], "/proc/version"),
     ] {
         let output = run(arguments);

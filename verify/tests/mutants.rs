@@ -33,7 +33,7 @@ fn judge(rows: &[Row]) {
         let line = row.markdown();
         assert!(
             committed.lines().any(|known| known == line),
-            "docs/mutants.md is of another version: run `rmalab verify --kill-matrix docs/mutants.md`; it lacks\n{line}"
+            "docs/mutants.md is of another version: run `cargo xtask kill-matrix docs/mutants.md`; it lacks\n{line}"
         );
         let Fate::Killed { counterexample, .. } = &row.fate else {
             assert!(row.mutant.equivalent.is_some(), "{} survives {}", row.mutant.name, row.lock);

@@ -459,16 +459,18 @@ impl<'a> Advise<'a> {
         let mut remarks = Vec::new();
         if self.source.shares() {
             let mutexes: Vec<&str> = self.candidates.iter().filter(|one| !one.shares()).map(Tried::label).collect();
-            remarks.push(if mutexes.is_empty() {
-                "the program shares locks (shared, lock_all), so mutexes are left out; name one by --policies to try it"
-                    .to_owned()
-            } else {
-                format!(
+            if !mutexes.is_empty() {
+                remarks.push(format!(
                     "mutexes make shared locks and lock_all exclusive, and a program whose holders wait for each other \
                      hangs: {}",
                     mutexes.join(", ")
-                )
-            });
+                ));
+            } else if self.options.policies.is_empty() {
+                remarks.push(
+                    "the program shares locks (shared, lock_all), so mutexes are left out; name one by --lock to try it"
+                        .to_owned(),
+                );
+            }
         }
         if let Source::Trace(trace) = &*self.source {
             remarks.extend(trace.remarks.iter().cloned());

@@ -10,7 +10,7 @@
 //! objective = "throughput"     # or "p99", "fairness": what a policy is chosen by
 //!
 //! [[class]]                    # one class of acquisitions; there may be several
-//! share = 1.0                  # of all acquisitions; the shares sum to 1
+//! share = 1.0                  # of all acquisitions, or "100%"; the shares sum to 1
 //! lock = "exclusive"           # or "shared", "lock_all"
 //! targets = { zipf = 0.99 }    # or "uniform", "own", "neighbours", { single = 3 }
 //! between = { mean = "5us" }   # before the lock: exponential; "5us" is constant, { min = "1us", max = "9us" } uniform

@@ -241,9 +241,11 @@ fn middle(mut series: impl FnMut() -> f64) -> f64 {
 
 /// The round trip of one line between the first and the last processor that this program may use.
 ///
-/// None with a single processor, where a round trip would measure the scheduler.
+/// None with a single processor, where a round trip would measure the scheduler, and where the system refuses a thread.
 pub fn ping_pong() -> Option<f64> {
     const TRIPS: u64 = 2_000;
+    // What the line holds if there is no other thread.
+    const ALONE: u64 = u64::MAX;
     let allowed = sched_getaffinity(None).ok()?;
     let usable: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();
     let (&here, &there) = (usable.first()?, usable.last()?);
@@ -261,16 +263,20 @@ pub fn ping_pong() -> Option<f64> {
     let total = TRIPS * (ROUNDS as u64);
     std::thread::scope(|scope| {
         // Both run on new threads, so that the caller's affinity does not change.
-        scope.spawn(move || {
+        let echo = move || {
             stay(there);
             for trip in 0..total {
-                while line.load(Ordering::Acquire) != 2 * trip + 1 {
-                    spin_loop();
+                loop {
+                    match line.load(Ordering::Acquire) {
+                        ALONE => return,
+                        value if value == 2 * trip + 1 => break,
+                        _ => spin_loop(),
+                    }
                 }
                 line.store(2 * trip + 2, Ordering::Release);
             }
-        });
-        let pinger = scope.spawn(move || {
+        };
+        let pinger = move || {
             stay(here);
             let mut trip = 0;
             middle(|| {
@@ -284,7 +290,15 @@ pub fn ping_pong() -> Option<f64> {
                 }
                 start.elapsed().as_nanos() as f64 / TRIPS as f64
             })
-        });
-        pinger.join().ok()
+        };
+        let thread = std::thread::Builder::new;
+        thread().spawn_scoped(scope, echo).ok()?;
+        match thread().spawn_scoped(scope, pinger) {
+            Ok(pinger) => pinger.join().ok(),
+            Err(_) => {
+                line.store(ALONE, Ordering::Release);
+                None
+            }
+        }
     })
 }

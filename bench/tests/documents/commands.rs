@@ -22,8 +22,8 @@ const SMALLER: [(&str, &str); 9] = [
         "rmalab verify --lock mcs-rw-neutral --scenario 1R1Wx1 --network sc,late-puts",
     ),
     (
-        "rmalab study --locks mcs,mcs-rw-rp,two-level --ranks 2,8 --read-fraction 1,0.5 --critical-section 1us",
-        "rmalab study --locks mcs,two-level --ranks 2 --read-fraction 1,0.5 --critical-section 1us --duration 5ms",
+        "rmalab study --lock mcs,mcs-rw-rp,two-level --ranks 2,8 --read-fraction 1,0.5 --critical-section 1us",
+        "rmalab study --lock mcs,two-level --ranks 2 --read-fraction 1,0.5 --critical-section 1us --duration 5ms",
     ),
     (
         "rmalab simulate --lock mcs-rw-rp,two-level,hierarchical --ranks 4:663552:8",
@@ -55,8 +55,8 @@ const LEFT_OUT: [(&str, &str); 17] = [
     ("rmalab verify", "it takes minutes; CI runs it"),
     ("rmalab verify --long --report checked", "it takes half an hour and 16 GiB"),
     ("rmalab verify --save found", "as `rmalab verify`; verify.rs saves and replays a counterexample"),
-    ("rmalab verify --replay found/NAME.json --svg one.svg", "NAME is the user's; verify.rs replays one"),
-    ("rmalab simulate --validate paper", "it takes a minute; validation.rs runs it"),
+    ("rmalab verify replay found/NAME.json --svg one.svg", "NAME is the user's; verify.rs replays one"),
+    ("rmalab simulate validate paper", "it takes a minute; validation.rs runs it"),
     (
         "rmalab simulate --profile aries --lock two-level,mcs-rw-rp,rma-rw --ranks 64,1024 --writers 0.2%,2%,5% \
          --section empty,operation,work:1us-4us,wait:1us-4us --pairs 100",
@@ -64,7 +64,7 @@ const LEFT_OUT: [(&str, &str); 17] = [
     ),
     (
         "rmalab advise bench/workloads/shared_exclusive.toml --profile infiniband-ndr --seeds 3 \
-         --policies two-level,hierarchical,per-target,mcs-rw-rp,mcs",
+         --lock two-level,hierarchical,per-target,mcs-rw-rp",
         "it takes half a minute; advise.rs runs each of its options",
     ),
     ("rmalab advise --trace trace", "the trace is that of a program of the user; advise.rs records one"),

@@ -157,6 +157,14 @@ impl<'s, 't> Value<'s, 't> {
             .ok_or_else(|| self.error(format!("{} is no number from {least} to {most}", self.is())))
     }
 
+    /// A share: `0.9`, or `"90%"`.
+    fn share(&self) -> Result<f64> {
+        match self.value {
+            DeValue::String(text) => crate::simulate::share(text).map_err(|what| self.error(what)),
+            _ => self.number(0.0, 1.0),
+        }
+    }
+
     fn choice<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T> {
         let chosen = self.value.as_str().and_then(|text| choices.iter().find(|&&(name, _)| name == text));
         chosen.map(|&(_, choice)| choice).ok_or_else(|| {
@@ -266,7 +274,7 @@ pub(super) fn workload(file: &Path, text: &str) -> Result<Workload> {
 fn class(source: &Source<'_>, path: String, table: &Spanned<&DeTable<'_>>, ranks: u32) -> Result<Class> {
     let known = ["share", "lock", "targets", "between", "inside", "operation"];
     let table = Table::new(source, path, table.span(), table.get_ref(), &known)?;
-    let share = table.need("share", "1.0")?.number(0.0, 1.0)?;
+    let share = table.need("share", "1.0")?.share()?;
     let lock = table.need("lock", "\"lock_all\"")?.choice(&[
         ("lock_all", Acquire::LockAll),
         ("shared", Acquire::Shared),

@@ -1,0 +1,164 @@
+//! `rmalab list`: everything that has a name on the command line.
+
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use rmalab_atomics::sim::Profile;
+use serde_json::{Map, Value, json};
+
+use crate::compare::OPERATIONS;
+use crate::output::print;
+use crate::study::Backend;
+use crate::{Registry, Result, applications, reproduce};
+
+/// Options of `rmalab list`.
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// One kind of names [default: all]
+    #[arg(value_enum, value_name = "KIND")]
+    kind: Option<Kind>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What has names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Kind {
+    /// Mutexes and reader-writer locks
+    Locks,
+    /// Policies of windows beside one lock for the whole window
+    Policies,
+    /// What ranks are, and what carries out their operations
+    Backends,
+    /// Simulated machines
+    Profiles,
+    /// Experiments of papers, for reproduce
+    Experiments,
+    /// Locks that are broken on purpose, for verify --mutant
+    Mutants,
+    /// Applications, for run
+    Applications,
+    /// Operations of windows, for compare
+    Operations,
+}
+
+impl Kind {
+    fn title(self) -> &'static str {
+        match self {
+            Kind::Locks => "Locks",
+            Kind::Policies => "Policies",
+            Kind::Backends => "Backends",
+            Kind::Profiles => "Profiles",
+            Kind::Experiments => "Experiments",
+            Kind::Mutants => "Mutants",
+            Kind::Applications => "Applications",
+            Kind::Operations => "Operations",
+        }
+    }
+
+    /// All that there are, in the order of lists.
+    fn named(self, registry: &Registry) -> Vec<Named> {
+        match self {
+            Kind::Locks => subjects(registry, false),
+            Kind::Policies => subjects(registry, true),
+            Kind::Backends => Backend::ALL.into_iter().map(backend).collect(),
+            Kind::Profiles => Profile::names()
+                .map(|name| Named::new(name, Profile::builtin(name).map_or(String::new(), |profile| profile.about)))
+                .collect(),
+            Kind::Experiments => reproduce::all()
+                .into_iter()
+                .map(|one| {
+                    let (quick, long) = one.seconds;
+                    Named::new(one.id, one.title)
+                        .with("source", one.source)
+                        .with("seconds", format!("{quick}, with --long {long}"))
+                })
+                .collect(),
+            Kind::Mutants => rmalab_verify::mutants()
+                .map(|mutant| Named::new(mutant.name, mutant.description).with("of", mutant.locks.join(", ")))
+                .collect(),
+            Kind::Applications => applications::ALL.iter().map(|&(name, title)| Named::new(name, title)).collect(),
+            Kind::Operations => OPERATIONS.iter().map(|one| Named::new(one.name, one.title)).collect(),
+        }
+    }
+}
+
+/// One name, and what is said of it.
+struct Named {
+    name: String,
+    description: String,
+    more: Vec<(&'static str, String)>,
+}
+
+impl Named {
+    fn new(name: impl Into<String>, description: impl Into<String>) -> Named {
+        Named { name: name.into(), description: description.into(), more: Vec::new() }
+    }
+
+    fn with(mut self, what: &'static str, text: impl Into<String>) -> Named {
+        self.more.push((what, text.into()));
+        self
+    }
+}
+
+fn subjects(registry: &Registry, policies: bool) -> Vec<Named> {
+    let of_kind = registry.subjects().filter(|subject| (subject.info().kind == crate::Kind::Policy) == policies);
+    let named = of_kind.map(|subject| {
+        let info = subject.info();
+        Named::new(&info.name, &info.description).with("fairness", &info.fairness).with("paper", &info.paper)
+    });
+    named.collect()
+}
+
+fn backend(backend: Backend) -> Named {
+    let named = Named::new(backend.name(), backend.description());
+    if backend.is_built() {
+        named
+    } else {
+        named.with("not in this program", format!("build it with --features {backend}"))
+    }
+}
+
+/// Runs the sub-command.
+pub(crate) fn run(registry: &Registry, arguments: &ListArgs) -> Result<ExitCode> {
+    let kinds = arguments.kind.as_ref().map_or(Kind::value_variants(), std::slice::from_ref);
+    if arguments.json {
+        let all: Map<String, Value> =
+            kinds.iter().map(|&kind| (kind.title().to_lowercase(), as_json(&kind.named(registry)))).collect();
+        let text = serde_json::to_string_pretty(&all).expect("texts are JSON");
+        print(&(text + "\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let text: Vec<String> = kinds.iter().map(|&kind| as_text(kind, &kind.named(registry))).collect();
+    print(&text.join("\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints all names of one kind.
+pub(crate) fn print_kind(registry: &Registry, kind: Kind) -> Result<ExitCode> {
+    run(registry, &ListArgs { kind: Some(kind), json: false })
+}
+
+fn as_text(kind: Kind, all: &[Named]) -> String {
+    let width = all.iter().map(|named| named.name.len()).max().unwrap_or(0);
+    let mut text = format!("{}:\n", kind.title());
+    for named in all {
+        text += &format!("  {:width$}  {}\n", named.name, named.description);
+        for (what, more) in named.more.iter().filter(|(_, more)| !more.is_empty()) {
+            text += &format!("  {:width$}  {what}: {more}\n", "");
+        }
+    }
+    text
+}
+
+fn as_json(all: &[Named]) -> Value {
+    let one = |named: &Named| {
+        let mut object = Map::new();
+        object.insert("name".into(), json!(named.name));
+        object.insert("description".into(), json!(named.description));
+        object.extend(named.more.iter().map(|(what, more)| ((*what).to_owned(), json!(more))));
+        Value::Object(object)
+    };
+    all.iter().map(one).collect()
+}

@@ -1,0 +1,46 @@
+//! What only maintainers of the repository do: pages of its documents that are made by the program. `cargo xtask` is this.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueHint};
+
+use crate::command::failed;
+use crate::simulate_command::{self, PointsArgs};
+use crate::{Registry, verify_command};
+
+/// Pages of the repository's documents that the program makes
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", max_term_width = 100)]
+struct Xtask {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Put every mutant to the explorer, and write what kills it as a Markdown page
+    KillMatrix {
+        /// The page
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        /// Say nothing on standard error but errors
+        #[arg(long, short)]
+        quiet: bool,
+    },
+    /// Simulate all locks under lock_all from 4 to 1,000,000 ranks, with their growth
+    Scale {
+        #[command(flatten)]
+        points: Box<PointsArgs>,
+    },
+}
+
+/// Does what the command line says, and returns the exit code.
+pub fn xtask() -> ExitCode {
+    crate::BUILD.keep();
+    let done = match Xtask::parse().task {
+        Task::KillMatrix { file, quiet } => verify_command::kill_matrix(&file, quiet),
+        Task::Scale { points } => simulate_command::scale(Registry::standard(), &points),
+    };
+    done.unwrap_or_else(|error| failed(&error))
+}
