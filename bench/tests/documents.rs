@@ -10,6 +10,8 @@ mod generated;
 mod links;
 #[path = "documents/page.rs"]
 mod page;
+#[path = "documents/results.rs"]
+mod results;
 #[path = "documents/tutorial.rs"]
 mod tutorial;
 

@@ -1,4 +1,4 @@
-//! Every mutant dies as docs/mutants.md says, and those that are equivalent to their lock survive.
+//! Every mutant dies as docs/results/mutants.md says, and those that are equivalent to their lock survive.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ fn path(name: &str) -> PathBuf {
 }
 
 fn committed() -> String {
-    std::fs::read_to_string(path("../docs/mutants.md")).unwrap()
+    std::fs::read_to_string(path("../docs/results/mutants.md")).unwrap()
 }
 
 /// That each row is as committed, that the right ones are killed, and that the reference interpreter agrees.
@@ -33,7 +33,7 @@ fn judge(rows: &[Row]) {
         let line = row.markdown();
         assert!(
             committed.lines().any(|known| known == line),
-            "docs/mutants.md is of another version: run `cargo xtask kill-matrix docs/mutants.md`; it lacks\n{line}"
+            "docs/results/mutants.md is of another version: run `cargo xtask kill-matrix docs/results/mutants.md`; it lacks\n{line}"
         );
         let Fate::Killed { counterexample, .. } = &row.fate else {
             assert!(row.mutant.equivalent.is_some(), "{} survives {}", row.mutant.name, row.lock);
@@ -84,7 +84,7 @@ fn mutants_die_as_the_matrix_says() {
 fn the_matrix_is_the_committed_one() {
     let rows = rows(|_| true);
     judge(&rows);
-    assert!(kill_matrix::document(&rows) == committed(), "docs/mutants.md has other text, rows or order");
+    assert!(kill_matrix::document(&rows) == committed(), "docs/results/mutants.md has other text, rows or order");
 }
 
 #[test]

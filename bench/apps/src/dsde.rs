@@ -392,7 +392,7 @@ mod tests {
         for dsde in all {
             for ranks in [1, 2, 3, 5] {
                 let done = run(&dsde, &Ranks::threads(ranks), 1, &stop).unwrap();
-                assert_eq!(done.table.rows[2][1], Value::Count(u64::from(ranks) * 6 * 20), "{dsde:?}");
+                assert_eq!(done.table.rows[2][1].value, Value::Count(u64::from(ranks) * 6 * 20), "{dsde:?}");
             }
             if dsde.strategies.transport.as_deref() != Some("two-sided-agent") {
                 run(&dsde, &Ranks::simulated("gemini", 40), 1, &stop).unwrap();

@@ -368,7 +368,7 @@ mod tests {
                     let done =
                         run(&ghost(sync, strategies), &Ranks::threads(ranks), 1, &AtomicBool::new(false)).unwrap();
                     let checked = u64::from(ranks) * 4 * u64::from(COMPARED + 5);
-                    assert_eq!(done.table.rows[3][1], Value::Count(checked), "{sync:?} on {ranks}");
+                    assert_eq!(done.table.rows[3][1].value, Value::Count(checked), "{sync:?} on {ranks}");
                 }
                 let simulated = Ranks::simulated("gemini", 4);
                 run(&ghost(sync, two_sided.clone()), &simulated, 1, &AtomicBool::new(false)).unwrap();

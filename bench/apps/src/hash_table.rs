@@ -239,7 +239,7 @@ mod tests {
         for transport in [None, Some("two-sided"), Some("two-sided-agent")] {
             for ranks in [1, 2, 3] {
                 let done = run(&crowded(transport), &Ranks::threads(ranks), 1, &stop).unwrap();
-                assert_eq!(done.table.rows[5][1], Value::Count(200 * u64::from(ranks)), "{transport:?}");
+                assert_eq!(done.table.rows[5][1].value, Value::Count(200 * u64::from(ranks)), "{transport:?}");
             }
         }
         for policy in rmalab_locks::PolicyKind::NAMES {

@@ -316,7 +316,7 @@ mod tests {
     }
 
     fn wrong(done: &Done) -> &Value {
-        &done.table.rows[4][1]
+        &done.table.rows[4][1].value
     }
 
     #[test]

@@ -1,0 +1,77 @@
+//! The generated results in `docs/results`: each has what the source has now, and no more.
+
+use std::collections::BTreeSet;
+
+use rmalab::Registry;
+use rmalab::verify::{Engine, Selection, section_name};
+
+use crate::page::{read, root};
+
+fn result(name: &str) -> String {
+    read(&root().join("docs/results").join(name))
+}
+
+/// The cells of the rows of all tables of a page, without their names and lines.
+fn rows(text: &str) -> Vec<Vec<&str>> {
+    text.lines()
+        .filter_map(|line| Some(line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ").collect()))
+        .filter(|cells: &Vec<&str>| !cells[0].starts_with("---"))
+        .collect()
+}
+
+/// The checks of a page: engine, lock, network, scenario and section.
+fn checks(name: &str) -> BTreeSet<[String; 5]> {
+    let text = result(name);
+    let checks = rows(&text).into_iter().filter(|cells| cells.len() >= 13 && cells[0] != "lock");
+    checks.map(|cells| [cells[1], cells[0], cells[2], cells[3], cells[4]].map(str::to_owned)).collect()
+}
+
+/// The standard checks of the source by some engines.
+fn standard(engines: &[Engine], long: bool) -> BTreeSet<[String; 5]> {
+    let selection = Selection { engines: engines.to_vec(), long, ..Selection::default() };
+    let jobs = selection.jobs(&Registry::standard(), &Default::default()).expect("the standard checks exist");
+    let name = |job: &rmalab::verify::Job| {
+        let check = &job.check;
+        let scenario = check.scenario.to_string();
+        let names = [
+            job.engine.name(),
+            check.subject.name(),
+            &check.network.to_string(),
+            &scenario,
+            section_name(check.section),
+        ];
+        names.map(str::to_owned)
+    };
+    jobs.iter().map(name).collect()
+}
+
+#[test]
+fn the_page_of_the_explorer_has_every_standard_check() {
+    let (page, source) = (checks("checked.md"), standard(&[Engine::Explorer], true));
+    let missing: Vec<_> = source.difference(&page).collect();
+    let gone: Vec<_> = page.difference(&source).collect();
+    assert!(
+        missing.is_empty() && gone.is_empty(),
+        "docs/results/checked.md is stale: missing {missing:?}, gone {gone:?}"
+    );
+}
+
+#[test]
+fn the_page_of_executions_names_locks_that_exist() {
+    let names: BTreeSet<String> =
+        standard(&[Engine::Explorer], true).into_iter().map(|check| check[1].clone()).collect();
+    let page = checks("checked-by-executions.md");
+    assert!(!page.is_empty());
+    let gone: Vec<_> = page.iter().filter(|check| !names.contains(&check[1])).collect();
+    assert!(gone.is_empty(), "docs/results/checked-by-executions.md is stale: {gone:?}");
+}
+
+/// A result names what made it.
+#[test]
+fn results_name_their_commands() {
+    for name in ["checked.md", "checked-by-executions.md", "mutants.md", "scale.md"] {
+        let text = result(name);
+        let head: String = text.lines().take(6).collect();
+        assert!(head.contains("by `"), "docs/results/{name} does not name its command");
+    }
+}
