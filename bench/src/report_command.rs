@@ -1,9 +1,9 @@
 //! `rmalab report` and `rmalab diff`: documents that were saved, rendered again and compared.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::Result;
+use crate::{Error, Result};
 use crate::document::Document;
 use crate::document::diff::diff;
 use clap::{Args, ValueHint};
@@ -58,16 +58,21 @@ pub(crate) struct DiffArgs {
     output: OutputArgs,
 }
 
+/// Reads a document that an argument names: what is wrong with it is wrong with the argument.
+fn read(path: &Path) -> Result<Document> {
+    Document::read(path).map_err(|error| Error::usage(error.to_string()))
+}
+
 /// Runs `rmalab report`.
 pub(crate) fn report(arguments: &ReportArgs) -> Result<ExitCode> {
-    let document = Document::read(&arguments.file)?;
+    let document = read(&arguments.file)?;
     arguments.output.prepare(None)?.write(&document)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Runs `rmalab diff`.
 pub(crate) fn compare(arguments: &DiffArgs) -> Result<ExitCode> {
-    let (old, new) = (Document::read(&arguments.old)?, Document::read(&arguments.new)?);
+    let (old, new) = (read(&arguments.old)?, read(&arguments.new)?);
     let found = diff(&old, &new, arguments.threshold)?;
     arguments.output.prepare(None)?.write(&found.document)?;
     Ok(if found.worse > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -537,7 +537,7 @@ fn a_record_of_no_window_is_told() {
 #[test]
 fn a_segment_that_is_too_short_is_told_with_the_length() {
     let program = rmalab(&[]).get_program().to_str().unwrap().to_owned();
-    let output = run(&["launch", "-n", "2", "--", &program, "run", "ghost", "--quiet"]);
+    let output = run(&["launch", "-n", "2", "--segment", "1M", "--", &program, "run", "ghost", "--quiet"]);
     let said = stderr(&output);
     assert!(!output.status.success() && said.contains("rmalab launch --segment "), "{said}");
     let length = said.split("--segment ").nth(1).unwrap().split('`').next().unwrap();

@@ -91,7 +91,7 @@ fn ranks_of_a_job_run_applications_together() {
         let output = launched("4", application);
         let (told, said) = (stdout(&output), stderr(&output));
         assert!(output.status.success(), "{application:?}: {said}");
-        let head = format!("[0] {}, 4 processes over shm: ", application[0]);
+        let head = format!("[0] {}, 4 processes over shm.", application[0]);
         assert!(told.starts_with(&head) && told.lines().count() > 4, "{told}");
         assert!(told.lines().all(|line| line.starts_with("[0]")), "{told}");
         assert_eq!(said, "", "{application:?}");

@@ -138,13 +138,13 @@ impl Done {
     /// The document of the runs.
     pub fn document(&self, run: Run) -> Document {
         let title = format!("{}, {}", self.application, self.world);
-        let mut document = Document::new("run", title, run, Machine::describe());
+        let mut document = Document::new("run", &title, run, Machine::describe());
         let mut runs = Table::new("Runs", [Column::from("run"), Column::from("time")]);
         for (number, &time) in (1..).zip(&self.times) {
             runs.row([Value::Count(number), Value::Time(time)]);
         }
         let options = format!("Options: {}.", self.options);
-        document.sections.push(Section::new("result", "Result").table(self.table.clone()));
+        document.sections.push(Section::new("result", "Result").paragraph(format!("{title}.")).table(self.table.clone()));
         document.sections.push(Section::new("runs", "Runs").paragraph(options).table(runs.clone()).folded());
         document.data = Some(runs);
         document

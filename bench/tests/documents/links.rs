@@ -102,7 +102,7 @@ fn a_wrong_link_is_found() {
         let wrong = wrong_links(&page, text, Some(&book), &mut 0);
         assert!(wrong.len() == 1 && wrong[0].contains(says), "{text}: {wrong:?}");
     }
-    let right = "`[x](no-such-page.md)` [x](backends.md#hardware) [y][z] <https://spinroot.com>\n\n    [x](a.md)\n\n[z]: scale.svg";
+    let right = "`[x](no-such-page.md)` [x](backends.md#hardware) [y][z] <https://spinroot.com>\n\n    [x](a.md)\n\n[z]: results/scale.svg";
     assert_eq!(wrong_links(&page, right, Some(&book), &mut 0), [""; 0]);
 }
 
@@ -110,7 +110,7 @@ fn a_wrong_link_is_found() {
 fn the_summary_lists_every_page_of_the_book_once() {
     let listed = book();
     let docs = root().join("docs");
-    let mut written: Vec<PathBuf> = [docs.clone(), docs.join("locks")]
+    let mut written: Vec<PathBuf> = [docs.clone(), docs.join("locks"), docs.join("results")]
         .iter()
         .flat_map(|folder| std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()))
         .filter(|path| path.extension().is_some_and(|end| end == "md") && !path.ends_with("SUMMARY.md"))
