@@ -1,46 +1,45 @@
-//! The program of the tutorial (`docs/tutorial.md`): a lock that is wrong, the mended one, and a window that uses it.
+//! The program of the tutorial (`docs/tutorial.md`): the whole command line, with a lock that is wrong and the mended one.
 //!
-//! `cargo run --release -p rmalab --example tutorial -- check`, `-- study` or `-- window`
+//! ```text
+//! cargo run --release -p rmalab --example tutorial -- verify --lock draft --scenario 2Wx1
+//! cargo run --release -p rmalab --example tutorial -- study --locks gate,tas,mcs
+//! ```
 
 mod draft;
 mod gate;
-mod proof;
+#[cfg(test)]
 mod table;
 
-use std::error::Error;
-
-use draft::Draft;
-use gate::Gate;
-use rmalab::document::{folder::Folder, text};
-use rmalab_locks::suite;
-use rmalab_verify::Subject;
+use std::process::ExitCode;
 
 // ANCHOR: main
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
     let mut registry = rmalab::Registry::standard();
-    registry.add_mutex::<Gate>("test-and-set mutex of the tutorial").paper("Anderson, IEEE TPDS 1(1), 1990");
-    rmalab::study::serve(&registry)?; // the study's processes are this program again, and end here
-
-    match std::env::args().nth(1).as_deref() {
-        Some("check") => {
-            print!("{}", proof::search(&Subject::mutex::<Draft>(()), &["2Wx1"])?);
-            print!("{}", proof::search(&Subject::mutex::<Gate>(()), &["2Wx2", "3Wx1", "4Wx2"])?);
-            suite::mutex::<Gate>(()); // threads under contention; panics if it finds something
-            let (acquire, release) = suite::mutex_cost::<Gate>(());
-            println!("remote operations: acquire {acquire}, release {release}");
-        }
-        Some("study") => {
-            let mut options = rmalab::Options::default();
-            options.locks = ["gate", "tas", "mcs"].map(String::from).to_vec();
-            let outcome = rmalab::study::run(&registry, &options)?;
-            let document = outcome.document();
-            print!("{}", text::document(&document, text::WIDTH));
-            let folder = Folder::prepare("tutorial-report".as_ref())?.write(&document)?;
-            println!("report: {}", folder.join("index.html").display());
-        }
-        Some("window") => println!("{:?}", table::fill(4)?),
-        _ => println!("say what to do: check, study or window"),
-    }
-    Ok(())
+    let paper = "Anderson: The Performance of Spin Lock Alternatives, IEEE TPDS 1(1), 1990";
+    registry.add_mutex::<draft::Draft>("the tutorial's first version: a get and a put").paper(paper);
+    registry.add_mutex::<gate::Gate>("the tutorial's lock: a compare-and-swap").paper(paper);
+    rmalab::main_with(registry)
 }
 // ANCHOR_END: main
+
+// ANCHOR: tests
+/// `cargo test -p rmalab --example tutorial`
+#[cfg(test)]
+mod tests {
+    use rmalab_locks::suite;
+
+    use crate::gate::Gate;
+    use crate::table;
+
+    #[test]
+    fn the_lock_excludes_and_costs_one_and_one() {
+        suite::mutex::<Gate>(()); // 2 to 16 threads; panics, and says on which rank, if it finds something
+        assert_eq!(suite::mutex_cost::<Gate>(()), (1, 1)); // remote operations to acquire, and to release
+    }
+
+    #[test]
+    fn a_window_uses_the_lock() {
+        assert_eq!(table::fill(4).unwrap().into_iter().max(), Some(6));
+    }
+}
+// ANCHOR_END: tests

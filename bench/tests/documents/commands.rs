@@ -171,10 +171,16 @@ fn the_commands_of_the_documents_run() {
     assert!(gone.is_empty(), "no document has these commands any more: {gone:?}");
 }
 
-/// `rmalab-locks --example counter -- shm`: the example's crate builds and tests it. Here it has to exist.
+/// `rmalab-locks --example counter -- shm`: the example's crate builds and tests it. Here it has to exist, and to have these
+/// options if it is an example of the command line.
 fn unknown_example(command: &str) -> Option<String> {
     let words: Vec<&str> = command.split(' ').collect();
-    let [name, "--example", example, ..] = words[..] else { return Some(format!("{command}: no example")) };
+    let [name, "--example", example, ref rest @ ..] = words[..] else { return Some(format!("{command}: no example")) };
+    if let ("rmalab", ["--", arguments @ ..]) = (name, rest)
+        && let Some(error) = unknown(&format!("rmalab {}", arguments.join(" ")))
+    {
+        return Some(error);
+    }
     let folder = if name == "rmalab" { "bench" } else { name.trim_start_matches("rmalab-") };
     let at = root().join(folder).join("examples").join(example);
     let is_there = at.with_extension("rs").exists() || at.join("main.rs").exists();
@@ -192,4 +198,5 @@ fn commands_are_found_in_blocks_and_in_text() {
     assert!(unknown("rmalab verify --no-such-option").is_some_and(|error| error.contains("--no-such-option")));
     assert!(unknown("rmalab no-such-command").is_some());
     assert!(unknown_example("rmalab-locks --example no-such-example").is_some());
+    assert!(unknown_example("rmalab --example my_lock -- verify --no-such-option").is_some());
 }
