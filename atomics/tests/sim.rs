@@ -10,7 +10,7 @@ use rmalab_atomics::conformance::{checks, peer_death};
 use rmalab_atomics::sim::network::Shape;
 use rmalab_atomics::sim::profile::{Arbitration, Jitter, LocalAtomics, Nic, Node, Placement, Profile, Span};
 use rmalab_atomics::sim::{Kind, Options, Outcome, Sim, Simulator};
-use rmalab_atomics::{Collectives, Disp, Distance, Rank, RemoteAtomics, Time, Until, WORD};
+use rmalab_atomics::{Collectives, Disp, Distance, Error, Rank, RemoteAtomics, Time, Until, WORD};
 
 /// A machine whose costs are easy to add.
 fn machine(shape: Shape) -> Profile {
@@ -293,6 +293,50 @@ fn a_wait_for_nothing_is_noticed() {
     let error = error.unwrap_err().to_string();
     assert!(error.contains("2 of 3 ranks wait for ever, from 0 ns"), "{error}");
     assert!(error.contains("rank 0 until its word 0x8 is ≥ 0x5, rank 2 until"), "{error}");
+}
+
+#[test]
+fn a_rank_that_has_left_is_the_error_of_those_who_wait_for_it() {
+    let simulator = Simulator::new(&machine(torus()), &Options::new(3)).unwrap();
+    let outcome = simulator.run(|ra| {
+        let word = ra.heap().alloc(8, 8).unwrap();
+        let collectives = Collectives::new(ra).unwrap();
+        collectives.barrier().unwrap();
+        if ra.rank() == Rank(2) {
+            // It arrives when the rank has left.
+            ra.put(Rank(0).at(word), 1).unwrap();
+            return None;
+        }
+        let told = (ra.rank() == Rank(0)).then(|| ra.wait_until_from(word, Until::Eq(1), Rank(2)).unwrap());
+        Some((told, collectives.barrier().unwrap_err().to_string()))
+    });
+    let results = outcome.unwrap().results;
+    assert_eq!(results[0].as_ref().map(|(told, _)| *told), Some(Some(1)));
+    let left = results.iter().flatten().filter(|(_, error)| error.contains("rank 2 has left")).count();
+    assert!(left > 0, "{results:?}");
+}
+
+#[test]
+fn a_rank_that_leaves_something_undone_has_failed() {
+    let simulator = Simulator::new(&machine(torus()), &Options::new(2)).unwrap();
+    let seen = Rc::new(RefCell::new(String::new()));
+    let told = Rc::clone(&seen);
+    let outcome = simulator.run(move |ra| {
+        let lock = ra.heap().alloc(8, 8).unwrap();
+        if ra.rank() == Rank(1) {
+            ra.forsake("a lock");
+            ra.forsake("another one");
+        } else {
+            *told.borrow_mut() = ra.wait_until(lock, Until::Ne(0)).unwrap_err().to_string();
+        }
+    });
+    let error = outcome.unwrap_err();
+    assert!(matches!(error, Error::RankEnded { rank: Rank(1), .. }), "{error}");
+    assert!(error.to_string().contains("rank 1 has left with a lock"), "{error}");
+    assert!(seen.borrow().contains("rank 1 has failed"), "{}", seen.borrow());
+    // Nobody has waited for it.
+    let outcome = simulator.run(|ra| ra.forsake("a lock"));
+    assert!(matches!(outcome.unwrap_err(), Error::RankEnded { rank: Rank(0), .. }));
 }
 
 #[test]

@@ -266,9 +266,15 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
 impl<A: RemoteAtomics + ?Sized, W: WindowLock> Drop for RawWindow<'_, A, W> {
     /// Releases what other ranks wait for, where that waits for none of them.
     fn drop(&mut self) {
-        if !self.freed && self.core.two_sided.is_none() {
+        if self.freed {
+            return;
+        }
+        match &self.core.two_sided {
             // A network that fails has failed for the other ranks, too.
-            let _ = self.release();
+            None => drop(self.release()),
+            // Its release would be a message, and perhaps a wait.
+            Some(requests) if requests.holds_a_lock() => self.core.ra.forsake("a lock of a two-sided window"),
+            Some(_) => {}
         }
     }
 }

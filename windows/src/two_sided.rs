@@ -65,7 +65,8 @@
 //!   origin if it can be answered, and otherwise of the receiver's next call on a window of the team.
 //! * A rank that drops its team serves what has come and leaves. What is sent to it from then on is an error of the sender.
 //!   Freeing is collective, so a rank that frees its windows serves until all ranks have come to the free. A window that is
-//!   dropped instead is served as long as its team lives.
+//!   dropped instead is served as long as its team lives. If its rank then holds a lock of a target, the rank has failed when
+//!   it leaves the world.
 //!
 //! [`Error::AtTarget`]: crate::Error::AtTarget
 //! [`Window::free`]: crate::Window::free
@@ -405,6 +406,12 @@ impl<'t> Requests<'t> {
         let state = self.ends.hub().state.borrow();
         let mut wanted = state.wanted.iter().filter(|wanted| wanted.window == self.window);
         wanted.find(|wanted| wanted.target == target)?.lock
+    }
+
+    /// Returns whether this rank holds the lock of a target, which other ranks may wait for.
+    pub(crate) fn holds_a_lock(&self) -> bool {
+        let locked = |pending: &Pending| pending.lock.is_some();
+        self.origin.borrow().targets.iter().any(|(&target, pending)| locked(pending) && self.wanted(target).is_none())
     }
 
     /// Nothing of `target` is to be waited for any more.

@@ -1004,6 +1004,30 @@ fn an_epoch_that_was_left_open_does_not_outlive_its_window() {
     }
 }
 
+/// A rank that leaves its window with a lock, and then the world, does not keep the others waiting.
+#[test]
+fn a_lock_that_leaves_with_its_rank_is_a_failure_of_that_rank() {
+    ends(|| {
+        let outcome = World::threads(2).run(|ra| {
+            let team = Team::new(ra).unwrap();
+            let window = window(&team, 8);
+            if ra.rank() == Rank(1) {
+                let epoch = window.lock(LockKind::Exclusive, Rank(0)).unwrap();
+                assert_eq!(epoch.get_value::<u64>(COUNTER).unwrap(), 0);
+                std::mem::forget(epoch);
+                return drop(window);
+            }
+            while window.messages_sent(ANSWER) == 0 {
+                window.progress().unwrap();
+            }
+            let error = window.lock(LockKind::Exclusive, Rank(0)).unwrap_err();
+            assert!(matches!(error, Error::Atomics(AtomicsError::PeerFailed { rank: Rank(1) })), "{error}");
+        });
+        let error = outcome.unwrap_err();
+        assert!(error.to_string().contains("rank 1 has left with a lock of a two-sided window"), "{error}");
+    });
+}
+
 /// Rank 0 needs rank 1 to serve a get of a two-sided window, while rank 1 waits for rank 0 in `waits`.
 fn serves_while(waits: impl Fn(&mut Window<'_, Mapped>, &Flag<'_, Mapped>, Rank) + Send + Sync + 'static) {
     ends(move || {

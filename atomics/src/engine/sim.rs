@@ -24,7 +24,7 @@ mod stats;
 mod turns;
 pub mod units;
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -34,7 +34,9 @@ pub use profile::Profile;
 pub use stats::{Busiest, Hottest, Kind, Operations, Stats};
 
 use crate::engine::coroutine::{Port, Task};
-use crate::model::fabric::{Bytes, Completion, DONE, Delay, Extras, Fabric, Span as Range, Word, WordOp, WorldView};
+use crate::model::fabric::{
+    Bytes, Completion, DONE, Delay, Extras, Fabric, Leaving, Span as Range, Word, WordOp, WorldView,
+};
 use crate::{
     Atomicity, Capabilities, Distance, Error, Rank, Request, Result, SymmetricHeap, Time, Topology, Until, WORD,
 };
@@ -50,7 +52,12 @@ pub(crate) enum Reply {
     Word(u64),
     TimedOut,
     Failed(Rank),
+    /// The rank that was to write the word has left.
+    Left(Rank),
 }
+
+/// The first rank that has left something undone, and what.
+type Forsaken = Cell<Option<(Rank, &'static str)>>;
 
 /// Virtual time, in picoseconds.
 struct Clock(Cell<u64>);
@@ -201,8 +208,8 @@ impl Simulator {
     ///
     /// # Errors
     ///
-    /// [`Error::World`] when a rank panics, when ranks wait for ever, and [`Error::System`] when their stacks cannot be
-    /// mapped.
+    /// [`Error::World`] when a rank panics or when ranks wait for ever, [`Error::RankEnded`] when one has
+    /// [left something undone](crate::RemoteAtomics::forsake), and [`Error::System`] when their stacks cannot be mapped.
     pub fn run<R: 'static>(&self, body: impl for<'t> Fn(&Sim<'t>) -> R + 'static) -> Result<Outcome<R>> {
         self.run_with(body, &mut |_| true)
     }
@@ -220,10 +227,12 @@ impl Simulator {
         let clock = Rc::new(Clock(Cell::new(0)));
         let gets = Rc::new(Gets::default());
         let counted = Rc::new(Counted((0..self.options.ranks).map(|_| Cell::new(true)).collect()));
+        let forsaken = Rc::new(Forsaken::default());
         let shared = Rc::new(Shared {
             clock: Rc::clone(&clock),
             counted: Rc::clone(&counted),
             gets: Rc::clone(&gets),
+            forsaken: Rc::clone(&forsaken),
             topology: Arc::clone(&self.topology),
             // Whole words, as on the other backends.
             segment: self.options.segment_bytes.checked_next_multiple_of(WORD).unwrap_or(u64::MAX - WORD + 1),
@@ -246,7 +255,11 @@ impl Simulator {
                     let (segment, topology) = (shared.segment, Arc::clone(&shared.topology));
                     let heap = SymmetricHeap::new(segment);
                     let view = WorldView::new(Rank(rank), segment, shared.capabilities, topology, heap);
-                    body(&Sim { port, shared, view: view.expect("the options were checked") })
+                    let view = view.expect("the options were checked");
+                    let sim = Sim { port, shared, view, forsaken: OnceCell::new() };
+                    let value = body(&sim);
+                    sim.leave();
+                    value
                 })
             })
             .collect();
@@ -261,7 +274,7 @@ impl Simulator {
             seed: self.options.seed,
         };
         let mut world = World::new(&self.profile, &self.network, &setting, clock, counted, gets);
-        let results = world.run(&mut tasks, progress);
+        let results = world.run(&mut tasks, progress, &forsaken);
         for task in &mut tasks {
             // Ranks that did not end, after an error.
             task.unwind();
@@ -297,6 +310,7 @@ struct Shared {
     clock: Rc<Clock>,
     counted: Rc<Counted>,
     gets: Rc<Gets>,
+    forsaken: Rc<Forsaken>,
     topology: Arc<Topology>,
     segment: u64,
     capabilities: Capabilities,
@@ -309,6 +323,7 @@ pub struct Sim<'t> {
     port: &'t Port<'t, Reply, Op>,
     shared: Rc<Shared>,
     view: WorldView,
+    forsaken: OnceCell<&'static str>,
 }
 
 impl fmt::Debug for Sim<'_> {
@@ -336,7 +351,15 @@ impl Sim<'_> {
         }
         match self.port.call(op) {
             Reply::Failed(rank) => Err(Error::PeerFailed { rank }),
+            Reply::Left(rank) => Err(Error::PeerLeft { rank }),
             reply => Ok(reply),
+        }
+    }
+
+    /// Leaves the world, and says what is left undone.
+    fn leave(&self) {
+        if let (Some(&what), None) = (self.forsaken.get(), self.shared.forsaken.get()) {
+            self.shared.forsaken.set(Some((self.view.rank(), what)));
         }
     }
 
@@ -431,7 +454,7 @@ impl Fabric for Sim<'_> {
 
     fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
         let deadline = deadline.map(|deadline| deadline.0.saturating_mul(1000));
-        match self.call(Op::WaitUntil { own: own.disp(), until, deadline })? {
+        match self.call(Op::WaitUntil { own: own.disp(), until, deadline, writer: None })? {
             Reply::Word(word) => Ok(Some(word)),
             _ => Ok(None),
         }
@@ -454,7 +477,22 @@ impl Fabric for Sim<'_> {
     }
 
     fn extras(&self) -> Extras<'_> {
-        Extras::default()
+        Extras { leaving: Some(self), ..Extras::default() }
+    }
+}
+
+impl Leaving for Sim<'_> {
+    fn wait_on_writer(&self, own: Word, until: Until, writer: Rank) -> Result<u64> {
+        self.answer(Op::WaitUntil { own: own.disp(), until, deadline: None, writer: Some(writer) })
+    }
+
+    fn forsake(&self, what: &'static str) {
+        // The first is named.
+        let _ = self.forsaken.set(what);
+    }
+
+    fn forsaken(&self) -> Option<&'static str> {
+        self.forsaken.get().copied()
     }
 }
 

@@ -33,11 +33,11 @@ use super::gets::Gets;
 use super::memory::{ADAPTER, Before, Memory, NOBODY};
 use super::network::{Network, Shape};
 use super::profile::{Arbitration, Jitter, LocalAtomics, Profile, Span};
-use super::queue::Queue;
+use super::queue::{Event, Queue};
 use super::stacks::SlabStack;
 use super::stats::{Busiest, Hottest, Kind, Operations, Stats};
 use super::turns::Turns;
-use super::{Clock, Counted, Progress, Reply};
+use super::{Clock, Counted, Forsaken, Progress, Reply};
 use crate::backend::mapped::OPERATION;
 use crate::engine::coroutine::{Task, Turn};
 use crate::model::fabric::WordOp;
@@ -80,6 +80,8 @@ pub(super) enum Op {
         own: Disp,
         until: Until,
         deadline: Option<u64>,
+        /// The only rank that is still to write the word, if that is known.
+        writer: Option<Rank>,
     },
     Pause {
         operations: u32,
@@ -141,7 +143,8 @@ enum Blocked {
     Reply(Reply),
     /// The answer of a message.
     Message,
-    Word(Disp, Until),
+    /// Its own word, and which rank is still to write it, if that is known.
+    Word(Disp, Until, Option<Rank>),
     Request(u64),
     Flush(Option<Rank>),
     /// Nothing: it has ended.
@@ -277,6 +280,7 @@ impl<'p> World<'p> {
         &mut self,
         tasks: &mut [RankTask<R>],
         progress: &mut dyn FnMut(&Progress) -> bool,
+        forsaken: &Forsaken,
     ) -> Result<Vec<R>> {
         let size = tasks.len() as u32;
         let mut results: Vec<Option<R>> = tasks.iter().map(|_| None).collect();
@@ -284,7 +288,7 @@ impl<'p> World<'p> {
         for rank in 0..size {
             self.queue.push(0, What::Resume(rank));
         }
-        while let Some(event) = self.queue.pop() {
+        while let Some(event) = self.queue.pop().or_else(|| self.next_after_the_last(forsaken)) {
             self.clock.0.set(event.time);
             self.events += 1;
             if self.events.is_multiple_of(PROGRESS) {
@@ -319,10 +323,31 @@ impl<'p> World<'p> {
         if let Some(text) = panicked {
             return Err(Error::world(text));
         }
+        if let Some((rank, what)) = forsaken.get() {
+            return Err(Error::RankEnded { rank, how: format!("{rank} has left with {what}").into() });
+        }
         if self.ended < size {
             return Err(self.stuck());
         }
         Ok(results.into_iter().map(|result| result.expect("every rank has ended")).collect())
+    }
+
+    /// The next event when there is none left: that of a rank which learns that the one that it waits for has left.
+    ///
+    /// Not before that, since what a rank has posted arrives when it has left.
+    #[cold]
+    fn next_after_the_last(&mut self, forsaken: &Forsaken) -> Option<Event<What>> {
+        if let (Some((rank, _)), None) = (forsaken.get(), self.failed) {
+            self.fail(rank.0);
+        }
+        for waiting in 0..self.ranks.len() as u32 {
+            if let Blocked::Word(.., Some(writer)) = self.ranks[waiting as usize].blocked
+                && matches!(self.ranks[writer.index()].blocked, Blocked::Ended)
+            {
+                self.reply(waiting, self.now(), Reply::Left(writer));
+            }
+        }
+        self.queue.pop()
     }
 
     fn end(&mut self, rank: u32) {
@@ -345,7 +370,7 @@ impl<'p> World<'p> {
         let shown: Vec<String> = waits
             .take(4)
             .map(|(rank, state)| match state.blocked {
-                Blocked::Word(own, until) => format!("rank {rank} until its word {own} is {until}"),
+                Blocked::Word(own, until, _) => format!("rank {rank} until its word {own} is {until}"),
                 other => format!("rank {rank} in {other:?}"),
             })
             .collect();
@@ -487,7 +512,7 @@ impl<'p> World<'p> {
                 }
             }
             Op::Flush { target } => self.flush(rank, target),
-            Op::WaitUntil { own, until, deadline } => self.wait_until(me, own, until, deadline),
+            Op::WaitUntil { own, until, deadline, writer } => self.wait_until(me, (own, until), deadline, writer),
             Op::Pause { operations } => {
                 // Without a network it is the pause of the backend that such a machine has.
                 let one = match self.profile.shape {
@@ -912,7 +937,7 @@ impl<'p> World<'p> {
 
     /// Wakes the rank whose word it is, if it waits for that.
     fn changed(&mut self, rank: Rank, disp: Disp, value: u64, by: u32) {
-        if let Blocked::Word(own, until) = self.ranks[rank.index()].blocked
+        if let Blocked::Word(own, until, _) = self.ranks[rank.index()].blocked
             && own == disp
             && until.holds(value)
         {
@@ -929,7 +954,7 @@ impl<'p> World<'p> {
 
     fn write(&mut self, at: Address, bytes: &[u8], by: u32) {
         let wait = match self.ranks[at.rank.index()].blocked {
-            Blocked::Word(own, _) => Some(own),
+            Blocked::Word(own, ..) => Some(own),
             _ => None,
         };
         let mut seen = None;
@@ -987,7 +1012,7 @@ impl<'p> World<'p> {
         }
     }
 
-    fn wait_until(&mut self, me: Rank, own: Disp, until: Until, deadline: Option<u64>) {
+    fn wait_until(&mut self, me: Rank, (own, until): (Disp, Until), deadline: Option<u64>, from: Option<Rank>) {
         let now = self.now();
         let line = self.memory.line(me, own);
         let value = *self.memory.word(line, own);
@@ -1001,7 +1026,7 @@ impl<'p> World<'p> {
             self.reply(me.0, now + self.profile.node.hit.0, Reply::TimedOut);
         } else {
             let state = &mut self.ranks[me.index()];
-            state.blocked = Blocked::Word(own, until);
+            state.blocked = Blocked::Word(own, until, from);
             state.wait += 1;
             if let Some(deadline) = deadline {
                 self.queue.push(deadline, What::Deadline(me.0, state.wait));
