@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::{Error, Result};
 use crate::document::Document;
 use crate::document::diff::diff;
+use crate::{Error, Result};
 use clap::{Args, ValueHint};
 
 use crate::output::OutputArgs;

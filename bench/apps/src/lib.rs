@@ -144,7 +144,9 @@ impl Done {
             runs.row([Value::Count(number), Value::Time(time)]);
         }
         let options = format!("Options: {}.", self.options);
-        document.sections.push(Section::new("result", "Result").paragraph(format!("{title}.")).table(self.table.clone()));
+        document
+            .sections
+            .push(Section::new("result", "Result").paragraph(format!("{title}.")).table(self.table.clone()));
         document.sections.push(Section::new("runs", "Runs").paragraph(options).table(runs.clone()).folded());
         document.data = Some(runs);
         document
