@@ -1,4 +1,4 @@
-//! The making of windows.
+//! How windows are made.
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::{
     Window, WindowCore,
 };
 
-/// Memory that this rank has exposed for a window that is being made: withdrawn when it is dropped.
+/// Memory that this rank has registered for a window that is being made. Dropping it deregisters the memory.
 struct Exposed<'t, A: RemoteAtomics + ?Sized> {
     ra: &'t A,
     key: RegisteredKey,
@@ -53,7 +53,7 @@ pub(crate) fn hints(config: &Config, policy: &str) -> Info {
     info
 }
 
-/// How a window is to be made; see [`Window::builder`].
+/// Makes windows; see [`Window::builder`].
 #[derive(Debug)]
 #[must_use = "nothing is made before `allocate`, `create`, `allocate_shared` or `create_dynamic`"]
 pub struct Builder<'t, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
@@ -89,7 +89,7 @@ impl<'t, A: RemoteAtomics + ?Sized> Builder<'t, A> {
         }
     }
 
-    /// Takes strategies and hints from `info`; what it ignores, [`WindowCore::ignored`](crate::WindowCore::ignored) reports.
+    /// Sets the strategies and hints of `info`. [`WindowCore::ignored`](crate::WindowCore::ignored) returns those that are ignored.
     pub fn info(mut self, info: &Info) -> Self {
         let mut hints = info.clone();
         if let Some(dir) = hints.delete(RECORD_HINT) {
@@ -100,7 +100,7 @@ impl<'t, A: RemoteAtomics + ?Sized> Builder<'t, A> {
         self
     }
 
-    /// Sets all strategies and hints at once; what does not go together, [`WindowCore::ignored`](crate::WindowCore::ignored) reports.
+    /// Sets all strategies and hints at once. [`WindowCore::ignored`](crate::WindowCore::ignored) returns those that contradict others.
     pub fn config(mut self, config: Config) -> Self {
         (self.config, self.ignored) = config.normalized();
         self.params = self.config.policy;
@@ -121,13 +121,13 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         self.team
     }
 
-    /// Records nothing because of the environment.
+    /// Ignores the variable [`Config::RECORD_VARIABLE`].
     pub(crate) fn without_variable(mut self) -> Self {
         self.reads_variable = false;
         self
     }
 
-    /// Sets the bytes of this rank's unit of displacement; 1 by default.
+    /// Sets this rank's displacement unit in bytes; 1 by default.
     pub fn disp_unit(mut self, bytes: u32) -> Self {
         self.disp_unit = bytes;
         self
@@ -139,20 +139,20 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         self
     }
 
-    /// Records what each rank does on the window in a file of its own in the folder `dir`, which is made if need be; see
-    /// [`trace`](crate::trace). The same on all ranks, also whether it is called.
+    /// Records what each rank does on the window; see [`trace`](crate::trace).
     ///
-    /// Making the window then is collective in any case, and another error of it is [`Error::Trace`], on other ranks
-    /// [`Error::NotMade`]. A file that cannot be written any more is the error of [`Window::free`].
+    /// Each rank writes its own file in the folder `dir`, which is made if need be. Either all ranks call this, with the same folder, or no
+    /// rank. Making the window is always collective then. If a file cannot be made, the error is [`Error::Trace`], and [`Error::NotMade`]
+    /// on other ranks. If a file cannot be written later, [`Window::free`] returns the error.
     ///
-    /// Without this call the hint `rmalab_record` names the folder, and without the hint the variable
-    /// [`Config::RECORD_VARIABLE`]; without that nothing is recorded.
+    /// Without this call, the hint `rmalab_record` names the folder, and without the hint the variable [`Config::RECORD_VARIABLE`].
+    /// Without the variable, nothing is recorded.
     pub fn record(mut self, dir: impl Into<PathBuf>) -> Self {
         self.record = Some(dir.into());
         self
     }
 
-    /// Sets the most slots that a ring of posts has, for tests in which few ranks fill one; the same on all ranks.
+    /// Sets the largest number of slots in a ring of posts, for tests in which few ranks fill one. It is the same on all ranks.
     #[doc(hidden)]
     pub fn pscw_slots(mut self, slots: u32) -> Self {
         self.slots = slots.max(1);
@@ -167,30 +167,29 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         self
     }
 
-    /// Vouches that all ranks pass the same size and unit to [`allocate`](Self::allocate), which then communicates nothing:
-    /// a rank may use the window before another one has made it (foMPI's allocated windows).
+    /// Promises that all ranks pass the same size and unit to [`allocate`](Self::allocate), which then does not communicate: a rank may use
+    /// the window before another rank has made it (foMPI's allocated windows).
     ///
-    /// Nothing checks it. Where sizes differ all the same, later allocations of the ranks overlap, and operations reach
-    /// other memory of the world than they name.
+    /// The promise is not checked. If sizes differ, later allocations of the ranks overlap, and operations reach other memory of the world
+    /// than they name.
     pub fn symmetric(mut self) -> Self {
         self.symmetric = true;
         self
     }
 
-    /// Makes a window of `bytes` bytes of this rank, zeroed (`MPI_Win_allocate`).
+    /// Makes a window with `bytes` zeroed bytes at this rank (`MPI_Win_allocate`).
     ///
-    /// Collective; ranks may ask for different sizes and units, and for 0 bytes. Every rank gives as much memory as the
-    /// largest part takes. Where all sizes and units are the same, nothing is remembered of the other ranks: memory of the
-    /// window's own at a rank is its part and a few cache lines.
+    /// The call is collective. Ranks may ask for different sizes and units, and for 0 bytes. Every rank gives as much memory as the largest
+    /// part takes. If all sizes and units are the same, the window remembers nothing of the other ranks; at each rank it takes its part and
+    /// a few cache lines.
     ///
-    /// One reduction finds out whether they are the same, and checks the hints `same_size` and `same_disp_unit`;
+    /// One reduction finds out whether they are the same, and checks the hints `same_size` and `same_disp_unit`.
     /// [`symmetric`](Self::symmetric) does without it.
     ///
     /// # Errors
     ///
-    /// [`Error::DispUnit`], [`Error::NotMade`] when another rank's unit is 0; on all ranks alike [`Error::Hint`] when a
-    /// promise is not kept, [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory), and those of the policy's
-    /// [`WindowLock::new`].
+    /// [`Error::DispUnit`], and [`Error::NotMade`] when another rank's unit is 0. On all ranks: [`Error::Hint`] when a promise is not kept,
+    /// [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory), and the errors of the policy's [`WindowLock::new`].
     pub fn allocate(self, bytes: u64) -> Result<Window<'t, A, W>> {
         let parts = if self.symmetric { self.check_unit().map(|()| None)? } else { self.compare(bytes)? };
         let most = parts.as_ref().map_or(bytes, |parts| parts.iter().map(|&(bytes, _)| bytes).max().unwrap_or(0));
@@ -206,7 +205,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         self.make(Flavor::Allocate, memory, vec![base])
     }
 
-    /// The sizes and units of all ranks, or `None` if all of them are this rank's.
+    /// Returns the sizes and units of all ranks, or `None` if all are the same as this rank's.
     fn compare(&self, bytes: u64) -> Result<Option<Vec<(u64, u32)>>> {
         self.team.check_outside()?;
         let own = [bytes, u64::from(self.disp_unit)];
@@ -232,16 +231,15 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         Ok(all.chunks_exact(2).map(|part| (part[0], part[1] as u32)).collect())
     }
 
-    /// Makes a window of `bytes` bytes of each rank, zeroed, which all ranks reach by loads and stores
-    /// (`MPI_Win_allocate_shared`).
+    /// Makes a window with `bytes` zeroed bytes at this rank, which all ranks reach by loads and stores (`MPI_Win_allocate_shared`).
     ///
-    /// Collective; ranks may ask for different sizes. The parts follow each other in memory, in the order of the ranks,
-    /// unless the hint `alloc_shared_noncontig` allows each to start at a cache line of its own rank's memory.
+    /// The call is collective. Ranks may ask for different sizes. The parts follow each other in memory in the order of the ranks. With the
+    /// hint `alloc_shared_noncontig`, each part starts at a cache line of its rank's memory.
     ///
     /// # Errors
     ///
     /// [`Error::NotShared`] when the team spans nodes, [`Error::NotMade`] when another rank's unit is 0,
-    /// [`Error::Hint`], and as [`allocate`](Self::allocate).
+    /// [`Error::Hint`], and the errors of [`allocate`](Self::allocate).
     pub fn allocate_shared(self, bytes: u64) -> Result<Window<'t, A, W>> {
         let ra = self.team.ra();
         self.team.check_outside()?;
@@ -273,18 +271,18 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         self.make(Flavor::Shared, Memory::Table(parts), vec![base])
     }
 
-    /// Makes a window over memory that the program already has (`MPI_Win_create`).
+    /// Makes a window over memory of the program (`MPI_Win_create`).
     ///
-    /// Collective; each rank gives memory of any length, none included, and has its own unit of displacement. The memory
-    /// comes back from [`Window::reclaim`]. Until then it is reached through the window only; this rank's own accesses are
-    /// those of [`WindowCore::local`](crate::WindowCore::local).
+    /// The call is collective. Each rank gives memory of any length, also 0, and has its own displacement unit. [`Window::reclaim`] returns
+    /// the memory. Until then the program reaches it only through the window, and its own rank by
+    /// [`WindowCore::local`](crate::WindowCore::local).
     ///
-    /// A table with an entry for each rank says where their memory is.
+    /// Each rank has a table with an entry for each other rank's memory.
     ///
     /// # Errors
     ///
-    /// [`Error::DispUnit`], and [`Unsupported`](rmalab_atomics::Error::Unsupported) where one rank cannot reach memory
-    /// of another one's program; then [`Error::NotMade`] on the others. The memory is dropped then.
+    /// [`Error::DispUnit`], and [`Unsupported`](rmalab_atomics::Error::Unsupported) when a rank cannot reach the program's memory of another
+    /// rank; the other ranks get [`Error::NotMade`]. An error drops the memory.
     pub fn create(self, memory: UserMemory) -> Result<Window<'t, A, W>> {
         let (team, ra) = (self.team, self.team.ra());
         let bytes = memory.len() as u64;
@@ -317,13 +315,13 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         Ok(window)
     }
 
-    /// Makes a window without memory, to which each rank attaches some when it pleases (`MPI_Win_create_dynamic`).
+    /// Makes a window without memory, to which each rank attaches memory at any time (`MPI_Win_create_dynamic`).
     ///
-    /// Collective, without communication. Its displacements are addresses, and its unit is a byte.
+    /// The call is collective, and does not communicate. Displacements are addresses, and the unit is a byte.
     ///
     /// # Errors
     ///
-    /// Those of [`allocate`](Self::allocate).
+    /// The errors of [`allocate`](Self::allocate).
     pub fn create_dynamic(self) -> Result<Window<'t, A, W>> {
         let dynamic = Dynamic::new(self.team.ra())?;
         let allocations = vec![dynamic.allocation()];

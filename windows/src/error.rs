@@ -1,13 +1,13 @@
-//! What can go wrong with a window.
+//! Errors of windows.
 
 use rmalab_atomics::Rank;
 
 use crate::{Config, Flavor, GlobalPtr, Kind, LayoutError, Op, WindowDisp};
 
-/// The result of a window's operation.
+/// The result of an operation on a window.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The call that an error speaks of.
+/// The call that an error names.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Call {
@@ -23,9 +23,9 @@ pub enum Call {
     FetchAndOp,
     /// `MPI_Compare_and_swap`
     CompareAndSwap,
-    /// An access of a rank to its own part.
+    /// A rank's access to its own part.
     Local,
-    /// The making of a window.
+    /// A call that makes a window.
     Create,
     /// `MPI_Win_free`
     Free,
@@ -58,7 +58,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// The call's name, as the methods have it.
+    /// Returns the name of the call's method.
     pub fn name(self) -> &'static str {
         match self {
             Call::Put => "put",
@@ -102,7 +102,7 @@ impl std::fmt::Display for Of<'_> {
     }
 }
 
-/// What stands open on a window, as an error names it.
+/// An epoch that is open on a window, as an error names it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Open {
@@ -112,7 +112,7 @@ pub enum Open {
     Access,
     /// An exposure epoch by post.
     Exposure,
-    /// A lock, or several.
+    /// One or more locks.
     Lock,
     /// A lock_all.
     LockAll,
@@ -130,7 +130,7 @@ impl std::fmt::Display for Open {
     }
 }
 
-/// The error classes of MPI-4.1 (section 12.6.2, and section 9.4 for the general ones) that windows know.
+/// The error classes of MPI-4.1 that windows use (section 12.6.2, and section 9.4 for the general ones).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Class {
@@ -166,194 +166,194 @@ pub enum Class {
     Other,
 }
 
-/// A window that could not be made, or that was used against the rules.
+/// A window could not be made, or was used against the rules.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An operation that would reach outside the target's part of the window.
+    /// An operation would reach outside the target's part of the window.
     #[error(
         "{call} of {len} bytes at {disp} (in units of {unit} bytes) of {target}: the window has {bytes} bytes there"
     )]
     OutOfWindow {
-        /// The call that was refused.
+        /// The call.
         call: Call,
-        /// The target that it named.
+        /// The target.
         target: Rank,
-        /// Where in the window.
+        /// The displacement in the window.
         disp: WindowDisp,
-        /// Bytes of a displacement unit there.
+        /// Bytes of the target's displacement unit.
         unit: u32,
-        /// How many bytes it would have touched, from the first to the last.
+        /// The number of bytes from the first to the last byte of the operation.
         len: u64,
-        /// How many bytes the target's part of the window has.
+        /// The number of bytes of the target's part of the window.
         bytes: u64,
     },
-    /// A target that is not a rank of the window's team.
+    /// The target is not a rank of the window's team.
     #[error("{call}: {target} does not exist in a team of {size} ranks")]
     NoSuchTarget {
-        /// The call that was refused.
+        /// The call.
         call: Call,
-        /// The target that it named.
+        /// The target.
         target: Rank,
-        /// How many ranks the team has.
+        /// The number of ranks of the team.
         size: u32,
     },
-    /// A target that the group of this epoch does not contain.
+    /// The target is not in the group of this epoch.
     #[error(
         "{rank}: an operation on {target}, which the group of this access epoch (start) does not contain: {group:?}"
     )]
     NotInGroup {
-        /// Who called.
+        /// The rank that called.
         rank: Rank,
-        /// The target that it named.
+        /// The target.
         target: Rank,
         /// The group's ranks.
         group: Vec<u32>,
     },
-    /// A group that names a rank twice.
+    /// A group names a rank twice.
     #[error("{rank}: {call} with a group that names {twice} twice")]
     Group {
-        /// Who called.
+        /// The rank that called.
         rank: Rank,
-        /// The call that was refused.
+        /// The call.
         call: Call,
-        /// Who is there twice.
+        /// The rank that the group names twice.
         twice: Rank,
     },
-    /// A call that the epoch that stands open does not allow.
+    /// The open epoch does not allow the call.
     #[error("{rank}: {call} while {open} stands open on this window; close it first")]
     Conflict {
-        /// Who called.
+        /// The rank that called.
         rank: Rank,
-        /// The call that was refused.
+        /// The call.
         call: Call,
-        /// What stands open.
+        /// The open epoch.
         open: Open,
     },
-    /// An operation behind a fence that was asserted to have none behind it.
+    /// An operation followed a fence that was asserted to have none after it.
     #[error(
         "{rank}: {call} has opened no epoch, since nosucceed was asserted; leave the assertion out, or call fence again"
     )]
     NoEpoch {
-        /// Who called.
+        /// The rank that called.
         rank: Rank,
-        /// The call that would have opened the epoch.
+        /// The call that opens such an epoch.
         call: Call,
     },
-    /// A call of the [untyped interface](crate::RawWindow) that belongs into an epoch which is not open.
+    /// A call of the [untyped interface](crate::RawWindow) needs an epoch that is not open.
     #[error("{rank}: {call}{} outside of an epoch{}", Of(target), if target.is_some() { " to it" } else { "" })]
     NotOpen {
-        /// Who called.
+        /// The rank that called.
         rank: Rank,
-        /// The call that was refused.
+        /// The call.
         call: Call,
-        /// The target that it named.
+        /// The target.
         target: Option<Rank>,
     },
-    /// An operation in a batch on a target of another window.
+    /// An operation in a batch names a target of another window.
     #[error(
         "{rank}: {call} in a batch: the target, {target}, belongs to another window; use targets of the epoch that runs the batch"
     )]
     OtherWindow {
-        /// Who called.
+        /// The rank that called.
         rank: Rank,
-        /// The call that was refused.
+        /// The call.
         call: Call,
-        /// The target, by its number in the team of its window.
+        /// The target's number in the team of its window.
         target: Rank,
     },
-    /// A barrier in an epoch that keeps all other ranks from theirs.
+    /// A barrier was called in an epoch that keeps all other ranks out.
     #[error(
         "{rank}: barrier while {open} is open under a lock policy that lets one rank in at a time: ranks that wait for the lock never come to the barrier; close the epoch first, or choose a policy with shared locks, such as two-level"
     )]
     Mutex {
-        /// Who called.
+        /// The rank that called.
         rank: Rank,
-        /// What is open.
+        /// The open epoch.
         open: Open,
     },
-    /// A call on a window that was freed, or fell apart, with an epoch open: it was forgotten, or its thread panicked.
+    /// The window was freed or dropped while an epoch was open: the program forgot it, or its thread panicked.
     #[error("{rank}: {call}: {open} was never closed; keep the epoch's value and close it by its own method")]
     LeftOpen {
-        /// Who called.
+        /// The rank that called.
         rank: Rank,
-        /// The call that noticed.
+        /// The call that returns this error.
         call: Call,
-        /// What stands open.
+        /// The open epoch.
         open: Open,
     },
-    /// A lock of a window that was made with `no_locks`.
+    /// The window was made with `no_locks`, and cannot be locked.
     #[error("{rank}: {call} of a window that was made with the hint no_locks")]
     NoLocks {
-        /// Who called.
+        /// The rank that called.
         rank: Rank,
-        /// The call that was refused.
+        /// The call.
         call: Call,
     },
-    /// An operation on memory of a dynamic window that its owner has not attached, or has detached.
+    /// The owner of a dynamic window's memory has not attached it, or has detached it.
     #[error(
         "{call} of {len} bytes at {disp} of {target}: not within attached memory there ({regions} regions are attached)"
     )]
     NotAttached {
-        /// The call that was refused.
+        /// The call.
         call: Call,
-        /// The target that it named.
+        /// The target.
         target: Rank,
         /// The address.
         disp: WindowDisp,
-        /// How many bytes it would have touched.
+        /// The number of bytes of the operation.
         len: u64,
-        /// How many regions are attached there.
+        /// The number of regions that the target has attached.
         regions: usize,
     },
-    /// An attach that cannot be.
+    /// Memory cannot be attached.
     #[error("{rank}: attach of {len} bytes at {disp}: {why}")]
     Attach {
-        /// Who called.
+        /// The rank that called.
         rank: Rank,
         /// Where the memory starts.
         disp: WindowDisp,
         /// Its length in bytes.
         len: u64,
-        /// Why not.
+        /// The reason.
         why: &'static str,
     },
-    /// A detach of what is not attached.
+    /// The memory to detach is not attached.
     #[error("{rank}: detach: no attached region starts at {disp}")]
     Detach {
-        /// Who called.
+        /// The rank that called.
         rank: Rank,
         /// The address.
         disp: WindowDisp,
     },
-    /// A call that windows of this flavor do not have.
+    /// Windows of this flavor do not have the call.
     #[error("{call}: windows of the flavor {flavor} do not have this")]
     Flavor {
-        /// The call that was refused.
+        /// The call.
         call: Call,
         /// The window's flavor.
         flavor: Flavor,
     },
-    /// Memory that this rank cannot reach by loads and stores.
+    /// This rank cannot reach the memory by loads and stores.
     #[error("{call}: {rank} does not share memory with {target}; ask a team of one node (split_by_node)")]
     NotShared {
-        /// The call that was refused.
+        /// The call.
         call: Call,
-        /// Who called.
+        /// The rank that called.
         rank: Rank,
-        /// Whose memory.
+        /// The rank whose memory it is.
         target: Rank,
     },
-    /// Elements that compare_and_swap does not take.
+    /// compare_and_swap does not take elements of this type.
     #[error("compare_and_swap takes no elements of type {kind}; swap integers of as many bytes")]
     Swap {
         /// The elements' type.
         kind: Kind,
     },
-    /// Data that are not whole elements of the type that the call names.
+    /// The data are not whole elements of the type that the call names.
     #[error("{call}: {len} bytes are not whole elements of type {kind}, which have {size} bytes each")]
     Elements {
-        /// The call that was refused.
+        /// The call.
         call: Call,
         /// The elements' type.
         kind: Kind,
@@ -362,97 +362,97 @@ pub enum Error {
         /// Bytes of the data.
         len: u64,
     },
-    /// An operation that the elements' type does not have.
+    /// The elements' type does not have the operation.
     #[error("{call}: {op} is not defined for elements of type {kind}")]
     Op {
-        /// The call that was refused.
+        /// The call.
         call: Call,
         /// The operation.
         op: Op,
         /// The elements' type.
         kind: Kind,
     },
-    /// Elements of another type than the layout's.
+    /// The elements and the layout have different types.
     #[error("{call}: the layout has elements of type {layout}, and the buffer of type {buffer}")]
     Type {
-        /// The call that was refused.
+        /// The call.
         call: Call,
-        /// What the layout is made of.
+        /// The type of the layout's elements.
         layout: String,
-        /// What the buffer is made of.
+        /// The type of the buffer's elements.
         buffer: Kind,
     },
-    /// Two ends of an operation that do not hold equally much.
+    /// The two ends of an operation have different numbers of bytes.
     #[error("{call}: {here} bytes at the origin and {there} at the target")]
     Mismatch {
-        /// The call that was refused.
+        /// The call.
         call: Call,
         /// Bytes at the origin.
         here: u64,
         /// Bytes at the other end.
         there: u64,
     },
-    /// Displacement units that are not positive.
+    /// A displacement unit is not positive.
     #[error("a displacement unit of 0 bytes; it has to be at least 1")]
     DispUnit,
-    /// Sizes, or displacement units, that differ although a hint promised that they do not.
+    /// Sizes or displacement units differ, against the promise of a hint.
     #[error("{rank}: {what} differs from the other ranks', although {hint} was given")]
     Hint {
-        /// Who called.
+        /// The rank that called.
         rank: Rank,
-        /// What differs.
+        /// The quantity that differs.
         what: &'static str,
         /// The hint.
         hint: &'static str,
     },
-    /// A window that another rank could not make.
+    /// Another rank could not make the window.
     #[error("{rank} could not take part in making the window; its own error says why")]
     NotMade {
-        /// The first rank that could not.
+        /// The first such rank.
         rank: Rank,
     },
-    /// A global pointer that points to nothing, or not to what the call needs.
+    /// A global pointer points to nothing, or not to memory that the call can use.
     #[error("{rank}: {call} at {pointer}: {why}")]
     BadPointer {
-        /// Who called.
+        /// The rank that called.
         rank: Rank,
-        /// The call that was refused.
+        /// The call.
         call: Call,
         /// The pointer.
         pointer: GlobalPtr,
-        /// Why not.
+        /// The reason.
         why: &'static str,
     },
-    /// An operation on global memory that would reach outside of its segment.
+    /// An operation on global memory would reach outside its segment.
     #[error("{rank}: {call} of {len} bytes at {pointer}, which has {bytes} bytes of each unit")]
     OutOfSegment {
-        /// Who called.
+        /// The rank that called.
         rank: Rank,
-        /// The call that was refused.
+        /// The call.
         call: Call,
         /// The pointer.
         pointer: GlobalPtr,
-        /// How many bytes it would have touched.
+        /// The number of bytes of the operation.
         len: u64,
-        /// How many bytes the segment has of each unit.
+        /// The number of bytes of the segment at each unit.
         bytes: u64,
     },
-    /// A collective allocation of global memory for which the units ask for different sizes.
+    /// In a collective allocation of global memory, units asked for different sizes.
     #[error("{rank}: memalloc of {bytes} bytes, while {other} asks for {there}; all units have to ask for the same")]
     Uneven {
-        /// Who called.
+        /// The rank that called.
         rank: Rank,
-        /// What it asked for.
+        /// The size that this unit asked for.
         bytes: u64,
-        /// The first unit that asks for something else.
+        /// The first unit that asked for another size.
         other: Rank,
-        /// What that asks for.
+        /// The size that the other unit asked for.
         there: u64,
     },
-    /// A layout that cannot be, or that does not fit its buffer.
+    /// A layout is impossible, or does not fit its buffer.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// An operation of a two-sided window that failed where its target served it; the error's text says why.
+    /// An operation of a two-sided window failed at its target; the error's text gives the reason.
     #[error("{target} could not serve a request: {why}")]
     AtTarget {
         /// The target.
@@ -462,12 +462,12 @@ pub enum Error {
         /// The target's error.
         why: Box<str>,
     },
-    /// An agent that cannot be had.
+    /// The window cannot have an agent.
     #[error("{rank}: agent: {why}")]
     Agent {
-        /// Who called.
+        /// The rank that called.
         rank: Rank,
-        /// Why not.
+        /// The reason.
         why: &'static str,
     },
     /// A recording cannot be written, or a trace cannot be read.
@@ -479,13 +479,13 @@ pub enum Error {
     /// The window's locks failed, or were used against MPI's rules.
     #[error(transparent)]
     Locks(#[from] rmalab_locks::Error),
-    /// The network operations below failed.
+    /// An operation of the network failed.
     #[error(transparent)]
     Atomics(#[from] rmalab_atomics::Error),
 }
 
 impl From<crate::messages::Error> for Error {
-    /// What failed below messages is told as what failed below windows is.
+    /// Errors of the network below messages become the same errors as those below windows.
     fn from(error: crate::messages::Error) -> Error {
         match error {
             crate::messages::Error::Atomics(error) => Error::Atomics(error),
@@ -495,7 +495,7 @@ impl From<crate::messages::Error> for Error {
 }
 
 impl Error {
-    /// The MPI error class that stands for this error.
+    /// Returns the MPI error class of this error.
     pub fn class(&self) -> Class {
         use rmalab_atomics::Error as Network;
         use rmalab_locks::Error as Lock;

@@ -3,8 +3,8 @@
 //! # Sources
 //!
 //! * MPI-4.1, section 12.5.1 (fence) and section 12.5.5 (its asserts).
-//! * [`FenceStrategy::Naive`]: two barriers, one before and one after everything is complete, as the papers describe what
-//!   implementations did first (W. Gropp, R. Thakur, An evaluation of implementation options for MPI one-sided
+//! * [`FenceStrategy::Naive`]: two barriers, one before and one after all operations are complete. The papers describe early
+//!   implementations like this (W. Gropp, R. Thakur, An evaluation of implementation options for MPI one-sided
 //!   communication, EuroPVM/MPI 2005).
 //! * [`FenceStrategy::Dissemination`]: flush, then a dissemination barrier (foMPI: R. Gerstenberger, M. Besta, T. Hoefler,
 //!   SC'13, section 2.3).
@@ -12,25 +12,24 @@
 //!
 //! # Why one barrier is enough
 //!
-//! Operations of this layer are done at the target as soon as they are flushed, without its help. A rank that has left
-//! the barrier knows that every rank has come to it, and had flushed before: so all operations of the epoch before are
-//! complete everywhere (what a closing fence promises), and no rank is still in front of its fence, storing to memory that
-//! operations of the epoch after it may now access (what an opening fence promises).
+//! Operations of this layer are complete at the target when they are flushed, without the target's help. When a rank leaves the barrier,
+//! every rank has reached it, and has flushed before. So all operations of the previous epoch are complete everywhere, as a closing fence
+//! promises. And no rank is still before its fence, storing to memory that operations of the next epoch may now access, as an opening
+//! fence promises.
 //!
 //! # Asserts
 //!
-//! NOPRECEDE spares the flush; NOPRECEDE and NOSUCCEED together are no fence at all, and synchronize nothing. NOSTORE and
-//! NOPUT are for caches that are not coherent, and change nothing.
+//! NOPRECEDE saves the flush. NOPRECEDE and NOSUCCEED together are no fence at all, and synchronize nothing. NOSTORE and NOPUT are for
+//! caches that are not coherent, and change nothing.
 //!
 //! # When an epoch is open
 //!
-//! A fence without NOSUCCEED opens an epoch once an operation is called after it. Without one, the next call of any kind
-//! of synchronization is legal, and finds nothing open. Ranks need not agree on that: what they do together, in two-sided
-//! windows too, depends on the asserts alone.
+//! A fence without NOSUCCEED opens an epoch when an operation follows it. Without an operation, no epoch is open, and any synchronization
+//! call may follow. Ranks need not agree on that: what they do together depends only on the asserts, also in two-sided windows.
 //!
 //! # Cost
 //!
-//! One flush of all targets, ⌈log₂ p⌉ word puts and as many waits; twice the puts and waits for the naive one.
+//! One flush of all targets, ⌈log₂ p⌉ word puts and the same number of waits. The naive fence has twice the puts and waits.
 
 use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_locks::{Policy, WindowLock};
@@ -38,12 +37,12 @@ use rmalab_locks::{Policy, WindowLock};
 use crate::trace::recorder::{Event, Kind};
 use crate::{Active, Call, Error, FenceStrategy, Local, Result, Target, Window, WindowCore};
 
-/// What the callers of a fence assert; all ranks alike for `noprecede` and `nosucceed`.
+/// Assertions of a fence. All ranks pass the same values of `noprecede` and `nosucceed`.
 ///
-/// A wrong assertion is the caller's fault.
+/// The caller is responsible for their being right.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct FenceAssert {
-    /// This rank's part was not stored to since the last synchronization (`MPI_MODE_NOSTORE`).
+    /// This rank has not stored to its part since the last synchronization (`MPI_MODE_NOSTORE`).
     pub nostore: bool,
     /// No rank puts or accumulates to this rank's part until the next fence (`MPI_MODE_NOPUT`).
     pub noput: bool,
@@ -74,22 +73,22 @@ impl FenceAssert {
 impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     /// Synchronizes all ranks of the team, and opens an epoch of access to all of them (`MPI_Win_fence`). Collective.
     ///
-    /// The epoch is open once a [target](Fence::at) was asked for. If its value is dropped then, it stays open until the
-    /// next fence, which closes it; if none was asked for, any epoch may follow.
+    /// The epoch is open once the program takes a [target](Fence::at) from it. If the value is dropped then, the epoch stays open until the
+    /// next fence, which closes it. If the program took no target, any epoch may follow.
     ///
     /// # Errors
     ///
-    /// [`Error::Conflict`](crate::Error::Conflict) when another epoch stands open, the error of an earlier epoch that was
-    /// dropped, and [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    /// [`Error::Conflict`](crate::Error::Conflict) when another epoch is open, the error of an earlier epoch that was dropped, and
+    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
     pub fn fence(&mut self) -> Result<Fence<'_, 't, A, W>> {
         self.fence_assert(FenceAssert::default())
     }
 
-    /// Like [`fence`](Self::fence), with assertions.
+    /// Does what [`fence`](Self::fence) does, with assertions.
     ///
     /// # Errors
     ///
-    /// Those of [`fence`](Self::fence).
+    /// The errors of [`fence`](Self::fence).
     pub fn fence_assert(&mut self, assert: FenceAssert) -> Result<Fence<'_, 't, A, W>> {
         self.raw.fence(assert)?;
         Ok(Fence { window: self })
@@ -125,8 +124,8 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
 
 /// An epoch between two fences: access to all ranks of the team, and exposure to all of them.
 ///
-/// Dropping it closes nothing, since that takes all ranks. If a target was asked for, the epoch stays open until the next
-/// [`Window::fence`], and until then the window refuses every other epoch.
+/// Dropping it closes nothing, since closing takes all ranks. If the program took a target from it, the epoch stays open until the next
+/// [`Window::fence`]. Until then the window refuses every other epoch.
 #[derive(Debug)]
 #[must_use = "a fence epoch is closed by `next` or `close`"]
 pub struct Fence<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
@@ -134,7 +133,7 @@ pub struct Fence<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
 }
 
 impl<A: RemoteAtomics + ?Sized, W: WindowLock> Fence<'_, '_, A, W> {
-    /// One target, or the null target.
+    /// Returns one target, or the null target.
     ///
     /// # Errors
     ///
@@ -149,48 +148,48 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Fence<'_, '_, A, W> {
         core.target(Call::Fence, target.into(), false)
     }
 
-    /// This rank's own part, as by [`WindowCore::local`](crate::WindowCore::local).
+    /// Returns access to this rank's part, like [`WindowCore::local`](crate::WindowCore::local).
     ///
     /// # Errors
     ///
-    /// The same.
+    /// As for [`WindowCore::local`](crate::WindowCore::local).
     pub fn local(&self) -> Result<Local<'_, A>> {
         self.window.local()
     }
 
-    /// Like [`WindowCore::progress`](crate::WindowCore::progress).
+    /// Does what [`WindowCore::progress`](crate::WindowCore::progress) does.
     ///
     /// # Errors
     ///
-    /// The same.
+    /// As for [`WindowCore::progress`](crate::WindowCore::progress).
     pub fn progress(&self) -> Result<()> {
         self.window.progress()
     }
 
-    /// Closes this epoch and opens the next one: one fence. Collective.
+    /// Closes this epoch and opens the next one with one fence. Collective.
     ///
     /// # Errors
     ///
-    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed), and those of the network.
+    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed), and the errors of the network.
     pub fn next(self) -> Result<Self> {
         self.next_assert(FenceAssert::default())
     }
 
-    /// Like [`next`](Self::next), with assertions.
+    /// Does what [`next`](Self::next) does, with assertions.
     ///
     /// # Errors
     ///
-    /// Those of [`next`](Self::next).
+    /// The errors of [`next`](Self::next).
     pub fn next_assert(self, assert: FenceAssert) -> Result<Self> {
         self.window.raw.synchronize(assert)?;
         Ok(self)
     }
 
-    /// Closes this epoch and opens none: a fence with NOSUCCEED. Collective.
+    /// Closes this epoch without opening another one: a fence with NOSUCCEED. Collective.
     ///
     /// # Errors
     ///
-    /// Those of [`next`](Self::next).
+    /// The errors of [`next`](Self::next).
     pub fn close(self) -> Result<()> {
         self.window.raw.synchronize(FenceAssert { nosucceed: true, ..FenceAssert::default() })
     }

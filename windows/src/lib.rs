@@ -1,19 +1,19 @@
-//! Windows: memory of every rank of a team, reached one-sidedly inside epochs, as in chapter 12 of MPI-4.1.
+//! Windows: memory of every rank of a team, which the other ranks access inside epochs, as in chapter 12 of MPI-4.1.
 //!
 //! | what | where |
 //! | --- | --- |
 //! | groups of ranks, their collectives | [`Team`], [`Subset`](rmalab_atomics::Subset) |
-//! | windows over memory that is there, allocated, shared, dynamic | [`Window`], [`Builder`] |
+//! | windows over memory of the program, allocated, shared, dynamic | [`Window`], [`Builder`] |
 //! | epochs | [`Lock`], [`LockAll`], [`Fence`], [`Access`], [`Exposure`] |
 //! | communication | [`Target`], [`Request`], [`Batch`], [`Local`] |
 //! | element types, operations, layouts of data | [`Element`], [`Op`], [`Layout`], [`Items`] |
 //! | global pointers, without epochs | [`GlobalMemory`], [`GlobalPtr`] |
 //! | strategies and hints | [`Config`], [`Info`] |
-//! | what a program does on a window: recorded, read, done again | [`trace`], [`replay`] |
-//! | windows by messages that their targets serve | [`two_sided`], [`Agent`] |
+//! | traces of what a program does on a window, and their replay | [`trace`], [`replay`] |
+//! | windows whose operations are messages to the target | [`two_sided`], [`Agent`] |
 //!
-//! An epoch is a value, and communication is its methods: an operation outside an epoch does not compile, nor does a second
-//! epoch that may not be open beside the first. What types cannot see is an [`Error`].
+//! An epoch is a value, and communication is its methods. So an operation outside an epoch does not compile, nor does a second epoch that
+//! must not be open together with the first. Other misuse is an [`Error`].
 //!
 //! ```
 //! use rmalab_atomics::{Rank, RemoteAtomics, World};

@@ -1,7 +1,7 @@
 //! Passive-target epochs: lock and lock_all.
 //!
-//! What opens and ends an epoch is inlined whole where it is used: an epoch that is returned is copied through memory, and
-//! loads of what was just stored in parts take longer than the lock. Not so with debug assertions, where builds matter more.
+//! The functions that open and end an epoch are inlined. Otherwise an epoch is returned through memory, and loads of fields that were just
+//! stored take longer than the lock. With debug assertions they are not inlined, since builds matter more then.
 
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
@@ -16,23 +16,22 @@ use crate::{Call, Error, Passive, Result, Target, Window, WindowCore};
 impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     /// Locks `target` and opens an epoch to it (`MPI_Win_lock`).
     ///
-    /// `None` is the null target: nothing is locked, and the epoch's calls do nothing.
+    /// `None` is the null target: the call locks nothing, and the epoch's calls do nothing.
     ///
     /// # Errors
     ///
-    /// Those of [`WindowLocks::lock`](rmalab_locks::WindowLocks::lock) (a second lock of the same target, a lock beside a
-    /// lock_all), [`Error::Conflict`], [`Error::NoLocks`], and the error of an earlier epoch that was dropped (see
-    /// [`Lock`]).
+    /// The errors of [`WindowLocks::lock`](rmalab_locks::WindowLocks::lock) (a second lock of the same target, a lock during a lock_all),
+    /// [`Error::Conflict`], [`Error::NoLocks`], and the error of an earlier epoch that was dropped (see [`Lock`]).
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn lock(&self, kind: LockKind, target: impl Into<Option<Rank>>) -> Result<Lock<'_, 't, A, W>> {
         self.lock_assert(kind, target, Assert::None)
     }
 
-    /// Like [`lock`](Self::lock), with an assertion (`MPI_MODE_NOCHECK`).
+    /// Does what [`lock`](Self::lock) does, with an assertion (`MPI_MODE_NOCHECK`).
     ///
     /// # Errors
     ///
-    /// Those of [`lock`](Self::lock).
+    /// The errors of [`lock`](Self::lock).
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn lock_assert(
         &self,
@@ -60,17 +59,17 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     ///
     /// # Errors
     ///
-    /// Those of [`WindowLocks::lock_all`](rmalab_locks::WindowLocks::lock_all), and as [`lock`](Self::lock).
+    /// The errors of [`WindowLocks::lock_all`](rmalab_locks::WindowLocks::lock_all), and otherwise those of [`lock`](Self::lock).
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn lock_all(&mut self) -> Result<LockAll<'_, 't, A, W>> {
         self.lock_all_assert(Assert::None)
     }
 
-    /// Like [`lock_all`](Self::lock_all), with an assertion (`MPI_MODE_NOCHECK`).
+    /// Does what [`lock_all`](Self::lock_all) does, with an assertion (`MPI_MODE_NOCHECK`).
     ///
     /// # Errors
     ///
-    /// Those of [`lock_all`](Self::lock_all).
+    /// The errors of [`lock_all`](Self::lock_all).
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn lock_all_assert(&mut self, assert: Assert) -> Result<LockAll<'_, 't, A, W>> {
         self.raw.begin_lock_all(assert)?;
@@ -80,9 +79,9 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
 
 /// A passive-target epoch to one target, from [`Window::lock`]: the [`Target`] itself.
 ///
-/// It ends by [`unlock`](Self::unlock), or when it is dropped. A drop cannot return an error: it calls the window's error
-/// handler and keeps it, and the next epoch of the window that is asked for is refused with it. It never panics. An epoch
-/// that is forgotten (`std::mem::forget`) leaves its target locked, and nothing unsound: no buffer is in use.
+/// It ends by [`unlock`](Self::unlock), or when it is dropped. A drop cannot return an error: it calls the window's error handler and keeps
+/// the error, and the next call that opens an epoch of the window returns it. A drop never panics. A forgotten epoch
+/// (`std::mem::forget`) leaves its target locked, but is sound: no buffer is in use.
 #[derive(Debug)]
 #[must_use = "the epoch ends when it is dropped, which is at once if it is not bound to a name"]
 pub struct Lock<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
@@ -103,11 +102,11 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> Deref for Lock<'w, '_, A, W> 
 }
 
 impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
-    /// Completes everything that this rank has issued to the target, here and there (`MPI_Win_flush`).
+    /// Completes all operations of this rank to the target, at both ends (`MPI_Win_flush`).
     ///
     /// # Errors
     ///
-    /// Those of the network.
+    /// The errors of the network.
     #[inline]
     pub fn flush(&self) -> Result<()> {
         if !self.plain {
@@ -124,14 +123,14 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
         self.target.rank().map_or(Ok(()), |rank| self.target.core.complete_target(rank))
     }
 
-    /// Completes everything that this rank has issued to the target, here (`MPI_Win_flush_local`).
+    /// Completes all operations of this rank to the target at this end (`MPI_Win_flush_local`).
     ///
-    /// Operations without a request are complete at the origin when their calls return. So it waits only if there are
-    /// requests of this window that no call has waited for yet; they are complete when it returns.
+    /// Operations without a request are complete at the origin when their calls return. So the call waits only for requests of this window
+    /// that no call has waited for yet.
     ///
     /// # Errors
     ///
-    /// Those of the network.
+    /// The errors of the network.
     #[inline]
     pub fn flush_local(&self) -> Result<()> {
         if self.target.core.under_way.get() == 0 {
@@ -144,7 +143,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
     ///
     /// # Errors
     ///
-    /// Those of `body`, and those of the network.
+    /// The errors of `body` and of the network.
     pub fn batch<'env, R>(&self, body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>) -> Result<R> {
         let core = self.target.core;
         core.begin_batch();
@@ -155,13 +154,13 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Lock<'_, '_, A, W> {
         Ok(done)
     }
 
-    /// Completes everything, then unlocks the target (`MPI_Win_unlock`).
+    /// Completes all operations, then unlocks the target (`MPI_Win_unlock`).
     ///
-    /// [`Request`](crate::Request)s are complete then, too: they may be waited for after the epoch, which takes no time.
+    /// It completes [`Request`](crate::Request)s, too. The program may still wait for them after the epoch, which takes no time.
     ///
     /// # Errors
     ///
-    /// Those of the network and of the policy. The lock is released even if the flush fails.
+    /// The errors of the network and of the policy. The lock is released even if the flush fails.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn unlock(self) -> Result<()> {
         ManuallyDrop::new(self).end()
@@ -187,7 +186,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Drop for Lock<'_, '_, A, W> {
 
 /// A passive-target epoch to every target, from [`Window::lock_all`].
 ///
-/// It ends by [`unlock_all`](Self::unlock_all), or when it is dropped; see [`Lock`] for errors then.
+/// It ends by [`unlock_all`](Self::unlock_all), or when it is dropped; [`Lock`] says what happens to errors of a drop.
 #[derive(Debug)]
 #[must_use = "the epoch ends when it is dropped, which is at once if it is not bound to a name"]
 pub struct LockAll<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
@@ -198,7 +197,7 @@ pub struct LockAll<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
 }
 
 impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
-    /// One target, or the null target.
+    /// Returns one target, or the null target.
     ///
     /// # Errors
     ///
@@ -210,11 +209,11 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
         core.target(Call::LockAll, target.into(), false)
     }
 
-    /// Completes everything that this rank has issued to `target`, here and there (`MPI_Win_flush`).
+    /// Completes all operations of this rank to `target`, at both ends (`MPI_Win_flush`).
     ///
     /// # Errors
     ///
-    /// Those of the network, and [`Error::NoSuchTarget`].
+    /// The errors of the network, and [`Error::NoSuchTarget`].
     #[inline]
     pub fn flush(&self, target: impl Into<Option<Rank>>) -> Result<()> {
         let Some(target) = target.into() else { return Ok(()) };
@@ -237,11 +236,11 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
         self.window.complete_target(target)
     }
 
-    /// Completes everything that this rank has issued, here and at all targets (`MPI_Win_flush_all`).
+    /// Completes all operations of this rank, at this end and at all targets (`MPI_Win_flush_all`).
     ///
     /// # Errors
     ///
-    /// Those of the network.
+    /// The errors of the network.
     #[inline]
     pub fn flush_all(&self) -> Result<()> {
         if !self.plain {
@@ -253,33 +252,33 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
         }
     }
 
-    /// Like [`Lock::flush_local`] (`MPI_Win_flush_local`).
+    /// Completes all operations of this rank to `target` at this end, like [`Lock::flush_local`] (`MPI_Win_flush_local`).
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchTarget`], and those of the network.
+    /// [`Error::NoSuchTarget`], and the errors of the network.
     #[inline]
     pub fn flush_local(&self, target: impl Into<Option<Rank>>) -> Result<()> {
         let target = self.at(target)?.rank();
         if self.window.under_way.get() == 0 { Ok(()) } else { self.flush(target) }
     }
 
-    /// Like [`Lock::flush_local`], for all targets (`MPI_Win_flush_local_all`).
+    /// Completes all operations of this rank at this end, like [`Lock::flush_local`] for all targets (`MPI_Win_flush_local_all`).
     ///
     /// # Errors
     ///
-    /// Those of the network.
+    /// The errors of the network.
     #[inline]
     pub fn flush_local_all(&self) -> Result<()> {
         if self.window.under_way.get() == 0 { Ok(()) } else { self.flush_all() }
     }
 
-    /// Makes this rank's loads and stores and the accesses of others agree (`MPI_Win_sync`).
+    /// Orders this rank's loads and stores with the accesses of other ranks (`MPI_Win_sync`).
     pub fn sync(&self) {
         self.window.sync();
     }
 
-    /// The window, for what does not open an epoch, such as [`WindowCore::local`](crate::WindowCore::local) and [`WindowCore::attach`](crate::WindowCore::attach).
+    /// Returns the window, for calls that open no epoch, such as [`WindowCore::local`](crate::WindowCore::local) and [`WindowCore::attach`](crate::WindowCore::attach).
     pub fn window(&self) -> &Window<'_, A, W> {
         self.window
     }
@@ -288,7 +287,7 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
     ///
     /// # Errors
     ///
-    /// Those of `body`, and those of the network.
+    /// The errors of `body` and of the network.
     pub fn batch<'env, R>(&self, body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>) -> Result<R> {
         let core: &WindowCore<'_, A> = self.window;
         core.begin_batch();
@@ -297,13 +296,13 @@ impl<'w, A: RemoteAtomics + ?Sized, W: WindowLock> LockAll<'w, '_, A, W> {
         Ok(done)
     }
 
-    /// Completes everything, then unlocks all targets (`MPI_Win_unlock_all`).
+    /// Completes all operations, then unlocks all targets (`MPI_Win_unlock_all`).
     ///
-    /// [`Request`](crate::Request)s as of [`Lock::unlock`].
+    /// It completes [`Request`](crate::Request)s as [`Lock::unlock`] does.
     ///
     /// # Errors
     ///
-    /// Those of the network and of the policy. The lock is released even if the flush fails.
+    /// The errors of the network and of the policy. The lock is released even if the flush fails.
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn unlock_all(self) -> Result<()> {
         ManuallyDrop::new(self).end()

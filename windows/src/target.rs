@@ -17,15 +17,15 @@ use crate::place::{ByRequest, Part, Place};
 use crate::raw::core::{Memory, WindowCore};
 use crate::{Call, Error, Items, Result, WindowDisp};
 
-/// An epoch by locks: its targets take part in nothing. A target is used during `'e`, while the epoch is open.
+/// An epoch by locks, in which targets make no calls. A target is used during `'e`, while the epoch is open.
 #[derive(Clone, Copy, Debug)]
 pub struct Passive<'e>(PhantomData<&'e ()>);
 
-/// An epoch by fences, or by start and complete: its targets synchronize, too.
+/// An epoch by fences, or by start and complete, in which targets synchronize, too.
 #[derive(Clone, Copy, Debug)]
 pub struct Active;
 
-/// The kind of epoch whose targets have the forms of operations with requests: [`Passive`].
+/// The kind of epoch whose targets have operations with requests: [`Passive`].
 #[diagnostic::on_unimplemented(
     message = "operations with requests belong to epochs by locks",
     label = "not in an epoch of this kind",
@@ -37,46 +37,46 @@ impl WithRequests for Passive<'_> {}
 
 /// One target in an epoch: communication is its methods.
 ///
-/// From [`Lock`](crate::Lock), which is one, or from the `at` of the other epochs. Displacements are in the units of the
-/// target's part of the window, in bytes on a dynamic window, whose displacements are addresses.
+/// [`Lock`](crate::Lock) is a target, and the other epochs return one by `at`. Displacements are in the target's displacement units. On a
+/// dynamic window they are addresses, in bytes.
 ///
-/// `put` returns when its source may be used again, `get` when its bytes are there, an accumulate when it is done: no
-/// buffer is in use when a call has returned. What is *complete at the target* is told by flush and by the end of the
-/// epoch. For operations that overlap each other there are [`batch`](crate::LockAll::batch) and the forms with requests.
+/// `put` returns when its source may be used again, `get` when its bytes have arrived, and an accumulate when it is done. So no buffer is
+/// in use after a call has returned. Operations are *complete at the target* after a flush or the end of the epoch. For operations that
+/// overlap each other, use [`batch`](crate::LockAll::batch) or the forms with requests.
 ///
 /// # Errors
 ///
-/// [`Error::OutOfWindow`] (on a dynamic window [`Error::NotAttached`]) for memory that the target's part of the window
-/// does not have, and then nothing was done; and those of the network, as a peer that has failed.
+/// [`Error::OutOfWindow`], or [`Error::NotAttached`] on a dynamic window, for memory outside the target's part of the window; nothing was
+/// done then. The errors of the network, such as a peer that has failed.
 #[derive(Debug)]
 pub struct Target<'e, A: RemoteAtomics + ?Sized, P = Passive<'e>> {
     pub(crate) ra: &'e A,
     pub(crate) core: &'e WindowCore<'e, A>,
-    /// Here as well as in the core, which changes behind shared references: so it need not be loaded anew after each atomic.
+    /// A copy of the core's field, which may change through shared references, so that it is not loaded again after each atomic.
     pub(crate) ways: AccumulatePath<'e>,
-    /// The words of its part, if operations on them may be the processor's.
+    /// The words of its part, if the processor may operate on them.
     pub(crate) words: LocalWords<'e>,
     pub(crate) rank: Rank,
     pub(crate) part: Part<'e>,
     pub(crate) bytes: u64,
     pub(crate) unit: u32,
-    /// Whether this rank holds the target exclusively.
+    /// Returns whether this rank holds the target exclusively.
     pub(crate) alone: bool,
     pub(crate) epoch: PhantomData<P>,
 }
 
 impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
-    /// The target's number in the window's team; `None` for the null target.
+    /// Returns the target's number in the window's team; `None` for the null target.
     pub fn rank(&self) -> Option<Rank> {
         (!matches!(self.part, Part::Null)).then_some(self.rank)
     }
 
-    /// Bytes of the target's part of the window; 0 for a dynamic window, as MPI has it.
+    /// Returns the number of bytes of the target's part of the window; 0 for a dynamic window, as in MPI.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Bytes of a unit of displacement.
+    /// Returns the target's displacement unit in bytes.
     pub fn disp_unit(&self) -> u32 {
         self.unit
     }
@@ -209,7 +209,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     ///
     /// # Errors
     ///
-    /// As of all operations, see [`Target`].
+    /// The errors of all operations, see [`Target`].
     #[inline(always)]
     pub fn put<T: Pod>(&self, disp: WindowDisp, source: &[T]) -> Result<()> {
         let source: &[u8] = bytemuck::cast_slice(source);
@@ -248,7 +248,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     ///
     /// # Errors
     ///
-    /// As of all operations, see [`Target`].
+    /// The errors of all operations, see [`Target`].
     #[inline(always)]
     pub fn get<T: Pod>(&self, disp: WindowDisp, dest: &mut [T]) -> Result<()> {
         let dest: &mut [u8] = bytemuck::cast_slice_mut(dest);
@@ -284,7 +284,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     ///
     /// # Errors
     ///
-    /// As of all operations, see [`Target`].
+    /// The errors of all operations, see [`Target`].
     #[inline]
     pub fn put_value<T: Pod>(&self, disp: WindowDisp, value: T) -> Result<()> {
         self.put(disp, &[value])
@@ -294,7 +294,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     ///
     /// # Errors
     ///
-    /// As of all operations, see [`Target`].
+    /// The errors of all operations, see [`Target`].
     #[inline]
     pub fn get_value<T: Pod>(&self, disp: WindowDisp) -> Result<T> {
         let mut value = [T::zeroed()];
@@ -306,8 +306,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     ///
     /// # Errors
     ///
-    /// [`Error::Mismatch`] when the two do not hold equally many bytes, [`Error::Layout`] when `origin` reaches outside
-    /// of `source`, and as of all operations.
+    /// [`Error::Mismatch`] when the two ends have different numbers of bytes, [`Error::Layout`] when `origin` reaches outside `source`, and
+    /// the errors of all operations.
     pub fn put_layout<T: Pod>(
         &self,
         disp: WindowDisp,
@@ -339,7 +339,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     ///
     /// # Errors
     ///
-    /// As [`put_layout`](Self::put_layout).
+    /// The errors of [`put_layout`](Self::put_layout).
     pub fn get_layout<T: Pod>(
         &self,
         disp: WindowDisp,

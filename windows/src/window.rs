@@ -1,4 +1,4 @@
-//! Windows: their memory, their making and their end.
+//! Windows: their memory, how they are made, and how they end.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -21,13 +21,13 @@ use crate::{
     messages,
 };
 
-/// A displacement from the start of a target's part of a window, in units that the target has chosen; on a dynamic
-/// window an address, as its owner's [`attach`](WindowCore::attach) has returned it.
+/// A displacement from the start of a target's part of a window, in the target's units. On a dynamic window it is an address, as the
+/// owner's [`attach`](WindowCore::attach) has returned it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct WindowDisp(pub i64);
 
 impl WindowDisp {
-    /// The displacement `units` further on.
+    /// Returns the displacement `units` later.
     pub const fn plus(self, units: i64) -> WindowDisp {
         WindowDisp(self.0.wrapping_add(units))
     }
@@ -39,16 +39,16 @@ impl fmt::Display for WindowDisp {
     }
 }
 
-/// How a window came to its memory (the attribute `MPI_WIN_CREATE_FLAVOR`).
+/// Where the memory of a window comes from (the attribute `MPI_WIN_CREATE_FLAVOR`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Flavor {
-    /// Over memory of the program.
+    /// From the program.
     Create,
     /// Allocated with the window.
     Allocate,
-    /// Allocated where all ranks reach it by loads and stores.
+    /// Allocated with the window, where all ranks reach it by loads and stores.
     Shared,
-    /// Attached and detached while the window lives.
+    /// From the program, attached and detached while the window lives.
     Dynamic,
 }
 
@@ -66,9 +66,9 @@ impl fmt::Display for Flavor {
 /// What a rank sees of its own memory while others access it (the attribute `MPI_WIN_MODEL`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Model {
-    /// One copy, which everybody sees.
+    /// One copy, which all ranks see.
     Unified,
-    /// A private and a public copy, which the calls of an epoch bring together.
+    /// A private and a public copy, which synchronization calls make equal.
     Separate,
 }
 
@@ -81,11 +81,10 @@ impl fmt::Display for Model {
     }
 }
 
-/// One rank's handle of a window: memory of every rank of a team, reached inside epochs.
+/// One rank's handle of a window: memory of every rank of a team, which the other ranks access inside epochs.
 ///
-/// Epochs are values, and communication is their methods; what cannot be open together does not compile together. Locks
-/// of several targets may be open at once, from `&self`; every other epoch takes the whole window, by `&mut self`, until it
-/// ends:
+/// Epochs are values, and communication is their methods. Epochs that must not be open together do not compile together. Locks of several
+/// targets may be open at once, from `&self`. Every other epoch takes the whole window by `&mut self` until it ends:
 ///
 /// | epoch | opened by | closed by |
 /// | --- | --- | --- |
@@ -94,8 +93,8 @@ impl fmt::Display for Model {
 /// | between fences | [`fence`](Self::fence) | [`Fence::next`](crate::Fence::next), [`Fence::close`](crate::Fence::close) |
 /// | access to a group, exposure to a group | [`pscw`](Self::pscw) | [`Access::complete`](crate::Access::complete), [`Exposure::wait`](crate::Exposure::wait) |
 ///
-/// A window that is dropped leaves its memory allocated, and what it exposes exposed, as long as the world lives;
-/// [`free`](Self::free) and [`reclaim`](Self::reclaim) give it back.
+/// Dropping a window leaves its memory allocated, and registered memory registered, as long as the world lives. [`free`](Self::free) and
+/// [`reclaim`](Self::reclaim) return it.
 #[derive(Debug)]
 pub struct Window<'t, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
     pub(crate) raw: RawWindow<'t, A, W>,
@@ -111,79 +110,79 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Deref for Window<'t, A, W> {
 }
 
 impl<'t, A: RemoteAtomics + ?Sized> Window<'t, A> {
-    /// Tells how a window is to be made.
+    /// Returns a builder, which makes windows with chosen strategies and hints.
     pub fn builder(team: &'t Team<'t, A>) -> Builder<'t, A> {
         Builder::new(team)
     }
 
-    /// Like [`Builder::allocate`], with everything else as it is by default.
+    /// Makes a window like [`Builder::allocate`], with defaults for everything else.
     ///
     /// # Errors
     ///
-    /// The same.
+    /// As for [`Builder::allocate`].
     pub fn allocate(team: &'t Team<'t, A>, bytes: u64) -> Result<Self> {
         Self::builder(team).allocate(bytes)
     }
 
-    /// Like [`Builder::create`] over the elements of `vec`, with a displacement unit of one element.
+    /// Makes a window over the elements of `vec`, like [`Builder::create`], with a displacement unit of one element.
     ///
     /// # Errors
     ///
-    /// The same.
+    /// As for [`Builder::create`].
     pub fn create<T: Pod + Send>(team: &'t Team<'t, A>, vec: Vec<T>) -> Result<Self> {
         let unit = u32::try_from(size_of::<T>().max(1)).unwrap_or(u32::MAX);
         Self::builder(team).disp_unit(unit).create(UserMemory::from_vec(vec))
     }
 
-    /// Like [`Builder::allocate_shared`], with everything else as it is by default.
+    /// Makes a window like [`Builder::allocate_shared`], with defaults for everything else.
     ///
     /// # Errors
     ///
-    /// The same.
+    /// As for [`Builder::allocate_shared`].
     pub fn allocate_shared(team: &'t Team<'t, A>, bytes: u64) -> Result<Self> {
         Self::builder(team).allocate_shared(bytes)
     }
 
-    /// Like [`Builder::create_dynamic`], with everything else as it is by default.
+    /// Makes a window like [`Builder::create_dynamic`], with defaults for everything else.
     ///
     /// # Errors
     ///
-    /// The same.
+    /// As for [`Builder::create_dynamic`].
     pub fn create_dynamic(team: &'t Team<'t, A>) -> Result<Self> {
         Self::builder(team).create_dynamic()
     }
 }
 
 impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
-    /// The team whose ranks the window's targets are (`MPI_Win_get_group`).
+    /// Returns the window's team, whose ranks are the targets (`MPI_Win_get_group`).
     pub fn team(&self) -> &'t Team<'t, A> {
         self.team
     }
 
-    /// How the window came to its memory.
+    /// Returns where the window's memory comes from.
     pub fn flavor(&self) -> Flavor {
         self.flavor
     }
 
-    /// What a rank sees of its own memory: one copy, but for two-sided windows, see [`two_sided`](crate::two_sided).
+    /// Returns what a rank sees of its own memory: one copy, except for two-sided windows (see [`two_sided`](crate::two_sided)).
     pub fn model(&self) -> Model {
         if self.two_sided.is_some() { Model::Separate } else { Model::Unified }
     }
 
-    /// Bytes of this rank's part (the attribute `MPI_WIN_SIZE`); 0 for a dynamic window.
+    /// Returns the number of bytes of this rank's part (the attribute `MPI_WIN_SIZE`); 0 for a dynamic window.
     pub fn bytes(&self) -> u64 {
         self.part(self.ra.rank()).1
     }
 
-    /// Bytes of this rank's unit of displacement (the attribute `MPI_WIN_DISP_UNIT`).
+    /// Returns this rank's displacement unit in bytes (the attribute `MPI_WIN_DISP_UNIT`).
     pub fn disp_unit(&self) -> u32 {
         self.part(self.ra.rank()).2
     }
 
-    /// Bytes of this rank's own memory, outside of its segment, in which the window remembers the other ranks: where their
-    /// parts are, its epochs with each ([`PscwStrategy::Flags`](crate::PscwStrategy::Flags)), and what they have attached.
+    /// Returns the number of bytes outside this rank's segment in which the window remembers the other ranks: where their parts are, its
+    /// epochs with each ([`PscwStrategy::Flags`](crate::PscwStrategy::Flags)), and what they have attached.
     ///
-    /// What is remembered is counted, and not what the program's allocator keeps beside it.
+    /// The overhead of the program's allocator is not included.
     pub fn remembered_bytes(&self) -> u64 {
         let parts = match &self.memory {
             Memory::Symmetric { .. } => 0,
@@ -196,14 +195,14 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         (parts + self.matching.remembered_bytes()) as u64
     }
 
-    /// This rank's part of the window, as words that it reaches by loads and stores (the attribute `MPI_WIN_BASE`).
+    /// Returns this rank's part of the window as words for loads and stores (the attribute `MPI_WIN_BASE`).
     ///
-    /// `None` for a dynamic window, and where the backend has no such way.
+    /// Returns `None` for a dynamic window, and if the backend has no local memory of this kind.
     pub fn base(&self) -> Option<&[AtomicU64]> {
         self.reach(Call::Local, self.ra.rank()).ok()?.words()
     }
 
-    /// The strategies and hints in use, defaults included (`MPI_Win_get_info`).
+    /// Returns the strategies and hints in use, defaults included (`MPI_Win_get_info`).
     pub fn info(&self) -> Info {
         let mut info = hints(&self.config.borrow(), self.policy);
         if let Some(recorder) = &self.recorder {
@@ -213,17 +212,17 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         info
     }
 
-    /// Changes hints (`MPI_Win_set_info`); those that are not mentioned stay. Returns what was ignored, and why.
+    /// Changes the hints in `info` and keeps all others (`MPI_Win_set_info`). Returns the ignored hints, each with its reason.
     pub fn set_info(&self, info: &Info) -> Vec<Ignored> {
         self.config.borrow_mut().update(info)
     }
 
-    /// What was ignored of the info that the window was made with.
+    /// Returns the ignored hints of the info that the window was made with.
     pub fn ignored(&self) -> &[Ignored] {
         &self.ignored
     }
 
-    /// The window's name (`MPI_Win_get_name`); empty if it was given none.
+    /// Returns the window's name (`MPI_Win_get_name`), which is empty by default.
     pub fn name(&self) -> String {
         self.name.borrow().clone()
     }
@@ -233,34 +232,34 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         self.name.replace(name.into());
     }
 
-    /// What the program keeps with the window (`MPI_Win_set_attr` and its kind).
+    /// Returns the attributes that the program keeps with the window (`MPI_Win_set_attr` and related calls).
     pub fn attributes(&self) -> &RefCell<Attributes> {
         &self.attributes
     }
 
-    /// What is called with every error of the window's calls (`MPI_Win_set_errhandler` and its kind).
+    /// Returns the error handler, which gets every error of the window's calls (`MPI_Win_set_errhandler` and related calls).
     pub fn error_handler(&self) -> &ErrorHandler {
         &self.handler
     }
 
-    /// This rank's own part, by loads, stores and copies; no epoch is needed.
+    /// Returns access to this rank's part by loads, stores and copies. It needs no epoch.
     ///
     /// # Errors
     ///
-    /// [`Error::Flavor`] for a dynamic window, whose memory is reached by an epoch to oneself.
+    /// [`Error::Flavor`] for a dynamic window, whose memory a rank reaches by an epoch to itself.
     pub fn local(&self) -> Result<Local<'_, A>> {
         self.reach(Call::Local, self.ra.rank()).map_err(|error| self.hear(error))
     }
 
-    /// A rank's part, by loads, stores and copies (`MPI_Win_shared_query`); `None` asks for the lowest rank of those that
-    /// this one shares memory with whose part is not empty, and for the lowest of them if all parts are.
+    /// Returns access to a rank's part by loads, stores and copies (`MPI_Win_shared_query`).
     ///
-    /// As since MPI-4.1, created and allocated windows have it, too, where the memory can be reached.
+    /// `None` means the lowest rank that shares memory with this one and has a part that is not empty. If all parts are empty, it means
+    /// the lowest rank that shares memory. As of MPI-4.1, this works for created and allocated windows, too, if the memory is reachable.
     ///
     /// # Errors
     ///
-    /// [`Error::NotShared`] when this rank does not reach that memory by loads and stores, [`Error::Flavor`] for a
-    /// dynamic window, and [`Error::NoSuchTarget`].
+    /// [`Error::NotShared`] when this rank does not reach that memory by loads and stores, [`Error::Flavor`] for a dynamic window, and
+    /// [`Error::NoSuchTarget`].
     pub fn shared_query(&self, rank: impl Into<Option<Rank>>) -> Result<Local<'_, A>> {
         let ra = self.ra;
         let node = |rank| ra.topology().node_of(rank);
@@ -307,33 +306,33 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         }
     }
 
-    /// Like [`Team::progress`](crate::Team::progress).
+    /// Does what [`Team::progress`](crate::Team::progress) does.
     ///
     /// # Errors
     ///
-    /// The same.
+    /// As for [`Team::progress`](crate::Team::progress).
     pub fn progress(&self) -> Result<()> {
         self.team.progress().map_err(|error| self.hear(error))
     }
 
-    /// How many packets of a kind this rank has sent for two-sided windows of the team, its agent's not counted.
+    /// Returns the number of packets of a kind that this rank, without its agent, has sent for two-sided windows of the team.
     pub fn messages_sent(&self, kind: messages::Kind) -> u64 {
         self.two_sided.as_ref().map_or(0, |requests| requests.sent(kind))
     }
 
-    /// Makes this rank's loads and stores and the accesses of others agree (`MPI_Win_sync`).
+    /// Orders this rank's loads and stores with the accesses of other ranks (`MPI_Win_sync`).
     pub fn sync(&self) {
         fence(Ordering::SeqCst);
     }
 
-    /// Attaches memory to a dynamic window, and returns its address for the others (`MPI_Win_attach`).
+    /// Attaches memory to a dynamic window, and returns its address for the other ranks (`MPI_Win_attach`).
     ///
-    /// Not collective. The window owns the memory until it is detached.
+    /// The call is not collective. The window owns the memory until it is detached.
     ///
     /// # Errors
     ///
-    /// [`Error::Flavor`]; [`Error::Attach`] when it overlaps attached memory, when it is empty, or when the network has no
-    /// place for more exposed memory of this rank; and those of [`RemoteAtomics::register`]. The memory is dropped then.
+    /// [`Error::Flavor`]; [`Error::Attach`] when the memory overlaps attached memory, when it is empty, or when the network cannot register
+    /// more memory of this rank; and the errors of [`RemoteAtomics::register`]. An error drops the memory.
     pub fn attach(&self, memory: UserMemory) -> Result<WindowDisp> {
         let bytes = memory.len() as u64;
         let started = self.start_record();
@@ -345,38 +344,38 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
 }
 
 impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
-    /// The same window, whose epochs are calls and not values.
+    /// Converts the window to one whose epochs are calls and not values.
     pub fn into_raw(self) -> RawWindow<'t, A, W> {
         self.raw
     }
 
-    /// Like [`RawWindow::free`] (`MPI_Win_free`).
+    /// Frees the window, like [`RawWindow::free`] (`MPI_Win_free`).
     ///
     /// # Errors
     ///
-    /// The same.
+    /// As for [`RawWindow::free`].
     pub fn free(self) -> Result<()> {
         self.raw.free()
     }
 
-    /// Like [`RawWindow::reclaim`].
+    /// Frees the window and returns the program's memory, like [`RawWindow::reclaim`].
     ///
     /// # Errors
     ///
-    /// The same.
+    /// As for [`RawWindow::reclaim`].
     pub fn reclaim(self) -> Result<Vec<UserMemory>, FreeError> {
         self.raw.reclaim()
     }
 }
 
-/// Why a window was not freed in order, and the memory that came back all the same; see [`Window::reclaim`].
+/// The error of a window that was not freed in order, with the memory that came back; see [`Window::reclaim`].
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct FreeError {
-    /// Why.
+    /// The error.
     #[source]
     pub error: Error,
-    /// The memory that the program gave, but for what other ranks may still write to.
+    /// The memory that the program gave, except for memory that other ranks may still write.
     pub memory: Vec<UserMemory>,
 }
 
