@@ -1,8 +1,8 @@
 //! Network atomics behind one trait.
 //!
-//! [`RemoteAtomics`] is one rank's view of everybody's memory: fetch-and-add, compare-and-swap, fetch-and-store, get and
-//! put on 64-bit words of any rank, bulk transfers, and waiting as an operation of its own. Locks, windows and checkers
-//! are written on it once and run on every backend.
+//! [`RemoteAtomics`] is one rank's view of the memory of all ranks: fetch-and-add, compare-and-swap, fetch-and-store, get and put on
+//! 64-bit words of any rank, bulk transfers, and waiting as an operation. Locks, windows and checkers are written on it once and run on
+//! every backend.
 //!
 //! | backend | ranks | made by |
 //! | --- | --- | --- |
@@ -10,12 +10,13 @@
 //! | `shm` | processes of one host | [`World::processes`] |
 //! | `verbs` | processes of any hosts, through RDMA network adapters; a feature | [`World::processes`] over `Verbs` |
 //! | `mpi` | processes of an MPI job, through its remote memory access; a feature | [`World::processes`] over `Mpi` |
-//! | `controlled` | coroutines, each call of which an engine carries out when it pleases | [`controlled::spawn`] |
+//! | `sim` | coroutines in virtual time, over a model of a machine | [`sim::Simulator`] |
+//! | `controlled` | coroutines; an engine carries out each of their calls at a time that it chooses | [`controlled::spawn`] |
 //!
-//! The folders, from the ground up: `model` (the operations, and the traits), `over` (what runs on every backend), `join` (how a
-//! process finds its world), `backend` and `engine` (what carries operations out), `job` (starting ranks).
+//! The folders, from the ground up: `model` (the operations and the traits), `over` (code that runs on every backend), `join` (how a
+//! process finds its world), `backend` and `engine` (code that carries operations out), `job` (starting ranks).
 //!
-//! [`Counted`], [`Attended`] and [`Probed`] wrap any of them; [`conformance`](mod@conformance) is the suite that all of them pass.
+//! [`Counted`], [`Attended`] and [`Probed`] wrap any backend. [`conformance`](mod@conformance) is the suite that every backend passes.
 
 #![warn(unnameable_types)]
 

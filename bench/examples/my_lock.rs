@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --release -p rmalab --example my_lock -- verify --lock my-lock            every order of its operations
-//! cargo run --release -p rmalab --example my_lock -- study --locks my-lock,tas-rw      threads and processes
+//! cargo run --release -p rmalab --example my_lock -- study --lock my-lock,tas-rw       threads and processes
 //! cargo run --release -p rmalab --example my_lock -- simulate --lock my-lock          thousands of ranks
 //! ```
 //!

@@ -1,4 +1,4 @@
-//! Names for places: which rank, and where in its segment.
+//! Addresses: a rank, and a displacement in its segment.
 
 use std::fmt;
 
@@ -8,13 +8,13 @@ use std::fmt;
 pub struct Rank(pub u32);
 
 impl Rank {
-    /// The address `disp` bytes into this rank's segment.
+    /// Returns the address at `disp` in this rank's segment.
     #[inline(always)]
     pub const fn at(self, disp: Disp) -> Address {
         Address { rank: self, disp, watched: true }
     }
 
-    /// The rank as an index into a table with one entry a rank.
+    /// Returns the rank as an index into a table with one entry for each rank.
     #[inline(always)]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -29,19 +29,19 @@ impl fmt::Display for Rank {
 
 /// A displacement in bytes from the start of a rank's segment.
 ///
-/// A displacement that the symmetric heap returned names the same object in every rank's segment.
+/// A displacement that the symmetric heap returns names the same object in every rank's segment.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
 pub struct Disp(pub u64);
 
 impl Disp {
-    /// The displacement of the 64-bit word number `index` of an array that starts here.
+    /// Returns the displacement of the 64-bit word number `index` of an array that starts here.
     #[inline(always)]
     pub const fn word(self, index: u64) -> Disp {
         Disp(self.0.wrapping_add(index.wrapping_mul(crate::WORD)))
     }
 
-    /// The displacement `bytes` further on.
+    /// Returns the displacement `bytes` later.
     #[inline(always)]
     pub const fn plus(self, bytes: u64) -> Disp {
         Disp(self.0.wrapping_add(bytes))
@@ -57,21 +57,21 @@ impl fmt::Display for Disp {
 /// A place in the memory of the world: a displacement in the segment of one rank.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Address {
-    /// Whose segment.
+    /// The rank that has the segment.
     pub rank: Rank,
-    /// Where in it.
+    /// The displacement in the segment.
     pub disp: Disp,
-    /// Whether somebody may wait on this word; see [`unwatched`](Address::unwatched).
+    /// Whether a rank may wait on this word; see [`unwatched`](Address::unwatched).
     pub watched: bool,
 }
 
 impl Address {
-    /// The same place, for operations on a word that nobody waits on: whoever needs its value polls it.
+    /// Returns the same address, for operations on a word on which no rank waits: ranks that need its value poll it.
     ///
-    /// A hint. Where ranks park, an operation that changes a watched word looks whether its owner is parked on it: a load
-    /// behind a locked instruction, which waits for it, and so a third of the operation's cost. A rank that does
-    /// [wait](crate::RemoteAtomics::wait_until) on a word changed through an unwatched address is still right, but may
-    /// see the change only when it looks by itself, some hundred milliseconds later.
+    /// This is a hint. On backends whose ranks park, an operation that changes a watched word checks whether its owner is parked on it. That
+    /// is a load after a locked instruction, which waits for it, and a third of the operation's cost. A rank may still
+    /// [wait](crate::RemoteAtomics::wait_until) on a word that is changed through an unwatched address, but may see the change some hundred
+    /// milliseconds later.
     #[inline(always)]
     #[must_use]
     pub const fn unwatched(self) -> Address {

@@ -1,4 +1,4 @@
-//! What can go wrong with an operation, a world or an allocation.
+//! Errors of operations, worlds and allocations.
 
 use crate::model::registered::RegisteredKey;
 use crate::{Address, Disp, Rank};
@@ -6,14 +6,13 @@ use crate::{Address, Disp, Rank};
 /// The result of an operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Writes a line to standard error, in one piece: several ranks may have something to say at a time. Whoever does not listen
-/// misses it.
+/// Writes a line to standard error, in one piece, since several ranks may write at a time. Errors are ignored.
 pub(crate) fn tell(line: std::fmt::Arguments<'_>) {
     use std::io::Write;
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
-/// The operation that an error speaks of.
+/// The operation that an error names.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Operation {
@@ -63,29 +62,29 @@ pub enum Error {
     /// The target is not a rank of this world.
     #[error("{operation}: {rank} does not exist in a world of {size} ranks")]
     RankOutOfRange {
-        /// The operation that was refused.
+        /// The operation.
         operation: Operation,
-        /// The rank that it named.
+        /// The target.
         rank: Rank,
-        /// How many ranks there are.
+        /// The number of ranks.
         size: u32,
     },
-    /// A word operation on a displacement that is not a multiple of 8 bytes.
+    /// The displacement of a word operation is not a multiple of 8 bytes.
     #[error("{operation} on {at}: words are 8 bytes and must be 8-byte aligned")]
     Misaligned {
-        /// The operation that was refused.
+        /// The operation.
         operation: Operation,
-        /// The address that it named.
+        /// The address.
         at: Address,
     },
-    /// An operation that would reach past the end of the target's segment.
+    /// An operation would reach past the end of the target's segment.
     #[error("{operation} of {len} bytes on {at}: the segment ends at {segment:#x}")]
     OutOfSegment {
-        /// The operation that was refused.
+        /// The operation.
         operation: Operation,
-        /// The address that it named.
+        /// The address.
         at: Address,
-        /// How many bytes it would have touched.
+        /// The number of bytes of the operation.
         len: u64,
         /// The segment's length in bytes.
         segment: u64,
@@ -106,49 +105,49 @@ pub enum Error {
         /// Bytes of the whole heap.
         capacity: u64,
     },
-    /// A free of a displacement that no allocation starts at.
+    /// No allocation starts at the displacement to free.
     #[error("symmetric heap: nothing is allocated at {disp}")]
     NotAllocated {
-        /// The displacement that was to be freed.
+        /// The displacement.
         disp: Disp,
     },
-    /// Access to memory that its owner has not registered, or has deregistered.
+    /// The owner of the memory has not registered it, or has deregistered it.
     #[error("{rank} registers no memory under {key}, or not any more")]
     NotRegistered {
         /// The owner.
         rank: Rank,
-        /// The key that was asked for.
+        /// The key.
         key: RegisteredKey,
     },
-    /// Access past the end of registered memory.
+    /// An operation would reach past the end of registered memory.
     #[error("{len} bytes at {offset:#x} of memory that {rank} has registered: it has {bytes} bytes")]
     OutOfRegistered {
         /// The owner.
         rank: Rank,
-        /// Where in the memory.
+        /// The offset in the memory.
         offset: u64,
-        /// How many bytes it would have touched.
+        /// The number of bytes of the operation.
         len: u64,
-        /// How many bytes the memory has.
+        /// The number of bytes of the memory.
         bytes: u64,
     },
-    /// A fixed number of places for registered memory, or for pins of it, which are all taken.
+    /// All places for registered memory, or for pins of it, are taken; their number is fixed.
     #[error("{rank} has no place for {what} any more: all {limit} are in use; deregister memory or drop pins first")]
     RegistrationFull {
         /// The rank whose places they are.
         rank: Rank,
-        /// What there was no place for.
+        /// The thing that got no place.
         what: &'static str,
-        /// How many places there are.
+        /// The number of places.
         limit: u64,
     },
-    /// A rank of this world has died (or panicked, or left with an error), so that whoever waits may wait for ever.
+    /// A rank of this world has died, panicked, or left with an error, so a wait might never end.
     #[error("{rank} has failed")]
     PeerFailed {
         /// The first rank that failed.
         rank: Rank,
     },
-    /// A rank of this world has left in good order, and this rank waits for what only that rank could still do.
+    /// A rank of this world has left in good order, and this rank waits for something that only that rank could do.
     #[error(
         "{rank} has left, and this rank waits for it; before a rank leaves, it has to make all calls that others wait for"
     )]
@@ -165,7 +164,7 @@ pub enum Error {
         /// What waits: lock, rank, operation and word, and for how long.
         what: Box<str>,
     },
-    /// A rank's process has failed: the error of whoever has started the ranks.
+    /// A rank's process has failed: the error of the process that started the ranks.
     #[error("{how}")]
     RankEnded {
         /// The first rank that failed.
@@ -176,22 +175,22 @@ pub enum Error {
     /// The backend, or the machine, cannot do this.
     #[error("{what} is not supported: {why}")]
     Unsupported {
-        /// What was asked for.
+        /// The thing that the backend or the machine cannot do.
         what: &'static str,
-        /// Why it cannot be had, and what to do.
+        /// The reason, and what to do.
         why: &'static str,
     },
-    /// A world that cannot be made as asked for.
+    /// A world cannot be made as requested.
     #[error("{0}")]
     World(Box<str>),
-    /// Settings (a machine's profile, a workload) that cannot be read: one line, with file, line and key, of what is
-    /// wrong and what to write instead.
+    /// Settings (a machine's profile, a workload) cannot be read. One line names the file, the line and the key, what is wrong, and what to
+    /// write instead.
     #[error("{0}")]
     Settings(Box<str>),
-    /// The operating system refused something.
+    /// A call of the operating system failed.
     #[error("{what}: {source}")]
     System {
-        /// What was being done.
+        /// The action that failed.
         what: Box<str>,
         /// The operating system's answer.
         source: std::io::Error,

@@ -1,8 +1,8 @@
-//! The symmetric heap: one displacement, valid on every rank, without communication.
+//! The symmetric heap: displacements that are valid on every rank, without communication.
 //!
-//! Every rank runs the same deterministic allocator over the same sequence of calls, so all of them agree on every
-//! displacement without exchanging one (foMPI's allocated windows, SC'13 section 2.2, need O(1) memory per rank for the
-//! same reason). First fit by address, neighbours merged on free.
+//! Every rank runs the same deterministic allocator over the same sequence of calls, so all ranks agree on every displacement without
+//! exchanging any. (For the same reason foMPI's allocated windows need O(1) memory on each rank, SC'13 section 2.2.) The allocator takes the
+//! first fit by address, and merges neighbours on free.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,8 +11,7 @@ use crate::{Disp, Error, Result};
 
 /// The allocator of one rank; see the module's text for how ranks agree.
 ///
-/// Memory is zero when it is handed out: fresh segments are, and [`Collectives::free`](crate::Collectives::free) zeroes
-/// what it takes back.
+/// Allocated memory is zero: new segments are zero, and [`Collectives::free`](crate::Collectives::free) zeroes what it frees.
 #[derive(Debug)]
 pub struct SymmetricHeap {
     capacity: u64,
@@ -30,14 +29,14 @@ struct Blocks {
 }
 
 impl SymmetricHeap {
-    /// A heap over displacements 0 to `capacity`, in bytes.
+    /// Makes a heap over displacements 0 to `capacity`, in bytes.
     pub fn new(capacity: u64) -> SymmetricHeap {
         SymmetricHeap::over(Disp(0), capacity)
     }
 
-    /// A heap over the `len` bytes from `start` on, such as an allocation of another heap.
+    /// Makes a heap over the `len` bytes from `start` on, such as an allocation of another heap.
     ///
-    /// What would lie beyond the last displacement there is, is left out.
+    /// Bytes beyond the largest displacement are left out.
     pub fn over(start: Disp, len: u64) -> SymmetricHeap {
         let end = start.0.saturating_add(len);
         let capacity = end - start.0;
@@ -50,11 +49,11 @@ impl SymmetricHeap {
 
     /// Allocates `bytes` bytes (at least one) at a multiple of `align`, which is a power of two.
     ///
-    /// All ranks make the same sequence of calls; nothing is communicated.
+    /// All ranks make the same sequence of calls. They do not communicate.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfMemory`] when no free range is large enough; every rank gets the same answer.
+    /// [`Error::OutOfMemory`] when no free range is large enough. Every rank gets the same result.
     ///
     /// # Panics
     ///
@@ -88,19 +87,19 @@ impl SymmetricHeap {
         Ok(Disp(at))
     }
 
-    /// The length in bytes of the allocation that starts at `disp`.
+    /// Returns the length in bytes of the allocation that starts at `disp`.
     ///
     /// # Errors
     ///
-    /// [`Error::NotAllocated`] when none does.
+    /// [`Error::NotAllocated`] when no allocation starts there.
     pub fn len_of(&self, disp: Disp) -> Result<u64> {
         let blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
         blocks.used.get(&disp.0).copied().ok_or(Error::NotAllocated { disp })
     }
 
-    /// Takes the allocation at `disp` back; its memory must be zero again on every rank.
+    /// Frees the allocation at `disp`. Its memory must be zero again on every rank.
     ///
-    /// [`Collectives::free`](crate::Collectives::free) is the form that sees to that.
+    /// [`Collectives::free`](crate::Collectives::free) ensures that.
     ///
     /// # Errors
     ///
@@ -123,17 +122,17 @@ impl SymmetricHeap {
         Ok(())
     }
 
-    /// Bytes of the whole heap.
+    /// Returns the number of bytes of the heap.
     pub fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// The first displacement behind the heap.
+    /// Returns the first displacement after the heap.
     pub fn end(&self) -> Disp {
         Disp(self.end)
     }
 
-    /// Bytes that are free, in all ranges together.
+    /// Returns the number of free bytes, in all ranges together.
     pub fn free_bytes(&self) -> u64 {
         self.blocks.lock().unwrap_or_else(PoisonError::into_inner).free.values().sum()
     }

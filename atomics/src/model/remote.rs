@@ -1,4 +1,4 @@
-//! The trait: one rank's view of everybody's memory.
+//! The trait: one rank's view of the memory of all ranks.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -12,10 +12,10 @@ use crate::{Address, Disp, Error, Operation, Rank, Result, SymmetricHeap, Topolo
 /// The size of a word in bytes: every atomic operation is on one 8-byte-aligned word of 8 bytes.
 pub const WORD: u64 = 8;
 
-/// What a [`wait_until`](RemoteAtomics::wait_until) waits for: a comparison with the word's value.
+/// The condition of a [`wait_until`](RemoteAtomics::wait_until): a comparison with the word's value.
 ///
-/// A value rather than a closure, so that a model checker can evaluate, store and print it; the comparisons are those
-/// of OpenSHMEM's `shmem_wait_until` (section 9.10), plus two on bit masks. All comparisons are unsigned.
+/// It is a value and not a closure, so that a model checker can evaluate, store and print it. The comparisons are those of OpenSHMEM's
+/// `shmem_wait_until` (section 9.10), and two on bit masks. All comparisons are unsigned.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Until {
     /// The word equals the value.
@@ -33,7 +33,7 @@ pub enum Until {
 }
 
 impl Until {
-    /// Whether `word` is what was waited for.
+    /// Returns whether `word` meets the condition.
     #[inline(always)]
     pub const fn holds(self, word: u64) -> bool {
         match self {
@@ -65,53 +65,53 @@ impl fmt::Display for Until {
 pub struct Time(pub u64);
 
 impl Time {
-    /// The point in time `duration` later (the last one there is, if that overflows).
+    /// Returns the point in time `duration` later, or the last one if that overflows.
     pub fn after(self, duration: Duration) -> Time {
         Time(self.0.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
     }
 
-    /// The time from `earlier` until this point; zero if `earlier` is later.
+    /// Returns the time from `earlier` until this point; zero if `earlier` is later.
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// With what network atomics are atomic (the verbs API's `atomic_cap`).
+/// The operations with which network atomics are atomic (the verbs API's `atomic_cap`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Atomicity {
-    /// With one another and with the processor's own atomics on the same word.
+    /// All: those of the network, and the processor's atomics on the same word.
     Global,
-    /// With those of the same network adapter only: the owner, too, must go through the adapter.
+    /// Only those of the same network adapter, so the owner has to use the adapter, too.
     Hca,
 }
 
-/// What a backend does natively, and what it only emulates.
+/// The capabilities of a backend: what it does natively, and what it emulates.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct Capabilities {
     /// The backend's name, as `--backend` takes it.
     pub backend: &'static str,
-    /// What its atomics are atomic with.
+    /// The operations with which its atomics are atomic.
     pub atomicity: Atomicity,
     /// Whether `fetch_store` is one network operation; otherwise it is a loop of compare-and-swaps.
     pub native_fetch_store: bool,
-    /// Whether a posted word put may be visible later than its call returns.
+    /// Whether a posted word put may become visible after its call has returned.
     pub late_puts: bool,
-    /// Whether puts of a rank to one target, bulk ones included, take effect in the order of their calls: who sees a word
-    /// put then finds the bytes of the bulk puts before it.
+    /// Whether puts of a rank to one target, bulk puts included, take effect in the order of their calls: a rank that sees a word put then
+    /// finds the bytes of earlier bulk puts.
     pub ordered_puts: bool,
-    /// Whether word puts are atomic with atomics on the same word. Where they are not, a put may be lost to an atomic of
-    /// another rank that changes the word at the same time: see the memory model. Over Soft-RoCE of Linux 6.1 a put may also
-    /// be lost to a `compare_and_swap` that fails, which the memory model excludes.
+    /// Whether word puts are atomic with atomics on the same word. If not, an atomic of another rank that changes the word at the same time
+    /// may lose the put: see the memory model. On Soft-RoCE of Linux 6.1 a `compare_and_swap` that fails may lose a put, too, which the
+    /// memory model excludes.
     pub atomic_puts: bool,
     /// Whether operations complete while their target makes no call.
     pub passive_progress: bool,
-    /// Whether a rank can fence for all others: [`RemoteAtomics::fence_everywhere`].
+    /// Whether a rank can fence for all other ranks: [`RemoteAtomics::fence_everywhere`].
     pub asymmetric_fence: bool,
 }
 
 impl Capabilities {
-    /// The capabilities of processors that share coherent memory: everything native, nothing late.
+    /// Returns the capabilities of processors that share coherent memory: all operations are native, and none is late.
     pub const fn coherent(backend: &'static str) -> Capabilities {
         Capabilities {
             backend,
@@ -128,16 +128,16 @@ impl Capabilities {
 
 /// An operation under way, from [`RemoteAtomics::start`], [`RemoteAtomics::put_bytes_nb`] or [`RemoteAtomics::get_bytes_nb`].
 ///
-/// The number means something only to the backend that gave it, except 0: that operation was complete at once.
+/// The number has a meaning only for the backend that returned it, except 0: that operation was complete at once.
 #[derive(PartialEq, Eq, Hash, Debug)]
 #[must_use = "an operation is complete only after a wait, a successful test, or a flush"]
 pub struct Request(pub u64);
 
-/// The handle of the whole world, which any handle of a rank leads to.
+/// Access to the handle of the whole world from any handle of a rank.
 ///
-/// Every sized [`Fabric`] has it; it is a trait of its own so that those without a size have it, too.
+/// Every sized [`Fabric`] has it. It is a separate trait so that unsized ones have it, too.
 pub trait WholeWorld {
-    /// This rank's handle of the whole world: its numbers of ranks are those of [`RemoteAtomics::world_rank`].
+    /// Returns this rank's handle of the whole world, whose numbers of ranks are those of [`RemoteAtomics::world_rank`].
     fn whole_world(&self) -> &dyn RemoteAtomics;
 }
 
@@ -147,90 +147,89 @@ impl<F: Fabric> WholeWorld for F {
     }
 }
 
-/// What one rank holds: its own identity, and blocking operations on the memory of every rank.
+/// One rank's handle of the world: its identity, and blocking operations on the memory of every rank.
 ///
-/// Every [`Fabric`] is one. An address is checked here, and nowhere else.
+/// Every [`Fabric`] has this trait. Addresses are checked here, and nowhere else.
 ///
-/// Every call is one network operation, and so one scheduling point of a simulator or model checker.
+/// Every call is one network operation, and one scheduling point of a simulator or model checker.
 ///
 /// # Memory model
 ///
-/// A *word* is 64 bits at an 8-byte-aligned displacement. Word operations are atomic against every other word operation
-/// issued through this trait, by whichever rank, the owner included. There is one exception, for puts that meet atomics:
+/// A *word* is 64 bits at a displacement that is a multiple of 8 bytes. Word operations are atomic with every other word operation of any
+/// rank through this trait, the owner included. There is one exception, for puts that meet atomics:
 ///
-/// * Where the backend has no [`Capabilities::atomic_puts`], an atomic is a read and a write, and a `put` of another rank
-///   may come between them. The write then overwrites it. This concerns `fetch_add`, `fetch_store` and a
-///   `compare_and_swap` that stores. One that fails writes nothing, so no put is lost to it.
-/// * So a word is safe to put to where no other rank changes it by atomics meanwhile: it has one writer at a time, or
-///   others only compare with a value that it does not have. Elsewhere `fetch_store` writes it.
+/// * Without [`Capabilities::atomic_puts`], an atomic is a read and a write, and a `put` of another rank may come between them. The write
+///   then overwrites the put. This concerns `fetch_add`, `fetch_store` and a `compare_and_swap` that stores. A `compare_and_swap` that
+///   fails writes nothing, so it loses no put.
+/// * So a put to a word is safe if no other rank changes the word by atomics meanwhile: the word has one writer at a time, or other ranks
+///   only compare it with a value that it does not have. Otherwise write it by `fetch_store`.
 ///
 /// When each operation takes effect:
 ///
 /// * `fetch_add`, `compare_and_swap`, `fetch_store` and `get` are *complete* at the target when they return, and
 ///   sequentially consistent among themselves.
-/// * `put` is *posted*: *ordered* after the word operations that this rank did before it to the same target (release), visible
-///   some time later, *complete* at the next [`flush`](Self::flush) of that target. A protocol that needs it visible
-///   before its next step flushes, or uses `fetch_store`.
-/// * The own segment is a target like any other: a rank that posts a put to its own word flushes itself before it, or
-///   anybody whom it has told, may count on it.
-/// * Bulk operations are not atomic beyond one aligned word, and complete at flush. They are ordered neither among
-///   themselves nor with the word operations of the same rank, not even a later put to the same target, unless the backend
-///   says that it keeps them in order ([`Capabilities::ordered_puts`]).
-/// * An operation that was [started](Self::start) takes effect at one moment between its start and its completion, atomically
-///   as ever. It is ordered neither with other started operations nor with the later operations of the same rank. Its
-///   result is there, and it is complete at the target, once it is waited for or its target is flushed.
+/// * `put` is *posted*. It is *ordered* after the earlier word operations of this rank to the same target (release), becomes visible some
+///   time later, and is *complete* at the next [`flush`](Self::flush) of that target. A protocol that needs it visible before its next step
+///   flushes, or uses `fetch_store`.
+/// * A rank's own segment is a target like any other. A rank that posts a put to its own word flushes itself before it, or any rank that it
+///   notifies, may rely on the value.
+/// * Bulk operations are atomic only for each aligned word, and complete at flush. They are ordered neither among themselves nor with the
+///   word operations of the same rank, not even with a later put to the same target, unless the backend keeps them in order
+///   ([`Capabilities::ordered_puts`]).
+/// * A [started](Self::start) operation takes effect at one moment between its start and its completion, atomically. It is ordered neither
+///   with other started operations nor with later operations of the same rank. It is complete at the target, and its result has arrived,
+///   once the rank has waited for it or flushed its target.
 /// * A successful [`wait_until`](Self::wait_until) acquires what the operation that made its condition true released.
 ///
 /// # Rest
 ///
-/// Fresh memory is zero, and so is memory that the symmetric heap hands out again. Objects in it (locks, collectives)
-/// choose their encodings so that all-zero is their state at rest: making one needs no communication, and any rank may
-/// use it at once.
+/// New memory is zero, and so is memory that the symmetric heap allocates again. Objects in it (locks, collectives) are all zero at rest. So
+/// making one needs no communication, and any rank may use it at once.
 ///
 /// # Errors
 ///
-/// Every word and bulk operation returns [`RankOutOfRange`](crate::Error::RankOutOfRange),
-/// [`Misaligned`](crate::Error::Misaligned) or [`OutOfSegment`](crate::Error::OutOfSegment) for an address that does
-/// not exist, and has then done nothing. Operations that could wait for ever return
-/// [`PeerFailed`](crate::Error::PeerFailed) once any rank of the world has failed.
+/// For an address that does not exist, every word and bulk operation does nothing, and returns
+/// [`RankOutOfRange`](crate::Error::RankOutOfRange), [`Misaligned`](crate::Error::Misaligned) or
+/// [`OutOfSegment`](crate::Error::OutOfSegment). Operations that could wait for ever return [`PeerFailed`](crate::Error::PeerFailed) once
+/// any rank of the world has failed.
 pub trait RemoteAtomics: Fabric + WholeWorld {
-    /// This rank.
+    /// Returns this rank.
     #[inline(always)]
     fn rank(&self) -> Rank {
         self.view().rank()
     }
 
-    /// How many ranks the world has.
+    /// Returns the number of ranks of the world.
     #[inline(always)]
     fn size(&self) -> u32 {
         self.view().size()
     }
 
-    /// Which ranks share a node.
+    /// Returns the topology, which says which ranks share a node.
     #[inline(always)]
     fn topology(&self) -> &Topology {
         self.view().topology()
     }
 
-    /// What this backend does natively.
+    /// Returns the capabilities of the backend.
     #[inline(always)]
     fn capabilities(&self) -> Capabilities {
         self.view().capabilities()
     }
 
-    /// The allocator of displacements that are the same on every rank.
+    /// Returns the symmetric heap, which allocates the same displacements on every rank.
     #[inline(always)]
     fn heap(&self) -> &SymmetricHeap {
         self.view().heap()
     }
 
-    /// Adds `value` (modulo 2^64, so that a subtraction is the addition of `wrapping_neg`) and returns the old word.
+    /// Adds `value` and returns the old word. The addition is modulo 2^64, so adding `wrapping_neg` subtracts.
     #[inline(always)]
     fn fetch_add(&self, at: Address, value: u64) -> Result<u64> {
         self.word(self.view().word(Operation::FetchAdd, at)?, WordOp::FetchAdd(value))
     }
 
-    /// Stores `desired` if the word is `expected`; returns the old word, which tells whether it did.
+    /// Stores `desired` if the word is `expected`. Returns the old word, which is `expected` if it stored.
     #[inline(always)]
     fn compare_and_swap(&self, at: Address, expected: u64, desired: u64) -> Result<u64> {
         let word = self.view().word(Operation::CompareAndSwap, at)?;
@@ -249,17 +248,17 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
         self.word(self.view().word(Operation::Get, at)?, WordOp::Get)
     }
 
-    /// Writes a word: posted, see the memory model.
+    /// Writes a word. The put is posted; see the memory model.
     #[inline(always)]
     fn put(&self, at: Address, value: u64) -> Result<()> {
         self.word(self.view().word(Operation::Put, at)?, WordOp::Put(value))?;
         Ok(())
     }
 
-    /// Starts an operation on a word. Its result, which the blocking form returns, is at `result` when it is complete.
+    /// Starts an operation on a word. When it is complete, `result` has the value that the blocking form returns.
     ///
-    /// A network carries out many such operations at a time, where blocking ones take a round trip each. A backend whose
-    /// operations take no time to wait for carries it out at once. On an error nothing is under way.
+    /// A network carries out many such operations at a time, while each blocking operation takes a round trip. A backend without such
+    /// latency carries the operation out at once. After an error nothing is under way.
     ///
     /// # Safety
     ///
@@ -268,7 +267,7 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
     ///
     /// # Errors
     ///
-    /// Those of the blocking form.
+    /// The errors of the blocking form.
     #[inline(always)]
     unsafe fn start(&self, at: Address, op: WordOp, result: *mut u64) -> Result<Request> {
         let word = self.view().word(op.operation(), at)?;
@@ -313,7 +312,7 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
         unsafe { self.transfer(span, Bytes::Get(dest), Completion::Request) }
     }
 
-    /// Whether the operation is complete at this rank: its buffer may be used again.
+    /// Returns whether the operation is complete at this rank, so that its buffer may be used again.
     #[inline(always)]
     fn test(&self, request: &Request) -> Result<bool> {
         self.done(request)
@@ -325,25 +324,25 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
         self.finish(request)
     }
 
-    /// Waits until everything that this rank has issued to `target` is complete, there and here.
+    /// Waits until all operations of this rank to `target` are complete, at both ends.
     ///
-    /// If it fails, what was under way is given up: it may or may not happen at the target, and touches no buffer of
-    /// this rank any more. The same holds for [`wait`](Self::wait) and [`flush_all`](Self::flush_all).
+    /// If it fails, operations under way are abandoned: they may or may not happen at the target, and no longer touch a buffer of this rank.
+    /// The same holds for [`wait`](Self::wait) and [`flush_all`](Self::flush_all).
     #[inline(always)]
     fn flush(&self, target: Rank) -> Result<()> {
         self.view().check_rank(Operation::Flush, target)?;
         self.complete(Some(target))
     }
 
-    /// Waits until everything that this rank has issued is complete.
+    /// Waits until all operations of this rank are complete.
     #[inline(always)]
     fn flush_all(&self) -> Result<()> {
         self.complete(None)
     }
 
-    /// Waits until a word of this rank's own segment satisfies `until`, and returns it.
+    /// Waits until a word of this rank's segment meets `until`, and returns the word.
     ///
-    /// Uses next to no processor time beyond the first millisecond.
+    /// After the first millisecond it uses almost no processor time.
     #[inline(always)]
     fn wait_until(&self, own: Disp, until: Until) -> Result<u64> {
         let view = self.view();
@@ -352,7 +351,7 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
         Ok(value.expect("a wait without a deadline ends with a value or an error"))
     }
 
-    /// As [`wait_until`](Self::wait_until), but gives up at `deadline`, with `None`.
+    /// Waits like [`wait_until`](Self::wait_until), but gives up at `deadline` and returns `None`.
     #[inline(always)]
     fn wait_until_deadline(&self, own: Disp, until: Until, deadline: Time) -> Result<Option<u64>> {
         let view = self.view();
@@ -360,13 +359,13 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
         self.wait_on(word, until, Some(deadline))
     }
 
-    /// As [`wait_until`](Self::wait_until), for a word that no rank but `writer` is still to write.
+    /// Waits like [`wait_until`](Self::wait_until), for a word that only `writer` still has to write.
     ///
-    /// Backends that do not know which ranks have left may wait on for ever.
+    /// A backend that does not know which ranks have left may wait for ever.
     ///
     /// # Errors
     ///
-    /// [`PeerLeft`](crate::Error::PeerLeft) when `writer` has left in good order without writing what is awaited.
+    /// [`PeerLeft`](crate::Error::PeerLeft) when `writer` has left in good order without writing the awaited value.
     #[inline]
     fn wait_until_from(&self, own: Disp, until: Until, writer: Rank) -> Result<u64> {
         let Some(leaving) = self.extras().leaving else { return self.wait_until(own, until) };
@@ -375,22 +374,22 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
         leaving.wait_on_writer(view.word(Operation::WaitUntil, view.rank().at(own))?, until, writer)
     }
 
-    /// Says that this rank leaves something undone that other ranks may wait for, as an epoch that it has forgotten to
-    /// close; `what` names it. When the rank leaves the world, it has failed.
+    /// Records that this rank leaves something undone that other ranks may wait for, such as an epoch that it forgot to close. `what` names
+    /// it. When the rank leaves the world, it counts as failed.
     fn forsake(&self, what: &'static str) {
         if let Some(leaving) = self.extras().leaving {
             leaving.forsake(what);
         }
     }
 
-    /// What this rank has [left undone](Self::forsake), if anything.
+    /// Returns what this rank has [left undone](Self::forsake), if anything.
     fn forsaken(&self) -> Option<&'static str> {
         self.extras().leaving?.forsaken()
     }
 
-    /// Pauses between two polls of a remote word, for about as long as `operations` uncontended word operations take.
+    /// Pauses between two polls of a remote word, for about the time of `operations` uncontended word operations.
     ///
-    /// Long pauses give up the processor.
+    /// Long pauses yield the processor.
     ///
     /// # Errors
     ///
@@ -400,15 +399,15 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
         self.delay(Delay::Operations(operations))
     }
 
-    /// The time now, on the clock that deadlines are told by.
+    /// Returns the time now, by the clock of deadlines.
     #[inline(always)]
     fn now(&self) -> Time {
         self.clock()
     }
 
-    /// Computes for `time`: what a program does between its communication, as a stand-in for it in experiments.
+    /// Computes for `time`, in place of a program's computation between its communication, for experiments.
     ///
-    /// On real backends the processor is busy for that long, on a simulator virtual time passes.
+    /// On real backends the processor is busy for that long. On a simulator virtual time passes.
     ///
     /// # Errors
     ///

@@ -21,7 +21,7 @@ impl Distance {
     /// All distances, near to far.
     pub const ALL: [Distance; 3] = [Distance::Own, Distance::Node, Distance::Remote];
 
-    /// The distance as an index into a table with one entry a distance.
+    /// Returns the distance as an index into a table with one entry for each distance.
     pub const fn index(self) -> usize {
         self as usize
     }
@@ -29,8 +29,8 @@ impl Distance {
 
 /// Where the ranks of a world are placed.
 ///
-/// In blocks, as a rule: rank r lives on node r / `ranks_per_node`, and so on up, which takes no memory for each rank. The
-/// ranks of a [`Subset`](crate::Subset) need not form blocks; then there is a table, which clones share.
+/// Mostly ranks form blocks: rank r is on node r / `ranks_per_node`, and nodes form racks in the same way. That takes no memory for each rank.
+/// The ranks of a [`Subset`](crate::Subset) need not form blocks. Then there is a table, which clones share.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "Plain", into = "Plain")]
 pub struct Topology {
@@ -84,12 +84,12 @@ impl TryFrom<Plain> for Topology {
 }
 
 impl Topology {
-    /// All `size` ranks on one node.
+    /// Makes a topology of `size` ranks on one node.
     pub fn one_node(size: u32) -> Topology {
         Topology { size, ranks_per_node: size.max(1), nodes_per_rack: 1, table: None }
     }
 
-    /// `size` ranks in blocks of `ranks_per_node`, and nodes in blocks of `nodes_per_rack`.
+    /// Makes a topology of `size` ranks in blocks of `ranks_per_node`, and nodes in blocks of `nodes_per_rack`.
     ///
     /// # Errors
     ///
@@ -103,9 +103,9 @@ impl Topology {
         Ok(Topology { size, ranks_per_node, nodes_per_rack, table: None })
     }
 
-    /// `size` ranks on this machine: its NUMA nodes are the nodes, the ranks spread over them in equal blocks.
+    /// Makes the topology of `size` ranks on this machine: its NUMA nodes are the nodes, and the ranks are spread over them in equal blocks.
     ///
-    /// A machine that tells nothing of NUMA nodes is one node.
+    /// A machine that reports no NUMA nodes is one node.
     pub fn of_machine(size: u32) -> Topology {
         let nodes = std::fs::read_to_string("/sys/devices/system/node/has_cpu")
             .ok()
@@ -144,27 +144,27 @@ impl Topology {
         Topology { size, ranks_per_node, nodes_per_rack, table }
     }
 
-    /// Whether the ranks form blocks, so that [`blocks`](Self::blocks) makes this topology.
+    /// Returns whether the ranks form blocks, so that [`blocks`](Self::blocks) makes this topology.
     pub fn is_blocks(&self) -> bool {
         self.table.is_none()
     }
 
-    /// How many ranks there are.
+    /// Returns the number of ranks.
     pub fn size(&self) -> u32 {
         self.size
     }
 
-    /// How many ranks a full node has: the largest node, where the ranks do not form blocks.
+    /// Returns the number of ranks of a full node, or of the largest node if the ranks do not form blocks.
     pub fn ranks_per_node(&self) -> u32 {
         self.ranks_per_node
     }
 
-    /// How many nodes a full rack has: the largest rack, where they do not form blocks.
+    /// Returns the number of nodes of a full rack, or of the largest rack if the nodes do not form blocks.
     pub fn nodes_per_rack(&self) -> u32 {
         self.nodes_per_rack
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     pub fn nodes(&self) -> u32 {
         match &self.table {
             None => self.size.div_ceil(self.ranks_per_node),
@@ -172,7 +172,7 @@ impl Topology {
         }
     }
 
-    /// The node of `rank`, counted from 0; for a rank that does not exist, a number without meaning.
+    /// Returns the node of `rank`, counted from 0. For a rank that does not exist, the number has no meaning.
     pub fn node_of(&self, rank: Rank) -> u32 {
         match &self.table {
             None => rank.0 / self.ranks_per_node,
@@ -180,7 +180,7 @@ impl Topology {
         }
     }
 
-    /// The rack of `rank`, counted from 0; for a rank that does not exist, a number without meaning.
+    /// Returns the rack of `rank`, counted from 0. For a rank that does not exist, the number has no meaning.
     pub fn rack_of(&self, rank: Rank) -> u32 {
         let node = self.node_of(rank);
         match &self.table {
@@ -189,7 +189,7 @@ impl Topology {
         }
     }
 
-    /// How far `a` and `b` are from each other.
+    /// Returns how far `a` and `b` are from each other.
     pub fn distance(&self, a: Rank, b: Rank) -> Distance {
         if a == b {
             Distance::Own

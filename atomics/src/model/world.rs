@@ -1,33 +1,32 @@
-//! Worlds: how many ranks, how much memory each, and where they run.
+//! Worlds: the number of ranks, the memory of each, and where they run.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::{Error, Rank, Result};
 
-/// The start of everything: [`World::threads`] or [`World::processes`](World::processes).
+/// Makes worlds: [`World::threads`] or [`World::processes`](World::processes).
 #[derive(Debug)]
 pub struct World;
 
-/// Bytes of a rank's segment on a network or a simulated one, unless the world is told otherwise.
+/// Default number of bytes of a rank's segment on a real or simulated network.
 ///
-/// An adapter keeps all of it in memory. This holds the words of a few hundred locks.
+/// An adapter keeps the whole segment in memory. This is enough for the words of a few hundred locks.
 pub const SEGMENT_BYTES: u64 = 1 << 20;
 
-/// Bytes of a rank's segment where ranks share memory, unless the world is told otherwise.
+/// Default number of bytes of a rank's segment if ranks share memory.
 ///
-/// A page takes memory once it is touched, so what a program does not use costs address space only. Where that is limited
-/// (`ulimit -v`), the segments are of [`SEGMENT_BYTES`].
+/// A page takes memory once it is touched, so unused pages cost only address space. If that is limited (`ulimit -v`), segments have
+/// [`SEGMENT_BYTES`].
 pub const SHARED_SEGMENT_BYTES: u64 = 64 << 20;
 
-/// Binds the calling thread to one core: those that it may run on now, in turn by rank.
+/// Binds the calling thread to one core: ranks take the cores that it may run on now in turn.
 ///
-/// Ranks that are measured are bound, as MPI's launchers bind theirs; otherwise the scheduler may well keep two ranks on
-/// one core, where they never contend. Call it as the first thing that a rank does.
+/// Bind ranks that are measured, as MPI's launchers do. Otherwise the scheduler may keep two ranks on one core, where they never contend. A
+/// rank calls this first.
 ///
 /// # Errors
 ///
-/// [`Error::System`] when the system refuses. An unbound rank is no substitute: what it measures depends on where the
-/// scheduler puts it.
+/// [`Error::System`] when the system call fails. Do not go on with an unbound rank: its measurements depend on the scheduler.
 pub fn bind_to_core(rank: Rank) -> Result<()> {
     let failed = |error| {
         Error::system(

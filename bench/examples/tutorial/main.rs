@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --release -p rmalab --example tutorial -- verify --lock draft --scenario 2Wx1
-//! cargo run --release -p rmalab --example tutorial -- study --locks gate,tas,mcs
+//! cargo run --release -p rmalab --example tutorial -- study --lock gate,tas,mcs
 //! ```
 
 mod draft;
