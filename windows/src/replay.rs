@@ -33,10 +33,9 @@
 //!
 //! # What a replay does not reproduce
 //!
-//! * Values, and what a program does because of them. Zeros are put; an update adds zero, or swaps zero for zero; a rank
-//!   that polled until it found something polls as often as it did then.
-//! * Types, operations and layouts of elements. An update is one of words if its bytes are, otherwise of shorter integers.
-//!   A transfer with a layout is one of as many bytes from the layout's first one on.
+//! * Values, and what a program does because of them. Zeros are put and combined, or swapped for zeros; a rank that polled
+//!   until it found something polls as often as it did then.
+//! * Layouts. A transfer with a layout is one of as many bytes from the layout's first one on.
 //! * Forms with requests, which are made as those without, outside of batches.
 //! * What was not recorded: a rank's loads and stores, messages between ranks, collectives other than the barrier. The
 //!   time that they took is replayed as computation, whether the rank worked in it or waited.

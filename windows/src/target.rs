@@ -15,7 +15,7 @@ use crate::bias::AccumulatePath;
 use crate::layout::PairRuns;
 use crate::place::{ByRequest, Part, Place};
 use crate::raw::core::{Memory, WindowCore};
-use crate::{Call, Error, Items, Result, WindowDisp};
+use crate::{Call, Error, Items, Kind, Op, Result, WindowDisp};
 
 /// An epoch by locks, in which targets make no calls. A target is used during `'e`, while the epoch is open.
 #[derive(Clone, Copy, Debug)]
@@ -90,14 +90,29 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         len: u64,
         then: impl FnOnce(Place<'_>, u64) -> Result<R>,
     ) -> Result<R> {
-        self.reach_span(call, disp, (0, len), len, then)
+        self.reach_span(call, None, disp, (0, len), len, then)
     }
 
-    /// Calls `then` with the place of `len` bytes that start `first` bytes after `disp`, `data` bytes of which are used.
+    /// Like [`reach`](Self::reach), for updates of elements of type `kind` by `op`.
+    #[inline(always)]
+    fn reach_elements<R: Default>(
+        &self,
+        call: Call,
+        (kind, op): (Kind, Op),
+        disp: WindowDisp,
+        len: u64,
+        then: impl FnOnce(Place<'_>, u64) -> Result<R>,
+    ) -> Result<R> {
+        self.reach_span(call, Some((kind, op)), disp, (0, len), len, then)
+    }
+
+    /// Calls `then` with the place of `len` bytes that start `first` bytes after `disp`, `data` bytes of which are used, by an
+    /// update if there is one.
     #[inline(always)]
     fn reach_span<R: Default>(
         &self,
         call: Call,
+        update: Option<(Kind, Op)>,
         disp: WindowDisp,
         (first, len): (i64, u64),
         data: u64,
@@ -105,7 +120,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     ) -> Result<R> {
         // Nothing of the recording is kept here while the operation is done: it would take registers from all operations.
         if let Part::Recorded { .. } = self.part {
-            self.begin_record(call, disp, (first, len), data);
+            self.begin_record(call, update, disp, (first, len), data);
         }
         let done = self.reach_part(self.part(), call, disp, (first, len), then)?;
         if let Part::Recorded { .. } = self.part {
@@ -116,10 +131,19 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
 
     #[cold]
     #[inline(never)]
-    fn begin_record(&self, call: Call, disp: WindowDisp, (first, len): (i64, u64), data: u64) {
-        // The unit that has the first byte. Bytes that a layout has twice count once.
+    fn begin_record(
+        &self,
+        call: Call,
+        update: Option<(Kind, Op)>,
+        disp: WindowDisp,
+        (first, len): (i64, u64),
+        data: u64,
+    ) {
+        // The unit that has the first byte. Bytes that a layout has twice count once; of elements, whole ones.
         let disp = disp.0.wrapping_add(first.div_euclid(i64::from(self.unit)));
-        self.core.begin_transfer(call, self.rank, disp, data.min(len));
+        let bytes = data.min(len);
+        let bytes = update.map_or(bytes, |(kind, _)| bytes - bytes % kind.size());
+        self.core.begin_transfer(call, update, self.rank, disp, bytes);
     }
 
     /// The part, whether it is recorded or not.
@@ -391,7 +415,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
             let (first, len) = self.span(call, target, origin)?;
             origin.check(buffer)?;
             let pairs = origin.pair(target)?;
-            self.reach_span(call, disp, (first, len), origin.bytes()?, |place, offset| {
+            self.reach_span(call, None, disp, (first, len), origin.bytes()?, |place, offset| {
                 transfer(place, Pieces { pairs, offset, first })
             })
         };

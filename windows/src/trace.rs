@@ -11,7 +11,7 @@
 //! | --- | --- |
 //! | lock, lock_all, with their assertion; unlock, unlock_all | one |
 //! | put, get and their forms with layouts, with requests and in batches | one, with target, displacement and bytes |
-//! | accumulate, get_accumulate, fetch_and_op, compare_and_swap and their forms | the same |
+//! | accumulate, get_accumulate, fetch_and_op, compare_and_swap and their forms | the same, with the element type and the operation |
 //! | flush, flush_all | one |
 //! | a batch | one for its begin and one for its end |
 //! | fence, with its assertions; [`Team::barrier`](crate::Team::barrier) | one |
@@ -24,9 +24,10 @@
 //! null target, of flush_local, of a rank's loads and stores ([`Local`](crate::Local)), of the waits of requests, and of
 //! the other collectives of a team: these are time between calls.
 //!
-//! A transfer with a layout has the displacement of the unit in which its first byte is, and counts each byte once.
+//! A transfer with a layout has the displacement of the unit in which its first byte is, and counts each byte once. The operation
+//! of a compare_and_swap is replace.
 //!
-//! # Format, version 2
+//! # Format, version 3
 //!
 //! A file is 8 bytes of magic, the version as 4 bytes, then blocks: a header, events, and an end if the window was freed
 //! or dropped. All numbers are little-endian.
@@ -49,7 +50,8 @@
 //! | 1 | its kind (5 bits), and which of the fields below are not written, since they follow from the event before (3 bits) |
 //! | 0 to 5 | target: varint. Not written (bit 5) if it is that of the event before that had one |
 //! | 0 or more | group: how many ranks, and the distance of each from the one before, as zigzag varints. Not written (bit 5) if it is that of the event before that had one |
-//! | 0 to 6 | bytes: varint. Not written (bit 6) if they are those of the event before that had some |
+//! | 0 to 6 | bytes: varint. Not written (bit 6) if they are those of the event before that had some, and of an update also element type and operation |
+//! | 0 or 2 | of an update: the codes of the element type ([`Kind::code`](crate::Kind::code)) and of the operation ([`Op::code`](crate::Op::code)). Not written (bit 6) with the bytes |
 //! | 0 to 1 | assertions, as bits. Not written (bit 6) if they are those of the event before that could have some |
 //! | 0 to 10 | displacement: its distance from the one before, a zigzag varint. Not written (bit 7) if that one has the same distance from its own predecessor |
 //! | 1 to 7 | nanoseconds since the call before: varint |
@@ -58,7 +60,8 @@
 //! A block is written by one call once it has 4 KiB, or once it is a second old; not while a lock is held, unless it has
 //! 16 KiB. So a killed rank loses at most its last block.
 //!
-//! Version 1 had no displacements and no groups. It is not read any more: such a program has to be recorded again.
+//! Version 1 had no displacements and no groups, version 2 no element types and operations. They are not read any more: such a
+//! program has to be recorded again.
 //!
 //! # Reading
 //!

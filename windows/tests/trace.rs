@@ -12,8 +12,8 @@ use rmalab_locks::{McsRwRp, PerTarget, Policy, PolicyKind, TwoLevel, WindowLock}
 use rmalab_windows::replay::{Locked, Observed, Part, Replay, Shape, Step, Update};
 use rmalab_windows::trace::{Ending, Trace, TraceError};
 use rmalab_windows::{
-    Assert, Builder, Config, Error, FenceAssert, Flavor, Info, Layout, LockKind, Op, PostAssert, StartAssert, Team,
-    Transport, Window, WindowDisp,
+    Assert, Builder, Config, DoubleInt, Error, FenceAssert, Flavor, Info, Kind, Layout, LockKind, Op, PostAssert,
+    StartAssert, Team, Transport, Window, WindowDisp,
 };
 use support::processes;
 
@@ -76,18 +76,33 @@ fn everything(
         epoch.compare_and_swap(at(64), 1u16, 2)?;
         epoch.accumulate_layout(at(64), column.item(), Op::Sum, &[1u16, 2, 3, 4], four.items(4))?;
         steps.extend([
-            update(Update::Accumulate, 12),
-            update(Update::GetAccumulate, 8),
-            update(Update::FetchAndOp, 8),
-            update(Update::CompareAndSwap, 2),
-            update(Update::Accumulate, 8),
+            update(Update::Accumulate(Kind::U32, Op::Sum), 12),
+            update(Update::GetAccumulate(Kind::U32, Op::Sum), 8),
+            update(Update::FetchAndOp(Kind::U64, Op::Sum), 8),
+            update(Update::CompareAndSwap(Kind::U16), 2),
+            update(Update::Accumulate(Kind::U16, Op::Sum), 8),
+        ]);
+        epoch.accumulate(at(64), Op::Max, &[1f32, 2.0])?;
+        epoch.get_accumulate(at(64), Op::NoOp, &[], &mut [0i64; 3])?;
+        epoch.get_accumulate(at(64), Op::Replace, &[1i64, 2, 3], &mut [0i64; 3])?;
+        epoch.fetch_and_op(at(64), Op::BitOr, 1i16)?;
+        // Three elements, of which each begins in the one before: the bytes of two and a half.
+        let over = Layout::hvector(3, 1, 3, &Layout::of::<u32>()).unwrap();
+        let three = Layout::of::<u32>();
+        epoch.accumulate_layout(at(64), over.item(), Op::BitXor, &[1u32, 2, 3], three.items(3))?;
+        steps.extend([
+            update(Update::Accumulate(Kind::F32, Op::Max), 8),
+            update(Update::GetAccumulate(Kind::I64, Op::NoOp), 24),
+            update(Update::GetAccumulate(Kind::I64, Op::Replace), 24),
+            update(Update::FetchAndOp(Kind::I16, Op::BitOr), 2),
+            update(Update::Accumulate(Kind::U32, Op::BitXor), 8),
         ]);
         epoch.flush()?;
         steps.push(flush.clone());
         epoch.rput(at(0), vec![1u8; 5])?.wait()?;
         epoch.rget(at(0), vec![1u8; 6])?.wait()?;
         epoch.raccumulate(at(64), Op::Sum, vec![1u64])?.wait()?;
-        steps.extend([put(0, 5), get(0, 6), update(Update::Accumulate, 8)]);
+        steps.extend([put(0, 5), get(0, 6), update(Update::Accumulate(Kind::U64, Op::Sum), 8)]);
         let source = [7u8; 20];
         let mut dest = [7u8; 30];
         epoch.batch(|batch| {
@@ -278,7 +293,7 @@ fn steps_of_many(size: u32, rounds: u32) -> Vec<Step> {
         let lock = Step::Lock { kind, target, assert: Assert::None };
         steps.extend([lock, Step::Put { target, disp, bytes: 16 }, Step::Unlock { target }]);
         if round % 100 == 0 {
-            let update = Step::Update { call: Update::FetchAndOp, target, disp, bytes: 8 };
+            let update = Step::Update { call: Update::FetchAndOp(Kind::U64, Op::Sum), target, disp, bytes: 8 };
             steps.extend([Step::LockAll { assert: Assert::None }, update, Step::UnlockAll]);
         }
     }
@@ -399,11 +414,14 @@ fn files_that_are_no_trace_together_are_errors() {
     fails(&dir.path.join("b"), "files of 1 ranks, where the program had 3");
     std::fs::write(file("b", 0), "This is a text that somebody wrote.").unwrap();
     fails(&dir.path.join("b"), "byte 0: this is no trace");
-    std::fs::write(file("b", 0), b"rmalab\0T\x01\0\0\0").unwrap();
-    fails(&dir.path.join("b"), "byte 8: version 1 of the format, which lacks what a replay needs; this program reads");
-    fails(&dir.path.join("b"), "record the program again");
-    std::fs::write(file("b", 0), b"rmalab\0T\x03\0\0\0").unwrap();
-    fails(&dir.path.join("b"), "byte 8: version 3 of the format; this program reads version 2");
+    for old in [1, 2] {
+        std::fs::write(file("b", 0), [&b"rmalab\0T"[..], &[old, 0, 0, 0]].concat()).unwrap();
+        let lacks = "of the format, which lacks what a replay needs; this program reads";
+        fails(&dir.path.join("b"), &format!("byte 8: version {old} {lacks}"));
+        fails(&dir.path.join("b"), "record the program again");
+    }
+    std::fs::write(file("b", 0), b"rmalab\0T\x04\0\0\0").unwrap();
+    fails(&dir.path.join("b"), "byte 8: version 4 of the format; this program reads version 3");
 }
 
 #[test]
@@ -696,8 +714,19 @@ fn a_replay_ends_what_is_left_open_and_refuses_what_cannot_be() {
             };
             let (target, disp, none) = (Rank(0), WindowDisp(0), Assert::None);
             let update = |call, bytes| Step::Update { call, target, disp, bytes };
-            let calls = [Update::Accumulate, Update::GetAccumulate, Update::FetchAndOp, Update::CompareAndSwap];
-            let updates = calls.into_iter().flat_map(|call| [0, 1, 2, 4, 8, 12, 16, 100].map(|n| update(call, n)));
+            let mut updates = Vec::new();
+            for kind in Kind::ALL {
+                for op in Op::ALL.into_iter().filter(|op| op.is_defined_for(kind)) {
+                    for n in [0, 1, 3, 8] {
+                        updates.push(update(Update::Accumulate(kind, op), n * kind.size()));
+                        updates.push(update(Update::GetAccumulate(kind, op), n * kind.size()));
+                    }
+                    updates.push(update(Update::FetchAndOp(kind, op), kind.size()));
+                }
+                if kind.is_swappable() {
+                    updates.push(update(Update::CompareAndSwap(kind), kind.size()));
+                }
+            }
             let mut steps = vec![
                 Step::Lock { kind: LockKind::Exclusive, target, assert: none },
                 Step::Put { target, disp, bytes: 1000 },
@@ -721,7 +750,7 @@ fn a_replay_ends_what_is_left_open_and_refuses_what_cannot_be() {
             done.unwrap();
             let lock = Step::LockAll { assert: none };
             let put = |target, disp, bytes| Step::Put { target: Rank(target), disp: WindowDisp(disp), bytes };
-            let wrong: [(&[Step], &str); 7] = [
+            let wrong: [(&[Step], &str); 10] = [
                 (&[Step::Unlock { target }], "unlock of rank 0, which it has not locked"),
                 (&[Step::UnlockAll], "unlock_all without a lock_all"),
                 (&[put(0, 0, 8)], "rank 0"),
@@ -729,6 +758,9 @@ fn a_replay_ends_what_is_left_open_and_refuses_what_cannot_be() {
                 (&[lock.clone(), put(7, 0, 8)], "rank 7"),
                 (&[Step::Unlock { target }, put(0, 996, 8)], "unlock of rank 0"),
                 (&[put(0, 0, u64::MAX)], "1000 bytes"),
+                (&[update(Update::FetchAndOp(Kind::U64, Op::Sum), 4)], "4 bytes"),
+                (&[update(Update::Accumulate(Kind::U32, Op::Sum), 6)], "6 bytes"),
+                (&[update(Update::CompareAndSwap(Kind::F64), 8)], "f64"),
             ];
             for (steps, what) in wrong {
                 let error = run(steps).0.unwrap_err().to_string();
@@ -768,11 +800,21 @@ fn mixed(team: &Team<'_, Mapped>, mut window: Window<'_, Mapped>, starts: &[i64]
         epoch.fetch_and_op(at(next, 64), Op::Sum, 1u64)?;
         epoch.compare_and_swap(at(next, 80), 0u32, 1)?;
         epoch.get_accumulate(at(next, 64), Op::Max, &[1u64, 2], &mut [0; 2])?;
+        epoch.fetch_and_op(at(next, 64), Op::Replace, 1.0f64)?;
+        epoch.fetch_and_op(at(next, 64), Op::Sum, -1i64)?;
+        epoch.fetch_and_op(at(next, 64), Op::BitAnd, 1u8)?;
+        epoch.compare_and_swap(at(next, 80), 0i64, 1)?;
+        epoch.accumulate(at(next, 80), Op::MinLoc, &[DoubleInt::new(1.0, 1)])?;
         epoch.flush()?;
         let (source, mut dest, mut old) = ([1u8; 20], [0u8; 33], 0u64);
+        let (mut floats, mut swapped, mut signed) = ([0f64; 3], 0i64, 0i64);
         epoch.batch(|batch| {
             batch.put(&epoch, at(next, 0), &source)?;
             batch.get(&epoch, at(next, 3), &mut dest)?;
+            batch.get_accumulate(&epoch, at(next, 80), Op::Replace, &[1f64; 3], &mut floats)?;
+            batch.compare_and_swap(&epoch, at(next, 80), 0i64, 1, &mut swapped)?;
+            batch.fetch_and_op(&epoch, at(next, 80), Op::BitXor, 1i64, &mut signed)?;
+            epoch.accumulate(at(next, 80), Op::Prod, &[1f32; 2])?;
             batch.fetch_and_op(&epoch, at(next, 64), Op::Sum, 1u64, &mut old)
         })?;
         epoch.unlock()?;
@@ -820,7 +862,7 @@ fn comparable(trace: &Trace, rank: u32, starts: &[i64]) -> Vec<String> {
     calls.map(|step| format!("{step:?}")).collect()
 }
 
-/// What a replay does is what was recorded: calls, targets, displacements, bytes, groups and assertions.
+/// What a replay does is what was recorded: calls, targets, displacements, bytes, elements, operations, groups, assertions.
 #[test]
 fn a_replay_that_is_recorded_is_the_same_trace() {
     let dir = Dir::new();

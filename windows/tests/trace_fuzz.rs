@@ -35,6 +35,9 @@ fn short(dir: &Path) -> Vec<u8> {
         }
         let all = window.lock_all().unwrap();
         all.at(ra.rank()).unwrap().fetch_and_op(WindowDisp(0), Op::Sum, 1u64).unwrap();
+        all.at(ra.rank()).unwrap().accumulate(WindowDisp(0), Op::Max, &[1f64; 2]).unwrap();
+        all.at(ra.rank()).unwrap().get_accumulate(WindowDisp(0), Op::Replace, &[1u16; 2], &mut [0; 2]).unwrap();
+        all.at(ra.rank()).unwrap().compare_and_swap(WindowDisp(0), 1i32, 1).unwrap();
         let source = [1u8; 3];
         let target = all.at(ra.rank()).unwrap();
         all.batch(|batch| (1..4).try_for_each(|i| batch.put(&target, WindowDisp(10 * i), &source))).unwrap();

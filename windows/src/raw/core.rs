@@ -15,7 +15,10 @@ use crate::raw::epochs::Epochs;
 use crate::raw::matching::Matching;
 use crate::trace::recorder::{Event, Kind, Recorder, Started};
 use crate::two_sided::Requests;
-use crate::{Attributes, Call, Config, Error, ErrorHandler, FenceStrategy, Flavor, Ignored, Open, Result, Team};
+use crate::{
+    Attributes, Call, Config, Error, ErrorHandler, FenceStrategy, Flavor, Ignored, Kind as ElementKind, Op, Open,
+    Result, Team,
+};
 
 #[derive(Debug)]
 pub(crate) struct Fixed<P> {
@@ -207,9 +210,16 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         }
     }
 
-    /// A transfer of `bytes` bytes at `disp` of `target` begins, which is recorded if the window is.
+    /// A transfer of `bytes` bytes at `disp` of `target` begins, or an update, which is recorded if the window is.
     #[cold]
-    pub(crate) fn begin_transfer(&self, call: Call, target: Rank, disp: i64, bytes: u64) {
+    pub(crate) fn begin_transfer(
+        &self,
+        call: Call,
+        update: Option<(ElementKind, Op)>,
+        target: Rank,
+        disp: i64,
+        bytes: u64,
+    ) {
         let Some(recorder) = &self.recorder else { return };
         let kind = match call {
             Call::Put => Kind::Put,
@@ -219,7 +229,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
             Call::CompareAndSwap => Kind::CompareAndSwap,
             _ => Kind::Accumulate,
         };
-        recorder.begin_transfer(self.ra, Event::of(kind).at(target).moving(disp, bytes));
+        recorder.begin_transfer(self.ra, Event { update, ..Event::of(kind).at(target).moving(disp, bytes) });
     }
 
     /// It has ended.

@@ -8,7 +8,7 @@ use rmalab_locks::WindowLock;
 use super::memory::Moved;
 use super::step::{Step, Update};
 
-use crate::{Active, Call, Complex, Error, Kind, Op, RawWindow, Result, Target, WindowDisp};
+use crate::{Active, Batch, Call, Error, Kind, RawWindow, Result, Target, WindowDisp};
 
 /// The most bytes that operations of one batch get while they overlap each other. Those that come then do not overlap.
 pub const BATCH: u64 = 64 << 20;
@@ -46,16 +46,6 @@ fn bytes_of_mut(buffer: &mut [u64], bytes: u64) -> &mut [u8] {
     &mut bytemuck::cast_slice_mut(buffer)[..bytes as usize]
 }
 
-/// The elements that this many bytes are updated as.
-fn element(bytes: u64) -> Kind {
-    match bytes {
-        _ if bytes.is_multiple_of(8) => Kind::U64,
-        _ if bytes.is_multiple_of(4) => Kind::U32,
-        _ if bytes.is_multiple_of(2) => Kind::U16,
-        _ => Kind::U8,
-    }
-}
-
 /// The call that a step is, where, and how many bytes it moves, if it is an operation.
 fn operation(step: &Step) -> Option<(Call, Rank, WindowDisp, u64)> {
     match *step {
@@ -63,10 +53,10 @@ fn operation(step: &Step) -> Option<(Call, Rank, WindowDisp, u64)> {
         Step::Get { target, disp, bytes } => Some((Call::Get, target, disp, bytes)),
         Step::Update { call, target, disp, bytes } => {
             let call = match call {
-                Update::Accumulate => Call::Accumulate,
-                Update::GetAccumulate => Call::GetAccumulate,
-                Update::FetchAndOp => Call::FetchAndOp,
-                Update::CompareAndSwap => Call::CompareAndSwap,
+                Update::Accumulate(..) => Call::Accumulate,
+                Update::GetAccumulate(..) => Call::GetAccumulate,
+                Update::FetchAndOp(..) => Call::FetchAndOp,
+                Update::CompareAndSwap(_) => Call::CompareAndSwap,
             };
             Some((call, target, disp, bytes))
         }
@@ -113,46 +103,18 @@ impl Calls {
         let Some((call, target, disp, bytes)) = operation(step) else { return Ok(()) };
         self.check(step)?;
         let disp = moved.find(target, disp);
-        window.operate(call, target, |target| match call {
-            Call::Put => {
-                grow(&mut self.zeros, bytes);
-                target.put(disp, bytes_of(&self.zeros, bytes))
-            }
-            Call::Get => {
-                grow(&mut self.read, bytes);
-                target.get(disp, bytes_of_mut(&mut self.read, bytes))
-            }
-            _ => self.update(target, call, disp, bytes),
+        let (zeros, read) = (&mut self.zeros, &mut self.read);
+        if !matches!(step, Step::Get { .. }) {
+            grow(zeros, bytes);
+        }
+        if !matches!(step, Step::Put { .. }) {
+            grow(read, bytes);
+        }
+        window.operate(call, target, |target| match *step {
+            Step::Get { .. } => target.get(disp, bytes_of_mut(read, bytes)),
+            Step::Update { call, .. } => update(target, call, disp, bytes_of(zeros, bytes), bytes_of_mut(read, bytes)),
+            _ => target.put(disp, bytes_of(zeros, bytes)),
         })
-    }
-
-    fn update<A: RemoteAtomics + ?Sized>(
-        &mut self,
-        target: &Target<'_, A, Active>,
-        call: Call,
-        disp: WindowDisp,
-        bytes: u64,
-    ) -> Result<()> {
-        let complex = Complex { re: 0f64, im: 0f64 };
-        match (call, bytes) {
-            (Call::FetchAndOp, 1) => return target.fetch_and_op(disp, Op::Sum, 0u8).map(drop),
-            (Call::FetchAndOp, 2) => return target.fetch_and_op(disp, Op::Sum, 0u16).map(drop),
-            (Call::FetchAndOp, 4) => return target.fetch_and_op(disp, Op::Sum, 0u32).map(drop),
-            (Call::FetchAndOp, 8) => return target.fetch_and_op(disp, Op::Sum, 0u64).map(drop),
-            (Call::FetchAndOp, 16) => return target.fetch_and_op(disp, Op::Sum, complex).map(drop),
-            (Call::CompareAndSwap, 1) => return target.compare_and_swap(disp, 0u8, 0).map(drop),
-            (Call::CompareAndSwap, 2) => return target.compare_and_swap(disp, 0u16, 0).map(drop),
-            (Call::CompareAndSwap, 4) => return target.compare_and_swap(disp, 0u32, 0).map(drop),
-            (Call::CompareAndSwap, 8) => return target.compare_and_swap(disp, 0u64, 0).map(drop),
-            _ => {}
-        }
-        grow(&mut self.zeros, bytes);
-        let zeros = bytes_of(&self.zeros, bytes);
-        if call == Call::Accumulate {
-            return target.accumulate_untyped(disp, element(bytes), Op::Sum, zeros);
-        }
-        grow(&mut self.read, bytes);
-        target.get_accumulate_untyped(disp, element(bytes), Op::Sum, zeros, bytes_of_mut(&mut self.read, bytes))
     }
 
     /// Does operations that overlap each other.
@@ -188,15 +150,70 @@ impl Calls {
                 let disp = moved.find(target, disp);
                 let (into, after) = std::mem::take(&mut rest).split_at_mut(words(batched(step)));
                 rest = after;
-                window.operate(call, target, |target| match (call, into) {
-                    (Call::Put, _) => batch.put(target, disp, bytes_of(zeros, bytes)),
-                    (Call::Get, into) => batch.get(target, disp, bytes_of_mut(into, bytes)),
-                    (Call::FetchAndOp, [old]) => batch.fetch_and_op(target, disp, Op::Sum, 0, old),
-                    (Call::CompareAndSwap, [old]) => batch.compare_and_swap(target, disp, 0, 0, old),
-                    (_, into) => batch.get_accumulate(target, disp, Op::Sum, &zeros[..into.len()], into),
+                window.operate(call, target, |target| match (step, into) {
+                    (Step::Get { .. }, into) => batch.get(target, disp, bytes_of_mut(into, bytes)),
+                    (&Step::Update { call, .. }, into) => overlapping_update(batch, target, call, disp, zeros, into),
+                    _ => batch.put(target, disp, bytes_of(zeros, bytes)),
                 })?;
             }
             Ok(())
         })
+    }
+}
+
+/// Updates the elements at `disp` by zeros; what they were before goes to `read`.
+fn update<A: RemoteAtomics + ?Sized>(
+    target: &Target<'_, A, Active>,
+    update: Update,
+    disp: WindowDisp,
+    zeros: &[u8],
+    read: &mut [u8],
+) -> Result<()> {
+    let is_word = zeros.len() as u64 == WORD;
+    match update {
+        Update::Accumulate(kind, op) => target.accumulate_untyped(disp, kind, op, zeros),
+        Update::GetAccumulate(kind, op) => target.get_accumulate_untyped(disp, kind, op, zeros, read),
+        // Those of words by the shortest path that the typed calls have.
+        Update::FetchAndOp(Kind::U64, op) if is_word => target.fetch_and_op(disp, op, 0_u64).map(drop),
+        Update::FetchAndOp(Kind::I64, op) if is_word => target.fetch_and_op(disp, op, 0_i64).map(drop),
+        Update::FetchAndOp(kind, op) => target.fetch_and_op_untyped(disp, kind, op, zeros, read),
+        Update::CompareAndSwap(Kind::U64) if is_word => target.compare_and_swap(disp, 0_u64, 0).map(drop),
+        Update::CompareAndSwap(Kind::I64) if is_word => target.compare_and_swap(disp, 0_i64, 0).map(drop),
+        Update::CompareAndSwap(kind) => target.compare_and_swap_untyped(disp, kind, zeros, zeros, read),
+    }
+}
+
+/// Like [`update`], of whole words, in a batch; with the operations of a batch where the network may have them.
+fn overlapping_update<'env, A: RemoteAtomics + ?Sized>(
+    batch: &Batch<'_, 'env, A>,
+    target: &Target<'_, A, Active>,
+    call: Update,
+    disp: WindowDisp,
+    zeros: &[u64],
+    read: &'env mut [u64],
+) -> Result<()> {
+    let zeros = &zeros[..read.len()];
+    match (call, &mut *read) {
+        (Update::FetchAndOp(Kind::U64, op), [_]) => batch.fetch_and_op(target, disp, op, 0, &mut read[0]),
+        (Update::FetchAndOp(Kind::I64, op), [_]) => {
+            batch.fetch_and_op(target, disp, op, 0, bytemuck::cast_mut::<u64, i64>(&mut read[0]))
+        }
+        (Update::FetchAndOp(Kind::F64, op), [_]) => {
+            batch.fetch_and_op(target, disp, op, 0.0, bytemuck::cast_mut::<u64, f64>(&mut read[0]))
+        }
+        (Update::CompareAndSwap(Kind::U64), [_]) => batch.compare_and_swap(target, disp, 0, 0, &mut read[0]),
+        (Update::CompareAndSwap(Kind::I64), [_]) => {
+            batch.compare_and_swap(target, disp, 0, 0, bytemuck::cast_mut::<u64, i64>(&mut read[0]))
+        }
+        (Update::GetAccumulate(Kind::U64, op), _) => batch.get_accumulate(target, disp, op, zeros, read),
+        (Update::GetAccumulate(Kind::I64, op), _) => {
+            let zeros: &[i64] = bytemuck::cast_slice(zeros);
+            batch.get_accumulate(target, disp, op, zeros, bytemuck::cast_slice_mut(read))
+        }
+        (Update::GetAccumulate(Kind::F64, op), _) => {
+            let zeros: &[f64] = bytemuck::cast_slice(zeros);
+            batch.get_accumulate(target, disp, op, zeros, bytemuck::cast_slice_mut(read))
+        }
+        (call, _) => update(target, call, disp, bytemuck::cast_slice(zeros), bytemuck::cast_slice_mut(read)),
     }
 }

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use rmalab_atomics::Rank;
 use rmalab_locks::{Assert, LockKind};
 
-use crate::{FenceAssert, PostAssert, StartAssert, WindowDisp};
+use crate::{FenceAssert, Kind, Op, PostAssert, StartAssert, WindowDisp};
 
-/// An atomic update, by the call that makes it.
+/// An atomic update: the call that makes it, the type of the elements, and the operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Update {
     /// Accumulate.
-    Accumulate,
+    Accumulate(Kind, Op),
     /// Accumulate that returns what the elements were before.
-    GetAccumulate,
+    GetAccumulate(Kind, Op),
     /// The same, of one element.
-    FetchAndOp,
+    FetchAndOp(Kind, Op),
     /// Compare-and-swap of one element.
-    CompareAndSwap,
+    CompareAndSwap(Kind),
 }
 
 /// What one rank does next: a call, or computation.
@@ -66,13 +66,13 @@ pub enum Step {
     },
     /// Updates elements of a target atomically.
     Update {
-        /// By which call.
+        /// By which call, and how.
         call: Update,
         /// Which target.
         target: Rank,
         /// Where.
         disp: WindowDisp,
-        /// How many bytes.
+        /// How many bytes, which are whole elements.
         bytes: u64,
     },
     /// Completes the operations on a target.

@@ -119,7 +119,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         let ra = self.ra;
         let mut taken = Some(buffer);
         let data = pieces.iter().map(|&(.., len)| len as u64).sum();
-        let started = self.reach_span(call, disp, (first, len), data, |place, offset| {
+        let started = self.reach_span(call, None, disp, (first, len), data, |place, offset| {
             let mut buffer = taken.take().unwrap_or_default();
             if let Place::Segment(start) = place {
                 let pieces = pieces.iter().map(|&(here, there, len)| {

@@ -37,6 +37,21 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         self.get_accumulate_elsewise(disp, kind, op, source, result)
     }
 
+    /// As [`fetch_and_op`](Self::fetch_and_op), of an element of type `kind`.
+    pub(crate) fn fetch_and_op_untyped(
+        &self,
+        disp: WindowDisp,
+        kind: Kind,
+        op: Op,
+        value: &[u8],
+        result: &mut [u8],
+    ) -> Result<()> {
+        for len in [value.len(), result.len()] {
+            self.check_element(Call::FetchAndOp, kind, len)?;
+        }
+        self.fetch_and_op_elsewise(disp, kind, op, value, result)
+    }
+
     /// As [`compare_and_swap`](Self::compare_and_swap), of an element of type `kind`: `result` gets what it was before.
     ///
     /// # Errors
@@ -51,14 +66,11 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         desired: &[u8],
         result: &mut [u8],
     ) -> Result<()> {
-        let call = Call::CompareAndSwap;
         if !kind.is_swappable() {
             return Err(self.core.hear(Error::Swap { kind }));
         }
         for len in [expected.len(), desired.len(), result.len()] {
-            if len as u64 != kind.size() {
-                return Err(self.core.hear(Error::Elements { call, kind, size: kind.size(), len: len as u64 }));
-            }
+            self.check_element(Call::CompareAndSwap, kind, len)?;
         }
         let (expected, desired) = (to_word(expected), to_word(desired));
         from_word(self.compare_and_swap_elsewise(disp, kind, expected, desired)?, result);
@@ -146,6 +158,11 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     {
         self.get_accumulate_untyped(disp, kind, op, source, &mut result)?;
         Ok(Request::done(result))
+    }
+
+    fn check_element(&self, call: Call, kind: Kind, len: usize) -> Result<()> {
+        let (size, len) = (kind.size(), len as u64);
+        if len == size { Ok(()) } else { Err(self.core.hear(Error::Elements { call, kind, size, len })) }
     }
 
     fn check_elements(&self, call: Call, kind: Kind, len: usize) -> Result<()> {

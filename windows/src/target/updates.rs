@@ -38,7 +38,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         let len = source.len() as u64;
         let done = match self.in_segment(disp, len) {
             Some(at) => self.updates(Place::Segment(at)).run(0, kind, op, source, None),
-            None => self.reach(Call::Accumulate, disp, len, |place, offset| {
+            None => self.reach_elements(Call::Accumulate, (kind, op), disp, len, |place, offset| {
                 self.updates(place).run(offset, kind, op, source, None)
             }),
         };
@@ -91,7 +91,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         }
         let done = match self.in_segment(disp, there) {
             Some(at) => self.updates(Place::Segment(at)).run(0, kind, op, source, Some(result)),
-            None => self.reach(Call::GetAccumulate, disp, there, |place, offset| {
+            None => self.reach_elements(Call::GetAccumulate, (kind, op), disp, there, |place, offset| {
                 self.updates(place).run(offset, kind, op, source, Some(result))
             }),
         };
@@ -150,7 +150,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         let fetches = result.is_some();
         // In whole elements, also where the target's runs touch at odd places.
         let pieces = target.pair_elements(target, kind)?;
-        self.reach_span(call, disp, (first, len), bytes, |place, offset| {
+        self.reach_span(call, Some((kind, op)), disp, (first, len), bytes, |place, offset| {
             if let Place::TwoSided(requests, rank) = place {
                 let start = |at: i64| offset.wrapping_add_signed(at.wrapping_sub(first));
                 let runs = pieces.map(|piece| (start(piece.left), piece.bytes)).collect();
@@ -257,14 +257,14 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     #[inline(never)]
     fn fetch_and_op_word(&self, disp: WindowDisp, kind: Kind, op: Op, value: u64) -> Result<u64> {
         self.defined(Call::FetchAndOp, kind, op)?;
-        let old = self.reach(Call::FetchAndOp, disp, kind.size(), |place, offset| {
+        let old = self.reach_elements(Call::FetchAndOp, (kind, op), disp, kind.size(), |place, offset| {
             self.updates(place).one(offset, kind, op, value)
         });
         old.map_err(|error| self.core.hear(error))
     }
 
     #[inline(never)]
-    fn fetch_and_op_elsewise(
+    pub(super) fn fetch_and_op_elsewise(
         &self,
         disp: WindowDisp,
         kind: Kind,
@@ -273,7 +273,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         result: &mut [u8],
     ) -> Result<()> {
         self.defined(Call::FetchAndOp, kind, op)?;
-        let done = self.reach(Call::FetchAndOp, disp, kind.size(), |place, offset| {
+        let done = self.reach_elements(Call::FetchAndOp, (kind, op), disp, kind.size(), |place, offset| {
             self.updates(place).run(offset, kind, op, value, Some(result))
         });
         done.map_err(|error| self.core.hear(error))
@@ -310,7 +310,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         expected: u64,
         desired: u64,
     ) -> Result<u64> {
-        let old = self.reach(Call::CompareAndSwap, disp, kind.size(), |place, offset| {
+        let update = (kind, Op::Replace);
+        let old = self.reach_elements(Call::CompareAndSwap, update, disp, kind.size(), |place, offset| {
             self.updates(place).compare_and_swap(offset, kind, expected, desired)
         });
         old.map_err(|error| self.core.hear(error))

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use rmalab_atomics::{Rank, Topology};
 
+use crate::{Kind as ElementKind, Op};
+
 pub(super) const MAGIC: [u8; 8] = *b"rmalab\0T";
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 /// Bytes of magic and version.
 pub(super) const PREFIX: u64 = 12;
 /// Bytes of a block ahead of its body.
@@ -164,14 +166,17 @@ struct Fields {
     target: bool,
     group: bool,
     bytes: bool,
+    /// The type of the elements and the operation.
+    update: bool,
     disp: bool,
     /// The assertions that a call of this kind may have.
     asserts: u8,
 }
 
-const NONE: Fields = Fields { target: false, group: false, bytes: false, disp: false, asserts: 0 };
+const NONE: Fields = Fields { target: false, group: false, bytes: false, update: false, disp: false, asserts: 0 };
 const TARGET: Fields = Fields { target: true, ..NONE };
 const TRANSFER: Fields = Fields { bytes: true, disp: true, ..TARGET };
+const UPDATE: Fields = Fields { update: true, ..TRANSFER };
 
 impl Kind {
     const ALL: [Kind; 25] = [
@@ -204,12 +209,8 @@ impl Kind {
 
     fn fields(self) -> Fields {
         match self {
-            Kind::Put
-            | Kind::Get
-            | Kind::Accumulate
-            | Kind::GetAccumulate
-            | Kind::FetchAndOp
-            | Kind::CompareAndSwap => TRANSFER,
+            Kind::Put | Kind::Get => TRANSFER,
+            Kind::Accumulate | Kind::GetAccumulate | Kind::FetchAndOp | Kind::CompareAndSwap => UPDATE,
             Kind::Unlock | Kind::Flush => TARGET,
             Kind::Shared | Kind::Exclusive => Fields { asserts: 1, ..TARGET },
             Kind::LockAll => Fields { asserts: 1, ..NONE },
@@ -245,13 +246,15 @@ pub(crate) struct Event {
     /// In units of the target's part of the window.
     pub(crate) disp: i64,
     pub(crate) bytes: u64,
+    /// The type of the elements, and the operation; of a compare-and-swap it is replace.
+    pub(crate) update: Option<(ElementKind, Op)>,
     /// The assertions, as bits.
     pub(crate) asserts: u8,
 }
 
 impl Event {
     pub(crate) fn of(kind: Kind) -> Event {
-        Event { kind, target: Rank(0), disp: 0, bytes: 0, asserts: 0 }
+        Event { kind, target: Rank(0), disp: 0, bytes: 0, update: None, asserts: 0 }
     }
 
     pub(crate) fn at(self, target: Rank) -> Event {
@@ -270,7 +273,7 @@ impl Event {
 const KIND: u8 = 0b1_1111;
 /// The target or the group is that of the event before that had one.
 const SAME_PARTNER: u8 = 1 << 5;
-/// The bytes or the assertions are those of the event before that had some.
+/// The bytes, with the type and the operation of an update, or the assertions are those of the event before that had some.
 const SAME_AMOUNT: u8 = 1 << 6;
 /// The displacement is as far from the one before as that one was from its own predecessor.
 const SAME_STRIDE: u8 = 1 << 7;
@@ -281,6 +284,7 @@ pub(super) struct Last {
     target: Option<Rank>,
     group: Option<Arc<[Rank]>>,
     bytes: Option<u64>,
+    update: Option<(ElementKind, Op)>,
     asserts: u8,
     disp: i64,
     stride: i64,
@@ -289,7 +293,7 @@ pub(super) struct Last {
 impl Last {
     /// Appends an event that came `gap` nanoseconds after the one before.
     pub(super) fn encode(&mut self, to: &mut Vec<u8>, event: Event, group: &[Rank], gap: u64) {
-        let Event { kind, target, disp, bytes, asserts } = event;
+        let Event { kind, target, disp, bytes, update, asserts } = event;
         let fields = kind.fields();
         let first = to.len();
         let mut flags = 0;
@@ -315,11 +319,16 @@ impl Last {
             }
         }
         if fields.bytes {
-            if self.bytes.replace(bytes) == Some(bytes) {
-                flags |= SAME_AMOUNT;
-            } else {
-                push_varint(to, bytes);
+            let same = self.bytes.replace(bytes) == Some(bytes);
+            match update {
+                _ if same && (update.is_none() || update == self.update) => flags |= SAME_AMOUNT,
+                None => push_varint(to, bytes),
+                Some((element, op)) => {
+                    push_varint(to, bytes);
+                    to.extend([element.code(), op.code()]);
+                }
             }
+            self.update = update.or(self.update);
         }
         if fields.asserts != 0 {
             if std::mem::replace(&mut self.asserts, asserts) == asserts {
@@ -378,8 +387,16 @@ impl Last {
         if fields.bytes {
             if flags & SAME_AMOUNT == 0 {
                 self.bytes = Some(take_varint(from).ok_or(SHORT)?);
+                if fields.update {
+                    self.update = Some(take_update(from)?.ok_or(SHORT)?);
+                }
             }
             event.bytes = self.bytes.ok_or(FIRST)?;
+            if fields.update {
+                let update = self.update.ok_or(FIRST)?;
+                check_update(kind, update, event.bytes)?;
+                event.update = Some(update);
+            }
         }
         if fields.asserts != 0 {
             if flags & SAME_AMOUNT == 0 {
@@ -413,6 +430,33 @@ impl Last {
     pub(super) fn group(&self) -> Arc<[Rank]> {
         self.group.clone().unwrap_or_default()
     }
+}
+
+/// Takes the type of elements and an operation off the front. `None` if the bytes end before.
+fn take_update(from: &mut &[u8]) -> Result<Option<(ElementKind, Op)>, String> {
+    let Some((&[element, op], rest)) = from.split_first_chunk() else { return Ok(None) };
+    *from = rest;
+    let element = ElementKind::from_code(element).ok_or_else(|| format!("{element} is no code of an element type"))?;
+    let op = Op::from_code(op).ok_or_else(|| format!("{op} is no code of an operation"))?;
+    Ok(Some((element, op)))
+}
+
+/// Checks that a call of this kind can make the update of so many bytes.
+fn check_update(kind: Kind, (element, op): (ElementKind, Op), bytes: u64) -> Result<(), String> {
+    if !op.is_defined_for(element) {
+        return Err(format!("{op} is not defined for elements of type {element}"));
+    }
+    let fits = match kind {
+        Kind::FetchAndOp | Kind::CompareAndSwap => bytes == element.size(),
+        _ => bytes.is_multiple_of(element.size()),
+    };
+    if !fits {
+        return Err(format!("an update of {bytes} bytes, where an element of type {element} has {}", element.size()));
+    }
+    if kind == Kind::CompareAndSwap && !(element.is_swappable() && op == Op::Replace) {
+        return Err(format!("a compare_and_swap of an element of type {element} by {op}"));
+    }
+    Ok(())
 }
 
 /// Takes the ranks of a group off the front. `None` if the bytes end before it does.
@@ -472,6 +516,8 @@ mod tests {
         assert_eq!([0, -1, 1, -2].map(zigzag), [0, 1, 2, 3]);
     }
 
+    const UPDATES: [(ElementKind, Op); 2] = [(ElementKind::I64, Op::Replace), (ElementKind::F64, Op::Max)];
+
     const GROUPS: [&[Rank]; 4] = [&[Rank(3), Rank(0)], &[Rank(3), Rank(0)], &[], &[Rank(1)]];
 
     #[test]
@@ -479,13 +525,16 @@ mod tests {
         let mut events = Vec::new();
         for kind in Kind::ALL {
             let fields = kind.fields();
-            let moves = [(3, 8, 0), (3, 8, 16), (0, 4096, 32), (3, 0, i64::MIN), (3, 0, i64::MAX)];
+            let one = matches!(kind, Kind::FetchAndOp | Kind::CompareAndSwap);
+            let (some, none) = if one { (8, 8) } else { (4096, 0) };
+            let moves = [(3, 8, 0), (3, 8, 16), (0, some, 32), (3, none, i64::MIN), (3, none, i64::MAX)];
             for (at, (target, bytes, disp)) in moves.into_iter().enumerate() {
                 let event = Event {
                     kind,
                     target: if fields.target { Rank(target) } else { Rank(0) },
                     bytes: if fields.bytes { bytes } else { 0 },
                     disp: if fields.disp { disp } else { 0 },
+                    update: fields.update.then(|| UPDATES[if kind == Kind::CompareAndSwap { 0 } else { at % 2 }]),
                     asserts: at as u8 & fields.asserts,
                 };
                 events.push((event, GROUPS[at % GROUPS.len()], u64::from(target) * 1000));
@@ -505,22 +554,44 @@ mod tests {
         assert!(left.is_empty());
     }
 
-    /// Puts of one size to one target take two bytes each, in one place and in places at equal distances.
+    /// Puts of one size to one target take two bytes each, in one place and in places at equal distances. So do updates of
+    /// one type by one operation.
     #[test]
     fn what_follows_from_the_event_before_is_omitted() {
-        for stride in [0, 8, -1_000_000] {
-            let (mut bytes, mut last) = (Vec::new(), Last::default());
-            for i in 0..100 {
-                let event = Event::of(Kind::Put).at(Rank(3)).moving((1 << 20) + i * stride, 8);
-                last.encode(&mut bytes, event, &[], 100);
+        for (kind, update) in [(Kind::Put, None), (Kind::Accumulate, Some(UPDATES[1]))] {
+            for stride in [0, 8, -1_000_000] {
+                let (mut bytes, mut last) = (Vec::new(), Last::default());
+                for i in 0..100 {
+                    let event = Event::of(kind).at(Rank(3)).moving((1 << 20) + i * stride, 8);
+                    last.encode(&mut bytes, Event { update, ..event }, &[], 100);
+                }
+                assert!(bytes.len() < 220, "{stride}: {} bytes", bytes.len());
             }
-            assert!(bytes.len() < 220, "{stride}: {} bytes", bytes.len());
         }
     }
 
+    /// Bytes as of the put before, and an update as of the one before that.
+    #[test]
+    fn updates_between_puts_are_read_as_they_are_written() {
+        let put = Event::of(Kind::Put).at(Rank(1)).moving(0, 16);
+        let update =
+            |update, bytes| Event { update: Some(update), ..Event::of(Kind::Accumulate).at(Rank(1)).moving(0, bytes) };
+        let [one, other] = UPDATES;
+        let events =
+            [put, update(one, 16), put, update(one, 16), update(other, 16), put, update(one, 16), update(one, 8)];
+        let (mut bytes, mut last) = (Vec::new(), Last::default());
+        events.iter().for_each(|&event| last.encode(&mut bytes, event, &[], 0));
+        let (mut left, mut last) = (&bytes[..], Last::default());
+        for event in events {
+            assert_eq!(last.decode(&mut left, 2), Ok((event, 0)));
+        }
+    }
+
+    const U64: u8 = ElementKind::U64.code();
+
     #[test]
     fn events_that_cannot_be_are_refused() {
-        let bad: [(&[u8], &str); 13] = [
+        let bad: [(&[u8], &str); 21] = [
             (&[], "ends within an event"),
             (&[0x19, 0], "unknown kind 0x19"),
             (&[0x20, 0], "unknown kind 0x20"),
@@ -534,6 +605,14 @@ mod tests {
             (&[0x00, 2, 0], "assertions 0x02, which the call does not have"),
             (&[0x40, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f], "more than a day"),
             (&[0x05, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0], "more than 1 TiB"),
+            (&[0x07, 1, 8], "ends within an event"),
+            (&[0x07, 1, 8, 7], "ends within an event"),
+            (&[0x07, 1, 8, 200, 0, 0, 0], "200 is no code of an element type"),
+            (&[0x07, 1, 8, 7, 200, 0, 0], "200 is no code of an operation"),
+            (&[0x07, 1, 7, U64, Op::Sum as u8, 0, 0], "an update of 7 bytes, where an element of type u64 has 8"),
+            (&[0x09, 1, 16, U64, Op::Sum as u8, 0, 0], "an update of 16 bytes, where an element of type u64 has 8"),
+            (&[0x07, 1, 8, U64, Op::MinLoc as u8, 0, 0], "minloc is not defined for elements of type u64"),
+            (&[0x0a, 1, 8, U64, Op::Sum as u8, 0, 0], "a compare_and_swap of an element of type u64 by sum"),
         ];
         for (bytes, what) in bad {
             let error = Last::default().decode(&mut &bytes[..], 4).unwrap_err();

@@ -10,7 +10,7 @@ use super::TraceError;
 use super::events::Events;
 use super::format::{Event, Kind};
 use crate::replay::{Step, Update};
-use crate::{FenceAssert, PostAssert, Result, StartAssert, WindowDisp};
+use crate::{FenceAssert, Kind as ElementKind, Op, PostAssert, Result, StartAssert, WindowDisp};
 
 /// What a rank did; from [`Trace::steps`](super::Trace::steps).
 #[derive(Debug)]
@@ -68,12 +68,14 @@ impl Steps {
 
     /// The step that does the same, if there is one. A fence that not all ranks have ends the steps.
     fn step(&mut self, event: Event) -> Option<Step> {
-        let Event { kind, target, disp, bytes, asserts } = event;
+        let Event { kind, target, disp, bytes, update, asserts } = event;
         if kind.is_transfer() && self.lost.contains(&target) {
             return None;
         }
         let disp = WindowDisp(disp);
         let assert = if asserts == 0 { Assert::None } else { Assert::NoCheck };
+        // Every update has both.
+        let (element, op) = update.unwrap_or((ElementKind::U8, Op::NoOp));
         let update = |call| Step::Update { call, target, disp, bytes };
         Some(match kind {
             Kind::LockAll => Step::LockAll { assert },
@@ -83,10 +85,10 @@ impl Steps {
             Kind::Unlock => Step::Unlock { target },
             Kind::Put => Step::Put { target, disp, bytes },
             Kind::Get => Step::Get { target, disp, bytes },
-            Kind::Accumulate => update(Update::Accumulate),
-            Kind::GetAccumulate => update(Update::GetAccumulate),
-            Kind::FetchAndOp => update(Update::FetchAndOp),
-            Kind::CompareAndSwap => update(Update::CompareAndSwap),
+            Kind::Accumulate => update(Update::Accumulate(element, op)),
+            Kind::GetAccumulate => update(Update::GetAccumulate(element, op)),
+            Kind::FetchAndOp => update(Update::FetchAndOp(element, op)),
+            Kind::CompareAndSwap => update(Update::CompareAndSwap(element)),
             Kind::Flush => Step::Flush { target },
             Kind::FlushAll => Step::FlushAll,
             Kind::BatchBegin => Step::BatchBegin,

@@ -5,7 +5,7 @@ use rand_distr::{Distribution, Exp1, Zipf};
 use rand_xoshiro::SplitMix64;
 use rmalab_atomics::{Rank, WORD};
 use rmalab_windows::replay::{Step, Update};
-use rmalab_windows::{Assert, LockKind, WindowDisp};
+use rmalab_windows::{Assert, Kind, LockKind, Op, WindowDisp};
 
 use super::{Acquire, Class, Operation, OperationKind, Span, Targets, Workload};
 
@@ -127,7 +127,7 @@ impl<'w> Steps<'w> {
         match kind {
             OperationKind::Put => Step::Put { target, disp, bytes },
             OperationKind::Get => Step::Get { target, disp, bytes },
-            OperationKind::Update => Step::Update { call: Update::FetchAndOp, target, disp, bytes },
+            OperationKind::Update => Step::Update { call: Update::FetchAndOp(Kind::U64, Op::Sum), target, disp, bytes },
         }
     }
 }
