@@ -260,8 +260,12 @@ impl WorldOfStudy<'_> {
                 catch_unwind(AssertUnwindSafe(|| world.run(body)))
             };
             let ranks = std::thread::Builder::new().name("ranks".into()).spawn_scoped(scope, ranks);
-            let ranks = ranks
-                .map_err(|error| rmalab_atomics::Error::system("starting the thread that starts the ranks", error))?;
+            let ranks = ranks.map_err(|error| {
+                rmalab_atomics::Error::system(
+                    "starting the thread that starts the ranks (ulimit -u says how many this user may have)",
+                    error,
+                )
+            })?;
             said.iter().for_each(&mut *hear);
             match ranks.join().expect("the panics of ranks are caught") {
                 Ok(done) => done.map(drop).map_err(Error::from),

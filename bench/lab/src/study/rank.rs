@@ -170,7 +170,12 @@ impl Watchdog {
             }
         };
         let thread = std::thread::Builder::new().name("watchdog".into()).spawn(watch);
-        thread.map_err(|error| rmalab_atomics::Error::system("starting the thread of the watchdog", error))?;
+        thread.map_err(|error| {
+            rmalab_atomics::Error::system(
+                "starting the thread of the watchdog (ulimit -u says how many this user may have)",
+                error,
+            )
+        })?;
         Ok(Watchdog { expected })
     }
 
