@@ -1,5 +1,6 @@
 //! `rmalab simulate`: what it is asked for, shows and writes.
 
+use std::cell::Cell;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -283,7 +284,16 @@ pub(crate) fn run(registry: Registry, arguments: &SimulateArgs) -> Result<ExitCo
 fn simulate_points(registry: &Registry, arguments: &PointsArgs) -> Result<ExitCode> {
     let simulation = Simulation::new(registry, arguments.options()?)?;
     let outlet = arguments.output.prepare(None)?;
-    let watch = Watch::new(arguments.output.quiet);
+    if !arguments.output.quiet {
+        let of = simulation.options();
+        say!(
+            "simulate: {} locks at {} numbers of ranks, {} points in all",
+            of.locks.len(),
+            of.ranks.len(),
+            of.simulations()
+        );
+    }
+    let watch = Watch::new(arguments.output.quiet, simulation.options().simulations());
     interrupt::sets(&simulation.stop_flag())?;
     let outcome = simulation.run(|progress| watch.show(progress))?;
     watch.finish();
@@ -360,7 +370,7 @@ pub(crate) fn scale(registry: Registry, arguments: &PointsArgs) -> Result<ExitCo
     let outlet = arguments.output.prepare(None)?;
     let stop = Arc::new(AtomicBool::new(false));
     interrupt::sets(&stop)?;
-    let watch = Watch::new(arguments.output.quiet);
+    let watch = Watch::new(arguments.output.quiet, options.clone().checked(registry)?.simulations());
     let made = scale::run(registry, &options, &stop, |progress| watch.show(progress))?;
     watch.finish();
     let Some(document) = made else {
@@ -378,11 +388,21 @@ const LINES: Duration = Duration::from_secs(5);
 enum Watch {
     Quiet,
     Bar(ProgressBar),
-    Lines(std::cell::Cell<Option<Instant>>),
+    Lines(Lines),
+}
+
+/// What lines of progress need to know.
+struct Lines {
+    /// How many simulations there are, and how many have ended.
+    of: usize,
+    ended: Cell<usize>,
+    begin: Instant,
+    /// When the last line was written.
+    last: Cell<Option<Instant>>,
 }
 
 impl Watch {
-    fn new(quiet: bool) -> Watch {
+    fn new(quiet: bool, of: usize) -> Watch {
         if quiet {
             Watch::Quiet
         } else if io::stderr().is_terminal() {
@@ -392,7 +412,7 @@ impl Watch {
             bar.enable_steady_tick(Duration::from_millis(250));
             Watch::Bar(bar)
         } else {
-            Watch::Lines(std::cell::Cell::new(None))
+            Watch::Lines(Lines { of, ended: Cell::new(0), begin: Instant::now(), last: Cell::new(None) })
         }
     }
 
@@ -414,12 +434,16 @@ impl Watch {
                     _ => {}
                 }
             }
-            Watch::Lines(last) => {
-                let due = last.get().is_none_or(|last| last.elapsed() >= LINES);
-                if let Some(line) = line.filter(|_| due) {
-                    last.set(Some(Instant::now()));
-                    say!("{:.0} %: {line}", progress.done as f64 * 100.0 / progress.of.max(1) as f64);
+            Watch::Lines(Lines { of, ended, begin, last }) => {
+                let Some(line) = line else { return };
+                ended.set(ended.get() + 1);
+                if last.get().is_some_and(|last| last.elapsed() < LINES) {
+                    return;
                 }
+                last.set(Some(Instant::now()));
+                let share = progress.done as f64 / progress.of.max(1) as f64;
+                let left = begin.elapsed().as_secs_f64() * (1.0 - share) / share.max(1e-6);
+                say!("{}/{of}, {:.0} % of pairs, about {left:.0} s left: {line}", ended.get(), share * 100.0);
             }
         }
     }

@@ -78,6 +78,10 @@ fn check(registry: &Registry, arguments: &CheckArgs) -> Result<ExitCode> {
     interrupt::sets(&stop)?;
     let mut run = Run::begin();
     let start = Instant::now();
+    if !arguments.output.quiet {
+        let locks: HashSet<&str> = jobs.iter().map(|job| job.check.subject.name()).collect();
+        say!("verify: {} checks of {} locks", jobs.len(), locks.len());
+    }
     let watch = Watch::new(jobs.len(), arguments.output.quiet);
     let mut checks = Vec::with_capacity(jobs.len());
     let mut findings = Vec::new();

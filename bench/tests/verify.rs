@@ -46,7 +46,8 @@ fn a_lock_that_holds_is_told_so() {
     let table = stdout(&output);
     assert_eq!(table.matches(" holds\n").count(), 8, "{table}");
     assert!(table.contains("\n8 of 8 checks hold"), "{table}");
-    assert!(stderr(&output).starts_with("1/8: mcs, 1R1Wx1, sc, empty"), "{}", stderr(&output));
+    let head = "verify: 8 checks of 2 locks\n1/8: mcs, 1R1Wx1, sc, empty";
+    assert!(stderr(&output).starts_with(head), "{}", stderr(&output));
     assert!(files(at.path()).is_empty());
 }
 

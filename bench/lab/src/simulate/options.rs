@@ -160,6 +160,11 @@ impl Options {
         Ok(self)
     }
 
+    /// How many simulations there are: points times seeds.
+    pub fn simulations(&self) -> usize {
+        self.profiles.len() * self.loads.len() * self.locks.len() * self.ranks.len() * self.seeds as usize
+    }
+
     /// How many acquisitions each of so many ranks measures.
     pub fn pairs(&self, ranks: u32) -> u32 {
         self.pairs.unwrap_or_else(|| auto_pairs(ranks))
