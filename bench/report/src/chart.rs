@@ -27,15 +27,39 @@ const APART: f64 = 12.5;
 /// The height of a row of bars.
 const ROW: f64 = 20.0;
 
-/// The style of a file of its own. A page has the same classes in its own style sheet.
-pub const STYLE: &str = "\
+/// The style of all charts, colours apart.
+const STYLE: &str = "\
 text { font: 11.5px system-ui, sans-serif; fill: #24292f; } .t { font-size: 13px; font-weight: 600; } .a { fill: #57606a; }
 .g { stroke: #e2e5e9; fill: none; } .w { stroke: #8c959f; fill: none; } .l { fill: none; stroke-width: 2; } .o2 .l { stroke-dasharray: 6 4; }
-.o3 .l { stroke-dasharray: 2 3; stroke-width: 1.2; } .o1 .m { fill: #fff; } .k { stroke-width: .8; opacity: .6; fill: none; } .e { stroke-width: 1.2; opacity: .7; }
-.m { stroke-width: 1.6; } .lin { display: none; } .s0 { --c: #0072b2; } .s1 { --c: #d55e00; } .s2 { --c: #009e73; } .s3 { --c: #c0508f; }
-.s4 { --c: #b57900; } .s5 { --c: #2f9bd8; } .s6 { --c: #24292f; } .s .l, .s .m, .s .k, .s .e { stroke: var(--c); } .s .m { fill: var(--c); } .s.o1 .m { fill: #fff; }
-.s text { fill: var(--c); } .b { fill: var(--c); }
+.o3 .l { stroke-dasharray: 2 3; stroke-width: 1.2; } .k { stroke-width: .8; opacity: .6; fill: none; } .e { stroke-width: 1.2; opacity: .7; fill: none; }
+.m { stroke-width: 1.6; } .lin { display: none; }
 ";
+
+/// The colours of series on light and on dark paper, which stay apart for people who see few colours (after Okabe and Ito,
+/// 2008).
+const COLOURS: [[&str; MOST_SERIES]; 2] = [
+    ["#0072b2", "#d55e00", "#009e73", "#c0508f", "#b57900", "#2f9bd8", "#24292f"],
+    ["#4da3ff", "#ff8a4c", "#34d399", "#f28ac8", "#e5b84b", "#7cd4ff", "#e6edf3"],
+];
+
+/// The rules that colour the series. Many viewers of SVG know no variables, so each colour has rules of its own.
+fn colours(dark: bool) -> String {
+    let mut rules = String::new();
+    for (place, colour) in COLOURS[usize::from(dark)].iter().enumerate() {
+        let _ = write!(
+            rules,
+            ".s{place} .l, .s{place} .m, .s{place} .k, .s{place} .e {{ stroke: {colour}; }} \
+             .s{place} .m, .s{place} text, .s{place} .b {{ fill: {colour}; }} "
+        );
+    }
+    rules + ".s.o1 .m { fill: #fff; }\n"
+}
+
+/// The style sheet of charts: for a file of its own, or for a page, which may be dark.
+pub fn style(page: bool) -> String {
+    let light = format!("{STYLE}{}", colours(false));
+    if page { format!("{light}@media (prefers-color-scheme: dark) {{ {} }}\n", colours(true)) } else { light }
+}
 
 /// A drawn panel.
 #[derive(Clone, Debug)]
@@ -76,7 +100,8 @@ pub fn file(panels: &[Panel]) -> String {
     let (width, height) = (width * columns as f64, height.max(1.0));
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" viewBox=\"0 0 {width:.0} {height:.0}\">\
-         <style>{STYLE}</style><rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>{placed}</svg>\n"
+         <style>{}</style><rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>{placed}</svg>\n",
+        style(false)
     )
 }
 

@@ -23,7 +23,7 @@ pub fn document(document: &Document) -> String {
                 meta name="generator" content=(run.generator);
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 title { "rmalab: " (document.title) }
-                style { (PreEscaped(chart::STYLE)) (PreEscaped(STYLE)) }
+                style { (PreEscaped(chart::style(true))) (PreEscaped(STYLE)) }
             }
             body {
                 header {
