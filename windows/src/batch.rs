@@ -9,9 +9,9 @@ use crate::place::Place;
 use crate::target::requests::word_op;
 use crate::{Call, Element, Error, Op, Result, Swappable, Target, WindowCore, WindowDisp};
 
-/// Operations that overlap each other, on borrowed buffers: see [`LockAll::batch`](crate::LockAll::batch).
+/// A batch of operations that overlap each other, on borrowed buffers: see [`LockAll::batch`](crate::LockAll::batch).
 ///
-/// It takes targets of its own window only: those of another one may have the same type and other ranks.
+/// It takes only targets of its own window. Targets of another window may have the same type, but other ranks.
 pub struct Batch<'scope, 'env: 'scope, A: RemoteAtomics + ?Sized> {
     ra: &'scope A,
     /// The address of the window's core.
@@ -24,7 +24,7 @@ impl<'env, A: RemoteAtomics + ?Sized> Batch<'_, 'env, A> {
     ///
     /// # Errors
     ///
-    /// As [`Target::put`], and [`Error::OtherWindow`].
+    /// The errors of [`Target::put`], and [`Error::OtherWindow`].
     pub fn put<T: Pod, P>(&self, target: &Target<'_, A, P>, disp: WindowDisp, source: &'env [T]) -> Result<()> {
         self.check(Call::Put, target)?;
         let source: &[u8] = bytemuck::cast_slice(source);
@@ -39,7 +39,7 @@ impl<'env, A: RemoteAtomics + ?Sized> Batch<'_, 'env, A> {
     ///
     /// # Errors
     ///
-    /// As [`Target::get`], and [`Error::OtherWindow`].
+    /// The errors of [`Target::get`], and [`Error::OtherWindow`].
     pub fn get<T: Pod, P>(&self, target: &Target<'_, A, P>, disp: WindowDisp, dest: &'env mut [T]) -> Result<()> {
         self.check(Call::Get, target)?;
         let dest: &mut [u8] = bytemuck::cast_slice_mut(dest);
@@ -50,15 +50,15 @@ impl<'env, A: RemoteAtomics + ?Sized> Batch<'_, 'env, A> {
         done.map_err(|error| target.core.hear(error))
     }
 
-    /// Starts to combine `value` into the element at `disp` of `target`; `result` becomes what it was before.
+    /// Starts to combine `value` into the element at `disp` of `target`. `result` gets the old value.
     ///
-    /// The network carries out many such operations at a time if the element has 8 aligned bytes, the window's strategy is
-    /// native, and the operation is replace, no_op or a sum of integers. Any other one is done when this returns. Operations
-    /// of a batch have no order, whatever `accumulate_ordering` asks for.
+    /// The network carries out many such operations at a time if the element has 8 aligned bytes, the window's strategy is native, and the
+    /// operation is replace, no_op or a sum of integers. Any other operation is done when this returns. Operations of a batch have no order,
+    /// whatever `accumulate_ordering` says.
     ///
     /// # Errors
     ///
-    /// As [`Target::fetch_and_op`], and [`Error::OtherWindow`].
+    /// The errors of [`Target::fetch_and_op`], and [`Error::OtherWindow`].
     pub fn fetch_and_op<T: Element, P>(
         &self,
         target: &Target<'_, A, P>,
@@ -75,13 +75,13 @@ impl<'env, A: RemoteAtomics + ?Sized> Batch<'_, 'env, A> {
         self.start(target, at, word_op(op, value), bytemuck::cast_mut(result))
     }
 
-    /// Starts to combine `source` into the elements at `disp` of `target`; `result` becomes what they were before.
+    /// Starts to combine `source` into the elements at `disp` of `target`. `result` gets the old values.
     ///
-    /// As [`fetch_and_op`](Self::fetch_and_op), for each element.
+    /// Each element is updated as by [`fetch_and_op`](Self::fetch_and_op).
     ///
     /// # Errors
     ///
-    /// As [`Target::get_accumulate`], and [`Error::OtherWindow`].
+    /// The errors of [`Target::get_accumulate`], and [`Error::OtherWindow`].
     pub fn get_accumulate<T: Element, P>(
         &self,
         target: &Target<'_, A, P>,
@@ -102,12 +102,12 @@ impl<'env, A: RemoteAtomics + ?Sized> Batch<'_, 'env, A> {
         Ok(())
     }
 
-    /// Starts to store `desired` in the element at `disp` of `target` if it is `expected`; `result` becomes what it was
-    /// before. As [`fetch_and_op`](Self::fetch_and_op).
+    /// Starts to store `desired` in the element at `disp` of `target` if it is `expected`. `result` gets the old value. It overlaps others
+    /// like [`fetch_and_op`](Self::fetch_and_op).
     ///
     /// # Errors
     ///
-    /// As [`Target::compare_and_swap`], and [`Error::OtherWindow`].
+    /// The errors of [`Target::compare_and_swap`], and [`Error::OtherWindow`].
     pub fn compare_and_swap<T: Swappable, P>(
         &self,
         target: &Target<'_, A, P>,

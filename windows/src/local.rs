@@ -1,4 +1,4 @@
-//! Memory of a window that this rank's processor reaches.
+//! Access to memory of a window that this rank's processor reaches.
 
 use std::sync::atomic::AtomicU64;
 
@@ -10,8 +10,8 @@ use crate::{Result, Target, WindowDisp};
 
 /// A part of a window that this rank reaches by loads, stores and copies, without an epoch.
 ///
-/// It is memory that others may access at the same time, so there are no references to it, only copies, and words as
-/// atomics. Displacements are in the units of the rank whose part it is.
+/// Other ranks may access this memory at the same time. So there are no references to it, only copies, and words as atomics. Displacements
+/// are in the units of the rank whose part it is.
 #[derive(Debug)]
 pub struct Local<'w, A: RemoteAtomics + ?Sized> {
     pub(crate) target: Target<'w, A>,
@@ -23,17 +23,17 @@ impl<'w, A: RemoteAtomics + ?Sized> Local<'w, A> {
         self.target.part
     }
 
-    /// Whose part it is.
+    /// Returns the rank whose part it is.
     pub fn rank(&self) -> Rank {
         self.target.rank
     }
 
-    /// Bytes of the part.
+    /// Returns the number of bytes of the part.
     pub fn bytes(&self) -> u64 {
         self.target.bytes
     }
 
-    /// Bytes of a unit of displacement.
+    /// Returns the displacement unit in bytes.
     pub fn disp_unit(&self) -> u32 {
         self.target.unit
     }
@@ -78,7 +78,7 @@ impl<'w, A: RemoteAtomics + ?Sized> Local<'w, A> {
         self.target.put(disp, source)
     }
 
-    /// The part's whole words, where this rank's processor reaches them and the part starts at one.
+    /// Returns the whole words of the part, if this rank's processor reaches them and the part starts at a word.
     pub fn words(&self) -> Option<&'w [AtomicU64]> {
         let (head, words) = self.reached()?;
         (head == 0).then_some(words)

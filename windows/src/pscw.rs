@@ -1,4 +1,4 @@
-//! Epochs by post, start, complete and wait, as values; how the ranks meet is in raw/matching.rs.
+//! Epochs by post, start, complete and wait, as values. raw/matching.rs has the protocols by which the ranks meet.
 
 use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_locks::{Policy, WindowLock};
@@ -7,19 +7,19 @@ use crate::raw::RawWindow;
 use crate::raw::epochs::Side;
 use crate::{Active, Call, Local, Result, Target, Window};
 
-/// What the caller of start asserts.
+/// Assertions of start.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct StartAssert {
-    /// The targets have posted already, each of them with `nocheck` as well (`MPI_MODE_NOCHECK`).
+    /// The targets have posted already, and each of them with `nocheck` (`MPI_MODE_NOCHECK`).
     pub nocheck: bool,
 }
 
-/// What the caller of post asserts.
+/// Assertions of post.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct PostAssert {
-    /// The origins have not started yet, and each of them will with `nocheck` as well (`MPI_MODE_NOCHECK`).
+    /// The origins have not started yet, and each of them will start with `nocheck` (`MPI_MODE_NOCHECK`).
     pub nocheck: bool,
-    /// This rank's part was not stored to since the last synchronization (`MPI_MODE_NOSTORE`).
+    /// This rank has not stored to its part since the last synchronization (`MPI_MODE_NOSTORE`).
     pub nostore: bool,
     /// No rank puts or accumulates to this rank's part in this epoch (`MPI_MODE_NOPUT`).
     pub noput: bool,
@@ -50,13 +50,12 @@ impl PostAssert {
 }
 
 impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
-    /// The two sides of post, start, complete and wait: an access epoch and an exposure epoch may be open together, two
-    /// of a kind may not.
+    /// Returns the two sides of post, start, complete and wait. An access epoch and an exposure epoch may be open together, but not two of a
+    /// kind.
     ///
     /// # Errors
     ///
-    /// [`Error::Conflict`](crate::Error::Conflict) when another epoch stands open, and the error of an earlier epoch that
-    /// was dropped.
+    /// [`Error::Conflict`](crate::Error::Conflict) when another epoch is open, and the error of an earlier epoch that was dropped.
     pub fn pscw(&mut self) -> Result<(AccessSide<'_, 't, A, W>, ExposureSide<'_, 't, A, W>)> {
         self.raw.check_open(Call::Start, None)?;
         Ok((AccessSide { window: &self.raw }, ExposureSide { window: &self.raw }))
@@ -70,8 +69,7 @@ pub struct AccessSide<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy>
 }
 
 impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> AccessSide<'_, 't, A, W> {
-    /// Waits until all ranks of `group` have posted to this one, and opens an epoch of access to them
-    /// (`MPI_Win_start`). The group may be empty.
+    /// Waits until all ranks of `group` have posted to this rank, and opens an access epoch to them (`MPI_Win_start`). The group may be empty.
     ///
     /// # Errors
     ///
@@ -82,22 +80,22 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> AccessSide<'_, 't, A, W> {
         self.start_assert(group, StartAssert::default())
     }
 
-    /// Like [`start`](Self::start), with assertions.
+    /// Does what [`start`](Self::start) does, with assertions.
     ///
     /// # Errors
     ///
-    /// Those of [`start`](Self::start).
+    /// The errors of [`start`](Self::start).
     pub fn start_assert(&mut self, group: &[Rank], assert: StartAssert) -> Result<Access<'_, 't, A, W>> {
         self.window.start(group, assert)?;
         Ok(Access { window: self.window, over: false })
     }
 }
 
-/// An epoch of access to a group of ranks, from [`AccessSide::start`].
+/// An access epoch to a group of ranks, from [`AccessSide::start`].
 ///
-/// It ends by [`complete`](Self::complete), or when it is dropped, in a panic too; see [`Lock`](crate::Lock) for errors
-/// then. So no target waits for a rank that catches its panic. On a two-sided window a complete may have to wait for the
-/// targets, which a panic must not do: there the rank's next call that opens an epoch, or frees the window, completes.
+/// It ends by [`complete`](Self::complete), or when it is dropped, also by a panic. [`Lock`](crate::Lock) says what happens to errors of a
+/// drop. So no target waits for a rank that catches its panic. On a two-sided window, complete may have to wait for the targets, which a
+/// panic must not do. There the rank's next call that opens an epoch or frees the window completes it.
 #[derive(Debug)]
 #[must_use = "the epoch ends when it is dropped, which is at once if it is not bound to a name"]
 pub struct Access<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
@@ -106,7 +104,7 @@ pub struct Access<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
 }
 
 impl<A: RemoteAtomics + ?Sized, W: WindowLock> Access<'_, '_, A, W> {
-    /// One target of the group, or the null target.
+    /// Returns one target of the group, or the null target.
     ///
     /// # Errors
     ///
@@ -116,20 +114,20 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Access<'_, '_, A, W> {
         self.window.member_of_access(target.into())
     }
 
-    /// This rank's own part, as by [`WindowCore::local`](crate::WindowCore::local).
+    /// Returns access to this rank's part, like [`WindowCore::local`](crate::WindowCore::local).
     ///
     /// # Errors
     ///
-    /// The same.
+    /// As for [`WindowCore::local`](crate::WindowCore::local).
     pub fn local(&self) -> Result<Local<'_, A>> {
         self.window.local()
     }
 
-    /// Completes everything, and notifies the group's ranks (`MPI_Win_complete`).
+    /// Completes all operations, and notifies the group's ranks (`MPI_Win_complete`).
     ///
     /// # Errors
     ///
-    /// Those of the network.
+    /// The errors of the network.
     pub fn complete(mut self) -> Result<()> {
         self.over = true;
         self.window.end_access().map_err(|error| self.window.hear(error))
@@ -156,33 +154,32 @@ pub struct ExposureSide<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Polic
 }
 
 impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> ExposureSide<'_, 't, A, W> {
-    /// Opens an epoch of exposure to the ranks of `group`, and notifies them (`MPI_Win_post`). The group may be empty.
+    /// Opens an exposure epoch to the ranks of `group`, and notifies them (`MPI_Win_post`). The group may be empty.
     ///
     /// # Errors
     ///
     /// [`Error::Group`](crate::Error::Group), [`Error::NoSuchTarget`](crate::Error::NoSuchTarget),
-    /// [`Error::Conflict`](crate::Error::Conflict) when an exposure epoch was forgotten, and those of the network. No epoch
-    /// is open then; ranks of the group that were told before may access the window all the same.
+    /// [`Error::Conflict`](crate::Error::Conflict) when an exposure epoch was forgotten, and the errors of the network. After an error no epoch
+    /// is open. Ranks of the group that were notified before may access the window all the same.
     pub fn post(&mut self, group: &[Rank]) -> Result<Exposure<'_, 't, A, W>> {
         self.post_assert(group, PostAssert::default())
     }
 
-    /// Like [`post`](Self::post), with assertions.
+    /// Does what [`post`](Self::post) does, with assertions.
     ///
     /// # Errors
     ///
-    /// Those of [`post`](Self::post).
+    /// The errors of [`post`](Self::post).
     pub fn post_assert(&mut self, group: &[Rank], assert: PostAssert) -> Result<Exposure<'_, 't, A, W>> {
         self.window.post(group, assert)?;
         Ok(Exposure { window: self.window, over: false })
     }
 }
 
-/// An epoch of exposure to a group of ranks, from [`ExposureSide::post`].
+/// An exposure epoch to a group of ranks, from [`ExposureSide::post`].
 ///
-/// It ends by [`wait`](Self::wait), by a [`test`](Self::test) that says so, or when it is dropped, which waits. A panic
-/// waits for no other rank, which may itself wait for this one: then the rank's next call that opens an epoch, or frees
-/// the window, waits.
+/// It ends by [`wait`](Self::wait), by a [`test`](Self::test) that returns true, or when it is dropped, which waits. A panic does not wait,
+/// since other ranks may wait for this one. Then the rank's next call that opens an epoch or frees the window waits.
 #[derive(Debug)]
 #[must_use = "the epoch ends when it is dropped, which waits"]
 pub struct Exposure<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
@@ -191,16 +188,16 @@ pub struct Exposure<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
 }
 
 impl<A: RemoteAtomics + ?Sized, W: WindowLock> Exposure<'_, '_, A, W> {
-    /// This rank's own part, as by [`WindowCore::local`](crate::WindowCore::local).
+    /// Returns access to this rank's part, like [`WindowCore::local`](crate::WindowCore::local).
     ///
     /// # Errors
     ///
-    /// The same.
+    /// As for [`WindowCore::local`](crate::WindowCore::local).
     pub fn local(&self) -> Result<Local<'_, A>> {
         self.window.local()
     }
 
-    /// Waits until all ranks of the group have completed (`MPI_Win_wait`): what they have written is here.
+    /// Waits until all ranks of the group have completed, and what they wrote has arrived (`MPI_Win_wait`).
     ///
     /// # Errors
     ///
@@ -212,11 +209,11 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Exposure<'_, '_, A, W> {
         self.window.end_exposure().map_err(|error| self.window.hear(error))
     }
 
-    /// Returns whether all ranks of the group have completed; if so the epoch is over (`MPI_Win_test`).
+    /// Returns whether all ranks of the group have completed (`MPI_Win_test`). If so, the epoch is over.
     ///
     /// # Errors
     ///
-    /// Those of the network.
+    /// The errors of the network.
     pub fn test(&mut self) -> Result<bool> {
         self.over = self.over || self.window.test_exposure()?;
         Ok(self.over)

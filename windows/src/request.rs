@@ -1,4 +1,4 @@
-//! Operations that are under way, with requests.
+//! Requests of operations that are under way.
 
 use bytemuck::Pod;
 use rmalab_atomics::RemoteAtomics;
@@ -9,10 +9,10 @@ use crate::raw::core::WindowCore;
 
 /// An operation with a request, which owns its buffer.
 ///
-/// Waiting for a put or accumulate frees the buffer and says nothing of the target, as in MPI; for a get it means that
-/// the data are there. A request may outlive its epoch, whose end completes the operation; waiting then takes no time. It
-/// borrows the window: epochs that take the whole window (`&mut`) have to wait until no request is left. Dropping a
-/// request waits for it; forgetting one leaks its buffer, and nothing worse.
+/// As in MPI, waiting for a put or an accumulate frees the buffer, and does not complete the operation at the target. Waiting for a get means
+/// that the data have arrived. A request may outlive its epoch, whose end completes the operation; a later wait takes no time. A request
+/// borrows the window, so an epoch that takes the whole window (`&mut`) can begin only when no request is left. Dropping a request waits for
+/// it. Forgetting one leaks its buffer, and nothing else.
 #[derive(Debug)]
 #[must_use = "the buffer comes back by `wait`"]
 pub struct Request<'e, A: RemoteAtomics + ?Sized, T: Pod> {
@@ -57,11 +57,11 @@ impl<'e, A: RemoteAtomics + ?Sized, T: Pod> Request<'e, A, T> {
         Request { state: State::Updating(source, results, UnderWay::new(core)) }
     }
 
-    /// Whether [`wait`](Self::wait) would return at once (`MPI_Test`).
+    /// Returns whether [`wait`](Self::wait) would return at once (`MPI_Test`).
     ///
     /// # Errors
     ///
-    /// Those of the network.
+    /// The errors of the network.
     pub fn test(&mut self) -> Result<bool> {
         match &mut self.state {
             State::Done(_) => Ok(true),
@@ -70,11 +70,11 @@ impl<'e, A: RemoteAtomics + ?Sized, T: Pod> Request<'e, A, T> {
         }
     }
 
-    /// Waits until the operation is complete at this rank, and gives its buffer back (`MPI_Wait`).
+    /// Waits until the operation is complete at this rank, and returns its buffer (`MPI_Wait`).
     ///
     /// # Errors
     ///
-    /// Those of the network; the buffer is dropped then.
+    /// The errors of the network. An error drops the buffer.
     pub fn wait(self) -> Result<Vec<T>> {
         match self.state {
             State::Done(buffer) => Ok(buffer),

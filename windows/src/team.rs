@@ -17,13 +17,13 @@
 //!
 //! # State
 //!
-//! A team borrows its ranks, a world or a [`Subset`], and holds their [`Collectives`] and a name. A split makes a subset;
-//! that lives in a variable of the caller, as a world does, and a team of its own is made over it. So a window's type says
-//! what it is over, and nothing is counted or shared without the caller's knowledge.
+//! A team borrows its ranks, which are a world or a [`Subset`], and has their [`Collectives`] and a name. A split makes a subset. The caller
+//! keeps it in a variable, like a world, and makes a team over it. So a window's type names what it is over, and nothing is counted or
+//! shared without the caller's knowledge.
 //!
 //! # Cost
 //!
-//! A new team communicates nothing, and takes what its collectives do, 4 KiB for each of ⌈log₂ p⌉ links.
+//! Making a team needs no communication. A team takes the memory of its collectives, 4 KiB for each of ⌈log₂ p⌉ links.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
@@ -35,10 +35,10 @@ use crate::trace::recorder::{Event, Kind, Recorder};
 use crate::two_sided::{self, Ends};
 use crate::{Error, Open, Result};
 
-/// One rank's handle of a group of ranks: all of a world, or of a [`Subset`] of one.
+/// One rank's handle of a group of ranks: all ranks of a world, or of a [`Subset`] of one.
 ///
-/// The other collective operations (broadcast, allgather, alltoall, reduce_scatter, allreduce) are those of
-/// [`Collectives`], which a team dereferences to.
+/// A team dereferences to its [`Collectives`], which have the other collective operations (broadcast, allgather, alltoall,
+/// reduce_scatter, allreduce).
 ///
 /// ```
 /// use rmalab_atomics::{RemoteAtomics, Subset, World};
@@ -57,7 +57,7 @@ use crate::{Error, Open, Result};
 ///     team.barrier()?;
 ///     assert_eq!(window.local()?.load::<u64>(WindowDisp(0))?, 2, "from the two ranks of this half");
 ///     window.free()?;
-///     // With the half go its team's words.
+///     // Freeing the half frees the words of its team, too.
 ///     drop(team);
 ///     Subset::free(Some(half), &world)?;
 ///     Ok::<(), rmalab_windows::Error>(())
@@ -78,15 +78,14 @@ pub struct Team<'a, A: RemoteAtomics + ?Sized> {
 }
 
 impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
-    /// The team of all ranks of `ra`, which is a world or a [`Subset`] (`MPI_COMM_WORLD`; `MPI_Comm_dup` when it is not the
-    /// first).
+    /// Makes the team of all ranks of `ra`, a world or a [`Subset`] (`MPI_COMM_WORLD`, and `MPI_Comm_dup` for further teams).
     ///
-    /// All ranks call it at the same point of their sequences of allocations; nothing is communicated. Its words stay
-    /// allocated as long as the world lives, or the subset's arena.
+    /// All ranks call it at the same point of their sequences of allocations, without communication. Its words stay allocated as long as the
+    /// world lives, or the subset's arena.
     ///
     /// # Errors
     ///
-    /// [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory) on all ranks alike.
+    /// [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory), on all ranks.
     pub fn new(ra: &'a A) -> Result<Team<'a, A>> {
         Ok(Team {
             collectives: Collectives::new(ra)?.attended(two_sided::serve_all),
@@ -98,30 +97,30 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
         })
     }
 
-    /// What the team is over.
+    /// Returns the world or subset that the team is over.
     pub fn ra(&self) -> &'a A {
         self.collectives.ra()
     }
 
-    /// This rank's number in the team (`MPI_Comm_rank`).
+    /// Returns this rank's number in the team (`MPI_Comm_rank`).
     pub fn rank(&self) -> Rank {
         self.ra().rank()
     }
 
-    /// How many ranks the team has (`MPI_Comm_size`).
+    /// Returns the number of ranks of the team (`MPI_Comm_size`).
     pub fn size(&self) -> u32 {
         self.ra().size()
     }
 
-    /// The team's collective operations.
+    /// Returns the team's collective operations.
     pub fn collectives(&self) -> &Collectives<'a, A> {
         &self.collectives
     }
 
-    /// Returns once all ranks have called it; see [`Collectives::barrier`].
+    /// Returns when all ranks have called it; see [`Collectives::barrier`].
     ///
-    /// Ranks that have [two-sided](crate::two_sided) windows serve requests while they wait. Once the team has one, what
-    /// its ranks have sent before their calls is done here when this returns.
+    /// Ranks that have [two-sided](crate::two_sided) windows serve requests while they wait. If the team has such a window, the requests that
+    /// its ranks sent before their calls are done when this returns.
     ///
     /// # Errors
     ///
@@ -176,8 +175,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
         recorders.push(Rc::downgrade(recorder));
     }
 
-    /// Serves requests of other ranks that have come, on all two-sided windows of this rank, whatever their teams; waits
-    /// for nothing.
+    /// Serves requests of other ranks that have arrived, on all two-sided windows of this rank, whatever their teams. Never waits.
     ///
     /// # Errors
     ///
@@ -190,44 +188,43 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
         &self.ends
     }
 
-    /// The ranks that give the same `colour`, ordered by `key` and then by their numbers in this team (`MPI_Comm_split`).
+    /// Makes a subset of the ranks that pass the same `colour`, ordered by `key` and then by their numbers in this team (`MPI_Comm_split`).
     ///
     /// Collective. A rank without a colour (`MPI_UNDEFINED`) gets `None`.
     ///
     /// # Errors
     ///
-    /// Those of [`Subset::split`], which also says how much memory the subset gets.
+    /// The errors of [`Subset::split`], which also documents how much memory the subset gets.
     pub fn split(&self, colour: Option<u32>, key: u32) -> Result<Option<Subset<'a, A>>> {
         Ok(Subset::split(&self.collectives, colour, key)?)
     }
 
-    /// The ranks of this rank's node (`MPI_Comm_split_type` with `MPI_COMM_TYPE_SHARED`).
+    /// Makes a subset of the ranks of this rank's node (`MPI_Comm_split_type` with `MPI_COMM_TYPE_SHARED`).
     ///
-    /// All ranks call it at the same point of their sequences of allocations; nothing is communicated.
+    /// All ranks call it at the same point of their sequences of allocations, without communication.
     ///
     /// # Errors
     ///
-    /// Those of [`Subset::by_node`].
+    /// The errors of [`Subset::by_node`].
     pub fn split_by_node(&self) -> Result<Subset<'a, A>> {
         Ok(Subset::by_node(self.ra())?)
     }
 
-    /// The ranks `members`, numbered in this order; `None` on the others (`MPI_Comm_create`).
+    /// Makes a subset of the ranks `members`, numbered in this order; `None` on other ranks (`MPI_Comm_create`).
     ///
-    /// All ranks call it at the same point of their sequences of allocations, with the same list; nothing is
-    /// communicated.
+    /// All ranks call it at the same point of their sequences of allocations, with the same list and without communication.
     ///
     /// # Errors
     ///
-    /// Those of [`Subset::of`].
+    /// The errors of [`Subset::of`].
     pub fn subset(&self, members: &[Rank]) -> Result<Option<Subset<'a, A>>> {
         Ok(Subset::of(self.ra(), members)?)
     }
 
-    /// The number that this team's `rank` has in `other`, a team of the same world; `None` if there is no such rank, or if it
-    /// is not in `other` (`MPI_Group_translate_ranks`).
+    /// Returns the number that this team's `rank` has in `other`, a team of the same world (`MPI_Group_translate_ranks`). Returns `None` if
+    /// there is no such rank, or if it is not in `other`.
     ///
-    /// At once where `other` numbers the rank as the world does; otherwise it looks through the ranks of `other`.
+    /// If `other` numbers its ranks as the world does, this takes constant time. Otherwise it searches the ranks of `other`.
     pub fn translate<B: RemoteAtomics + ?Sized>(&self, rank: Rank, other: &Team<'_, B>) -> Option<Rank> {
         if rank.0 >= self.size() || !self.is_of_world_of(other) {
             return None;
@@ -243,12 +240,12 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
         std::ptr::addr_eq(self.ra().whole_world().heap(), other.ra().whole_world().heap())
     }
 
-    /// The team's name, for messages and traces; empty until it is [set](Self::set_name) (`MPI_Comm_get_name`).
+    /// Returns the team's name, for messages and traces (`MPI_Comm_get_name`). It is empty until it is [set](Self::set_name).
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Names the team; on this rank only (`MPI_Comm_set_name`).
+    /// Names the team on this rank (`MPI_Comm_set_name`).
     pub fn set_name(&mut self, name: impl Into<String>) {
         self.name = name.into();
     }
