@@ -1,22 +1,21 @@
-//! How one window works: its strategies, and what the program promises of its use, as fields and as info hints.
+//! The configuration of a window: its strategies and the program's promises, as fields and as info hints.
 //!
 //! # Sources
 //!
 //! Hints: MPI-4.1, sections 12.2.1 (`no_locks`, `accumulate_ordering`, `accumulate_ops`, `mpi_accumulate_granularity`,
 //! `same_size`, `same_disp_unit`), 12.2.3 (`alloc_shared_noncontig`), 9.2 and 12.2.2 (`mpi_minimum_memory_alignment`),
-//! 11.4.3 (`mpi_assert_memory_alloc_kinds`) and 12.2.7 (set_info and get_info). `epochs_used` and `which_accumulate_ops` are not the standard's; programs set them.
-//! Those that begin with `rmalab_` choose between the strategies.
+//! 11.4.3 (`mpi_assert_memory_alloc_kinds`) and 12.2.7 (set_info and get_info). `epochs_used` and `which_accumulate_ops` are not in the
+//! standard; programs set them. Hints that begin with `rmalab_` choose strategies.
 //!
 //! # Rules
 //!
-//! * A hint is never an error. What is not granted is reported: [`Ignored`].
-//! * All ranks of a window pass the same values. Those that describe a rank's own use (`no_locks`, `epochs_used`) are
-//!   kept to the same rule, since a strategy may depend on them.
+//! * A hint is never an error. A hint that is not granted is reported as [`Ignored`].
+//! * All ranks of a window pass the same values. That holds for hints about a rank's own use, too (`no_locks`, `epochs_used`), since a
+//!   strategy may depend on them.
 //! * After creation only [`Config::accumulate_ordering`], [`Config::accumulate_ops`] and
-//!   [`Config::mpi_assert_memory_alloc_kinds`] can change, and only to ask for less order or to promise more. The origin
-//!   alone keeps order, and a stronger promise may be left unused; so no change breaks a rank that has not made it yet,
-//!   as long as no rank uses the promise in a way that others have to match. All else is fixed: the ranks agree on
-//!   strategies, words and memory when they make the window.
+//!   [`Config::mpi_assert_memory_alloc_kinds`] can change, and only to ask for less order or to promise more. Only the origin keeps order, and
+//!   a stronger promise may stay unused. So a change does not break a rank that has not made it yet, as long as no rank uses the promise in
+//!   a way that other ranks have to match. All else is fixed: the ranks agree on strategies, words and memory when they make the window.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -27,13 +26,13 @@ use rmalab_locks::{LINE, PolicyKind, UnknownPolicy};
 
 use crate::Info;
 
-/// A text that is not a value of the hint that it was read for.
+/// A text is not a value of its hint.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("'{value}' is not {expected}")]
 pub struct InvalidHintValue {
     /// The text.
     pub value: String,
-    /// What it should have been.
+    /// The values that the hint can have.
     pub expected: String,
 }
 
@@ -53,12 +52,12 @@ macro_rules! choice {
         }
 
         impl $name {
-            /// All of them.
+            /// All values.
             pub const ALL: &[$name] = &[$($name::$variant),*];
             /// The names of [`ALL`](Self::ALL), in the same order.
             pub const NAMES: &[&str] = &[$($text),*];
 
-            /// The name, as the hint spells it.
+            /// Returns the name, as the hint spells it.
             pub const fn name(self) -> &'static str {
                 match self {
                     $($name::$variant => $text,)*
@@ -99,7 +98,7 @@ macro_rules! set {
             /// The members' names.
             pub const NAMES: &[&str] = &[$($text),*];
 
-            /// Whether every member of `other` is one of this set.
+            /// Returns whether this set contains every member of `other`.
             pub const fn contains(self, other: $name) -> bool {
                 self.0 & other.0 == other.0
             }
@@ -153,7 +152,7 @@ choice! {
         /// A flush, then one barrier by dissemination (foMPI, SC'13). The default.
         #[default]
         Dissemination = "dissemination",
-        /// Operations wait for the second fence, which tells each target how many come (MPICH-2). Two-sided only.
+        /// Operations wait for the second fence, which sends each target their number (MPICH-2). Two-sided only.
         Deferred = "deferred",
     }
 }
@@ -164,9 +163,9 @@ choice! {
         /// [`Flags`](Self::Flags) or [`Matching`](Self::Matching), by the number of ranks. The default.
         #[default]
         Auto = "auto",
-        /// A flag for each rank, put by the posts and the completes (MVAPICH2): memory in proportion to the ranks.
+        /// Posts and completes put a flag of each rank (MVAPICH2). The memory is in proportion to the ranks.
         Flags = "flags",
-        /// Lists of posts that matched (foMPI, SC'13): memory in proportion to the neighbours.
+        /// Starts match lists of posts (foMPI, SC'13). The memory is in proportion to the neighbours.
         Matching = "matching",
         /// Operations wait for complete, and zero-byte messages carry the posts (MPICH-2). Two-sided only.
         Deferred = "deferred",
@@ -174,10 +173,10 @@ choice! {
 }
 
 impl PscwStrategy {
-    /// The most ranks for which [`Auto`](Self::Auto) is [`Flags`](Self::Flags): 8 KiB of them at each rank.
+    /// The largest number of ranks for which [`Auto`](Self::Auto) is [`Flags`](Self::Flags): 8 KiB of flags at each rank.
     pub const MAX_FLAGS: u32 = 512;
 
-    /// The strategy for a team of `ranks`: what [`Auto`](Self::Auto) stands for, and otherwise this one.
+    /// Returns the strategy for a team of `ranks`: this one, or the one that [`Auto`](Self::Auto) chooses.
     pub const fn for_ranks(self, ranks: u32) -> PscwStrategy {
         match self {
             PscwStrategy::Auto if ranks <= PscwStrategy::MAX_FLAGS => PscwStrategy::Flags,
@@ -190,13 +189,12 @@ impl PscwStrategy {
 choice! {
     /// How accumulates are made atomic for each element (MPI-4.1, section 12.7.1); hint `rmalab_accumulate`.
     AccumulateStrategy {
-        /// By the network's atomics where it has them for the type and the operation, else as [`Locked`](Self::Locked).
-        /// The default.
+        /// By the network's atomics, if it has them for the type and the operation; otherwise as [`Locked`](Self::Locked). The default.
         #[default]
         Native = "native",
         /// Under a lock of the target.
         Locked = "lock",
-        /// Get, operate, and compare-and-swap, until nobody came between (MVAPICH2).
+        /// Get, operate, and compare-and-swap, again until no other rank interferes (MVAPICH2).
         Cas = "cas",
     }
 }
@@ -204,7 +202,7 @@ choice! {
 choice! {
     /// What carries the operations; hint `rmalab_transport`.
     Transport {
-        /// One-sided operations; the target takes no part. The default.
+        /// One-sided operations, in which the target takes no part. The default.
         #[default]
         OneSided = "one-sided",
         /// Messages that the target serves whenever it makes a call.
@@ -217,10 +215,10 @@ choice! {
 choice! {
     /// Which operations concurrent accumulates to one location may mix (hint `accumulate_ops`).
     AccumulateOps {
-        /// The same one, and no-ops. The default.
+        /// The same operation, and no-ops. The default.
         #[default]
         SameOpNoOp = "same_op_no_op",
-        /// The same one only: a stronger promise of the program.
+        /// Only the same operation: a stronger promise of the program.
         SameOp = "same_op",
     }
 }
@@ -293,11 +291,11 @@ set! {
 set! {
     /// Which kinds of memory the program's buffers are in (hint `mpi_assert_memory_alloc_kinds`). All by default.
     ///
-    /// The kind `mpi` stands for all that MPI allocates; those that begin with `mpi:` are parts of it.
+    /// The kind `mpi` means all memory that MPI allocates. Kinds that begin with `mpi:` are parts of it.
     MemoryKinds(u8) {
-        /// What the system's allocators give.
+        /// Memory of the system's allocators.
         SYSTEM = 0 "system",
-        /// What MPI allocates, by whichever call.
+        /// Memory that MPI allocates, by any call.
         MPI = 1 "mpi",
         /// `MPI_Alloc_mem`.
         MPI_ALLOC_MEM = 2 "mpi:alloc_mem",
@@ -308,7 +306,7 @@ set! {
     }
 }
 
-/// How one window works. Every field is a hint.
+/// The configuration of a window. Every field is a hint.
 ///
 /// ```
 /// use rmalab_windows::{Config, FenceStrategy, Info};
@@ -332,23 +330,22 @@ pub struct Config {
     pub accumulate: AccumulateStrategy,
     /// What carries the operations (`rmalab_transport`, default one-sided).
     pub transport: Transport,
-    /// That the window is never locked (`no_locks`, default false).
+    /// The program never locks the window (`no_locks`, default false).
     pub no_locks: bool,
     /// Which accumulates stay in order (`accumulate_ordering`, default all).
     pub accumulate_ordering: AccumulateOrdering,
     /// Which operations concurrent accumulates may mix (`accumulate_ops`, default the same one and no-ops).
     pub accumulate_ops: AccumulateOps,
-    /// That all ranks' parts have the same size (`same_size`, default false).
+    /// The parts of all ranks have the same size (`same_size`, default false).
     pub same_size: bool,
-    /// That all ranks' displacement units are the same (`same_disp_unit`, default false).
+    /// All ranks have the same displacement unit (`same_disp_unit`, default false).
     pub same_disp_unit: bool,
-    /// That the parts of a shared window need not follow each other without a gap (`alloc_shared_noncontig`, default
-    /// false).
+    /// The parts of a shared window may have gaps between them (`alloc_shared_noncontig`, default false).
     pub alloc_shared_noncontig: bool,
-    /// Bytes for which an accumulate should take its lock at once (`mpi_accumulate_granularity`); 0, the default, leaves
-    /// that to the window. One that is no multiple of an element counts as the next one that is.
+    /// The number of bytes for which an accumulate should take its lock at once (`mpi_accumulate_granularity`). With 0, the default, the window
+    /// chooses. The number is rounded up to a multiple of an element.
     pub mpi_accumulate_granularity: u64,
-    /// To how many bytes allocated memory is aligned (`mpi_minimum_memory_alignment`): a power of two of at most
+    /// The alignment of allocated memory in bytes (`mpi_minimum_memory_alignment`): a power of two of at most
     /// [`MAX_ALIGNMENT`](Self::MAX_ALIGNMENT), default [`LINE`].
     pub mpi_minimum_memory_alignment: u64,
     /// Which kinds of memory the program's buffers are in (`mpi_assert_memory_alloc_kinds`, default all).
@@ -360,7 +357,7 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// The defaults of the fields; the environment is not asked.
+    /// Returns the defaults of the fields, without the environment.
     fn default() -> Config {
         Config {
             policy: PolicyKind::default(),
@@ -386,31 +383,31 @@ impl Default for Config {
 /// A hint that was not granted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ignored {
-    /// Its key; the name of the variable if it came from the environment.
+    /// The hint's key, or the name of its environment variable.
     pub key: String,
-    /// The value that was asked for.
+    /// The requested value.
     pub value: String,
-    /// Why it was not granted.
+    /// The reason.
     pub reason: IgnoredReason,
 }
 
-/// Why a hint was not granted.
+/// The reason why a hint was not granted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IgnoredReason {
     /// No hint has this key.
     #[error("no hint has this key")]
     UnknownKey,
-    /// A value that the hint cannot have; the text says which it can.
+    /// The hint cannot have this value. The text lists its values.
     #[error("{0}")]
     Value(String),
-    /// It cannot change after the window's creation, or not in this way.
+    /// The hint cannot change after the window's creation, or not in this way.
     #[error("the window was created with {in_use}, and this cannot change any more")]
     Fixed {
         /// The value that stays in use.
         in_use: String,
     },
-    /// The transport does not offer it.
+    /// The transport does not have it.
     #[error("the {transport} transport does not offer it; {in_use} is used")]
     Transport {
         /// The transport.
@@ -505,13 +502,13 @@ impl Config {
     /// The key of [`same_disp_unit`](Self::same_disp_unit), as [`Error::Hint`](crate::Error::Hint) names it.
     pub(crate) const SAME_DISP_UNIT: &str = "same_disp_unit";
 
-    /// The largest alignment that can be asked for, in bytes: a page, to which memory is mapped.
+    /// The largest alignment in bytes: a page, to which memory is mapped.
     pub const MAX_ALIGNMENT: u64 = 4096;
 
-    /// The configuration of a new window by its hints, and the hints that are not granted.
+    /// Returns the configuration of a new window with these hints, and the hints that are not granted.
     ///
-    /// What is not mentioned has its default; that of the lock policy can be set by the variable
-    /// [`LOCK_POLICY_VARIABLE`](Self::LOCK_POLICY_VARIABLE), the same at all ranks.
+    /// Other fields have their defaults. The variable [`LOCK_POLICY_VARIABLE`](Self::LOCK_POLICY_VARIABLE), the same at all ranks, sets the
+    /// default of the lock policy.
     pub fn from_info(info: &Info) -> (Config, Vec<Ignored>) {
         Config::from_hints(info, std::env::var_os(Config::LOCK_POLICY_VARIABLE).as_deref())
     }
@@ -544,18 +541,16 @@ impl Config {
         (config, ignored)
     }
 
-    /// The configuration that a window with these fields gets, and what of them is not granted.
+    /// Returns the configuration that a window with these fields gets, and the fields that are not granted.
     ///
-    /// * Fence and PSCW are deferred on two-sided transports, and not on the one-sided one. That is reported, unless the
-    ///   default gives way.
-    /// * An alignment that memory cannot have gives way to the default.
+    /// * Fence and PSCW are deferred on two-sided transports, and not on the one-sided one. That is reported, unless it replaces a default.
+    /// * The default replaces an impossible alignment.
     pub fn normalized(mut self) -> (Config, Vec<Ignored>) {
         let ignored = self.settle(|_, is_default| !is_default);
         (self, ignored)
     }
 
-    /// Sees to it that the fields agree. `report` says whether to report a hint, by its key and whether it had its
-    /// default.
+    /// Makes the fields agree. `report` says whether to report a hint, by its key and whether it had its default.
     fn settle(&mut self, report: impl Fn(&str, bool) -> bool) -> Vec<Ignored> {
         let (asked, transport) = (*self, self.transport);
         let mut ignored = Vec::new();
@@ -586,16 +581,16 @@ impl Config {
         ignored
     }
 
-    /// The hints in use, defaults included (`MPI_Win_get_info`).
+    /// Returns the hints in use, defaults included (`MPI_Win_get_info`).
     pub fn to_info(&self) -> Info {
         let pairs = HINTS.iter().map(|hint| (hint.key, (hint.get)(self)));
         Info::from_pairs(pairs).expect("keys and values of hints are short")
     }
 
-    /// Applies the hints of `info` to a window that exists (`MPI_Win_set_info`); returns those that are not granted.
+    /// Applies the hints of `info` to a window that exists (`MPI_Win_set_info`), and returns those that are not granted.
     ///
-    /// What is not mentioned stays as it is, and what is in use already is granted. Only less order
-    /// and stronger promises can still be asked for.
+    /// Other hints keep their values. A value that is in use already is granted. Otherwise only less order and stronger promises are
+    /// granted.
     pub fn update(&mut self, info: &Info) -> Vec<Ignored> {
         let mut ignored = Vec::new();
         for (key, value) in info.iter() {

@@ -1,8 +1,7 @@
 //! A backend that is chosen by its name when the program runs.
 //!
-//! Everything here goes through `dyn RemoteAtomics`, so that a program has one copy of its code for all backends. That
-//! takes a few nanoseconds more for each operation, which do not count beside a network's microseconds; who measures
-//! shared memory takes [`Mapped`] itself.
+//! Everything here goes through `dyn RemoteAtomics`, so a program has one copy of its code for all backends. That adds a few nanoseconds to
+//! each operation, which do not matter compared to a network's microseconds. To measure shared memory, use [`Mapped`] itself.
 
 use std::fmt::{self, Display};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -31,10 +30,10 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// All backends, those that this program was built without included.
+    /// All backends, also those that this program was built without.
     pub const ALL: [Backend; 4] = [Backend::Local, Backend::Shm, Backend::Verbs, Backend::Mpi];
 
-    /// The name that `--backend` takes.
+    /// Returns the name that `--backend` takes.
     pub const fn name(self) -> &'static str {
         match self {
             Backend::Local => "local",
@@ -44,7 +43,7 @@ impl Backend {
         }
     }
 
-    /// One line on what it is.
+    /// Returns a description of one line.
     pub const fn description(self) -> &'static str {
         match self {
             Backend::Local => "ranks are threads of one process",
@@ -54,7 +53,7 @@ impl Backend {
         }
     }
 
-    /// Whether this program was built with it.
+    /// Returns whether this program was built with it.
     pub const fn is_built(self) -> bool {
         match self {
             Backend::Local | Backend::Shm => true,
@@ -63,7 +62,7 @@ impl Backend {
         }
     }
 
-    /// An error that says how to build it, if this program was built without it.
+    /// Returns an error that says how to build it, if this program was built without it.
     ///
     /// # Errors
     ///
@@ -104,7 +103,7 @@ impl Backend {
         }
     }
 
-    /// Joins the world that this process was started in; once in its life. See [`Joined::join`].
+    /// Joins the world that this process was started in. Call it once. See [`Joined::join`].
     ///
     /// # Errors
     ///
@@ -123,8 +122,8 @@ impl Backend {
         }
     }
 
-    /// Runs `body` on `ranks` ranks and returns the results in their order, as [`Processes::try_run`] does, which says
-    /// where the call does not return, or with one result only. Processes write to the program's own streams.
+    /// Runs `body` on `ranks` ranks and returns the results in their order, like [`Processes::try_run`], which documents when the call does
+    /// not return, or returns one result. Processes write to the program's streams.
     ///
     /// ```
     /// use rmalab_atomics::{Backend, Rank, Result};
@@ -142,7 +141,7 @@ impl Backend {
     ///
     /// # Errors
     ///
-    /// Those of [`Processes::try_run`]; for threads, [`Error::World`] with what the first rank said whose body failed.
+    /// The errors of [`Processes::try_run`]. For threads, [`Error::World`] with the error of the first rank whose body failed.
     pub fn try_run<T, E>(self, ranks: u32, body: impl Fn(&dyn RemoteAtomics) -> Result<T, E> + Sync) -> Result<Vec<T>>
     where
         T: Serialize + DeserializeOwned + Send,
@@ -260,7 +259,7 @@ impl fmt::Debug for Member {
     }
 }
 
-/// Which rank of how many this process is, if a launcher has started it: this crate's, `mpirun` or `srun`.
+/// Returns this process's rank and the number of ranks, if a launcher has started it: this crate's, `mpirun` or `srun`.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Starting a world's ranks as processes, of this host or of several, and seeing them through to their end.
+//! Starts a world's ranks as processes, on this host or on several, and supervises them until they end.
 
 mod hosts;
 mod lines;
@@ -43,24 +43,24 @@ pub enum Stream {
 /// A line that a rank has written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Line<'a> {
-    /// Who.
+    /// The rank.
     pub rank: Rank,
-    /// On which stream.
+    /// The stream.
     pub stream: Stream,
-    /// What, without the line's end; lines of more than 64 KiB come in pieces.
+    /// The text, without the line's end. Lines of more than 64 KiB come in pieces.
     pub bytes: &'a [u8],
 }
 
-/// What becomes of the ranks' output.
+/// Where the ranks' output goes.
 #[non_exhaustive]
 pub enum Output {
-    /// Line by line onto this process's own streams, behind the rank's number: `[3] text`. Lines never mix.
+    /// Line by line to this process's streams, after the rank's number: `[3] text`. Lines never mix.
     Prefixed,
     /// The ranks write to this process's streams themselves.
     Inherit,
-    /// Nothing: it is thrown away.
+    /// Nowhere: it is discarded.
     Discard,
-    /// Each line to a function, on a thread of the launcher's.
+    /// Each line to a function, on a thread of the launcher.
     Lines(Box<dyn FnMut(Line<'_>) + Send>),
 }
 
@@ -85,11 +85,11 @@ enum Placement {
 
 /// Starts a program as the ranks of one world.
 ///
-/// The ranks share an anonymous memory file, of which nothing is left when they have ended, however they end; a rank
-/// joins it with [`shm::attach`](crate::backend::shm::attach). Each rank is the leader of a process group of its own, so a Ctrl-C
-/// at the terminal reaches it once, through the launcher, and what a rank leaves running in its group ends with it. No
-/// rank outlives the launcher, not even one that is killed by SIGKILL. (A rank is the program itself: a wrapper between
-/// launcher and program has to `exec` it.) Ranks read nothing: their standard input is `/dev/null`.
+/// The ranks share an anonymous memory file, which is gone when they have ended, however they end. A rank joins it with
+/// [`shm::attach`](crate::backend::shm::attach). Each rank is the leader of its own process group. So a Ctrl-C at the terminal reaches it once,
+/// through the launcher, and processes that a rank leaves in its group end with it. No rank outlives the launcher, even if SIGKILL ends the
+/// launcher. (A rank is the program itself: a wrapper between launcher and program has to `exec` it.) The standard input of ranks is
+/// `/dev/null`.
 ///
 /// ```no_run
 /// use rmalab_atomics::Launcher;
@@ -134,7 +134,7 @@ impl std::fmt::Debug for Part {
 }
 
 impl Launcher {
-    /// A launcher of `size` ranks.
+    /// Makes a launcher of `size` ranks.
     pub fn new(size: u32) -> Launcher {
         Launcher {
             size,
@@ -158,7 +158,7 @@ impl Launcher {
         self
     }
 
-    /// Sets the program, which is looked for in `PATH` unless it has a slash, and its arguments.
+    /// Sets the program and its arguments. A program without a slash is searched in `PATH`.
     pub fn command<A: AsRef<OsStr>>(
         mut self,
         program: impl AsRef<OsStr>,
@@ -182,40 +182,40 @@ impl Launcher {
         self
     }
 
-    /// Sets whether the ranks can meet through a [`Hub`], as those of networks do; by default they cannot.
+    /// Sets whether the ranks can meet through a [`Hub`], as ranks of networks do. By default they cannot.
     ///
-    /// It listens on the loopback interface, and is gone when the job has ended.
+    /// The hub listens on the loopback interface, and ends with the job.
     pub fn hub(mut self, hub: bool) -> Launcher {
         self.hub = hub;
         self
     }
 
-    /// Tells the ranks that every `ranks` of them share a node; by default the machine's own NUMA nodes.
+    /// Places blocks of `ranks` ranks on nodes; by default the machine's NUMA nodes are the nodes.
     pub fn ranks_per_node(mut self, ranks: u32) -> Launcher {
         self.placement = Placement::PerNode(ranks);
         self
     }
 
-    /// Tells the ranks where they are placed.
+    /// Sets the topology of the ranks.
     pub fn topology(mut self, topology: Topology) -> Launcher {
         self.placement = Placement::Given(topology);
         self
     }
 
-    /// Sets what becomes of the ranks' output; [`Output::Prefixed`] by default.
+    /// Sets where the ranks' output goes; [`Output::Prefixed`] by default.
     ///
-    /// With `Prefixed` and `Inherit`, failures of ranks are reported on standard error. A process that reads the output
-    /// slowly slows the ranks' writes down, and nothing else: signals, ends of ranks and the time limit are dealt with
-    /// meanwhile. The job ends once its output has been read, or a second after a second signal or the time limit.
+    /// With `Prefixed` and `Inherit`, failures of ranks are reported on standard error. A slow reader of the output slows only the ranks'
+    /// writes: the launcher still handles signals, ends of ranks and the time limit. The job ends once its output has been read, or a second
+    /// after a second signal or the time limit.
     pub fn output(mut self, output: Output) -> Launcher {
         self.output = output;
         self
     }
 
-    /// Sets how long the others may take to end after one rank has failed; 5 seconds by default.
+    /// Sets how long other ranks may take to end after one rank has failed; 5 seconds by default.
     ///
-    /// Their waits return [`PeerFailed`](Error::PeerFailed), so most end by themselves. Those that do not get a SIGTERM,
-    /// and a SIGCONT in case they are stopped, and after as long again a SIGKILL.
+    /// Their waits return [`PeerFailed`](Error::PeerFailed), so most end by themselves. The others get a SIGTERM, and a SIGCONT in case they
+    /// are stopped. After the same time again, they get a SIGKILL.
     pub fn grace(mut self, grace: Duration) -> Launcher {
         self.grace = grace;
         self
@@ -227,10 +227,10 @@ impl Launcher {
         self
     }
 
-    /// Sets whether SIGINT, SIGTERM and SIGHUP to this process are passed on to the ranks; by default they are.
+    /// Sets whether this process passes SIGINT, SIGTERM and SIGHUP on to the ranks; by default it does.
     ///
-    /// A second signal kills the ranks. While a job runs, these signals do not end this process; a program that handles
-    /// them itself installs its handlers (through `signal-hook`) before its first job, and they are called as well.
+    /// A second signal kills the ranks. While a job runs, these signals do not end this process. A program that handles them itself installs
+    /// its handlers (through `signal-hook`) before its first job, and they are called, too.
     pub fn forward_signals(mut self, forward: bool) -> Launcher {
         self.forward_signals = forward;
         self
@@ -257,8 +257,8 @@ impl Launcher {
     ///
     /// # Errors
     ///
-    /// [`Error::World`] when the world is empty, when it needs more memory, processes or descriptors than there are, or
-    /// when the program is missing; [`Error::System`] when the system refuses something. No rank is running then.
+    /// [`Error::World`] when the world is empty, when it needs more memory, processes or descriptors than there are, or when the program is
+    /// missing. [`Error::System`] when a system call fails. After an error no rank is running.
     pub fn spawn(self) -> Result<Job> {
         let topology = self.placed()?.unwrap_or_else(|| Topology::of_machine(self.size));
         let program = limits::program(&self.program)?;

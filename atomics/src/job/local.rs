@@ -16,7 +16,7 @@ pub struct Threads {
 }
 
 impl World {
-    /// A world of `size` ranks, each a thread of this process.
+    /// Makes a world of `size` ranks, each a thread of this process.
     ///
     /// ```
     /// use rmalab_atomics::{Rank, RemoteAtomics, World};
@@ -50,13 +50,13 @@ impl Threads {
     ///
     /// # Errors
     ///
-    /// [`Error::World`] when the world is empty or does not fit into memory, [`Error::System`] when the system refuses
-    /// the memory or a thread. [`Error::RankEnded`] when a rank has [left something undone](RemoteAtomics::forsake).
+    /// [`Error::World`] when the world is empty or does not fit into memory, [`Error::System`] when the system does not provide the memory
+    /// or a thread. [`Error::RankEnded`] when a rank has [left something undone](RemoteAtomics::forsake).
     ///
     /// # Panics
     ///
-    /// When a rank panics, with the panic of the rank that was first; the waits of the others return
-    /// [`Error::PeerFailed`] meanwhile, so that no rank waits for ever.
+    /// When a rank panics, with the first panic. Waits of the other ranks return [`Error::PeerFailed`] meanwhile, so that no rank waits for
+    /// ever.
     pub fn run<T: Send>(self, body: impl Fn(&Mapped) -> T + Sync) -> Result<Vec<T>> {
         let topology = self.topology.unwrap_or_else(|| Topology::of_machine(self.size));
         let mapping = Layout::new(self.size, self.segment_bytes.unwrap_or(SHARED_SEGMENT_BYTES))

@@ -1,4 +1,4 @@
-//! A world of processes behind one call, as [`World::threads`] is one of threads.
+//! A world of processes in one call, as [`World::threads`] is a world of threads.
 
 use std::ffi::OsStr;
 use std::fmt::Display;
@@ -21,14 +21,14 @@ use crate::join::environment::{self, Environment, Identity};
 use crate::model::world::World;
 use crate::{Error, Joined, Rank, Result, Topology, Wishes};
 
-/// The exit code of a rank that could not join, or whose result could not be handed back.
+/// The exit code of a rank that could not join, or could not return its result.
 const EXIT_NO_RANK: i32 = 2;
 /// The exit code of a rank whose body has returned an error.
 const EXIT_ERROR: i32 = 1;
-/// The exit code of a rank that has panicked, as of any Rust program.
+/// The exit code of a rank that has panicked, as for any Rust program.
 const EXIT_PANIC: i32 = 101;
 
-/// A world of processes, from [`World::processes`], on the backend `J`: over shared memory, unless it is told otherwise.
+/// A world of processes, from [`World::processes`], on the backend `J`, by default over shared memory.
 #[derive(Debug)]
 #[must_use = "nothing happens before `run`"]
 pub struct Processes<J = Mapped> {
@@ -41,10 +41,10 @@ pub struct Processes<J = Mapped> {
 }
 
 impl World {
-    /// A world of `size` ranks, each a process of this host, over shared memory.
+    /// Makes a world of `size` ranks, each a process of this host, over shared memory.
     ///
-    /// [`run`](Processes::run) starts this very program again, once for each rank, and in those processes the same call
-    /// is the rank: it joins, runs the body, hands the result back and ends the process.
+    /// [`run`](Processes::run) starts this program again, once for each rank. In those processes the same call is the rank: it joins, runs
+    /// the body, returns the result to the parent and ends the process.
     ///
     /// ```no_run
     /// use rmalab_atomics::{Rank, RemoteAtomics, World};
@@ -62,7 +62,7 @@ impl World {
 }
 
 impl<J: Joined> Processes<J> {
-    /// The same world on another backend.
+    /// Changes the backend.
     ///
     /// ```no_run
     /// # use rmalab_atomics::{Mapped, RemoteAtomics, World};
@@ -91,14 +91,14 @@ impl<J: Joined> Processes<J> {
         self.launcher(|launcher| launcher.topology(topology))
     }
 
-    /// Places every `ranks` ranks on a node of their own.
+    /// Places blocks of `ranks` ranks on nodes.
     pub fn ranks_per_node(self, ranks: u32) -> Processes<J> {
         self.launcher(|launcher| launcher.ranks_per_node(ranks))
     }
 
-    /// Sets what the ranks run instead of this program with its own arguments.
+    /// Sets the program and arguments of the ranks, instead of this program with its arguments.
     ///
-    /// It has to come to a call of [`run`](Self::run) for as many ranks; the first one that it comes to is taken.
+    /// The program has to reach a call of [`run`](Self::run) for the same number of ranks. Its first such call is the rank.
     pub fn command<A: AsRef<OsStr>>(
         mut self,
         program: impl AsRef<OsStr>,
@@ -113,12 +113,12 @@ impl<J: Joined> Processes<J> {
         self.launcher(|launcher| launcher.env(name, value))
     }
 
-    /// Sets what becomes of the ranks' output, see [`Launcher::output`].
+    /// Sets where the ranks' output goes, see [`Launcher::output`].
     pub fn output(self, output: Output) -> Processes<J> {
         self.launcher(|launcher| launcher.output(output))
     }
 
-    /// Sets how long the others may take to end after one rank has failed, see [`Launcher::grace`].
+    /// Sets how long other ranks may take to end after one rank has failed, see [`Launcher::grace`].
     pub fn grace(self, grace: Duration) -> Processes<J> {
         self.launcher(|launcher| launcher.grace(grace))
     }
@@ -132,35 +132,34 @@ impl<J: Joined> Processes<J> {
     ///
     /// What the call does depends on how this process was started:
     ///
-    /// * By no launcher: it starts the ranks and waits for them. The program runs from its start in each of them, so it
-    ///   must come to this call there, too, and what it does before that happens in every rank. Of several such calls
-    ///   in one program each starts its own ranks, which must come to *that* call first: a rank that comes to another
-    ///   one ends with an error. A program with more than one tells its ranks apart by [`env`](Self::env) or
+    /// * Without a launcher, the call starts the ranks and waits for them. Each rank runs the program from its start, so it must reach this
+    ///   call, too, and does everything before it. If a program has several such calls, each starts its own ranks, which must reach *that*
+    ///   call first: a rank that reaches another one ends with an error. Such a program distinguishes its ranks by [`env`](Self::env) or
     ///   [`command`](Self::command).
-    /// * By this call, or by a [`Launcher`]: this is a rank. The call does not return; the process exits with 0, with
-    ///   101 after a panic, with 1 when it has [left something undone](crate::RemoteAtomics::forsake), or with 2 when it could
-    ///   not join (as for a world of another size). A body that ends the process itself has failed, whatever the code.
-    /// * By `mpirun` or `srun`: this is a rank, and there is no parent to gather results. The call returns this rank's
-    ///   own result, alone. A launcher that has started one process only is none.
+    /// * Started by this call or by a [`Launcher`], the process is a rank. The call does not return. The process exits with 0, with 101 after
+    ///   a panic, with 1 when it has [left something undone](crate::RemoteAtomics::forsake), or with 2 when it could not join (such as a
+    ///   world of another size). A body that ends the process itself has failed, whatever the code.
+    /// * Started by `mpirun` or `srun`, the process is a rank without a parent that gathers results. The call returns only this rank's
+    ///   result. A launcher that has started a single process does not count.
     ///
-    /// Results travel as JSON; what that cannot express (a NaN, a map with composite keys) is an error.
+    /// Results travel as JSON. Values that JSON cannot express (a NaN, a map with composite keys) are an error.
     ///
     /// # Errors
     ///
-    /// [`Error::RankEnded`] when a rank has panicked, has been killed, or has failed otherwise; the waits of the others
-    /// return [`PeerFailed`](Error::PeerFailed) meanwhile. [`Error::World`] and [`Error::System`] when the ranks could
-    /// not be started, or a result is missing or is not a `T`.
+    /// [`Error::RankEnded`] when a rank has panicked, has been killed, or has failed otherwise; waits of the other ranks return
+    /// [`PeerFailed`](Error::PeerFailed) meanwhile. [`Error::World`] and [`Error::System`] when the ranks could not be started, or when a
+    /// result is missing or is not a `T`.
     pub fn run<T: Serialize + DeserializeOwned>(self, body: impl FnOnce(&J) -> T) -> Result<Vec<T>> {
         self.try_run(|ra| Ok::<T, std::convert::Infallible>(body(ra)))
     }
 
-    /// As [`run`](Self::run), for a body that can fail: a rank that returns an error has failed, as if it had panicked.
+    /// Does what [`run`](Self::run) does, for a body that can fail. A rank that returns an error has failed, as if it had panicked.
     ///
-    /// It says so on standard error and exits with 1.
+    /// The rank prints the error to standard error, and exits with 1.
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run).
+    /// The errors of [`run`](Self::run).
     pub fn try_run<T, E>(self, body: impl FnOnce(&J) -> Result<T, E>) -> Result<Vec<T>>
     where
         T: Serialize + DeserializeOwned,

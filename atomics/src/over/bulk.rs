@@ -1,7 +1,7 @@
-//! Operations that are not waited for, on bytes and on words, whose buffers cannot go away too early.
+//! Non-blocking operations on bytes and on words, whose buffers stay alive long enough.
 //!
-//! As in [`std::thread::scope`], what is begun inside a scope is complete when the scope returns, whether its closure
-//! returns, fails or panics; buffers are borrowed for the whole scope, so that no `mem::forget` ends a borrow early.
+//! As in [`std::thread::scope`], operations that begin inside a scope are complete when the scope returns, whether its closure returns, fails
+//! or panics. Buffers are borrowed for the whole scope, so no `mem::forget` ends a borrow early.
 
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -40,22 +40,22 @@ impl<'scope, 'env, A: RemoteAtomics + ?Sized> BulkScope<'scope, 'env, A> {
     }
 }
 
-/// Word operations that a network carries out side by side. Their results are there when the scope returns; see
-/// [`RemoteAtomics::start`] for their order, which is none.
+/// Word operations that a network carries out at the same time. Their results have arrived when the scope returns. They have no order; see
+/// [`RemoteAtomics::start`].
 impl<'scope, 'env, A: RemoteAtomics + ?Sized> BulkScope<'scope, 'env, A> {
-    /// Starts to add `value` to the word at `at`; `result` becomes the old word.
+    /// Starts to add `value` to the word at `at`. `result` gets the old word.
     #[inline]
     pub fn fetch_add(&self, at: Address, value: u64, result: &'env mut u64) -> Result<()> {
         self.start(at, WordOp::FetchAdd(value), result)
     }
 
-    /// Starts to store `desired` if the word at `at` is `expected`; `result` becomes the old word.
+    /// Starts to store `desired` if the word at `at` is `expected`. `result` gets the old word.
     #[inline]
     pub fn compare_and_swap(&self, at: Address, expected: u64, desired: u64, result: &'env mut u64) -> Result<()> {
         self.start(at, WordOp::CompareAndSwap { expected, desired }, result)
     }
 
-    /// Starts to store `value` in the word at `at`; `result` becomes the old word.
+    /// Starts to store `value` in the word at `at`. `result` gets the old word.
     #[inline]
     pub fn fetch_store(&self, at: Address, value: u64, result: &'env mut u64) -> Result<()> {
         self.start(at, WordOp::FetchStore(value), result)

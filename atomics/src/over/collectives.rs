@@ -50,7 +50,7 @@ use std::cell::{Cell, RefCell};
 
 use crate::{Attended, Disp, Rank, RemoteAtomics, Result, Served, Until, WORD};
 
-/// Bytes of a chunk, unless the constructor is told otherwise.
+/// Default number of bytes of a chunk.
 ///
 /// Half a page: long enough that the two word puts of a message are little beside its data, short enough that a million
 /// simulated ranks with 20 links each take 80 KiB a rank.
@@ -64,10 +64,9 @@ const SHORT: usize = 8;
 
 /// Collective operations of all ranks of a world.
 ///
-/// Every method that communicates is collective: all ranks call it, in the same order and with arguments that agree as
-/// the method says. After an error the ranks may disagree about how far they came, and the object is of no more use;
-/// errors other than of arguments come from a failed peer, or from one that has left before it made the call
-/// ([`PeerLeft`](crate::Error::PeerLeft), on backends that know).
+/// Every method that communicates is collective: all ranks call it, in the same order, and with arguments that agree as the method says.
+/// After an error the ranks may be at different points, and the object cannot be used any more. Errors come from wrong arguments, from a
+/// failed peer, or from a peer that has left before it made the call ([`PeerLeft`](crate::Error::PeerLeft), on backends that know).
 ///
 /// The methods keep their state in plain cells, so a rank's object is not [`Sync`].
 ///

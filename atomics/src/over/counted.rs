@@ -1,13 +1,11 @@
-//! The `counted` wrapper: how many operations a rank issues, by kind and by distance.
+//! The `counted` wrapper: the number of operations that a rank issues, by kind and by distance.
 //!
-//! Costs of locks are given in remote operations per acquire and release; [`Counted`] measures them, so that a table of
-//! costs is a test and not prose. It wraps any backend and forwards every call; a backend that is not wrapped pays
-//! nothing.
+//! Costs of locks are stated in remote operations of an acquire and a release. [`Counted`] measures them, so that a table of costs is a test
+//! and not prose. It wraps any backend and forwards every call. A backend that is not wrapped pays nothing.
 //!
-//! What is counted is what the caller asked for: one call, one operation. An operation that fails is not counted, since
-//! a refused one has done nothing. What a backend needs to emulate an operation does not show here. A put or get through
-//! a [`Pinned`] is a bulk operation on the memory's owner; taking a pin is not counted, as it is set-up, nor are accesses
-//! to the words of a pin, which are no calls.
+//! One call counts as one operation. A call that fails is not counted, since it has done nothing. Operations by which a backend emulates
+//! another one are not counted. A put or get through a [`Pinned`] is a bulk operation on the memory's owner. Taking a pin is not counted,
+//! since it is set-up. Accesses to the words of a pin are not calls, and are not counted.
 
 use std::cell::Cell;
 use std::fmt;
@@ -33,17 +31,17 @@ pub struct ByDistance {
 }
 
 impl ByDistance {
-    /// Over all distances.
+    /// The sum over all distances.
     pub const fn total(self) -> u64 {
         self.own + self.node + self.remote
     }
 
-    /// Over all ranks but the own one.
+    /// The sum over all other ranks.
     pub const fn others(self) -> u64 {
         self.node + self.remote
     }
 
-    /// At one distance.
+    /// The number at one distance.
     pub const fn at(self, distance: Distance) -> u64 {
         match distance {
             Distance::Own => self.own,
@@ -57,15 +55,14 @@ impl ByDistance {
     }
 }
 
-/// How many operations of each kind were issued.
+/// The number of issued operations of each kind.
 ///
-/// Plain data: counts of several ranks are added up, and the counts of a stretch of code are the difference of two
-/// snapshots.
+/// Counts are plain data. Add the counts of several ranks; subtract two snapshots to get the counts of the code between them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Counts {
     /// Calls of [`fetch_add`](RemoteAtomics::fetch_add).
     pub fetch_add: ByDistance,
-    /// Calls of [`compare_and_swap`](RemoteAtomics::compare_and_swap), those that stored nothing included.
+    /// Calls of [`compare_and_swap`](RemoteAtomics::compare_and_swap), also those that stored nothing.
     pub compare_and_swap: ByDistance,
     /// Calls of [`fetch_store`](RemoteAtomics::fetch_store).
     pub fetch_store: ByDistance,

@@ -1,8 +1,7 @@
-//! Some of a world's ranks, as a world of their own.
+//! Subsets: some of a world's ranks, used as a world.
 //!
-//! A [`Subset`] is a [`RemoteAtomics`] over another one, its *parent*: the same memory and the same operations, with the
-//! members numbered from 0. Locks, collectives and windows work on it unchanged, and a subset of a subset is one more
-//! level.
+//! A [`Subset`] is a [`RemoteAtomics`] over another one, its *parent*. It has the same memory and the same operations, and numbers its
+//! members from 0. Locks, collectives and windows work on it unchanged. A subset can have subsets, too.
 //!
 //! # Source
 //!
@@ -135,18 +134,17 @@ impl Members {
     }
 }
 
-/// Some of the ranks of a parent, numbered from 0, as a world of their own.
+/// Some of the ranks of a parent, numbered from 0, used as a world.
 ///
-/// Displacements are the parent's: memory that the parent has allocated is reached through the subset as well, by the
-/// members' numbers. What the subset's own [`heap`](RemoteAtomics::heap) allocates lies in its arena.
+/// Displacements are those of the parent. So members reach memory that the parent has allocated through the subset, too, by their numbers in
+/// it. The subset's [`heap`](RemoteAtomics::heap) allocates in its arena.
 ///
-/// A subset that is dropped leaves its arena reserved; [`free`](Self::free) gives it back.
+/// Dropping a subset leaves its arena reserved. [`free`](Self::free) returns it.
 ///
 /// # Errors
 ///
-/// Operations name ranks by their numbers here, except [`PeerFailed`](Error::PeerFailed), which may come of a rank that
-/// is no member and so names it by its number in the whole world, and the errors of a [pin](RemoteAtomics::pin)
-/// once it has been made, which are the parent's.
+/// Errors name ranks by their numbers in the subset. There are two exceptions: [`PeerFailed`](Error::PeerFailed) may concern a rank that is
+/// not a member, and so names its number in the whole world. Errors of a [pin](RemoteAtomics::pin) that exists are those of the parent.
 ///
 /// ```
 /// use rmalab_atomics::{Collectives, RemoteAtomics, Subset, World};
