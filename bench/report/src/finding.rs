@@ -383,6 +383,9 @@ pub struct Plot {
     pub text: String,
 }
 
+/// From one value to another.
+pub type Range = (f64, f64);
+
 /// Horizontal bars: each row has parts, and each part reaches from one value to another.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Bars {
@@ -397,7 +400,7 @@ pub struct Bars {
     /// Whether the parts follow each other in one lane; otherwise each part has a lane of its own.
     pub stacked: bool,
     /// The rows: a name, and for each part where its bar begins and ends.
-    pub rows: Vec<(String, Vec<Option<(f64, f64)>>)>,
+    pub rows: Vec<(String, Vec<Option<Range>>)>,
     /// A paragraph for a newcomer.
     pub text: String,
 }

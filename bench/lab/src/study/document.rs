@@ -1,7 +1,7 @@
 //! What a study found, as a document.
 
 use rmalab_report::document::{Document, Section};
-use rmalab_report::finding::{Axis, Bars, Cell, Column, Origin, Plot, Quantity, Series, Table, Value};
+use rmalab_report::finding::{Axis, Bars, Cell, Column, Origin, Plot, Quantity, Range, Series, Table, Value};
 use rmalab_report::numbers::{humane_span, number};
 use rmalab_report::statistics::Quantiles;
 
@@ -184,19 +184,19 @@ impl<'a> Of<'a> {
         title: &str,
         (label, quantity): (&str, Quantity),
         text: String,
-        value: impl Fn(&study::Cell) -> Option<(f64, Option<(f64, f64)>)>,
+        value: impl Fn(&study::Cell) -> Option<(f64, Option<Range>)>,
     ) -> Plot {
         let series = self.outcome.subjects.iter().filter_map(|info| {
             let mut ranks = self.outcome.options.ranks.clone();
             ranks.sort_unstable();
-            let points: Vec<(f64, f64, Option<(f64, f64)>)> = ranks
+            let points: Vec<(f64, f64, Option<Range>)> = ranks
                 .into_iter()
                 .filter_map(|ranks| {
                     let (y, spread) = value(self.cell(&info.name, ranks, fraction)?)?;
                     Some((f64::from(ranks), y, spread))
                 })
                 .collect();
-            let spread: Option<Vec<(f64, f64)>> = points.iter().map(|point| point.2).collect();
+            let spread: Option<Vec<Range>> = points.iter().map(|point| point.2).collect();
             (!points.is_empty()).then(|| Series {
                 name: info.name.clone(),
                 origin: if info.excludes { Origin::Measured } else { Origin::Bound },
