@@ -256,6 +256,35 @@ fn a_study_takes_sweeps_and_per_cent() {
     assert_eq!((get("ranks"), get("read fraction")), (vec![1.0, 2.0, 4.0], vec![0.9, 1.0]));
 }
 
+/// What was measured is kept until the report is written: a folder that cannot hold it any more loses nothing. And a second
+/// run does not write what the first one keeps.
+#[test]
+fn a_report_that_cannot_be_written_loses_nothing() {
+    let at = tempfile::tempdir().unwrap();
+    let (report, kept) = (at.path().join("report"), at.path().join("report.unfinished"));
+    let reproduce = || {
+        let mut command = rmalab(&["reproduce", "mpich2-ops", "--report"]);
+        command.arg(&report).stdout(Stdio::null());
+        command
+    };
+    let mut first = reproduce().stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(first.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.starts_with("reproduce: ")));
+    let second = reproduce().output().unwrap();
+    assert_eq!(second.status.code(), Some(2), "{}", stderr(&second));
+    assert!(stderr(&second).contains("another run"), "{}", stderr(&second));
+    // While it measures, somebody puts a file into the report's place.
+    fs::create_dir(&report).unwrap();
+    fs::write(report.join("thesis.tex"), "mine").unwrap();
+    let said: Vec<String> = lines.collect();
+    assert!(!first.wait().unwrap().success(), "{said:?}");
+    assert!(kept.exists(), "{said:?}");
+    fs::remove_dir_all(&report).unwrap();
+    let again = reproduce().output().unwrap();
+    assert!(again.status.success() && stderr(&again).contains("going on with"), "{}", stderr(&again));
+    assert!(report.join("index.html").exists() && !kept.exists());
+}
+
 #[test]
 fn every_command_has_a_manual_page() {
     let at = tempfile::tempdir().unwrap();

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rmalab_atomics::sim::Profile;
 use rmalab_atomics::sim::profile::{LocalAtomics, Placement};
+use rmalab_atomics::sim::units;
 use serde::{Serialize, Serializer};
 
 use crate::Registry;
@@ -292,6 +293,9 @@ pub enum Section {
     Wait(Duration, Duration),
 }
 
+/// The longest work and wait.
+const LONGEST: Duration = Duration::from_secs(3600);
+
 /// The lengths of the paper's work and wait.
 const LENGTHS: (Duration, Duration) = (Duration::from_micros(1), Duration::from_micros(4));
 
@@ -307,10 +311,7 @@ impl FromStr for Section {
         let range = || -> Result<(Duration, Duration), String> {
             let Some(lengths) = lengths else { return Ok(LENGTHS) };
             let (from, to) = lengths.split_once('-').unwrap_or((lengths, lengths));
-            let time = |text: &str| {
-                humantime::parse_duration(text.trim())
-                    .map_err(|error| format!("'{text}': {error} (lengths look like 500ns, 1us-4us, 20ms)"))
-            };
+            let time = |text: &str| units::duration(text, LONGEST);
             let (from, to) = (time(from)?, time(to)?);
             if from <= to { Ok((from, to)) } else { Err(format!("'{lengths}' begins after its end")) }
         };
