@@ -27,8 +27,8 @@ pub use mutexes::{mutex, mutex_cost, mutex_on, mutex_order, mutex_timed, mutex_t
 /// Numbers of ranks: a queue has a middle from 3 on, and from 4 on readers and writers alternate in it in every way.
 const SIZES: [u32; 5] = [2, 3, 4, 8, 16];
 
-/// Acquisitions of a rank and a run on threads.
-const ACQUISITIONS: u32 = 2_000;
+/// Acquisitions of all ranks together, of a run on threads: each may hand the lock to a rank that waits for a processor.
+const ACQUISITIONS: u32 = 4_000;
 
 /// Acquisitions of a rank between two meetings of all ranks.
 const ROUND: u32 = 50;
@@ -132,7 +132,7 @@ fn on_threads_of<T: Send>(size: u32, body: impl Fn(&rmalab_atomics::Mapped) -> R
 pub fn rw_lock<L: RawRwLock>(params: L::Params) {
     on_threads(|ra| readers_meet_on::<L, _>(ra, params));
     for writers in WRITERS {
-        on_threads(|ra| rw_lock_on::<L, _>(ra, params, ACQUISITIONS, writers));
+        on_threads(|ra| rw_lock_on::<L, _>(ra, params, ACQUISITIONS / ra.size(), writers));
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{RawMutex, RawMutexTimed, RawMutexTry};
 
 /// Holds a mutex to its trait, on threads.
 pub fn mutex<L: RawMutex>(params: L::Params) {
-    on_threads(|ra| mutex_on::<L, _>(ra, params, ACQUISITIONS));
+    on_threads(|ra| mutex_on::<L, _>(ra, params, ACQUISITIONS / ra.size()));
 }
 
 /// One rank's part of [`mutex`]: exclusion, no lost wake-up, and rest.
@@ -34,7 +34,7 @@ pub fn mutex_on<L: RawMutex, A: RemoteAtomics + ?Sized>(ra: &A, params: L::Param
 
 /// Holds a mutex to [`RawMutexTry`], on threads.
 pub fn mutex_try<L: RawMutexTry>(params: L::Params) {
-    on_threads(|ra| mutex_try_on::<L, _>(ra, params, ACQUISITIONS));
+    on_threads(|ra| mutex_try_on::<L, _>(ra, params, ACQUISITIONS / ra.size()));
 }
 
 /// One rank's part of [`mutex_try`]: a try of a free lock succeeds, one of a held lock does not, and tries mixed with
