@@ -1,5 +1,7 @@
 //! A lock from outside of the workspace: every part of the laboratory knows it by its name, and finds what is wrong with it.
 
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rmalab::finding::{Cell, Value};
@@ -49,11 +51,36 @@ impl<const SPLIT: bool, const RELEASES: bool> RawMutex for Word<SPLIT, RELEASES>
     }
 }
 
+/// A lock that is released some times, and then no more.
+#[derive(Debug)]
+struct StuckLater(Word<false, true>);
+
+impl RawMutex for StuckLater {
+    const NAME: &'static str = "stuck-later";
+    const WORDS: u64 = WORD;
+    const NODE: u64 = 0;
+    type Params = ();
+
+    fn bind<A: RemoteAtomics + ?Sized>(ra: &A, place: Place, (): ()) -> Result<Self> {
+        Word::bind(ra, place, ()).map(StuckLater)
+    }
+
+    fn acquire<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        self.0.acquire(ra)
+    }
+
+    fn release<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        static RELEASES: AtomicU64 = AtomicU64::new(0);
+        if RELEASES.fetch_add(1, Ordering::Relaxed) < 500 { self.0.release(ra) } else { Ok(()) }
+    }
+}
+
 fn registry() -> Registry {
     let mut registry = Registry::standard();
     registry.add_mutex::<Word<false, true>>("right");
     registry.add_mutex::<Word<true, true>>("two ranks may see it free");
     registry.add_mutex::<Word<false, false>>("nobody gets it a second time");
+    registry.add_mutex::<StuckLater>("released some times only");
     registry
 }
 
@@ -87,6 +114,27 @@ fn a_study_of_a_lock_that_is_never_released_ends_and_says_where() {
     options.patience = Duration::from_millis(300);
     let said = study::run(&registry(), &options).unwrap_err().to_string();
     for part in ["never-free", "rank ", "compare_and_swap on", "no rank has come further"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+/// The passes that are timed do not look at the clock while they wait: the watchdog ends the process, which is this test
+/// once more.
+#[test]
+fn a_study_of_a_lock_that_is_stuck_later_ends_as_well() {
+    const CHILD: &str = "RMALAB_TEST_STUCK";
+    if std::env::var_os(CHILD).is_some() {
+        let mut options = options(&["stuck-later"]);
+        options.patience = Duration::from_millis(300);
+        let outcome = study::run(&registry(), &options);
+        panic!("the watchdog has not ended this process: {outcome:?}");
+    }
+    let name = "a_study_of_a_lock_that_is_stuck_later_ends_as_well";
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    let output = child.args([name, "--exact", "--nocapture"]).env(CHILD, "1").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    for part in ["error: stuck-later: rank ", "has not come back from an acquire or a release", "warm-up"] {
         assert!(said.contains(part), "{part}: {said}");
     }
 }

@@ -235,6 +235,13 @@ fn steps_follow_from_workload_seed_and_rank() {
 }
 
 #[test]
+fn shares_are_parts_of_one_or_per_cent() {
+    assert_eq!(parse(&GOOD.replace("share = 1.0", "share = \"100%\"")).unwrap().classes[0].share, 1.0);
+    let error = parse(&GOOD.replace("share = 1.0", "share = \"101%\"")).unwrap_err();
+    assert!(error.contains("not from 0 to 100 %"), "{error}");
+}
+
+#[test]
 fn classes_have_their_shares() {
     for file in examples() {
         let workload = Workload::read(&file).unwrap().with_ranks(4);
