@@ -31,7 +31,7 @@ use crate::counterexample::Choice;
 use crate::live::Slots;
 use crate::network::{Change, Issued, Memory, Network};
 use crate::outcome::{Finding, Limit, Outcome, Progress, TOGETHER, WAITED, Watch};
-use crate::panics::{lock, quietly, text_of};
+use crate::panics::{Exit, lock, panicked, quietly, text_of};
 use crate::play::Event;
 use crate::status::{Phase, Status};
 use crate::{Counterexample, Error, Property, Result, Violation};
@@ -244,8 +244,20 @@ impl Observer {
         }
     }
 
+    /// Makes the calls of `rank`, which `play` makes, to their end or until the rank takes its `exit`.
+    pub(crate) fn plays(&self, rank: Rank, exit: &Exit, play: impl FnOnce() -> Result<()>) {
+        let ended = quietly(play);
+        // If the execution is over, the stack of a rank that was under way is unwound.
+        exit.leave();
+        let wrong = match ended {
+            Ok(result) => result.err().map(|error| error.breaks()),
+            Err(caught) => Some(panicked(&caught.text)),
+        };
+        self.ended(rank, wrong);
+    }
+
     /// The code of `rank` has ended, with this text if it should not have.
-    pub(crate) fn ended(&self, rank: Rank, wrong: Option<(Property, String)>) {
+    fn ended(&self, rank: Rank, wrong: Option<(Property, String)>) {
         let mut state = lock(&self.state);
         let watched = &mut state.ranks[rank.index()];
         watched.finished = true;

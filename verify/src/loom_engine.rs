@@ -55,7 +55,7 @@ use crate::check::Check;
 use crate::concurrent::{Observer, Run};
 use crate::network::Network;
 use crate::outcome::{Limit, Outcome, Watch};
-use crate::panics::{Exit, lock, panicked, quietly};
+use crate::panics::{Exit, lock, quietly};
 use crate::play::{Event, Player};
 use crate::{Access, Error, Property, Result};
 
@@ -283,17 +283,11 @@ impl World {
             results: RefCell::default(),
             exit: Exit::default(),
         };
-        let ended = quietly(|| -> Result<()> {
+        self.observer.plays(rank, &one.exit, || {
             self.run.check.play(rank, &one)?;
             one.exit.guard(|| one.write_all());
             Ok(())
         });
-        one.exit.leave();
-        let wrong = match ended {
-            Ok(result) => result.err().map(|error| error.breaks()),
-            Err(caught) => Some(panicked(&caught.text)),
-        };
-        self.observer.ended(rank, wrong);
         self.go_on();
         if self.observer.finished() {
             self.run.ends(&self.observer, false);

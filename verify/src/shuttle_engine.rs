@@ -30,7 +30,7 @@ use crate::concurrent::{Observer, Run};
 use crate::counterexample::Choice;
 use crate::network::Network;
 use crate::outcome::{Limit, Outcome, Watch};
-use crate::panics::{Exit, lock, panicked, quietly};
+use crate::panics::{Exit, lock};
 use crate::play::{Event, Player};
 use crate::{Error, Result, Violation};
 
@@ -208,14 +208,7 @@ struct One {
 
 impl One {
     fn play(&self, check: &Check) {
-        let ended = quietly(|| check.play(self.rank, self));
-        // If the execution is over, the stack of a rank that was under way is unwound.
-        self.exit.leave();
-        let wrong = match ended {
-            Ok(result) => result.err().map(|error| error.breaks()),
-            Err(caught) => Some(panicked(&caught.text)),
-        };
-        self.execution.observer.ended(self.rank, wrong);
+        self.execution.observer.plays(self.rank, &self.exit, || check.play(self.rank, self));
     }
 }
 

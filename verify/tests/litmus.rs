@@ -146,6 +146,13 @@ const PLAIN: Test = Test {
     owner_cpu: &[],
 };
 
+/// Two operations that are started, on data and flag, against gets of flag and data.
+const MESSAGE_PASSING_STARTED: Test = Test {
+    programs: |x, y| vec![vec![start_add(0, x), start_add(1, y), finish(0, x), finish(1, y)], vec![get(y), get(x)]],
+    sc: &["0 0 0 0", "0 0 0 1", "0 0 1 1"],
+    ..PLAIN
+};
+
 /// Flag and data, in this order, unless the flag came without the data.
 const PASSED: &[&str] = &["0 0", "0 1", "1 1"];
 /// The flag without the data.
@@ -729,18 +736,14 @@ const TESTS: &[Test] = &[
         name: "message_passing_started_same_target",
         why: "two started operations on words of one target are not ordered; weaker than RDMA^TSO",
         homes: [2, 2],
-        programs: |x, y| vec![vec![start_add(0, x), start_add(1, y), finish(0, x), finish(1, y)], vec![get(y), get(x)]],
-        sc: &["0 0 0 0", "0 0 0 1", "0 0 1 1"],
         unordered_bulk: &["0 0 1 0"],
-        ..PLAIN
+        ..MESSAGE_PASSING_STARTED
     },
     Test {
         name: "message_passing_started_two_targets",
         why: "nor are those on words of two targets, on any network; as on two queue pairs",
-        programs: |x, y| vec![vec![start_add(0, x), start_add(1, y), finish(0, x), finish(1, y)], vec![get(y), get(x)]],
-        sc: &["0 0 0 0", "0 0 0 1", "0 0 1 1"],
         late_puts: &["0 0 1 0"],
-        ..PLAIN
+        ..MESSAGE_PASSING_STARTED
     },
     Test {
         name: "message_passing_started_and_finished",

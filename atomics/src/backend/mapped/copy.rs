@@ -36,9 +36,9 @@ pub(crate) unsafe fn to_shared(source: *const u8, shared: *mut u8, len: usize) {
     // SAFETY: `shared` is aligned to the word (just checked), `source` need not be; both have `len` bytes.
     unsafe {
         if len == WORD && shared.addr().is_multiple_of(WORD) {
-            (*shared.cast::<AtomicU64>()).store(source.cast::<u64>().read_unaligned(), Ordering::Relaxed);
+            ToShared::copy::<u64>(source.cast(), shared.cast());
         } else {
-            run_to_shared(source, shared, len);
+            run::<ToShared>(source, shared, len);
         }
     }
 }
@@ -54,9 +54,9 @@ pub(crate) unsafe fn from_shared(shared: *const u8, dest: *mut u8, len: usize) {
     // SAFETY: `shared` is aligned to the word (just checked), `dest` need not be; both have `len` bytes.
     unsafe {
         if len == WORD && shared.addr().is_multiple_of(WORD) {
-            dest.cast::<u64>().write_unaligned((*shared.cast::<AtomicU64>()).load(Ordering::Relaxed));
+            FromShared::copy::<u64>(shared.cast(), dest.cast());
         } else {
-            run_from_shared(shared, dest, len);
+            run::<FromShared>(shared, dest, len);
         }
     }
 }
@@ -80,83 +80,128 @@ pub(crate) unsafe fn zero_shared(shared: *mut u8, len: usize) {
     }
 }
 
-/// Copies `len` bytes to shared memory, whatever their number and place.
-///
-/// # Safety
-///
-/// As [`to_shared`].
-#[inline(never)] // so that the one store of a word costs no more where it is inlined
-unsafe fn run_to_shared(mut source: *const u8, mut shared: *mut u8, mut len: usize) {
-    // SAFETY: both have `len` bytes; `shared` is aligned to the access (checked), `source` need not be.
-    unsafe {
-        match len {
-            1 => return (*shared.cast::<AtomicU8>()).store(source.read(), Ordering::Relaxed),
-            2 if shared.addr().is_multiple_of(2) => {
-                return (*shared.cast::<AtomicU16>()).store(source.cast::<u16>().read_unaligned(), Ordering::Relaxed);
+/// A number that the processor loads and stores by one access.
+trait Number: Copy {
+    /// # Safety
+    ///
+    /// `at` is aligned and valid for reads, and accessed meanwhile by atomics or by these copies only.
+    unsafe fn load(at: *const Self) -> Self;
+
+    /// # Safety
+    ///
+    /// `at` is aligned and valid for writes, and accessed meanwhile by atomics or by these copies only.
+    unsafe fn store(at: *mut Self, value: Self);
+}
+
+macro_rules! number {
+    ($($number:ty, $atomic:ty;)*) => {$(
+        impl Number for $number {
+            #[inline(always)]
+            unsafe fn load(at: *const Self) -> Self {
+                // SAFETY: the caller's promise.
+                unsafe { (*at.cast::<$atomic>()).load(Ordering::Relaxed) }
             }
-            4 if shared.addr().is_multiple_of(4) => {
-                return (*shared.cast::<AtomicU32>()).store(source.cast::<u32>().read_unaligned(), Ordering::Relaxed);
+
+            #[inline(always)]
+            unsafe fn store(at: *mut Self, value: Self) {
+                // SAFETY: the caller's promise.
+                unsafe { (*at.cast::<$atomic>()).store(value, Ordering::Relaxed) };
             }
-            _ => {}
         }
+    )*};
+}
+number! { u8, AtomicU8; u16, AtomicU16; u32, AtomicU32; u64, AtomicU64; }
+
+/// Which side of a copy is the shared one.
+trait Direction {
+    /// The shared side.
+    fn shared(source: *const u8, dest: *mut u8) -> *const u8;
+
+    /// Copies one number.
+    ///
+    /// # Safety
+    ///
+    /// As [`to_shared`] or [`from_shared`], for the bytes of the number; the shared side is aligned to it.
+    unsafe fn copy<T: Number>(source: *const T, dest: *mut T);
+}
+
+struct ToShared;
+
+impl Direction for ToShared {
+    #[inline(always)]
+    fn shared(_source: *const u8, dest: *mut u8) -> *const u8 {
+        dest
     }
-    let head = shared.align_offset(WORD).min(len);
-    // SAFETY: all parts stay within `len` bytes of both pointers; `shared` is word-aligned from the second part on.
-    unsafe {
-        bytes_to_shared(source, shared, head);
-        (source, shared, len) = (source.add(head), shared.add(head), len - head);
-        #[cfg(target_arch = "x86_64")]
-        if len >= VECTORS && is_x86_feature_detected!("avx") {
-            let head = shared.align_offset(VECTOR);
-            words_to_shared(source, shared, head / WORD);
-            let count = (len - head) / VECTOR;
-            vectors(source.add(head), shared.add(head), count);
-            let done = head + count * VECTOR;
-            (source, shared, len) = (source.add(done), shared.add(done), len - done);
-        }
-        let words = len / WORD;
-        words_to_shared(source, shared, words);
-        bytes_to_shared(source.add(words * WORD), shared.add(words * WORD), len % WORD);
+
+    #[inline(always)]
+    unsafe fn copy<T: Number>(source: *const T, dest: *mut T) {
+        // SAFETY: the caller's promise; `source` need not be aligned.
+        unsafe { T::store(dest, source.read_unaligned()) };
     }
 }
 
-/// Copies `len` bytes from shared memory, whatever their number and place.
+struct FromShared;
+
+impl Direction for FromShared {
+    #[inline(always)]
+    fn shared(source: *const u8, _dest: *mut u8) -> *const u8 {
+        source
+    }
+
+    #[inline(always)]
+    unsafe fn copy<T: Number>(source: *const T, dest: *mut T) {
+        // SAFETY: the caller's promise; `dest` need not be aligned.
+        unsafe { dest.write_unaligned(T::load(source)) };
+    }
+}
+
+/// Copies `count` numbers, one by one.
 ///
 /// # Safety
 ///
-/// As [`from_shared`].
-#[inline(never)] // as above
-unsafe fn run_from_shared(mut shared: *const u8, mut dest: *mut u8, mut len: usize) {
-    // SAFETY: both have `len` bytes; `shared` is aligned to the access (checked), `dest` need not be.
+/// As [`Direction::copy`], for all of them.
+#[inline(always)]
+unsafe fn each<D: Direction, T: Number>(source: *const u8, dest: *mut u8, count: usize) {
+    for i in 0..count {
+        // SAFETY: number `i` lies in both ranges, and its shared side is aligned as the first one is.
+        unsafe { D::copy::<T>(source.cast::<T>().add(i), dest.cast::<T>().add(i)) };
+    }
+}
+
+/// Copies `len` bytes, whatever their number and place.
+///
+/// # Safety
+///
+/// As [`to_shared`] or [`from_shared`].
+#[inline(never)] // so that the one access to a word costs no more where it is inlined
+unsafe fn run<D: Direction>(mut source: *const u8, mut dest: *mut u8, mut len: usize) {
+    let shared = D::shared(source, dest);
+    // SAFETY: both sides have `len` bytes; the shared one is aligned to the access (checked), the other need not be.
     unsafe {
         match len {
-            1 => return dest.write((*shared.cast::<AtomicU8>()).load(Ordering::Relaxed)),
-            2 if shared.addr().is_multiple_of(2) => {
-                return dest.cast::<u16>().write_unaligned((*shared.cast::<AtomicU16>()).load(Ordering::Relaxed));
-            }
-            4 if shared.addr().is_multiple_of(4) => {
-                return dest.cast::<u32>().write_unaligned((*shared.cast::<AtomicU32>()).load(Ordering::Relaxed));
-            }
+            1 => return D::copy::<u8>(source, dest),
+            2 if shared.addr().is_multiple_of(2) => return D::copy::<u16>(source.cast(), dest.cast()),
+            4 if shared.addr().is_multiple_of(4) => return D::copy::<u32>(source.cast(), dest.cast()),
             _ => {}
         }
     }
     let head = shared.align_offset(WORD).min(len);
-    // SAFETY: all parts stay within `len` bytes of both pointers; `shared` is word-aligned from the second part on.
+    // SAFETY: all parts stay within `len` bytes of both pointers; the shared side is word-aligned from the second part on.
     unsafe {
-        bytes_from_shared(shared, dest, head);
-        (shared, dest, len) = (shared.add(head), dest.add(head), len - head);
+        each::<D, u8>(source, dest, head);
+        (source, dest, len) = (source.add(head), dest.add(head), len - head);
         #[cfg(target_arch = "x86_64")]
         if len >= VECTORS && is_x86_feature_detected!("avx") {
-            let head = shared.align_offset(VECTOR);
-            words_from_shared(shared, dest, head / WORD);
+            let head = D::shared(source, dest).align_offset(VECTOR);
+            each::<D, u64>(source, dest, head / WORD);
             let count = (len - head) / VECTOR;
-            vectors(shared.add(head), dest.add(head), count);
+            vectors(source.add(head), dest.add(head), count);
             let done = head + count * VECTOR;
-            (shared, dest, len) = (shared.add(done), dest.add(done), len - done);
+            (source, dest, len) = (source.add(done), dest.add(done), len - done);
         }
         let words = len / WORD;
-        words_from_shared(shared, dest, words);
-        bytes_from_shared(shared.add(words * WORD), dest.add(words * WORD), len % WORD);
+        each::<D, u64>(source, dest, words);
+        each::<D, u8>(source.add(words * WORD), dest.add(words * WORD), len % WORD);
     }
 }
 
@@ -287,60 +332,6 @@ unsafe fn vectors(source: *const u8, dest: *mut u8, count: usize) {
             clobber_abi("sysv64"),
             options(nostack),
         );
-    }
-}
-
-/// Copies `words` words to shared memory.
-///
-/// # Safety
-///
-/// As [`to_shared`]; `shared` is word-aligned.
-unsafe fn words_to_shared(source: *const u8, shared: *mut u8, words: usize) {
-    for i in 0..words {
-        // SAFETY: word `i` lies in both ranges; `shared` is word-aligned, `source` need not be.
-        unsafe {
-            let word = source.cast::<u64>().add(i).read_unaligned();
-            (*shared.cast::<AtomicU64>().add(i)).store(word, Ordering::Relaxed);
-        }
-    }
-}
-
-/// Copies `words` words from shared memory.
-///
-/// # Safety
-///
-/// As [`from_shared`]; `shared` is word-aligned.
-unsafe fn words_from_shared(shared: *const u8, dest: *mut u8, words: usize) {
-    for i in 0..words {
-        // SAFETY: word `i` lies in both ranges; `shared` is word-aligned, `dest` need not be.
-        unsafe {
-            let word = (*shared.cast::<AtomicU64>().add(i)).load(Ordering::Relaxed);
-            dest.cast::<u64>().add(i).write_unaligned(word);
-        }
-    }
-}
-
-/// Copies `len` bytes to shared memory, one by one.
-///
-/// # Safety
-///
-/// As [`to_shared`].
-unsafe fn bytes_to_shared(source: *const u8, shared: *mut u8, len: usize) {
-    for i in 0..len {
-        // SAFETY: byte `i` lies in both ranges.
-        unsafe { (*shared.cast::<AtomicU8>().add(i)).store(source.add(i).read(), Ordering::Relaxed) };
-    }
-}
-
-/// Copies `len` bytes from shared memory, one by one.
-///
-/// # Safety
-///
-/// As [`from_shared`].
-unsafe fn bytes_from_shared(shared: *const u8, dest: *mut u8, len: usize) {
-    for i in 0..len {
-        // SAFETY: byte `i` lies in both ranges.
-        unsafe { dest.add(i).write((*shared.cast::<AtomicU8>().add(i)).load(Ordering::Relaxed)) };
     }
 }
 
