@@ -1,15 +1,15 @@
-//! The conformance suite of the lock traits: one for every lock, every backend and every number of ranks.
+//! The conformance suite of the lock traits, for every lock, every backend and every number of ranks.
 //!
-//! A lock's tests are one line each; the suite owns the ranks and the checks. [`mutex`] and [`rw_lock`] run on threads,
-//! and the functions that end in `_on` are what they run on each rank, for other backends. A violation panics.
+//! A lock's tests are one line each; the suite has the ranks and the checks. [`mutex`] and [`rw_lock`] run on threads. The functions that end
+//! in `_on` are what each rank runs, for other backends. A violation panics.
 //!
-//! The critical section keeps two words of a third party equal with single, slow remote operations: a writer that is not
-//! alone, or a reader beside a writer, sees or leaves them different, or an increment is lost. After the last release
-//! every word of the lock is zero again. No check depends on how long anything takes.
+//! The critical section keeps two words of another rank equal, by single, slow remote operations. If a writer is not alone, or a reader is
+//! inside together with a writer, the words differ, or an increment is lost. After the last release every word of the lock is zero again. No
+//! check depends on elapsed time.
 //!
-//! Ranks meet before each round of acquisitions, so that none is done before the others have begun, and let each other run
-//! between single operations ([`Probed`]): a lock that reads and writes its word in two steps does not get through. Where no
-//! rank comes further for 10 s ([`set_patience`]), the suite ends with an error that names lock, rank, operation and word.
+//! Ranks meet before each round of acquisitions, so that no rank is done before the others begin. They let each other run between single
+//! operations ([`Probed`]), so a lock that reads and writes its word in two steps fails. If no rank makes progress for 10 s
+//! ([`set_patience`]), the suite ends with an error that names lock, rank, operation and word.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -24,7 +24,7 @@ mod mutexes;
 
 pub use mutexes::{mutex, mutex_cost, mutex_on, mutex_order, mutex_timed, mutex_timed_on, mutex_try, mutex_try_on};
 
-/// Numbers of ranks: a queue has a middle from 3 on, and from 4 on readers and writers alternate in it in every way.
+/// Numbers of ranks: from 3 on a queue has a middle, and from 4 on readers and writers alternate in it in every way.
 const SIZES: [u32; 5] = [2, 3, 4, 8, 16];
 
 /// Acquisitions of all ranks together, of a run on threads: each may hand the lock to a rank that waits for a processor.
@@ -33,13 +33,13 @@ const ACQUISITIONS: u32 = 4_000;
 /// Acquisitions of a rank between two meetings of all ranks.
 const ROUND: u32 = 50;
 
-/// Shares of acquisitions that are writers', in percent: as a mutex, evenly mixed, and mostly readers.
+/// Percentages of acquisitions by writers: only writers, evenly mixed, and mostly readers.
 const WRITERS: [u32; 3] = [100, 50, 5];
 
 /// See [`set_patience`].
 static PATIENCE_MS: AtomicU64 = AtomicU64::new(10_000);
 
-/// Sets for how long all suites of this process wait for some rank to come further: more than 10 s where ranks are slow.
+/// Sets how long all suites of this process wait for some rank to make progress: more than 10 s if ranks are slow.
 pub fn set_patience(patience: Duration) {
     PATIENCE_MS.store(u64::try_from(patience.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
 }
@@ -128,7 +128,7 @@ fn on_threads_of<T: Send>(size: u32, body: impl Fn(&rmalab_atomics::Mapped) -> R
         .expect("a world of threads")
 }
 
-/// Holds a reader-writer lock to its trait, on threads.
+/// Checks a reader-writer lock against its trait, on threads.
 pub fn rw_lock<L: RawRwLock>(params: L::Params) {
     on_threads(|ra| readers_meet_on::<L, _>(ra, params));
     for writers in WRITERS {
@@ -179,8 +179,8 @@ pub fn rw_lock_on<L: RawRwLock, A: RemoteAtomics + ?Sized>(
     Ok(())
 }
 
-/// One rank's part of [`rw_lock`]: all ranks are inside as readers at once, first of a free lock and then of one that
-/// was held by a writer when they came.
+/// One rank's part of [`rw_lock`]: all ranks are inside as readers at once, first of a free lock, then of one that a writer held when they
+/// came.
 pub fn readers_meet_on<L: RawRwLock, A: RemoteAtomics + ?Sized>(ra: &A, params: L::Params) -> Result<()> {
     let place = Place::alloc(ra, middle(ra), L::WORDS, L::NODE)?;
     let inside = Rank(0).at(ra.heap().alloc(2 * WORD, WORD)?);
@@ -214,13 +214,13 @@ pub fn readers_meet_on<L: RawRwLock, A: RemoteAtomics + ?Sized>(ra: &A, params: 
     at_rest(ra, place, L::WORDS, L::NODE)
 }
 
-/// Holds a reader-writer lock to [`RawRwLockTimed`], on threads.
+/// Checks a reader-writer lock against [`RawRwLockTimed`], on threads.
 pub fn rw_lock_timed<L: RawRwLockTimed>(params: L::Params) {
     on_threads(|ra| rw_lock_timed_on::<L, _>(ra, params));
 }
 
-/// One rank's part of [`rw_lock_timed`]: tries succeed and fail as the holder's mode says; waiters give up, leave no
-/// trace, and get the lock later.
+/// One rank's part of [`rw_lock_timed`]: tries succeed or fail according to the holder's mode; waiters give up, leave no trace, and get the
+/// lock later.
 pub fn rw_lock_timed_on<L: RawRwLockTimed, A: RemoteAtomics + ?Sized>(ra: &A, params: L::Params) -> Result<()> {
     let place = Place::alloc(ra, middle(ra), L::WORDS, L::NODE)?;
     let ra = &probed(ra, L::NAME)?;
@@ -260,7 +260,7 @@ pub fn rw_lock_timed_on<L: RawRwLockTimed, A: RemoteAtomics + ?Sized>(ra: &A, pa
     at_rest(ra, place, L::WORDS, L::NODE)
 }
 
-/// What a lock costs without contention: remote operations of acquire and release, for a reader and for a writer.
+/// Returns the cost of a lock without contention: remote operations of acquire and release, for a reader and for a writer.
 pub fn rw_lock_cost<L: RawRwLock>(params: L::Params) -> [(u64, u64); 2] {
     let reader = cost(L::WORDS, L::NODE, |ra, place| {
         let mut lock = L::bind(ra, place, params)?;

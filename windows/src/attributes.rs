@@ -1,13 +1,12 @@
-//! What a program attaches to a window: attributes under keyvals, and an error handler.
+//! Attributes under keyvals, and an error handler, which a program attaches to a window.
 //!
 //! # Source
 //!
-//! Attribute caching: MPI-4.1, sections 7.7.1 and 7.7.3. A keyval has a type here, so an attribute is read as what it
-//! was set as. Windows are never duplicated, so there is no copy callback. The attributes that the standard predefines
-//! (section 12.2.6) are methods of the window.
+//! Attribute caching: MPI-4.1, sections 7.7.1 and 7.7.3. A keyval has a type here, so an attribute is read with the type that it was set with.
+//! Windows are never duplicated, so there is no copy callback. The predefined attributes of the standard (section 12.2.6) are methods of
+//! the window.
 //!
-//! Error handlers: MPI-4.1, section 9.3.2. A handler hears each error of a call; a handler that returns leaves it to the
-//! call to return the error.
+//! Error handlers: MPI-4.1, section 9.3.2. A handler gets each error of a call. If the handler returns, the call returns the error.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -48,22 +47,21 @@ struct Key<T> {
 }
 
 impl<T: Send + 'static> Keyval<T> {
-    /// A new keyval, without a delete callback.
+    /// Makes a keyval without a delete callback.
     pub fn new() -> Keyval<T> {
         Keyval { key: Arc::new(Key { delete: None }) }
     }
 
-    /// A new keyval whose attributes are shown to `delete` before they are deleted, overwritten, or freed with their
-    /// window.
+    /// Makes a keyval with a delete callback, which gets each attribute before it is deleted, overwritten, or freed with its window.
     ///
-    /// It should not panic: a window that is being freed does not call those that are left then.
+    /// The callback should not panic: a window that is being freed then skips the remaining ones.
     pub fn with_delete(delete: impl Fn(&mut T) + Send + Sync + 'static) -> Keyval<T> {
         Keyval { key: Arc::new(Key { delete: Some(Box::new(delete)) }) }
     }
 
     /// Frees the keyval (`MPI_Win_free_keyval`), as a drop does.
     ///
-    /// Attributes that are set stay, out of reach, until their window is freed; the delete callback is called then.
+    /// Attributes that are set stay until their window is freed, but cannot be reached. The delete callback is called then.
     pub fn free(self) {}
 }
 
@@ -99,9 +97,9 @@ impl<T: Send + 'static> Slot for Attribute<T> {
     }
 }
 
-/// The attributes of one window; they are this rank's only.
+/// The attributes of one window on this rank.
 ///
-/// What is left when the window is freed, or dropped, is deleted then, the last one set first.
+/// Freeing or dropping the window deletes the remaining ones, the latest first.
 #[derive(Default)]
 pub struct Attributes {
     /// In the order in which they were set.
@@ -109,24 +107,24 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// None.
+    /// Makes an empty set of attributes.
     pub fn new() -> Attributes {
         Attributes::default()
     }
 
-    /// Sets the attribute of `keyval` (`MPI_Win_set_attr`); returns the one that it replaces, after its delete callback.
+    /// Sets the attribute of `keyval`, and returns the one that it replaces, after its delete callback (`MPI_Win_set_attr`).
     pub fn set<T: Send + 'static>(&mut self, keyval: &Keyval<T>, value: T) -> Option<T> {
         let old = self.delete(keyval);
         self.slots.push(Box::new(Attribute { key: Arc::clone(&keyval.key), value }));
         old
     }
 
-    /// The attribute of `keyval`, if it is set (`MPI_Win_get_attr`).
+    /// Returns the attribute of `keyval`, if it is set (`MPI_Win_get_attr`).
     pub fn get<T: Send + 'static>(&self, keyval: &Keyval<T>) -> Option<&T> {
         self.slots.iter().find_map(|slot| Some(&of(&**slot, keyval)?.value))
     }
 
-    /// Deletes the attribute of `keyval` (`MPI_Win_delete_attr`); returns it, after its delete callback.
+    /// Deletes the attribute of `keyval`, and returns it, after its delete callback (`MPI_Win_delete_attr`).
     pub fn delete<T: Send + 'static>(&mut self, keyval: &Keyval<T>) -> Option<T> {
         let at = self.slots.iter().position(|slot| of(&**slot, keyval).is_some())?;
         let mut slot = self.slots.remove(at);
@@ -156,21 +154,19 @@ impl fmt::Debug for Attributes {
     }
 }
 
-/// What is called with an error.
+/// A function that gets an error.
 pub type Handler = Arc<dyn Fn(&Error) + Send + Sync>;
 
-/// What a window calls with the errors of its calls.
+/// A window's error handler.
 ///
-/// Every error of a call on the window is heard once, before the call returns it: errors of the window's own calls, of
-/// its epochs, of operations on their targets, and of requests. An epoch that ends by being dropped cannot return its
-/// error; the handler hears it then, and the next call that opens an epoch returns it. Errors of making a window have no
-/// window yet, so no handler hears them.
+/// It gets every error of a call on the window once, before the call returns the error: errors of the window's calls, of its epochs, of
+/// operations on their targets, and of requests. An epoch that is dropped cannot return its error. The handler gets it then, and the next
+/// call that opens an epoch returns it. Errors of making a window go to no handler, since there is no window yet.
 ///
 /// # The default
 ///
-/// MPI begins with `MPI_ERRORS_ARE_FATAL`. Here there is no handler at first, which is `MPI_ERRORS_RETURN`: each call
-/// returns its errors as a `Result`, which the compiler does not let a program overlook. [`fatal`](Self::fatal) is MPI's
-/// default.
+/// MPI's default is `MPI_ERRORS_ARE_FATAL`, which is [`fatal`](Self::fatal) here. The default here is no handler, which is
+/// `MPI_ERRORS_RETURN`: each call returns its errors as a `Result`, and the compiler warns if a program ignores one.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -189,14 +185,14 @@ pub struct ErrorHandler {
 }
 
 impl ErrorHandler {
-    /// No handler (`MPI_ERRORS_RETURN`).
+    /// Makes an empty handler (`MPI_ERRORS_RETURN`).
     pub fn new() -> ErrorHandler {
         ErrorHandler::default()
     }
 
-    /// A handler that writes the error to standard error and aborts the process (`MPI_ERRORS_ARE_FATAL`).
+    /// Returns a handler that writes the error to standard error and aborts the process (`MPI_ERRORS_ARE_FATAL`).
     ///
-    /// All ranks that are threads of the process end with it; ranks of other processes find that their peer has failed.
+    /// All ranks that are threads of the process end with it. Ranks of other processes get an error that their peer has failed.
     pub fn fatal() -> Handler {
         Arc::new(|error| {
             eprintln!("fatal error of a window: {error}");
@@ -204,12 +200,12 @@ impl ErrorHandler {
         })
     }
 
-    /// Sets the handler, or none, and returns the one before (`MPI_Win_set_errhandler`).
+    /// Sets the handler, or none, and returns the old one (`MPI_Win_set_errhandler`).
     pub fn set(&self, handler: Option<Handler>) -> Option<Handler> {
         self.handler.replace(handler)
     }
 
-    /// The handler that is set (`MPI_Win_get_errhandler`).
+    /// Returns the handler (`MPI_Win_get_errhandler`).
     pub fn get(&self) -> Option<Handler> {
         self.handler.borrow().clone()
     }

@@ -10,17 +10,17 @@ pub const MAX_INFO_KEY: usize = 255;
 /// The longest value, in bytes (`MPI_MAX_INFO_VAL`).
 pub const MAX_INFO_VAL: usize = 1024;
 
-/// A key or a value that an [`Info`] cannot hold.
+/// An [`Info`] cannot contain a key or a value.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InfoError {
-    /// A key that is empty or too long (`MPI_ERR_INFO_KEY`).
+    /// The key is empty or too long (`MPI_ERR_INFO_KEY`).
     #[error("info: a key of {len} bytes; keys have 1 to {MAX_INFO_KEY}")]
     Key {
         /// Bytes of the key.
         len: usize,
     },
-    /// A value that is too long (`MPI_ERR_INFO_VALUE`).
+    /// The value is too long (`MPI_ERR_INFO_VALUE`).
     #[error("info: a value of {len} bytes for '{key}'; values have at most {MAX_INFO_VAL}")]
     Value {
         /// The key.
@@ -28,7 +28,7 @@ pub enum InfoError {
         /// Bytes of the value.
         len: usize,
     },
-    /// Text that does not begin with `key=`.
+    /// The text does not begin with `key=`.
     #[error("info: '{text}' is no list of the form key=value,key=value")]
     Syntax {
         /// The text.
@@ -38,7 +38,7 @@ pub enum InfoError {
 
 /// Hints for a window: keys and their values, in the order of the keys.
 ///
-/// Keys and values lose the white space around them, as in MPI.
+/// White space around keys and values is removed, as in MPI.
 ///
 /// As text it is `key=value,key=value`. A piece without `=` belongs to the value before it, so that values can be lists:
 ///
@@ -56,16 +56,16 @@ pub struct Info {
 }
 
 impl Info {
-    /// One without hints (`MPI_Info_create`, `MPI_INFO_NULL`).
+    /// Makes an object without hints (`MPI_Info_create`, `MPI_INFO_NULL`).
     pub fn new() -> Info {
         Info::default()
     }
 
-    /// One with these pairs; of equal keys the last one counts.
+    /// Makes an object with these pairs. Of equal keys the last one counts.
     ///
     /// # Errors
     ///
-    /// Those of [`set`](Self::set).
+    /// The errors of [`set`](Self::set).
     pub fn from_pairs<K: AsRef<str>, V: AsRef<str>>(
         pairs: impl IntoIterator<Item = (K, V)>,
     ) -> Result<Info, InfoError> {
@@ -76,7 +76,7 @@ impl Info {
         Ok(info)
     }
 
-    /// Sets `key` to `value` and returns what it was before (`MPI_Info_set`).
+    /// Sets `key` to `value` and returns the old value (`MPI_Info_set`).
     ///
     /// # Errors
     ///
@@ -92,27 +92,27 @@ impl Info {
         Ok(self.pairs.insert(key.to_owned(), value.to_owned()))
     }
 
-    /// The value of `key` (`MPI_Info_get_string`).
+    /// Returns the value of `key` (`MPI_Info_get_string`).
     pub fn get(&self, key: &str) -> Option<&str> {
         self.pairs.get(key).map(String::as_str)
     }
 
-    /// Takes `key` out and returns its value (`MPI_Info_delete`; `None` is its `MPI_ERR_INFO_NOKEY`).
+    /// Removes `key` and returns its value (`MPI_Info_delete`; `None` stands for `MPI_ERR_INFO_NOKEY`).
     pub fn delete(&mut self, key: &str) -> Option<String> {
         self.pairs.remove(key)
     }
 
-    /// All pairs (`MPI_Info_get_nthkey`).
+    /// Returns all pairs (`MPI_Info_get_nthkey`).
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
         self.pairs.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
-    /// How many keys there are (`MPI_Info_get_nkeys`).
+    /// Returns the number of keys (`MPI_Info_get_nkeys`).
     pub fn len(&self) -> usize {
         self.pairs.len()
     }
 
-    /// Whether there is no key.
+    /// Returns whether there is no key.
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }

@@ -1,7 +1,7 @@
 //! The untyped interface: a window's calls on `&self`, with epochs checked when they are made.
 //!
-//! [`Window`](crate::Window) checks epochs when a program is compiled, and is built on this one. What knows its calls only
-//! at run time, such as a C interface or the replay of a trace, uses this one.
+//! [`Window`](crate::Window) checks epochs when a program is compiled, and is built on this one. Code that knows its calls only at run time,
+//! such as a C interface or the replay of a trace, uses this one.
 
 pub(crate) mod active;
 pub(crate) mod core;
@@ -22,8 +22,8 @@ use crate::{Active, Batch, Call, Error, FreeError, Open, Passive, Result, Target
 
 /// One rank's handle of a window whose epochs are calls, as in MPI, and not values.
 ///
-/// Made by [`Window::into_raw`](crate::Window::into_raw). MPI's rules hold as for [`Window`](crate::Window), and are checked
-/// by each call. An operation names its target, and [`operate`](Self::operate) finds the epoch that it belongs to:
+/// [`Window::into_raw`](crate::Window::into_raw) makes it. MPI's rules are those of [`Window`](crate::Window), and each call checks them. An
+/// operation names its target, and [`operate`](Self::operate) finds its epoch:
 ///
 /// ```
 /// use rmalab_atomics::{Rank, World};
@@ -42,7 +42,7 @@ use crate::{Active, Batch, Call, Error, FreeError, Open, Passive, Result, Target
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// An epoch that is open when the window is freed or dropped ends there; [`free`](Self::free) reports it.
+/// Freeing or dropping the window ends an open epoch. [`free`](Self::free) reports it.
 #[derive(Debug)]
 pub struct RawWindow<'t, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
     pub(crate) core: WindowCore<'t, A>,
@@ -71,13 +71,13 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
         RawWindow { core, locks: RefCell::new(locks), freed: false }
     }
 
-    /// Runs `body` with `target`, or with the null target, in the epoch that is open and contains it.
+    /// Runs `body` with `target`, or with the null target, in the open epoch that contains it.
     ///
     /// An operation after a fence opens the fence's epoch. `call` names the operation in errors.
     ///
     /// # Errors
     ///
-    /// [`Error::NotOpen`], [`Error::NoSuchTarget`], [`Error::NotInGroup`], and those of `body`.
+    /// [`Error::NotOpen`], [`Error::NoSuchTarget`], [`Error::NotInGroup`], and the errors of `body`.
     #[inline]
     pub fn operate<'w, R>(
         &'w self,
@@ -92,11 +92,11 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
         }
     }
 
-    /// Like [`operate`](Self::operate), for the forms of operations with requests, which belong to epochs of locks.
+    /// Does what [`operate`](Self::operate) does, for operations with requests, which belong to epochs of locks.
     ///
     /// # Errors
     ///
-    /// Those of [`operate`](Self::operate).
+    /// The errors of [`operate`](Self::operate).
     pub fn operate_with_requests<'w, R>(
         &'w self,
         call: Call,
@@ -115,7 +115,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
     ///
     /// # Errors
     ///
-    /// Those of `body`, and those of the network.
+    /// The errors of `body` and of the network.
     pub fn batch<'env, R>(&self, body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>) -> Result<R> {
         self.core.begin_batch();
         let (done, started) = batch::batch(&self.core, body, || self.core.start_record())?;
@@ -155,7 +155,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
         Err(core.not_open(call, target))
     }
 
-    /// Frees the window (`MPI_Win_free`); collective, a barrier before and after.
+    /// Frees the window (`MPI_Win_free`). Collective, with a barrier before and after.
     ///
     /// # Errors
     ///
@@ -165,13 +165,13 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
         Ok(self.reclaim().map(drop)?)
     }
 
-    /// Like [`free`](Self::free), and gives the memory back that the program gave: of a created window one piece, of a
-    /// dynamic one what is still attached, in the order of the addresses.
+    /// Frees the window like [`free`](Self::free), and returns the program's memory: one piece for a created window, and the attached pieces
+    /// in the order of their addresses for a dynamic one.
     ///
     /// # Errors
     ///
-    /// Those of [`free`](Self::free), with the memory. Only what another rank may still write to, after a rank has failed, never
-    /// comes back.
+    /// The errors of [`free`](Self::free), with the memory. Memory that another rank may still write, after a rank has failed, is not
+    /// returned.
     pub fn reclaim(mut self) -> Result<Vec<UserMemory>, FreeError> {
         self.freed = true;
         let settled = self.settle_last();

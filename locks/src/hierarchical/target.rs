@@ -1,7 +1,7 @@
-//! One target's reader-writer lock: a word, and a queue in front of it, in which a rank stands only while it waits.
+//! One target's reader-writer lock: a word, and a queue before it that contains only waiting ranks.
 //!
-//! A rank can hold many targets at once, and waits for one at a time. So holding one takes no memory of the rank's, and one
-//! queue node for each rank serves all targets, however many there are.
+//! A rank can hold many targets at once, but waits for one at a time. So holding a target takes no memory of the rank, and one queue node for
+//! each rank serves all targets.
 //!
 //! # State
 //! | word | at | home | values |
@@ -9,23 +9,23 @@
 //! | target | words | each rank | see below |
 //! | target_tail | words + 8 | each rank | the tail of the [`Mcs`] mutex around waiting |
 //! | target_node | node | each rank | its node |
-//! | granted | node + 16 | each rank | 0, or 1 from when a waiter is let in until it has seen that |
+//! | granted | node + 16 | each rank | 0, or 1 from when a waiter is admitted until it has seen that |
 //!
 //! | bits of target | 63 | 62 | 61–32 | 31–0 |
 //! | --- | --- | --- | --- | --- |
 //! | | EXCLUSIVE: held exclusively | of the waiter: shared | shared holders, and attempts | nil, or the pointer to the waiter |
 //!
 //! # Invariants
-//! - T1: only the holder of the queue's mutex is the waiter, and it holds it until it is let in: there is one at a time.
-//! - T2: while there is a waiter, nobody else comes in: an exclusive attempt finds the word other than 0, and a shared one,
-//!   which counts itself, finds the waiter, takes its count back and queues. Each call counts itself so once at the most.
-//! - T3: a waiter for an exclusive lock is let in by the step from (nobody inside, this waiter) to EXCLUSIVE, which is
-//!   atomic: of several ranks that try, one succeeds. Whoever leaves nobody inside beside such a waiter tries, the waiter
-//!   itself included; a try that fails has met an attempt (T2), whose end leaves nobody inside again.
-//! - T4: a waiter for a shared lock is let in by the rank that clears EXCLUSIVE, and by itself if it was clear when it came.
+//! - T1: only the holder of the queue's mutex is the waiter, and it holds the mutex until it is admitted. So there is one waiter at a time.
+//! - T2: while there is a waiter, no other rank enters. An exclusive attempt finds a word other than 0. A shared attempt counts itself, finds
+//!   the waiter, takes its count back and queues. Each call does so at most once.
+//! - T3: the atomic step from (no rank inside, this waiter) to EXCLUSIVE admits a waiter for an exclusive lock, so of several ranks that try
+//!   it one succeeds. Each rank that leaves such a waiter with no rank inside tries it, the waiter itself included. A try fails only because
+//!   of an attempt (T2), whose end leaves no rank inside again.
+//! - T4: the rank that clears EXCLUSIVE admits a waiter for a shared lock. If it was clear when the waiter came, the waiter admits itself.
 //!
 //! # Cost
-//! Remote operations without contention: 1 / 1. A waiter takes at most 7, each holder that is waited for 2 more.
+//! Remote operations without contention: 1 / 1. A waiter takes at most 7, and each holder that it waits for takes 2 more.
 
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics, Until};
 
@@ -42,10 +42,10 @@ const SHARED: u64 = 1 << 32;
 const HOLDERS: u64 = WAITS_SHARED - SHARED;
 /// The bits of the waiter.
 const WAITER: u64 = SHARED - 1;
-/// The most ranks that can be counted.
+/// The largest number of ranks that can be counted.
 pub(super) const RANKS: u32 = 1 << 29;
 
-/// The locks of all targets, as one rank has them.
+/// One rank's part of the locks of all targets.
 #[derive(Debug)]
 pub(super) struct Targets {
     /// Where a target's words are, in every rank's segment.
@@ -105,7 +105,7 @@ impl Targets {
         }
     }
 
-    /// Queues, becomes the waiter by `come`, which says whether it is in already, and waits if it is not.
+    /// Queues, becomes the waiter by `come`, which returns whether it is admitted already, and waits if it is not.
     #[cold]
     fn wait<A: RemoteAtomics + ?Sized>(
         &self,
@@ -138,7 +138,7 @@ impl Targets {
         Ok(inside == 0)
     }
 
-    /// Lets the waiter for an exclusive lock in if nobody is inside; whether it did (T3).
+    /// Admits the waiter for an exclusive lock if no rank is inside, and returns whether it did (T3).
     fn let_in<A: RemoteAtomics + ?Sized>(&self, ra: &A, at: Address, waiter: u64) -> Result<bool> {
         Ok(ra.compare_and_swap(at, waiter, EXCLUSIVE)? == waiter)
     }

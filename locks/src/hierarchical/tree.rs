@@ -1,4 +1,4 @@
-//! The tree that tells which leaves of a [`Hierarchical`](super::Hierarchical) may be open.
+//! The tree that records which leaves of a [`Hierarchical`](super::Hierarchical) may be open.
 
 use rmalab_atomics::{Address, Disp, Rank, RemoteAtomics};
 

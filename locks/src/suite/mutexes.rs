@@ -5,7 +5,7 @@ use rmalab_atomics::{Rank, RemoteAtomics};
 use super::*;
 use crate::{RawMutex, RawMutexTimed, RawMutexTry};
 
-/// Holds a mutex to its trait, on threads.
+/// Checks a mutex against its trait, on threads.
 pub fn mutex<L: RawMutex>(params: L::Params) {
     on_threads(|ra| mutex_on::<L, _>(ra, params, ACQUISITIONS / ra.size()));
 }
@@ -32,13 +32,13 @@ pub fn mutex_on<L: RawMutex, A: RemoteAtomics + ?Sized>(ra: &A, params: L::Param
     Ok(())
 }
 
-/// Holds a mutex to [`RawMutexTry`], on threads.
+/// Checks a mutex against [`RawMutexTry`], on threads.
 pub fn mutex_try<L: RawMutexTry>(params: L::Params) {
     on_threads(|ra| mutex_try_on::<L, _>(ra, params, ACQUISITIONS / ra.size()));
 }
 
-/// One rank's part of [`mutex_try`]: a try of a free lock succeeds, one of a held lock does not, and tries mixed with
-/// waits exclude each other.
+/// One rank's part of [`mutex_try`]: a try of a free lock succeeds, a try of a held lock fails, and tries mixed with waits exclude each
+/// other.
 pub fn mutex_try_on<L: RawMutexTry, A: RemoteAtomics + ?Sized>(
     ra: &A,
     params: L::Params,
@@ -86,7 +86,7 @@ pub fn mutex_try_on<L: RawMutexTry, A: RemoteAtomics + ?Sized>(
     Ok(())
 }
 
-/// Holds a mutex to [`RawMutexTimed`], on threads.
+/// Checks a mutex against [`RawMutexTimed`], on threads.
 pub fn mutex_timed<L: RawMutexTimed>(params: L::Params) {
     on_threads(|ra| mutex_timed_on::<L, _>(ra, params));
 }
@@ -141,7 +141,7 @@ pub fn mutex_order<L: RawMutex>(params: L::Params, arrived: impl Fn(Rank) -> (u6
     });
 }
 
-/// The remote operations of an acquire and a release without contention.
+/// Returns the numbers of remote operations of an acquire and a release without contention.
 pub fn mutex_cost<L: RawMutex>(params: L::Params) -> (u64, u64) {
     cost(L::WORDS, L::NODE, |ra, place| {
         let mut lock = L::bind(ra, place, params)?;
