@@ -4,6 +4,8 @@
 mod commands;
 #[path = "documents/contributing.rs"]
 mod contributing;
+#[path = "documents/environment.rs"]
+mod environment;
 #[path = "documents/generated.rs"]
 mod generated;
 #[path = "documents/links.rs"]

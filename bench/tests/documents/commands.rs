@@ -14,7 +14,7 @@ use crate::page::{book, lines, others, read, root, text};
 /// Commands whose own sizes take too long for a test: the same options with other values, or further ones.
 const SMALLER: [(&str, &str); 9] = [
     (
-        "rmalab simulate --lock mcs-rw-rp,two-level --ranks 4:1024:4",
+        "rmalab simulate --lock mcs-rw-rp,two-level --ranks 4:256:4",
         "rmalab simulate --lock mcs-rw-rp,two-level --ranks 4:16:4",
     ),
     (
