@@ -5,21 +5,24 @@ use std::path::PathBuf;
 
 use crate::page::{read, root};
 
-/// Variables that launchers and builds set, and that no user does.
-const INTERNAL: [&str; 13] = [
+/// Variables that launchers, builds and tests set for their own processes.
+const INTERNAL: [&str; 16] = [
     "RMALAB_ADVISE_TASK",
+    "RMALAB_BENCH_TASK",
     "RMALAB_CALL",
     "RMALAB_COMMIT",
     "RMALAB_CONFORMANCE_PUTS",
     "RMALAB_CONFORMANCE_SHARE",
     "RMALAB_HOST",
     "RMALAB_HUB",
+    "RMALAB_MODEL_BATCH",
     "RMALAB_PROFILE",
     "RMALAB_RANK",
     "RMALAB_RESULT_FD",
     "RMALAB_RUSTC",
     "RMALAB_SIZE",
     "RMALAB_STUDY_TASK",
+    "RMALAB_VERBS_FAULTS_PART",
 ];
 
 /// The names that begin with `RMALAB_` and stand between two `mark`s.
