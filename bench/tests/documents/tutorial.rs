@@ -20,11 +20,11 @@ fn checks(name: &str, scenarios: &[&str], networks: &[Network]) -> Vec<Job> {
     registry.add_mutex::<gate::Gate>("right");
     let selection = Selection {
         locks: vec![name.into()],
-        scenarios: scenarios.iter().map(|scenario| scenario.parse().expect("it is a scenario")).collect(),
+        scenarios: scenarios.iter().map(|scenario| scenario.parse().expect("a scenario")).collect(),
         networks: networks.to_vec(),
         ..Selection::default()
     };
-    selection.jobs(&registry, &explorer::Options::default()).expect("the checks exist")
+    selection.jobs(&registry, &explorer::Options::default()).expect("both locks are known")
 }
 
 fn page() -> String {
