@@ -1,10 +1,10 @@
-//! Dynamic windows: memory that comes and goes while the window lives.
+//! Dynamic windows: memory that ranks attach and detach while the window lives.
 //!
 //! # Source
 //!
 //! foMPI's region lists: R. Gerstenberger, M. Besta, T. Hoefler, Enabling highly-scalable remote memory access programming
-//! with MPI-3 one sided, SC'13, section 2.2: every rank keeps a list of its regions with a counter; the others keep
-//! copies, and look at the counter before every use.
+//! with MPI-3 one sided, SC'13, section 2.2: every rank has a list of its regions with a counter. Other ranks have copies, and read the
+//! counter before every use.
 //!
 //! # State
 //!
@@ -15,22 +15,21 @@
 //! | far | the key of the far entries, if more than [`NEAR`] entries are used |
 //! | entries, 4 words each | address, length (0 for none), key or rank, 0 or displacement + 1 |
 //!
-//! An entry names memory that its owner has exposed, or memory in a rank's segment. The first [`NEAR`] entries are in the
-//! owner's segment. The others are the far entries, in memory of the owner that is exposed; a list that is full is
-//! replaced by one of twice its length. So a window takes little of the segments, and has no limit of its own: the
-//! backend's is that of exposed memory.
+//! An entry names memory that its owner has registered, or memory in a rank's segment. The first [`NEAR`] entries are in the owner's segment.
+//! The others are the far entries, in registered memory of the owner. A list that is full is replaced by one of twice its length. So a window
+//! takes little of the segments, and only the backend limits the number of regions, by its limit of registered memory.
 //!
 //! # Invariants
 //!
-//! * I1. A copy that was read between two looks at the same even version is a list that the owner had.
-//! * I2. An operation on exposed memory holds a lease of it, so that a detach that comes between the look at the version
-//!   and the operation either waits for it, or the lease is refused and the list is read anew. So what a peer does, however
-//!   wrong the program, never meets memory that has been given back.
+//! * I1. A copy is a list that the owner had, if the same even version was read before and after it.
+//! * I2. An operation on registered memory pins it. If a detach comes between the read of the version and the operation, either the detach
+//!   waits, or the pin fails and the list is read again. So no operation of a peer touches memory that was returned to the program, however
+//!   wrong the program is.
 //!
 //! # Cost
 //!
-//! An operation is one remote get of the version, a search by halves, the lease, and the operation. A change of the list
-//! makes it one bulk get more, and two with far entries. An operation across regions that touch takes a lease of each.
+//! An operation is one remote get of the version, a bisection, the pin, and the operation. After a change of the list it needs one more bulk
+//! get, or two with far entries. An operation across regions that touch pins each of them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};

@@ -33,33 +33,33 @@
 //!   └──────────────────────────────────────┘
 //! ```
 //!
-//! Each unit attaches its parts to the dynamic window. Blocking puts and gets on units of the own node are loads and
-//! stores, or copies of memory if they are long. All else goes through the dynamic window: what does not block, since a
-//! copy by the processor would, and atomics, since they have to be atomic with those of other nodes.
+//! Each unit attaches its parts to the dynamic window. Blocking puts and gets to units of the same node are loads and stores, or copies of
+//! memory if they are long. All other operations use the dynamic window: non-blocking operations, since a copy by the processor blocks, and
+//! atomics, since they have to be atomic with those of other nodes.
 //!
 //! # State
 //!
-//! * The translation table: for each segment its key, where each unit's part is in the dynamic window, and the words of
-//!   the parts on the own node. The pools are the first segment. As in the paper it is sorted by key, and searched by
-//!   halves: keys only grow, so a new segment is the last one and sorting costs nothing.
-//! * For each unit's pool an allocator, which the unit alone uses: first fit, neighbours merged.
+//! * The translation table has for each segment its key, the place of each unit's part in the dynamic window, and the words of the parts on
+//!   this node. The pools are the first segment. As in the paper, the table is sorted by key, and searched by bisection. Keys only grow, so a
+//!   new segment is the last one, and sorting costs nothing.
+//! * Each unit's pool has an allocator that only this unit uses: first fit, and neighbours are merged.
 //!
 //! # Invariants
 //!
 //! * I1. All units make the collective calls in the same order, so their tables agree, and so do their keys. A key is
 //!   never used again: a pointer to freed memory is an error, and not a pointer to something else.
-//! * I2. A segment leaves the table behind a barrier of all units, before its memory is given back.
+//! * I2. A segment leaves the table after a barrier of all units, and before its memory is freed.
 //!
 //! # Differences from the paper
 //!
-//! * Memory that was allocated by one unit is in a segment like any other, the pools', not in two windows of its own.
-//! * A segment's number has 31 bits instead of 16, as numbers are not used again.
+//! * Memory that one unit has allocated is in the pools' segment, not in two windows of its own.
+//! * A segment's number has 31 bits instead of 16, since numbers are not used again.
 //!
 //! # Cost
 //!
-//! On the own node: the search, and the loads and stores, or one bulk operation from 512 bytes on. On others: one remote
-//! get, by which the dynamic window sees that nothing was detached, then the operation, and a flush if it is a blocking
-//! put. A collective allocation takes 8 bytes for each unit at every unit.
+//! On the same node: the search, and the loads and stores, or one bulk operation from 512 bytes on. On other nodes: one remote get, by which
+//! the dynamic window sees that nothing was detached, then the operation, and a flush for a blocking put. A collective allocation takes 8
+//! bytes for each unit at every unit.
 
 mod copy;
 mod pointer;
@@ -77,7 +77,7 @@ pub use pointer::GlobalPtr;
 use crate::place::{Part, Place};
 use crate::{Call, Config, Element, Error, LockAll, Op, Request, Result, Swappable, Target, Team, Window, WindowDisp};
 
-/// How much of each unit's memory a [`GlobalMemory`] takes from the team's heap when it begins.
+/// The memory of each unit that a [`GlobalMemory`] takes from the team's heap when it begins.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Reserve {
     /// Bytes for collective allocations. Each takes its bytes, and about 1 KiB for its window.
@@ -98,11 +98,11 @@ impl Reserve {
     }
 }
 
-/// The memory of all units of a team under global pointers, for as long as [`run`](Self::run) runs.
+/// The memory of all units of a team under global pointers, while [`run`](Self::run) runs.
 ///
-/// Units are the ranks of the team. There are no epochs: blocking operations are complete when they return, here and at
-/// the target, and others when their handles, or a flush, say so. What other units have written is to be read behind a
-/// synchronization with them, such as the team's [barrier](rmalab_atomics::Collectives::barrier) or an atomic.
+/// Units are the ranks of the team. There are no epochs: blocking operations are complete at both ends when they return. Other operations are
+/// complete after a wait for their handles, or after a flush. Synchronize with other units before you read what they have written, by the
+/// team's [barrier](rmalab_atomics::Collectives::barrier) or an atomic.
 ///
 /// ```
 /// use rmalab_atomics::{Rank, RemoteAtomics, Topology, World};
@@ -127,9 +127,8 @@ impl Reserve {
 ///
 /// # Errors
 ///
-/// [`Error::BadPointer`] and [`Error::OutOfSegment`] for pointers to what is not there, and then nothing was done; and
-/// those of the network. Of a pool each unit knows its own allocations only: a pointer that leaves its allocation, but
-/// not the pool, is not found out.
+/// [`Error::BadPointer`] and [`Error::OutOfSegment`] for pointers to memory that does not exist; nothing was done then. The errors of the
+/// network. Each unit knows only its own allocations of a pool, so a pointer that leaves its allocation, but not the pool, is not detected.
 pub struct GlobalMemory<'m, A: RemoteAtomics + ?Sized> {
     team: &'m Team<'m, A>,
     node: &'m Team<'m, Subset<'m, A>>,
@@ -182,15 +181,14 @@ impl<A: RemoteAtomics + ?Sized> fmt::Debug for GlobalMemory<'_, A> {
 }
 
 impl<A: RemoteAtomics + ?Sized> GlobalMemory<'_, A> {
-    /// Runs `body` with a global memory over `team`; collective.
+    /// Runs `body` with a global memory over `team`. Collective.
     ///
-    /// What `body` has not freed is freed at the end, collectively.
+    /// At the end it frees, collectively, all memory that `body` has not freed.
     ///
     /// # Errors
     ///
-    /// Those of `body`, upon which nothing is freed and nobody is waited for; [`Error::NotShared`] where the ranks of a
-    /// node do not reach each other's memory by loads and stores;
-    /// [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory); and those of the network.
+    /// The errors of `body`; then it frees nothing and waits for no rank. [`Error::NotShared`] when the ranks of a node do not reach each
+    /// other's memory by loads and stores, [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory), and the errors of the network.
     pub fn run<R, E: From<Error>>(
         team: &Team<'_, A>,
         reserve: Reserve,
@@ -218,20 +216,20 @@ impl<A: RemoteAtomics + ?Sized> GlobalMemory<'_, A> {
 }
 
 impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
-    /// The team whose ranks are the units.
+    /// Returns the team whose ranks are the units.
     pub fn team(&self) -> &'m Team<'m, A> {
         self.team
     }
 
-    /// This unit.
+    /// Returns this unit.
     pub fn rank(&self) -> Rank {
         self.team.rank()
     }
 
-    /// Allocates `bytes` bytes, zeroed, of every unit, and returns the pointer to the first unit's.
+    /// Allocates `bytes` zeroed bytes at every unit, and returns the pointer to the first unit's part.
     ///
-    /// Collective: all units pass the same number of bytes, and get the same pointer. Those to the other units' parts are
-    /// made of it by [`GlobalPtr::at_unit`].
+    /// Collective: all units pass the same number of bytes, and get the same pointer. [`GlobalPtr::at_unit`] makes the pointers to the other
+    /// units' parts.
     ///
     /// # Errors
     ///
@@ -293,13 +291,11 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
         }
     }
 
-    /// Frees a collective allocation; `pointer` is the one that [`team_memalloc_aligned`](Self::team_memalloc_aligned)
-    /// gave, at any unit. Collective.
+    /// Frees a collective allocation. `pointer` is that of [`team_memalloc_aligned`](Self::team_memalloc_aligned), at any unit. Collective.
     ///
     /// # Errors
     ///
-    /// [`Error::BadPointer`], on all units alike, for one that is not such a pointer, or is so no more; and those of the
-    /// network.
+    /// [`Error::BadPointer`], on all units, for any other pointer, and for an allocation that was freed before; and the errors of the network.
     pub fn team_memfree(&self, pointer: GlobalPtr) -> Result<()> {
         let refuse = |why| Err(self.bad(Call::Memfree, pointer, why));
         if !pointer.is_collective() {
@@ -328,7 +324,7 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
         segment.window.free()
     }
 
-    /// Allocates `bytes` bytes, zeroed, of this unit, at a multiple of 8. Not collective; all units may use the pointer.
+    /// Allocates `bytes` zeroed bytes at this unit, at a multiple of 8. The call is not collective. All units may use the pointer.
     ///
     /// # Errors
     ///
@@ -339,11 +335,11 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
         Ok(GlobalPtr::in_pool(self.rank(), start.0))
     }
 
-    /// Frees what this unit has got from [`memalloc`](Self::memalloc).
+    /// Frees an allocation of this unit by [`memalloc`](Self::memalloc).
     ///
     /// # Errors
     ///
-    /// [`Error::BadPointer`] for anything else, and for what was freed before.
+    /// [`Error::BadPointer`] for any other pointer, and for an allocation that was freed before.
     pub fn memfree(&self, pointer: GlobalPtr) -> Result<()> {
         let refuse = |why| self.bad(Call::Memfree, pointer, why);
         if pointer.is_collective() {
@@ -364,19 +360,19 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
         Ok(self.pool.release(start)?)
     }
 
-    /// Bytes of this unit's pool that are free.
+    /// Returns the number of free bytes of this unit's pool.
     pub fn pool_free_bytes(&self) -> u64 {
         self.pool.free_bytes()
     }
 
-    /// Writes `source` at `pointer`, complete there when it returns.
+    /// Writes `source` at `pointer`. The put is complete there when the call returns.
     ///
-    /// To a unit of the own node by stores, in which case it is ordered by release, as the others' loads by acquire; a
-    /// total order of such puts and gets takes a [`flush`](Self::flush) between them.
+    /// To a unit of the same node it stores with release, and gets there load with acquire. For a total order of such puts and gets, call
+    /// [`flush`](Self::flush) between them.
     ///
     /// # Errors
     ///
-    /// As of all operations, see [`GlobalMemory`].
+    /// The errors of all operations, see [`GlobalMemory`].
     #[inline]
     pub fn put<T: Pod>(&self, pointer: GlobalPtr, source: &[T]) -> Result<()> {
         let found = self.find(Call::Put, pointer, size_of_val(source))?;
@@ -397,7 +393,7 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
     ///
     /// # Errors
     ///
-    /// As of all operations, see [`GlobalMemory`].
+    /// The errors of all operations, see [`GlobalMemory`].
     #[inline]
     pub fn get<T: Pod>(&self, pointer: GlobalPtr, dest: &mut [T]) -> Result<()> {
         let found = self.find(Call::Get, pointer, size_of_val(dest))?;
@@ -411,21 +407,21 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
         Ok(())
     }
 
-    /// As [`put`](Self::put), of one value.
+    /// Writes one value, like [`put`](Self::put).
     ///
     /// # Errors
     ///
-    /// As of all operations, see [`GlobalMemory`].
+    /// The errors of all operations, see [`GlobalMemory`].
     #[inline]
     pub fn put_value<T: Pod>(&self, pointer: GlobalPtr, value: T) -> Result<()> {
         self.put(pointer, &[value])
     }
 
-    /// As [`get`](Self::get), of one value.
+    /// Reads one value, like [`get`](Self::get).
     ///
     /// # Errors
     ///
-    /// As of all operations, see [`GlobalMemory`].
+    /// The errors of all operations, see [`GlobalMemory`].
     #[inline]
     pub fn get_value<T: Pod>(&self, pointer: GlobalPtr) -> Result<T> {
         let mut value = [T::zeroed()];
@@ -437,7 +433,7 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
     ///
     /// # Errors
     ///
-    /// As of all operations, see [`GlobalMemory`]; the buffer is dropped then.
+    /// The errors of all operations, see [`GlobalMemory`]. An error drops the buffer.
     pub fn put_handle<T: Pod>(&self, pointer: GlobalPtr, source: Vec<T>) -> Result<Handle<'m, A, T>> {
         let (target, disp) = self.target(Call::Put, pointer, size_of_val(source.as_slice()))?;
         let request = target.rput(disp, source)?;
@@ -448,32 +444,32 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
     ///
     /// # Errors
     ///
-    /// As [`put_handle`](Self::put_handle).
+    /// The errors of [`put_handle`](Self::put_handle).
     pub fn get_handle<T: Pod>(&self, pointer: GlobalPtr, dest: Vec<T>) -> Result<Handle<'m, A, T>> {
         let (target, disp) = self.target(Call::Get, pointer, size_of_val(dest.as_slice()))?;
         Ok(Handle { request: target.rget(disp, dest)?, flush: None })
     }
 
-    /// Combines `value` into the element at `pointer`, and returns what it was before.
+    /// Combines `value` into the element at `pointer`, and returns the old value.
     ///
-    /// Atomic against the other atomics on elements of this type, by whichever unit.
+    /// It is atomic with other atomics of any unit on elements of this type.
     ///
     /// # Errors
     ///
-    /// As [`Target::fetch_and_op`], and as of all operations.
+    /// The errors of [`Target::fetch_and_op`], and those of all operations.
     #[inline]
     pub fn fetch_and_op<T: Element>(&self, pointer: GlobalPtr, op: Op, value: T) -> Result<T> {
         let (target, disp) = self.target(Call::FetchAndOp, pointer, size_of::<T>())?;
         target.fetch_and_op(disp, op, value)
     }
 
-    /// Stores `desired` in the element at `pointer` if it is `expected`; returns what it was before.
+    /// Stores `desired` in the element at `pointer` if it is `expected`, and returns the old value.
     ///
     /// Atomic as [`fetch_and_op`](Self::fetch_and_op).
     ///
     /// # Errors
     ///
-    /// As of all operations, see [`GlobalMemory`].
+    /// The errors of all operations, see [`GlobalMemory`].
     #[inline]
     pub fn compare_and_swap<T: Swappable>(&self, pointer: GlobalPtr, expected: T, desired: T) -> Result<T> {
         let (target, disp) = self.target(Call::CompareAndSwap, pointer, size_of::<T>())?;

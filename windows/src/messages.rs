@@ -1,4 +1,4 @@
-//! Messages between ranks over network atomics: the two-sided transport that one-sided communication is compared with.
+//! Messages between ranks over network atomics: the two-sided transport that the papers compare one-sided communication with.
 //!
 //! # Sources
 //!
@@ -12,9 +12,9 @@
 //!
 //! # Layers
 //!
-//! *Packets* are active messages: a [`Kind`], a word and bytes, in order from each end-point to each other one. Sending one
-//! never waits; what finds no room is kept here, and follows when the end-point makes progress. The state and the
-//! invariants of the rings below are in `messages/packets.rs`. [`two_sided`](crate::two_sided) windows are made of packets.
+//! *Packets* are active messages: a [`Kind`], a word and bytes, in order from each end-point to each other one. Sending a packet never waits.
+//! Packets that find no room are kept, and follow when the end-point makes progress. `messages/packets.rs` has the state and the invariants of
+//! the rings below. [`two_sided`](crate::two_sided) windows use packets.
 //!
 //! *Messages* ([`Messages::send`], [`Messages::recv`] and their non-blocking forms) are packets of four kinds:
 //!
@@ -39,8 +39,8 @@
 //!
 //! # Memory
 //!
-//! On every rank one ring for each end-point, 64 KiB by default, however many ranks there are; and in private memory a few
-//! words for each peer that it has sent to, besides the messages that are under way.
+//! Every rank has one ring for each end-point, 64 KiB by default, at any number of ranks. In private memory it has a few words for each peer
+//! that it has sent to, and the messages that are under way.
 
 mod matching;
 mod packets;
@@ -72,7 +72,7 @@ impl std::fmt::Display for Tag {
 /// One of the ends that packets go between: a rank, and which of its end-points.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Endpoint {
-    /// Whose.
+    /// The rank that has it.
     pub rank: Rank,
     /// Its number among that rank's, counted from 0.
     pub port: u8,
@@ -104,9 +104,9 @@ impl Kind {
 /// A packet that has arrived.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Packet {
-    /// The end-point that has sent it.
+    /// The end-point that sent it.
     pub(crate) from: Endpoint,
-    /// What it is.
+    /// Its kind.
     pub(crate) kind: Kind,
     /// The word that it carries.
     pub(crate) word: u64,
@@ -114,10 +114,10 @@ pub(crate) struct Packet {
     pub(crate) data: Vec<u8>,
 }
 
-/// What is known of a message (`MPI_Status`).
+/// The source, tag and length of a message (`MPI_Status`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Status {
-    /// Who has sent it.
+    /// The rank that sent it.
     pub from: Rank,
     /// Its tag.
     pub tag: Tag,
@@ -125,14 +125,14 @@ pub struct Status {
     pub len: usize,
 }
 
-/// Sizes; all ranks pass the same.
+/// The sizes of an end-point. All ranks pass the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Slots of a ring, at least 1.
+    /// The number of slots of a ring, at least 1.
     pub slots: u32,
     /// Bytes of a slot, a multiple of 64 up to 1,048,576; 24 of them are not data.
     pub slot_bytes: u32,
-    /// The longest message, in bytes, that is sent without asking the receiver first.
+    /// The longest message, in bytes, that is sent without a request to the receiver.
     pub eager_limit: usize,
 }
 
@@ -146,11 +146,11 @@ impl Default for Options {
 /// The result of an end-point's operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong with messages.
+/// Errors of messages.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A message longer than the buffer of its receive, which is unchanged; the message is gone (`MPI_ERR_TRUNCATE`).
+    /// A message is longer than the buffer of its receive (`MPI_ERR_TRUNCATE`). The buffer is unchanged, and the message is lost.
     #[error(
         "recv at {at}: the message of {len} bytes from {from} with {tag} is longer than the buffer of {room} bytes"
     )]
@@ -166,7 +166,7 @@ pub enum Error {
         /// The buffer's length in bytes.
         room: usize,
     },
-    /// An end-point that does not exist.
+    /// The end-point does not exist.
     #[error("there is no {to}: there are {ranks} ranks")]
     NoSuchEndpoint {
         /// Which was named.
@@ -174,7 +174,7 @@ pub enum Error {
         /// How many ranks there are.
         ranks: u32,
     },
-    /// An end-point to which nothing can be sent any more.
+    /// The end-point no longer takes packets.
     #[error(
         "{to} has left: its rank serves no more requests; all ranks free (Window::free) their windows before they return"
     )]
@@ -182,7 +182,7 @@ pub enum Error {
         /// Which.
         to: Endpoint,
     },
-    /// A packet that cannot be: its bytes are damaged, or its sender is broken.
+    /// A packet is impossible: its bytes are damaged, or its sender is broken.
     #[error("{at} has received a damaged packet: {what}")]
     Damaged {
         /// Who has received it.
@@ -190,20 +190,20 @@ pub enum Error {
         /// What is wrong.
         what: Box<str>,
     },
-    /// End-points that cannot be made as asked for.
+    /// End-points cannot be made with these options.
     #[error("{0}")]
     Options(Box<str>),
-    /// The network operations below failed.
+    /// An operation of the network failed.
     #[error(transparent)]
     Atomics(#[from] rmalab_atomics::Error),
 }
 
-/// One end-point: what one thread of a rank sends and receives by.
+/// One end-point, by which one thread of a rank sends and receives.
 ///
-/// All ranks make theirs at the same point of their sequences of allocations, with the same arguments. It keeps its
-/// state in plain cells, so it is not [`Sync`]; it can be sent to another thread where the rank's handle can be shared.
+/// All ranks make their end-points at the same point of their sequences of allocations, with the same arguments. An end-point has its state in
+/// plain cells, so it is not [`Sync`]. It can move to another thread if the rank's handle can be shared.
 ///
-/// An end-point that is dropped forgets what is still to be sent: wait for the requests.
+/// Dropping an end-point forgets messages that are still to be sent: wait for the requests first.
 ///
 /// ```
 /// use rmalab_atomics::{Rank, RemoteAtomics, World};
@@ -256,16 +256,16 @@ pub(crate) struct State {
 }
 
 impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
-    /// One end-point for each rank, with the default [`Options`]; collective, without communication.
+    /// Makes one end-point for each rank, with the default [`Options`]. Collective, without communication.
     ///
     /// # Errors
     ///
-    /// [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory), on all ranks alike.
+    /// [`OutOfMemory`](rmalab_atomics::Error::OutOfMemory), on all ranks.
     pub fn new(ra: &'a A) -> Result<Self> {
         Messages::with_options(ra, Options::default())
     }
 
-    /// One end-point for each rank; collective, without communication.
+    /// Makes one end-point for each rank. Collective, without communication.
     ///
     /// # Errors
     ///
@@ -287,25 +287,25 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
         Ok(Messages { ra, eager_limit, batch: slots, state })
     }
 
-    /// This end-point.
+    /// Returns the name of this end-point.
     pub fn endpoint(&self) -> Endpoint {
         self.state.borrow().packets.me()
     }
 
-    /// Gives the memory of this end-point's ring back; collective, once everything that was sent has been received.
+    /// Frees the memory of this end-point's ring. Collective, after all messages have been received.
     ///
     /// # Errors
     ///
-    /// Those of [`Collectives::free`].
+    /// The errors of [`Collectives::free`].
     pub fn free(self, collectives: &Collectives<'_, A>) -> Result<()> {
         let state = self.state.into_inner();
         let ring = state.packets.layout().ring(state.packets.me().port);
         Ok(collectives.free(ring)?)
     }
 
-    /// Sends a message and returns once `data` is no more needed (`MPI_Send`).
+    /// Sends a message, and returns when `data` is no longer needed (`MPI_Send`).
     ///
-    /// Up to the eager limit, and to oneself, it waits at most for room in rings; beyond, for the receive.
+    /// For messages up to the eager limit, and to itself, a rank waits at most for room in rings. For longer messages it waits for the receive.
     ///
     /// # Errors
     ///
@@ -320,9 +320,9 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
         self.isend(to, tag, data.to_vec())?.wait().map(drop)
     }
 
-    /// Begins to send a message (`MPI_Isend`); the request hands `data` back.
+    /// Begins to send a message (`MPI_Isend`). The request returns `data`.
     ///
-    /// A request that is dropped does not end its send.
+    /// Dropping the request does not end the send.
     ///
     /// # Errors
     ///
@@ -371,7 +371,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
         Ok(status)
     }
 
-    /// Receives a message of whatever length.
+    /// Receives a message of any length.
     ///
     /// # Errors
     ///
@@ -395,9 +395,9 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
         }
     }
 
-    /// Begins to receive a message (`MPI_Irecv`); the request hands it over.
+    /// Begins to receive a message (`MPI_Irecv`). The request returns it.
     ///
-    /// A request that is dropped gives the message up that it has been matched with, if any.
+    /// Dropping the request discards a message that it has been matched with.
     ///
     /// # Errors
     ///
@@ -413,7 +413,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
         Ok(RecvRequest { messages: self, number })
     }
 
-    /// Waits for a message and says which it is, without receiving it (`MPI_Probe`).
+    /// Waits for a message, and returns its source, tag and length without receiving it (`MPI_Probe`).
     ///
     /// # Errors
     ///
@@ -424,18 +424,18 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
         self.wait_for(|state| state.matching.find(from, tag))
     }
 
-    /// As [`probe`](Self::probe), without waiting (`MPI_Iprobe`).
+    /// Does what [`probe`](Self::probe) does, without waiting (`MPI_Iprobe`).
     ///
     /// # Errors
     ///
-    /// As [`probe`](Self::probe), since a program may call this until a message comes.
+    /// The errors of [`probe`](Self::probe), since a program may call this until a message comes.
     pub fn try_probe(&self, from: impl Into<Option<Rank>>, tag: impl Into<Option<Tag>>) -> Result<Option<Status>> {
         let (from, tag) = (from.into(), tag.into());
         self.check_source(from)?;
         self.look_for(|state| state.matching.find(from, tag))
     }
 
-    /// Serves what has arrived, and sends what found no room before; waits for nothing.
+    /// Serves packets that have arrived, and sends packets that found no room before. Never waits.
     ///
     /// # Errors
     ///
@@ -444,14 +444,14 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
         self.state.borrow_mut().progress(self.ra, self.batch)
     }
 
-    /// How many packets of a kind this end-point has sent.
+    /// Returns the number of packets of a kind that this end-point has sent.
     ///
     /// A packet counts once, however many slots it needs, from the call on that sends it.
     pub fn sent(&self, kind: Kind) -> u64 {
         self.state.borrow().packets.count(kind)
     }
 
-    /// How many slots this end-point has filled: a packet needs one, and one more for each slot that its data fills up.
+    /// Returns the number of slots that this end-point has filled. A packet needs one slot, and one more for each slot that its data fills.
     pub fn slots_filled(&self) -> u64 {
         self.state.borrow().packets.slots_filled()
     }
