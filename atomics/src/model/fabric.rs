@@ -1,8 +1,8 @@
-//! What a backend implements: one rank's way to everybody's memory, as few methods as possible and none with a default.
+//! The trait that a backend implements: access of one rank to the memory of all ranks, by few methods, none with a default.
 //!
-//! Users call [`RemoteAtomics`], which every [`Fabric`] is. There an address is checked, once and for all
-//! backends ([`WorldView::word`], [`WorldView::span`]), and an operation becomes a [`WordOp`]. A wrapper that counts, delays
-//! or damages operations intercepts one method for all of them, and cannot forget one.
+//! Users call [`RemoteAtomics`], which every [`Fabric`] has. It checks an address, once for all backends ([`WorldView::word`],
+//! [`WorldView::span`]), and makes a [`WordOp`] of an operation. A wrapper that counts, delays or damages operations intercepts one method
+//! for all of them, and cannot forget one.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -16,7 +16,7 @@ use crate::{
     Until, WORD,
 };
 
-/// What a rank knows of its world: data, so that no backend computes it anew for each question.
+/// A rank's view of its world, as data, so that no backend computes it again for each call.
 ///
 /// A clone has the same heap.
 #[derive(Clone, Debug)]
@@ -27,13 +27,13 @@ pub struct WorldView {
     segment: u64,
     capabilities: Capabilities,
     topology: Arc<Topology>,
-    /// In its own allocation, so that nothing in here changes behind a shared reference: the compiler may keep the rest in
-    /// registers across atomics, where a load costs a third of the atomic.
+    /// In its own allocation, so that no field here changes through a shared reference. The compiler may then keep the fields in registers
+    /// across atomics; a load costs a third of an atomic.
     heap: Arc<SymmetricHeap>,
 }
 
 impl WorldView {
-    /// What `rank` knows of a world of as many ranks as `topology` places, each with a segment of `segment` bytes.
+    /// Makes the view of `rank` of a world with the ranks of `topology`, each with a segment of `segment` bytes.
     ///
     /// # Errors
     ///
@@ -56,19 +56,19 @@ impl WorldView {
         Ok(WorldView { rank, size, segment, capabilities, topology, heap: Arc::new(heap) })
     }
 
-    /// The same world and heap, by a backend with other capabilities.
+    /// Returns a view of the same world and heap, for a backend with other capabilities.
     #[must_use]
     pub fn with_capabilities(self, capabilities: Capabilities) -> WorldView {
         WorldView { capabilities, ..self }
     }
 
-    /// This rank.
+    /// Returns this rank.
     #[inline(always)]
     pub fn rank(&self) -> Rank {
         self.rank
     }
 
-    /// How many ranks the world has.
+    /// Returns the number of ranks of the world.
     #[inline(always)]
     pub fn size(&self) -> u32 {
         self.size
@@ -80,25 +80,25 @@ impl WorldView {
         self.segment
     }
 
-    /// What the backend does natively.
+    /// Returns the capabilities of the backend.
     #[inline(always)]
     pub fn capabilities(&self) -> Capabilities {
         self.capabilities
     }
 
-    /// Which ranks share a node.
+    /// Returns the topology, which says which ranks share a node.
     #[inline(always)]
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// The allocator of displacements that are the same on every rank.
+    /// Returns the symmetric heap, which allocates the same displacements on every rank.
     #[inline(always)]
     pub fn heap(&self) -> &SymmetricHeap {
         &self.heap
     }
 
-    /// The word at `at`.
+    /// Returns the word at `at`.
     ///
     /// # Errors
     ///
@@ -109,7 +109,7 @@ impl WorldView {
         if self.has_word(word) { Ok(word) } else { Err(self.refusal(operation, at.rank.0, at.disp.0, WORD)) }
     }
 
-    /// The `len` bytes from `at` on.
+    /// Returns the `len` bytes from `at` on.
     ///
     /// # Errors
     ///
@@ -135,8 +135,8 @@ impl WorldView {
 
     /// Returns whether this world has that word.
     ///
-    /// A [`Word`] is a plain value, which safe code can carry to another world. A backend that reaches memory by it asserts
-    /// this; where [`word`](Self::word) has just made it, the compiler drops the assertion.
+    /// A [`Word`] is a plain value, which safe code can pass to another world. A backend that accesses memory by it asserts this. If
+    /// [`word`](Self::word) has just made it, the compiler removes the assertion.
     #[inline(always)]
     pub fn has_word(&self, word: Word) -> bool {
         let Address { rank, disp, .. } = word.at;
@@ -144,8 +144,8 @@ impl WorldView {
         rank.0 < self.size && disp.0 < self.segment && disp.0.is_multiple_of(WORD)
     }
 
-    /// Takes numbers, and not an [`Address`]: a call passes that by reference, so every caller would keep it in memory, and
-    /// read it there again after each atomic.
+    /// Takes numbers and not an [`Address`], which a call passes by reference. Every caller would then keep the address in memory, and read it
+    /// there again after each atomic.
     #[cold]
     #[inline(never)]
     fn refusal(&self, operation: Operation, rank: u32, disp: u64, len: u64) -> Error {
@@ -160,14 +160,14 @@ impl WorldView {
     }
 }
 
-/// What a bulk transfer does with the bytes of its span.
+/// The action of a bulk transfer on the bytes of its span.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bytes {
-    /// Writes them, from here.
+    /// Writes them from this buffer.
     Put(*const u8),
-    /// Reads them, to here.
+    /// Reads them into this buffer.
     Get(*mut u8),
-    /// Zeroes them; the span is of the rank's own segment.
+    /// Zeroes them. The span is in the rank's segment.
     Clear,
 }
 
@@ -182,33 +182,33 @@ pub enum Completion {
     Target,
 }
 
-/// For how long a rank does nothing, or something else.
+/// The reason and length of a delay.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Delay {
-    /// Between two polls: for about as long as that many uncontended word operations take.
+    /// A pause between two polls, for about the time of that many uncontended word operations.
     Operations(u32),
-    /// As a stand-in for the program's computation.
+    /// Computation, in place of the program's.
     Compute(Duration),
 }
 
-/// One rank's way to everybody's memory: what a backend implements.
+/// Access of one rank to the memory of all ranks: the trait that a backend implements.
 ///
-/// The meaning of each operation is [`RemoteAtomics`]'s, whose memory model holds here as well. Operations that could wait
-/// for ever return [`PeerFailed`](Error::PeerFailed) once any rank of the world has failed.
+/// [`RemoteAtomics`] defines the meaning of each operation, and its memory model holds here, too. Operations that could wait for ever return
+/// [`PeerFailed`](Error::PeerFailed) once any rank of the world has failed.
 ///
-/// A [`Word`] or [`Span`] that a caller passes was made by this fabric's own [`view`](Self::view).
+/// A caller passes only a [`Word`] or [`Span`] that this fabric's [`view`](Self::view) has made.
 pub trait Fabric {
-    /// What the rank knows of its world.
+    /// Returns the rank's view of its world.
     fn view(&self) -> &WorldView;
 
-    /// Carries out an operation on a word; returns its result.
+    /// Carries out an operation on a word, and returns its result.
     ///
     /// # Panics
     ///
-    /// Where the word is of another world.
+    /// When the word belongs to another world.
     fn word(&self, at: Word, op: WordOp) -> Result<u64>;
 
-    /// Starts an operation on a word, whose result is at `result` once it is complete: [`RemoteAtomics::start`].
+    /// Starts an operation on a word. When it is complete, its result is at `result`. See [`RemoteAtomics::start`].
     ///
     /// # Safety
     ///
@@ -217,12 +217,12 @@ pub trait Fabric {
     ///
     /// # Panics
     ///
-    /// Where the word is of another world.
+    /// When the word belongs to another world.
     unsafe fn start_word(&self, at: Word, op: WordOp, result: *mut u64) -> Result<Request>;
 
     /// Moves bytes between a buffer of this rank and the memory of `at`.
     ///
-    /// On an error nothing of it is under way any more. [`Completion::Request`] is the only one with a request to finish.
+    /// After an error no part of it is under way. Only [`Completion::Request`] returns a request to finish.
     ///
     /// # Safety
     ///
@@ -237,21 +237,21 @@ pub trait Fabric {
     /// Waits until the transfer's buffer may be used again.
     fn finish(&self, request: Request) -> Result<()>;
 
-    /// Waits until everything that this rank has issued to `target`, or to all, is complete there and here.
+    /// Waits until all operations of this rank to `target`, or to all ranks, are complete at both ends.
     ///
-    /// On an error what was under way is given up: it touches no buffer of this rank any more.
+    /// After an error, operations under way are abandoned, and no longer touch a buffer of this rank.
     fn complete(&self, target: Option<Rank>) -> Result<()>;
 
-    /// Waits until a word of this rank's own segment satisfies `until`, and returns it; `None` at the deadline.
+    /// Waits until a word of this rank's segment meets `until`, and returns it; `None` at the deadline.
     fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>>;
 
     /// Lets time pass.
     fn delay(&self, delay: Delay) -> Result<()>;
 
-    /// The time now, on the clock of deadlines.
+    /// Returns the time now, by the clock of deadlines.
     fn clock(&self) -> Time;
 
-    /// What this fabric has beyond the operations that all have.
+    /// Returns the optional parts of this fabric.
     fn extras(&self) -> Extras<'_>;
 }
 
@@ -273,7 +273,7 @@ pub(crate) fn keep_busy(fabric: &impl Fabric, time: Duration) {
     }
 }
 
-/// What some fabrics have and others do not.
+/// The optional parts of a fabric.
 #[derive(Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct Extras<'a> {
@@ -281,13 +281,13 @@ pub struct Extras<'a> {
     pub shared: Option<&'a (dyn RemoteAtomics + Sync)>,
     /// Words that the rank's processor reaches by loads and stores.
     pub memory: Option<&'a dyn LocalMemory>,
-    /// A fence of one rank for all.
+    /// A fence of one rank for all ranks.
     pub fence: Option<&'a dyn AsymmetricFence>,
-    /// Registration of memory that the program already has.
+    /// Registration of the program's memory.
     pub registration: Option<&'a dyn Registration>,
     /// Knowledge of which ranks have left.
     pub leaving: Option<&'a dyn Leaving>,
-    /// The world around this one; `None` where this one is the whole world.
+    /// The world around this one; `None` if this one is the whole world.
     pub outer: Option<&'a dyn OuterWorld>,
 }
 
@@ -319,7 +319,7 @@ pub trait LocalMemory {
     fn stored(&self);
 }
 
-/// A fence with a cheap side for the frequent and an expensive one for the rare.
+/// A fence with a cheap side for frequent use, and an expensive side for rare use.
 pub trait AsymmetricFence {
     /// See [`RemoteAtomics::fence_light`].
     fn fence_light(&self);
@@ -328,7 +328,7 @@ pub trait AsymmetricFence {
     fn fence_everywhere(&self) -> Result<bool>;
 }
 
-/// Registration of memory that the program already has.
+/// Registration of the program's memory.
 pub trait Registration {
     /// See [`RemoteAtomics::register`].
     fn register(&self, memory: UserMemory) -> Result<RegisteredKey, Refused>;
@@ -342,11 +342,11 @@ pub trait Registration {
 
 /// Knowledge of which ranks have left, and how this one leaves.
 pub trait Leaving {
-    /// As [`Fabric::wait_on`] without a deadline, see [`RemoteAtomics::wait_until_from`]; `writer` exists.
+    /// Waits like [`Fabric::wait_on`] without a deadline, see [`RemoteAtomics::wait_until_from`]. `writer` exists.
     ///
     /// # Errors
     ///
-    /// [`PeerLeft`](Error::PeerLeft), and those of [`Fabric::wait_on`].
+    /// [`PeerLeft`](Error::PeerLeft), and the errors of [`Fabric::wait_on`].
     fn wait_on_writer(&self, own: Word, until: Until, writer: Rank) -> Result<u64>;
 
     /// See [`RemoteAtomics::forsake`].
@@ -361,6 +361,6 @@ pub trait OuterWorld {
     /// See [`RemoteAtomics::world_rank`].
     fn number_of(&self, rank: Rank) -> Rank;
 
-    /// This rank's handle of the whole world.
+    /// Returns this rank's handle of the whole world.
     fn handle(&self) -> &dyn RemoteAtomics;
 }

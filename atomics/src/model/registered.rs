@@ -1,19 +1,17 @@
-//! Memory that the program already has, opened to the other ranks.
+//! Registered memory: memory of the program that other ranks can access.
 //!
-//! A rank [registers](crate::RemoteAtomics::register) memory that it owns, tells the others the key, and gets the memory back
-//! when it [deregisters](crate::RemoteAtomics::deregister) it. Whoever accesses it holds a [`Pinned`] meanwhile; a deregistration
-//! waits for the pins. So no access ever meets memory that has been given back, whatever a program does with its
-//! keys: a key is a plain number, and one that was made up is refused, or names other memory that is registered. A key is
-//! never given twice.
+//! A rank [registers](crate::RemoteAtomics::register) memory that it owns, and sends the key to other ranks. When it
+//! [deregisters](crate::RemoteAtomics::deregister) the memory, it gets it back. A rank that accesses the memory holds a [`Pinned`] meanwhile,
+//! and a deregistration waits for the pins. So no access touches memory that was returned, whatever a program does with its keys. A key is a
+//! plain number. An invented key is refused, or names other registered memory. A key is never used twice.
 //!
-//! A deregistration waits for ever for a pin that its holder has forgotten, or that the caller holds itself. A handle that
-//! is dropped drops what it still registers, and leaks what is pinned, since its holders may still write to it.
+//! A deregistration waits for ever for a forgotten pin, or for a pin of the caller. Dropping a handle drops its registered memory, but leaks
+//! memory that is pinned, since the holders of the pins may still write to it.
 //!
-//! Between threads an access is a copy, and [`Pinned::words`] gives the memory itself. Between processes the kernel copies
-//! (`process_vm_readv(2)`), which it allows to those who may debug the owner: processes of the same user, unless it is set
-//! up more strictly or a container forbids it; a pin then says so. While anything is registered, a process lets any other
-//! process of its user do that (`PR_SET_PTRACER`), where only its parents may otherwise. Memory of the symmetric heap
-//! needs nothing of this and costs less to access.
+//! Between threads an access is a copy, and [`Pinned::words`] returns the memory itself. Between processes the kernel copies
+//! (`process_vm_readv(2)`). It allows that to processes that may debug the owner: those of the same user, unless the system or a container
+//! forbids it; a pin then returns an error. While any memory is registered, a process allows it to every other process of its user
+//! (`PR_SET_PTRACER`). Otherwise only its parents may. Memory of the symmetric heap needs none of this, and costs less to access.
 //!
 //! ```
 //! use rmalab_atomics::registered::{RegisteredKey, UserMemory};
@@ -44,7 +42,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::{Error, Result};
 
-/// The name of a piece of registered memory, for its owner's peers; travels as a word.
+/// The name of a piece of registered memory for the owner's peers. It fits into a word.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RegisteredKey(pub u64);
 
@@ -54,7 +52,7 @@ impl fmt::Display for RegisteredKey {
     }
 }
 
-/// Memory of the program, with whatever owns it.
+/// Memory of the program, with its owner.
 pub struct UserMemory {
     start: NonNull<u8>,
     len: usize,
@@ -65,26 +63,26 @@ pub struct UserMemory {
 unsafe impl Send for UserMemory {}
 
 impl UserMemory {
-    /// The elements of `vec`.
+    /// Makes it of the elements of `vec`.
     pub fn from_vec<T: bytemuck::Pod + Send>(mut vec: Vec<T>) -> UserMemory {
         let (start, len) = (NonNull::from(vec.as_mut_slice()).cast(), size_of_val(vec.as_slice()));
         UserMemory { start, len, owner: Box::new(vec) }
     }
 
-    /// `len` bytes at `start`, such as those of a mapped file or of another language's array.
+    /// Makes it of `len` bytes at `start`, such as those of a mapped file or of another language's array.
     ///
     /// # Safety
     ///
-    /// They are valid for reads and writes, and nothing but this value accesses them, until `owner` is dropped.
+    /// The bytes are valid for reads and writes, and only this value accesses them, until `owner` is dropped.
     pub unsafe fn from_raw(start: NonNull<u8>, len: usize, owner: Box<dyn Any + Send>) -> UserMemory {
         UserMemory { start, len, owner }
     }
 
-    /// The bytes `range` of it; the others stay untouched until the owner comes back.
+    /// Returns the part `range` of it. The other bytes stay untouched until the owner is returned.
     ///
     /// # Errors
     ///
-    /// The memory itself, if it does not have them all.
+    /// The memory itself, if `range` is not inside it.
     pub fn part(self, range: Range<usize>) -> Result<UserMemory, UserMemory> {
         let UserMemory { start, len, owner } = self;
         if range.start > range.end || range.end > len {
@@ -95,11 +93,11 @@ impl UserMemory {
         Ok(UserMemory { start, len: range.end - range.start, owner })
     }
 
-    /// Its first `len` bytes and the others, to be registered apart. What owns them is dropped with the later of the two.
+    /// Returns its first `len` bytes and the rest, to be registered separately. The owner is dropped with the later of the two.
     ///
     /// # Errors
     ///
-    /// The memory itself, if it does not have as many.
+    /// The memory itself, if it has fewer bytes.
     pub fn split(self, len: usize) -> Result<(UserMemory, UserMemory), UserMemory> {
         if len > self.len {
             return Err(self);
@@ -112,7 +110,7 @@ impl UserMemory {
         Ok((part(start, len), part(rest, all - len)))
     }
 
-    /// The vector that it was made from, with what peers have written.
+    /// Returns the vector that it was made from, with what peers have written.
     ///
     /// # Errors
     ///
@@ -130,7 +128,7 @@ impl UserMemory {
         self.len
     }
 
-    /// Whether there are no bytes.
+    /// Returns whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -147,14 +145,14 @@ impl fmt::Debug for UserMemory {
     }
 }
 
-/// Memory that could not be registered, and why.
+/// Memory that could not be registered, with the error.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct Refused {
-    /// Why.
+    /// The error.
     #[source]
     pub error: Error,
-    /// The memory, given back.
+    /// The memory.
     pub memory: UserMemory,
 }
 
@@ -169,50 +167,50 @@ impl Refused {
     }
 }
 
-/// The word-aligned interior of pinned memory, where this rank's processor reaches it by loads and stores.
+/// The word-aligned interior of pinned memory, which this rank's processor reaches by loads and stores.
 #[derive(Clone, Copy, Debug)]
 pub struct PinnedWords<'a> {
     /// Bytes of the memory before the first word: 0 to 7.
     pub head: u64,
-    /// The words; there may be none, and up to 7 bytes of the memory are behind them.
+    /// The words. There may be none, and up to 7 bytes of the memory follow them.
     pub words: &'a [AtomicU64],
-    /// Whether every rank has these words, so that atomics on them are atomic against those of all ranks.
+    /// Whether every rank has these words, so that atomics on them are atomic with those of all ranks.
     pub everywhere: bool,
 }
 
-/// A contiguous part of a transfer that has many.
+/// One of several contiguous parts of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
-    /// Where it is in the caller's buffer.
+    /// The offset in the caller's buffer.
     pub at: usize,
-    /// Where it is in the registered memory.
+    /// The offset in the registered memory.
     pub offset: u64,
     /// Bytes.
     pub len: usize,
 }
 
-/// Access to memory that a rank has registered, which cannot be deregistered before the pin is dropped.
+/// A pin: access to registered memory, which cannot be deregistered before the pin is dropped.
 ///
 /// # Errors
 ///
-/// [`OutOfRegistered`](Error::OutOfRegistered) for a range that the memory does not have; nothing was done then.
+/// [`OutOfRegistered`](Error::OutOfRegistered) for a range outside the memory; nothing was done then.
 pub trait Pinned: fmt::Debug {
     /// Bytes of the memory.
     fn bytes(&self) -> u64;
 
-    /// Writes `source` at `offset`; complete at the next flush of the owner, as a bulk put.
+    /// Writes `source` at `offset`. Like a bulk put, it is complete at the next flush of the owner.
     ///
-    /// `source` may be used again at once. An aligned word is written as a whole where [`words`](Self::words) gives this
-    /// rank the words, and need not be elsewhere.
+    /// `source` may be used again at once. If [`words`](Self::words) returns words to this rank, each aligned word is written as a whole.
+    /// Otherwise it need not be.
     fn put(&self, offset: u64, source: &[u8]) -> Result<()>;
 
-    /// Reads `dest.len()` bytes at `offset`; complete when it returns.
+    /// Reads `dest.len()` bytes at `offset`. It is complete when the call returns.
     fn get(&self, offset: u64, dest: &mut [u8]) -> Result<()>;
 
-    /// As [`put`](Self::put) of each run's part of `source`, in their order.
+    /// Puts each run's part of `source`, in their order, like [`put`](Self::put).
     ///
-    /// Where a copy is a call of the kernel, one call copies many runs. A run that does not exist is an error, and nothing
-    /// is done then; after another error some runs may be written.
+    /// If a copy is a call of the kernel, one call copies many runs. A run outside the memory is an error, and nothing is done then. After
+    /// another error some runs may be written.
     ///
     /// # Panics
     ///
@@ -221,9 +219,9 @@ pub trait Pinned: fmt::Debug {
         runs.iter().try_for_each(|run| self.put(run.offset, &source[run.at..run.at + run.len]))
     }
 
-    /// As [`get`](Self::get) into each run's part of `dest`, in their order.
+    /// Gets each run into its part of `dest`, in their order, like [`get`](Self::get).
     ///
-    /// Of runs whose parts of `dest` overlap, the last one stays. Otherwise as [`put_runs`](Self::put_runs).
+    /// If parts of `dest` overlap, the last run stays. Otherwise it is like [`put_runs`](Self::put_runs).
     ///
     /// # Panics
     ///
@@ -232,9 +230,9 @@ pub trait Pinned: fmt::Debug {
         runs.iter().try_for_each(|run| self.get(run.offset, &mut dest[run.at..run.at + run.len]))
     }
 
-    /// The memory as words, where this rank's processor reaches it: of every rank between threads, of this one between
-    /// processes.
+    /// Returns the memory as words, if this rank's processor reaches it: between threads the memory of every rank, between processes this
+    /// rank's.
     ///
-    /// Copies of ranks that have the words themselves do not tear them; those of other processes may.
+    /// Copies of ranks that have the words do not tear them. Copies of other processes may.
     fn words(&self) -> Option<PinnedWords<'_>>;
 }

@@ -422,44 +422,43 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
         self.extras().shared
     }
 
-    /// The number in the whole world of the rank that is number `rank` here; another one in a [`Subset`](crate::Subset).
+    /// Returns the number in the whole world of rank `rank` of this handle. In a [`Subset`](crate::Subset) it is another number.
     #[inline(always)]
     fn world_rank(&self, rank: Rank) -> Rank {
         self.extras().outer.map_or(rank, |outer| outer.number_of(rank))
     }
 
-    /// The handle of the whole world, where this one is over another one; `None` where this one is it.
+    /// Returns the handle of the whole world, if this handle is over another one; `None` if this one is the whole world's.
     ///
     /// Callers use [`whole_world`](WholeWorld::whole_world).
     fn outer_world(&self) -> Option<&dyn RemoteAtomics> {
         self.extras().outer.map(|outer| outer.handle())
     }
 
-    /// The `words` words at `at`, where this rank's processor reaches them by loads and stores; `None` where it does
-    /// not, or where there are no such words.
+    /// Returns the `words` words at `at`, if they exist and this rank's processor reaches them by loads and stores.
     ///
-    /// Word operations through it are as atomic as those of the trait, but wake nobody who waits on the word.
+    /// Operations on them are as atomic as those of the trait, but do not wake a rank that waits on the word.
     #[inline(always)]
     fn shared_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]> {
         self.extras().memory?.shared_words(at, words)
     }
 
-    /// As [`shared_words`](Self::shared_words), for words that this rank may use by itself from now on: `None` as well where
-    /// operations have to go by this handle, as where they are counted.
+    /// Returns words like [`shared_words`](Self::shared_words), which this rank may use by itself from now on. Returns `None`, too, if operations
+    /// have to use this handle, such as a handle that counts.
     ///
-    /// A store to them is a put that a flush completes if [`stored`](Self::stored) is called behind it.
+    /// A store to them is a put. A flush completes it if [`stored`](Self::stored) is called after the store.
     #[inline(always)]
     fn direct_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]> {
         self.extras().memory?.direct_words(at, words)
     }
 
-    /// As [`direct_words`](Self::direct_words), as an object that an engine can stand behind: see [`words`](crate::model::words).
+    /// Returns words like [`direct_words`](Self::direct_words), as an object that an engine can implement: see [`words`](crate::model::words).
     #[inline(always)]
     fn local_words(&self, at: Address, words: u64) -> Option<LocalWords<'_>> {
         self.extras().memory?.local_words(at, words)
     }
 
-    /// This rank has stored to words out of [`direct_words`](Self::direct_words) or [`local_words`](Self::local_words).
+    /// Records that this rank has stored to words of [`direct_words`](Self::direct_words) or [`local_words`](Self::local_words).
     #[inline(always)]
     fn stored(&self) {
         if let Some(memory) = self.extras().memory {
@@ -467,12 +466,11 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
         }
     }
 
-    /// The cheap side of an asymmetric fence: between a word put of this rank and what it does next.
+    /// The cheap side of an asymmetric fence, between a word put of this rank and its next operation.
     ///
-    /// Where [`Capabilities::asymmetric_fence`] says that there is one, a rank that puts to a word, calls this and gets another
-    /// word, and a rank that puts to the latter, flushes, calls [`fence_everywhere`](Self::fence_everywhere) and gets the
-    /// former, do not both miss the other one's put. The put may also be a store through
-    /// [`shared_words`](Self::shared_words).
+    /// The fence works with [`Capabilities::asymmetric_fence`]. One rank puts to word A, calls this, and gets word B. Another rank puts to B,
+    /// flushes, calls [`fence_everywhere`](Self::fence_everywhere), and gets A. Then at least one of them sees the other's put. The put may
+    /// also be a store through [`shared_words`](Self::shared_words).
     #[inline(always)]
     fn fence_light(&self) {
         match self.extras().fence {
@@ -481,16 +479,16 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
         }
     }
 
-    /// The dear side of an asymmetric fence, for all other ranks' light ones; whether there was one, and it worked.
+    /// The expensive side of an asymmetric fence, for the cheap sides of all other ranks. Returns whether there is one and it worked.
     ///
     /// # Errors
     ///
-    /// Those of the network.
+    /// The errors of the network.
     fn fence_everywhere(&self) -> Result<bool> {
         self.extras().fence.map_or(Ok(false), |asymmetric| asymmetric.fence_everywhere())
     }
 
-    /// Zeroes `len` bytes of this rank's own segment; complete when it returns.
+    /// Zeroes `len` bytes of this rank's segment. It is complete when the call returns.
     ///
     /// # Errors
     ///
@@ -502,12 +500,11 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
         unsafe { self.transfer(span, Bytes::Clear, Completion::Target) }.map(drop)
     }
 
-    /// Opens memory that the program already has to the other ranks, until it is [deregistered](Self::deregister).
+    /// Registers memory of the program, so that other ranks can access it until it is [deregistered](Self::deregister).
     ///
     /// # Errors
     ///
-    /// The memory back, with [`Unsupported`](Error::Unsupported) where the backend, the kernel or a container forbids it,
-    /// and with the reason.
+    /// The memory, with [`Unsupported`](Error::Unsupported) and the reason when the backend, the kernel or a container forbids it.
     fn register(&self, memory: UserMemory) -> Result<RegisteredKey, Refused> {
         match self.extras().registration {
             Some(registration) => registration.register(memory),
@@ -515,9 +512,9 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
         }
     }
 
-    /// Closes memory that this rank has registered, and gives it back.
+    /// Deregisters memory of this rank, and returns it.
     ///
-    /// Nobody gets a new pin of it from here on; the call returns once the last pin has ended.
+    /// From now on no rank gets a new pin of it. The call returns when the last pin has ended.
     ///
     /// # Errors
     ///
@@ -529,16 +526,16 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
         registration.deregister(key)
     }
 
-    /// Access to memory that `rank` has registered, which stays open as long as the pin lives.
+    /// Pins memory that `rank` has registered. The memory stays registered as long as the pin lives.
     ///
     /// # Errors
     ///
-    /// [`NotRegistered`](Error::NotRegistered) when nothing, or not any more, is registered there under `key`.
+    /// [`NotRegistered`](Error::NotRegistered) when `rank` has no memory registered under `key`, or has deregistered it.
     fn pin(&self, rank: Rank, key: RegisteredKey) -> Result<Box<dyn Pinned + '_>> {
         self.extras().registration.ok_or(Error::NotRegistered { rank, key })?.pin(rank, key)
     }
 
-    /// Writes `source` at `at`: `source` may be used again when it returns; complete at the next flush.
+    /// Writes `source` at `at`. When the call returns, `source` may be used again. The put is complete at the next flush.
     #[inline(always)]
     fn post_bytes(&self, at: Address, source: &[u8]) -> Result<()> {
         let span = self.view().span(Operation::PutBytes, at, source.len() as u64)?;
@@ -554,7 +551,7 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
         unsafe { self.transfer(span, Bytes::Put(source.as_ptr()), Completion::Target) }.map(drop)
     }
 
-    /// Reads `dest.len()` bytes at `at` and waits until they are there.
+    /// Reads `dest.len()` bytes at `at` and waits until they have arrived.
     #[inline(always)]
     fn get_bytes(&self, at: Address, dest: &mut [u8]) -> Result<()> {
         let span = self.view().span(Operation::GetBytes, at, dest.len() as u64)?;

@@ -1,9 +1,9 @@
-//! Words that a rank's processor reaches by loads and stores, as an object that an engine can stand behind.
+//! Words that a rank's processor reaches by loads and stores, as an object that an engine can implement.
 //!
-//! A protocol that uses the processor's own instructions beside network operations has paths that no engine sees, if it
-//! holds references to the memory. It holds [`LocalWords`] instead. Over memory they are a slice, and each access is one
-//! instruction: the only branch is that of the bounds, which an engine's words fail, since their slice is empty. Over an
-//! engine each access is a call of [`LocalEngine`], and so a step that the engine orders with all others.
+//! A protocol may use the processor's instructions in addition to network operations. If it held references to the memory, no engine would see
+//! these accesses. So it holds [`LocalWords`]. Over memory they are a slice, and each access is one instruction. The only branch is the check
+//! of bounds, which an engine's words fail, since their slice is empty. Over an engine each access is a call of [`LocalEngine`], and so a step
+//! that the engine orders with all others.
 //!
 //! # What an access means
 //!
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::Result;
 use crate::model::word::{Word, WordOp};
 
-/// What carries out accesses to local words in place of the processor.
+/// An engine that carries out accesses to local words in place of the processor.
 pub trait LocalEngine {
     /// Reads a word.
     fn load(&self, at: Word) -> Result<u64>;
@@ -26,7 +26,7 @@ pub trait LocalEngine {
     /// Writes a word.
     fn store(&self, at: Word, value: u64) -> Result<()>;
 
-    /// Carries out an atomic operation; returns its result.
+    /// Carries out an atomic operation, and returns its result.
     fn atomic(&self, at: Word, op: WordOp) -> Result<u64>;
 }
 
@@ -57,12 +57,12 @@ impl<'a> LocalWords<'a> {
         LocalWords { words: &[], engine: Some(EngineWords { engine, first, count }) }
     }
 
-    /// How many there are.
+    /// Returns their number.
     pub fn len(&self) -> u64 {
         self.engine.map_or(self.words.len() as u64, |words| words.count)
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -73,7 +73,7 @@ impl<'a> LocalWords<'a> {
         self.engine.is_some()
     }
 
-    /// Word number `index`, if there is one.
+    /// Returns word number `index`, if there is one.
     #[inline(always)]
     pub fn get(&self, index: u64) -> Option<LocalWord<'a>> {
         match self.in_memory(index) {
@@ -82,16 +82,16 @@ impl<'a> LocalWords<'a> {
         }
     }
 
-    /// Word number `index`, if there is one and no engine stands behind it.
+    /// Returns word number `index`, if there is one and no engine accesses it.
     ///
-    /// A caller whose path takes a nanosecond asks this first and [`by_engine`](Self::by_engine) out of line: of two kinds
-    /// of words the compiler would keep both in memory.
+    /// A caller whose path takes a nanosecond calls this first, and [`by_engine`](Self::by_engine) out of line. The compiler would keep a word
+    /// of either kind in memory.
     #[inline(always)]
     pub fn in_memory(&self, index: u64) -> Option<MemoryWord<'a>> {
         self.words.get(usize::try_from(index).ok()?).map(MemoryWord)
     }
 
-    /// Word number `index`, if there is one and an engine stands behind it.
+    /// Returns word number `index`, if there is one and an engine accesses it.
     #[inline(always)]
     pub fn by_engine(&self, index: u64) -> Option<LocalWord<'a>> {
         let EngineWords { engine, first, count } = self.engine?;
@@ -123,19 +123,19 @@ impl MemoryWord<'_> {
         self.0.store(value, Ordering::Release);
     }
 
-    /// Adds to it, modulo 2^64; returns the old word.
+    /// Adds to it, modulo 2^64, and returns the old word.
     #[inline(always)]
     pub fn fetch_add(self, value: u64) -> u64 {
         self.0.fetch_add(value, Ordering::SeqCst)
     }
 
-    /// Replaces it; returns the old word.
+    /// Replaces it, and returns the old word.
     #[inline(always)]
     pub fn fetch_store(self, value: u64) -> u64 {
         self.0.swap(value, Ordering::SeqCst)
     }
 
-    /// Stores `desired` if the word is `expected`; returns the old word.
+    /// Stores `desired` if the word is `expected`, and returns the old word.
     #[inline(always)]
     pub fn compare_and_swap(self, expected: u64, desired: u64) -> u64 {
         match self.0.compare_exchange(expected, desired, Ordering::SeqCst, Ordering::SeqCst) {
