@@ -133,12 +133,12 @@ impl Region {
     }
 }
 
-/// The first of `regions`, which are in the order of their addresses, and as many more that each begin where the one before
-/// ends, until they have all of `len` bytes at `address`.
-#[cold]
+/// Those of `regions`, which are in the order of their addresses, that have `len` bytes at `address` together: each begins
+/// where the one before it ends.
 fn touching(regions: &[Region], address: u64, len: u64) -> Option<Vec<Region>> {
-    let (first, end) = (regions.first()?, address.checked_add(len)?);
-    let mut reached = first.address;
+    let first = regions.partition_point(|region| region.address <= address).checked_sub(1)?;
+    let (regions, end) = (&regions[first..], address.checked_add(len)?);
+    let mut reached = regions[0].address;
     let mut count = 0;
     while reached < end {
         let next = regions.get(count).filter(|region| region.address == reached)?;
@@ -345,20 +345,10 @@ impl Dynamic {
             let known = self.known.borrow();
             let regions = known.get(&rank).map_or(&[][..], |known| &known.regions);
             let behind = regions.partition_point(|region| region.address <= address);
-            let from = behind.checked_sub(1).map_or(&[][..], |at| &regions[at..]);
-            let Some(&region) = from.first().filter(|region| region.contains(address, len)) else {
-                let Some(regions) = touching(from, address, len) else {
-                    return Err(Error::NotAttached { call, target: rank, disp, len, regions: regions.len() });
-                };
+            let before = behind.checked_sub(1).map(|at| &regions[at]);
+            let Some(&region) = before.filter(|region| region.contains(address, len)) else {
                 drop(known);
-                match self.lease_all(ra, rank, &regions)? {
-                    Some(leases) => {
-                        let places = regions.iter().zip(&leases).map(|(region, lease)| (region.len, lease.place()));
-                        return then(Place::Joined(&Joined::new(places)), address - regions[0].address);
-                    }
-                    None => ra.pause(CHANGING)?,
-                }
-                continue;
+                return self.with_regions(ra, call, rank, disp, len, then);
             };
             drop(known);
             let offset = address - region.address;
@@ -370,6 +360,37 @@ impl Dynamic {
                     Err(rmalab_atomics::Error::NotRegistered { .. }) => ra.pause(CHANGING)?,
                     Err(error) => return Err(error.into()),
                 },
+            }
+        }
+    }
+
+    /// Like [`with_region`](Self::with_region), for bytes that no single region has.
+    #[cold]
+    #[inline(never)]
+    fn with_regions<A: RemoteAtomics + ?Sized, R>(
+        &self,
+        ra: &A,
+        call: Call,
+        rank: Rank,
+        disp: WindowDisp,
+        len: u64,
+        then: impl FnOnce(Place<'_>, u64) -> Result<R>,
+    ) -> Result<R> {
+        let address = disp.0 as u64;
+        loop {
+            self.refresh(ra, rank)?;
+            let known = self.known.borrow();
+            let regions = known.get(&rank).map_or(&[][..], |known| &known.regions);
+            let Some(touching) = touching(regions, address, len) else {
+                return Err(Error::NotAttached { call, target: rank, disp, len, regions: regions.len() });
+            };
+            drop(known);
+            match self.lease_all(ra, rank, &touching)? {
+                Some(leases) => {
+                    let places = touching.iter().zip(&leases).map(|(region, lease)| (region.len, lease.place()));
+                    return then(Place::Joined(&Joined::new(places)), address - touching[0].address);
+                }
+                None => ra.pause(CHANGING)?,
             }
         }
     }

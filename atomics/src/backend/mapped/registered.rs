@@ -142,28 +142,42 @@ impl Registrations {
         &self.mapping.registry(self.rank).held
     }
 
-    /// Writes a pin of this rank down; returns where, if there is a place.
-    fn write_down(&self, owner: Rank, index: usize) -> Option<usize> {
-        if self.mapping.is_private() || owner == self.rank {
-            return None;
-        }
+    /// Writes down that this rank has pinned an entry of `owner`, if there is a place for it.
+    fn write_down(&self, owner: Rank, index: usize) -> Note<'_> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let (free, used) = &mut *places;
-        let place = free.pop().or_else(|| (*used < HELD).then(|| std::mem::replace(used, *used + 1)))?;
-        // After the pin was counted (I5).
-        self.held()[place].store(held(owner, index), Ordering::Release);
-        Some(place)
-    }
-
-    /// Strikes out what [`write_down`](Self::write_down) has written.
-    fn strike_out(&self, place: usize) {
-        self.held()[place].store(0, Ordering::Relaxed);
-        self.places.lock().unwrap_or_else(PoisonError::into_inner).0.push(place);
+        let place = free.pop().or_else(|| (*used < HELD).then(|| std::mem::replace(used, *used + 1)));
+        if let Some(place) = place {
+            // After the pin was counted (I5).
+            self.held()[place].store(held(owner, index), Ordering::Release);
+        }
+        Note { registrations: self, place }
     }
 
     /// Where memory of this very handle starts.
     fn start(&self, key: RegisteredKey) -> Option<NonNull<u8>> {
         self.memory().get(&key).map(UserMemory::start)
+    }
+}
+
+/// A pin that is written down where its owner finds it, until this is dropped.
+struct Note<'a> {
+    registrations: &'a Registrations,
+    place: Option<usize>,
+}
+
+impl std::fmt::Debug for Note<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Note({:?})", self.place)
+    }
+}
+
+impl Drop for Note<'_> {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            self.registrations.held()[place].store(0, Ordering::Relaxed);
+            self.registrations.places.lock().unwrap_or_else(PoisonError::into_inner).0.push(place);
+        }
     }
 }
 
@@ -259,8 +273,7 @@ impl Mapped {
             Some(false) => return Err(refused),
             None => return Err(Error::RegistrationFull { rank: owner, what: "a pin of this memory", limit: PINS }),
         }
-        let registrations = &self.cells.registrations;
-        let pin = Pin { registrations, entry, place: registrations.write_down(owner, key.0 as u32 as usize) };
+        let pin = Pin { mapping: &self.mapping, entry };
         let (start, bytes) = (entry.start.load(Ordering::Relaxed), entry.bytes.load(Ordering::Relaxed));
         let direct = if self.mapping.is_private() {
             NonNull::new(std::ptr::with_exposed_provenance_mut(start as usize))
@@ -274,51 +287,58 @@ impl Mapped {
             None => {
                 let process = entry.owner();
                 process.probe(owner, start, bytes)?;
-                Way::Kernel { process, start, checked: Cell::new(coarse_time()) }
+                let note = self.cells.registrations.write_down(owner, key.0 as u32 as usize);
+                Way::Kernel(Box::new(Kernel { process, start, checked: Cell::new(coarse_time()), _note: note }))
             }
         };
         let everywhere = self.mapping.is_private() || self.view.size() == 1;
-        Ok(Box::new(MappedPinned { _pin: pin, owner, bytes, way, everywhere }))
+        Ok(Box::new(MappedPinned { way, _pin: pin, owner, bytes, everywhere }))
     }
 }
 
 /// One pin in an entry's count.
 struct Pin<'a> {
-    registrations: &'a Registrations,
+    mapping: &'a Mapping,
     entry: &'a Entry,
-    /// Where it is written down.
-    place: Option<usize>,
 }
 
 impl Drop for Pin<'_> {
     fn drop(&mut self) {
-        if let Some(place) = self.place {
-            // Before the count is given back (I5).
-            self.registrations.strike_out(place);
-        }
         let old = self.entry.state.fetch_sub(1, Ordering::Release);
         // The last one of a closed entry, whose owner may sleep until then. If the entry has been given to other memory
         // since, the wake-up is for nobody, which does no harm.
         if old & (OPEN | PINS) == 1 {
-            self.registrations.mapping.wake_word(&self.entry.state);
+            self.mapping.wake_word(&self.entry.state);
         }
     }
 }
 
 /// How pinned memory is reached.
 #[derive(Debug)]
-enum Way {
+enum Way<'a> {
     /// It starts here, in this process.
     Direct(NonNull<u8>),
-    /// It starts at this address of another process, which was there at the time `checked`.
-    Kernel { process: Process, start: u64, checked: Cell<Duration> },
+    /// By the kernel. In a place of its own, so that a pin between threads is short.
+    Kernel(Box<Kernel<'a>>),
+}
+
+/// Pinned memory of another process.
+#[derive(Debug)]
+struct Kernel<'a> {
+    process: Process,
+    /// Where it starts there.
+    start: u64,
+    /// When the process was there.
+    checked: Cell<Duration>,
+    _note: Note<'a>,
 }
 
 struct MappedPinned<'a> {
+    /// Ahead of the pin: what is written down is struck out before the count is given back (I5).
+    way: Way<'a>,
     _pin: Pin<'a>,
     owner: Rank,
     bytes: u64,
-    way: Way,
     /// Whether every rank reaches the memory directly.
     everywhere: bool,
 }
@@ -359,7 +379,8 @@ impl MappedPinned<'_> {
     ///
     /// As [`kernel_copy`], with `process` as the owner of this memory.
     unsafe fn copy(&self, call: Call, local: *mut u8, runs: &[Run]) -> Result<()> {
-        let Way::Kernel { process, start, checked } = &self.way else { return Ok(()) };
+        let Way::Kernel(kernel) = &self.way else { return Ok(()) };
+        let Kernel { process, start, checked, .. } = &**kernel;
         let now = coarse_time();
         if now.saturating_sub(checked.get()) >= RECHECK {
             process.recognize(self.owner)?;
@@ -389,7 +410,7 @@ impl Pinned for MappedPinned<'_> {
                 copy::to_shared(source.as_ptr(), start.as_ptr().add(offset as usize), source.len());
             },
             // SAFETY: the kernel only reads `source`, which is borrowed; the range was checked.
-            Way::Kernel { .. } => unsafe {
+            Way::Kernel(_) => unsafe {
                 self.copy(Call::Writev, source.as_ptr().cast_mut(), &[Run { offset, ..whole(source.len()) }])?;
             },
         }
@@ -410,7 +431,7 @@ impl Pinned for MappedPinned<'_> {
                 }
             }
             // SAFETY: as for a put; the runs lie in both (checked).
-            Way::Kernel { .. } => unsafe { self.copy(Call::Writev, source.as_ptr().cast_mut(), runs)? },
+            Way::Kernel(_) => unsafe { self.copy(Call::Writev, source.as_ptr().cast_mut(), runs)? },
         }
         self.complete();
         Ok(())
@@ -424,7 +445,7 @@ impl Pinned for MappedPinned<'_> {
                 copy::from_shared(start.as_ptr().add(offset as usize), dest.as_mut_ptr(), dest.len());
             },
             // SAFETY: the kernel writes to `dest`, which is borrowed mutably; the range was checked.
-            Way::Kernel { .. } => unsafe {
+            Way::Kernel(_) => unsafe {
                 self.copy(Call::Readv, dest.as_mut_ptr(), &[Run { offset, ..whole(dest.len()) }])?;
             },
         }
@@ -446,7 +467,7 @@ impl Pinned for MappedPinned<'_> {
                 }
             }
             // SAFETY: as for a get; the runs lie in both (checked).
-            Way::Kernel { .. } => unsafe { self.copy(Call::Readv, dest.as_mut_ptr(), runs)? },
+            Way::Kernel(_) => unsafe { self.copy(Call::Readv, dest.as_mut_ptr(), runs)? },
         }
         std::sync::atomic::fence(Ordering::Acquire);
         Ok(())
