@@ -232,8 +232,9 @@ fn a_served_put_is_complete_at_the_rank_that_has_the_memory() {
             let window = Window::builder(&team).config(config).create_dynamic().unwrap();
             let own = window.attach_window(&shared).unwrap();
             let starts = team.allgather(&[own.0 as u64]).unwrap();
-            team.barrier().unwrap();
+            // Ahead of the barrier, since rank 1 may serve the put before it leaves that.
             ra.reset();
+            team.barrier().unwrap();
             if team.rank() == Rank(0) {
                 let epoch = window.lock(LockKind::Shared, Rank(1)).unwrap();
                 epoch.put(WindowDisp(starts[1] as i64), &[1_u64]).unwrap();
