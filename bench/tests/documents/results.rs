@@ -67,10 +67,20 @@ fn the_other_pages_of_checks_name_locks_that_exist() {
     }
 }
 
+#[test]
+fn the_study_has_every_lock() {
+    let text = result("study.md");
+    let there: BTreeSet<&str> = rows(&text).into_iter().map(|cells| cells[0]).collect();
+    let registry = Registry::standard();
+    let names = registry.subjects().map(|subject| subject.info().name.as_str());
+    let missing: Vec<&str> = names.filter(|lock| !there.contains(lock)).collect();
+    assert!(missing.is_empty(), "docs/results/study.md is stale: it lacks {missing:?}");
+}
+
 /// A result names what made it.
 #[test]
 fn results_name_their_commands() {
-    for name in ["checked.md", "checked-long.md", "checked-by-executions.md", "mutants.md", "scale.md"] {
+    for name in ["checked.md", "checked-long.md", "checked-by-executions.md", "mutants.md", "scale.md", "study.md"] {
         let text = result(name);
         let head: String = text.lines().take(6).collect();
         assert!(head.contains("by `"), "docs/results/{name} does not name its command");
