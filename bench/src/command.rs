@@ -76,8 +76,11 @@ fn parse() -> Option<Cli> {
     }
 }
 
-/// Options that had another name: the sub-command, the option, and what it is now.
-const RENAMED: [(&str, &str, &str); 12] = [
+/// Options that had another name: the sub-command, the option, and what it is now. Without a sub-command, those of all.
+const RENAMED: [(&str, &str, &str); 15] = [
+    ("", "--json", "--format json, with -o FILE for a file"),
+    ("", "--csv", "--format csv, with -o FILE for a file"),
+    ("simulate", "--out", "rmalab simulate --report DIR"),
     ("study", "--locks", "rmalab study --lock"),
     ("simulate", "--locks", "rmalab simulate --lock"),
     ("simulate", "--validate", "rmalab simulate validate"),
@@ -97,7 +100,7 @@ fn renamed(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return None };
     let option = option.split('=').next().unwrap_or(option);
     let command = std::env::args().nth(1)?;
-    let (.., new) = RENAMED.iter().find(|(of, old, _)| *of == command && *old == option)?;
+    let (.., new) = RENAMED.iter().find(|(of, old, _)| (of.is_empty() || *of == command) && *old == option)?;
     Some(format!("{option} is now: {new}"))
 }
 

@@ -29,10 +29,6 @@ pub(crate) struct OutputArgs {
     /// Write the result and errors only, no progress and no notes
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,
-    #[arg(long, global = true, hide = true, num_args = 0..=1, require_equals = true, value_name = "FILE")]
-    json: Option<Option<String>>,
-    #[arg(long, global = true, hide = true, num_args = 0..=1, require_equals = true, value_name = "FILE")]
-    csv: Option<Option<String>>,
 }
 
 /// How a document is written.
@@ -60,11 +56,6 @@ pub(crate) struct Outlet {
 impl OutputArgs {
     /// Refuses what cannot be written. `report` is the folder of the report if the command line names none.
     pub(crate) fn prepare(&self, report: Option<&str>) -> Result<Outlet> {
-        for (old, given) in [("json", &self.json), ("csv", &self.csv)] {
-            if given.is_some() {
-                return Err(Error::usage(format!("--{old} is now --format {old}, with -o FILE for a file")));
-            }
-        }
         let report = self.report.clone().or(report.map(PathBuf::from));
         let report = report.map(|path| Ok::<_, Error>((path.clone(), Folder::prepare(&path)?))).transpose()?;
         let open = |path: &PathBuf| {

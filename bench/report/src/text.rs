@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, presets};
 use crate::document::{Document, Section};
 use crate::finding::Table;
 
-/// The width of a terminal that nobody knows.
+/// The width of lines where the terminal does not report its own.
 pub const WIDTH: usize = 100;
 
 /// A table without lines, numbers at the right.
