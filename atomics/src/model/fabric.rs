@@ -255,6 +255,66 @@ pub trait Fabric {
     fn extras(&self) -> Extras<'_>;
 }
 
+/// A reference to a fabric is the same fabric. Code for any `F: ?Sized` gets a `&dyn` of it this way.
+impl<F: Fabric + ?Sized> Fabric for &F {
+    #[inline(always)]
+    fn view(&self) -> &WorldView {
+        (**self).view()
+    }
+
+    #[inline(always)]
+    fn word(&self, at: Word, op: WordOp) -> Result<u64> {
+        (**self).word(at, op)
+    }
+
+    #[inline]
+    unsafe fn start_word(&self, at: Word, op: WordOp, result: *mut u64) -> Result<Request> {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { (**self).start_word(at, op, result) }
+    }
+
+    #[inline]
+    unsafe fn transfer(&self, at: Span, bytes: Bytes, until: Completion) -> Result<Request> {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { (**self).transfer(at, bytes, until) }
+    }
+
+    #[inline]
+    fn done(&self, request: &Request) -> Result<bool> {
+        (**self).done(request)
+    }
+
+    #[inline]
+    fn finish(&self, request: Request) -> Result<()> {
+        (**self).finish(request)
+    }
+
+    #[inline]
+    fn complete(&self, target: Option<Rank>) -> Result<()> {
+        (**self).complete(target)
+    }
+
+    #[inline]
+    fn wait_on(&self, own: Word, until: Until, deadline: Option<Time>) -> Result<Option<u64>> {
+        (**self).wait_on(own, until, deadline)
+    }
+
+    #[inline]
+    fn delay(&self, delay: Delay) -> Result<()> {
+        (**self).delay(delay)
+    }
+
+    #[inline]
+    fn clock(&self) -> Time {
+        (**self).clock()
+    }
+
+    #[inline]
+    fn extras(&self) -> Extras<'_> {
+        (**self).extras()
+    }
+}
+
 /// The request of an operation that was complete before its call returned.
 pub(crate) const DONE: Request = Request(0);
 

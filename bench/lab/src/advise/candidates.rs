@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use rmalab_atomics::RemoteAtomics;
 use rmalab_job::{Error, Result};
 use rmalab_locks::{
     Backoff, Cohort, CohortParams, Contended, Exclusive, Global, GlobalParams, Hierarchical, HierarchicalParams, Mcs,
@@ -10,12 +9,10 @@ use rmalab_locks::{
     TicketParams, TwoLevel, TwoLevelParams, WindowLock,
 };
 use rmalab_report::names;
-use rmalab_windows::Team;
 
-use super::measured::{self, Made};
-use super::simulated::{self, Failure, Machine, Sample};
-use super::source::Source;
+use super::simulated::{Failure, Machine, Sample};
 use crate::Registry;
+use crate::subject::any_lock::Maker;
 
 /// A policy of the workspace with its parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,13 +53,7 @@ impl Candidate {
     }
 }
 
-/// What can be done with any policy.
-pub(super) trait Visitor {
-    type Out;
-    fn visit<W: WindowLock + 'static>(self, params: W::Params) -> Self::Out;
-}
-
-/// Makes the list, and the way from a candidate to its type.
+/// Makes the list, and the way from a candidate to what makes its lock.
 macro_rules! candidates {
     ($($kind:ident $label:literal: $lock:ty, $params:expr;)*) => {
         /// All candidates; of one policy the one with the defaults first.
@@ -73,9 +64,9 @@ macro_rules! candidates {
         }),*];
 
         impl Candidate {
-            pub(super) fn visit<V: Visitor>(&self, visitor: V) -> V::Out {
+            fn maker(&self) -> Maker {
                 match self.label {
-                    $($label => visitor.visit::<$lock>($params),)*
+                    $($label => Maker(&|ra| Ok(Box::new(<$lock>::new(ra, $params)?))),)*
                     other => panic!("no candidate is called {other}: they all come from the list"),
                 }
             }
@@ -128,19 +119,12 @@ pub(super) fn baseline() -> Tried {
     Tried::Listed(ALL.iter().find(|candidate| candidate.kind == PolicyKind::NoCheck).expect("the list has it"))
 }
 
-type Simulate = dyn Fn(&Machine<'_>, u64) -> std::result::Result<Sample, Failure> + Send + Sync;
-
-type MakeWindow = dyn for<'t, 'a> Fn(&'t Team<'t, dyn RemoteAtomics + 'a>, &'t Source) -> rmalab_windows::Result<Box<dyn Made + 't>>
-    + Send
-    + Sync;
-
 /// A lock or policy of any type as a candidate.
 pub(crate) struct Advised {
     name: &'static str,
     shares: bool,
     builder: String,
-    simulate: Box<Simulate>,
-    window: Box<MakeWindow>,
+    maker: Maker,
 }
 
 impl Advised {
@@ -154,8 +138,7 @@ impl Advised {
             name: check.name(),
             shares: check.shares(),
             builder: format!("Window::builder(&team).policy::<{policy}>(Default::default())"),
-            simulate: Box::new(move |machine, seed| machine.simulate::<W>(seed, params)),
-            window: Box::new(move |team, source| measured::make::<W>(team, source, params)),
+            maker: Maker::new::<W>(params),
         }
     }
 }
@@ -218,21 +201,14 @@ impl Tried {
 
     /// Simulates it under one seed.
     pub(super) fn simulate(&self, machine: &Machine<'_>, seed: u64) -> std::result::Result<Sample, Failure> {
-        match self {
-            Tried::Listed(candidate) => candidate.visit(simulated::Run { machine, seed }),
-            Tried::Outside(advised) => (advised.simulate)(machine, seed),
-        }
+        machine.simulate(seed, self.maker())
     }
 
-    /// Makes its window on this machine.
-    pub(super) fn window<'t>(
-        &self,
-        team: &'t Team<'t, dyn RemoteAtomics + '_>,
-        source: &'t Source,
-    ) -> rmalab_windows::Result<Box<dyn Made + 't>> {
+    /// What makes its lock.
+    pub(super) fn maker(&self) -> Maker {
         match self {
-            Tried::Listed(candidate) => candidate.visit(measured::Make { team, source }),
-            Tried::Outside(advised) => (advised.window)(team, source),
+            Tried::Listed(candidate) => candidate.maker(),
+            Tried::Outside(advised) => advised.maker,
         }
     }
 

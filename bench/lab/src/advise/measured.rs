@@ -5,16 +5,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use rmalab_atomics::{RemoteAtomics, Topology, World, bind_to_core};
 use rmalab_job::{Error, Result};
-use rmalab_locks::WindowLock;
 use rmalab_report::statistics::{histogram, jain, median};
 use rmalab_windows::Team;
-use rmalab_windows::replay::{Replay, Step};
+use rmalab_windows::replay::Step;
 use serde::{Deserialize, Serialize};
 
-use super::candidates::{self, Visitor};
+use super::candidates;
 use super::rank::{Done, drive, rates, throughput, window};
 use super::source::Source;
 use crate::Registry;
@@ -158,7 +156,7 @@ fn rank(ra: &dyn RemoteAtomics, registry: &Registry, task: &Task, source: &Sourc
         let mut found = candidates::chosen(registry, std::slice::from_ref(label), false)?;
         found.retain(|tried| tried.label() == label);
         let tried = found.first().ok_or_else(|| Error::Ranks(format!("{label} is no candidate")))?;
-        windows.push(tried.window(&team, source).map_err(failed)?);
+        windows.push(window(&team, source, tried.maker()).map_err(failed)?);
     }
     let mut ran: Vec<Option<Ran>> = Vec::new();
     let mut latency = histogram();
@@ -171,7 +169,9 @@ fn rank(ra: &dyn RemoteAtomics, registry: &Registry, task: &Task, source: &Sourc
             let candidate = (turn + round) % windows.len();
             latency.reset();
             team.collectives().barrier()?;
-            let done = windows[candidate].run(&steps, task.passes, &mut latency).map_err(failed)?;
+            let mut all = std::iter::repeat_n(&steps, task.passes as usize).flatten().cloned();
+            let mut record = |ns| latency.saturating_record(ns);
+            let done = drive(&mut windows[candidate], &mut all, &mut record).map_err(failed)?;
             let recorded =
                 latency.iter_recorded().map(|value| (value.value_iterated_to(), value.count_at_value())).collect();
             ran[first + candidate] = Some((done, recorded));
@@ -181,39 +181,4 @@ fn rank(ra: &dyn RemoteAtomics, registry: &Registry, task: &Task, source: &Sourc
         }
     }
     Ok(ran.into_iter().map(|ran| ran.expect("every candidate ran in every round")).collect())
-}
-
-/// The window of a candidate.
-pub(super) trait Made {
-    fn run(&mut self, steps: &[Step], passes: u32, latency: &mut Histogram<u64>) -> rmalab_windows::Result<Done>;
-}
-
-impl<'a, W: WindowLock> Made for Replay<'_, dyn RemoteAtomics + 'a, W> {
-    fn run(&mut self, steps: &[Step], passes: u32, latency: &mut Histogram<u64>) -> rmalab_windows::Result<Done> {
-        let mut all = std::iter::repeat_n(steps, passes as usize).flatten().cloned();
-        let mut record = |ns| latency.saturating_record(ns);
-        drive(self, &mut all, &mut record)
-    }
-}
-
-pub(super) struct Make<'t, 'a> {
-    pub(super) team: &'t Team<'t, dyn RemoteAtomics + 'a>,
-    pub(super) source: &'t Source,
-}
-
-impl<'t> Visitor for Make<'t, '_> {
-    type Out = rmalab_windows::Result<Box<dyn Made + 't>>;
-
-    fn visit<W: WindowLock + 'static>(self, params: W::Params) -> Self::Out {
-        make::<W>(self.team, self.source, params)
-    }
-}
-
-/// The window of the policy `W`.
-pub(super) fn make<'t, W: WindowLock + 'static>(
-    team: &'t Team<'t, dyn RemoteAtomics + '_>,
-    source: &Source,
-    params: W::Params,
-) -> rmalab_windows::Result<Box<dyn Made + 't>> {
-    Ok(Box::new(window::<W>(team, source, params)?))
 }

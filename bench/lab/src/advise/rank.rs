@@ -1,20 +1,23 @@
 //! One rank of a run, on any backend.
 
 use rmalab_atomics::RemoteAtomics;
-use rmalab_locks::WindowLock;
 use rmalab_windows::replay::{Locked, Observed, Part, Replay, Step};
 use rmalab_windows::{Result, Team, Window};
 use serde::{Deserialize, Serialize};
 
 use super::source::{Source, computed};
+use crate::subject::any_lock::{AnyPolicy, Maker};
+
+/// The window of a candidate, on any backend, under any policy.
+pub(super) type Tested<'t, 'a> = Replay<'t, dyn RemoteAtomics + 'a, AnyPolicy>;
 
 /// Makes the window of a candidate.
-pub(super) fn window<'t, 'a, W: WindowLock>(
+pub(super) fn window<'t, 'a>(
     team: &'t Team<'t, dyn RemoteAtomics + 'a>,
     source: &Source,
-    params: W::Params,
-) -> Result<Replay<'t, dyn RemoteAtomics + 'a, W>> {
-    Replay::new(Window::builder(team).config(source.config()).policy::<W>(params), &source.shape())
+    maker: Maker,
+) -> Result<Tested<'t, 'a>> {
+    Replay::new(Window::builder(team).config(source.config()).policy::<AnyPolicy>(maker), &source.shape())
 }
 
 /// What a rank did; times in nanoseconds.
@@ -30,10 +33,8 @@ pub(super) struct Done {
 }
 
 /// Does `steps`; `latency` gets the nanoseconds that each lock and its unlock took together.
-///
-/// It is compiled once for each lock: backend, steps and latencies are chosen at run time.
-pub(super) fn drive<'a, W: WindowLock>(
-    replay: &mut Replay<'_, dyn RemoteAtomics + 'a, W>,
+pub(super) fn drive(
+    replay: &mut Tested<'_, '_>,
     steps: &mut dyn Iterator<Item = Step>,
     latency: &mut dyn FnMut(u64),
 ) -> Result<Done> {

@@ -9,12 +9,11 @@ use hdrhistogram::Histogram;
 use rmalab_atomics::sim::profile::{LocalAtomics, Profile};
 use rmalab_atomics::sim::{Options, Sim, Simulator, Stats};
 use rmalab_atomics::{Distance, RemoteAtomics};
-use rmalab_locks::WindowLock;
 use rmalab_windows::Team;
 
-use super::candidates::Visitor;
 use super::rank::{Done, drive, rates, throughput, window};
 use super::source::Source;
+use crate::subject::any_lock::Maker;
 use rmalab_report::statistics::{histogram, jain};
 
 /// Events that a candidate may take, and how many times those of no lock at all it may take beyond them.
@@ -85,12 +84,6 @@ impl Machine<'_> {
     }
 }
 
-/// One candidate under one seed.
-pub(super) struct Run<'a> {
-    pub(super) machine: &'a Machine<'a>,
-    pub(super) seed: u64,
-}
-
 /// What all ranks of a run write to.
 struct Written {
     latency: Histogram<u64>,
@@ -98,17 +91,9 @@ struct Written {
     failed: Option<String>,
 }
 
-impl Visitor for Run<'_> {
-    type Out = Result<Sample, Failure>;
-
-    fn visit<W: WindowLock + 'static>(self, params: W::Params) -> Self::Out {
-        self.machine.simulate::<W>(self.seed, params)
-    }
-}
-
 impl Machine<'_> {
     /// One policy under one seed.
-    pub(super) fn simulate<W: WindowLock + 'static>(&self, seed: u64, params: W::Params) -> Result<Sample, Failure> {
+    pub(super) fn simulate(&self, seed: u64, maker: Maker) -> Result<Sample, Failure> {
         let machine = self;
         let failed = |error: rmalab_atomics::Error| Failure::Failed(error.to_string());
         let simulator = machine.simulator(seed).map_err(failed)?;
@@ -118,7 +103,7 @@ impl Machine<'_> {
         let body = {
             let (source, written) = (Arc::clone(machine.source), Rc::clone(&written));
             move |ra: &Sim<'_>| {
-                let done = rank::<W>(ra, &source, seed, params, &written);
+                let done = rank(ra, &source, seed, maker, &written);
                 done.unwrap_or_else(|error| {
                     // Others may wait for this rank for ever; this is the reason then.
                     written.borrow_mut().failed.get_or_insert_with(|| error.to_string());
@@ -158,15 +143,15 @@ impl Machine<'_> {
     }
 }
 
-fn rank<W: WindowLock>(
+fn rank(
     ra: &dyn RemoteAtomics,
     source: &Source,
     seed: u64,
-    params: W::Params,
+    maker: Maker,
     written: &RefCell<Written>,
 ) -> rmalab_windows::Result<Done> {
     let team = Team::new(ra)?;
-    let mut window = window::<W>(&team, source, params)?;
+    let mut window = window(&team, source, maker)?;
     let mut latency = |ns| written.borrow_mut().latency.saturating_record(ns);
     drive(&mut window, &mut source.steps(seed, ra.rank()), &mut latency)
 }

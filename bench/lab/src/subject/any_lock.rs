@@ -3,8 +3,8 @@
 //! Only loops that are measured in nanoseconds need to know the lock and the backend when they are compiled. Everything
 //! else goes through here, and is compiled once.
 
-use rmalab_atomics::{Distance, Rank, RemoteAtomics};
-use rmalab_locks::{LockKind, Result, WindowLock};
+use rmalab_atomics::{Disp, Distance, Rank, RemoteAtomics};
+use rmalab_locks::{Exclusion, LockKind, NoCheck, Result, WindowLock};
 
 /// A [`WindowLock`] of a type that is chosen at run time.
 pub(crate) trait AnyLock {
@@ -19,6 +19,12 @@ pub(crate) trait AnyLock {
 
     /// Unlocks every target.
     fn unlock_all(&mut self, ra: &dyn RemoteAtomics) -> Result<()>;
+
+    /// Returns which locks of different ranks exclude each other.
+    fn exclusion(&self) -> Exclusion;
+
+    /// Returns the allocations that making the lock made.
+    fn allocations(&self) -> Vec<Disp>;
 }
 
 impl<W: WindowLock> AnyLock for W {
@@ -36,6 +42,81 @@ impl<W: WindowLock> AnyLock for W {
 
     fn unlock_all(&mut self, ra: &dyn RemoteAtomics) -> Result<()> {
         WindowLock::unlock_all(self, ra)
+    }
+
+    fn exclusion(&self) -> Exclusion {
+        WindowLock::exclusion(self)
+    }
+
+    fn allocations(&self) -> Vec<Disp> {
+        WindowLock::allocations(self)
+    }
+}
+
+/// Makes one rank's part of a lock on any backend.
+type Make = dyn Fn(&dyn RemoteAtomics) -> Result<Box<dyn AnyLock>> + Send + Sync;
+
+/// What makes a lock of any type, as the parameters of a window's policy. These are copied, so what it refers to lives as
+/// long as the program.
+#[derive(Clone, Copy)]
+pub(crate) struct Maker(pub(crate) &'static Make);
+
+impl Maker {
+    /// Makes the policy `W`.
+    pub(crate) fn new<W: WindowLock + 'static>(params: W::Params) -> Maker
+    where
+        W::Params: 'static,
+    {
+        // A few bytes for each lock that a program registers.
+        Maker(Box::leak(Box::new(move |ra: &dyn RemoteAtomics| Ok(Box::new(W::new(ra, params)?) as Box<dyn AnyLock>))))
+    }
+}
+
+impl Default for Maker {
+    fn default() -> Maker {
+        Maker(&|ra| Ok(Box::new(NoCheck::new(ra, ())?)))
+    }
+}
+
+impl std::fmt::Debug for Maker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Maker")
+    }
+}
+
+/// A window's policy of a type that is chosen at run time, so that windows are compiled once for all policies.
+pub(crate) struct AnyPolicy(Box<dyn AnyLock>);
+
+impl WindowLock for AnyPolicy {
+    const NAME: &'static str = "any policy";
+    type Params = Maker;
+
+    fn new<A: RemoteAtomics + ?Sized>(ra: &A, maker: Maker) -> Result<AnyPolicy> {
+        (maker.0)(&ra).map(AnyPolicy)
+    }
+
+    fn lock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
+        self.0.lock(&ra, kind, target)
+    }
+
+    fn unlock<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, kind: LockKind, target: Rank) -> Result<()> {
+        self.0.unlock(&ra, kind, target)
+    }
+
+    fn lock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        self.0.lock_all(&ra)
+    }
+
+    fn unlock_all<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+        self.0.unlock_all(&ra)
+    }
+
+    fn exclusion(&self) -> Exclusion {
+        self.0.exclusion()
+    }
+
+    fn allocations(&self) -> Vec<Disp> {
+        self.0.allocations()
     }
 }
 
