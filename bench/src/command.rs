@@ -77,7 +77,7 @@ fn parse() -> Option<Cli> {
 }
 
 /// Options that had another name: the sub-command, the option, and what it is now. Without a sub-command, those of all.
-const RENAMED: [(&str, &str, &str); 15] = [
+const RENAMED: [(&str, &str, &str); 16] = [
     ("", "--json", "--format json, with -o FILE for a file"),
     ("", "--csv", "--format csv, with -o FILE for a file"),
     ("simulate", "--out", "rmalab simulate --report DIR"),
@@ -92,6 +92,7 @@ const RENAMED: [(&str, &str, &str); 15] = [
     ("verify", "--table", "rmalab verify --format markdown -o FILE"),
     ("reproduce", "--list", "rmalab list experiments"),
     ("run", "--list", "rmalab list applications"),
+    ("run", "--policy", "rmalab run APPLICATION --lock"),
     ("compare", "--list", "rmalab list operations"),
 ];
 

@@ -43,7 +43,7 @@ Examples:
       Over RDMA, on this host and on two.
   mpirun -n 4 rmalab run ghost --backend mpi
       Over an MPI.
-  rmalab run hash-table --policy mcs-rw-rp --format json
+  rmalab run hash-table --lock mcs-rw-rp --format json
       The data as JSON.
 
 Exit codes:

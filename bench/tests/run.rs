@@ -34,13 +34,13 @@ fn bad_arguments_are_refused_with_a_clear_line() {
         (&["ghost", "--repetitions", "0"], "repetitions"),
         (&["ghost", "--bytes", "12"], "--bytes 12: a message has a multiple of 8 bytes"),
         (&["ghost", "--sync", "hope"], "point-to-point"),
-        (&["ghost", "--policy", "mcs-rw"], "mcs-rw-rp"),
+        (&["ghost", "--lock", "mcs-rw"], "mcs-rw-rp"),
         (&["ghost", "--fence", "deferred"], "the one-sided transport does not offer it"),
         (&["ghost", "--backend", "sim", "--transport", "two-sided-agent"], "a thread for each rank's agent"),
         (&["random-access", "--look-ahead", "1025"], "1025 is not in"),
         (&["random-access", "--log2-words", "1", "--ranks", "4"], "at least a word each"),
         (&["random-access", "--how", "dart-get-put", "--backend", "sim"], "take get-put"),
-        (&["random-access", "--how", "dart-get-put", "--policy", "mcs"], "windows of its own"),
+        (&["random-access", "--how", "dart-get-put", "--lock", "mcs"], "windows of its own"),
         (&["hash-table", "--inserts", "0"], "0 is not in"),
         (&["dsde", "--how", "post"], "alltoall"),
         (&["dsde", "--bytes", "8"], "--bytes"),
@@ -59,7 +59,7 @@ fn applications_run_on_every_backend() {
     for application in [
         &["ghost", "--iterations", "20", "--sync", "pscw"][..],
         &["random-access", "--log2-words", "10"],
-        &["hash-table", "--inserts", "100", "--policy", "mcs-rw-rp"],
+        &["hash-table", "--inserts", "100", "--lock", "mcs-rw-rp"],
         &["dsde", "--rounds", "10", "--how", "nbx"],
     ] {
         for backend in ["local", "shm", "sim"] {

@@ -193,7 +193,7 @@ pub fn run<T: Application>(application: &T, world: &Ranks, repetitions: u32, sto
 #[command(next_help_heading = "Strategies of the windows")]
 pub struct Strategies {
     /// The lock policy [default: two-level]
-    #[arg(long, value_name = "POLICY", value_parser = PossibleValuesParser::new(PolicyKind::NAMES))]
+    #[arg(long = "lock", value_name = "NAME", value_parser = PossibleValuesParser::new(PolicyKind::NAMES))]
     pub policy: Option<String>,
     /// How a fence synchronizes [default: dissemination; deferred on two-sided transports]
     #[arg(long, value_name = "HOW", value_parser = PossibleValuesParser::new(FenceStrategy::NAMES))]
