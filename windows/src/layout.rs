@@ -3,7 +3,7 @@
 //! # Sources
 //!
 //! MPI-4.1, sections 5.1.2 (the constructors), 5.1.3 (subarray), 5.1.6 and 5.1.7 (bounds and extent), 5.1.8 (true
-//! bounds); 12.3.1 and 12.3.4 for their use at the origin and at the target.
+//! bounds); 12.3.1 and 12.3.4 (their use at the origin and at the target).
 //!
 //! # State
 //!
@@ -12,8 +12,8 @@
 //!
 //! # Invariants
 //!
-//! * I1. Every byte of a layout, and every one past a run, has an offset within `i64`, and the size is below 2^64. So
-//!   sums of offsets on the way down the tree may wrap, and are right at its leaves.
+//! * I1. Every byte of a layout, and the byte after each run, has an offset within `i64`, and the size is below 2^64.
+//!   So sums of offsets on the way down the tree may wrap, and are right at its leaves.
 //! * I2. Canonical: no part is empty; a part whose copies touch is one run; a part that holds just one part is folded
 //!   into it where the strides agree; neighbouring runs that touch are one. So building a tree anew from its own parts
 //!   gives the same tree, and layouts of the same pieces are equal.
@@ -23,7 +23,7 @@
 //! # Cost
 //!
 //! Iteration holds one frame for each level of the tree below the first, and takes a few instructions for each run.
-//! A contiguous layout, however it was described, and a vector of contiguous blocks need no memory at all.
+//! Every contiguous layout, and every vector of contiguous blocks, needs no memory at all.
 
 mod describe;
 mod error;

@@ -627,7 +627,7 @@ impl State {
 
     fn tag(&self, from: Endpoint, word: u64) -> Result<Tag> {
         let tag = u32::try_from(word);
-        tag.map(Tag).map_err(|_| self.damaged(from, Kind::EAGER, &format!("{word:#x} is no tag")))
+        tag.map(Tag).map_err(|_| self.damaged(from, Kind::EAGER, &format!("{word:#x} is not a tag")))
     }
 
     /// The words that a packet's data consists of.

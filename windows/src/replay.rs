@@ -33,20 +33,20 @@
 //!
 //! # What a replay does not reproduce
 //!
-//! * Values, and what a program does because of them. Zeros are put and combined, or swapped for zeros; a rank that polled
-//!   until it found something polls as often as it did then.
-//! * Layouts. A transfer with a layout is one of as many bytes from the layout's first one on.
-//! * Forms with requests, which are made as those without, outside of batches.
-//! * What was not recorded: a rank's loads and stores, messages between ranks, collectives other than the barrier. The
-//!   time that they took is replayed as computation, whether the rank worked in it or waited.
-//! * Tests that found an epoch of exposure open: the one that found it over is made again until it does.
-//! * When memory was attached to a dynamic window. All of it is attached before the first step.
-//! * A batch ends at the first call in it that is neither a transfer nor an update.
+//! * Values, and decisions that depend on them. Zeros are put and combined, or swapped for zeros. A rank that polled for a
+//!   value polls as often as it did in the recording.
+//! * Layouts. A transfer with a layout becomes a transfer of as many bytes from the layout's first byte on.
+//! * Forms with requests. Outside of batches, the forms without requests replace them.
+//! * Calls that are not recorded: a rank's loads and stores, messages between ranks, collectives other than the
+//!   barrier. Their time is replayed as computation, whether the rank worked or waited.
+//! * Tests that found an exposure epoch open. The test that found it over is repeated until it finds it over again.
+//! * The time at which memory was attached to a dynamic window. All memory is attached before the first step.
+//! * A batch with other calls than transfers and updates. It ends at the first such call.
 //!
 //! # Cost
 //!
-//! Two clock readings for a lock or unlock, an entry for each lock held, and buffers: the longest put and the longest get,
-//! and what a batch gets, at most [`BATCH`] bytes.
+//! A replay reads the clock twice for a lock or unlock, and has an entry for each held lock. Its buffers are as long as
+//! the longest put, the longest get, and the gets of a batch, at most [`BATCH`] bytes.
 
 mod calls;
 mod memory;

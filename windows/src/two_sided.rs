@@ -4,7 +4,7 @@
 //!
 //! * R. Thakur, W. Gropp, B. Toonen, Minimizing Synchronization Overhead in the Implementation of MPI One-Sided
 //!   Communication, EuroPVM/MPI 2004, section 4: operations are queued at the origin and sent by the call that ends the
-//!   epoch; what each synchronization then needs.
+//!   epoch. The section lists the messages that each synchronization needs.
 //! * W. Jiang and others, High Performance MPI-2 One-Sided Communication over InfiniBand, CCGrid 2004, compares one-sided
 //!   windows with these.
 //!
@@ -23,88 +23,93 @@
 //! | lock, unlock, shared | one [`LOCK`], k operations | one [`GRANT`], one [`ACK`] |
 //! | lock, one get, unlock | the [`GET`], one [`UNLOCK`] | one [`ANSWER`] |
 //! | lock_all | as shared locks of the targets that are used | as these |
-//! | flush | what was recorded, by the lines above but for the release | one [`ACK`], none if nothing was recorded |
+//! | flush | the recorded operations, by the lines above without the release | one [`ACK`], none if nothing was recorded |
 //!
-//! *Carried*: a short operation (up to 4,000 bytes, in one piece) travels with its lock request, waits with it in the
-//! target's queue, and releases the lock. *Released*: the last of several operations releases the lock. An exclusive lock
-//! needs no acknowledgement then: nobody sees the memory before the operations are done. There is one with an agent, since the
-//! active epochs that follow are not served by it; and on shared windows and of oneself, since loads see the memory.
+//! *Carried*: a short operation (up to 4,000 bytes, in one piece) travels with its lock request, waits with it in the target's
+//! queue, and releases the lock. *Released*: the last of several operations releases the lock. An exclusive lock then needs no
+//! acknowledgement: no rank sees the memory before the operations are done. With an agent there is one, since the agent does
+//! not serve the active epochs that follow. There is also one on shared windows and for the local rank, since loads see the
+//! memory.
 //!
 //! # When
 //!
-//! * `put` and `accumulate` are *recorded*, with a copy of their data, as are their forms with requests and layouts (one
-//!   operation, whatever the layout). They are sent by the call that ends the epoch, by a flush, and before an operation
+//! * `put` and `accumulate` are *recorded*, with a copy of their data, as are their forms with requests and layouts
+//!   (one operation for any layout). The call that ends the epoch sends them. So does a flush, and so does an operation
 //!   of the next point to the same target.
-//! * `get`, `get_accumulate`, `fetch_and_op` and `compare_and_swap` return values, so their calls send what was recorded for
-//!   the target, then the request, which carries the lock request if the lock is not held yet, and wait for the answer. A batch
-//!   does the same, one after the other, and flushes at its end.
-//! * In active epochs a rank's operations on itself are done at once. In passive ones they are messages, too; a lock of
-//!   oneself is acquired by its call, as all locks of shared windows, whose memory may be reached without operations.
-//! * `lock_all` locks nothing before a target is used (but for shared windows).
+//! * `get`, `get_accumulate`, `fetch_and_op` and `compare_and_swap` return values, so their calls send the operations that were
+//!   recorded for the target, then the request, and wait for the answer. The request carries the lock request if the lock is
+//!   not held yet. A batch does the same for one operation after the other, and flushes at its end.
+//! * In active epochs a rank's operations on itself are done at once. In passive epochs they are messages, too. The
+//!   call acquires a rank's lock of itself, and all locks of shared windows, whose memory can be reached without
+//!   operations.
+//! * `lock_all` locks nothing before a target is used, except on shared windows.
 //!
 //! # Progress
 //!
-//! A rank serves requests on all of its two-sided windows, whatever their teams, while any call of this crate waits: a lock, a
-//! fence, a start or a wait of any window, a barrier or another collective of any team, the making and the freeing of
-//! windows. [`Team::progress`] serves without waiting. A rank that computes serves nothing, nor does one that waits in
-//! calls of the layers below. So before it computes for long, a program waits in [`Team::barrier`] for the ranks that still
-//! have to be served. The processor wakes a rank that waits at one ring; a rank that waits for a word of a one-sided window,
-//! or has rings of several teams, looks at all of them every 2 µs at first and every 2 ms at last.
+//! A rank serves requests on all of its two-sided windows, of all teams, while any call of this crate waits: a lock, a fence,
+//! a start or a wait of any window, a barrier or another collective of any team, and the calls that make and free windows.
+//! [`Team::progress`] serves without waiting. A rank that computes serves nothing, and neither does a rank that waits in calls
+//! of the layers below. So before a program computes for long, it waits in [`Team::barrier`] for the ranks that still need it.
+//! The processor wakes a rank that waits at one ring. A rank that waits for a word of a one-sided window, or has rings of
+//! several teams, polls all of them, every 2 µs at first and every 2 ms at last.
 //!
-//! With an [`Agent`] the requests of passive epochs are served by that, at any time, and by nothing else; those of active
-//! epochs as before. Until a rank makes its agent, it serves these requests itself.
+//! Only the [`Agent`], if there is one, serves the requests of passive epochs, at any time. The rank serves those of
+//! active epochs as before. Until a rank makes its agent, it serves all requests itself.
 //!
 //! # Errors
 //!
-//! * A request that fails at its target is answered with the error: [`Error::AtTarget`], of the class that the target's
-//!   error has. The lock that it carries is acquired and released, and epochs end, as if it had not failed.
-//! * An operation whose call has returned tells its error to the next flush or end of an epoch of its window that finds it
-//!   there: under an exclusive lock and between fences that may be a later one than its own, at the latest
-//!   [`Window::free`].
-//! * A packet that cannot be, such as one with an unknown code, is refused by an error that names what is wrong: of its
-//!   origin if it can be answered, and otherwise of the receiver's next call on a window of the team.
-//! * A rank that drops its team serves what has come and leaves. What is sent to it from then on is an error of the sender.
-//!   Freeing is collective, so a rank that frees its windows serves until all ranks have come to the free. A window that is
-//!   dropped instead is served as long as its team lives. If its rank then holds a lock of a target, the rank has failed when
-//!   it leaves the world.
+//! * A request that fails at its target is answered with the error: [`Error::AtTarget`], with the class of the target's
+//!   error. The lock that it carries is acquired and released, and epochs end, as if it had not failed.
+//! * The error of an operation whose call has returned is returned by a later flush or end of an epoch of its window: the
+//!   first one that finds the error. Under an exclusive lock and between fences it may come later than the operation's own
+//!   epoch, at the latest in [`Window::free`].
+//! * An impossible packet, such as one with an unknown code, is refused with an error that names the fault. The origin
+//!   gets the error if the packet can be answered, otherwise the receiver's next call on a window of the team returns
+//!   it.
+//! * A rank that drops its team serves the packets that have arrived and leaves. A rank that sends to it from then on gets an
+//!   error. Freeing is collective, so a rank that frees its windows serves until all ranks have reached the free. A window
+//!   that is dropped instead is served as long as its team lives. If its rank then holds a lock of a target, the rank has
+//!   failed when it leaves the world.
 //!
 //! [`Error::AtTarget`]: crate::Error::AtTarget
 //! [`Window::free`]: crate::Window::free
 //!
 //! # The target's side
 //!
-//! Requests are served one at a time, by the one-sided operations on this rank's own memory. A lock is a queue in the order
-//! of the arrivals; shared locks at its head are granted together. Ranks see their own memory by `local` as one that is
-//! separate ([`Model::Separate`](crate::Model::Separate)): what others have completed in an epoch is there once this rank has
-//! called fence, wait, [`Team::barrier`], or locked itself.
+//! The target serves one request at a time, by one-sided operations on its own memory. A lock is a queue in the order of
+//! arrival; shared locks at its head are granted together. For `local`, a rank's own memory is separate
+//! ([`Model::Separate`](crate::Model::Separate)): the operations that others have completed in an epoch are visible once this
+//! rank has called fence, wait or [`Team::barrier`], or has locked itself.
 //!
 //! # Invariants
 //!
 //! * I1. Packets of one rank to another arrive in order, so operations are served in the order of the calls.
-//! * I2. A request says how many fences its origin has left; the target keeps it until it has left as many. So nothing that
-//!   belongs behind a fence touches memory that is still in front of it, although the opening fence does nothing.
-//! * I3. In a closing fence a rank sends what is still recorded only once it has the sum, to which all ranks have
-//!   contributed: they all have come to the fence, and stored what they store before it.
-//! * I4. Whatever was sent is acknowledged before the call that sent it returns, or an answer that was requested behind it
-//!   is awaited; but for the last operations under an exclusive lock, and those that fence and wait count.
-//! * I5. The barrier sends behind everything else, so who leaves it has served what others sent before it.
-//! * I6. A lock that stays held after the call that acquires it is acquired behind all locks and posts, of whatever window,
-//!   that this rank has locked and started for before it. So programs that order their calls, lest ranks wait in a circle, can
-//!   do so although locks and posts are waited for when there are operations. The locks of a lock_all count as locked when
-//!   their targets are first used: where others hold exclusive locks of several targets at once, use them in the same order.
+//! * I2. A request carries the number of fences that its origin has left. The target keeps the request until it has left as
+//!   many fences. So no operation of the time after a fence touches memory of the time before it, although the opening
+//!   fence does nothing.
+//! * I3. In a closing fence a rank sends its recorded operations only once it has the sum. All ranks have contributed
+//!   to the sum, so they all have reached the fence, and have done their earlier stores.
+//! * I4. An operation is acknowledged before the call that sent it returns, or that call waits for the answer to a later
+//!   request. The exceptions are the last operations under an exclusive lock, and those that fence and wait count.
+//! * I5. The barrier sends after everything else, so a rank that leaves it has served all that others sent before it.
+//! * I6. A rank acquires a lock that stays held after the acquiring call only after the locks and posts of its earlier lock
+//!   and start calls, on any window. So programs can order their calls to avoid a circle of waiting ranks, although a rank
+//!   waits for locks and posts only when there are operations. The locks of a lock_all count as locked when their targets are
+//!   first used. Where others hold exclusive locks of several targets at once, use the targets in the same order.
 //!
 //! # Deviations from the paper
 //!
-//! * The sum is that of the numbers of operations, not of their origins, so that no operation needs to be the last one. It is
-//!   done by packets, not by the team's collectives, since a rank has to serve others' gets while it waits for it.
-//! * A get is not reordered to the end of the epoch, since its value is returned; so the lock needs an [`UNLOCK`] behind it.
+//! * The sum counts operations, not their origins, so that no operation needs to be the last one. It is computed with
+//!   packets, not by the team's collectives, since a rank has to serve others' gets while it waits for it.
+//! * A get is not reordered to the end of the epoch, since its call returns the value; so the lock needs an [`UNLOCK`]
+//!   after it.
 //! * The agent is one thread that waits for requests, instead of one that looks now and then.
 //!
 //! # Memory
 //!
-//! Two end-points for each team with such windows, whatever the number of ranks and windows: 130 KiB of a segment, as long as
-//! the world lives. Recorded data, at the origin; p words at each rank during a closing fence. 4 bytes for each rank
-//! of a team over a part of the world.
+//! Each team with such windows has two end-points, for any number of ranks and windows: 130 KiB of a segment, as long as the
+//! world lives. The origin keeps the recorded data. A closing fence takes p words at each rank, and a team over a part of the
+//! world 4 bytes for each rank.
 //!
 //! [`Team::barrier`]: crate::Team::barrier
 //! [`Team::progress`]: crate::Team::progress
@@ -156,7 +161,7 @@ pub const GRANT: Kind = Kind(9);
 pub const ACK: Kind = Kind(10);
 /// What an operation has fetched.
 pub const ANSWER: Kind = Kind(11);
-/// The window was posted.
+/// The target has posted the window.
 pub const POST: Kind = Kind(12);
 /// A part of a fence's sum, or of a barrier.
 pub const SUM: Kind = Kind(13);
@@ -165,34 +170,34 @@ const REGISTER: Kind = Kind(14);
 /// A request has failed at its target.
 const REFUSED: Kind = Kind(15);
 
-/// End-points of a rank: its own and its agent's.
+/// The number of end-points of a rank: its own and its agent's.
 const PORTS: u8 = 2;
 
-/// The agent's.
+/// The port of the agent's end-point.
 const AGENT: u8 = 1;
 
-/// Bytes of data that a lock request carries at the most: with its header it fills a slot of the default size.
+/// The largest number of data bytes that a lock request carries: with its header it fills a slot of the default size.
 const CARRIED: usize = 4000;
 
-/// What a request asks for besides its operation; bits.
+/// Bits for everything that a request asks for besides its operation.
 mod flags {
     use rmalab_locks::LockKind;
 
     pub(super) const SHARED: u32 = 1;
     pub(super) const EXCLUSIVE: u32 = 2;
-    /// Release the lock behind it.
+    /// Release the lock after the request.
     pub(super) const RELEASE: u32 = 4;
-    /// Answer it.
+    /// Answer the request.
     pub(super) const ANSWER: u32 = 8;
-    /// It is one of those that the target's fence waits for.
+    /// The target's fence waits for the request.
     pub(super) const COUNTED: u32 = 16;
-    /// It is the last one of an access epoch.
+    /// The request is the last one of an access epoch.
     pub(super) const LAST: u32 = 32;
 
-    /// The lock that is to be acquired before the request is served, or what is wrong with the flags.
+    /// Returns the lock that must be acquired before the request is served, or the fault of the flags.
     pub(super) fn lock(flags: u32) -> Result<Option<LockKind>, String> {
         match flags & (SHARED | EXCLUSIVE) {
-            _ if flags > (2 * LAST - 1) => Err(format!("{flags:#x} are no flags of a request")),
+            _ if flags > (2 * LAST - 1) => Err(format!("{flags:#x} are not the flags of a request")),
             0 => Ok(None),
             SHARED => Ok(Some(LockKind::Shared)),
             EXCLUSIVE => Ok(Some(LockKind::Exclusive)),
@@ -220,7 +225,7 @@ struct Record {
 }
 
 impl Record {
-    /// No operation.
+    /// A record without an operation.
     fn signal(kind: Kind) -> Record {
         Record { kind, element: ElementKind::U8, op: Op::NoOp, runs: Vec::new(), data: Vec::new() }
     }
@@ -231,13 +236,13 @@ impl Record {
     }
 }
 
-/// What this rank has to do with a target in the epoch that is open.
+/// What this rank still has to do at a target in the open epoch.
 #[derive(Debug, Default)]
 struct Pending {
     /// The lock of the epoch, if it needs one.
     lock: Option<LockKind>,
     records: Vec<Record>,
-    /// Operations that a fence counts, and that were sent before it.
+    /// Operations that a fence counts and that were sent ahead of it.
     counted: u64,
 }
 
@@ -252,13 +257,14 @@ enum Epoch {
 #[derive(Debug)]
 struct Origin {
     epoch: Epoch,
-    /// The lock that lock_all takes of a target when it is used.
+    /// The lock that a lock_all acquires when a target is first used.
     all: Option<LockKind>,
     targets: BTreeMap<Rank, Pending>,
     fences: u32,
-    /// Operations of fence epochs that this rank has been told of, since ever.
+    /// The number of operations of fence epochs that other ranks have announced to this rank, since the window was
+    /// made.
     expected: u64,
-    /// The sum of the sizes of the groups of posts, since ever.
+    /// The sum of the sizes of the groups of posts, since the window was made.
     exposed: u64,
 }
 
@@ -269,15 +275,15 @@ pub(crate) struct Requests<'t> {
     window: u32,
     /// Whether an agent serves passive epochs.
     agent: bool,
-    /// Whether locks are acquired by their calls.
+    /// Whether the calls of locks acquire them at once.
     eager: bool,
     origin: RefCell<Origin>,
 }
 
 impl<'t> Requests<'t> {
-    /// A new window's; collective, in the order in which the team makes them.
+    /// Makes the requests of a new window. Collective; all ranks make the windows of a team in the same order.
     ///
-    /// The ranks in `part` have their numbers of the team.
+    /// The ranks in `part` are numbers of the team.
     pub(crate) fn new(ends: &'t Ends<'t>, agent: bool, eager: bool, mut part: OwnPart) -> Result<Requests<'t>> {
         ends.open()?;
         if let OwnPlace::Segment(at) = &mut part.place {
@@ -294,14 +300,14 @@ impl<'t> Requests<'t> {
         let requests = Requests { ends, window, agent, eager, origin: RefCell::new(origin) };
         if agent {
             hub.uses_agent.set(true);
-            requests.tell_agent(Some(part))?;
+            requests.notify_agent(Some(part))?;
         }
         ends.replay(window)?;
         Ok(requests)
     }
 
-    /// Tells this rank's agent that the window was made, with `part`, or freed.
-    fn tell_agent(&self, part: Option<OwnPart>) -> Result<()> {
+    /// Notifies this rank's agent that the window was made, with `part`, or freed.
+    fn notify_agent(&self, part: Option<OwnPart>) -> Result<()> {
         if let Some(agent) = &mut *self.ends.hub().agent.borrow_mut() {
             match part {
                 Some(part) => agent.server.register_passive(self.window, part),
@@ -312,7 +318,7 @@ impl<'t> Requests<'t> {
         let own = self.endpoint(self.ends.rank(), true);
         let data = part.map_or_else(Vec::new, OwnPart::encode);
         match self.ends.send(own, REGISTER, self.window.into(), data) {
-            // An agent that is gone serves no window; passive epochs learn of that.
+            // An agent that is gone serves no window; passive epochs return that error.
             Err(Error::Messages(crate::messages::Error::Left { .. })) => Ok(()),
             sent => sent,
         }
@@ -324,18 +330,18 @@ impl<'t> Requests<'t> {
         hub.main.borrow_mut().server.forget(self.window);
         hub.state.borrow_mut().posts.retain(|&(window, _), _| window != self.window);
         if self.agent {
-            self.tell_agent(None)?;
+            self.notify_agent(None)?;
         }
         self.ends.finish_sends()
     }
 
-    /// The first error of a request that nothing has waited for, once all ranks have left the window.
+    /// Returns the first error of a request that no call has waited for, once all ranks have left the window.
     pub(crate) fn last_error(&self) -> Result<()> {
         self.progress()?;
         self.refused()
     }
 
-    /// How many packets of a kind this rank has sent for windows of the team, its agent's not counted.
+    /// Returns the number of packets of a kind that this rank, without its agent, has sent for windows of the team.
     pub(crate) fn sent(&self, kind: Kind) -> u64 {
         self.ends.sent(kind)
     }
@@ -348,17 +354,17 @@ impl<'t> Requests<'t> {
         self.ends.wait(|hub| hub.state.borrow_mut().take_answer(ticket))?
     }
 
-    /// The first error of this window's requests that nothing has waited for.
+    /// Returns the first error of this window's requests that no call has waited for.
     fn refused(&self) -> Result<()> {
         self.ends.hub().state.borrow_mut().take_refused(self.window)
     }
 
-    /// Serves what has come.
+    /// Serves the requests that have arrived.
     pub(crate) fn progress(&self) -> Result<()> {
         self.ends.progress()
     }
 
-    /// Sends a request, and returns the ticket of its answer, or 0 if it has none.
+    /// Sends a request, and returns the ticket of its answer, or 0 if there will be none.
     fn send(&self, target: Rank, record: &Record, flags: u32) -> Result<u32> {
         let Origin { epoch, fences, .. } = *self.origin.borrow();
         let at = self.endpoint(target, epoch == Epoch::Passive);
@@ -379,12 +385,12 @@ impl<'t> Requests<'t> {
         sent.map(|()| ticket)
     }
 
-    /// A request without an operation.
+    /// Sends a request without an operation.
     fn signal(&self, target: Rank, kind: Kind, flags: u32) -> Result<u32> {
         self.send(target, &Record::signal(kind), flags)
     }
 
-    /// Calls `body` with what this rank has to do with a target.
+    /// Calls `body` with what this rank still has to do at a target.
     fn with<R>(&self, target: Rank, body: impl FnOnce(&mut Pending) -> R) -> R {
         let origin = &mut *self.origin.borrow_mut();
         let (all, fences) = (origin.all, origin.fences);
@@ -394,14 +400,14 @@ impl<'t> Requests<'t> {
         }))
     }
 
-    /// Notes a lock that is to be acquired, or a post that is to be waited for.
+    /// Notes a lock to acquire, or a post to wait for.
     fn want(&self, target: Rank, lock: Option<LockKind>, fences: u32) {
         let at = self.endpoint(target, true);
         let wanted = Wanted { window: self.window, target, at, lock, fences };
         self.ends.hub().state.borrow_mut().wanted.push(wanted);
     }
 
-    /// The lock of `target`, if it is still to be acquired.
+    /// Returns the lock of `target` if it is still to be acquired.
     fn wanted(&self, target: Rank) -> Option<LockKind> {
         let state = self.ends.hub().state.borrow();
         let mut wanted = state.wanted.iter().filter(|wanted| wanted.window == self.window);
@@ -414,7 +420,7 @@ impl<'t> Requests<'t> {
         self.origin.borrow().targets.iter().any(|(&target, pending)| locked(pending) && self.wanted(target).is_none())
     }
 
-    /// Nothing of `target` is to be waited for any more.
+    /// Notes that nothing of `target` is to be waited for any more.
     fn settle(&self, target: Rank) {
         let gone = |wanted: &Wanted| wanted.window == self.window && wanted.target == target;
         self.ends.hub().state.borrow_mut().wanted.retain(|wanted| !gone(wanted));
@@ -475,9 +481,10 @@ impl<'t> Requests<'t> {
         Ok(())
     }
 
-    /// Sends what was recorded for `target`; returns the ticket of an acknowledgement that the caller has to wait for.
+    /// Sends the operations recorded for `target`; returns the ticket of an acknowledgement that the caller has to wait
+    /// for.
     ///
-    /// `last` is what the last operation asks for: nothing, or its answer, a release, or to be the last one of all.
+    /// `last` holds the flags of the last operation: none, or an answer, a release, or the end of the epoch.
     fn force(&self, target: Rank, last: u32) -> Result<Option<u32>> {
         let epoch = self.origin.borrow().epoch;
         if epoch == Epoch::Access {
@@ -532,7 +539,7 @@ impl<'t> Requests<'t> {
         Ok((flags & flags::ANSWER != 0).then_some(ticket))
     }
 
-    /// Forces all targets, then waits for all of them; the error is the first one, after all were tried.
+    /// Forces all targets, then waits for all of them; returns the first error after all were tried.
     fn force_all(&self, last: u32) -> Result<()> {
         let targets: Vec<Rank> = self.origin.borrow().targets.keys().copied().collect();
         let forced: Vec<_> = targets.into_iter().map(|target| self.force(target, last)).collect();
@@ -557,7 +564,7 @@ impl<'t> Requests<'t> {
         done.inspect_err(|_| self.end(target))
     }
 
-    /// Sends what was recorded for `target`, and releases its lock.
+    /// Sends the operations recorded for `target`, and releases its lock.
     pub(crate) fn unlock(&self, target: Rank) -> Result<()> {
         let done = self.force(target, flags::RELEASE).and_then(|ticket| match ticket {
             Some(ticket) => self.answer(ticket).map(drop),
@@ -598,12 +605,12 @@ impl<'t> Requests<'t> {
         origin.all = None;
     }
 
-    /// Nothing of any target is to be waited for any more.
+    /// Notes that nothing of any target is to be waited for any more.
     fn want_nothing(&self) {
         self.ends.hub().state.borrow_mut().wanted.retain(|wanted| wanted.window != self.window);
     }
 
-    /// Completes what was recorded for `target`, here and there.
+    /// Completes the operations recorded for `target`, at the origin and at the target.
     pub(crate) fn flush(&self, target: Rank) -> Result<()> {
         if !self.origin.borrow().targets.contains_key(&target) {
             return Ok(());
@@ -617,7 +624,7 @@ impl<'t> Requests<'t> {
         self.force_all(flags::ANSWER)
     }
 
-    /// A fence; `closes` says whether an epoch with operations comes to its end.
+    /// Calls a fence; `closes` says whether it ends an epoch with operations.
     pub(crate) fn fence(&self, closes: bool) -> Result<()> {
         let mut failed = Ok(());
         if closes {
@@ -627,7 +634,7 @@ impl<'t> Requests<'t> {
                 counts[((target.0 + size - me) % size) as usize] = pending.counted + pending.records.len() as u64;
             }
             let more = self.sum(counts)?;
-            // An error is returned once the fence is done, since the other ranks wait for this one.
+            // An error is returned only after the fence, since the other ranks wait for this one.
             let forced = self.force_all(0); // I3
             let mut origin = self.origin.borrow_mut();
             origin.targets.clear();
@@ -647,13 +654,13 @@ impl<'t> Requests<'t> {
         failed
     }
 
-    /// What `look` finds in what this rank serves of the window.
+    /// Returns what `look` finds in this rank's serving side of the window.
     fn at_target(&self, hub: &Hub, look: impl FnOnce(&serve::Served) -> u64) -> u64 {
         look(hub.main.borrow_mut().server.window(self.window))
     }
 
-    /// Adds up `counts` of all ranks: each rank gets the sum of those that are meant for it. Block k is for the rank k
-    /// behind this one.
+    /// Adds up `counts` over all ranks: each rank gets the sum of the counts for it. Element k is for the rank k after
+    /// this one.
     ///
     /// An allgather by Bruck's algorithm run backwards, with additions instead of copies.
     fn sum(&self, mut counts: Vec<u64>) -> Result<u64> {
@@ -669,7 +676,7 @@ impl<'t> Requests<'t> {
         Ok(counts[0])
     }
 
-    /// Opens an exposure epoch, and tells the origins unless `nocheck`.
+    /// Opens an exposure epoch, and notifies the origins unless `nocheck`.
     pub(crate) fn post(&self, group: &[Rank], nocheck: bool) -> Result<()> {
         self.origin.borrow_mut().exposed += group.len() as u64;
         if !nocheck {
@@ -690,7 +697,7 @@ impl<'t> Requests<'t> {
         }
     }
 
-    /// Gives up what an access epoch has for targets that have not posted, since they may never do so.
+    /// Gives up the operations of an access epoch for targets that have not posted, since they may never post.
     pub(crate) fn give_up_unposted(&self) -> Result<()> {
         self.ends.progress()?;
         for (&rank, pending) in &mut self.origin.borrow_mut().targets {
@@ -701,20 +708,20 @@ impl<'t> Requests<'t> {
         Ok(())
     }
 
-    /// Sends what was recorded in the access epoch, once its targets have posted.
+    /// Sends the operations recorded in the access epoch, once its targets have posted.
     pub(crate) fn complete(&self) -> Result<()> {
         let done = self.force_all(flags::LAST);
         self.end_all();
         done
     }
 
-    /// Whether the origins of all exposure epochs so far have completed.
+    /// Returns whether the origins of all exposure epochs so far have completed.
     pub(crate) fn exposure_is_over(&self) -> bool {
         let exposed = self.origin.borrow().exposed;
         self.at_target(self.ends.hub(), |served| served.completed) >= exposed
     }
 
-    /// Waits until they have.
+    /// Waits until the origins of all exposure epochs so far have completed.
     pub(crate) fn wait_exposure(&self) -> Result<()> {
         let exposed = self.origin.borrow().exposed;
         self.ends.wait(|hub| (self.at_target(hub, |served| served.completed) >= exposed).then_some(()))
@@ -737,7 +744,7 @@ impl ByRequest for Requests<'_> {
         self.fetch(target, &Record { kind: GET, element: ElementKind::U8, op: Op::NoOp, runs, data: Vec::new() })
     }
 
-    /// Combines `source` into the elements in `runs`; with `result`, what they were before goes there.
+    /// Combines `source` into the elements in `runs`; their values before go to `result`, if there is one.
     fn update(
         &self,
         target: Rank,
@@ -760,7 +767,7 @@ impl ByRequest for Requests<'_> {
         Ok(())
     }
 
-    /// Stores `desired` at `offset` if the element there is `expected`; returns what it was before. All three are words that
+    /// Stores `desired` at `offset` if the element there is `expected`; returns its value before. All three are words that
     /// stand for elements.
     fn compare_and_swap(
         &self,
@@ -781,15 +788,15 @@ impl ByRequest for Requests<'_> {
 }
 
 impl Drop for Requests<'_> {
-    /// No epoch of the window can end any more, so later windows must not wait for what one has left.
+    /// No epoch of the window can end any more, so later windows must not wait for what an open epoch has left.
     fn drop(&mut self) {
         self.want_nothing();
     }
 }
 
-/// What all windows of a team do alike.
+/// The synchronization that is the same for all windows of a team.
 impl Ends<'_> {
-    /// A barrier by dissemination, during which this rank serves.
+    /// Calls a barrier by dissemination, during which this rank serves.
     pub(crate) fn barrier(&self) -> Result<()> {
         let step = self.next_step();
         for round in 0..rounds(self.size()) {
@@ -799,7 +806,7 @@ impl Ends<'_> {
         self.progress()
     }
 
-    /// Waits for `target` no more, if it has not posted yet; returns whether that is so.
+    /// Stops waiting for `target` if it has not posted yet; returns whether that is so.
     fn gives_post_up(&self, window: u32, target: Rank) -> bool {
         let this = |wanted: &Wanted| (wanted.window, wanted.target) == (window, target) && wanted.lock.is_none();
         let poster = self.in_world(target);
@@ -811,7 +818,7 @@ impl Ends<'_> {
         true
     }
 
-    /// Waits until `target` has posted, if that is still to be waited for.
+    /// Waits until `target` has posted, if that was not waited for before.
     fn take_post(&self, window: u32, target: Rank) -> Result<()> {
         let this = |wanted: &Wanted| (wanted.window, wanted.target) == (window, target) && wanted.lock.is_none();
         if !self.hub().state.borrow().wanted.iter().any(this) {
@@ -827,14 +834,14 @@ impl Ends<'_> {
         })
     }
 
-    /// The number of the next sum or barrier, with room for its rounds.
+    /// Returns the number of the next sum or barrier, with room for its rounds.
     fn next_step(&self) -> u32 {
         let mut state = self.hub().state.borrow_mut();
         state.steps = state.steps.wrapping_add(64);
         state.steps
     }
 
-    /// Sends `words` to the rank 2^`round` further on, and takes as many that the rank that far before has sent.
+    /// Sends `words` to the rank 2^`round` after this one, and takes as many words from the rank 2^`round` before it.
     fn exchange(&self, step: u32, round: u32, words: &[u64]) -> Result<Vec<u64>> {
         let to = (u64::from(self.rank().0) + (1 << round)) % u64::from(self.size());
         let step = step | round;

@@ -1,4 +1,4 @@
-//! Making layouts, as the constructors of MPI do.
+//! The constructors of layouts, as MPI has them.
 
 use super::error::{LayoutError, Result};
 use super::tree::{Body, Kinds, Layout, Run, Shape, gcd, narrow, reach};
@@ -32,7 +32,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// As all constructors: [`Overflow`](LayoutError::Overflow) and [`TooComplex`](LayoutError::TooComplex).
+    /// Like all constructors: [`Overflow`](LayoutError::Overflow) and [`TooComplex`](LayoutError::TooComplex).
     pub fn contiguous(count: u64, inner: &Layout) -> Result<Layout> {
         Layout::build(std::iter::once(Ok((0, count, inner.extent(), inner))))
     }
@@ -41,7 +41,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Those of [`contiguous`](Self::contiguous).
+    /// The errors of [`contiguous`](Self::contiguous).
     pub fn vector(count: u64, block: u64, stride: i64, inner: &Layout) -> Result<Layout> {
         Layout::hvector(count, block, inner.times(i128::from(stride))?, inner)
     }
@@ -50,27 +50,27 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Those of [`contiguous`](Self::contiguous).
+    /// The errors of [`contiguous`](Self::contiguous).
     pub fn hvector(count: u64, block: u64, stride: i64, inner: &Layout) -> Result<Layout> {
         let block = Layout::contiguous(block, inner)?;
         Layout::build(std::iter::once(Ok((0, count, stride, &block))))
     }
 
-    /// Blocks (how many of `inner`, displacement in extents of `inner`), in the order given (`MPI_Type_indexed`).
+    /// Blocks (number of `inner`, displacement in extents of `inner`), in the order given (`MPI_Type_indexed`).
     ///
     /// # Errors
     ///
-    /// Those of [`contiguous`](Self::contiguous).
+    /// The errors of [`contiguous`](Self::contiguous).
     pub fn indexed(blocks: &[(u64, i64)], inner: &Layout) -> Result<Layout> {
         let copies = |&(block, disp): &(u64, i64)| Ok((inner.times(i128::from(disp))?, block, inner.extent(), inner));
         Layout::build(blocks.iter().map(copies))
     }
 
-    /// Blocks (how many of `inner`, displacement in bytes), in the order given (`MPI_Type_create_hindexed`).
+    /// Blocks (number of `inner`, displacement in bytes), in the order given (`MPI_Type_create_hindexed`).
     ///
     /// # Errors
     ///
-    /// Those of [`contiguous`](Self::contiguous).
+    /// The errors of [`contiguous`](Self::contiguous).
     pub fn hindexed(blocks: &[(u64, i64)], inner: &Layout) -> Result<Layout> {
         Layout::build(blocks.iter().map(|&(block, disp)| Ok((disp, block, inner.extent(), inner))))
     }
@@ -79,7 +79,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Those of [`contiguous`](Self::contiguous).
+    /// The errors of [`contiguous`](Self::contiguous).
     pub fn indexed_block(block: u64, disps: &[i64], inner: &Layout) -> Result<Layout> {
         let copies = |&disp: &i64| Ok((inner.times(i128::from(disp))?, block, inner.extent(), inner));
         Layout::build(disps.iter().map(copies))
@@ -89,7 +89,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Those of [`contiguous`](Self::contiguous).
+    /// The errors of [`contiguous`](Self::contiguous).
     pub fn hindexed_block(block: u64, disps: &[i64], inner: &Layout) -> Result<Layout> {
         Layout::build(disps.iter().map(|&disp| Ok((disp, block, inner.extent(), inner))))
     }
@@ -97,13 +97,13 @@ impl Layout {
     /// A box of `subsizes` elements that starts at `starts` in an array of `sizes` elements, each an `inner`
     /// (`MPI_Type_create_subarray`).
     ///
-    /// The data are in the order of the array's memory, and the bounds are those of the whole array. A subsize of 0 is
-    /// an empty layout, although the standard has no such boxes.
+    /// The data are in the order of the array's memory, and the layout has the bounds of the whole array. A subsize of
+    /// 0 gives an empty layout, although the standard has no such boxes.
     ///
     /// # Errors
     ///
-    /// [`Dimensions`](LayoutError::Dimensions) if the lists differ in length, [`Subarray`](LayoutError::Subarray) if the
-    /// box reaches outside of the array, and those of [`contiguous`](Self::contiguous).
+    /// [`Dimensions`](LayoutError::Dimensions) if the lists differ in length, [`Subarray`](LayoutError::Subarray) if
+    /// the box reaches outside of the array, and the errors of [`contiguous`](Self::contiguous).
     pub fn subarray(sizes: &[u64], subsizes: &[u64], starts: &[u64], order: Order, inner: &Layout) -> Result<Layout> {
         let dimensions = sizes.len();
         if subsizes.len() != dimensions || starts.len() != dimensions {
@@ -127,14 +127,15 @@ impl Layout {
         layout.resized(0, step)
     }
 
-    /// Blocks (how many, displacement in bytes, of what), in the order given (`MPI_Type_create_struct`).
+    /// Blocks (count, displacement in bytes, layout), in the order given (`MPI_Type_create_struct`).
     ///
-    /// As in C, the extent is rounded up to a multiple of the largest alignment of an element, unless a block's own
-    /// bounds were set by [`resized`](Self::resized) or [`subarray`](Self::subarray): then only such bounds count.
+    /// As in C, the extent is rounded up to a multiple of the largest alignment of an element. If
+    /// [`resized`](Self::resized) or [`subarray`](Self::subarray) set a block's own bounds, only such bounds count
+    /// instead.
     ///
     /// # Errors
     ///
-    /// Those of [`contiguous`](Self::contiguous).
+    /// The errors of [`contiguous`](Self::contiguous).
     pub fn structure(blocks: &[(u64, i64, &Layout)]) -> Result<Layout> {
         Layout::build(blocks.iter().map(|&(block, disp, inner)| Ok((disp, block, inner.extent(), inner))))
     }
@@ -149,7 +150,7 @@ impl Layout {
         Ok(Layout { lower, upper, marked: true, ..self.clone() })
     }
 
-    /// The layout of copies of others, one after the other: (offset, count, stride, layout).
+    /// Makes the layout of copies of other layouts, one after the other: (offset, count, stride, layout).
     pub(super) fn build<'l>(copies: impl Iterator<Item = Result<(i64, u64, i64, &'l Layout)>>) -> Result<Layout> {
         let mut marks = None;
         let (mut kinds, mut grain, mut align) = (Kinds::None, 0, 1);
@@ -170,7 +171,7 @@ impl Layout {
         Layout::bounded(body, marks, kinds, grain, align)
     }
 
-    /// A layout with the bounds `marks`, or else with those that follow from the data.
+    /// Makes a layout with the bounds `marks`, or with the data's own bounds if there are no marks.
     pub(super) fn bounded(
         body: Body,
         marks: Option<(i64, i64)>,

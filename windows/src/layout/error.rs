@@ -1,30 +1,30 @@
-//! What can be wrong with a layout.
+//! The errors of layouts.
 
-/// How deep a layout may be nested, after what is contiguous or evenly spaced was folded.
+/// The largest depth of a layout, after contiguous and evenly spaced parts were folded.
 pub const MAX_DEPTH: u32 = 64;
 
-/// How many parts (blocks of a list, and lists) a layout may have.
+/// The largest number of parts (blocks of a list, and lists) of a layout.
 pub const MAX_PARTS: u64 = 1 << 26;
 
 /// The result of making or using a layout.
 pub(super) type Result<T, E = LayoutError> = std::result::Result<T, E>;
 
-/// A layout that cannot be, or that does not fit its use.
+/// An impossible layout, or a layout that does not fit its use.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LayoutError {
     /// A displacement, extent or size beyond 63 bits.
     #[error("a layout's {what} does not fit in 63 bits")]
     Overflow {
-        /// What became too large.
+        /// The value that became too large.
         what: &'static str,
     },
     /// More levels than [`MAX_DEPTH`], or more parts than [`MAX_PARTS`].
     #[error("a layout of {depth} levels and {parts} parts: the limits are {MAX_DEPTH} and {MAX_PARTS}")]
     TooComplex {
-        /// How many levels it would have.
+        /// The number of levels that it would have.
         depth: u32,
-        /// How many parts it would have.
+        /// The number of parts that it would have.
         parts: u64,
     },
     /// The lists that describe a subarray differ in length.
@@ -59,14 +59,14 @@ pub enum LayoutError {
         /// Bytes of the second layout.
         right: u64,
     },
-    /// A layout whose runs cannot be relied on to be whole elements.
+    /// A layout whose runs are not always whole elements.
     #[error(
         "elements of {element} bytes in a layout whose smallest unit is {grain} bytes: build it from such elements"
     )]
     Elements {
         /// Bytes of an element.
         element: u64,
-        /// What divides the bytes of every run of the layout.
+        /// A number that divides the bytes of every run of the layout.
         grain: u64,
     },
     /// A layout that reaches outside of the buffer that it is used on.
@@ -82,7 +82,7 @@ pub enum LayoutError {
     /// No memory for the packed data.
     #[error("no memory for {bytes} bytes of packed data")]
     OutOfMemory {
-        /// How many bytes were asked for.
+        /// The number of bytes that were requested.
         bytes: u64,
     },
 }

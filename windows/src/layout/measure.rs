@@ -5,7 +5,7 @@ use super::tree::{Kinds, Layout, Shape, narrow, reach};
 use crate::Kind;
 
 impl Layout {
-    /// `count` extents in bytes.
+    /// Returns `count` extents in bytes.
     pub(super) fn times(&self, count: i128) -> Result<i64> {
         narrow(count * i128::from(self.extent()), "displacement")
     }
@@ -45,7 +45,7 @@ impl Layout {
         (self.body.first, self.body.end)
     }
 
-    /// Like [`true_bounds`](Self::true_bounds), of `count` items.
+    /// Like [`true_bounds`](Self::true_bounds), for `count` items.
     ///
     /// # Errors
     ///
@@ -58,7 +58,7 @@ impl Layout {
         reach(0, count, self.extent(), self.body.first, self.body.end)
     }
 
-    /// The kind of all elements; none if they differ, or if there are no elements (their size is 0).
+    /// The kind of all elements; `None` if they differ, or if there are no elements (the size is 0).
     #[inline]
     pub fn kind(&self) -> Option<Kind> {
         match self.kinds {
@@ -80,7 +80,7 @@ impl Layout {
             || matches!(self.body.shape, Shape::Run(_)) && i128::from(self.extent()) == i128::from(self.body.size)
     }
 
-    /// Checks that all runs are whole elements of `element` bytes, by the sizes of the elements that it is made of.
+    /// Checks that all runs are whole elements of `element` bytes, by the sizes of the layout's own elements.
     ///
     /// # Errors
     ///

@@ -21,11 +21,11 @@ impl Layout {
         Ok(())
     }
 
-    /// Spreads packed data over `count` items in `target`. Of bytes that are described twice, the last stay.
+    /// Spreads packed data over `count` items in `target`. If a byte is described twice, its last value stays.
     ///
     /// # Errors
     ///
-    /// [`Mismatch`](LayoutError::Mismatch) if `packed` has another length than the items have data,
+    /// [`Mismatch`](LayoutError::Mismatch) if the length of `packed` is not the size of the items,
     /// [`OutOfBuffer`](LayoutError::OutOfBuffer) and [`Overflow`](LayoutError::Overflow); nothing is written.
     pub fn unpack(&self, count: u64, packed: &[u8], target: &mut [u8]) -> Result<()> {
         self.check_buffer(count, target.len())?;
@@ -35,7 +35,7 @@ impl Layout {
         }
         let mut rest = packed;
         for run in self.runs(count)? {
-            // As many bytes as the runs have in all, by the check above.
+            // By the check above, `packed` has as many bytes as all runs together.
             let (data, later) = rest.split_at(run.bytes as usize);
             target[run.range()].copy_from_slice(data);
             rest = later;

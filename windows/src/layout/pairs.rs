@@ -4,14 +4,14 @@ use super::error::{LayoutError, Result};
 use super::runs::Runs;
 use super::tree::{Layout, Run};
 
-/// Bytes that neighbour each other in both of two layouts, and have the same place in their order.
+/// Bytes that are neighbours in both of two layouts, at the same place in the order of each.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Piece {
     /// Offset of the first byte in the buffer of the first layout.
     pub left: i64,
     /// Offset of the first byte in the buffer of the second layout.
     pub right: i64,
-    /// How many bytes.
+    /// The number of bytes.
     pub bytes: u64,
 }
 
@@ -20,12 +20,13 @@ pub struct Piece {
 pub struct PairRuns<'a> {
     left: Runs<'a>,
     right: Runs<'a>,
-    /// What is left of each layout's run.
+    /// The rest of the first layout's current run.
     left_run: Run,
+    /// The rest of the second layout's current run.
     right_run: Run,
 }
 
-/// Walks two layouts of equally many bytes together: the pieces that are one run in both, in order.
+/// Walks two layouts of the same size together, and returns the pieces that are one run in both, in order.
 ///
 /// # Errors
 ///
@@ -44,8 +45,8 @@ pub fn pair_runs<'a>(left: &'a Layout, left_count: u64, right: &'a Layout, right
 ///
 /// # Errors
 ///
-/// Those of [`pair_runs`], and [`Elements`](LayoutError::Elements) if a layout is not made of elements of which each is
-/// a multiple of `element` bytes. A layout of one kind, and of elements of that kind, always is.
+/// The errors of [`pair_runs`], and [`Elements`](LayoutError::Elements) unless each element of both layouts is a
+/// multiple of `element` bytes. A layout of one kind never fails for elements of that kind.
 pub fn pair_elements<'a>(
     left: &'a Layout,
     left_count: u64,

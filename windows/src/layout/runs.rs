@@ -4,7 +4,8 @@ use super::error::{LayoutError, Result};
 use super::tree::{Layout, Part, Run, Shape};
 
 impl Layout {
-    /// The one run that `count` items are, if they are, without making an iterator; of 0 bytes if there is no data.
+    /// Returns the run of `count` items if they are one run, without making an iterator. The run has 0 bytes if there
+    /// are no data.
     ///
     /// # Errors
     ///
@@ -21,12 +22,12 @@ impl Layout {
         Ok(None)
     }
 
-    /// The runs of `count` items at multiples of the extent, in the layout's order; neighbours in order that touch are
-    /// one run. Bytes that are described twice come twice.
+    /// Returns the runs of `count` items at multiples of the extent, in the layout's order. Successive runs that touch
+    /// are one run. Bytes that are described twice are returned twice.
     ///
     /// # Errors
     ///
-    /// [`Overflow`](LayoutError::Overflow) if an offset is beyond 63 bits, or the size beyond 64.
+    /// [`Overflow`](LayoutError::Overflow) if an offset needs more than 63 bits, or the size more than 64.
     #[inline]
     pub fn runs(&self, count: u64) -> Result<Runs<'_>> {
         let mut runs = Runs { stack: Vec::new(), leaf: Leaf::default(), ahead: Run { offset: 0, bytes: 0 } };
@@ -44,11 +45,12 @@ pub struct Runs<'a> {
     /// The lists that the iteration is in, the innermost last.
     pub(super) stack: Vec<Frame<'a>>,
     leaf: Leaf,
-    /// The run that comes next unless it grows; of 0 bytes when there is none yet.
+    /// The next run, unless it grows; it has 0 bytes when there is none yet.
     ahead: Run,
 }
 
-/// Copies of a list of parts: part `next` of the copy at `base` is to come, and `left` copies with this one.
+/// Copies of a list of parts: part `next` of the copy at `base` is next, and `left` copies are left, including this
+/// one.
 #[derive(Clone, Debug)]
 pub(super) struct Frame<'a> {
     parts: &'a [Part],
@@ -58,7 +60,7 @@ pub(super) struct Frame<'a> {
     stride: i64,
 }
 
-/// Copies of a run that are to come: `left` of them, the first at `run`.
+/// The copies of a run that are left: `left` copies, the first at `run`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Leaf {
     offset: i64,
@@ -90,7 +92,7 @@ impl<'a> Runs<'a> {
         }
     }
 
-    /// The next run, not yet merged with those that follow.
+    /// Returns the next run, not yet merged with the following runs.
     #[inline]
     fn advance(&mut self) -> Option<Run> {
         while self.leaf.left == 0 {
@@ -125,7 +127,7 @@ impl Iterator for Runs<'_> {
             if self.ahead.bytes == 0 {
                 self.ahead = run;
             } else if self.ahead.offset.wrapping_add_unsigned(self.ahead.bytes) == run.offset {
-                // Within 64 bits, as the size of all is (I1).
+                // This stays within 64 bits, since the size of the whole does (I1).
                 self.ahead.bytes += run.bytes;
             } else {
                 return Some(std::mem::replace(&mut self.ahead, run));

@@ -17,7 +17,7 @@ enum Spec {
     Hindexed(Vec<(u64, i64)>, Box<Spec>),
     IndexedBlock(u64, Vec<i64>, Box<Spec>),
     HindexedBlock(u64, Vec<i64>, Box<Spec>),
-    /// Of each dimension size, subsize and start.
+    /// Size, subsize and start of each dimension.
     Subarray(Vec<(u64, u64, u64)>, Order, Box<Spec>),
     Structure(Vec<(u64, i64, Spec)>),
     Resized(i64, i64, Box<Spec>),
@@ -50,7 +50,7 @@ impl Spec {
     }
 
     fn typemap(&self) -> Typemap {
-        /// The typemaps of `inner` at displacements in bytes.
+        /// Returns the typemaps of `inner` at displacements in bytes.
         fn at(inner: &Typemap, disps: impl IntoIterator<Item = i64>) -> Typemap {
             let mut all = Typemap::default();
             disps.into_iter().for_each(|disp| all.add(inner, disp));
@@ -84,7 +84,7 @@ impl Spec {
                 blocks(inner, disps.iter().map(|disp| (*block, *disp)).collect())
             }
             Spec::Subarray(dimensions, order, inner) => {
-                // Every element of the array in the order of memory; those that are inside in all dimensions stay.
+                // Walks all elements of the array in the order of memory, and keeps those inside the box.
                 let inner = inner.typemap();
                 let elements: u64 = dimensions.iter().map(|(size, ..)| size).product();
                 let inside = |element: &u64| {
@@ -151,7 +151,7 @@ impl Typemap {
         upper - lower
     }
 
-    /// The offset of every byte of `count` items, in order.
+    /// Returns the offset of every byte of `count` items, in order.
     fn bytes(&self, count: u64) -> Vec<i64> {
         let items = (0..count as i64).map(|item| item * self.extent());
         let entries = |start| self.entries.iter().map(move |(at, kind)| (start + at, kind.size() as i64));
@@ -163,7 +163,7 @@ fn kind() -> impl Strategy<Value = Kind> {
     (0..Kind::ALL.len()).prop_map(|i| Kind::ALL[i])
 }
 
-/// Layouts of up to some thousand bytes, whose leaves are from `kinds`.
+/// Generates layouts of up to some thousand bytes, whose leaves are from `kinds`.
 fn spec_of(kinds: impl Strategy<Value = Kind> + 'static) -> impl Strategy<Value = Spec> {
     let leaf = kinds.prop_map(Spec::Leaf);
     leaf.prop_recursive(5, 64, 3, |inner| {
@@ -172,7 +172,7 @@ fn spec_of(kinds: impl Strategy<Value = Kind> + 'static) -> impl Strategy<Value 
         let disp = || -9_i64..10;
         let (blocks, disps) = (|| vec((count(), disp()), 1..4), || vec(disp(), 1..4));
         let dimension = (1_u64..4, any::<u64>(), any::<u64>()).prop_map(|(size, subsize, start)| {
-            // Rarely 0.
+            // The subsize is 0 in one case of 30.
             let subsize = if subsize < u64::MAX / 30 { 0 } else { 1 + subsize % size };
             (size, subsize, start % (size - subsize + 1))
         });
@@ -198,7 +198,7 @@ fn spec() -> impl Strategy<Value = Spec> {
     prop_oneof![spec_of(kind()), kind().prop_flat_map(|kind| spec_of(Just(kind)))]
 }
 
-/// Runs that are as long as they can be, from the offset of every byte.
+/// Returns the longest possible runs, from the offset of every byte.
 fn merged(bytes: &[i64]) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for &offset in bytes {
@@ -218,7 +218,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn layouts_are_their_typemaps(spec in spec(), count in 0_u64..4) {
+    fn layouts_agree_with_their_typemaps(spec in spec(), count in 0_u64..4) {
         let (layout, typemap) = (spec.layout(), spec.typemap());
         let bytes = typemap.bytes(count);
         prop_assert_eq!(layout.size(), typemap.bytes(1).len() as u64);
@@ -242,8 +242,8 @@ proptest! {
     }
 
     #[test]
-    fn packed_data_come_back(spec in spec(), count in 0_u64..4) {
-        // Moved so that it starts at the buffer's start, with its bounds.
+    fn unpacking_restores_packed_data(spec in spec(), count in 0_u64..4) {
+        // The layout and its bounds are moved to the buffer's start.
         let (layout, typemap) = (spec.layout(), spec.typemap());
         let (first, end) = layout.span(count).unwrap();
         let moved = Layout::hindexed(&[(1, -first)], &layout).unwrap();
@@ -279,12 +279,12 @@ proptest! {
     }
 
     #[test]
-    fn pairs_walk_both_in_order(
+    fn pairs_walk_both_layouts_in_order(
         (left, right) in prop_oneof![(spec(), spec()), kind().prop_flat_map(|k| (spec_of(Just(k)), spec_of(Just(k))))],
     ) {
         let (a, b) = (left.layout(), right.layout());
         let whole = gcd(a.size(), b.size()).max(1);
-        // Equally many bytes, if both have data and not too many.
+        // Both have the same number of bytes, if both have data and not too many.
         let (a_count, b_count) = (b.size() / whole % 64, a.size() / whole % 64);
         let (a_bytes, b_bytes) = (left.typemap().bytes(a_count), right.typemap().bytes(b_count));
         let pieces = pair_runs(&a, a_count, &b, b_count);
@@ -315,11 +315,11 @@ proptest! {
 }
 
 #[test]
-fn bounds_as_in_c() {
+fn bounds_agree_with_c() {
     let (double, byte) = (Layout::of::<f64>(), Layout::of::<i8>());
     let structure = Layout::structure(&[(1, 0, &double), (1, 8, &byte)]).unwrap();
     assert_eq!((structure.size(), structure.extent(), structure.kind()), (9, 16, None));
-    // What is set outweighs what follows from the data.
+    // Bounds that were set outweigh the data's own bounds.
     let set = double.resized(-8, 32).unwrap();
     let structure = Layout::structure(&[(1, 8, &set), (1, 100, &byte)]).unwrap();
     assert_eq!((structure.lower_bound(), structure.extent(), structure.true_bounds()), (0, 32, (8, 101)));
@@ -327,7 +327,7 @@ fn bounds_as_in_c() {
 }
 
 #[test]
-fn a_description_takes_memory_for_itself_only() {
+fn the_memory_of_a_layout_depends_on_its_description_only() {
     let million = Layout::vector(1 << 40, 1, 2, &Layout::of::<f64>()).unwrap();
     assert_eq!(million.body.parts, 1);
     let runs = million.runs(1).unwrap();
@@ -344,7 +344,7 @@ fn a_description_takes_memory_for_itself_only() {
 }
 
 #[test]
-fn mixed_structures_are_no_whole_elements() {
+fn mixed_structures_are_not_whole_elements() {
     let (int, double) = (Layout::of::<i32>(), Layout::of::<f64>());
     let mixed = Layout::structure(&[(1, 0, &int), (1, 4, &double)]).unwrap();
     let doubles = Layout::contiguous(3, &double).unwrap();
@@ -365,7 +365,7 @@ fn overlapping_data_are_kept_in_order() {
 }
 
 #[test]
-fn what_does_not_fit_is_an_error() {
+fn sizes_that_do_not_fit_are_errors() {
     let overflow = |layout: Result<Layout>| assert!(matches!(layout, Err(LayoutError::Overflow { .. })), "{layout:?}");
     let (int, byte) = (Layout::of::<i32>(), Layout::of::<u8>());
     let top = i64::MAX as u64;
@@ -398,7 +398,7 @@ fn what_does_not_fit_is_an_error() {
 
 #[test]
 fn depth_and_parts_are_limited() {
-    // Two parts each, so that the parts double from level to level.
+    // Each level has two parts, so the number of parts doubles from level to level.
     let double = |inner: &Layout| Layout::hindexed(&[(1, 0), (1, 1 << 40)], inner);
     let mut layout = Layout::of::<i8>();
     let error = loop {
@@ -408,7 +408,7 @@ fn depth_and_parts_are_limited() {
         }
     };
     assert!(matches!(error, LayoutError::TooComplex { parts, .. } if parts > MAX_PARTS), "{error}");
-    // One part each, which does not fold.
+    // Each level has one part, which does not fold.
     let mut layout = gap(Kind::I8);
     let mut levels = 0;
     let error = loop {

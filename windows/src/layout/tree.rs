@@ -10,34 +10,31 @@ use crate::Kind;
 pub struct Run {
     /// Offset of the first byte.
     pub offset: i64,
-    /// How many.
+    /// The number of bytes.
     pub bytes: u64,
 }
 
 impl Run {
-    /// Its place in a buffer, which it was checked to be within.
+    /// Returns the run's range in a buffer. The caller has checked that the run is within the buffer.
     pub(super) fn range(self) -> std::ops::Range<usize> {
         let start = self.offset as usize;
         start..start + self.bytes as usize
     }
 }
 
-/// Which bytes of a buffer an operation touches, in which order, relative to the buffer's start.
+/// The bytes of a buffer that an operation touches, in order, relative to the buffer's start.
 ///
-/// As MPI's datatypes: a layout has a *size* (bytes of data), and *bounds*, whose distance is its *extent*: where the
-/// next one starts when several follow each other. Immutable, and cheap to clone: lists are shared.
+/// Like an MPI datatype, a layout has a *size* (bytes of data) and *bounds*. Their distance is its *extent*: where the
+/// next item starts when several follow each other. A layout is immutable, and cheap to clone, since lists are shared.
 ///
 /// ```
 /// use rmalab_windows::Layout;
 /// use rmalab_windows::layout::{Order, Run};
 ///
-/// // Column 2 of a matrix of 3 rows and 4 columns of f64.
-/// let column = Layout::subarray(&[3, 4], &[3, 1], &[0, 2], Order::C, &Layout::of::<f64>())?;
-/// let offsets: Vec<i64> = column.runs(1)?.map(|run| run.offset).collect();
-/// assert_eq!(offsets, [16, 48, 80]);
-/// // All of it is one run.
-/// let matrix = Layout::contiguous(12, &Layout::of::<f64>())?;
-/// assert_eq!(matrix.runs(1)?.collect::<Vec<_>>(), [Run { offset: 0, bytes: 96 }]);
+/// // Column 2 of a matrix of 3 rows and 4 columns of f64. let column = Layout::subarray(&[3, 4], &[3, 1], &[0, 2],
+/// Order::C, &Layout::of::<f64>())?; let offsets: Vec<i64> = column.runs(1)?.map(|run| run.offset).collect();
+/// assert_eq!(offsets, [16, 48, 80]); // The whole matrix is one run. let matrix = Layout::contiguous(12,
+/// &Layout::of::<f64>())?; assert_eq!(matrix.runs(1)?.collect::<Vec<_>>(), [Run { offset: 0, bytes: 96 }]);
 /// # Ok::<(), rmalab_windows::LayoutError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,16 +43,16 @@ pub struct Layout {
     pub(super) lower: i64,
     /// The upper bound; upper − lower is within `i64`.
     pub(super) upper: i64,
-    /// Whether the bounds were set rather than follow from the data; such bounds outweigh others in a structure.
+    /// Whether the bounds were set and do not follow from the data; such bounds outweigh others in a structure.
     pub(super) marked: bool,
     pub(super) kinds: Kinds,
     /// Invariant I4; 0 if there are no elements.
     pub(super) grain: u64,
-    /// The largest alignment of an element, which the extent is rounded up to unless it was set.
+    /// The largest alignment of an element. The extent is rounded up to it unless the bounds were set.
     pub(super) align: u64,
 }
 
-/// Which kinds of elements a layout holds.
+/// The kinds of the elements of a layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kinds {
     None,
@@ -63,7 +60,7 @@ pub(super) enum Kinds {
     Mixed,
 }
 
-/// A shape, and what follows from it.
+/// A shape, and the values that follow from it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Body {
     pub(super) shape: Shape,
@@ -92,12 +89,12 @@ pub(super) struct Part {
     pub(super) shape: Shape,
 }
 
-/// `value`, if it is within 63 bits.
+/// Returns `value` if it fits in the type; the error names it as `what`.
 pub(super) fn narrow<T: TryFrom<i128>>(value: i128, what: &'static str) -> Result<T> {
     T::try_from(value).map_err(|_| LayoutError::Overflow { what })
 }
 
-/// The least and the greatest offset of what is at `low..high` in each of `count` copies, the first at `offset`.
+/// Returns the least and the greatest offset of the bytes at `low..high` of `count` copies, the first at `offset`.
 pub(super) fn reach(offset: i64, count: u64, stride: i64, low: i64, high: i64) -> Result<(i64, i64)> {
     // In 128 bits: the product's magnitude is at most 2^127 − 2^63, but the sum could go beyond.
     let last = i128::from(count.saturating_sub(1)) * i128::from(stride);
@@ -119,7 +116,7 @@ impl Shape {
 }
 
 impl Part {
-    /// The part that stands for `count` copies of a shape, by invariant I2, and how many parts were folded into it.
+    /// Makes the canonical part (I2) for `count` copies of a shape, and returns how many parts were folded into it.
     pub(super) fn new(mut offset: i64, mut count: u64, mut stride: i64, mut shape: Shape) -> Result<(Part, u32)> {
         let add = |a: i64, b: i64| a.checked_add(b).ok_or(LayoutError::Overflow { what: "displacement" });
         let mut folded = 0;
@@ -129,7 +126,7 @@ impl Part {
             if count == 1 {
                 (count, stride) = (only.count, only.stride);
             } else if only.count != 1 {
-                // The copies continue the part's own spacing, or these are two levels.
+                // If the copies do not continue the part's own spacing, these are two levels.
                 let span = i128::from(only.count) * i128::from(only.stride);
                 match count.checked_mul(only.count) {
                     Some(all) if span == i128::from(stride) => (count, stride) = (all, only.stride),
@@ -163,7 +160,7 @@ impl Body {
         Ok(Body { shape: Shape::Run(Run { offset, bytes }), size: bytes, first: offset, end, depth: 0, parts: 0 })
     }
 
-    /// The copies of each body, one after the other: (offset, count, stride, body).
+    /// Joins copies of each body, one after the other: (offset, count, stride, body).
     pub(super) fn assemble<'b>(copies: impl Iterator<Item = Result<(i64, u64, i64, &'b Body)>>) -> Result<Body> {
         let mut list: Vec<Part> = Vec::new();
         let mut all = Body::EMPTY;
@@ -196,7 +193,7 @@ impl Body {
         match &list[..] {
             [] => return Ok(Body::EMPTY),
             [Part { offset, count: 1, shape: Shape::Run(run), .. }] => return Body::run(*offset, run.bytes),
-            // The list alone: it needs no list around it.
+            // A list alone needs no list around it.
             [Part { offset: 0, count: 1, shape, .. }] => {
                 (all.shape, all.depth, all.parts) = (shape.clone(), all.depth - 1, all.parts - 1);
             }

@@ -522,7 +522,7 @@ impl Packets {
         while top != 0 {
             let node = decode_node(top).filter(|(of, _)| of.port < self.layout.ports());
             let Some((Endpoint { rank, port }, node)) = node else {
-                return Err(self.damaged(format!("{top:#x} on the stack of its waiters is no node")));
+                return Err(self.damaged(format!("{top:#x} on the stack of its waiters is not a node")));
             };
             top = ra.fetch_store(rank.at(layout.node(port, node)), WOKEN)?;
             let at = ra.get(rank.at(layout.at(port)))?;

@@ -10,7 +10,8 @@ use super::step::{Step, Update};
 
 use crate::{Active, Batch, Call, Error, Kind, RawWindow, Result, Target, WindowDisp};
 
-/// The most bytes that operations of one batch get while they overlap each other. Those that come then do not overlap.
+/// The largest number of bytes that overlapping operations of one batch read. Later operations of the batch do not
+/// overlap.
 pub const BATCH: u64 = 64 << 20;
 
 /// The buffers of the operations.
@@ -18,15 +19,15 @@ pub const BATCH: u64 = 64 << 20;
 pub(super) struct Calls {
     /// Bytes of the window's largest part.
     largest: u64,
-    /// Zeros, of which all puts and updates are made.
+    /// Zeros, the data of all puts and updates.
     zeros: Vec<u64>,
-    /// What a get or an update reads.
+    /// The buffer for the values that a get or an update reads.
     read: Vec<u64>,
-    /// What a batch reads.
+    /// The buffer for the values that a batch reads.
     batched: Vec<u64>,
 }
 
-/// Words that hold this many bytes.
+/// The number of words that hold this many bytes.
 fn words(bytes: u64) -> usize {
     bytes.div_ceil(WORD) as usize
 }
@@ -37,7 +38,7 @@ fn grow(buffer: &mut Vec<u64>, bytes: u64) {
     }
 }
 
-/// The first bytes of a buffer that is long enough.
+/// The first bytes of a buffer, which is long enough.
 fn bytes_of(buffer: &[u64], bytes: u64) -> &[u8] {
     &bytemuck::cast_slice(buffer)[..bytes as usize]
 }
@@ -46,7 +47,7 @@ fn bytes_of_mut(buffer: &mut [u64], bytes: u64) -> &mut [u8] {
     &mut bytemuck::cast_slice_mut(buffer)[..bytes as usize]
 }
 
-/// The call that a step is, where, and how many bytes it moves, if it is an operation.
+/// The call, target, displacement and bytes of a step that is an operation.
 fn operation(step: &Step) -> Option<(Call, Rank, WindowDisp, u64)> {
     match *step {
         Step::Put { target, disp, bytes } => Some((Call::Put, target, disp, bytes)),
@@ -64,7 +65,8 @@ fn operation(step: &Step) -> Option<(Call, Rank, WindowDisp, u64)> {
     }
 }
 
-/// Bytes of a batch's buffer that a step reads into. It overlaps others if there are some, or if it is a put.
+/// The number of bytes of a batch's buffer that a step reads into. A step overlaps others if it reads any, or if it is
+/// a put.
 fn batched(step: &Step) -> u64 {
     match operation(step) {
         Some((Call::Get, .., bytes)) => bytes.next_multiple_of(WORD),
@@ -80,7 +82,7 @@ impl Calls {
         Calls { largest, ..Calls::default() }
     }
 
-    /// Refuses more bytes than any part of the window has, before there are buffers for them.
+    /// Refuses more bytes than any part of the window has, before buffers are made for them.
     fn check(&self, step: &Step) -> Result<()> {
         match operation(step) {
             Some((call, target, disp, len)) if len > self.largest => {
@@ -90,7 +92,7 @@ impl Calls {
         }
     }
 
-    /// Does a step that is computation or an operation.
+    /// Executes a step that is computation or an operation.
     pub(super) fn operate<A: RemoteAtomics + ?Sized, W: WindowLock>(
         &mut self,
         window: &RawWindow<'_, A, W>,
@@ -117,7 +119,7 @@ impl Calls {
         })
     }
 
-    /// Does operations that overlap each other.
+    /// Executes operations that overlap each other.
     pub(super) fn batch<A: RemoteAtomics + ?Sized, W: WindowLock>(
         &mut self,
         window: &RawWindow<'_, A, W>,
@@ -161,7 +163,7 @@ impl Calls {
     }
 }
 
-/// Updates the elements at `disp` by zeros; what they were before goes to `read`.
+/// Updates the elements at `disp` with zeros; their values before go to `read`.
 fn update<A: RemoteAtomics + ?Sized>(
     target: &Target<'_, A, Active>,
     update: Update,
@@ -173,7 +175,7 @@ fn update<A: RemoteAtomics + ?Sized>(
     match update {
         Update::Accumulate(kind, op) => target.accumulate_untyped(disp, kind, op, zeros),
         Update::GetAccumulate(kind, op) => target.get_accumulate_untyped(disp, kind, op, zeros, read),
-        // Those of words by the shortest path that the typed calls have.
+        // Updates of words take the shortest path of the typed calls.
         Update::FetchAndOp(Kind::U64, op) if is_word => target.fetch_and_op(disp, op, 0_u64).map(drop),
         Update::FetchAndOp(Kind::I64, op) if is_word => target.fetch_and_op(disp, op, 0_i64).map(drop),
         Update::FetchAndOp(kind, op) => target.fetch_and_op_untyped(disp, kind, op, zeros, read),
@@ -183,7 +185,8 @@ fn update<A: RemoteAtomics + ?Sized>(
     }
 }
 
-/// Like [`update`], of whole words, in a batch; with the operations of a batch where the network may have them.
+/// Like [`update`], for whole words in a batch; uses the overlapping operations of a batch where the network may have
+/// them.
 fn overlapping_update<'env, A: RemoteAtomics + ?Sized>(
     batch: &Batch<'_, 'env, A>,
     target: &Target<'_, A, Active>,

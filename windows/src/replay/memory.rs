@@ -1,4 +1,4 @@
-//! The memory of a replay's window: what is made, and where recorded addresses are in it.
+//! The memory of a replay's window, and the translation of recorded addresses.
 
 use rmalab_atomics::registered::UserMemory;
 use rmalab_atomics::{Error as AtomicsError, Rank, RemoteAtomics, WORD};
@@ -7,44 +7,44 @@ use rmalab_locks::WindowLock;
 use super::shape::{Region, Shape, packed};
 use crate::{Error, Result, Window, WindowDisp};
 
-/// Where the memory is that was attached to a dynamic window.
+/// The new addresses of memory that was attached to a dynamic window.
 #[derive(Default, Debug)]
 pub(super) struct Moved {
-    /// The recorded regions of each rank, and where each of them begins now. Empty for other windows.
+    /// The recorded regions of each rank, and their new addresses. Empty for other windows.
     regions: Vec<(Vec<Region>, Vec<i64>)>,
 }
 
 impl Moved {
-    /// Where it is in an allocated window.
+    /// Returns the displacements in an allocated window.
     pub(super) fn packed(shape: &Shape) -> Moved {
         Moved { regions: shape.regions.iter().map(|regions| (regions.clone(), packed(regions).0)).collect() }
     }
 
-    /// Where the memory is now that was at `disp`.
+    /// Returns the new address of the memory that was at `disp`.
     pub(super) fn find(&self, target: Rank, disp: WindowDisp) -> WindowDisp {
         let Some((regions, starts)) = self.regions.get(target.index()) else { return disp };
         let after = regions.partition_point(|region| region.start as u64 <= disp.0 as u64);
         match after.checked_sub(1).and_then(|at| Some((regions.get(at)?, starts.get(at)?))) {
             Some((region, &start)) => WindowDisp(start.wrapping_add(disp.0.wrapping_sub(region.start))),
-            // The window refuses it.
+            // The window refuses this address.
             None => disp,
         }
     }
 }
 
-/// The error of memory that cannot be had.
+/// The error for memory that this program cannot allocate.
 fn too_large() -> Error {
-    let (what, why) = ("memory of the recorded size", "this program cannot have as much");
+    let (what, why) = ("memory of the recorded size", "this program cannot allocate as much");
     AtomicsError::Unsupported { what, why }.into()
 }
 
-/// Refuses memory that cannot be, on all ranks alike.
+/// Refuses an impossible size, on all ranks alike.
 pub(super) fn check_size(bytes: u64) -> Result<()> {
     let words = usize::try_from(bytes.div_ceil(WORD) + 1).map_err(|_| too_large())?;
     Vec::<u64>::new().try_reserve_exact(words).map_err(|_| too_large())
 }
 
-/// Zeroed memory of the program, whose address has the same distance to a word as `start`.
+/// Allocates zeroed memory of the program, whose address has the same offset within a word as `start`.
 pub(super) fn memory(start: i64, bytes: u64) -> Result<UserMemory> {
     let first = (start as u64 % WORD) as usize;
     let bytes = usize::try_from(bytes).map_err(|_| too_large())?;
@@ -52,7 +52,7 @@ pub(super) fn memory(start: i64, bytes: u64) -> Result<UserMemory> {
     Ok(words.part(first..first + bytes).unwrap_or(UserMemory::from_vec(Vec::<u64>::new())))
 }
 
-/// Attaches this rank's regions, and finds out where those of the other ranks are.
+/// Attaches this rank's regions, and gathers the addresses of the other ranks' regions.
 pub(super) fn attach_all<A: RemoteAtomics + ?Sized, W: WindowLock>(
     window: &Window<'_, A, W>,
     shape: &Shape,
@@ -72,7 +72,7 @@ pub(super) fn attach_all<A: RemoteAtomics + ?Sized, W: WindowLock>(
     }
     own.resize(most, 0);
     own.push(u64::from(attached.is_err()));
-    // Also after an error, so that no rank waits for ever.
+    // This is called after an error, too, so that no rank waits forever.
     let all = team.allgather(&own)?;
     attached?;
     let ranks = all.chunks_exact(most + 1);

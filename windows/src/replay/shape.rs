@@ -1,22 +1,22 @@
-//! The memory of a window that a replay is made on.
+//! The memory of the window of a replay.
 
 use rmalab_atomics::{Rank, WORD};
 use rmalab_locks::LINE;
 
 use crate::Flavor;
 
-/// The memory of a window: how it came to it, and each rank's part.
+/// The memory of a window: its flavor, and each rank's part.
 ///
 /// From [`Trace::shape`](crate::trace::Trace::shape), or [`allocated`](Self::allocated).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Shape {
     pub(super) flavor: Flavor,
     pub(super) parts: Parts,
-    /// Of a dynamic window: the memory of each rank, in the order of the addresses.
+    /// The memory of each rank of a dynamic window, in the order of the addresses.
     pub(super) regions: Vec<Vec<Region>>,
 }
 
-/// Bytes of each rank's part, and of its unit of displacement.
+/// Bytes of each rank's part, and of its displacement unit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Parts {
     Same(u64, u32),
@@ -31,7 +31,7 @@ pub(super) struct Region {
 }
 
 impl Shape {
-    /// A window that is allocated with `bytes` bytes of each rank, in units of one byte.
+    /// The shape of an allocated window with `bytes` bytes at each rank, in units of one byte.
     pub fn allocated(bytes: u64) -> Shape {
         Shape { flavor: Flavor::Allocate, parts: Parts::Same(bytes, 1), regions: Vec::new() }
     }
@@ -44,17 +44,17 @@ impl Shape {
         Shape { flavor, parts, regions: Vec::new() }
     }
 
-    /// A dynamic window, to which each rank attaches memory: first address, bytes.
+    /// The shape of a dynamic window, to which each rank attaches memory: first address, bytes.
     pub(crate) fn dynamic(attached: Vec<Vec<(i64, u64)>>) -> Shape {
         Shape { flavor: Flavor::Dynamic, parts: Parts::Same(0, 1), regions: attached.into_iter().map(merged).collect() }
     }
 
-    /// How the window comes to its memory.
+    /// The flavor of the window.
     pub fn flavor(&self) -> Flavor {
         self.flavor
     }
 
-    /// Bytes of the largest part of a rank, what is attached included.
+    /// Bytes of the largest part of a rank, including attached memory.
     pub fn bytes(&self) -> u64 {
         let largest = match &self.parts {
             &Parts::Same(bytes, _) => bytes,
@@ -63,8 +63,8 @@ impl Shape {
         self.regions.iter().map(|regions| packed(regions).1).fold(largest, u64::max)
     }
 
-    /// The same as an allocated window, for backends that reach memory of their segments only. Memory that was attached
-    /// is one part, with the same distances to the begin of a cache line.
+    /// The same shape as an allocated window, for backends that reach only memory of their segments. Attached memory
+    /// becomes one part; each region keeps its offset within a cache line.
     #[must_use]
     pub fn in_segments(self) -> Shape {
         let parts = match self.flavor {
@@ -74,7 +74,7 @@ impl Shape {
         Shape { flavor: Flavor::Allocate, parts, regions: self.regions }
     }
 
-    /// The rank's part: bytes, and bytes of a unit.
+    /// The rank's part: bytes, and bytes of a displacement unit.
     pub(super) fn part(&self, rank: Rank) -> (u64, u32) {
         match &self.parts {
             &Parts::Same(bytes, unit) => (bytes, unit),
@@ -83,9 +83,10 @@ impl Shape {
     }
 }
 
-/// The regions in the order of their addresses. Those that overlap or touch become one, since an operation may span them.
+/// The regions in the order of their addresses. Regions that overlap or touch become one, since an operation may span
+/// them.
 fn merged(mut attached: Vec<(i64, u64)>) -> Vec<Region> {
-    // Addresses have no sign.
+    // Addresses are unsigned.
     attached.sort_unstable_by_key(|&(start, _)| start as u64);
     let mut regions: Vec<Region> = Vec::new();
     for (start, bytes) in attached {
@@ -99,14 +100,14 @@ fn merged(mut attached: Vec<(i64, u64)>) -> Vec<Region> {
     regions
 }
 
-/// Where each region begins if they follow each other, and how many bytes all take.
+/// Returns the begin of each region if they follow each other, and the number of bytes of all.
 pub(super) fn packed(regions: &[Region]) -> (Vec<i64>, u64) {
     let mut end = 0u64;
     let mut starts = Vec::new();
     for region in regions {
         let start = end.next_multiple_of(LINE).saturating_add(region.start as u64 % LINE);
         starts.push(start as i64);
-        // A sum that no memory has is refused when the window is made.
+        // The window's constructor refuses a sum that is too large.
         end = start.saturating_add(region.bytes).min(u64::MAX - LINE - WORD);
     }
     (starts, end)
@@ -117,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attached_memory_is_one_part() {
+    fn attached_memory_becomes_one_part() {
         let line = LINE as i64;
         let shape = Shape::dynamic(vec![
             vec![(9 * line + 40, 24), (99 * line, 8), (9 * line + 48, 60), (9 * line + 108, 40)],
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_cannot_be_has_a_size() {
+    fn the_size_of_impossible_memory_does_not_overflow() {
         let huge = vec![(-1 << 40, (1 << 40) - 1), (0, 1 << 62), (1 << 62, 1 << 62), (i64::MIN, 1 << 62)];
         assert!(Shape::dynamic(vec![huge]).bytes() > 1 << 62);
     }

@@ -1,4 +1,4 @@
-//! What one rank does next.
+//! The steps of one rank.
 
 use std::sync::Arc;
 
@@ -12,72 +12,72 @@ use crate::{FenceAssert, Kind, Op, PostAssert, StartAssert, WindowDisp};
 pub enum Update {
     /// Accumulate.
     Accumulate(Kind, Op),
-    /// Accumulate that returns what the elements were before.
+    /// Accumulate that returns the elements' values before.
     GetAccumulate(Kind, Op),
-    /// The same, of one element.
+    /// The same for one element.
     FetchAndOp(Kind, Op),
     /// Compare-and-swap of one element.
     CompareAndSwap(Kind),
 }
 
-/// What one rank does next: a call, or computation.
+/// One step of a rank: a call, or computation.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Step {
     /// Computes for this many nanoseconds.
     Compute(u64),
     /// Locks all targets in shared mode.
     LockAll {
-        /// What the caller asserts.
+        /// The assertion of the caller.
         assert: Assert,
     },
     /// Unlocks all targets.
     UnlockAll,
     /// Locks a target.
     Lock {
-        /// How.
+        /// The kind of the lock.
         kind: LockKind,
-        /// Which.
+        /// The target.
         target: Rank,
-        /// What the caller asserts.
+        /// The assertion of the caller.
         assert: Assert,
     },
     /// Unlocks a target.
     Unlock {
-        /// Which.
+        /// The target.
         target: Rank,
     },
     /// Writes to a target.
     Put {
-        /// Which.
+        /// The target.
         target: Rank,
-        /// Where.
+        /// The displacement at the target.
         disp: WindowDisp,
-        /// How many bytes.
+        /// The number of bytes.
         bytes: u64,
     },
     /// Reads from a target.
     Get {
-        /// Which.
+        /// The target.
         target: Rank,
-        /// Where.
+        /// The displacement at the target.
         disp: WindowDisp,
-        /// How many bytes.
+        /// The number of bytes.
         bytes: u64,
     },
     /// Updates elements of a target atomically.
     Update {
-        /// By which call, and how.
+        /// The call, the type of the elements and the operation.
         call: Update,
-        /// Which target.
+        /// The target.
         target: Rank,
-        /// Where.
+        /// The displacement at the target.
         disp: WindowDisp,
-        /// How many bytes, which are whole elements.
+        /// The number of bytes, which are whole elements.
         bytes: u64,
     },
     /// Completes the operations on a target.
     Flush {
-        /// Which.
+        /// The target.
         target: Rank,
     },
     /// Completes the operations on all targets.
@@ -90,24 +90,24 @@ pub enum Step {
     Barrier,
     /// Calls a fence.
     Fence(FenceAssert),
-    /// Opens an epoch of exposure.
+    /// Opens an exposure epoch.
     Post {
-        /// To these ranks.
+        /// The ranks of the group.
         group: Arc<[Rank]>,
-        /// What the caller asserts.
+        /// The assertion of the caller.
         assert: PostAssert,
     },
-    /// Opens an epoch of access.
+    /// Opens an access epoch.
     Start {
-        /// To these ranks.
+        /// The ranks of the group.
         group: Arc<[Rank]>,
-        /// What the caller asserts.
+        /// The assertion of the caller.
         assert: StartAssert,
     },
-    /// Ends the epoch of access.
+    /// Ends the access epoch.
     Complete,
-    /// Ends the epoch of exposure.
+    /// Ends the exposure epoch.
     Wait,
-    /// Ends the epoch of exposure by tests, of which the last one finds it over.
+    /// Ends the exposure epoch with tests, of which the last one finds it over.
     Test,
 }

@@ -1,4 +1,4 @@
-//! A window that steps are done on.
+//! A window on which steps are executed.
 
 use rmalab_atomics::{Rank, RemoteAtomics, Time};
 use rmalab_locks::{Assert, LockKind, Policy, WindowLock};
@@ -9,7 +9,7 @@ use super::shape::{Parts, Shape};
 use super::step::Step;
 use crate::{Builder, Flavor, RawWindow, Result};
 
-/// What is locked.
+/// The targets of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Locked {
     /// All targets, shared.
@@ -18,7 +18,7 @@ pub enum Locked {
     Target(LockKind, Rank),
 }
 
-/// A part of what happens to a lock.
+/// A phase of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Part {
     /// From the call of lock to its return.
@@ -29,14 +29,15 @@ pub enum Part {
     Release,
 }
 
-/// What the observer of a replay gets: when a part of what happens to a lock began and ended, on the rank's clock.
+/// The begin and the end of a phase of a lock, on the rank's clock, for the observer of a replay.
 ///
-/// It gets an acquisition at once, and a hold just before the release begins. Locks that assert `NoCheck` are not observed.
+/// The observer gets an acquisition at once, and a hold just before the release begins. Locks that assert `NoCheck` are
+/// not observed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Observed {
-    /// Which part.
+    /// The phase.
     pub part: Part,
-    /// Of which lock.
+    /// The lock.
     pub locked: Locked,
     /// Its beginning.
     pub start: Time,
@@ -44,18 +45,18 @@ pub struct Observed {
     pub end: Time,
 }
 
-/// One rank's handle of a replay: a window of the recorded shape, which its steps are done on.
+/// One rank's handle of a replay: a window of the recorded shape, on which its steps are executed.
 #[derive(Debug)]
 pub struct Replay<'t, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
     window: RawWindow<'t, A, W>,
     moved: Moved,
     calls: Calls,
-    /// The locks that are held and observed, and since when.
+    /// The locks that are held and observed, with the times of their acquisition.
     held: Vec<(Locked, Time)>,
 }
 
 impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Replay<'t, A, W> {
-    /// Makes the window: with the memory of `shape`, and everything else as `builder` says. Collective; the team has as
+    /// Makes the window with the memory of `shape` and all other settings of `builder`. Collective; the team has as
     /// many ranks as the trace.
     ///
     /// [`Builder::info`] with [`Trace::info`](crate::trace::Trace::info) asks for the recorded hints and lock policy. The
@@ -64,7 +65,8 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Replay<'t, A, W> {
     ///
     /// # Errors
     ///
-    /// Those of the builder, and [`Unsupported`](rmalab_atomics::Error::Unsupported) for memory that this program cannot have.
+    /// The errors of the builder, and [`Unsupported`](rmalab_atomics::Error::Unsupported) for memory that this program
+    /// cannot allocate.
     pub fn new(builder: Builder<'t, A, W>, shape: &Shape) -> Result<Self> {
         let rank = builder.team().rank();
         let (bytes, unit) = shape.part(rank);
@@ -100,18 +102,18 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Replay<'t, A, W> {
     ///
     /// # Errors
     ///
-    /// Those of [`RawWindow::free`].
+    /// The errors of [`RawWindow::free`].
     pub fn free(self) -> Result<()> {
         self.window.free()
     }
 
-    /// Does `steps` one after the other, and calls `observer` with each lock.
+    /// Executes `steps` one after the other, and calls `observer` for each phase of a lock.
     ///
-    /// Ends what is open when there are no more: a trace may end early. Collective, if ranks meet in the steps.
+    /// Ends open epochs after the last step, since a trace may end early. Collective, if ranks meet in the steps.
     ///
     /// # Errors
     ///
-    /// That of a step that cannot be had; those of the window's calls, as for an unlock of what is not locked.
+    /// The error of a step that cannot be read, and the errors of the window's calls, such as an unlock without a lock.
     pub fn run(
         &mut self,
         steps: impl IntoIterator<Item = Result<Step>>,
@@ -132,7 +134,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Replay<'t, A, W> {
                     let held = |&(locked, _): &(Locked, Time)| matches!(locked, Locked::Target(_, of) if of == target);
                     match self.held.iter().find(|held_one| held(held_one)) {
                         Some(&(locked, _)) => self.release(locked, &mut observer)?,
-                        // It asserted `NoCheck`, or the window says what is wrong.
+                        // The lock asserted `NoCheck`; otherwise the window returns the error.
                         None => self.window.unlock(target)?,
                     }
                 }
@@ -161,7 +163,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Replay<'t, A, W> {
                     exposure = false;
                 }
                 Step::BatchBegin => next = self.batch(&mut steps)?.map(Ok),
-                // The call that has ended the batch came before.
+                // An earlier call has ended the batch already.
                 Step::BatchEnd => {}
                 step @ (Step::Compute(_) | Step::Put { .. } | Step::Get { .. } | Step::Update { .. }) => {
                     self.calls.operate(&self.window, &self.moved, &step)?;
@@ -180,7 +182,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Replay<'t, A, W> {
         Ok(())
     }
 
-    /// Does the operations of a batch. Returns the step that has ended it before its end.
+    /// Executes the operations of a batch. Returns the step that has ended the batch early, if there is one.
     fn batch(&mut self, steps: &mut impl Iterator<Item = Result<Step>>) -> Result<Option<Step>> {
         let mut operations = Vec::new();
         let mut next = None;

@@ -7,20 +7,20 @@ use std::path::{Path, PathBuf};
 use super::TraceError;
 use super::format::{HEAD, Head};
 
-/// The blocks of a file from a place on. No file stays open between two of them, so that a replay of many ranks needs
+/// The blocks of a file from an offset on. The file is closed between two blocks, so that a replay of many ranks needs
 /// few descriptors.
 #[derive(Debug)]
 pub(super) struct Blocks {
     path: PathBuf,
-    /// Where the next block begins.
+    /// The offset of the next block.
     pub(super) at: u64,
     end: u64,
 }
 
-/// What comes next in a file.
+/// The next content of a file.
 pub(super) enum Next {
     Block(Head),
-    /// The file is over; this many events of a block were lost.
+    /// The end of the file; this many events of a block were lost.
     Over {
         lost: u64,
     },
@@ -31,7 +31,7 @@ impl Blocks {
         Blocks { path: path.to_owned(), at, end }
     }
 
-    /// The error of a block that begins where the next one does.
+    /// Makes the error of a damaged block at the current offset.
     pub(super) fn damaged(&self, what: impl Into<String>) -> TraceError {
         TraceError::damaged(&self.path, self.at, what)
     }

@@ -1,46 +1,46 @@
-//! What is wrong with a trace.
+//! The errors of traces.
 
 use std::path::{Path, PathBuf};
 
 use rmalab_atomics::Rank;
 
-/// The longest text of a message, whatever a file has in it.
+/// The longest text of a message, for any content of a file.
 const LONGEST: usize = 200;
 
 /// A trace that cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// The operating system refuses.
+    /// The operating system has returned an error.
     #[error("{}: {doing}: {source}", path.display())]
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// What was tried.
+        /// The action that failed.
         doing: &'static str,
-        /// The operating system's answer.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// A file that is no trace, or a damaged one.
+    /// A file that is not a trace, or a damaged trace.
     #[error("{}: byte {offset}: {what}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where the block begins that is wrong, counted from 0.
+        /// The offset of the damaged block, counted from 0.
         offset: u64,
-        /// What is wrong with it.
+        /// The fault.
         what: String,
     },
-    /// Calls that do not fit each other: of one rank by the rules of epochs, or of ranks that meet.
+    /// Calls that do not fit each other: calls of one rank, by the rules of epochs, or calls of ranks that meet.
     #[error("{}: {rank}, event {event}: {what}", path.display())]
     Epochs {
         /// The rank's file.
         path: PathBuf,
         /// The rank.
         rank: Rank,
-        /// Which of its events it is, counted from 1.
+        /// The number of the event in its file, counted from 1.
         event: u64,
-        /// What does not fit.
+        /// The call that does not fit.
         what: String,
     },
     /// Files that do not make one trace together.
@@ -48,7 +48,7 @@ pub enum TraceError {
     Set {
         /// The folder, or the file that does not fit.
         path: PathBuf,
-        /// Why not, and what to do.
+        /// The reason, and what to do.
         what: String,
     },
 }
@@ -59,7 +59,7 @@ impl TraceError {
     }
 
     pub(super) fn damaged(path: &Path, offset: u64, what: impl Into<String>) -> TraceError {
-        // One line, whatever the file has in it.
+        // One line, for any content of the file.
         let what = what.into().chars().take(LONGEST).map(|c| if c.is_control() { ' ' } else { c }).collect();
         TraceError::Damaged { path: path.to_owned(), offset, what }
     }

@@ -14,7 +14,7 @@ pub(super) struct Events {
     blocks: Blocks,
     ranks: u32,
     body: Vec<u8>,
-    /// Where in the body the next event is, and how many are left.
+    /// The offset of the next event in the body.
     at: usize,
     left: u32,
     before: Last,
@@ -25,7 +25,7 @@ impl Events {
         Events { blocks, ranks, body: Vec::new(), at: 0, left: 0, before: Last::default() }
     }
 
-    /// The next event, and the nanoseconds before it.
+    /// Returns the next event, and the nanoseconds before it.
     pub(super) fn next(&mut self) -> Result<Option<(Event, u64)>, TraceError> {
         while self.left == 0 {
             match self.blocks.next(&mut self.body)? {
@@ -40,7 +40,7 @@ impl Events {
         Ok(Some(event))
     }
 
-    /// The group of the last event that had one.
+    /// Returns the group of the last event that had one.
     pub(super) fn group(&self) -> Arc<[Rank]> {
         self.before.group()
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::TraceError;
 
-/// The files of a trace, by rank.
+/// Returns the files of a trace, by rank.
 pub(super) fn files_of(path: &Path) -> Result<Vec<PathBuf>, TraceError> {
     let (dir, stem) = if path.is_dir() {
         (path, None)
@@ -34,7 +34,7 @@ pub(super) fn files_of(path: &Path) -> Result<Vec<PathBuf>, TraceError> {
         return Err(TraceError::set(path, what));
     }
     let Some((window, files)) = windows.pop_first() else {
-        return Err(TraceError::set(path, "no trace is here; its files are called WINDOW-rank-N.trace"));
+        return Err(TraceError::set(path, "there is no trace here; the files of a trace are called WINDOW-rank-N.trace"));
     };
     if let Some((rank, _)) = (0..).zip(files.keys()).find(|(rank, there)| rank != *there) {
         return Err(TraceError::set(

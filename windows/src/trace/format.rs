@@ -1,4 +1,4 @@
-//! How a trace is laid out in its file; see the [module's text](super).
+//! The layout of a trace in its file; see the [documentation of the module](super).
 
 use std::sync::Arc;
 
@@ -13,12 +13,13 @@ pub(super) const PREFIX: u64 = 12;
 /// Bytes of a block ahead of its body.
 pub(super) const HEAD: usize = 17;
 
-/// The longest bodies that are believed: a header has at most one entry for each rank.
+/// The longest bodies that are accepted: a header has at most one entry for each rank.
 pub(super) const MAX_HEADER: u32 = 64 << 20;
 pub(super) const MAX_EVENTS: u32 = 1 << 20;
 
-/// The longest time between two calls (a day), and the most bytes of one (a tebibyte).
+/// The longest time between two calls: a day.
 const MAX_GAP: u64 = 86_400 * 1_000_000_000;
+/// The largest number of bytes of one call: a tebibyte.
 const MAX_BYTES: u64 = 1 << 40;
 
 /// The header.
@@ -30,14 +31,15 @@ pub(super) struct Header {
     pub(super) topology: Topology,
     /// The window's name.
     pub(super) window: String,
-    /// How the window came to its memory.
+    /// The flavor of the window, by name.
     pub(super) flavor: String,
-    /// Bytes of the rank's part of the window, and of its unit of displacement.
+    /// Bytes of the rank's part of the window.
     pub(super) bytes: u64,
+    /// Bytes of the displacement unit of that part.
     pub(super) unit: u32,
     /// The window's hints.
     pub(super) info: String,
-    /// What the times were measured with: nanoseconds of a backend's clock.
+    /// The clock of the times: nanoseconds of a backend's clock.
     pub(super) clock: String,
 }
 
@@ -49,7 +51,7 @@ pub(super) enum BlockKind {
     End = b'Z' as isize,
 }
 
-/// What stands ahead of a block's body.
+/// The head of a block, ahead of its body.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
     pub(super) kind: BlockKind,
@@ -59,7 +61,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// A block, complete.
+    /// Makes a whole block.
     pub(super) fn block(kind: BlockKind, events: u32, body: &[u8]) -> Vec<u8> {
         let mut block = Vec::with_capacity(HEAD + body.len());
         block.push(kind as u8);
@@ -110,7 +112,7 @@ pub(super) fn push_varint(to: &mut Vec<u8>, mut value: u64) {
     to.push(value as u8);
 }
 
-/// Takes a varint off the front; `None` if there is none of at most 64 bits.
+/// Takes a varint off the front; `None` if there is no varint of at most 64 bits.
 pub(super) fn take_varint(from: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {
@@ -128,7 +130,7 @@ pub(super) fn take_varint(from: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// The kinds of events; their numbers are the format's.
+/// The kinds of events; the format defines their numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     LockAll,
@@ -271,14 +273,15 @@ impl Event {
 }
 
 const KIND: u8 = 0b1_1111;
-/// The target or the group is that of the event before that had one.
+/// The target or the group is the same as in the last event that had one.
 const SAME_PARTNER: u8 = 1 << 5;
-/// The bytes, with the type and the operation of an update, or the assertions are those of the event before that had some.
+/// The bytes, with the type and the operation of an update, or the assertions are the same as in the last event that
+/// had some.
 const SAME_AMOUNT: u8 = 1 << 6;
-/// The displacement is as far from the one before as that one was from its own predecessor.
+/// The displacement is as far from the previous one as that one was from its own predecessor.
 const SAME_STRIDE: u8 = 1 << 7;
 
-/// What the events of a block are written against: the last of each field.
+/// The last value of each field, to which the events of a block refer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Last {
     target: Option<Rank>,
@@ -291,7 +294,7 @@ pub(super) struct Last {
 }
 
 impl Last {
-    /// Appends an event that came `gap` nanoseconds after the one before.
+    /// Appends an event that began `gap` nanoseconds after the previous one.
     pub(super) fn encode(&mut self, to: &mut Vec<u8>, event: Event, group: &[Rank], gap: u64) {
         let Event { kind, target, disp, bytes, update, asserts } = event;
         let fields = kind.fields();
@@ -350,10 +353,11 @@ impl Last {
         push_varint(to, gap);
     }
 
-    /// Takes an event off the front, and the nanoseconds since the one before. Its group is [`group`](Self::group).
+    /// Takes an event off the front, and the nanoseconds since the previous one. [`group`](Self::group) returns its
+    /// group.
     pub(super) fn decode(&mut self, from: &mut &[u8], ranks: u32) -> Result<(Event, u64), String> {
         const SHORT: &str = "the block ends within an event, or a number has more than 64 bits";
-        const FIRST: &str = "the same target, group or bytes as before, in the first event that has some";
+        const FIRST: &str = "the first event with a target, group or bytes refers to an earlier one";
         let (&first, rest) = from.split_first().ok_or(SHORT)?;
         *from = rest;
         let flags = first & !KIND;
@@ -372,7 +376,7 @@ impl Last {
             if flags & SAME_PARTNER == 0 {
                 let target = take_varint(from).ok_or(SHORT)?;
                 let known = u32::try_from(target).ok().filter(|&target| target < ranks);
-                let known = known.ok_or_else(|| format!("target {target}, where there are {ranks} ranks"))?;
+                let known = known.ok_or_else(|| format!("target {target}, but there are {ranks} ranks"))?;
                 self.target = Some(Rank(known));
             }
             event.target = self.target.ok_or(FIRST)?;
@@ -426,22 +430,22 @@ impl Last {
         Ok((event, gap))
     }
 
-    /// The group of the last event that had one.
+    /// Returns the group of the last event that had one.
     pub(super) fn group(&self) -> Arc<[Rank]> {
         self.group.clone().unwrap_or_default()
     }
 }
 
-/// Takes the type of elements and an operation off the front. `None` if the bytes end before.
+/// Takes an element type and an operation off the front. `None` if the bytes end before that.
 fn take_update(from: &mut &[u8]) -> Result<Option<(ElementKind, Op)>, String> {
     let Some((&[element, op], rest)) = from.split_first_chunk() else { return Ok(None) };
     *from = rest;
-    let element = ElementKind::from_code(element).ok_or_else(|| format!("{element} is no code of an element type"))?;
-    let op = Op::from_code(op).ok_or_else(|| format!("{op} is no code of an operation"))?;
+    let element = ElementKind::from_code(element).ok_or_else(|| format!("{element} is not a code of an element type"))?;
+    let op = Op::from_code(op).ok_or_else(|| format!("{op} is not a code of an operation"))?;
     Ok(Some((element, op)))
 }
 
-/// Checks that a call of this kind can make the update of so many bytes.
+/// Checks that a call of this kind can make an update of this many bytes.
 fn check_update(kind: Kind, (element, op): (ElementKind, Op), bytes: u64) -> Result<(), String> {
     if !op.is_defined_for(element) {
         return Err(format!("{op} is not defined for elements of type {element}"));
@@ -451,7 +455,7 @@ fn check_update(kind: Kind, (element, op): (ElementKind, Op), bytes: u64) -> Res
         _ => bytes.is_multiple_of(element.size()),
     };
     if !fits {
-        return Err(format!("an update of {bytes} bytes, where an element of type {element} has {}", element.size()));
+        return Err(format!("an update of {bytes} bytes, but an element of type {element} has {}", element.size()));
     }
     if kind == Kind::CompareAndSwap && !(element.is_swappable() && op == Op::Replace) {
         return Err(format!("a compare_and_swap of an element of type {element} by {op}"));
@@ -459,11 +463,11 @@ fn check_update(kind: Kind, (element, op): (ElementKind, Op), bytes: u64) -> Res
     Ok(())
 }
 
-/// Takes the ranks of a group off the front. `None` if the bytes end before it does.
+/// Takes the ranks of a group off the front. `None` if the bytes end before the group does.
 fn take_group(from: &mut &[u8], ranks: u32) -> Result<Option<Arc<[Rank]>>, String> {
     let Some(count) = take_varint(from) else { return Ok(None) };
     if count > u64::from(ranks) {
-        return Err(format!("a group of {count}, where there are {ranks} ranks"));
+        return Err(format!("a group of {count}, but there are {ranks} ranks"));
     }
     let mut group = Vec::new();
     let mut before = 0i64;
@@ -471,7 +475,7 @@ fn take_group(from: &mut &[u8], ranks: u32) -> Result<Option<Arc<[Rank]>>, Strin
         let Some(step) = take_varint(from) else { return Ok(None) };
         before = before.wrapping_add(unzigzag(step));
         let known = u32::try_from(before).ok().filter(|&rank| rank < ranks);
-        group.push(Rank(known.ok_or_else(|| format!("rank {before} in a group, where there are {ranks} ranks"))?));
+        group.push(Rank(known.ok_or_else(|| format!("rank {before} in a group, but there are {ranks} ranks"))?));
     }
     let mut sorted = group.clone();
     sorted.sort_unstable();
@@ -481,7 +485,7 @@ fn take_group(from: &mut &[u8], ranks: u32) -> Result<Option<Arc<[Rank]>>, Strin
     }
 }
 
-/// A signed number as one without a sign, small if it is near 0.
+/// Converts a signed number to an unsigned one, which is small if the number is near 0.
 fn zigzag(value: i64) -> u64 {
     (value << 1 ^ value >> 63) as u64
 }
@@ -495,7 +499,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn varints_are_read_as_they_are_written() {
+    fn varints_are_read_back() {
         for value in [0, 1, 0x7f, 0x80, 300, u64::from(u32::MAX), u64::MAX - 1, u64::MAX] {
             let mut bytes = Vec::new();
             push_varint(&mut bytes, value);
@@ -509,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn signed_numbers_are_read_as_they_are_written() {
+    fn signed_numbers_are_read_back() {
         for value in [0, -1, 1, 63, -64, i64::from(u32::MAX), i64::MIN, i64::MAX] {
             assert_eq!(unzigzag(zigzag(value)), value);
         }
@@ -521,7 +525,7 @@ mod tests {
     const GROUPS: [&[Rank]; 4] = [&[Rank(3), Rank(0)], &[Rank(3), Rank(0)], &[], &[Rank(1)]];
 
     #[test]
-    fn events_are_read_as_they_are_written() {
+    fn events_are_read_back() {
         let mut events = Vec::new();
         for kind in Kind::ALL {
             let fields = kind.fields();
@@ -554,10 +558,10 @@ mod tests {
         assert!(left.is_empty());
     }
 
-    /// Puts of one size to one target take two bytes each, in one place and in places at equal distances. So do updates of
-    /// one type by one operation.
+    /// Puts of one size to one target take two bytes each, at one displacement or at equal distances. So do updates of one
+    /// type by one operation.
     #[test]
-    fn what_follows_from_the_event_before_is_omitted() {
+    fn fields_that_follow_from_the_last_event_are_omitted() {
         for (kind, update) in [(Kind::Put, None), (Kind::Accumulate, Some(UPDATES[1]))] {
             for stride in [0, 8, -1_000_000] {
                 let (mut bytes, mut last) = (Vec::new(), Last::default());
@@ -570,9 +574,9 @@ mod tests {
         }
     }
 
-    /// Bytes as of the put before, and an update as of the one before that.
+    /// A put repeats the bytes of the put before, and an update repeats the update before.
     #[test]
-    fn updates_between_puts_are_read_as_they_are_written() {
+    fn updates_between_puts_are_read_back() {
         let put = Event::of(Kind::Put).at(Rank(1)).moving(0, 16);
         let update =
             |update, bytes| Event { update: Some(update), ..Event::of(Kind::Accumulate).at(Rank(1)).moving(0, bytes) };
@@ -590,27 +594,27 @@ mod tests {
     const U64: u8 = ElementKind::U64.code();
 
     #[test]
-    fn events_that_cannot_be_are_refused() {
+    fn impossible_events_are_refused() {
         let bad: [(&[u8], &str); 21] = [
             (&[], "ends within an event"),
             (&[0x19, 0], "unknown kind 0x19"),
             (&[0x20, 0], "unknown kind 0x20"),
             (&[0x84, 1, 0], "unknown kind 0x84"),
-            (&[0x05, 4, 1, 0, 0], "target 4, where there are 4 ranks"),
-            (&[0x25, 1, 0, 0], "the same target, group or bytes as before"),
-            (&[0x2f, 1, 0], "the same target, group or bytes as before"),
-            (&[0x0f, 5, 0, 0], "a group of 5, where there are 4 ranks"),
-            (&[0x0f, 1, 8, 0, 0], "rank 4 in a group, where there are 4 ranks"),
+            (&[0x05, 4, 1, 0, 0], "target 4, but there are 4 ranks"),
+            (&[0x25, 1, 0, 0], "the first event with a target, group or bytes refers"),
+            (&[0x2f, 1, 0], "the first event with a target, group or bytes refers"),
+            (&[0x0f, 5, 0, 0], "a group of 5, but there are 4 ranks"),
+            (&[0x0f, 1, 8, 0, 0], "rank 4 in a group, but there are 4 ranks"),
             (&[0x0f, 2, 2, 0, 0, 0], "rank 1 twice in a group"),
             (&[0x00, 2, 0], "assertions 0x02, which the call does not have"),
             (&[0x40, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f], "more than a day"),
             (&[0x05, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0], "more than 1 TiB"),
             (&[0x07, 1, 8], "ends within an event"),
             (&[0x07, 1, 8, 7], "ends within an event"),
-            (&[0x07, 1, 8, 200, 0, 0, 0], "200 is no code of an element type"),
-            (&[0x07, 1, 8, 7, 200, 0, 0], "200 is no code of an operation"),
-            (&[0x07, 1, 7, U64, Op::Sum as u8, 0, 0], "an update of 7 bytes, where an element of type u64 has 8"),
-            (&[0x09, 1, 16, U64, Op::Sum as u8, 0, 0], "an update of 16 bytes, where an element of type u64 has 8"),
+            (&[0x07, 1, 8, 200, 0, 0, 0], "200 is not a code of an element type"),
+            (&[0x07, 1, 8, 7, 200, 0, 0], "200 is not a code of an operation"),
+            (&[0x07, 1, 7, U64, Op::Sum as u8, 0, 0], "an update of 7 bytes, but an element of type u64 has 8"),
+            (&[0x09, 1, 16, U64, Op::Sum as u8, 0, 0], "an update of 16 bytes, but an element of type u64 has 8"),
             (&[0x07, 1, 8, U64, Op::MinLoc as u8, 0, 0], "minloc is not defined for elements of type u64"),
             (&[0x0a, 1, 8, U64, Op::Sum as u8, 0, 0], "a compare_and_swap of an element of type u64 by sum"),
         ];

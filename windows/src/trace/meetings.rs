@@ -8,20 +8,20 @@ use rmalab_atomics::Rank;
 use super::format::{Event, Kind};
 use crate::FenceAssert;
 
-/// What the ranks do together.
+/// The calls in which ranks meet.
 #[derive(Default)]
 pub(super) struct Meetings {
-    /// The barriers and fences of the rank that has most of them.
+    /// The barriers and fences of the rank with most of them.
     longest: Vec<u8>,
-    /// Those of the rank that is read.
+    /// The number of barriers and fences of the rank that is read, so far.
     count: usize,
-    /// The fewest that a rank has.
+    /// The smallest number of barriers and fences of a rank.
     fewest: Option<usize>,
     /// By origin and target.
     pairs: BTreeMap<(Rank, Rank), Pair>,
 }
 
-/// What one origin and one target do together.
+/// The epochs of one origin and one target.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Pair {
     starts: Side,
@@ -31,7 +31,7 @@ pub(super) struct Pair {
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Side {
     count: u64,
-    /// A sum over which of them assert nocheck.
+    /// A checksum of the epochs that assert nocheck.
     nocheck: u64,
 }
 
@@ -42,20 +42,20 @@ impl Side {
     }
 }
 
-/// A post or a start that does not fit what its partner does.
+/// A post or a start that does not fit the calls of its partner.
 #[derive(Clone, Copy)]
 pub(super) struct Misfit {
-    /// The rank that has it.
+    /// The rank that makes the call.
     pub(super) rank: Rank,
     /// [`Kind::Post`] or [`Kind::Start`].
     pub(super) kind: Kind,
     pub(super) partner: Rank,
-    /// How many of these that name the partner come first; `None` if one with another assertion has to be found.
+    /// How many such calls with the partner precede it; `None` if a call with another assertion has to be found.
     pub(super) after: Option<u64>,
 }
 
 impl Meetings {
-    /// The rank makes a call.
+    /// Adds a call of the rank.
     pub(super) fn check(
         &mut self,
         rank: Rank,
@@ -77,7 +77,7 @@ impl Meetings {
                 return Ok(());
             }
             Kind::Barrier => 0,
-            // Ranks may differ in the assertions that concern their own memory only.
+            // Ranks may differ in the assertions about their own memory.
             Kind::Fence if FenceAssert::from_bits(event.asserts).is_synchronization() => {
                 let FenceAssert { noprecede, nosucceed, .. } = FenceAssert::from_bits(event.asserts);
                 1 + u8::from(noprecede) + 2 * u8::from(nosucceed)
@@ -95,20 +95,20 @@ impl Meetings {
         Ok(())
     }
 
-    /// All events of a rank are checked. Returns how many barriers and fences it has.
+    /// Ends the events of a rank. Returns how many barriers and fences it has.
     pub(super) fn end_rank(&mut self) -> u64 {
         let count = std::mem::take(&mut self.count);
         self.fewest = Some(self.fewest.map_or(count, |fewest| fewest.min(count)));
         count as u64
     }
 
-    /// How many barriers and fences all ranks have.
+    /// Returns how many barriers and fences all ranks have.
     pub(super) fn common(&self) -> u64 {
         self.fewest.unwrap_or(0) as u64
     }
 
-    /// How many epochs each origin and target have together, for those that do not agree, since the file of the one that has
-    /// fewer `ends_early`.
+    /// Returns the number of common epochs for each origin and target whose files differ, because the file with fewer
+    /// `ends_early`.
     pub(super) fn matched(&self, ends_early: impl Fn(Rank) -> bool) -> Result<BTreeMap<(Rank, Rank), u64>, Misfit> {
         let mut matched = BTreeMap::new();
         for (&(origin, target), &Pair { starts, posts }) in &self.pairs {

@@ -1,4 +1,4 @@
-//! Traces, read.
+//! The reader of traces.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,16 +23,16 @@ use crate::{Flavor, Info, Result};
 /// How a rank's trace ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
-    /// With the window.
+    /// The window was freed or dropped.
     Complete {
         /// The time from the window's making to the end of its last call.
         elapsed: Duration,
     },
-    /// Before the window did: the rank was killed, or its disk was full. What it did after the last whole block is lost.
+    /// The file ends early: the rank was killed, or its disk was full. Its calls after the last whole block are lost.
     Early {
-        /// How many events are known to be lost: those of a block that ends early. There may be more.
+        /// How many events are known to be lost: the events of a block that ends early. There may be more.
         lost: u64,
-        /// Where the last whole block ends.
+        /// The offset of the end of the last whole block.
         offset: u64,
     },
 }
@@ -41,11 +41,12 @@ pub enum Ending {
 #[derive(Clone, Debug)]
 pub struct RankTrace {
     path: PathBuf,
-    /// Where the events begin, and where they end.
+    /// The offset of the first event.
     first: u64,
+    /// The offset of their end.
     end: u64,
     events: u64,
-    /// Barriers and fences.
+    /// The number of barriers and fences.
     meetings: u64,
     ending: Ending,
 }
@@ -56,7 +57,7 @@ impl RankTrace {
         &self.path
     }
 
-    /// How many events it has.
+    /// The number of its events.
     pub fn events(&self) -> u64 {
         self.events
     }
@@ -72,7 +73,7 @@ impl RankTrace {
     }
 }
 
-/// A trace: what all ranks of a program did on one window.
+/// A trace: the calls of all ranks of a program on one window.
 ///
 /// ```
 /// use rmalab_atomics::{Rank, RemoteAtomics, World};
@@ -103,18 +104,18 @@ pub struct Trace {
     info: Info,
     shape: Shape,
     parts: Vec<RankTrace>,
-    /// The barriers and fences that all ranks have.
+    /// The number of barriers and fences that all ranks have.
     meetings: u64,
-    /// The epochs that an origin and a target have in common, where one of their files lacks some.
+    /// The number of common epochs of an origin and a target, where one of their files lacks some.
     matched: Arc<BTreeMap<(Rank, Rank), u64>>,
 }
 
 impl Trace {
-    /// Opens the trace in a folder, or, where the folder has several, `FOLDER/WINDOW`; reads and checks all of it.
+    /// Opens the trace in a folder, or `FOLDER/WINDOW` where the folder has several; reads and checks all of it.
     ///
     /// # Errors
     ///
-    /// Files that are missing, that do not agree, or that are damaged; and [`TraceError::Epochs`].
+    /// A [`TraceError`] for files that are missing, do not agree or are damaged, and for calls that do not fit each other.
     pub fn open(path: impl AsRef<Path>) -> Result<Trace, TraceError> {
         let path = path.as_ref();
         let files = files_of(path)?;
@@ -135,7 +136,7 @@ impl Trace {
                 ("clock", own.clock == header.clock),
             ];
             if let Some((what, _)) = differs.into_iter().find(|&(_, same)| !same) {
-                let what = format!("another {what} than {} has; they are of different programs", file.display());
+                let what = format!("the {what} differs from the one in {}; the files are of different programs", file.display());
                 return Err(TraceError::set(own_file, what));
             }
         }
@@ -144,7 +145,7 @@ impl Trace {
         let flavor = [Flavor::Create, Flavor::Allocate, Flavor::Shared, Flavor::Dynamic]
             .into_iter()
             .find(|flavor| flavor.to_string() == header.flavor)
-            .ok_or_else(|| damaged(format!("the header: no window is made by {:?}", header.flavor)))?;
+            .ok_or_else(|| damaged(format!("the header: there is no window of flavor {:?}", header.flavor)))?;
         let sizes: Parts =
             (flavor != Flavor::Dynamic).then(|| headers.iter().map(|(own, _)| (own.bytes, own.unit)).collect());
         let mut meetings = Meetings::default();
@@ -164,12 +165,12 @@ impl Trace {
         Ok(Trace { header, info, shape, parts, meetings: meetings.common(), matched: Arc::new(matched) })
     }
 
-    /// How many ranks the window had.
+    /// The number of ranks of the window.
     pub fn ranks(&self) -> u32 {
         self.header.ranks
     }
 
-    /// Where they were.
+    /// The topology of the ranks.
     pub fn topology(&self) -> &Topology {
         &self.header.topology
     }
@@ -179,7 +180,7 @@ impl Trace {
         &self.header.window
     }
 
-    /// The window's hints, among them the lock policy that it was recorded with.
+    /// The window's hints, including the lock policy that it was recorded with.
     pub fn info(&self) -> &Info {
         &self.info
     }
@@ -189,22 +190,22 @@ impl Trace {
         &self.shape
     }
 
-    /// What the times were measured with.
+    /// The clock of the times.
     pub fn clock(&self) -> &str {
         &self.header.clock
     }
 
-    /// What each rank's file is like.
+    /// The properties of each rank's file.
     pub fn parts(&self) -> &[RankTrace] {
         &self.parts
     }
 
-    /// How many events there are.
+    /// The number of events of all ranks.
     pub fn events(&self) -> u64 {
         self.parts.iter().map(RankTrace::events).sum()
     }
 
-    /// What a user has to know before using the trace, a line each: files that end early, what a replay leaves out.
+    /// Remarks for the user of the trace, one line each: files that end early, and calls that a replay leaves out.
     pub fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
         for part in &self.parts {
@@ -229,14 +230,13 @@ impl Trace {
         remarks
     }
 
-    /// What `rank` did, read as it is asked for: the time between calls as [`Step::Compute`], and the calls.
+    /// The steps of `rank`, which are read on demand: its calls, and the time between them as [`Step::Compute`].
     ///
-    /// What the files of other ranks lack, since some end early, is left out, so that a replay ends: barriers that not all
-    /// ranks have, everything from the first such fence on, ranks of a group that have no epoch for it, with the
-    /// operations on them. Tests that found an epoch open are left out, too.
+    /// If some files end early, the steps that other ranks lack are left out, so that a replay ends. These are barriers
+    /// that not all ranks have, everything from the first such fence on, and ranks of a group that have no epoch for it,
+    /// with the operations on them. Tests that found an epoch open are left out, too.
     ///
-    /// An error, if the file has changed since it was opened, is the last item. There is nothing for a rank that does not
-    /// exist.
+    /// If the file has changed since it was opened, the last item is an error. A rank that does not exist has no steps.
     ///
     /// [`Step::Compute`]: crate::replay::Step::Compute
     pub fn steps(&self, rank: Rank) -> Steps {
@@ -253,11 +253,11 @@ impl RankTrace {
 
 fn missing(path: &Path, ranks: u32, there: usize) -> TraceError {
     let what =
-        format!("files of {there} ranks, where the program had {ranks}; copy those of all ranks into one folder");
+        format!("files of {there} ranks, but the program had {ranks}; copy the files of all ranks into one folder");
     TraceError::set(path, what)
 }
 
-/// Reads a file's header, and says where the events begin.
+/// Reads a file's header, and returns the offset of the first event.
 fn open_file(path: &Path, rank: u32) -> Result<(Header, u64), TraceError> {
     let failed = |error| TraceError::io(path, "reading a trace", error);
     let mut file = File::open(path).map_err(failed)?;
@@ -269,7 +269,7 @@ fn open_file(path: &Path, rank: u32) -> Result<(Header, u64), TraceError> {
     file.read_exact(&mut prefix).map_err(failed)?;
     let (magic, version) = prefix.split_at(MAGIC.len());
     if magic != MAGIC {
-        return Err(TraceError::damaged(path, 0, "this is no trace: it does not begin as one"));
+        return Err(TraceError::damaged(path, 0, "this is not a trace: its first bytes are not those of a trace"));
     }
     if version != VERSION.to_le_bytes() {
         let version = version.iter().rev().fold(0u32, |sum, &byte| sum << 8 | u32::from(byte));
@@ -290,7 +290,7 @@ fn open_file(path: &Path, rank: u32) -> Result<(Header, u64), TraceError> {
             let header = header(&body, rank).map_err(|what| TraceError::damaged(path, PREFIX, what))?;
             Ok((header, blocks.at))
         }
-        Next::Block(_) => Err(TraceError::damaged(path, PREFIX, "the first block is no header")),
+        Next::Block(_) => Err(TraceError::damaged(path, PREFIX, "the first block is not a header")),
         Next::Over { .. } => Err(TraceError::damaged(path, PREFIX, "the file ends within its header")),
     }
 }
@@ -349,7 +349,7 @@ fn scan(
                     return Err(damaged("an end that is not two numbers".to_owned()));
                 };
                 if events != part.events {
-                    return Err(damaged(format!("the end states {events} events, the file has {}", part.events)));
+                    return Err(damaged(format!("the end states {events} events, but the file has {}", part.events)));
                 }
                 if blocks.at != len {
                     return Err(damaged(format!("{} bytes follow the end", len - blocks.at)));
@@ -369,10 +369,10 @@ fn scan(
 fn header(body: &[u8], rank: u32) -> std::result::Result<Header, String> {
     let header: Header = serde_json::from_slice(body).map_err(|error| format!("the header: {error}"))?;
     if header.rank != rank {
-        return Err(format!("the header is of rank {}, the file's name of rank {rank}", header.rank));
+        return Err(format!("the header is of rank {}, but the file's name is of rank {rank}", header.rank));
     }
     if header.topology.size() != header.ranks {
-        return Err(format!("a topology of {} ranks, where there are {}", header.topology.size(), header.ranks));
+        return Err(format!("a topology of {} ranks, but there are {}", header.topology.size(), header.ranks));
     }
     if header.unit == 0 {
         return Err("the header: a unit of displacement of 0 bytes".to_owned());

@@ -14,15 +14,15 @@ use crate::{Error, Result, Team};
 
 /// A block of this many bytes is written as soon as no lock is held.
 const FULL: usize = 4 << 10;
-/// A block of this many bytes is written even if one is.
+/// A block of this many bytes is written even if a lock is held.
 const FULL_AND_LOCKED: usize = 16 << 10;
 /// A block this many nanoseconds old is written as soon as no lock is held.
 const OLD: u64 = 1_000_000_000;
 
-/// The longest window name that goes into a file's name.
+/// The longest part of a window's name in a file's name.
 const MAX_STEM: usize = 64;
 
-/// Writes what a rank does on a window.
+/// Writes a rank's calls on a window to a file.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     path: PathBuf,
@@ -34,21 +34,24 @@ pub(crate) struct Recorder {
 #[derive(Debug)]
 struct State {
     file: File,
-    /// The events that are not written yet, how many they are, and when the first of them was.
+    /// The events that are not written yet.
     body: Vec<u8>,
+    /// Their number.
     events: u32,
+    /// When the first of them was recorded.
     since: u64,
     before: Last,
-    /// How many events there were in all.
+    /// The number of all events.
     all: u64,
-    /// How many locks are held.
+    /// The number of locks that are held.
     held: u32,
-    /// When the recording began, and when the last call ended.
+    /// When the recording began.
     began: u64,
+    /// When the last call ended.
     ended: u64,
-    /// The file's first refusal; nothing is recorded after it.
+    /// The first error of the file; nothing is recorded after it.
     failed: Option<io::Error>,
-    /// The end is written.
+    /// Whether the end was written.
     done: bool,
 }
 
@@ -68,8 +71,8 @@ pub(crate) struct Started<'r> {
 impl Recorder {
     /// Makes the file of this rank in `dir`, with its header.
     ///
-    /// Collective: all ranks agree on the file's name, and on whether all of them have their files. Those of a recording
-    /// that cannot be are removed.
+    /// Collective: all ranks agree on the file's name, and on whether all of them have their files. If a rank has no
+    /// file, all files are removed.
     pub(crate) fn new<A: RemoteAtomics + ?Sized>(
         team: &Team<'_, A>,
         dir: &Path,
@@ -90,7 +93,7 @@ impl Recorder {
             info,
             clock: format!("nanoseconds of {}", ra.capabilities().backend),
         };
-        // Rank 0 finds a name that is free and takes it; 0 says that it could not.
+        // Rank 0 finds a free name and takes it; 0 means that it could not.
         let mut number = [0];
         let mut made = None;
         if ra.rank() == Rank(0) {
@@ -147,26 +150,26 @@ impl Recorder {
         self.path.parent().unwrap_or(Path::new("."))
     }
 
-    /// A call begins.
+    /// Begins a call.
     #[cold]
     #[inline(never)]
     pub(crate) fn start<A: RemoteAtomics + ?Sized>(&self, ra: &A) -> Started<'_> {
         Started { recorder: self, at: ra.now() }
     }
 
-    /// A transfer begins.
+    /// Begins a transfer.
     pub(crate) fn begin_transfer<A: RemoteAtomics + ?Sized>(&self, ra: &A, event: Event) {
         self.transfer.set(Some((event, ra.now())));
     }
 
-    /// The last transfer that has begun has ended, without error.
+    /// Ends the transfer that has begun, without error.
     pub(crate) fn end_transfer<A: RemoteAtomics + ?Sized>(&self, ra: &A) {
         if let Some((event, at)) = self.transfer.take() {
             Started { recorder: self, at }.end(ra, event, &[]);
         }
     }
 
-    /// Writes what is left and the end, once.
+    /// Writes the remaining events and the end, once.
     pub(crate) fn finish(&self) -> Result<()> {
         let mut state = self.state.borrow_mut();
         if state.done {
@@ -186,19 +189,19 @@ impl Recorder {
 }
 
 impl Drop for Recorder {
-    /// Writes what is left, if the window was not freed; after a panic without an end.
+    /// Writes the remaining events if the window was not freed, and the end unless the thread panics.
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.state.get_mut().write();
         } else {
-            // Nothing is left that could take the error.
+            // No caller is left to take the error.
             let _ = self.finish();
         }
     }
 }
 
 impl Started<'_> {
-    /// The call has ended, without error. `group` is that of a post or a start, otherwise empty.
+    /// Ends the call, without error. `group` is the group of a post or a start, otherwise empty.
     #[cold]
     #[inline(never)]
     pub(crate) fn end<A: RemoteAtomics + ?Sized>(self, ra: &A, event: Event, group: &[Rank]) {
@@ -246,7 +249,7 @@ impl State {
     }
 }
 
-/// The window's name as a file's name can begin.
+/// Returns the window's name as the begin of a file's name.
 fn stem(window: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
     let stem: String = window.chars().map(plain).take(MAX_STEM).collect();
@@ -260,7 +263,7 @@ fn file_name(stem: &str, number: u64, rank: Rank) -> String {
     }
 }
 
-/// Makes the file of rank 0 under the first number that is free.
+/// Makes the file of rank 0 under the first free number.
 fn claim(dir: &Path, stem: &str) -> (u64, Result<(PathBuf, File), TraceError>) {
     let mut number = 1;
     loop {
@@ -276,7 +279,8 @@ fn create(dir: &Path, name: String) -> Result<(PathBuf, File), TraceError> {
         std::fs::create_dir_all(dir).map_err(|error| TraceError::Io {
             path: dir.to_owned(),
             doing: "making the folder of the trace",
-            // Of a file in the folder's place the system says that it exists, which is not what `claim` looks for.
+            // For a file in place of the folder, the system returns `AlreadyExists`, which `claim` would take for a
+            // trace.
             source: io::Error::other(error),
         })?;
     }

@@ -6,29 +6,29 @@ use rmalab_atomics::Rank;
 
 use super::format::{Event, Kind};
 
-/// The ranks' parts of the window: bytes, and bytes of a unit. `None` for a dynamic window.
+/// The ranks' parts of the window: bytes, and bytes of a displacement unit. `None` for a dynamic window.
 pub(super) type Parts = Option<Vec<(u64, u32)>>;
 
-/// What is open at one rank.
+/// The open epochs of one rank.
 #[derive(Default)]
 pub(super) struct Rules {
     all: bool,
     held: Vec<Rank>,
-    /// The last fence allows operations.
+    /// Whether the last fence allows operations.
     fenced: bool,
-    /// There was one since the fence.
+    /// Whether there was an operation since the fence.
     used: bool,
     access: Option<Arc<[Rank]>>,
     exposed: bool,
     batches: u64,
     /// The memory that is attached: first address, bytes.
     attached: Vec<(i64, u64)>,
-    /// All memory that ever was.
+    /// All memory that was ever attached.
     pub(super) regions: Vec<(i64, u64)>,
 }
 
 impl Rules {
-    /// Makes the call; says why it cannot be.
+    /// Makes the call, or returns why the rules do not allow it.
     pub(super) fn check(
         &mut self,
         event: Event,
@@ -70,7 +70,7 @@ impl Rules {
             }
             Kind::FlushAll => {
                 if !self.all && self.held.is_empty() {
-                    return Err("a flush_all, where nothing is locked".to_owned());
+                    return Err("a flush_all, but no target is locked".to_owned());
                 }
             }
             Kind::Fence => {
@@ -135,7 +135,7 @@ impl Rules {
         Ok(())
     }
 
-    /// Checks that no epoch is open beside locks, apart from an access or an exposure that may be.
+    /// Checks that no epoch is open beside locks, except an access or exposure epoch that is allowed.
     fn check_no_epoch(&self, call: &str, access: bool, exposure: bool) -> Result<(), String> {
         if self.used {
             return Err(format!("{call} in an epoch of fences"));
@@ -170,7 +170,7 @@ impl Rules {
         match (kind, at) {
             (Kind::Attach, Some(_)) => return Err(format!("an attach at {disp}, where memory is attached already")),
             (Kind::Attach, None) => {
-                // Addresses have no sign.
+                // Addresses are unsigned.
                 if (disp as u64).checked_add(bytes).is_none() {
                     return Err(format!("an attach of {bytes} bytes at {disp}, beyond all addresses"));
                 }

@@ -1,4 +1,4 @@
-//! What a rank did, as steps.
+//! The calls of a rank, as steps.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use super::format::{Event, Kind};
 use crate::replay::{Step, Update};
 use crate::{FenceAssert, Kind as ElementKind, Op, PostAssert, Result, StartAssert, WindowDisp};
 
-/// What a rank did; from [`Trace::steps`](super::Trace::steps).
+/// The steps of a rank; from [`Trace::steps`](super::Trace::steps).
 #[derive(Debug)]
 pub struct Steps {
-    /// `None` when there is no more.
+    /// `None` when there are no more events.
     events: Option<Events>,
     rank: Rank,
     /// How many more barriers and fences all ranks have.
     meetings: u64,
-    /// The epochs that an origin and a target have in common, where one of their files lacks some.
+    /// The number of common epochs of an origin and a target, where one of their files lacks some.
     matched: Arc<BTreeMap<(Rank, Rank), u64>>,
-    /// Those of this rank that came, by the call and the other rank.
+    /// The epochs of this rank so far, by the call and the other rank.
     begun: BTreeMap<(bool, Rank), u64>,
     /// Targets that are left out of the access epoch.
     lost: Vec<Rank>,
-    /// The call that follows the time before it.
+    /// The call that follows the computation that was returned last.
     next: Option<Step>,
 }
 
@@ -44,7 +44,7 @@ impl Steps {
         self.events.as_mut().map_or(Ok(None), Events::next)
     }
 
-    /// Those ranks of the last event's group that have an epoch for it, and the others.
+    /// Splits the last event's group into the ranks that have an epoch for it and the others.
     fn group(&mut self, is_start: bool) -> (Arc<[Rank]>, Vec<Rank>) {
         let group = self.events.as_ref().map(Events::group).unwrap_or_default();
         let mut lost = Vec::new();
@@ -66,7 +66,7 @@ impl Steps {
         (group.iter().copied().filter(|rank| !lost.contains(rank)).collect(), lost)
     }
 
-    /// The step that does the same, if there is one. A fence that not all ranks have ends the steps.
+    /// Returns the step for an event, if there is one. A fence that not all ranks have ends the steps.
     fn step(&mut self, event: Event) -> Option<Step> {
         let Event { kind, target, disp, bytes, update, asserts } = event;
         if kind.is_transfer() && self.lost.contains(&target) {

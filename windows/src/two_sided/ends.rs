@@ -1,4 +1,4 @@
-//! A team's end-points: what all its two-sided windows share.
+//! A team's end-points, which all its two-sided windows share.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
@@ -16,16 +16,16 @@ use super::{ACK, AGENT, ANSWER, GRANT, PORTS, POST, REFUSED, SUM, progress};
 use crate::messages::{self, Endpoint, Error as MessagesError, Kind, Packet};
 use crate::{Error, Result};
 
-/// Packets that one look at a ring reads, at most.
+/// The largest number of packets that one look at a ring reads.
 const BATCH: u32 = 16;
 
-/// The first time that a rank with several rings sleeps at one of them.
+/// How long a rank with several rings first sleeps at one of them.
 const SHORTEST: Duration = Duration::from_micros(2);
 
-/// The longest time: each one after which nothing has come is twice as long, up to here.
+/// The longest sleep: each sleep after which nothing has arrived is twice as long as the one before, up to this.
 const LONGEST: Duration = Duration::from_millis(2);
 
-/// An end-point, and the windows that it serves. It borrows no handle: each call gets the rank's handle of the world.
+/// An end-point, and the windows that it serves. It borrows no handle: each call takes the rank's handle of the world.
 #[derive(Debug)]
 pub(super) struct Station {
     messages: messages::State,
@@ -37,7 +37,7 @@ impl Station {
         self.messages.sent(kind)
     }
 
-    /// The next packet of the windows, if one has arrived.
+    /// Returns the next packet of the windows, if one has arrived.
     fn take(&mut self, world: &dyn RemoteAtomics) -> messages::Result<Option<Packet>> {
         self.messages.progress(world, BATCH)?;
         Ok(self.messages.take())
@@ -47,7 +47,7 @@ impl Station {
         self.server.request(world, &mut self.messages, packet)
     }
 
-    /// Serves requests until it is stopped: an agent's service.
+    /// Serves requests as an agent does, until it is stopped.
     pub(super) fn serve_until_stopped(&mut self, world: &dyn RemoteAtomics) -> messages::Result<()> {
         loop {
             if let Some(packet) = self.take(world)? {
@@ -68,7 +68,8 @@ impl Station {
         Ok(())
     }
 
-    /// Serves what has come, refuses what waits for others, and leaves: later requests are errors of their origins.
+    /// Serves the requests that have arrived, refuses those that wait for other ranks, and leaves. The origins of later
+    /// requests get an error.
     pub(super) fn leave(&mut self, world: &dyn RemoteAtomics) -> messages::Result<()> {
         loop {
             match self.take(world) {
@@ -91,33 +92,33 @@ impl Station {
     }
 }
 
-/// What has come and no call has taken yet.
+/// Packets that have arrived and that no call has taken yet.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    /// Answers, by their tickets; `None` before they have come.
+    /// Answers, by their tickets; `None` before they have arrived.
     pub(super) answers: HashMap<u32, Option<Result<Vec<u8>>>>,
-    /// Errors of requests that nothing waits for, with their windows.
+    /// Errors of requests that no call waits for, with their windows.
     pub(super) refused: Vec<(u32, Error)>,
     /// Posts, by window and the target's number in the world.
     pub(super) posts: HashMap<(u32, Rank), u32>,
     /// Parts of sums, by step.
     pub(super) sums: HashMap<u32, Vec<u64>>,
-    /// Sums and barriers so far, 64 steps each.
+    /// The number of sums and barriers so far, 64 steps each.
     pub(super) steps: u32,
     /// Locks and posts of this rank's epochs that it has not waited for yet, in the order of the calls.
     pub(super) wanted: Vec<Wanted>,
     next_ticket: u32,
     pub(super) next_window: u32,
-    /// A packet that could not be understood, for the next call on a window.
+    /// The error of a packet that could not be decoded, for the next call on a window.
     damaged: Option<Error>,
 }
 
-/// What an epoch has to wait for before it meets its target.
+/// A lock or post that an epoch has to wait for before its operations reach the target.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub(super) window: u32,
     pub(super) target: Rank,
-    /// What serves it.
+    /// The end-point that serves it.
     pub(super) at: Endpoint,
     /// The lock that is to be acquired; `None` for a post.
     pub(super) lock: Option<LockKind>,
@@ -126,20 +127,20 @@ pub(super) struct Wanted {
 }
 
 impl State {
-    /// The number by which the next request's answer is known; 0 is no request's.
+    /// Returns the number of the next request's answer; 0 is never used.
     pub(super) fn ticket(&mut self) -> u32 {
         self.next_ticket = self.next_ticket.wrapping_add(1).max(1);
         self.answers.insert(self.next_ticket, None);
         self.next_ticket
     }
 
-    /// The answer of a request, once it has come.
+    /// Returns the answer to a request, once it has arrived.
     pub(super) fn take_answer(&mut self, ticket: u32) -> Option<Result<Vec<u8>>> {
         self.answers.get(&ticket)?.as_ref()?;
         self.answers.remove(&ticket)?
     }
 
-    /// The first error of a window's requests that nothing waited for; the others are gone.
+    /// Returns the first error of a window's requests that no call waited for, and drops the others.
     pub(super) fn take_refused(&mut self, window: u32) -> Result<()> {
         let mut first = Ok(());
         for (of, error) in std::mem::take(&mut self.refused) {
@@ -153,33 +154,33 @@ impl State {
     }
 }
 
-/// What one rank has of a team's two-sided windows. It borrows nothing, so that waits in calls on other teams find it.
+/// One rank's part of a team's two-sided windows. It borrows nothing, so that waits in calls on other teams find it.
 #[derive(Debug)]
 pub(crate) struct Hub {
     key: usize,
     pub(super) main: RefCell<Station>,
-    /// The agent's end-point, which this rank serves itself until the agent is made.
+    /// The agent's end-point, which this rank itself serves until the agent is made.
     pub(super) agent: RefCell<Option<Station>>,
     /// Whether there is, or was, a window with an agent.
     pub(super) uses_agent: Cell<bool>,
     pub(super) state: RefCell<State>,
-    /// The ranks' numbers in the world; empty where the team's are these.
+    /// The ranks' numbers in the world; empty where the team has the same numbers.
     ranks: Arc<[Rank]>,
 }
 
 impl Hub {
-    /// The team's rank that has this number in the world.
+    /// Returns the team's number of a rank of the world.
     fn team_rank(&self, world: Rank) -> Rank {
         let found = self.ranks.iter().position(|&rank| rank == world);
         found.map_or(world, |rank| Rank(rank as u32))
     }
 
-    /// Whether this rank serves what is its agent's.
+    /// Returns whether this rank serves its agent's requests.
     pub(super) fn serves_for_agent(&self) -> bool {
         self.uses_agent.get() && self.agent.borrow().is_some()
     }
 
-    /// An error that is not of the network belongs to this team, and not to the call that noticed it.
+    /// Keeps an error that does not come from the network: it belongs to this team, not to the call that noticed it.
     fn keep(&self, done: messages::Result<bool>) -> rmalab_atomics::Result<bool> {
         match done {
             Ok(found) => Ok(found),
@@ -193,7 +194,7 @@ impl Hub {
 
     fn handle(&self, world: &dyn RemoteAtomics, main: &mut Station, packet: Packet) -> messages::Result<()> {
         let Packet { from, kind, word, .. } = packet;
-        // A sum has its step in the place of a window.
+        // A sum has its step in place of a window.
         let (window, number) = (word as u32, (word >> 32) as u32);
         let at = main.messages.me();
         let damaged = |what: String| {
@@ -221,7 +222,7 @@ impl Hub {
             SUM => {
                 let (words, rest) = packet.data.as_chunks();
                 if !rest.is_empty() {
-                    return damaged(format!("{} bytes are no words", packet.data.len()));
+                    return damaged(format!("{} bytes are not whole words", packet.data.len()));
                 }
                 state.sums.insert(window, words.iter().map(|&word| u64::from_ne_bytes(word)).collect());
             }
@@ -230,7 +231,7 @@ impl Hub {
         Ok(())
     }
 
-    /// The first damaged packet since the last call.
+    /// Returns the error of the first damaged packet since the last call.
     fn check(&self) -> Result<()> {
         self.state.borrow_mut().damaged.take().map_or(Ok(()), Err)
     }
@@ -241,7 +242,7 @@ impl Serves for Hub {
     ///
     /// # Errors
     ///
-    /// Those of the network; a damaged packet is kept for the next call on a window.
+    /// The errors of the network; the error of a damaged packet is kept for the next call on a window.
     fn serve(&self, world: &dyn RemoteAtomics) -> rmalab_atomics::Result<bool> {
         let mut found = false;
         if self.uses_agent.get()
@@ -269,10 +270,10 @@ impl Drop for Hub {
     }
 }
 
-/// The end-points of a team, which are made when its first two-sided window is.
+/// The end-points of a team, which are made with its first two-sided window.
 ///
-/// The type of the team's handle is gone, so that windows and teams stay covariant in their lifetimes. Packets go between
-/// ranks of the world, by its handle and with its numbers.
+/// The type of the team's handle is erased, so that windows and teams stay covariant in their lifetimes. Packets go
+/// between ranks of the world, by its handle and with its numbers.
 pub(crate) struct Ends<'a> {
     world: &'a dyn RemoteAtomics,
     heap: &'a SymmetricHeap,
@@ -298,7 +299,7 @@ impl<'a> Ends<'a> {
         self.world
     }
 
-    /// This rank's number in the team.
+    /// Returns this rank's number in the team.
     pub(super) fn rank(&self) -> Rank {
         self.rank
     }
@@ -307,7 +308,7 @@ impl<'a> Ends<'a> {
         self.size
     }
 
-    /// Whether the end-points are there.
+    /// Returns whether the end-points are there.
     pub(crate) fn is_open(&self) -> bool {
         self.hub.get().is_some()
     }
@@ -316,12 +317,12 @@ impl<'a> Ends<'a> {
         self.hub.get().expect("a two-sided window opens it first")
     }
 
-    /// The number in the world of the team's rank `rank`.
+    /// Returns the number in the world of the team's rank `rank`.
     pub(super) fn in_world(&self, rank: Rank) -> Rank {
         self.hub().ranks.get(rank.index()).copied().unwrap_or(rank)
     }
 
-    /// Makes the end-points, unless they are there; collective.
+    /// Makes the end-points, unless they are there. Collective.
     pub(super) fn open(&self) -> Result<()> {
         if self.is_open() {
             return Ok(());
@@ -345,13 +346,13 @@ impl<'a> Ends<'a> {
         Ok(messages.send(self.world, to, kind, word, data)?)
     }
 
-    /// Serves requests on a window that came too early.
+    /// Serves requests on a window that arrived too early.
     pub(super) fn replay(&self, window: u32) -> Result<()> {
         let Station { messages, server } = &mut *self.hub().main.borrow_mut();
         Ok(server.replay(self.world, messages, window)?)
     }
 
-    /// Serves what this rank's windows of all teams are asked for until `ready` finds what it looks for.
+    /// Serves the requests to this rank's windows of all teams until `ready` returns a value.
     pub(super) fn wait<T>(&self, mut ready: impl FnMut(&Hub) -> Option<T>) -> Result<T> {
         let hub = self.hub();
         let mut step = SHORTEST;
@@ -366,24 +367,24 @@ impl<'a> Ends<'a> {
                 step = SHORTEST;
                 continue;
             }
-            // Without a packet that has come, one that waited for room may have gone.
+            // If no packet has arrived, a waiting packet may have found room.
             if let Some(found) = ready(hub) {
                 return Ok(found);
             }
-            // Only one ring can wake this rank, so with several it looks again and again.
+            // Only one ring can wake this rank, so it polls several rings.
             let at_most = (!alone).then_some(step);
             hub.main.borrow_mut().messages.sleep(self.world, at_most)?;
             step = (2 * step).min(LONGEST);
         }
     }
 
-    /// Serves what this rank's windows of all teams are asked for; waits for nothing.
+    /// Serves the requests to this rank's windows of all teams, without waiting.
     pub(crate) fn progress(&self) -> Result<()> {
         while progress::serve(self.world)? == Served::Something {}
         self.hub.get().map_or(Ok(()), |hub| hub.check())
     }
 
-    /// Waits until everything that was sent is in its target's ring.
+    /// Waits until every packet is in its target's ring.
     pub(super) fn finish_sends(&self) -> Result<()> {
         self.wait(|hub| hub.main.borrow().messages.all_sent().then_some(()))
     }
@@ -399,11 +400,11 @@ impl<'a> Ends<'a> {
 }
 
 impl Drop for Ends<'_> {
-    /// This rank serves no more; what it is asked for from here on is an error of the rank that asks.
+    /// Ends this rank's service; the origins of later requests get an error.
     fn drop(&mut self) {
-        // In a panic the others learn of the failure.
+        // In a panic the other ranks get the failure.
         let Some(hub) = self.hub.get().filter(|_| !std::thread::panicking()) else { return };
-        // The others learn of a network that fails from their own calls.
+        // The other ranks' own calls report a failing network.
         let _ = hub.main.borrow_mut().leave(self.world);
         if hub.uses_agent.get()
             && let Some(agent) = &mut *hub.agent.borrow_mut()

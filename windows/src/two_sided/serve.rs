@@ -16,11 +16,11 @@ use crate::messages::{self, Error as MessagesError, Packet};
 use crate::place::Place;
 use crate::{AccumulateStrategy, Call, Class, Error, Result, WindowDisp};
 
-/// Where this rank's part of a window is, and how accumulates update it. Ranks have their numbers of the world.
+/// Where this rank's part of a window is, and how accumulates update it. Ranks are numbers of the world.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct OwnPart {
     pub(crate) place: OwnPlace,
-    /// Bytes of the part; of a dynamic window none.
+    /// Bytes of the part; 0 for a dynamic window.
     pub(crate) bytes: u64,
     pub(crate) accumulate: AccumulateStrategy,
     /// The lock of accumulates.
@@ -36,7 +36,7 @@ pub(crate) enum OwnPlace {
 }
 
 impl OwnPart {
-    /// The part as data of a packet to this rank's agent.
+    /// Encodes the part as data of a packet to this rank's agent.
     pub(super) fn encode(self) -> Vec<u8> {
         let place = match self.place {
             OwnPlace::Segment(at) => [0, at.disp.0, u64::from(at.rank.0)],
@@ -47,7 +47,7 @@ impl OwnPart {
         place.into_iter().chain([self.bytes, way as u64, self.lock.0]).flat_map(u64::to_ne_bytes).collect()
     }
 
-    /// What [`encode`](Self::encode) has made `data` of, or what is wrong with it.
+    /// Decodes the data that [`encode`](Self::encode) has made, or returns its fault.
     fn decode(data: &[u8]) -> Result<OwnPart, String> {
         let [tag, first, second, bytes, way, lock] = words(data)
             .filter(|_| data.len() == 48)
@@ -58,15 +58,15 @@ impl OwnPart {
             }
             1 => OwnPlace::Exposed(RegisteredKey(first)),
             2 => OwnPlace::Dynamic(Disp(first)),
-            _ => return Err(format!("{tag} is no code of a place")),
+            _ => return Err(format!("{tag} is not a code of a place")),
         };
         let strategy = usize::try_from(way).ok().and_then(|way| AccumulateStrategy::ALL.get(way));
-        let accumulate = *strategy.ok_or_else(|| format!("{way} is no code of an accumulate strategy"))?;
+        let accumulate = *strategy.ok_or_else(|| format!("{way} is not a code of an accumulate strategy"))?;
         Ok(OwnPart { place, bytes, accumulate, lock: Disp(lock) })
     }
 }
 
-/// The first words of `data`, if it has that many.
+/// Returns the first words of `data`, if it has that many.
 fn words<const N: usize>(data: &[u8]) -> Option<[u64; N]> {
     let mut words = [0; N];
     for (word, bytes) in words.iter_mut().zip(data.as_chunks().0.get(..N)?) {
@@ -75,7 +75,7 @@ fn words<const N: usize>(data: &[u8]) -> Option<[u64; N]> {
     Some(words)
 }
 
-/// The error classes that answers name; an answer has the place in this list.
+/// The error classes of answers; an answer has the index in this list.
 const CLASSES: [Class; 14] = [
     Class::Other,
     Class::Size,
@@ -93,33 +93,33 @@ const CLASSES: [Class; 14] = [
     Class::Type,
 ];
 
-/// An error as data of an answer.
+/// Encodes an error as data of an answer.
 fn encode_error(error: &Error) -> Vec<u8> {
     let class = error.class();
     let class = CLASSES.iter().position(|&known| known == class).unwrap_or(0);
     std::iter::once(class as u8).chain(error.to_string().into_bytes()).collect()
 }
 
-/// The error that `target` has answered by [`encode_error`].
+/// Decodes the error that `target` has encoded with [`encode_error`].
 pub(super) fn refusal(target: Rank, data: &[u8]) -> Error {
     let (&class, why) = data.split_first().unwrap_or((&0, &[]));
     let class = CLASSES.get(usize::from(class)).copied().unwrap_or(Class::Other);
     Error::AtTarget { target, class, why: String::from_utf8_lossy(why).into() }
 }
 
-/// What a request's data begins with.
+/// The header of a request's data.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Header {
     /// Fences of the window that the origin has left.
     pub(super) fences: u32,
-    /// The number by which the origin knows the answer; 0 if it waits for none.
+    /// The origin's number of the answer; 0 if it waits for none.
     pub(super) ticket: u32,
     pub(super) element: ElementKind,
     pub(super) op: Op,
 }
 
 impl Header {
-    /// The header, and after it the bytes at the target that the operation is about.
+    /// Encodes the header, followed by the runs of bytes at the target and the payload.
     pub(super) fn encode(self, runs: &[(u64, u64)], payload: &[u8]) -> Vec<u8> {
         let Header { fences, ticket, element, op } = self;
         let first = u64::from(fences) | u64::from(ticket) << 32;
@@ -132,13 +132,13 @@ impl Header {
     }
 }
 
-/// The fences and the ticket of a request: what can be read even where the rest is damaged.
+/// Returns the fences and the ticket of a request, which can be read even where the rest is damaged.
 fn first_word(data: &[u8]) -> Option<(u32, u32)> {
     let [first] = words(data)?;
     Some((first as u32, (first >> 32) as u32))
 }
 
-/// A request, as its packet says it.
+/// A decoded request.
 #[derive(Debug)]
 struct Request<'p> {
     element: ElementKind,
@@ -148,16 +148,16 @@ struct Request<'p> {
 }
 
 impl Request<'_> {
-    /// The request of a packet, or what is wrong with it.
+    /// Decodes the request of a packet, or returns its fault.
     fn decode(packet: &Packet) -> Result<Request<'_>, String> {
         let kind = packet.kind;
         let data = &packet.data;
-        let [_, second] = words(data).ok_or_else(|| format!("{} bytes are no header", data.len()))?;
+        let [_, second] = words(data).ok_or_else(|| format!("{} bytes are too few for a header", data.len()))?;
         let element = second as u8;
         let element =
-            ElementKind::from_code(element).ok_or_else(|| format!("{element} is no code of an element type"))?;
+            ElementKind::from_code(element).ok_or_else(|| format!("{element} is not a code of an element type"))?;
         let op = (second >> 8) as u8;
-        let op = Op::from_code(op).ok_or_else(|| format!("{op} is no code of an operation"))?;
+        let op = Op::from_code(op).ok_or_else(|| format!("{op} is not a code of an operation"))?;
         let count = second >> 16;
         let head = usize::try_from(count).ok().and_then(|count| count.checked_add(1)?.checked_mul(16));
         let (head, payload) = head
@@ -203,17 +203,17 @@ impl Request<'_> {
     }
 }
 
-/// This rank's lock of one window: who holds it, and who waits.
+/// This rank's lock of one window: its holders and the requests that wait.
 #[derive(Debug, Default)]
 struct Queue {
     exclusive: bool,
     shared: u32,
-    /// The locks that are waited for, and the requests that want them.
+    /// The waiting requests with the locks that they need.
     waiting: VecDeque<(LockKind, Packet)>,
 }
 
 impl Queue {
-    /// Takes the lock if it is free for this kind.
+    /// Acquires the lock if it is free for this kind.
     fn take(&mut self, kind: LockKind) -> bool {
         match kind {
             LockKind::Exclusive if !self.exclusive && self.shared == 0 => self.exclusive = true,
@@ -232,7 +232,7 @@ impl Queue {
     }
 }
 
-/// One window, as its own rank serves it.
+/// The state for serving one window of this rank.
 #[derive(Debug, Default)]
 pub(super) struct Served {
     /// `None` before this rank has made the window.
@@ -241,12 +241,12 @@ pub(super) struct Served {
     dynamic: Option<Dynamic>,
     /// Fences that this rank has left.
     pub(super) fences: u32,
-    /// Requests that came before this rank had made the window, or left as many fences as their origins.
+    /// Requests that arrived before this rank had made the window, or had left as many fences as their origins.
     early: Vec<Packet>,
     queue: Queue,
-    /// Operations of fence epochs that were served, since ever.
+    /// The number of operations of fence epochs that were served, since the window was made.
     pub(super) served: u64,
-    /// Completes that have come, since ever.
+    /// The number of completes that have arrived, since the window was made.
     pub(super) completed: u64,
 }
 
@@ -254,15 +254,15 @@ pub(super) struct Served {
 #[derive(Debug)]
 pub(crate) struct Server {
     windows: HashMap<u32, Served>,
-    /// The number after that of the last window that was made.
+    /// One more than the number of the last window that was made.
     made: u32,
-    /// Whether it is an agent's, which gets to know windows by packets.
+    /// Whether this is an agent's server, which learns of windows by packets.
     agent: bool,
     /// The numbers in the world of the team's ranks; empty where they are the same.
     ranks: Arc<[Rank]>,
 }
 
-/// What serving needs besides the server: the rank's handle of the world, and where answers go.
+/// The rank's handle of the world and the messages for answers, which serving needs besides the server.
 struct Desk<'s> {
     world: &'s dyn RemoteAtomics,
     messages: &'s mut messages::State,
@@ -273,7 +273,7 @@ impl Desk<'_> {
         let Some((_, ticket)) = first_word(&packet.data) else { return Ok(()) };
         let word = packet.word & u64::from(u32::MAX) | u64::from(ticket) << 32;
         match self.messages.send(self.world, packet.from, kind, word, data) {
-            // An origin that has left waits for nothing.
+            // An origin that has left waits for no answer.
             Err(MessagesError::Left { .. }) => Ok(()),
             sent => sent,
         }
@@ -294,7 +294,7 @@ impl Server {
         Server { windows: HashMap::new(), made: 0, agent, ranks }
     }
 
-    /// A window's state, which may be there before the window is.
+    /// Returns a window's state, which may be there before the window is.
     pub(super) fn window(&mut self, window: u32) -> &mut Served {
         self.windows.entry(window).or_default()
     }
@@ -313,18 +313,18 @@ impl Server {
         }
     }
 
-    /// As [`register`](Self::register), for an agent, which serves no epochs of fences.
+    /// Like [`register`](Self::register), for an agent, which serves no fence epochs.
     pub(super) fn register_passive(&mut self, window: u32, part: OwnPart) {
         self.register(window, part);
         self.window(window).fences = u32::MAX;
     }
 
-    /// Serves a request, or keeps it until it may be served.
+    /// Serves a request, or keeps it until it can be served.
     ///
     /// # Errors
     ///
-    /// Those of the network. A request that fails is answered with its error; one that is too damaged to be answered is
-    /// an error here.
+    /// The errors of the network. A request that fails is answered with its error. A request that is too damaged to be
+    /// answered is an error here.
     pub(super) fn request(
         &mut self,
         world: &dyn RemoteAtomics,
@@ -345,10 +345,10 @@ impl Server {
                 return self.replay(world, messages, window);
             }
             PUT | ACCUMULATE | GET | FETCH | CAS | LOCK | UNLOCK | COMPLETE => {}
-            kind => return Err(desk.damaged(&packet, &format!("{} is no kind of a request", kind.0))),
+            kind => return Err(desk.damaged(&packet, &format!("{} is not a kind of request", kind.0))),
         }
         let Some((fences, _)) = first_word(&packet.data) else {
-            return Err(desk.damaged(&packet, &format!("{} bytes are no header", packet.data.len())));
+            return Err(desk.damaged(&packet, &format!("{} bytes are too few for a header", packet.data.len())));
         };
         let kind = match flags::lock(flags) {
             Ok(kind) => kind,
@@ -373,7 +373,7 @@ impl Server {
             return Ok(());
         }
         served.execute(&mut desk, &packet)?;
-        // A release lets the next ones in; shared locks at the head are granted together.
+        // A release grants the next locks; shared locks at the head are granted together.
         while let Some(&(kind, _)) = served.queue.waiting.front() {
             if !served.queue.take(kind) {
                 break;
@@ -385,7 +385,7 @@ impl Server {
         Ok(())
     }
 
-    /// Serves what came too early, once that has changed.
+    /// Serves the requests that arrived too early, once that has changed.
     pub(super) fn replay(
         &mut self,
         world: &dyn RemoteAtomics,
@@ -415,8 +415,8 @@ impl Server {
 }
 
 impl Served {
-    /// Serves a request whose lock, if it needs one, is held. What it asks for besides its operation is done even if that
-    /// fails, so that a request that fails leaves no lock behind and no rank waiting.
+    /// Serves a request whose lock, if it needs one, is held. Its flags are obeyed even if its operation fails, so that a
+    /// failed request leaves no lock held and no rank waiting.
     fn execute(&mut self, desk: &mut Desk<'_>, packet: &Packet) -> messages::Result<()> {
         let flags = (packet.word >> 32) as u32;
         let request = Request::decode(packet).map_err(|what| Error::from(desk.damaged(packet, &what)));
@@ -441,14 +441,14 @@ impl Served {
         }
     }
 
-    /// Does the operation, and returns what it fetches.
+    /// Does the operation, and returns the fetched bytes.
     fn operate(&self, desk: &Desk<'_>, kind: messages::Kind, request: &Request<'_>) -> Result<Vec<u8>> {
         let ra = desk.world;
         let part = self.part.as_ref().expect("a request is kept until there is a part");
         let me = ra.rank();
         let mut fetched = Vec::new();
         let mut at = 0;
-        // Pieces of one operation, from the first byte of all to the last one in one place.
+        // The pieces of one operation; all of them lie in one place.
         let mut all = |place: Place<'_>, base: u64| -> Result<()> {
             for &(offset, len) in &request.runs {
                 let offset = offset.wrapping_sub(base);
@@ -504,7 +504,7 @@ impl Served {
     }
 }
 
-/// Updates the elements of `len` bytes at `offset` as the request says.
+/// Updates the elements of `len` bytes at `offset`, by the request's operation.
 fn update(
     updates: &Updates<'_, dyn RemoteAtomics + '_>,
     request: &Request<'_>,

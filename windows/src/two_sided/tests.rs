@@ -5,7 +5,7 @@ use rmalab_atomics::World;
 use super::*;
 use crate::{Config, LockKind, Team, Transport, Window, WindowDisp};
 
-/// Numbers without an order, from one that is not 0.
+/// Returns the next pseudo-random number. The state must not be 0.
 fn next(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -13,10 +13,10 @@ fn next(state: &mut u64) -> u64 {
     *state
 }
 
-/// The end-point that this rank's windows of a world of one rank are served by.
+/// The end-point that serves the windows in a world of one rank.
 const OWN: Endpoint = Endpoint { rank: Rank(0), port: 0 };
 
-/// A request on window 0 with its flags, its header's codes and a piece.
+/// Makes a request on window 0, with flags, the codes of its header and one piece.
 fn request(flags: u32, element: u8, op: u8, run: (u64, u64), payload: &[u8]) -> (u64, Vec<u8>) {
     let second = u64::from(element) | u64::from(op) << 8 | 1 << 16;
     let mut data: Vec<u8> = [0, second, run.0, run.1].into_iter().flat_map(u64::to_ne_bytes).collect();
@@ -24,7 +24,7 @@ fn request(flags: u32, element: u8, op: u8, run: (u64, u64), payload: &[u8]) -> 
     (u64::from(flags) << 32, data)
 }
 
-/// What the window's owner learns of a packet that it sends to itself.
+/// Returns the error that the window's owner gets for a packet that it sends to itself.
 fn refusal(kind: Kind, (word, data): (u64, Vec<u8>)) -> String {
     let errors = World::threads(1).run(|ra| {
         let team = Team::new(ra).unwrap();
@@ -34,9 +34,9 @@ fn refusal(kind: Kind, (word, data): (u64, Vec<u8>)) -> String {
         let window = Window::builder(&team).config(config).allocate(64).unwrap();
         team.ends().send(Endpoint { port, ..OWN }, kind, word, data.clone()).unwrap();
         let damaged = window.progress();
-        // A request that could be answered is an error of its origin, which is this rank.
+        // The origin of a request that could be answered gets the error; here it is this rank.
         let damaged = damaged.and_then(|()| window.two_sided.as_ref().unwrap().refused());
-        // Neither a lock nor anything else is left of it.
+        // The packet has left neither a lock nor anything else.
         let epoch = window.lock(LockKind::Exclusive, Rank(0)).unwrap();
         epoch.put_value(WindowDisp(0), 5_u64).unwrap();
         assert_eq!(epoch.get_value::<u64>(WindowDisp(0)).unwrap(), 5);
@@ -48,12 +48,12 @@ fn refusal(kind: Kind, (word, data): (u64, Vec<u8>)) -> String {
 }
 
 #[test]
-fn unknown_codes_are_refused_by_their_numbers() {
+fn errors_name_unknown_codes_by_their_numbers() {
     let u64_code = ElementKind::U64.code();
     let sum = Op::Sum.code();
     for (kind, packet, expected) in [
-        (ACCUMULATE, request(0, 99, sum, (0, 8), &[0; 8]), "99 is no code of an element type"),
-        (ACCUMULATE, request(0, u64_code, 77, (0, 8), &[0; 8]), "77 is no code of an operation"),
+        (ACCUMULATE, request(0, 99, sum, (0, 8), &[0; 8]), "99 is not a code of an element type"),
+        (ACCUMULATE, request(0, u64_code, 77, (0, 8), &[0; 8]), "77 is not a code of an operation"),
         (FETCH, request(0, u64_code, Op::MinLoc.code(), (0, 8), &[0; 8]), "minloc is not defined for elements"),
         (CAS, request(0, ElementKind::F64.code(), sum, (0, 8), &[0; 16]), "cannot be compared and swapped"),
         (CAS, request(0, u64_code, sum, (0, 8), &[0; 8]), "8 bytes of data in place of 16"),
@@ -61,24 +61,24 @@ fn unknown_codes_are_refused_by_their_numbers() {
         (PUT, request(0, 0, sum, (60, 8), &[0; 8]), "the window has 64 bytes there"),
         (GET, request(0, 0, sum, (0, 1 << 60), &[]), "the window has 64 bytes there"),
         (GET, request(0, 0, sum, (u64::MAX, 8), &[]), "past the last address"),
-        (PUT, request(64, 0, sum, (0, 8), &[0; 8]), "0x40 are no flags"),
+        (PUT, request(64, 0, sum, (0, 8), &[0; 8]), "0x40 are not the flags"),
         (PUT, request(3, 0, sum, (0, 8), &[0; 8]), "0x3 asks for two locks"),
-        (PUT, (0, vec![0; 3]), "3 bytes are no header"),
-        (PUT, (0, [0, u64::MAX].into_iter().flat_map(u64::to_ne_bytes).collect()), "is no code"),
+        (PUT, (0, vec![0; 3]), "3 bytes are too few for a header"),
+        (PUT, (0, [0, u64::MAX].into_iter().flat_map(u64::to_ne_bytes).collect()), "is not a code"),
         (PUT, (0, [0, 0xFFFF_FFFF << 16].into_iter().flat_map(u64::to_ne_bytes).collect()), "pieces do not fit"),
-        (Kind(99), request(0, 0, sum, (0, 8), &[0; 8]), "99 is no kind of a request"),
-        (REGISTER, (0, [7, 0, 0, 0, 0, 0].into_iter().flat_map(u64::to_ne_bytes).collect()), "7 is no code of a place"),
-        (REGISTER, (0, [0, 0, 0, 0, 9, 0].into_iter().flat_map(u64::to_ne_bytes).collect()), "9 is no code of an acc"),
+        (Kind(99), request(0, 0, sum, (0, 8), &[0; 8]), "99 is not a kind of request"),
+        (REGISTER, (0, [7, 0, 0, 0, 0, 0].into_iter().flat_map(u64::to_ne_bytes).collect()), "7 is not a code of a place"),
+        (REGISTER, (0, [0, 0, 0, 0, 9, 0].into_iter().flat_map(u64::to_ne_bytes).collect()), "9 is not a code of an acc"),
         (REGISTER, (0, vec![0; 8]), "8 bytes in place of 6 words"),
         (ANSWER, (5 << 32, vec![]), "an answer to request 5, which waits for none"),
-        (SUM, (0, vec![0; 9]), "9 bytes are no words"),
+        (SUM, (0, vec![0; 9]), "9 bytes are not whole words"),
     ] {
         let error = refusal(kind, packet);
         assert!(error.contains(expected), "{expected}: {error}");
     }
 }
 
-/// An answer that is too short is an error of the call, and not the beginning of a value.
+/// The call returns an error for an answer that is too short, and not the beginning of a value.
 #[test]
 fn a_short_answer_is_an_error() {
     World::threads(1)
@@ -88,7 +88,7 @@ fn a_short_answer_is_an_error() {
             let window = Window::builder(&team).config(config).allocate(64).unwrap();
             for answered in [0, 7, 9] {
                 let epoch = window.lock(LockKind::Exclusive, Rank(0)).unwrap();
-                // It comes ahead of the answer to the next request.
+                // It arrives ahead of the answer to the next request.
                 let ticket = {
                     let state = &mut *team.ends().hub().state.borrow_mut();
                     let ticket = state.ticket();
@@ -107,7 +107,7 @@ fn a_short_answer_is_an_error() {
 }
 
 #[test]
-fn no_damaged_packet_makes_its_receiver_panic() {
+fn damaged_packets_do_not_make_the_receiver_panic() {
     World::threads(1)
         .run(|ra| {
             let team = Team::new(ra).unwrap();
@@ -121,7 +121,7 @@ fn no_damaged_packet_makes_its_receiver_panic() {
             for _ in 0..50_000 {
                 let kind = Kind((1 + next(&mut random) % 16) as u8);
                 let window = next(&mut random) % 4;
-                // The last window is to be found as it was.
+                // The last window must stay unchanged.
                 let window = if window == 3 { 7 } else { window };
                 let flags = next(&mut random) % 64;
                 let runs: Vec<(u64, u64)> =
@@ -148,7 +148,7 @@ fn no_damaged_packet_makes_its_receiver_panic() {
                     word |= 7;
                 }
                 team.ends().send(OWN, kind, word, data).unwrap();
-                // Any result but a panic or a wait for ever.
+                // Any result except a panic or an endless wait is correct.
                 let _ = first.progress();
             }
             let hub = team.ends().hub();

@@ -57,7 +57,7 @@ fn a_damaged_slot_is_an_error_that_names_what_is_wrong() {
         kind(240)(words);
         words[2] = 1 << 33;
     });
-    assert!(error.contains("0x200000000 is no tag"), "{error}");
+    assert!(error.contains("0x200000000 is not a tag"), "{error}");
 }
 
 #[test]
