@@ -1,4 +1,4 @@
-//! What a window holds: element types, and the predefined operations that accumulates apply to them.
+//! The element types of windows, and the predefined operations that accumulates apply to them.
 //!
 //! # Sources
 //!
@@ -22,9 +22,9 @@
 //! # What the standard leaves open
 //!
 //! * Sums and products of integers wrap.
-//! * The minimum or maximum of a number and a NaN is the number; of values that compare equal (0 and -0), or of two
-//!   NaNs, the target's. So do minloc and maxloc, but of equal values, or of two NaNs, they take the pair with the
-//!   lower index.
+//! * The minimum or maximum of a number and a NaN is the number. Of values that compare equal (0 and -0), or of two
+//!   NaNs, it is the target's value. Minloc and maxloc follow these rules, except that of equal values, or of two NaNs,
+//!   they take the pair with the lower index.
 
 mod arithmetic;
 mod kind;

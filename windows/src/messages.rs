@@ -1,4 +1,5 @@
-//! Messages between ranks over network atomics: the two-sided transport that the papers compare one-sided communication with.
+//! Messages between ranks over network atomics: the two-sided transport with which the papers compare one-sided
+//! communication.
 //!
 //! # Sources
 //!
@@ -6,41 +7,40 @@
 //!   Communication, EuroPVM/MPI 2004, section 4: typed packets, followed by data, that the target's progress serves; an
 //!   agent thread that makes progress while the target computes.
 //! * W. Jiang, J. Liu, H.-W. Jin, D. K. Panda, W. Gropp, R. Thakur, High Performance MPI-2 One-Sided Communication over
-//!   InfiniBand, CCGrid 2004, section 3: what a transport of sends and receives costs (copies, matching, the handshake
-//!   of long messages, dependence on the target's progress).
+//!   InfiniBand, CCGrid 2004, section 3: the costs of a transport of sends and receives (copies, matching, the
+//!   handshake of long messages, dependence on the target's progress).
 //! * Matching: the MPI standard 4.1, section 3.5.
 //!
 //! # Layers
 //!
 //! *Packets* are active messages: a [`Kind`], a word and bytes, in order from each end-point to each other one. Sending a packet never waits.
-//! Packets that find no room are kept, and follow when the end-point makes progress. `messages/packets.rs` has the state and the invariants of
-//! the rings below. [`two_sided`](crate::two_sided) windows use packets.
+//! The sender keeps packets without room, and sends them when the end-point makes progress. `messages/packets.rs` has the state and the
+//! invariants of the rings below. [`two_sided`](crate::two_sided) windows use packets.
 //!
 //! *Messages* ([`Messages::send`], [`Messages::recv`] and their non-blocking forms) are packets of four kinds:
 //!
 //! | kind | word | data | when |
 //! | --- | --- | --- | --- |
-//! | `EAGER` | tag | the message | up to [`Options::eager_limit`], and to oneself |
+//! | `EAGER` | tag | the message | up to [`Options::eager_limit`], and to the local rank |
 //! | `RTS` | tag | length, number of the send | longer messages: asks to send |
 //! | `CTS` | number of the send | number of the receive | once the receive is there: clear to send |
-//! | `DATA` | number of the receive | the message | the answer to that |
+//! | `DATA` | number of the receive | the message | the answer to `CTS` |
 //!
 //! # Invariants
 //!
 //! * M1. `EAGER` and `RTS` packets of one sender arrive in the order of its sends, since packets do. They are matched
-//!   in that order, against posted receives in the order of these; so messages do not overtake each other.
+//!   in that order, against posted receives in the order of the receives. So messages do not overtake each other.
 //! * M2. A message waits in `unexpected` only if no posted receive matches it, and a receive only if no message does.
-//! * M3. A rank that waits serves arriving packets meanwhile. So two ranks that both wait for room at each other both make
-//!   room.
+//! * M3. A waiting rank serves arriving packets. So two ranks that wait for room at each other both make room.
 //!
 //! # Progress
 //!
-//! An end-point serves packets while its rank is in one of its calls, and at no other time.
+//! An end-point serves packets only while its rank is in one of its calls.
 //!
 //! # Memory
 //!
-//! Every rank has one ring for each end-point, 64 KiB by default, at any number of ranks. In private memory it has a few words for each peer
-//! that it has sent to, and the messages that are under way.
+//! Every rank has one ring for each end-point, 64 KiB by default, for any number of ranks. Its private memory holds a few words for each
+//! peer to which it has sent, and the messages that are under way.
 
 mod matching;
 mod packets;
@@ -59,7 +59,7 @@ pub const ANY_SOURCE: Option<Rank> = None;
 /// Any tag, for a receive (`MPI_ANY_TAG`).
 pub const ANY_TAG: Option<Tag> = None;
 
-/// What a receive can tell messages of one sender apart by.
+/// The tag of a message, by which a receive selects among the messages of one sender.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Tag(pub u32);
 
@@ -69,12 +69,12 @@ impl std::fmt::Display for Tag {
     }
 }
 
-/// One of the ends that packets go between: a rank, and which of its end-points.
+/// The source or destination of packets: a rank, and the number of one of its end-points.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Endpoint {
-    /// The rank that has it.
+    /// The rank of the end-point.
     pub rank: Rank,
-    /// Its number among that rank's, counted from 0.
+    /// The number among the rank's end-points, counted from 0.
     pub port: u8,
 }
 
@@ -84,16 +84,16 @@ impl std::fmt::Display for Endpoint {
     }
 }
 
-/// What a packet is: one of messages, here, or one of windows, in [`two_sided`](crate::two_sided).
+/// The kind of a packet: a packet of messages, in this module, or of windows, in [`two_sided`](crate::two_sided).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Kind(pub u8);
 
 impl Kind {
-    /// A message as a whole.
+    /// A whole message.
     pub const EAGER: Kind = Kind(240);
-    /// A long message is to be sent.
+    /// The request to send a long message.
     pub const RTS: Kind = Kind(241);
-    /// A long message can be received.
+    /// The receiver is ready for a long message.
     pub const CTS: Kind = Kind(242);
     /// A long message.
     pub const DATA: Kind = Kind(243);
@@ -155,9 +155,9 @@ pub enum Error {
         "recv at {at}: the message of {len} bytes from {from} with {tag} is longer than the buffer of {room} bytes"
     )]
     Truncated {
-        /// Who has received it.
+        /// The receiver.
         at: Rank,
-        /// Who has sent it.
+        /// The sender.
         from: Rank,
         /// Its tag.
         tag: Tag,
@@ -169,28 +169,28 @@ pub enum Error {
     /// The end-point does not exist.
     #[error("there is no {to}: there are {ranks} ranks")]
     NoSuchEndpoint {
-        /// Which was named.
+        /// The end-point that was named.
         to: Endpoint,
-        /// How many ranks there are.
+        /// The number of ranks.
         ranks: u32,
     },
-    /// The end-point no longer takes packets.
+    /// The end-point no longer accepts packets.
     #[error(
         "{to} has left: its rank serves no more requests; all ranks free (Window::free) their windows before they return"
     )]
     Left {
-        /// Which.
+        /// The end-point.
         to: Endpoint,
     },
     /// A packet is impossible: its bytes are damaged, or its sender is broken.
     #[error("{at} has received a damaged packet: {what}")]
     Damaged {
-        /// Who has received it.
+        /// The receiver.
         at: Endpoint,
-        /// What is wrong.
+        /// The fault.
         what: Box<str>,
     },
-    /// End-points cannot be made with these options.
+    /// The options do not allow end-points.
     #[error("{0}")]
     Options(Box<str>),
     /// An operation of the network failed.
@@ -198,10 +198,10 @@ pub enum Error {
     Atomics(#[from] rmalab_atomics::Error),
 }
 
-/// One end-point, by which one thread of a rank sends and receives.
+/// One end-point, with which one thread of a rank sends and receives.
 ///
-/// All ranks make their end-points at the same point of their sequences of allocations, with the same arguments. An end-point has its state in
-/// plain cells, so it is not [`Sync`]. It can move to another thread if the rank's handle can be shared.
+/// All ranks make their end-points at the same point of their sequences of allocations, with the same arguments. An end-point keeps its state
+/// in plain cells, so it is not [`Sync`]. It can move to another thread if the rank's handle can be shared.
 ///
 /// Dropping an end-point forgets messages that are still to be sent: wait for the requests first.
 ///
@@ -225,7 +225,7 @@ pub enum Error {
 pub struct Messages<'a, A: RemoteAtomics + ?Sized> {
     ra: &'a A,
     eager_limit: usize,
-    /// Packets taken from the ring by one call of `progress`, at the most.
+    /// The largest number of packets that one call of `progress` takes from the ring.
     batch: u32,
     state: RefCell<State>,
 }
@@ -236,18 +236,18 @@ impl<A: RemoteAtomics + ?Sized> std::fmt::Debug for Messages<'_, A> {
     }
 }
 
-/// One end-point without its handle, which each call gets: the one that numbers the ranks as the packets do.
+/// One end-point without its handle. Each call takes the handle that numbers the ranks as the packets do.
 #[derive(Debug)]
 pub(crate) struct State {
-    /// Whether packets are those of windows, and not of messages.
+    /// Whether the packets belong to windows, not to messages.
     of_windows: bool,
     packets: Packets,
     matching: Matching,
     /// Packets of windows, in the order of their arrival.
     arrived: VecDeque<Packet>,
-    /// Whether the agent is to end.
+    /// Whether the agent must end.
     stopped: bool,
-    /// Sends that somebody will wait for; with their buffers, once they are complete.
+    /// Sends for which a request exists; with their buffers, once they are complete.
     sends: BTreeMap<u64, Option<Vec<u8>>>,
     /// Long messages that wait for their receivers, by the number of their send.
     announced: BTreeMap<u64, Vec<u8>>,
@@ -379,7 +379,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
     pub fn recv_vec(&self, from: impl Into<Option<Rank>>, tag: impl Into<Option<Tag>>) -> Result<(Vec<u8>, Status)> {
         let (from, tag) = (from.into(), tag.into());
         self.check_source(from)?;
-        // Whatever arrives goes to earlier receives first, if they match.
+        // Arriving messages go to earlier receives first, if they match.
         let Arrival { status, body } = self.wait_for(|state| state.matching.claim(from, tag))?;
         match body {
             Body::Whole(data) => Ok((data, status)),
@@ -460,14 +460,14 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
         from.map_or(Ok(()), |from| self.peer(from).map(drop))
     }
 
-    /// The end-point of `rank`.
+    /// Returns the end-point of `rank`.
     fn peer(&self, rank: Rank) -> Result<Endpoint> {
         let to = Endpoint { rank, port: 0 };
         let ranks = self.ra.size();
         if rank.0 < ranks { Ok(to) } else { Err(Error::NoSuchEndpoint { to, ranks }) }
     }
 
-    /// Makes progress until `ready` finds what it looks for (M3); only packets change what it looks at.
+    /// Makes progress until `ready` returns a value (M3). Only packets change the result of `ready`.
     fn wait_for<T>(&self, mut ready: impl FnMut(&mut State) -> Option<T>) -> Result<T> {
         let mut ready = || ready(&mut self.state.borrow_mut());
         loop {
@@ -482,7 +482,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
         }
     }
 
-    /// Makes progress once, if `ready` does not find what it looks for without that.
+    /// Makes progress once if `ready` returns no value at first.
     fn look_for<T>(&self, mut ready: impl FnMut(&mut State) -> Option<T>) -> Result<Option<T>> {
         let mut ready = || ready(&mut self.state.borrow_mut());
         if let Some(found) = ready() {
@@ -491,7 +491,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
         self.progress()?;
         let found = ready();
         if found.is_none() {
-            // Whoever asks again and again is told of failed peers, and lets others run.
+            // A caller that polls gets the failure of a peer, and lets other threads run.
             self.ra.pause(1)?;
         }
         Ok(found)
@@ -499,7 +499,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
 }
 
 impl State {
-    /// An end-point without anything under way.
+    /// Makes an end-point with nothing under way.
     fn new(layout: packets::Layout, me: Endpoint, of_windows: bool) -> State {
         State {
             of_windows,
@@ -513,7 +513,8 @@ impl State {
         }
     }
 
-    /// End-points of windows, of the default [`Options`] and in memory of `heap`, whose rank is `me` in packets; collective.
+    /// Makes end-points of windows, with the default [`Options`], in memory of `heap`. `me` is the rank's number in
+    /// packets. Collective.
     pub(crate) fn set(heap: &SymmetricHeap, me: Rank, ports: u8) -> Result<Vec<State>> {
         let layout = packets::Layout::alloc(heap, ports, &Options::default())?;
         Ok((0..ports).map(|port| State::new(layout.clone(), Endpoint { rank: me, port }, true)).collect())
@@ -527,22 +528,22 @@ impl State {
         self.packets.count(kind)
     }
 
-    /// Whether every packet is in its target's ring.
+    /// Returns whether every packet is in its target's ring.
     pub(crate) fn all_sent(&self) -> bool {
         self.packets.all_sent()
     }
 
-    /// The next packet of windows that has arrived.
+    /// Returns the next packet of windows that has arrived.
     pub(crate) fn take(&mut self) -> Option<Packet> {
         self.arrived.pop_front()
     }
 
-    /// Whether the end-point was stopped since the last call.
+    /// Returns whether the end-point was stopped since the last call.
     pub(crate) fn take_stop(&mut self) -> bool {
         std::mem::take(&mut self.stopped)
     }
 
-    /// Sends a packet of windows; what finds no room follows when the end-point makes progress.
+    /// Sends a packet of windows. Data without room follow when the end-point makes progress.
     pub(crate) fn send<A: RemoteAtomics + ?Sized>(
         &mut self,
         ra: &A,
@@ -559,7 +560,7 @@ impl State {
         self.packets.send(ra, agent, Kind::STOP, 0, Vec::new(), None)
     }
 
-    /// Waits until there may be something to do; for so long `at_most`.
+    /// Waits until there may be something to do, for at most the time `at_most`.
     pub(crate) fn sleep<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, at_most: Option<Duration>) -> Result<()> {
         self.packets.sleep(ra, at_most)
     }
@@ -569,9 +570,9 @@ impl State {
         self.packets.leave(ra)
     }
 
-    /// Reads up to `batch` packets that have arrived, and sends what found no room before.
+    /// Reads up to `batch` packets that have arrived, and sends packets that found no room before.
     pub(crate) fn progress<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, batch: u32) -> Result<()> {
-        // Not for ever: packets may come as fast as they are served.
+        // The loop is bounded, since packets may arrive as fast as they are served.
         for _ in 0..batch {
             let Some(packet) = self.packets.next(ra)? else { break };
             self.serve(ra, packet)?;
@@ -630,7 +631,7 @@ impl State {
         tag.map(Tag).map_err(|_| self.damaged(from, Kind::EAGER, &format!("{word:#x} is not a tag")))
     }
 
-    /// The words that a packet's data consists of.
+    /// Returns the words of a packet's data.
     fn words<const N: usize>(&self, from: Endpoint, kind: Kind, data: &[u8]) -> Result<[u64; N]> {
         let (words, rest) = data.as_chunks();
         match <[[u8; 8]; N]>::try_from(words) {
@@ -649,7 +650,7 @@ impl State {
         self.packets.send(ra, to, Kind::CTS, send, receive.to_ne_bytes().to_vec(), None)
     }
 
-    /// Hands buffers to the requests that wait for them.
+    /// Moves buffers to the requests that wait for them.
     fn collect_sent(&mut self) {
         for (number, data) in self.packets.take_sent() {
             if let Some(place) = self.sends.get_mut(&number) {
@@ -677,7 +678,7 @@ impl<A: RemoteAtomics + ?Sized> SendRequest<'_, '_, A> {
         self.messages.wait_for(|state| state.sends.get_mut(&self.number)?.take())
     }
 
-    /// Whether a wait would return at once (`MPI_Test`); makes progress.
+    /// Makes progress, and returns whether a wait would return at once (`MPI_Test`).
     ///
     /// # Errors
     ///
@@ -712,7 +713,7 @@ impl<A: RemoteAtomics + ?Sized> RecvRequest<'_, '_, A> {
         self.messages.wait_for(|state| state.matching.take(self.number))
     }
 
-    /// Whether a wait would return at once (`MPI_Test`); makes progress.
+    /// Makes progress, and returns whether a wait would return at once (`MPI_Test`).
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
-//! The untyped interface: a window's calls on `&self`, with epochs checked when they are made.
+//! The untyped interface: a window's calls on `&self`, which check epochs at run time.
 //!
-//! [`Window`](crate::Window) checks epochs when a program is compiled, and is built on this one. Code that knows its calls only at run time,
-//! such as a C interface or the replay of a trace, uses this one.
+//! [`Window`](crate::Window) checks epochs at compile time, and is built on this interface. Code that knows its calls only at run time, such
+//! as a C interface or the replay of a trace, uses this interface.
 
 pub(crate) mod active;
 pub(crate) mod core;
@@ -20,10 +20,10 @@ use crate::raw::core::Memory;
 use crate::raw::epochs::Side;
 use crate::{Active, Batch, Call, Error, FreeError, Open, Passive, Result, Target, UserMemory, Window, WindowCore};
 
-/// One rank's handle of a window whose epochs are calls, as in MPI, and not values.
+/// One rank's handle of a window whose epochs are calls, as in MPI, not values.
 ///
-/// [`Window::into_raw`](crate::Window::into_raw) makes it. MPI's rules are those of [`Window`](crate::Window), and each call checks them. An
-/// operation names its target, and [`operate`](Self::operate) finds its epoch:
+/// [`Window::into_raw`](crate::Window::into_raw) makes it. Each call checks MPI's rules. An operation names its target, and
+/// [`operate`](Self::operate) finds its epoch:
 ///
 /// ```
 /// use rmalab_atomics::{Rank, World};
@@ -47,7 +47,7 @@ use crate::{Active, Batch, Call, Error, FreeError, Open, Passive, Result, Target
 pub struct RawWindow<'t, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
     pub(crate) core: WindowCore<'t, A>,
     pub(crate) locks: RefCell<WindowLocks<W>>,
-    /// Whether the window was freed, as far as that went.
+    /// Whether the window was freed, as far as that was possible.
     freed: bool,
 }
 
@@ -123,7 +123,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
         Ok(done)
     }
 
-    /// The target, if locks are held.
+    /// Returns the target, if locks are held.
     #[inline]
     fn reach_locked<P>(&self, call: Call, target: Option<Rank>) -> Result<Option<Target<'_, A, P>>> {
         let locks = self.locks.borrow();
@@ -140,7 +140,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
         if locks.is_idle() { Ok(None) } else { Err(self.core.not_open(call, target)) }
     }
 
-    /// The target, in an epoch of start or of fences.
+    /// Returns the target, in an access epoch or a fence epoch.
     #[inline]
     fn reach_active(&self, call: Call, target: Option<Rank>) -> Result<Target<'_, A, Active>> {
         let core = &self.core;
@@ -160,7 +160,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
     /// # Errors
     ///
     /// [`Error::LeftOpen`] when an epoch of this rank was never closed, the error of an earlier epoch that was dropped,
-    /// and [`PeerFailed`](rmalab_atomics::Error::PeerFailed). The window is freed all the same, as far as its peers live.
+    /// and [`PeerFailed`](rmalab_atomics::Error::PeerFailed). The window is freed even so, as far as its peers live.
     pub fn free(self) -> Result<()> {
         Ok(self.reclaim().map(drop)?)
     }
@@ -170,8 +170,8 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
     ///
     /// # Errors
     ///
-    /// The errors of [`free`](Self::free), with the memory. Memory that another rank may still write, after a rank has failed, is not
-    /// returned.
+    /// The errors of [`free`](Self::free), with the memory. After the failure of a rank, memory that another rank may still write is
+    /// not returned.
     pub fn reclaim(mut self) -> Result<Vec<UserMemory>, FreeError> {
         self.freed = true;
         let settled = self.settle_last();
@@ -180,12 +180,12 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
         let (ra, team) = (core.ra, core.team);
         let earlier = core.check();
         let handler = core.handler.get();
-        // Locks that could not be released go with the window.
+        // Locks that could not be released end with the window.
         team.leave(core.epochs.inside.take());
         drop(core.attributes.take());
         let (two_sided, allocations) = (core.two_sided.take(), std::mem::take(&mut core.allocations));
         let flushed = ra.flush_all();
-        // What the program gave, and a list of the window's own.
+        // The program's memory, and a list that belongs to the window.
         let (own, list) = match std::mem::replace(&mut core.memory, Memory::Table(Vec::new())) {
             Memory::Leased { parts, own } => {
                 drop(parts);
@@ -194,8 +194,8 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
             Memory::Dynamic(dynamic) => (dynamic.keys(), dynamic.list()),
             Memory::Symmetric { .. } | Memory::Table(_) => (Vec::new(), None),
         };
-        // After this barrier no rank uses the window any more, and no rank has a lease. What fails before it, or after it,
-        // keeps no rank from the barriers, nor the memory from its owner.
+        // After this barrier no rank uses the window, and no rank has a lease. A failure before or after it keeps no rank
+        // from the barriers, and no memory from its owner.
         let freed = team.barrier_anywhere().and_then(|()| {
             let left = two_sided.as_ref().map_or(Ok(()), |requests| requests.leave());
             for &disp in &allocations {
@@ -213,7 +213,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
             }
         }
         let listed = list.map_or(Ok(()), |key| ra.deregister(key).map(drop));
-        // No rank gets the memory again before it is zero everywhere.
+        // No rank allocates the memory again before it is zero on all ranks.
         let zeroed = team.collectives().barrier();
         let network = flushed.and(withdrawn).and(listed).and(zeroed).map_err(Error::from);
         let served = two_sided.map_or(Ok(()), |requests| requests.last_error());
@@ -225,18 +225,18 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
         if let (Some(handler), Some(error)) = (handler, &left) {
             handler(error);
         }
-        // The handler has heard an earlier error already.
+        // The handler was already called with an earlier error.
         match earlier.err().or(left) {
             None => Ok(memory),
             Some(error) => Err(FreeError { error, memory }),
         }
     }
 
-    /// Ends what is open, for a window that is freed, and returns what it was, unless a panic has left it.
+    /// Ends the open epoch of a window that is freed, and returns its kind, unless a panic has left it open.
     fn settle_last(&self) -> Result<Option<Open>> {
         let core = &self.core;
         if let (Side::Abandoned, Some(requests)) = (core.epochs.access(), &core.two_sided) {
-            // What waits for a post may wait for ever.
+            // Operations that wait for a post may wait forever.
             requests.give_up_unposted()?;
         }
         core.settle()?;
@@ -245,7 +245,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
         Ok(open)
     }
 
-    /// Releases what other ranks wait for: locks, and the access epoch of a one-sided window.
+    /// Releases the locks that other ranks may wait for, and completes the access epoch of a one-sided window.
     fn release(&self) -> Result<()> {
         let mut released = Ok(());
         loop {
@@ -264,15 +264,15 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'t, A, W> {
 }
 
 impl<A: RemoteAtomics + ?Sized, W: WindowLock> Drop for RawWindow<'_, A, W> {
-    /// Releases what other ranks wait for, where that waits for none of them.
+    /// Releases the locks and the access epoch, where this does not wait for other ranks.
     fn drop(&mut self) {
         if self.freed {
             return;
         }
         match &self.core.two_sided {
-            // A network that fails has failed for the other ranks, too.
+            // A failing network has failed for the other ranks, too.
             None => drop(self.release()),
-            // Its release would be a message, and perhaps a wait.
+            // The release would be a message, and might wait.
             Some(requests) if requests.holds_a_lock() => self.core.ra.forsake("a lock of a two-sided window"),
             Some(_) => {}
         }

@@ -35,7 +35,7 @@ pub trait WithRequests {}
 
 impl WithRequests for Passive<'_> {}
 
-/// One target in an epoch: communication is its methods.
+/// One target in an epoch. Its methods are the communication calls.
 ///
 /// [`Lock`](crate::Lock) is a target, and the other epochs return one by `at`. Displacements are in the target's displacement units. On a
 /// dynamic window they are addresses, in bytes.
@@ -52,15 +52,16 @@ impl WithRequests for Passive<'_> {}
 pub struct Target<'e, A: RemoteAtomics + ?Sized, P = Passive<'e>> {
     pub(crate) ra: &'e A,
     pub(crate) core: &'e WindowCore<'e, A>,
-    /// A copy of the core's field, which may change through shared references, so that it is not loaded again after each atomic.
+    /// A copy of the core's field. That field may change through shared references, so it would be loaded again after
+    /// each atomic.
     pub(crate) ways: AccumulatePath<'e>,
-    /// The words of its part, if the processor may operate on them.
+    /// The words of the target's part, if the processor may operate on them.
     pub(crate) words: LocalWords<'e>,
     pub(crate) rank: Rank,
     pub(crate) part: Part<'e>,
     pub(crate) bytes: u64,
     pub(crate) unit: u32,
-    /// Returns whether this rank holds the target exclusively.
+    /// Whether this rank holds the target exclusively.
     pub(crate) alone: bool,
     pub(crate) epoch: PhantomData<P>,
 }
@@ -118,7 +119,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         data: u64,
         then: impl FnOnce(Place<'_>, u64) -> Result<R>,
     ) -> Result<R> {
-        // Nothing of the recording is kept here while the operation is done: it would take registers from all operations.
+        // No state of the recording is kept here during the operation: it would take registers from all operations.
         if let Part::Recorded { .. } = self.part {
             self.begin_record(call, update, disp, (first, len), data);
         }
@@ -139,14 +140,15 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         (first, len): (i64, u64),
         data: u64,
     ) {
-        // The unit that has the first byte. Bytes that a layout has twice count once; of elements, whole ones.
+        // The unit that contains the first byte. Bytes that a layout has twice count once; of elements, only whole ones
+        // count.
         let disp = disp.0.wrapping_add(first.div_euclid(i64::from(self.unit)));
         let bytes = data.min(len);
         let bytes = update.map_or(bytes, |(kind, _)| bytes - bytes % kind.size());
         self.core.begin_transfer(call, update, self.rank, disp, bytes);
     }
 
-    /// The part, whether it is recorded or not.
+    /// Returns the part, whether it is recorded or not.
     #[inline(always)]
     fn part(&self) -> Part<'e> {
         match self.part {
@@ -168,7 +170,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
             Part::Fixed(place) => {
                 let offset = disp.0.checked_mul(i64::from(self.unit)).and_then(|disp| disp.checked_add(first));
                 match offset.and_then(|offset| u64::try_from(offset).ok()) {
-                    // Of two comparisons neither can overflow.
+                    // Neither comparison can overflow.
                     Some(offset) if len <= self.bytes && offset <= self.bytes - len => then(place, offset),
                     _ if len == 0 => Ok(R::default()),
                     _ => Err(self.outside(call, disp, len)),
@@ -189,7 +191,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         }
     }
 
-    /// Where `len` bytes at `disp` are, if they are in a segment and within the window: what most operations meet.
+    /// Returns the address of `len` bytes at `disp`, if they are in a segment and within the window, as for most
+    /// operations.
     #[inline(always)]
     fn in_segment(&self, disp: WindowDisp, len: u64) -> Option<Address> {
         if let Part::Fixed(Place::Segment(start)) = self.part
@@ -203,14 +206,14 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         None
     }
 
-    /// The word at `disp`, if operations on it may be the processor's.
+    /// Returns the word at `disp`, if the processor may operate on it.
     #[inline(always)]
     fn word(&self, disp: WindowDisp) -> Option<MemoryWord<'e>> {
         let offset = disp.0.checked_mul(i64::from(self.unit))? as u64;
         if offset.is_multiple_of(WORD) { self.words.in_memory(offset / WORD) } else { None }
     }
 
-    /// As [`word`](Self::word), where an engine stands in for the processor.
+    /// Like [`word`](Self::word), where an engine stands in for the processor.
     #[cold]
     #[inline(never)]
     fn word_by_engine(&self, disp: WindowDisp) -> Option<LocalWord<'e>> {
@@ -218,7 +221,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         if offset.is_multiple_of(WORD) { self.words.by_engine(offset / WORD) } else { None }
     }
 
-    /// As [`in_segment`](Self::in_segment), for a word that network atomics may be used on.
+    /// Like [`in_segment`](Self::in_segment), for a word on which network atomics may be used.
     #[inline(always)]
     fn word_in_segment(&self, disp: WindowDisp) -> Option<Address> {
         self.in_segment(disp, WORD).filter(|at| at.disp.0.is_multiple_of(WORD))
@@ -247,7 +250,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         self.put_bytes(disp, source)
     }
 
-    // Out of line: results that come of several branches are kept in memory, which the fast path above would wait for.
+    // Out of line: the compiler keeps a result of several branches in memory, and the fast path above would wait for
+    // it.
     #[inline(never)]
     fn put_bytes(&self, disp: WindowDisp, source: &[u8]) -> Result<()> {
         if let Ok(value) = <[u8; WORD as usize]>::try_from(source)
@@ -285,7 +289,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         self.get_bytes(disp, dest)
     }
 
-    // Out of line, as `put_bytes`.
+    // Out of line, like `put_bytes`.
     #[inline(never)]
     fn get_bytes(&self, disp: WindowDisp, dest: &mut [u8]) -> Result<()> {
         if dest.len() as u64 == WORD
@@ -347,7 +351,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
             }),
             Place::Leased(lease) => in_batches(pieces, |runs| lease.put_runs(source, runs)),
             Place::TwoSided(requests, rank) => {
-                // One request, whatever the layouts.
+                // One request for any layouts.
                 let (mut runs, mut data) = (Vec::new(), Vec::new());
                 for run in pieces {
                     runs.push((run.offset, run.len as u64));
@@ -392,7 +396,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         })
     }
 
-    /// What operations on this target become, if they are not done from here.
+    /// Returns the requests that replace operations on this target, if they are not done at the origin.
     #[inline]
     fn requests(&self) -> Option<&'e dyn ByRequest> {
         match self.part() {
@@ -422,7 +426,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         walk().map_err(|error| self.core.hear(error))
     }
 
-    /// The first byte and the number of bytes from there to the last one that `target` touches, of as many as `origin`.
+    /// Returns the first byte that `target` touches and the number of bytes from there to the last one. Both items must
+    /// have the same number of bytes.
     fn span(&self, call: Call, target: Items<'_>, origin: Items<'_>) -> Result<(i64, u64)> {
         let (here, there) = (origin.bytes()?, target.bytes()?);
         if here != there {
@@ -433,12 +438,13 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
 }
 
 impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
-    /// The target `rank`, or the null target.
+    /// Returns the target `rank`, or the null target.
     #[inline(always)]
     pub(crate) fn target<P>(&self, call: Call, rank: Option<Rank>, alone: bool) -> Result<Target<'_, A, P>> {
         match rank {
             Some(rank) if rank.0 >= self.ra.size() => {
-                // Here and not in the callers: a target that passes through their `map_err` is copied through memory.
+                // The error is reported here, not in the callers: a target that passes through their `map_err` is
+                // copied through memory.
                 Err(self.hear(Error::NoSuchTarget { call, target: rank, size: self.ra.size() }))
             }
             Some(rank) => Ok(self.member(call, rank, alone)),
@@ -457,10 +463,10 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
         }
     }
 
-    /// The target `rank`, which is one of the team.
+    /// Returns the target `rank`, which is a rank of the team.
     #[inline(always)]
     pub(crate) fn member<P>(&self, call: Call, rank: Rank, alone: bool) -> Target<'_, A, P> {
-        // What most windows are is inlined, in parts and not as a whole, which would be copied.
+        // The usual case is inlined, in parts: a whole value would be copied.
         let mut words = LocalWords::default();
         let (part, bytes, unit) = match self.memory {
             Memory::Symmetric { base, bytes, unit } if self.plain => {
@@ -473,12 +479,13 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
             }
         };
         let alone = alone && self.two_sided.is_none();
-        // Nobody else updates meanwhile what is held exclusively, in whichever mode.
+        // No other rank updates memory that is held exclusively, in any mode.
         let ways = if alone { self.ways.unbiased() } else { self.ways.to(self.ra, rank) };
         Target { ra: self.ra, core: self, ways, words, rank, part, bytes, unit, alone, epoch: PhantomData }
     }
 
-    /// The part of a rank of the team, its bytes and its displacement unit, wherever it is and however it is reached.
+    /// Returns the part of a rank of the team, its bytes and its displacement unit, for all kinds of memory and
+    /// transport.
     #[inline(never)]
     fn reached(&self, call: Call, rank: Rank) -> (Part<'_>, u64, u32) {
         let active = matches!(call, Call::Fence | Call::Start);
@@ -488,8 +495,8 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
     }
 }
 
-/// The pieces of an operation with layouts: each is one run at both ends. All lie within what was checked, the origin's in
-/// the buffer, the target's from `first` on.
+/// The pieces of an operation with layouts: each is one run at both ends. All lie within the checked bounds: at the origin
+/// in the buffer, at the target from `first` on.
 struct Pieces<'l> {
     pairs: PairRuns<'l>,
     offset: u64,
@@ -507,7 +514,7 @@ impl Iterator for Pieces<'_> {
     }
 }
 
-/// Runs that are handed over at a time: a call of the kernel takes as many.
+/// The largest number of runs in one call: a call of the kernel takes as many.
 const BATCH: usize = 1024;
 
 /// Calls `transfer` with up to [`BATCH`] of `runs` at a time.

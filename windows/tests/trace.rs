@@ -394,7 +394,7 @@ fn files_that_are_no_trace_together_are_errors() {
         let error = Trace::open(path).expect_err(what).to_string();
         assert!(error.contains(what) && error.lines().count() == 1, "{error}");
     };
-    fails(&dir.path, "no trace is here");
+    fails(&dir.path, "there is no trace here");
     fails(&dir.path.join("nowhere/table"), "reading the folder of a trace");
     support::threads(3, |team| {
         for name in ["a", "b"] {
@@ -413,7 +413,7 @@ fn files_that_are_no_trace_together_are_errors() {
     std::fs::remove_file(file("b", 2)).unwrap();
     fails(&dir.path.join("b"), "files of 1 ranks, where the program had 3");
     std::fs::write(file("b", 0), "This is a text that somebody wrote.").unwrap();
-    fails(&dir.path.join("b"), "byte 0: this is no trace");
+    fails(&dir.path.join("b"), "byte 0: this is not a trace");
     for old in [1, 2] {
         std::fs::write(file("b", 0), [&b"rmalab\0T"[..], &[old, 0, 0, 0]].concat()).unwrap();
         let lacks = "of the format, which lacks what a replay needs; this program reads";

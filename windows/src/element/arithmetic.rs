@@ -1,4 +1,4 @@
-//! What each operation makes of two elements of each type.
+//! The result of each operation on two elements of each type.
 
 use std::cmp::Ordering;
 
@@ -57,7 +57,8 @@ macro_rules! floats {
                 match op {
                     Op::Sum => target + origin,
                     Op::Prod => target * origin,
-                    // Not the type's own min and max: which zero they give is open, and so could differ between ranks.
+                    // Not the type's own min and max: the sign of a zero that they return is not specified, and so
+                    // could differ between ranks.
                     Op::Min => if origin < target || target.is_nan() { origin } else { target },
                     Op::Max => if origin > target || target.is_nan() { origin } else { target },
                     Op::Replace => origin,
@@ -163,8 +164,8 @@ pairs! {
     ShortInt, ShortInt;
 }
 
-/// Returns whether the origin's pair of value and index replaces the target's: its value is `wanted` against the target's, or a
-/// number against a NaN, or neither is preferred and it has the lower index.
+/// Returns whether the origin's pair of value and index replaces the target's. It does if its value compares as `wanted`, or is
+/// a number where the target's is a NaN. If neither value is preferred, the lower index wins.
 #[inline(always)]
 fn origin_wins<V: Copy + PartialOrd, I: Copy + Ord>(target: (V, I), origin: (V, I), wanted: Ordering) -> bool {
     // Only a NaN does not compare with itself.

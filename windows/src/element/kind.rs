@@ -16,15 +16,15 @@ mod sealed {
 /// A type that accumulates combine: integers and floats of 8 to 64 bits, [`Complex`] numbers, [`Logical`], [`Byte`], and
 /// pairs of a value and an index.
 ///
-/// Sealed: the set is that of MPI's predefined types which Rust has. Structures are described by a
-/// [`Layout`](crate::Layout) of these.
+/// Sealed: the set has those predefined types of MPI that Rust has. A [`Layout`](crate::Layout) of these describes a
+/// structure.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no element type of windows",
     label = "not an element type",
     note = "accumulates combine integers and floats of 8 to 64 bits, `Complex`, `Logical`, `Byte` and pairs; a structure is described by a `Layout` of these, and `put` and `get` take any `Pod` type"
 )]
 pub trait Element: sealed::Sealed + Pod + PartialEq + Debug + Send + Sync + 'static {
-    /// Which type this is, as a value.
+    /// The type as a value.
     const KIND: Kind;
 
     /// Bytes of one element.
@@ -33,14 +33,14 @@ pub trait Element: sealed::Sealed + Pod + PartialEq + Debug + Send + Sync + 'sta
     /// Whether an element fits in a word of the network atomics, so that [`to_word`](Self::to_word) loses nothing.
     const FITS_WORD: bool = size_of::<Self>() <= size_of::<u64>();
 
-    /// What `target` becomes when `origin` is accumulated into it by `op`.
+    /// Returns the new value of `target` when `origin` is accumulated into it by `op`.
     ///
-    /// `target` unchanged if `op` is not defined for this kind; ask [`Op::is_defined_for`] before.
+    /// Returns `target` unchanged if `op` is not defined for this kind; call [`Op::is_defined_for`] first.
     fn combine(op: Op, target: Self, origin: Self) -> Self;
 
-    /// The element's bytes, in memory order, as the first bytes of a word; the others are 0.
+    /// Returns the element's bytes, in memory order, as the first bytes of a word; the others are 0.
     ///
-    /// Of an element for which [`FITS_WORD`](Self::FITS_WORD) does not hold, the first 8 bytes only.
+    /// If [`FITS_WORD`](Self::FITS_WORD) does not hold, the word has only the first 8 bytes.
     #[inline(always)]
     fn to_word(self) -> u64 {
         let mut word = [0; size_of::<u64>()];
@@ -49,7 +49,8 @@ pub trait Element: sealed::Sealed + Pod + PartialEq + Debug + Send + Sync + 'sta
         u64::from_ne_bytes(word)
     }
 
-    /// The element whose [`to_word`](Self::to_word) is `word`; bytes beyond the element are ignored, missing ones 0.
+    /// Returns the element whose [`to_word`](Self::to_word) is `word`; bytes beyond the element are ignored, missing
+    /// bytes are 0.
     #[inline(always)]
     fn from_word(word: u64) -> Self {
         let mut element = Self::zeroed();
@@ -69,7 +70,7 @@ pub trait Element: sealed::Sealed + Pod + PartialEq + Debug + Send + Sync + 'sta
 pub trait Swappable: Element + Eq {}
 
 impl Op {
-    /// Returns whether elements of this kind have the operation.
+    /// Returns whether the operation is defined for elements of this kind.
     ///
     /// Min and max on integers and floats; sum and prod on complex numbers, too; logical operations on integers and
     /// logical values; bitwise ones on integers and bytes; minloc and maxloc on pairs; replace and no_op on all.
@@ -79,7 +80,8 @@ impl Op {
     }
 }
 
-/// Evaluates an expression with `$op` as a constant `$known`, so that the compiler has a loop of its own for each operation.
+/// Evaluates an expression with `$op` as a constant `$known`, so that the compiler makes a separate loop for each
+/// operation.
 macro_rules! known {
     ($op:ident as $known:ident => $body:expr) => {
         known!($op as $known => $body; Sum Prod Min Max LogicalAnd LogicalOr LogicalXor BitAnd BitOr BitXor Replace NoOp
@@ -97,14 +99,14 @@ macro_rules! known {
 
 /// Combines slices element by element: `target[i]` becomes [`combine`](Element::combine)`(op, target[i], origin[i])`.
 ///
-/// Elements that only the longer slice has are left out. If `op` is not defined for the kind, nothing changes.
+/// Elements that only the longer slice has are ignored. If `op` is not defined for the kind, nothing changes.
 pub fn combine_slice<T: Element>(op: Op, target: &mut [T], origin: &[T]) {
     known!(op as OP => for (target, origin) in target.iter_mut().zip(origin) {
         *target = T::combine(OP, *target, *origin);
     });
 }
 
-/// Like [`combine_slice`], on bytes of any alignment; a rest shorter than an element is left out.
+/// Like [`combine_slice`], for bytes of any alignment; a rest shorter than an element is ignored.
 fn combine_bytes<T: Element>(op: Op, target: &mut [u8], origin: &[u8]) {
     let len = target.len().min(origin.len()) / size_of::<T>() * size_of::<T>();
     let (target, origin) = (&mut target[..len], &origin[..len]);
@@ -121,7 +123,7 @@ fn combine_bytes<T: Element>(op: Op, target: &mut [u8], origin: &[u8]) {
 /// Combines two elements of at most 8 bytes, given and returned as words (see [`Element::to_word`]).
 pub(crate) type CombineWords = fn(target: u64, origin: u64) -> u64;
 
-/// The operations on words of elements of type `T`; the one at place i is that of the operation with code i.
+/// The operations on words of elements of type `T`; the function at index i belongs to the operation with code i.
 const fn combine_words<T: Element>() -> [CombineWords; Op::ALL.len()] {
     macro_rules! words {
         ($($op:ident)*) => {
@@ -131,10 +133,10 @@ const fn combine_words<T: Element>() -> [CombineWords; Op::ALL.len()] {
     words!(Sum Prod Min Max LogicalAnd LogicalOr LogicalXor BitAnd BitOr BitXor Replace NoOp MinLoc MaxLoc)
 }
 
-/// The bytes of an element of at most 8 bytes, as [`Element::to_word`] has them.
+/// Returns the bytes of an element of at most 8 bytes as a word, like [`Element::to_word`].
 #[inline(always)]
 pub(crate) fn to_word(element: &[u8]) -> u64 {
-    // By constant lengths, each of which is one load.
+    // Each case has a constant length, which is one load.
     match *element {
         [a] => a.to_word(),
         [a, b] => u16::from_ne_bytes([a, b]).to_word(),
@@ -144,7 +146,7 @@ pub(crate) fn to_word(element: &[u8]) -> u64 {
     }
 }
 
-/// Writes the element that `word` stands for to the bytes of one, at most 8.
+/// Writes the element that `word` stands for to the bytes of an element of at most 8 bytes.
 #[inline(always)]
 pub(crate) fn from_word(word: u64, element: &mut [u8]) {
     let bytes = word.to_ne_bytes();
@@ -169,7 +171,7 @@ enum Category {
 }
 
 impl Category {
-    /// The operations that its kinds have: the bit of each is its code.
+    /// Returns the operations of its kinds; the bit of each is its code.
     const fn operations(self) -> u16 {
         const ALL: u16 = bits(&[Op::Replace, Op::NoOp]);
         const ORDER: u16 = bits(&[Op::Min, Op::Max]);
@@ -198,7 +200,7 @@ const fn bits(ops: &[Op]) -> u16 {
     bits
 }
 
-/// The kinds: a line for each, with its category, the name of the variant, the type and how it prints.
+/// Defines the kinds: a line for each, with its category, the name of the variant, the type and the printed name.
 macro_rules! kinds {
     ($($category:ident $kind:ident, $type:ty, $name:literal;)*) => {
         /// An [`Element`] type, as a value.
@@ -209,7 +211,7 @@ macro_rules! kinds {
         }
 
         impl Kind {
-            /// All of them; the one at place i has [`code`](Self::code) i.
+            /// All kinds; the kind at index i has [`code`](Self::code) i.
             pub const ALL: [Kind; [$(Kind::$kind),*].len()] = [$(Kind::$kind),*];
 
             /// Bytes of an element.
@@ -220,7 +222,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// Bytes of which an element's address is a multiple where Rust keeps it.
+            /// The alignment of an element in Rust, in bytes.
             pub const fn align(self) -> u64 {
                 match self {
                     $(Kind::$kind => align_of::<$type>() as u64,)*
@@ -233,9 +235,9 @@ macro_rules! kinds {
                 }
             }
 
-            /// Like [`combine_slice`], on the bytes of elements of this kind, which need not be aligned.
+            /// Like [`combine_slice`], for the bytes of elements of this kind, which need not be aligned.
             ///
-            /// Bytes that only the longer slice has are left out, and so is a rest that is no whole element. If `op` is not
+            /// Bytes that only the longer slice has are ignored, and so is a rest shorter than an element. If `op` is not
             /// defined for the kind, nothing changes.
             pub fn combine_bytes(self, op: Op, target: &mut [u8], origin: &[u8]) {
                 match self {
@@ -243,7 +245,8 @@ macro_rules! kinds {
                 }
             }
 
-            /// What combines two elements of this kind as words, by `op`. The kind's elements fit in a word.
+            /// Returns the function that combines two elements of this kind as words, by `op`. The kind's elements fit
+            /// in a word.
             #[inline]
             pub(crate) fn combine_words(self, op: Op) -> CombineWords {
                 static ALL: [[CombineWords; Op::ALL.len()]; Kind::ALL.len()] = [$(combine_words::<$type>()),*];
@@ -291,27 +294,27 @@ kinds! {
 }
 
 impl Kind {
-    /// A number for it, for messages.
+    /// Returns the kind's number in messages.
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// The kind with that [`code`](Self::code), if there is one.
+    /// Returns the kind with that [`code`](Self::code), if there is one.
     pub fn from_code(code: u8) -> Option<Kind> {
         Kind::ALL.get(usize::from(code)).copied()
     }
 
-    /// Returns whether it is an integer.
+    /// Returns whether the kind is an integer.
     pub const fn is_integer(self) -> bool {
         matches!(self.category(), Category::Integer)
     }
 
-    /// Returns whether compare-and-swap takes it: the kinds of the [`Swappable`] types.
+    /// Returns whether compare-and-swap accepts the kind: the kinds of the [`Swappable`] types.
     pub const fn is_swappable(self) -> bool {
         matches!(self.category(), Category::Integer | Category::Logical | Category::Byte)
     }
 
-    /// Returns whether it is a [`Pair`], or a pair of fields that differ in size.
+    /// Returns whether the kind is a [`Pair`], or a pair of fields that differ in size.
     pub const fn is_pair(self) -> bool {
         matches!(self.category(), Category::Pair)
     }

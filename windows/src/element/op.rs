@@ -2,33 +2,33 @@
 
 use std::fmt::{Display, Formatter};
 
-/// An operation of accumulates: what becomes of the target's element, given the origin's.
+/// An operation of accumulates, which computes the target's new element from its old one and the origin's.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Op {
-    /// Their sum (`MPI_SUM`); integers wrap.
+    /// The sum (`MPI_SUM`); integers wrap.
     Sum,
-    /// Their product (`MPI_PROD`); integers wrap.
+    /// The product (`MPI_PROD`); integers wrap.
     Prod,
-    /// The lesser (`MPI_MIN`); the number if the other is a NaN; of equal ones, or of two NaNs, the target's.
+    /// The lesser value (`MPI_MIN`); the number if the other is a NaN; of equal values, or of two NaNs, the target's.
     Min,
-    /// The greater (`MPI_MAX`); the number if the other is a NaN; of equal ones, or of two NaNs, the target's.
+    /// The greater value (`MPI_MAX`); the number if the other is a NaN; of equal values, or of two NaNs, the target's.
     Max,
     /// 1 if neither is 0, else 0 (`MPI_LAND`).
     LogicalAnd,
     /// 1 unless both are 0, else 0 (`MPI_LOR`).
     LogicalOr,
-    /// 1 if one of them is 0 and the other is not, else 0 (`MPI_LXOR`).
+    /// 1 if exactly one of them is 0, else 0 (`MPI_LXOR`).
     LogicalXor,
     /// The bits that both have (`MPI_BAND`).
     BitAnd,
     /// The bits that either has (`MPI_BOR`).
     BitOr,
-    /// The bits that one of them has (`MPI_BXOR`).
+    /// The bits that exactly one of them has (`MPI_BXOR`).
     BitXor,
-    /// The origin's (`MPI_REPLACE`).
+    /// The origin's element (`MPI_REPLACE`).
     Replace,
-    /// The target's (`MPI_NO_OP`).
+    /// The target's element (`MPI_NO_OP`).
     NoOp,
     /// The pair with the lesser value, or with the number if the other is a NaN; of equal values, or of two NaNs, the one
     /// with the lower index (`MPI_MINLOC`).
@@ -39,7 +39,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// All of them; the one at place i has [`code`](Self::code) i.
+    /// All operations; the operation at index i has [`code`](Self::code) i.
     pub const ALL: [Op; 14] = [
         Op::Sum,
         Op::Prod,
@@ -57,12 +57,12 @@ impl Op {
         Op::MaxLoc,
     ];
 
-    /// A number for it, for messages.
+    /// Returns the operation's number in messages.
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// The operation with that [`code`](Self::code), if there is one.
+    /// Returns the operation with that [`code`](Self::code), if there is one.
     pub fn from_code(code: u8) -> Option<Op> {
         Op::ALL.get(usize::from(code)).copied()
     }

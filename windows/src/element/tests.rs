@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Applies `op` to elements, to words, to a slice and to unaligned bytes, which must agree.
+/// Applies `op` to elements, to words, to a slice and to unaligned bytes. All results must agree.
 fn apply<T: Element>(op: Op, target: T, origin: T) -> T {
     let combined = T::combine(op, target, origin);
     let mut slice = [target; 3];
@@ -13,7 +13,7 @@ fn apply<T: Element>(op: Op, target: T, origin: T) -> T {
         let mut of_target = [vec![0; shift], bytes(&target), bytes(&target), vec![7]].concat();
         let of_origin = [vec![0; shift], bytes(&origin), bytes(&origin), vec![9, 9]].concat();
         T::KIND.combine_bytes(op, &mut of_target[shift..], &of_origin[shift..]);
-        // An element of one byte is combined with the rest, too.
+        // For an element of one byte, the rest is an element, too.
         let whole = shift + 2 * size_of::<T>();
         assert_eq!(of_target[shift..whole], [bytes(&combined), bytes(&combined)].concat());
     }
@@ -27,7 +27,7 @@ fn apply<T: Element>(op: Op, target: T, origin: T) -> T {
 }
 
 #[test]
-fn the_table_of_operations() {
+fn each_kind_has_the_operations_of_the_table() {
     let defined = |kind: Kind| Op::ALL.map(|op| u8::from(op.is_defined_for(kind)));
     let rows = |kinds: &[Kind], row| kinds.iter().for_each(|kind| assert_eq!(defined(*kind), row, "{kind}"));
     rows(&Kind::ALL[..8], [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0]);
@@ -71,7 +71,7 @@ fn logical_operations_give_0_or_1() {
 }
 
 #[test]
-fn numbers_win_over_nan() {
+fn a_number_is_preferred_to_a_nan() {
     for op in [Op::Min, Op::Max] {
         assert_eq!(apply(op, f64::NAN, 2.0), 2.0);
         assert_eq!(apply(op, 2.0, f64::NAN), 2.0);
@@ -106,15 +106,16 @@ fn pairs_are_located() {
 }
 
 #[test]
-fn a_pair_is_the_value_then_the_index() {
+fn a_pair_is_the_value_followed_by_the_index() {
     let pair = Pair::new(1.5_f64, -1_i64);
     assert_eq!(bytemuck::bytes_of(&pair), [1.5_f64.to_ne_bytes(), (-1_i64).to_ne_bytes()].concat());
     assert_eq!(format!("{pair:?}"), "Pair { value: 1.5, index: -1 }");
 }
 
-/// C puts the index of a short at the next multiple of its size, and rounds a structure's size up to its alignment.
+/// C puts the index of a short pair at the next multiple of the index's size, and rounds a structure's size up to its
+/// alignment.
 #[test]
-fn pairs_of_two_sizes_are_those_of_c() {
+fn pairs_of_two_sizes_have_the_layout_of_c() {
     let bytes = |value: &[u8], index: i32| [value, &index.to_ne_bytes()].concat();
     let padded = |value: &[u8], index| [bytes(value, index), vec![0; 4]].concat();
     assert_eq!(bytemuck::bytes_of(&DoubleInt::new(1.5, -1)), padded(&1.5_f64.to_ne_bytes(), -1));
@@ -126,7 +127,7 @@ fn pairs_of_two_sizes_are_those_of_c() {
         [(16, 8), (16, 8), (8, 4)]
     );
     assert_eq!(format!("{:?}", ShortInt::new(7, 3)), "ShortInt { value: 7, index: 3 }");
-    // What a C program has left in the padding is no part of the value.
+    // The bytes that a C program leaves in the padding are not part of the value.
     let dirty = [short[..2].to_vec(), vec![0xA5; 2], 3_i32.to_ne_bytes().to_vec()].concat();
     assert_eq!(bytemuck::pod_read_unaligned::<ShortInt>(&dirty), ShortInt::new(7, 3));
 }
@@ -141,7 +142,7 @@ fn complex_numbers_are_added_and_multiplied() {
 }
 
 #[test]
-fn logical_values_and_bytes_have_operations_of_their_own() {
+fn logical_values_and_bytes_have_their_own_operations() {
     let truth = |op| [(0, 0), (0, 2), (1, 0), (1, 2)].map(|(a, b)| apply(op, Logical(a), Logical(b)).0);
     assert_eq!(truth(Op::LogicalAnd), [0, 0, 0, 1]);
     assert_eq!(truth(Op::LogicalOr), [0, 1, 1, 1]);
@@ -156,12 +157,12 @@ fn words_hold_the_bytes_in_memory_order() {
     assert_eq!(0x1234_u16.to_word().to_ne_bytes()[..2], 0x1234_u16.to_ne_bytes());
     assert_eq!((-1_i8).to_word().to_ne_bytes(), [255, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(u16::from_word(u64::MAX), u16::MAX);
-    // Of a longer element the first 8 bytes.
+    // A longer element gives its first 8 bytes.
     assert_eq!(Pair::<i64, i64>::from_word(Pair::new(7_i64, 8_i64).to_word()), Pair::new(7, 0));
 }
 
 #[test]
-fn what_is_not_defined_changes_nothing() {
+fn undefined_operations_change_nothing() {
     for op in Op::ALL {
         if !op.is_defined_for(Kind::F64) {
             assert_eq!(apply(op, 3.0, 5.0), 3.0, "{op}");
@@ -186,7 +187,7 @@ fn what_is_not_defined_changes_nothing() {
 
 proptest! {
     #[test]
-    fn integers_as_in_wide_arithmetic(target: i32, origin: i32) {
+    fn integers_agree_with_wide_arithmetic(target: i32, origin: i32) {
         let wide = |op| match op {
             Op::Sum => (i64::from(target) + i64::from(origin)) as i32,
             Op::Prod => (i64::from(target) * i64::from(origin)) as i32,
@@ -204,7 +205,7 @@ proptest! {
     }
 
     #[test]
-    fn locating_does_not_depend_on_the_order(a: (i16, i16), b: (i16, i16), c: (i16, i16)) {
+    fn minloc_and_maxloc_do_not_depend_on_the_order(a: (i16, i16), b: (i16, i16), c: (i16, i16)) {
         for op in [Op::MinLoc, Op::MaxLoc] {
             let [a, b, c] = [a, b, c].map(|(value, index)| Pair::new(value % 4, index % 4));
             prop_assert_eq!(apply(op, a, b), apply(op, b, a));

@@ -8,7 +8,7 @@ use bytemuck::{Pod, Zeroable};
 /// A truth value of one byte: 0 is false, and every other value is true (`MPI_C_BOOL`, `MPI_CXX_BOOL`).
 ///
 /// Rust's `bool` cannot be an element: a peer may write a byte that is neither 0 nor 1. Two values are equal if their
-/// bytes are; [`new`](Self::new) and the logical operations give 0 and 1 only.
+/// bytes are equal; [`new`](Self::new) and the logical operations return only 0 and 1.
 ///
 /// ```
 /// use rmalab_windows::{Element, Logical, Op};
@@ -21,12 +21,12 @@ use bytemuck::{Pod, Zeroable};
 pub struct Logical(pub(super) u8);
 
 impl Logical {
-    /// The element for `value`.
+    /// Returns the element for `value`.
     pub const fn new(value: bool) -> Logical {
         Logical(value as u8)
     }
 
-    /// Returns whether it is true.
+    /// Returns whether the value is true.
     pub const fn value(self) -> bool {
         self.0 != 0
     }
@@ -38,7 +38,7 @@ impl From<bool> for Logical {
     }
 }
 
-/// Eight bits that are no number (`MPI_BYTE`).
+/// Eight bits that are not a number (`MPI_BYTE`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Zeroable, Pod)]
 #[repr(transparent)]
 pub struct Byte(pub u8);
@@ -56,7 +56,7 @@ pub struct Byte(pub u8);
 /// `MPI_2REAL` and `MPI_2DOUBLE_PRECISION` keep an index in a float only because Fortran has no mixed pairs;
 /// `MPI_LONG_DOUBLE_INT` has no Rust type.
 ///
-/// In memory it is the value, then the index, each of I's size and alignment, as the C structure of the two is.
+/// In memory it is the value, then the index, each with the size and alignment of `I`, like the C structure of the two.
 ///
 /// ```
 /// use rmalab_windows::{Element, Op, Pair};
@@ -67,13 +67,14 @@ pub struct Byte(pub u8);
 #[derive(Clone, Copy, Zeroable, Pod)]
 #[repr(transparent)]
 pub struct Pair<V, I> {
-    /// The value's bits, and the index: fields of one type, so that the compiler can see that no padding is between.
+    /// The value's bits, and the index: fields of one type, so that the compiler can see that there is no padding
+    /// between them.
     fields: [I; 2],
     value: PhantomData<V>,
 }
 
 impl<V: Pod, I: Pod> Pair<V, I> {
-    /// A value and its index. Types of different sizes do not compile.
+    /// Makes a pair. Types of different sizes do not compile.
     #[inline(always)]
     pub fn new(value: V, index: I) -> Pair<V, I> {
         const { assert!(size_of::<V>() == size_of::<I>(), "a pair's fields have the same size") };
@@ -93,7 +94,7 @@ impl<V: Pod, I: Pod> Pair<V, I> {
     }
 }
 
-/// As the fields compare: a pair whose value is a NaN is not equal to itself.
+/// Compares the fields: a pair whose value is a NaN is not equal to itself.
 impl<V: Pod + PartialEq, I: Pod + PartialEq> PartialEq for Pair<V, I> {
     fn eq(&self, other: &Self) -> bool {
         self.value() == other.value() && self.index() == other.index()
@@ -112,12 +113,12 @@ pub type FloatInt = Pair<f32, i32>;
 /// `MPI_2INT`.
 pub type TwoInt = Pair<i32, i32>;
 
-/// Pairs of fields that differ in size: C structures whose padding is a field of its own.
+/// Pairs of fields that differ in size: C structures with their padding as a separate field.
 macro_rules! padded_pairs {
     ($($(#[$meta:meta])* $name:ident { $($field:ident: $type:ty,)* } $value:ty, $index:ty;)*) => {$(
         $(#[$meta])*
         ///
-        /// In memory it is what the C structure of the two fields is; its padding is written as zeros.
+        /// In memory it is the C structure of the two fields; its padding is written as zeros.
         #[derive(Clone, Copy, Zeroable, Pod)]
         #[repr(C)]
         pub struct $name {
@@ -125,7 +126,7 @@ macro_rules! padded_pairs {
         }
 
         impl $name {
-            /// A value and its index.
+            /// Makes a pair.
             #[inline(always)]
             pub fn new(value: $value, index: $index) -> $name {
                 $name { value, index, ..$name::zeroed() }
@@ -144,7 +145,7 @@ macro_rules! padded_pairs {
             }
         }
 
-        /// As the fields compare: a pair whose value is a NaN is not equal to itself.
+        /// Compares the fields: a pair whose value is a NaN is not equal to itself.
         impl PartialEq for $name {
             fn eq(&self, other: &Self) -> bool {
                 self.value == other.value && self.index == other.index

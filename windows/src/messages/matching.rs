@@ -1,4 +1,4 @@
-//! Which message goes to which receive (MPI 4.1, section 3.5): no communication, only queues.
+//! The matching of messages with receives (MPI 4.1, section 3.5): queues, without communication.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,9 +15,9 @@ pub(super) struct Arrival {
 
 #[derive(Debug)]
 pub(super) enum Body {
-    /// The message itself.
+    /// The whole message.
     Whole(Vec<u8>),
-    /// It comes once its sender is clear to send.
+    /// The message arrives once its sender is clear to send.
     Announced {
         /// The sender.
         from: Endpoint,
@@ -34,12 +34,12 @@ struct Posted {
     tag: Option<Tag>,
 }
 
-/// Both queues; by M2 no message of the one matches a receive of the other.
+/// Both queues; by M2 no message of one queue matches a receive of the other.
 #[derive(Debug, Default)]
 pub(super) struct Matching {
     unexpected: VecDeque<Arrival>,
     posted: VecDeque<Posted>,
-    /// Receives that a message has matched; with its data, once that has come.
+    /// Receives that a message has matched; with its data, once they have arrived.
     matched: BTreeMap<u64, (Status, Option<Vec<u8>>)>,
     /// The number of the last receive.
     next: u64,
@@ -50,7 +50,7 @@ fn matches(status: &Status, from: Option<Rank>, tag: Option<Tag>) -> bool {
 }
 
 impl Matching {
-    /// A new receive, by its number; and the sender and number of the send that is to be cleared, if there is one.
+    /// Posts a receive and returns its number, with the sender and number of the send to clear, if there is one.
     pub(super) fn post(&mut self, from: Option<Rank>, tag: Option<Tag>) -> (u64, Option<(Endpoint, u64)>) {
         let number = self.number();
         let Some(arrival) = self.claim(from, tag) else {
@@ -60,13 +60,13 @@ impl Matching {
         (number, self.pair(number, arrival))
     }
 
-    /// The message that a receive gets now, which it takes off the queue.
+    /// Takes the message that a receive gets now off the queue.
     pub(super) fn claim(&mut self, from: Option<Rank>, tag: Option<Tag>) -> Option<Arrival> {
         let found = self.unexpected.iter().position(|arrival| matches(&arrival.status, from, tag))?;
         self.unexpected.remove(found)
     }
 
-    /// A new receive, by its number, of a message that has been claimed.
+    /// Adds a receive of a message that has been claimed, and returns its number.
     pub(super) fn expect(&mut self, status: Status) -> u64 {
         let number = self.number();
         self.matched.insert(number, (status, None));
@@ -78,7 +78,7 @@ impl Matching {
         self.next
     }
 
-    /// A message has arrived; returns the number of its receive, if one was posted.
+    /// Adds a message that has arrived; returns the number of its receive, if one was posted.
     pub(super) fn arrive(&mut self, arrival: Arrival) -> Option<u64> {
         let found = self.posted.iter().position(|posted| matches(&arrival.status, posted.from, posted.tag));
         let Some(Posted { number, .. }) = found.and_then(|at| self.posted.remove(at)) else {
@@ -98,7 +98,7 @@ impl Matching {
         clear
     }
 
-    /// The message of receive `number` has come, which may have been given up.
+    /// Adds the data of receive `number`, which may have been given up.
     pub(super) fn complete(&mut self, number: u64, data: Vec<u8>) {
         if let Some((_, place)) = self.matched.get_mut(&number) {
             *place = Some(data);
@@ -109,20 +109,20 @@ impl Matching {
         matches!(self.matched.get(&number), Some((_, Some(_))))
     }
 
-    /// The message of receive `number`, if it has come.
+    /// Returns the message of receive `number`, if it has arrived.
     pub(super) fn take(&mut self, number: u64) -> Option<(Vec<u8>, Status)> {
         let (status, place) = self.matched.get_mut(&number)?;
         Some((place.take()?, *status))
     }
 
-    /// Gives receive `number` up.
+    /// Gives up receive `number`.
     pub(super) fn forget(&mut self, number: u64) {
         if self.matched.remove(&number).is_none() {
             self.posted.retain(|posted| posted.number != number);
         }
     }
 
-    /// The message that a receive would get.
+    /// Returns the message that a receive would get.
     pub(super) fn find(&self, from: Option<Rank>, tag: Option<Tag>) -> Option<Status> {
         self.unexpected.iter().map(|arrival| arrival.status).find(|status| matches(status, from, tag))
     }

@@ -1,46 +1,47 @@
-//! Packets: a reliable stream of packets, of any length, from every end-point to every other one.
+//! A reliable stream of packets of any length, from every end-point to every other one.
 //!
 //! # State
 //!
-//! An end-point has one *ring* of S slots that all its peers write to, so its memory does not grow with the ranks. All of
-//! it is 0 at rest. Tickets count the slots ever taken; ticket t is for slot t mod S.
+//! An end-point has one *ring* of S slots that all its peers write to, so its memory does not grow with the ranks. All
+//! its words are 0 at first. Tickets count all slots ever taken; ticket t is for slot t mod S.
 //!
 //! | word | written by | value |
 //! | --- | --- | --- |
 //! | tail | senders, owner | the next ticket; bit 63 once the owner has left |
 //! | head | owner | tickets whose slots have been read, shown every S/2 |
 //! | waiters | senders, owner | the top of a stack of nodes: senders that found the ring full |
-//! | at | owner | the ticket that the owner sleeps at, while it has packets that found a full ring |
-//! | node | owner, then who wakes it | the node below in the stack that this one is in; `WOKEN` once it is in none |
-//! | slot: number | sender, who nudges | t + 1 once the packet is there; bit 63 is a nudge |
+//! | at | owner | the ticket at which the owner sleeps, while it has packets that found a full ring |
+//! | node | owner, then its waker | the next lower node in the stack; `WOKEN` once the node is in no stack |
+//! | slot: number | sender, waker | t + 1 once the packet is there; bit 63 is a nudge |
 //! | slot: header, word, data | sender | kind, sender and length; the packet's own word; its data |
 //!
 //! # Invariants
 //!
-//! * I1. Who takes a ticket has room for it: the compare-and-swap of the tail from t to t + 1 is tried only with
-//!   t < head + S, and the head only grows. So a ticket is filled without waiting for anybody, and the owner waits for a slot
-//!   at most as long as a put takes. A fetch-and-add would hand out tickets without room, whose holders may be computing
-//!   when the room comes, and everybody behind them in the ring would wait for them.
-//! * I2. The number is put after header, word and data are ordered before it: as word puts to the same target up to
-//!   [`SHORT`] bytes, and as a bulk put beyond that, which is flushed unless the backend keeps puts in their order.
-//! * I3. Slot t is written again only after head > t was told, which is after it was read.
-//! * I4. Whoever finds an empty ring has told of all but S/2 − 1 packets, so the ring shows room to everybody: a sender that
-//!   found it full is followed by a telling, even though a sleeping owner tells nothing.
-//! * I5. No wake-up is lost. A sender enters the stack, then looks at the head; the owner tells the head, then takes the
-//!   stack: one of the two sees the other. The owner then writes `WOKEN`, reads `at`, and nudges slot `at` of the
-//!   sleeper, unless a packet is there; the sleeper writes `at`, then looks for `WOKEN`, then waits for its slot to change.
-//!   These are fetching operations and gets, hence sequentially consistent.
-//! * I6. A nudge is a compare-and-swap from the slot's number of the round before; once the packet's number is
-//!   there, it does nothing, and the put of that number overwrites one that nobody has taken back. Where an atomic may lose
-//!   a put ([`Capabilities::atomic_puts`]), the number is flushed for and stored by a fetching operation.
+//! * I1. A sender that takes a ticket has room for it: it tries the compare-and-swap of the tail from t to t + 1 only with t
+//!   < head + S, and the head only grows. So a sender fills its slot without waiting, and the owner waits for a slot at most
+//!   as long as a put takes. A fetch-and-add would hand out tickets without room. Their holders may be computing when there
+//!   is room, and all later senders in the ring would wait for them.
+//! * I2. The number is put only after header, word and data are ordered ahead of it. Up to [`SHORT`] bytes, these are
+//!   word puts to the same target. Longer data are a bulk put, which is flushed unless the backend keeps puts in order.
+//! * I3. Slot t is written again only after its owner has shown head > t, which is after the owner has read it.
+//! * I4. An owner that finds its ring empty has shown the head of all but S/2 − 1 packets at most. So the ring shows room to
+//!   every sender: after a sender has found the ring full, the owner shows a new head, even though a sleeping owner shows
+//!   nothing.
+//! * I5. No wake-up is lost. A sender enters the stack, then looks at the head; the owner shows the head, then takes the
+//!   stack: one of the two sees the other. The owner then writes `WOKEN`, reads `at`, and nudges slot `at` of the sleeper,
+//!   unless a packet is there. The sleeper writes `at`, then looks for `WOKEN`, then waits for its slot to change. These
+//!   are fetching operations and gets, hence sequentially consistent.
+//! * I6. A nudge is a compare-and-swap from the slot's number of the previous round. Once the packet's number is there, a
+//!   nudge does nothing, and the put of that number overwrites a nudge that was not taken back. Where an atomic may lose a
+//!   put ([`Capabilities::atomic_puts`]), the sender flushes and stores the number with a fetching operation.
 //! * I7. An owner leaves by a compare-and-swap of the tail, which sets bit 63 only while the tail is the head. So every
-//!   packet that has a ticket is read, and every later one is an error of its sender.
+//!   packet with a ticket is read, and the sender of every later packet gets an error.
 //!
 //! # Cost
 //!
-//! A packet of up to 40 bytes into a ring with room: one compare-and-swap and three word puts and one for each word of
-//! data; longer ones a bulk put, and a flush unless puts keep their order, for each slot. A get of the head every S/2 packets or so. The compare-and-swap
-//! is repeated when another sender was faster: under contention the senders are not treated alike.
+//! A packet of up to 40 bytes into a ring with room takes one compare-and-swap, three word puts, and one word put for each word of data. A longer packet
+//! takes a bulk put for each slot, and a flush unless puts keep their order. A sender gets the head every S/2 packets or so. It repeats the
+//! compare-and-swap when another sender was faster, so under contention senders are not treated fairly.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -49,40 +50,40 @@ use rmalab_atomics::{Capabilities, Disp, Rank, RemoteAtomics, SymmetricHeap, Unt
 
 use super::{Endpoint, Error, Kind, Options, Packet, Result};
 
-/// Data up to this many bytes travels as word puts: with the three words before it, it fills a cache line.
+/// Data of up to this many bytes travel as word puts: with the three words ahead of them, they fill a cache line.
 const SHORT: usize = 40;
 
-/// Bytes of a slot before its data.
+/// Bytes of a slot ahead of its data.
 pub(super) const BEFORE_DATA: u64 = 3 * WORD;
 
 /// Bytes of a cache line.
 const LINE: u64 = 64;
 
-/// How many full rings an end-point can be told of at a time; it polls the others.
+/// The number of full rings for which an end-point can wait with a node at a time; it polls the others.
 const NODES: usize = 8;
 
-/// What a node says when it is in no stack any more.
+/// The value of a node that is in no stack any more.
 const WOKEN: u64 = u64::MAX;
 
 /// The bit of a slot's number that wakes its owner without a packet.
 const NUDGE: u64 = 1 << 63;
 
-/// The bit of the tail by which its owner has left.
+/// The bit of the tail that is set once its owner has left.
 const LEFT: u64 = 1 << 63;
 
-/// The time between two looks at full rings that no node was left for.
+/// The time between two looks at full rings for which no node was left.
 const POLL: Duration = Duration::from_millis(2);
 
-/// The end-points that one rank may have: what 3 bits of the header can tell apart.
+/// The largest number of end-points of one rank: 3 bits of the header.
 pub(super) const PORTS: u8 = 8;
 
-/// Bytes of a slot, at the most: its length has 20 bits in the header.
+/// The largest size of a slot: its length has 20 bits in the header.
 pub(super) const LARGEST_SLOT: u64 = 1 << 20;
 
-/// Where the rings of all ports are; the same on all ranks.
+/// The displacements of the rings of all ports; the same on all ranks.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
-    /// Of each port.
+    /// The ring of each port.
     rings: Vec<Disp>,
     slots: u64,
     /// Bytes of a slot.
@@ -135,7 +136,7 @@ impl Layout {
         (self.stride - BEFORE_DATA) as usize
     }
 
-    /// The number in the slot of `ticket` before its packet is there.
+    /// Returns the number in the slot of `ticket` before its packet is there.
     fn before(&self, ticket: u64) -> u64 {
         ticket.wrapping_add(1).saturating_sub(self.slots)
     }
@@ -146,7 +147,7 @@ impl Layout {
 struct Header {
     from: Endpoint,
     kind: Kind,
-    /// Whether the packet goes on in the sender's next slot.
+    /// Whether the packet continues in the sender's next slot.
     more: bool,
     /// Bytes of data in this slot.
     len: usize,
@@ -171,40 +172,40 @@ impl Header {
     }
 }
 
-/// A node of a stack of waiters, plus one, so that 0 is none.
+/// Encodes a node of a stack of waiters, so that 0 is no node.
 fn encode_node(of: Endpoint, node: usize) -> u64 {
     (u64::from(of.rank.0) << 8 | u64::from(of.port) << 4 | node as u64) + 1
 }
 
-/// What [`encode_node`] has made `word` of; `None` of no node.
+/// Decodes a word of [`encode_node`]; `None` if it is not a node.
 fn decode_node(word: u64) -> Option<(Endpoint, usize)> {
     let word = word.checked_sub(1).filter(|&word| word >> 40 == 0)?;
     let of = Endpoint { rank: Rank((word >> 8) as u32), port: (word >> 4) as u8 & 0xF };
     Some((of, word as usize & 0xF)).filter(|&(_, node)| node < NODES)
 }
 
-/// A packet that is not yet in its target's ring as a whole.
+/// A packet that is not yet completely in its target's ring.
 #[derive(Debug)]
 struct Outgoing {
     kind: Kind,
     word: u64,
     data: Vec<u8>,
-    /// Bytes of it that are in slots.
+    /// The number of its bytes that are in slots.
     done: usize,
-    /// Who wants the data back.
+    /// The number of the send whose request takes the data back.
     id: Option<u64>,
 }
 
-/// What this end-point remembers of a ring that it writes to: both may be behind.
+/// The tail and head of a peer's ring, as this end-point last saw them. Both may be outdated.
 #[derive(Clone, Copy, Default, Debug)]
 struct Known {
     tail: u64,
     head: u64,
 }
 
-/// One end-point's packets: its ring, and what it sends to the others'.
+/// One end-point's packets: its ring, and the packets that it sends to other rings.
 ///
-/// It borrows no handle; each call gets the one that numbers the ranks as the packets do.
+/// It borrows no handle; each call takes the handle that numbers the ranks as the packets do.
 #[derive(Debug)]
 pub(super) struct Packets {
     layout: Layout,
@@ -212,19 +213,19 @@ pub(super) struct Packets {
     /// The next ticket of this end-point's ring to read.
     head: u64,
     /// The head as the ring shows it.
-    told: u64,
-    /// Packets of which the first slots have come.
+    shown: u64,
+    /// Packets of which the first slots have arrived.
     partial: BTreeMap<Endpoint, Packet>,
     known: BTreeMap<Endpoint, Known>,
-    /// Packets that are to follow, in order; no queue is empty.
+    /// Packets still to send, in order; no queue is empty.
     outgoing: BTreeMap<Endpoint, VecDeque<Outgoing>>,
-    /// Which ring each node waits for.
+    /// The ring for which each node waits.
     nodes: [Option<Endpoint>; NODES],
-    /// Data that its packets need no more.
+    /// Data that the end-point's packets no longer need.
     sent: Vec<(u64, Vec<u8>)>,
-    /// Packets sent, by kind.
+    /// The number of packets sent, by kind.
     counts: Vec<u64>,
-    /// Slots filled.
+    /// The number of slots filled.
     slots_filled: u64,
 }
 
@@ -234,7 +235,7 @@ impl Packets {
             layout,
             me,
             head: 0,
-            told: 0,
+            shown: 0,
             partial: BTreeMap::new(),
             known: BTreeMap::new(),
             outgoing: BTreeMap::new(),
@@ -261,17 +262,17 @@ impl Packets {
         self.slots_filled
     }
 
-    /// Whether every packet is in its target's ring.
+    /// Returns whether every packet is in its target's ring.
     pub(super) fn all_sent(&self) -> bool {
         self.outgoing.is_empty()
     }
 
-    /// Data of packets with an id that are in their targets' rings.
+    /// Takes the data of packets with an id that are in their targets' rings.
     pub(super) fn take_sent(&mut self) -> std::vec::Drain<'_, (u64, Vec<u8>)> {
         self.sent.drain(..)
     }
 
-    /// Sends a packet at once if that needs one slot, and neither waiting nor queueing.
+    /// Sends a packet at once if it needs one slot, and neither waiting nor queueing.
     pub(super) fn send_now<A: RemoteAtomics + ?Sized>(
         &mut self,
         ra: &A,
@@ -306,11 +307,11 @@ impl Packets {
         self.counts[usize::from(kind.0)] += 1;
         let queue = self.outgoing.entry(to).or_default();
         queue.push_back(Outgoing { kind, word, data, done: 0, id });
-        // It follows the packets that are in the queue already.
+        // The packet follows those already in the queue.
         if queue.len() == 1 { self.pump(ra) } else { Ok(()) }
     }
 
-    /// Puts what is to follow into rings, as far as there is room.
+    /// Puts queued packets into rings, as far as there is room.
     pub(super) fn pump<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         if self.outgoing.is_empty() {
             return Ok(());
@@ -319,7 +320,7 @@ impl Packets {
         let result = outgoing.iter_mut().try_for_each(|(&to, queue)| {
             let pumped = self.pump_queue(ra, to, queue);
             if let Err(Error::Left { .. }) = pumped {
-                // It never goes, and must not keep the other queues.
+                // These packets can never be sent, and must not block the other queues.
                 queue.clear();
             }
             pumped
@@ -340,7 +341,7 @@ impl Packets {
                 let rest = &packet.data[packet.done..];
                 let len = rest.len().min(self.layout.room());
                 let header = Header { from: self.me, kind: packet.kind, more: len < rest.len(), len };
-                // Slots but the first have the packet's whole length in place of its word.
+                // All slots except the first have the packet's whole length in place of its word.
                 let word = if packet.done == 0 { packet.word } else { packet.data.len() as u64 };
                 if !self.fill(ra, to, header, word, &rest[..len])? {
                     return Ok(());
@@ -357,7 +358,7 @@ impl Packets {
         Ok(())
     }
 
-    /// Fills one slot of `to`'s ring, or returns false if that is full.
+    /// Fills one slot of `to`'s ring, or returns false if the ring is full.
     fn fill<A: RemoteAtomics + ?Sized>(
         &mut self,
         ra: &A,
@@ -392,14 +393,14 @@ impl Packets {
         Ok(true)
     }
 
-    /// A ticket of `to`'s ring, if there is room.
+    /// Takes a ticket of `to`'s ring, if there is room.
     fn ticket<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, to: Endpoint) -> Result<Option<u64>> {
         let known = self.known.entry(to).or_default();
         loop {
             let Known { tail, head } = *known;
             if tail >= head.saturating_add(self.layout.slots) {
                 known.head = ra.get(to.rank.at(self.layout.head(to.port)))?;
-                // The ring may be far ahead of what was known of it.
+                // The ring may be far ahead of the values that this end-point knows.
                 known.tail = tail.max(known.head);
                 if known.tail >= known.head.saturating_add(self.layout.slots) {
                     return Ok(None);
@@ -425,14 +426,14 @@ impl Packets {
         if seen != self.head {
             return Ok(seen & LEFT != 0);
         }
-        // The senders that wait for room learn of it.
-        self.tell(ra)?;
+        // This wakes the senders that wait for room.
+        self.show_head(ra)?;
         Ok(true)
     }
 
-    /// The next packet that has come as a whole.
+    /// Returns the next packet that has arrived completely.
     ///
-    /// A damaged one is an error, and gone.
+    /// A damaged packet is an error, and is dropped.
     pub(super) fn next<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<Option<Packet>> {
         loop {
             let slot = self.layout.slot(self.me.port, self.head);
@@ -444,8 +445,8 @@ impl Packets {
             let word = own(slot.word(2))?;
             let part = self.part(ra, slot, header);
             self.head += 1;
-            if self.head - self.told >= (self.layout.slots / 2).max(1) {
-                self.tell(ra)?;
+            if self.head - self.shown >= (self.layout.slots / 2).max(1) {
+                self.show_head(ra)?;
             }
             if let Some(packet) = self.join(header, word, part?)? {
                 return Ok(Some(packet));
@@ -453,7 +454,7 @@ impl Packets {
         }
     }
 
-    /// The bytes in a slot with that header.
+    /// Returns the bytes in a slot with the header `header`.
     fn part<A: RemoteAtomics + ?Sized>(&self, ra: &A, slot: Disp, header: Header) -> Result<Vec<u8>> {
         let Header { from, len, .. } = header;
         if from.rank.0 >= ra.size() || from.port >= self.layout.ports() {
@@ -474,7 +475,7 @@ impl Packets {
         Ok(data)
     }
 
-    /// The packet that ends with this slot, if one does.
+    /// Returns the packet that ends with this slot, if one does.
     fn join(&mut self, header: Header, word: u64, part: Vec<u8>) -> Result<Option<Packet>> {
         let Header { from, kind, more, .. } = header;
         let Some(mut packet) = self.partial.remove(&from) else {
@@ -485,7 +486,7 @@ impl Packets {
             }
             return Ok(Some(packet));
         };
-        // Slots but the first have the packet's whole length in place of its word.
+        // All slots except the first have the packet's whole length in place of its word.
         let have = (packet.data.len() + part.len()) as u64;
         if kind != packet.kind || have > word || more == (have == word) {
             return Err(self.damaged(format!(
@@ -512,7 +513,7 @@ impl Packets {
     /// Shows how far the ring has been read, and wakes the end-points that found it full (I5).
     fn tell<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         let (layout, Endpoint { rank, port }) = (&self.layout, self.me);
-        self.told = self.head;
+        self.shown = self.head;
         ra.fetch_store(rank.at(layout.head(port)), self.head)?;
         let waiters = rank.at(layout.waiters(port));
         if ra.get(waiters)? == 0 {
@@ -532,7 +533,7 @@ impl Packets {
         Ok(())
     }
 
-    /// Waits until there may be a packet to take, or room for one that is to follow; for so long `at_most`.
+    /// Waits until there may be a packet to take, or room for a queued packet, for at most the time `at_most`.
     pub(super) fn sleep<A: RemoteAtomics + ?Sized>(&mut self, ra: &A, at_most: Option<Duration>) -> Result<()> {
         let Endpoint { rank, port } = self.me;
         let slot = self.layout.slot(port, self.head);

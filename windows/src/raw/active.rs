@@ -1,4 +1,4 @@
-//! Fences, and post, start, complete and wait: what begins and ends their epochs.
+//! Fences, and post, start, complete and wait: the calls that begin and end their epochs.
 
 use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_locks::WindowLock;
@@ -13,24 +13,24 @@ use crate::{Active, Call, Error, FenceAssert, Open, PostAssert, Result, StartAss
 impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
     /// Synchronizes all ranks of the team (`MPI_Win_fence`). Collective.
     ///
-    /// It closes the epoch of the fence before. It opens one once an operation is called, unless `nosucceed` is asserted.
+    /// It closes the epoch of the previous fence. The next operation opens a new epoch, unless `nosucceed` is asserted.
     ///
     /// # Errors
     ///
-    /// [`Error::Conflict`] when another epoch stands open, the error of an earlier epoch that was dropped, and
+    /// [`Error::Conflict`] when another epoch is open, the error of an earlier epoch that was dropped, and
     /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
     pub fn fence(&self, assert: FenceAssert) -> Result<()> {
         self.check_open(Call::Fence, Some(Open::Fence))?;
         self.core.synchronize(assert)
     }
 
-    /// Waits until all ranks of `group` have posted to this one, and opens an epoch of access to them
-    /// (`MPI_Win_start`). The group may be empty.
+    /// Waits until all ranks of `group` have posted to this one, and opens an access epoch to them (`MPI_Win_start`).
+    /// The group may be empty.
     ///
     /// # Errors
     ///
-    /// [`Error::Group`], [`Error::NoSuchTarget`], [`Error::Conflict`] when an epoch other than an exposure stands open, and
-    /// [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
+    /// [`Error::Group`], [`Error::NoSuchTarget`], [`Error::Conflict`] when an epoch other than an exposure epoch is open,
+    /// and [`PeerFailed`](rmalab_atomics::Error::PeerFailed).
     pub fn start(&self, group: &[Rank], assert: StartAssert) -> Result<()> {
         self.check_open(Call::Start, Some(Open::Exposure))?;
         let core = &self.core;
@@ -57,7 +57,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotOpen`], and those of the network.
+    /// [`Error::NotOpen`], and the errors of the network.
     pub fn complete(&self) -> Result<()> {
         match self.core.epochs.access() {
             Side::Open => self.core.end_access().map_err(|error| self.core.hear(error)),
@@ -65,13 +65,13 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         }
     }
 
-    /// Opens an epoch of exposure to the ranks of `group`, and notifies them (`MPI_Win_post`). The group may be empty.
+    /// Opens an exposure epoch to the ranks of `group`, and notifies them (`MPI_Win_post`). The group may be empty.
     ///
     /// # Errors
     ///
-    /// [`Error::Group`], [`Error::NoSuchTarget`], [`Error::Conflict`] when an epoch other than an access by start stands
-    /// open, and those of the network. No epoch is open then; ranks of the group that were told before may access the
-    /// window all the same.
+    /// [`Error::Group`], [`Error::NoSuchTarget`], [`Error::Conflict`] when an epoch other than an access epoch is open,
+    /// and the errors of the network. After an error no epoch is open, but ranks of the group that were notified before
+    /// may access the window.
     pub fn post(&self, group: &[Rank], assert: PostAssert) -> Result<()> {
         self.check_open(Call::Post, Some(Open::Access))?;
         let core = &self.core;
@@ -103,11 +103,11 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         }
     }
 
-    /// Returns whether all ranks of the exposure's group have completed; if so the epoch is over (`MPI_Win_test`).
+    /// Returns whether all ranks of the exposure's group have completed; if so, the epoch ends (`MPI_Win_test`).
     ///
     /// # Errors
     ///
-    /// [`Error::NotOpen`], and those of the network.
+    /// [`Error::NotOpen`], and the errors of the network.
     pub fn test(&self) -> Result<bool> {
         match self.core.epochs.exposure() {
             Side::Open => self.core.test_exposure(),
@@ -115,7 +115,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         }
     }
 
-    /// Checks that an epoch may begin: nothing stands open except what goes `beside` it.
+    /// Checks that an epoch may begin: no epoch is open, except one of the kind `beside`.
     pub(crate) fn check_open(&self, call: Call, beside: Option<Open>) -> Result<()> {
         self.core.check()?;
         self.core.settle()?;
@@ -125,7 +125,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         }
     }
 
-    /// What stands open, locks included.
+    /// Returns the kind of the open epoch, including locks.
     pub(crate) fn open(&self) -> Option<Open> {
         self.core.epochs.open().or_else(|| {
             let locks = self.locks.borrow();
@@ -141,7 +141,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
 }
 
 impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
-    /// A target of the access epoch that is open, or the null target.
+    /// Returns a target of the open access epoch, or the null target.
     #[inline]
     pub(crate) fn member_of_access(&self, target: Option<Rank>) -> Result<Target<'_, A, Active>> {
         if let Some(target) = target
@@ -165,7 +165,8 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
             let unordered = self.epochs.used.get() && !self.ra.capabilities().ordered_puts;
             let flushes = group.iter().filter(|_| unordered).map(|&target| self.flush_target(target));
             let flushed = flushes.fold(Ok(()), Result::and);
-            // After a failure too, since the targets wait for it; the error says that data may be missing.
+            // This is called after a failure, too, since the targets wait for it; the error reports that data may be
+            // missing.
             self.matching.complete(self.ra, &group)?;
             flushed?;
         }
@@ -198,12 +199,12 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
         Ok(over)
     }
 
-    /// The error of an epoch that ended by being dropped, once.
+    /// Returns the error of an epoch that ended by being dropped, once.
     pub(crate) fn check(&self) -> Result<()> {
         self.epochs.take_failure().map_or(Ok(()), Err)
     }
 
-    /// Ends the epochs that panics of this rank have left to its next call.
+    /// Ends the epochs that a panic of this rank has left open.
     pub(crate) fn settle(&self) -> Result<()> {
         if self.epochs.access() == Side::Abandoned {
             self.epochs.set_access(Side::Closed);

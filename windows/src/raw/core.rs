@@ -1,4 +1,4 @@
-//! What operations and epochs of a window share: its memory, its strategies, what stands open.
+//! The state that operations and epochs of a window share: its memory, its strategies, its open epochs.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -28,7 +28,7 @@ pub(crate) struct Fixed<P> {
 }
 
 impl<P> Fixed<P> {
-    /// Its bytes, and those of its unit of displacement.
+    /// Returns the bytes of the part, and of its displacement unit.
     pub(crate) fn size(&self) -> (u64, u32) {
         (self.bytes, self.unit)
     }
@@ -37,19 +37,19 @@ impl<P> Fixed<P> {
 /// Where a window's memory is.
 #[derive(Debug)]
 pub(crate) enum Memory<'t> {
-    /// At the same displacement of every rank's segment, and as much of it: nothing to remember of the others.
+    /// The same range of every rank's segment, so that no table of the other ranks is needed.
     Symmetric { base: Disp, bytes: u64, unit: u32 },
-    /// Somewhere in a segment, each rank's elsewhere.
+    /// A range in each rank's segment, with different addresses.
     Table(Vec<Fixed<Address>>),
     /// Memory of the ranks' programs.
     Leased { parts: Vec<Fixed<Box<dyn Pinned + 't>>>, own: RegisteredKey },
-    /// Whatever is attached.
+    /// The attached memory of a dynamic window.
     Dynamic(Dynamic),
 }
 
-/// A window apart from its epochs: where its memory is, what it is named, and this rank's own accesses.
+/// A window without its epochs: its memory, its name, and this rank's local accesses.
 ///
-/// What [`Window`](crate::Window) and [`RawWindow`](crate::RawWindow) have in common, as both dereference to it.
+/// [`Window`](crate::Window) and [`RawWindow`](crate::RawWindow) both dereference to it.
 pub struct WindowCore<'t, A: RemoteAtomics + ?Sized> {
     pub(crate) ra: &'t A,
     pub(crate) team: &'t Team<'t, A>,
@@ -57,27 +57,27 @@ pub struct WindowCore<'t, A: RemoteAtomics + ?Sized> {
     pub(crate) bias: Bias,
     pub(crate) fence: FenceStrategy,
     pub(crate) no_locks: bool,
-    /// Which locks of different ranks its policy keeps apart.
+    /// Which locks of different ranks exclude each other under its policy.
     pub(crate) exclusion: Exclusion,
     pub(crate) memory: Memory<'t>,
     pub(crate) flavor: Flavor,
     pub(crate) config: RefCell<Config>,
     pub(crate) epochs: Epochs,
     pub(crate) matching: Matching,
-    /// What a two-sided window does instead.
+    /// The requests of a two-sided window.
     pub(crate) two_sided: Option<Box<Requests<'t>>>,
-    /// How many requests no call has waited for.
+    /// The number of requests that no call has waited for.
     pub(crate) under_way: Cell<u64>,
-    /// What writes down what this rank does, if it is recorded.
+    /// The recorder of this rank's calls, if the window is recorded.
     pub(crate) recorder: Option<Rc<Recorder>>,
-    /// Whether operations are done at once: by no request, and unrecorded.
+    /// Whether operations are done at once, without requests and without a recorder.
     pub(crate) plain: bool,
-    /// What the symmetric heap gets back when the window is freed.
+    /// The allocations that go back to the symmetric heap when the window is freed.
     pub(crate) allocations: Vec<Disp>,
     pub(crate) name: RefCell<String>,
     pub(crate) attributes: RefCell<Attributes>,
     pub(crate) handler: ErrorHandler,
-    /// What was ignored of the info that the window was made with.
+    /// The ignored hints of the info with which the window was made.
     pub(crate) ignored: Vec<Ignored>,
     /// The name of the lock policy.
     pub(crate) policy: &'static str,
@@ -95,7 +95,7 @@ impl<A: RemoteAtomics + ?Sized> fmt::Debug for WindowCore<'_, A> {
 }
 
 impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
-    /// The part of a rank of the team, as operations reach it.
+    /// Returns the part of a rank of the team, as operations reach it.
     #[cold]
     pub(crate) fn unrecorded(&self, rank: Rank, active: bool) -> Part<'_> {
         match (&self.two_sided, self.part(rank).0) {
@@ -107,7 +107,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         }
     }
 
-    /// The part of a rank of the team, its bytes and its displacement unit.
+    /// Returns the part of a rank of the team, its bytes and its displacement unit.
     #[inline(always)]
     pub(crate) fn part(&self, rank: Rank) -> (Part<'_>, u64, u32) {
         match &self.memory {
@@ -124,7 +124,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         }
     }
 
-    /// Completes what was issued to `target`, a rank of the team, where its memory is.
+    /// Completes the operations issued to `target`, a rank of the team, at its memory.
     #[inline(never)]
     pub(crate) fn flush_target(&self, target: Rank) -> Result<()> {
         match (&self.two_sided, &self.memory) {
@@ -153,14 +153,14 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         self.two_sided.as_ref().map_or_else(|| Ok(self.ra.flush_all()?), |requests| requests.unlock_all())
     }
 
-    /// This rank holds a shared lock that keeps all others out, though MPI would let them in.
+    /// Notes that this rank holds a shared lock that excludes all others, although MPI would admit shared ones.
     #[cold]
     pub(crate) fn enter(&self, open: Open) {
         self.epochs.inside.set(self.epochs.inside.get() + 1);
         self.team.enter(open);
     }
 
-    /// It holds the lock no more.
+    /// Notes that this rank no longer holds such a lock.
     #[cold]
     pub(crate) fn leave(&self) {
         self.epochs.inside.set(self.epochs.inside.get() - 1);
@@ -181,7 +181,8 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         self.epochs.keep_failure(error);
     }
 
-    /// Calls the window's error handler with the error of a call, and returns the error. Once for each error.
+    /// Calls the window's error handler with the error of a call, and returns the error. It is called once for each
+    /// error.
     #[cold]
     #[inline(never)]
     pub(crate) fn hear(&self, error: impl Into<Error>) -> Error {
@@ -190,19 +191,19 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         error
     }
 
-    /// A call begins that is recorded if the window is.
+    /// Begins the recording of a call, if the window is recorded.
     #[inline(always)]
     pub(crate) fn start_record(&self) -> Option<Started<'_>> {
         self.recorder.as_ref().map(|recorder| recorder.start(self.ra))
     }
 
-    /// It has ended.
+    /// Records the call, which has ended.
     #[inline(always)]
     pub(crate) fn record(&self, started: Option<Started<'_>>, event: Event) {
         self.record_group(started, event, &[]);
     }
 
-    /// Like [`record`](Self::record), of a call that names a group.
+    /// Like [`record`](Self::record), for a call that names a group.
     #[inline(always)]
     pub(crate) fn record_group(&self, started: Option<Started<'_>>, event: Event, group: &[Rank]) {
         if let Some(started) = started {
@@ -210,7 +211,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         }
     }
 
-    /// A transfer of `bytes` bytes at `disp` of `target` begins, or an update, which is recorded if the window is.
+    /// Begins the recording of a transfer or update of `bytes` bytes at `disp` of `target`, if the window is recorded.
     #[cold]
     pub(crate) fn begin_transfer(
         &self,
@@ -232,7 +233,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         recorder.begin_transfer(self.ra, Event { update, ..Event::of(kind).at(target).moving(disp, bytes) });
     }
 
-    /// It has ended.
+    /// Records the transfer, which has ended.
     #[cold]
     #[inline(never)]
     pub(crate) fn end_transfer(&self) {
@@ -241,7 +242,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         }
     }
 
-    /// The error of a call that belongs into an epoch which is not open.
+    /// Returns the error of a call that belongs into an epoch that is not open.
     #[cold]
     pub(crate) fn not_open(&self, call: Call, target: Option<Rank>) -> Error {
         self.hear(Error::NotOpen { rank: self.ra.rank(), call, target })

@@ -1,4 +1,4 @@
-//! What stands open on a window beside its locks.
+//! The open epochs of a window, without its locks.
 
 use std::cell::{Cell, RefCell};
 
@@ -12,7 +12,7 @@ pub(crate) enum Side {
     #[default]
     Closed,
     Open,
-    /// A panic has left it, and the next call ends it.
+    /// A panic has left the epoch open, and the next call ends it.
     Abandoned,
 }
 
@@ -26,27 +26,27 @@ const ACCESS: u8 = 4;
 const EXPOSURE: u8 = 8;
 /// An epoch ended by being dropped, with an error.
 const FAILED: u8 = 16;
-/// Locks of this window are more than the policy's and a flush of the target, whatever is open.
+/// A lock of this window always needs more than the policy and a flush of the target.
 const SPECIAL: u8 = 32;
 
-/// What stands open on a window beside locks, which [`WindowLocks`](rmalab_locks::WindowLocks) keeps.
+/// The open epochs of a window. [`WindowLocks`](rmalab_locks::WindowLocks) has the locks.
 #[derive(Debug)]
 pub(crate) struct Epochs {
-    /// All that a lock has to look at: nothing, for most locks.
+    /// The flags that a lock has to test; they are 0 for most locks.
     flags: Cell<u8>,
     access: Cell<Side>,
     exposure: Cell<Side>,
     /// The group of the access epoch.
     pub(crate) group: RefCell<Vec<Rank>>,
-    /// Whether a target of the access epoch was asked for, and so something may have been issued.
+    /// Whether a target of the access epoch was requested, so that operations may have been issued.
     pub(crate) used: Cell<bool>,
     failed: RefCell<Option<Error>>,
-    /// How many locks this rank holds that keep others from theirs, of those that [`Team::enter`](crate::Team) knows.
+    /// The number of excluding locks that this rank holds, as [`Team::enter`](crate::Team) counts them.
     pub(crate) inside: Cell<u32>,
 }
 
 impl Epochs {
-    /// Nothing is open on a new window.
+    /// Makes the state of a new window, without open epochs.
     pub(crate) fn new(special: bool) -> Epochs {
         Epochs {
             flags: Cell::new(if special { SPECIAL } else { 0 }),
@@ -59,7 +59,7 @@ impl Epochs {
         }
     }
 
-    /// Returns whether nothing is open or failed, and locks need nothing but the policy and a flush of the target.
+    /// Returns whether nothing is open or failed, and locks need only the policy and a flush of the target.
     #[inline(always)]
     pub(crate) fn are_plain(&self) -> bool {
         self.flags.get() == 0
@@ -82,7 +82,7 @@ impl Epochs {
         self.has(FENCED)
     }
 
-    /// A fence is called, and allows operations after it or not. Returns whether the one before did.
+    /// Notes a fence, which allows operations after it if `fenced`. Returns whether the previous fence did.
     pub(crate) fn fence(&self, fenced: bool) -> bool {
         let before = self.is_fenced();
         self.set(FENCE, false);
@@ -90,13 +90,13 @@ impl Epochs {
         before
     }
 
-    /// An operation is called after a fence.
+    /// Notes an operation after a fence.
     #[inline(always)]
     pub(crate) fn use_fence(&self) {
         self.set(FENCE, true);
     }
 
-    /// An epoch of another kind opens: no operations follow the last fence.
+    /// Notes that an epoch of another kind opens, so that no operations follow the last fence.
     pub(crate) fn leave_fence(&self) {
         self.set(FENCED, false);
     }
@@ -119,7 +119,7 @@ impl Epochs {
         self.set(EXPOSURE, side != Side::Closed);
     }
 
-    /// What stands open beside locks.
+    /// Returns the kind of the open epoch, without locks.
     pub(crate) fn open(&self) -> Option<Open> {
         if self.has(FENCE) {
             Some(Open::Fence)
@@ -130,7 +130,7 @@ impl Epochs {
         }
     }
 
-    /// The error of an epoch that ended by being dropped, once.
+    /// Returns the error of an epoch that ended by being dropped, once.
     pub(crate) fn take_failure(&self) -> Option<Error> {
         self.set(FAILED, false);
         self.failed.take()

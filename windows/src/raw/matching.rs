@@ -1,4 +1,4 @@
-//! Post, start, complete, wait: how the ranks that have to do with each other meet.
+//! Post, start, complete, wait: how the ranks of an epoch meet.
 //!
 //! # Sources
 //!
@@ -15,37 +15,38 @@
 //!
 //! | word, of each rank | written by | value |
 //! | --- | --- | --- |
-//! | flags: posts (p of them) | target t puts t's | how many exposure epochs of t's had this rank in their groups |
-//! | flags: completions (p of them) | origin o puts o's | how many access epochs of o's had this rank in their groups |
-//! | matching: completions | origins: + 1 each, when they complete | how many completes have come, since ever |
-//! | matching: tail | targets: + 1 each, for a ticket | how many posts have come, since ever |
+//! | flags: posts (p words) | target t puts its own | the number of exposure epochs of t with this rank in their groups |
+//! | flags: completions (p words) | origin o puts its own | the number of access epochs of o with this rank in their groups |
+//! | matching: completions | origins: + 1 each, when they complete | the number of all completes that have arrived |
+//! | matching: tail | targets: + 1 each, for a ticket | the number of all posts that have arrived |
 //! | matching: slots (S = min(p, 64)) | targets, from 0 to the rank + 1; this rank, back to 0 | posts that are not taken |
 //!
-//! With flags each rank also counts, for itself, its epochs of either kind with each other rank.
+//! With flags each rank also counts, in private memory, its epochs of either kind with each other rank.
 //!
 //! # Invariants
 //!
-//! * I1. A target and an origin count their epochs with each other alike: the n-th exposure epoch of the one that has the
-//!   other in its group is the n-th access epoch of the other that has the one in its group, and neither begins the next
-//!   before it has ended this one. So a flag at n or more means that the n-th post, or complete, has come; posts with
-//!   `nocheck` are counted and not put, and the next one that is put stands for them, too.
-//! * I2. Completions that have come belong to this exposure epoch or to earlier ones: an origin's next complete needs this
-//!   rank's next post. So an epoch is over as soon as their number has reached the sum of the groups' sizes so far.
-//! * I3. As many posts are in slots, or about to be, as the tail is ahead of what this rank has taken. A poster that
-//!   finds its slot full waits for it; another one with a later ticket may be first, and what is in slots is a set, so that
-//!   it does not matter in which order.
-//! * I4. No rank waits for a full ring for ever: a rank that waits for another's slot empties its own ring meanwhile,
-//!   and so does one that waits in start; a rank that computes will come to start. The one that waits for a slot takes
-//!   what is there, and waits for nothing else: for a post whose slot is empty yet, its poster may wait for a slot that
-//!   has become empty only now, and so on in a circle.
+//! * I1. A target and an origin count their common epochs alike: the target's n-th exposure epoch with the origin in its
+//!   group is the origin's n-th access epoch with the target in its group. Neither begins the next epoch before it has
+//!   ended this one. So a flag at n or more means that the n-th post, or complete, has arrived. Posts with `nocheck` are
+//!   counted but not put, and the next post that is put stands for them, too.
+//! * I2. Completions that have arrived belong to this exposure epoch or to earlier ones, since an origin's next complete
+//!   needs this rank's next post. So an epoch is over as soon as their number has reached the sum of the groups' sizes so
+//!   far.
+//! * I3. The number of posts that are in slots, or will soon be, is the tail minus the number that this rank has taken. A
+//!   poster that finds its slot full waits for it. A poster with a later ticket may be first; the slots are a set, so their
+//!   order does not matter.
+//! * I4. No rank waits forever for a full ring: a rank that waits for another rank's slot empties its own ring
+//!   meanwhile, and so does a rank that waits in start; a rank that computes will reach start. A rank that waits for a
+//!   slot takes only the posts that are there, and waits for no other. If it waited for a post whose slot is still
+//!   empty, the poster might in turn wait for a slot that has only just become empty, and so on in a circle.
 //!
 //! # Cost
 //!
-//! For each pair of a target and an origin, in remote operations: flags 1 put for the post and 1 for the complete, as
-//! MPICH-2's messages; matching 2 for the post and 1 for the complete. Start and wait are local. A flush for each target,
-//! unless nothing was done, or the network keeps puts in their order ([`Capabilities::ordered_puts`]): then the complete
-//! follows the data, as MVAPICH2's does, and no rank waits for an acknowledgement.
-//! Memory: 2 p words and as many counts, or min(p, 64) + 2 words a rank.
+//! For each pair of a target and an origin, in remote operations: flags take 1 put for the post and 1 for the complete,
+//! like MPICH-2's messages; matching takes 2 for the post and 1 for the complete. Start and wait are local. Each target
+//! takes a flush, unless nothing was done, or the network keeps puts in their order ([`Capabilities::ordered_puts`]):
+//! then the complete follows the data, as in MVAPICH2, and no rank waits for an acknowledgement. The memory is 2 p words
+//! and as many counts, or min(p, 64) + 2 words a rank.
 //!
 //! [`Capabilities::ordered_puts`]: rmalab_atomics::Capabilities::ordered_puts
 
@@ -56,21 +57,21 @@ use rmalab_locks::LINE;
 
 use crate::{Call, Error, PscwStrategy, Result};
 
-/// Most slots of a ring.
+/// The largest number of slots of a ring.
 pub(crate) const SLOTS: u32 = 64;
 
-/// Ranks up to which a group is searched for each of its members, without memory of its own.
+/// The largest group that is checked for duplicates without extra memory, by a search for each member.
 const SHORT: usize = 16;
 
-/// Word operations' worth of pause between two looks at a full ring.
+/// The pause between two looks at a full ring, in word operations.
 const FULL: u32 = 16;
 
-/// How posts are matched with starts, and completes with waits: one rank's part.
+/// One rank's part of matching posts with starts, and completes with waits.
 #[derive(Debug)]
 pub(crate) struct Matching {
-    /// The completions' flags, or their counter.
+    /// The flags of the completions, or their counter.
     completions: Disp,
-    /// The posts' flags, or the tail and the slots.
+    /// The flags of the posts, or the tail and the slots.
     posts: Disp,
     way: Way,
 }
@@ -93,9 +94,9 @@ struct Ring {
     slots: u64,
     /// The sum of the groups' sizes of all exposure epochs so far.
     expected: Cell<u64>,
-    /// Tickets whose posts this rank has taken out of its slots.
+    /// The number of tickets whose posts this rank has taken out of its slots.
     head: Cell<u64>,
-    /// Posts that were taken out of slots, and not matched by a start.
+    /// Posts that were taken out of slots, and that no start has matched yet.
     taken: RefCell<Vec<Rank>>,
 }
 
@@ -111,7 +112,8 @@ impl Matching {
             let (exposures, accesses) = (counts(), counts());
             (Way::Flags { exposures, accesses, exposed_to: RefCell::default() }, u64::from(size), u64::from(size))
         };
-        // Posts on lines of their own: one side of a rank polls them while the other side's words are written to.
+        // Posts have separate cache lines: one side of a rank polls them while other ranks write to the other side's
+        // words.
         let first = (completions * WORD).next_multiple_of(LINE);
         let completions = ra.heap().alloc(first + posts * WORD, LINE)?;
         Ok(Matching { completions, posts: completions.plus(first), way })
@@ -121,7 +123,7 @@ impl Matching {
         self.completions
     }
 
-    /// Bytes of what is counted for each other rank.
+    /// Returns the bytes of the counts for each other rank.
     pub(crate) fn remembered_bytes(&self) -> usize {
         match &self.way {
             Way::Flags { exposures, accesses, .. } => size_of_val(&exposures[..]) + size_of_val(&accesses[..]),
@@ -129,8 +131,8 @@ impl Matching {
         }
     }
 
-    /// Begins an exposure epoch with `group`, and notifies its ranks if they are to be `told`.
-    pub(super) fn post<A: RemoteAtomics + ?Sized>(&self, ra: &A, group: &[Rank], told: bool) -> Result<()> {
+    /// Begins an exposure epoch with `group`, and notifies its ranks if `notify`.
+    pub(super) fn post<A: RemoteAtomics + ?Sized>(&self, ra: &A, group: &[Rank], notify: bool) -> Result<()> {
         let me = u64::from(ra.rank().0);
         match &self.way {
             Way::Flags { exposures, exposed_to, .. } => {
@@ -142,9 +144,9 @@ impl Matching {
                     epochs.for_each(|epoch| epoch.set(epoch.get().wrapping_add(by)));
                 };
                 count(1);
-                let mut to_tell = group.iter().filter(|_| told);
+                let mut to_notify = group.iter().filter(|_| notify);
                 let put = |&origin: &Rank| ra.put(origin.at(self.posts.word(me)), exposures[origin.index()].get());
-                if let Err(error) = to_tell.try_for_each(put) {
+                if let Err(error) = to_notify.try_for_each(put) {
                     // The epoch has not begun: the next post has this number again.
                     count(1_u64.wrapping_neg());
                     return Err(error.into());
@@ -152,7 +154,7 @@ impl Matching {
             }
             Way::Ring(ring) => {
                 for &origin in group {
-                    if told {
+                    if notify {
                         let ticket = ra.fetch_add(origin.at(self.posts), 1)?;
                         let slot = origin.at(self.posts.word(1 + ticket % ring.slots));
                         while ra.compare_and_swap(slot, 0, me + 1)? != 0 {
@@ -160,7 +162,7 @@ impl Matching {
                             ra.pause(FULL)?;
                         }
                     }
-                    // After an error too: a rank that was told completes.
+                    // This rank is counted after an error, too: a rank that was notified completes.
                     ring.expected.set(ring.expected.get() + 1);
                 }
             }
@@ -168,20 +170,21 @@ impl Matching {
         Ok(())
     }
 
-    /// Begins an access epoch with `group`: waits until all of its ranks have posted, if they tell, and takes the posts.
-    pub(super) fn start<A: RemoteAtomics + ?Sized>(&self, ra: &A, group: &[Rank], told: bool) -> Result<()> {
+    /// Begins an access epoch with `group`. If the ranks notify, waits until all of them have posted, and takes the
+    /// posts.
+    pub(super) fn start<A: RemoteAtomics + ?Sized>(&self, ra: &A, group: &[Rank], notify: bool) -> Result<()> {
         match &self.way {
             Way::Flags { accesses, .. } => {
                 for &target in group {
                     let epoch = &accesses[target.index()];
                     epoch.set(epoch.get() + 1);
-                    if told {
+                    if notify {
                         ra.wait_until_from(self.posts.word(u64::from(target.0)), Until::Ge(epoch.get()), target)?; // I1
                     }
                 }
             }
             Way::Ring(ring) => {
-                for &target in group.iter().filter(|_| told) {
+                for &target in group.iter().filter(|_| notify) {
                     loop {
                         self.empty(ra, ring, true)?;
                         let mut taken = ring.taken.borrow_mut();
@@ -246,7 +249,7 @@ impl Matching {
         }
     }
 
-    /// Takes the posts out of this rank's slots: all that have a ticket, or those up to the first that is not there.
+    /// Takes the posts out of this rank's slots: all posts with a ticket, or those up to the first empty slot.
     fn empty<A: RemoteAtomics + ?Sized>(&self, ra: &A, ring: &Ring, all: bool) -> Result<()> {
         let tail = ra.get(ra.rank().at(self.posts))?;
         while ring.head.get() < tail {

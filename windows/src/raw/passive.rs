@@ -1,7 +1,7 @@
-//! Locks: what begins and ends their epochs, and what completes operations in them.
+//! Locks: the calls that begin and end their epochs, and those that complete operations in them.
 //!
-//! The usual lock looks at one byte, then calls the policy: nothing else is open, nothing is recorded, operations are the
-//! network's, and a flush of the target completes them. All else is out of line.
+//! The usual lock tests one byte, then calls the policy: nothing else is open, nothing is recorded, the network has the
+//! operations, and a flush of the target completes them. All other cases are out of line.
 
 use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_locks::{Assert, Exclusion, LockKind, WindowLock};
@@ -12,12 +12,12 @@ use crate::two_sided::{self, attended};
 use crate::{Call, Error, Open, Result, WindowCore};
 
 impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
-    /// Locks `target` (`MPI_Win_lock`); of the null target nothing.
+    /// Locks `target` (`MPI_Win_lock`); does nothing for the null target.
     ///
     /// # Errors
     ///
-    /// Those of [`WindowLocks::lock`](rmalab_locks::WindowLocks::lock) (a second lock of the same target, a lock beside a
-    /// lock_all), [`Error::Conflict`], [`Error::NoLocks`], and the error of an earlier epoch that was dropped.
+    /// The errors of [`WindowLocks::lock`](rmalab_locks::WindowLocks::lock) (a second lock of the same target, a lock
+    /// beside a lock_all), [`Error::Conflict`], [`Error::NoLocks`], and the error of an earlier epoch that was dropped.
     pub fn lock(&self, kind: LockKind, target: impl Into<Option<Rank>>, assert: Assert) -> Result<()> {
         match target.into() {
             Some(target) => self.begin_lock(kind, target, assert),
@@ -25,12 +25,13 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         }
     }
 
-    /// Completes this rank's operations on `target`, then unlocks it (`MPI_Win_unlock`); of the null target nothing.
+    /// Completes this rank's operations on `target`, then unlocks it (`MPI_Win_unlock`); does nothing for the null
+    /// target.
     ///
     /// # Errors
     ///
-    /// [`NotLocked`](rmalab_locks::Error::NotLocked), those of the network and of the policy. The lock is released even if
-    /// the flush fails.
+    /// [`NotLocked`](rmalab_locks::Error::NotLocked), and the errors of the network and of the policy. The lock is
+    /// released even if the flush fails.
     pub fn unlock(&self, target: impl Into<Option<Rank>>) -> Result<()> {
         target.into().map_or(Ok(()), |target| self.unlock_slowly(target))
     }
@@ -39,7 +40,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
     ///
     /// # Errors
     ///
-    /// Those of [`WindowLocks::lock_all`](rmalab_locks::WindowLocks::lock_all), and as [`lock`](Self::lock).
+    /// The errors of [`WindowLocks::lock_all`](rmalab_locks::WindowLocks::lock_all) and of [`lock`](Self::lock).
     pub fn lock_all(&self, assert: Assert) -> Result<()> {
         self.begin_lock_all(assert)
     }
@@ -48,27 +49,29 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
     ///
     /// # Errors
     ///
-    /// [`NotLockedAll`](rmalab_locks::Error::NotLockedAll), and as [`unlock`](Self::unlock).
+    /// [`NotLockedAll`](rmalab_locks::Error::NotLockedAll), and the errors of [`unlock`](Self::unlock).
     pub fn unlock_all(&self) -> Result<()> {
         self.unlock_all_slowly()
     }
 
-    /// Completes this rank's operations on `target`, here and there (`MPI_Win_flush`); of the null target nothing.
+    /// Completes this rank's operations on `target`, at the origin and at the target (`MPI_Win_flush`); does nothing
+    /// for the null target.
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchTarget`], [`Error::NotOpen`] when this rank has not locked the target, and those of the network.
+    /// [`Error::NoSuchTarget`], [`Error::NotOpen`] when this rank has not locked the target, and the errors of the
+    /// network.
     pub fn flush(&self, target: impl Into<Option<Rank>>) -> Result<()> {
         let Some(target) = target.into() else { return Ok(()) };
         self.check_locked(target)?;
         self.core.complete_target(target)
     }
 
-    /// Completes this rank's operations, here and at all targets (`MPI_Win_flush_all`).
+    /// Completes this rank's operations, at the origin and at all targets (`MPI_Win_flush_all`).
     ///
     /// # Errors
     ///
-    /// [`Error::NotOpen`] when this rank has locked nothing, and those of the network.
+    /// [`Error::NotOpen`] when this rank has locked nothing, and the errors of the network.
     pub fn flush_all(&self) -> Result<()> {
         if self.locks.borrow().is_idle() {
             return Err(self.core.not_open(Call::Flush, None));
@@ -76,14 +79,14 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         self.core.complete_targets()
     }
 
-    /// Completes this rank's operations on `target`, here (`MPI_Win_flush_local`).
+    /// Completes this rank's operations on `target` at the origin (`MPI_Win_flush_local`).
     ///
-    /// Operations without a request are complete at the origin when their calls return. So it waits only if there are
-    /// requests of this window that no call has waited for yet; they are complete when it returns.
+    /// Operations without a request are complete at the origin when their calls return. So this call waits only for
+    /// requests of this window that no call has waited for yet. They are complete when it returns.
     ///
     /// # Errors
     ///
-    /// Those of [`flush`](Self::flush).
+    /// The errors of [`flush`](Self::flush).
     pub fn flush_local(&self, target: impl Into<Option<Rank>>) -> Result<()> {
         let Some(target) = target.into() else { return Ok(()) };
         self.check_locked(target)?;
@@ -94,7 +97,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
     ///
     /// # Errors
     ///
-    /// Those of [`flush_all`](Self::flush_all).
+    /// The errors of [`flush_all`](Self::flush_all).
     pub fn flush_local_all(&self) -> Result<()> {
         if self.core.under_way.get() == 0 && !self.locks.borrow().is_idle() { Ok(()) } else { self.flush_all() }
     }
@@ -110,7 +113,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         }
     }
 
-    /// Returns whether a lock that begins is the policy's and nothing else.
+    /// Returns whether a new lock needs only the policy.
     #[inline(always)]
     fn is_plain(&self) -> bool {
         self.core.epochs.are_plain() && !two_sided::is_needed()
@@ -129,8 +132,8 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         Ok(())
     }
 
-    /// Ends the epoch of a lock. `plain` says whether the window [was plain](Epochs::are_plain) when it began, which a
-    /// guard remembers: what is in the window would be loaded anew after the flush's fence.
+    /// Ends the epoch of a lock. `plain` says whether the window [was plain](Epochs::are_plain) when the epoch began. A
+    /// guard remembers it, since the window's fields would be loaded again after the flush's fence.
     ///
     /// [`Epochs::are_plain`]: crate::raw::epochs::Epochs::are_plain
     #[inline(always)]
@@ -179,8 +182,8 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         Ok(())
     }
 
-    /// Returns whether a shared lock, which the policy has acquired, keeps other shared locks out all the same. An exclusive lock
-    /// keeps others out by MPI's rules, too.
+    /// Returns whether a shared lock that the policy has acquired excludes other shared locks. An exclusive lock excludes others
+    /// by MPI's rules, too.
     fn is_mutex(&self, assert: Assert) -> bool {
         assert == Assert::None && self.core.exclusion == Exclusion::Everything
     }
@@ -193,9 +196,9 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
         let started = core.start_record();
         let mut locks = self.locks.borrow_mut();
         let locked = match &core.two_sided {
-            // The rules are checked as ever, and a request takes the place of the policy.
+            // The rules are checked as usual, and a request takes the place of the policy.
             Some(requests) => locks.lock_by(kind, target, assert, || requests.lock(kind, target, assert)),
-            // The lock's holder may need what this rank serves.
+            // The lock's holder may need a request that this rank serves.
             None if two_sided::is_needed() => locks.lock(&attended(ra), kind, target, assert).map_err(Error::from),
             None => locks.lock(ra, kind, target, assert).map_err(Error::from),
         };
@@ -223,7 +226,8 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
             core.leave();
         }
         let mut locks = self.locks.borrow_mut();
-        // After a flush that failed, too, since others may wait for the lock; the error says that data may be missing.
+        // The lock is released after a failed flush, too, since others may wait for it; the error reports that data may
+        // be missing.
         let unlocked = if core.two_sided.is_some() { locks.unlocked(target) } else { locks.unlock(core.ra, target) };
         drop(locks);
         unlocked.map_err(Error::from).and(flushed).map_err(|error| core.hear(error))?;
@@ -304,7 +308,8 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> RawWindow<'_, A, W> {
 }
 
 impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
-    /// Completes what this rank has issued to `target`, a rank of the team, here and there.
+    /// Completes the operations that this rank has issued to `target`, a rank of the team, at the origin and at the
+    /// target.
     #[inline(never)]
     pub(crate) fn complete_target(&self, target: Rank) -> Result<()> {
         let started = self.start_record();
@@ -338,7 +343,7 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
     }
 }
 
-/// An assertion as a trace has it.
+/// Returns an assertion's bits in a trace.
 fn bits(assert: Assert) -> u8 {
     u8::from(assert == Assert::NoCheck)
 }

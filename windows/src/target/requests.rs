@@ -10,15 +10,15 @@ use super::{Target, WithRequests, in_batches};
 use crate::place::Place;
 use crate::{AccumulateOrdering, AccumulateStrategy, Call, Element, Items, Op, Request, Result, WindowDisp};
 
-/// The forms with requests, which MPI has in passive epochs only.
+/// The forms with requests, which MPI allows only in passive epochs.
 ///
-/// They own their buffers, and give them back when they are waited for.
+/// A request owns its buffers, and returns them when it is waited for.
 impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     /// Starts to write `source` at `disp` (`MPI_Rput`).
     ///
     /// # Errors
     ///
-    /// As of all operations, see [`Target`]; the buffer is dropped then.
+    /// The errors of all operations, see [`Target`]; the buffer is dropped then.
     pub fn rput<T: Pod>(&self, disp: WindowDisp, source: Vec<T>) -> Result<Request<'e, A, T>>
     where
         P: WithRequests,
@@ -31,7 +31,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     ///
     /// # Errors
     ///
-    /// As [`rput`](Self::rput).
+    /// The errors of [`rput`](Self::rput).
     pub fn rget<T: Pod>(&self, disp: WindowDisp, dest: Vec<T>) -> Result<Request<'e, A, T>>
     where
         P: WithRequests,
@@ -40,11 +40,11 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         self.start(Call::Get, disp, 0, len as u64, dest, &[(0, 0, len)], false)
     }
 
-    /// As [`rput`](Self::rput), with layouts at both ends.
+    /// Like [`rput`](Self::rput), with layouts at both ends.
     ///
     /// # Errors
     ///
-    /// As [`put_layout`](Self::put_layout); the buffer is dropped then.
+    /// The errors of [`put_layout`](Self::put_layout); the buffer is dropped then.
     pub fn rput_layout<T: Pod>(
         &self,
         disp: WindowDisp,
@@ -63,11 +63,11 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         self.start(Call::Put, disp, first, len, source, &pieces, true)
     }
 
-    /// As [`rget`](Self::rget), with layouts at both ends.
+    /// Like [`rget`](Self::rget), with layouts at both ends.
     ///
     /// # Errors
     ///
-    /// As [`get_layout`](Self::get_layout); the buffer is dropped then.
+    /// The errors of [`get_layout`](Self::get_layout); the buffer is dropped then.
     pub fn rget_layout<T: Pod>(
         &self,
         disp: WindowDisp,
@@ -82,15 +82,16 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         let mut behind = 0;
         let in_order = pieces.iter().all(|&(here, _, n)| here >= std::mem::replace(&mut behind, here + n));
         if !in_order || self.requests().is_some() {
-            // Pieces that overlap each other may not be under way together, and a two-sided window asks once for all.
+            // Pieces that overlap each other must not be under way together, and a two-sided window sends one request
+            // for all.
             self.get_layout(disp, target, &mut dest, origin)?;
             return Ok(Request::done(dest));
         }
         self.start(Call::Get, disp, first, len, dest, &pieces, false)
     }
 
-    /// The first byte at the target, the bytes from there to the last one, and the pieces, of items that fit each other
-    /// and a buffer of `buffer` bytes.
+    /// Checks that the items fit each other and a buffer of `buffer` bytes. Returns the first byte at the target, the
+    /// bytes from there to the last one, and the pieces.
     fn described(
         &self,
         call: Call,
@@ -105,7 +106,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         described.map_err(|error| self.core.hear(error))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what both directions, with and without layouts, have in common")]
+    #[expect(clippy::too_many_arguments, reason = "the common part of both directions, with and without layouts")]
     fn start<T: Pod>(
         &self,
         call: Call,
@@ -145,18 +146,19 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
             Ok(Some(Request::done(buffer)))
         });
         let started = started.map_err(|error| self.core.hear(error))?;
-        // Nothing was started where there is nothing to reach.
+        // Nothing was started for the null target.
         Ok(started.unwrap_or_else(|| Request::done(taken.unwrap_or_default())))
     }
 
-    /// As [`accumulate`](Self::accumulate), with a request (`MPI_Raccumulate`).
+    /// Like [`accumulate`](Self::accumulate), with a request (`MPI_Raccumulate`).
     ///
-    /// It overlaps others if the window's `accumulate_ordering` is none and the network has the operation: elements of 8
-    /// aligned bytes, the strategy native; replace, no_op or a sum of integers. Otherwise it is done when this returns.
+    /// It overlaps others if the window's `accumulate_ordering` is none and the network has the operation: elements of
+    /// 8 aligned bytes, the native strategy, and replace, no_op or a sum of integers. Otherwise it is done when this
+    /// call returns.
     ///
     /// # Errors
     ///
-    /// As [`accumulate`](Self::accumulate); the buffer is dropped then.
+    /// The errors of [`accumulate`](Self::accumulate); the buffer is dropped then.
     pub fn raccumulate<T: Element>(&self, disp: WindowDisp, op: Op, source: Vec<T>) -> Result<Request<'e, A, T>>
     where
         P: WithRequests,
@@ -170,12 +172,12 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         Ok(Request::done(source))
     }
 
-    /// As [`get_accumulate`](Self::get_accumulate), with a request that gives `result` back (`MPI_Rget_accumulate`). It
-    /// overlaps others as [`raccumulate`](Self::raccumulate) does.
+    /// Like [`get_accumulate`](Self::get_accumulate), with a request that returns `result` (`MPI_Rget_accumulate`). It
+    /// overlaps others under the conditions of [`raccumulate`](Self::raccumulate).
     ///
     /// # Errors
     ///
-    /// As [`get_accumulate`](Self::get_accumulate); the buffer is dropped then.
+    /// The errors of [`get_accumulate`](Self::get_accumulate); the buffer is dropped then.
     pub fn rget_accumulate<T: Element>(
         &self,
         disp: WindowDisp,
@@ -196,7 +198,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         Ok(Request::done(result))
     }
 
-    /// As [`overlapping`](Self::overlapping), if accumulates of one rank on one element may take effect in any order.
+    /// Like [`overlapping`](Self::overlapping), if accumulates of one rank on one element may take effect in any order.
     fn overlapping_in_any_order<T: Element>(&self, disp: WindowDisp, op: Op, elements: usize) -> Option<Address> {
         let unordered = self.core.config.borrow().accumulate_ordering == AccumulateOrdering::NONE;
         self.overlapping::<T>(disp, op, elements).filter(|_| unordered)
@@ -204,7 +206,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
 }
 
 impl<A: RemoteAtomics + ?Sized, P> Target<'_, A, P> {
-    /// Where `elements` elements at `disp` are, if the network carries out an operation on each without being waited for.
+    /// Returns the address of `elements` elements at `disp`, if the network executes an operation on each without a
+    /// wait.
     pub(crate) fn overlapping<T: Element>(&self, disp: WindowDisp, op: Op, elements: usize) -> Option<Address> {
         let native = match op {
             Op::Replace | Op::NoOp => true,
@@ -212,7 +215,8 @@ impl<A: RemoteAtomics + ?Sized, P> Target<'_, A, P> {
             _ => false,
         };
         let words = T::SIZE == WORD && align_of::<T>() == WORD as usize;
-        // Where targets have modes, an update has to tell that it is over: memory is shared, and nothing is gained.
+        // Where targets have modes, an update has to report its end; memory is shared there, so overlapping gains
+        // nothing.
         if !native || !words || self.ways.biased || self.ways.strategy != AccumulateStrategy::Native {
             return None;
         }
@@ -220,22 +224,22 @@ impl<A: RemoteAtomics + ?Sized, P> Target<'_, A, P> {
     }
 }
 
-/// The operations on the words of `n` elements from `at` on.
+/// Returns the operations on the words of `n` elements from `at` on.
 fn words<T: Element>(at: Address, op: Op, source: &[T], n: usize) -> impl Iterator<Item = (Address, WordOp)> {
     let value = move |i: usize| source.get(i).copied().unwrap_or(T::zeroed());
     (0..n).map(move |i| (at.rank.at(at.disp.word(i as u64)).unwatched(), word_op(op, value(i))))
 }
 
-/// Pieces of an operation: where at the origin, how far behind the first byte at the target, how long.
+/// The pieces of an operation: offset at the origin, distance from the first byte at the target, length.
 type PieceList = Vec<(usize, u64, usize)>;
 
-/// The pieces of an operation whose first byte at the target is `first`.
+/// Returns the pieces of an operation whose first byte at the target is `first`.
 fn pieces(first: i64, target: Items<'_>, origin: Items<'_>) -> Result<PieceList> {
     let pairs = origin.pair(target)?;
     Ok(pairs.map(|piece| (piece.left as usize, piece.right.abs_diff(first), piece.bytes as usize)).collect())
 }
 
-/// The word operation of an accumulate that the network has: see [`Target::overlapping`].
+/// Returns the word operation of an accumulate that the network has: see [`Target::overlapping`].
 pub(crate) fn word_op<T: Element>(op: Op, value: T) -> WordOp {
     match op {
         Op::Sum => WordOp::FetchAdd(value.to_word()),

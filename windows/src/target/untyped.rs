@@ -1,6 +1,6 @@
-//! Accumulates whose element type is known at run time, as [`RawWindow`](crate::RawWindow)'s callers need them.
+//! Accumulates whose element type is known only at run time, for callers of [`RawWindow`](crate::RawWindow).
 //!
-//! They do what the typed forms do, and are atomic against them. Buffers are bytes of any alignment.
+//! They have the effect of the typed forms, and are atomic against them. Buffers are bytes of any alignment.
 
 use rmalab_atomics::RemoteAtomics;
 
@@ -9,22 +9,24 @@ use crate::element::{from_word, to_word};
 use crate::{Call, Error, Items, Kind, Op, Request, Result, WindowDisp, WithRequests};
 
 impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
-    /// As [`accumulate`](Self::accumulate), of elements of type `kind`.
+    /// Like [`accumulate`](Self::accumulate), for elements of type `kind`.
     ///
     /// # Errors
     ///
-    /// [`Error::Elements`] when `source` is no whole number of elements, and as there.
+    /// [`Error::Elements`] when `source` is not a whole number of elements, and the errors of
+    /// [`accumulate`](Self::accumulate).
     pub fn accumulate_untyped(&self, disp: WindowDisp, kind: Kind, op: Op, source: &[u8]) -> Result<()> {
         self.check_elements(Call::Accumulate, kind, source.len())?;
         self.accumulate_elsewise(disp, kind, op, source)
     }
 
-    /// As [`get_accumulate`](Self::get_accumulate), of elements of type `kind`; of one element it is
+    /// Like [`get_accumulate`](Self::get_accumulate), for elements of type `kind`. For one element it is
     /// [`fetch_and_op`](Self::fetch_and_op).
     ///
     /// # Errors
     ///
-    /// [`Error::Elements`] when `result` is no whole number of elements, and as there.
+    /// [`Error::Elements`] when `result` is not a whole number of elements, and the errors of
+    /// [`get_accumulate`](Self::get_accumulate).
     pub fn get_accumulate_untyped(
         &self,
         disp: WindowDisp,
@@ -37,7 +39,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         self.get_accumulate_elsewise(disp, kind, op, source, result)
     }
 
-    /// As [`fetch_and_op`](Self::fetch_and_op), of an element of type `kind`.
+    /// Like [`fetch_and_op`](Self::fetch_and_op), for an element of type `kind`.
     pub(crate) fn fetch_and_op_untyped(
         &self,
         disp: WindowDisp,
@@ -52,12 +54,13 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         self.fetch_and_op_elsewise(disp, kind, op, value, result)
     }
 
-    /// As [`compare_and_swap`](Self::compare_and_swap), of an element of type `kind`: `result` gets what it was before.
+    /// Like [`compare_and_swap`](Self::compare_and_swap), for an element of type `kind`; `result` gets its value
+    /// before.
     ///
     /// # Errors
     ///
-    /// [`Error::Elements`] when a buffer is not one element, [`Error::Swap`] when elements of this type are not swapped, and
-    /// as there.
+    /// [`Error::Elements`] when a buffer is not one element, [`Error::Swap`] when elements of this type cannot be swapped,
+    /// and the errors of [`compare_and_swap`](Self::compare_and_swap).
     pub fn compare_and_swap_untyped(
         &self,
         disp: WindowDisp,
@@ -77,11 +80,11 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         Ok(())
     }
 
-    /// As [`accumulate_layout`](Self::accumulate_layout), of elements of type `kind`.
+    /// Like [`accumulate_layout`](Self::accumulate_layout), for elements of type `kind`.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// The errors of the typed form.
     pub fn accumulate_layout_untyped(
         &self,
         disp: WindowDisp,
@@ -96,11 +99,11 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         done.map_err(|error| self.core.hear(error))
     }
 
-    /// As [`get_accumulate_layout`](Self::get_accumulate_layout), of elements of type `kind`.
+    /// Like [`get_accumulate_layout`](Self::get_accumulate_layout), for elements of type `kind`.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// The errors of the typed form.
     #[expect(clippy::too_many_arguments, reason = "three ends with a layout each")]
     pub fn get_accumulate_layout_untyped(
         &self,
@@ -114,18 +117,18 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         results: Items<'_>,
     ) -> Result<()> {
         self.defined(Call::GetAccumulate, kind, op)?;
-        // With no_op the origin is ignored: the result's items stand in for it.
+        // With no_op the origin is ignored, and the result's items replace it.
         let origin = if op == Op::NoOp { results } else { origin };
         let results = Some((result, results));
         let done = self.update_layout(Call::GetAccumulate, disp, target, kind, op, source, origin, results);
         done.map_err(|error| self.core.hear(error))
     }
 
-    /// As [`raccumulate`](Self::raccumulate), of elements of type `kind`.
+    /// Like [`raccumulate`](Self::raccumulate), for elements of type `kind`.
     ///
     /// # Errors
     ///
-    /// As [`accumulate_untyped`](Self::accumulate_untyped); the buffer is dropped then.
+    /// The errors of [`accumulate_untyped`](Self::accumulate_untyped); the buffer is dropped then.
     pub fn raccumulate_untyped(
         &self,
         disp: WindowDisp,
@@ -140,11 +143,11 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         Ok(Request::done(source))
     }
 
-    /// As [`rget_accumulate`](Self::rget_accumulate), of elements of type `kind`.
+    /// Like [`rget_accumulate`](Self::rget_accumulate), for elements of type `kind`.
     ///
     /// # Errors
     ///
-    /// As [`get_accumulate_untyped`](Self::get_accumulate_untyped); the buffer is dropped then.
+    /// The errors of [`get_accumulate_untyped`](Self::get_accumulate_untyped); the buffer is dropped then.
     pub fn rget_accumulate_untyped(
         &self,
         disp: WindowDisp,

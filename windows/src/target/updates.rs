@@ -14,12 +14,12 @@ use crate::{AccumulateStrategy, Call, Element, Error, Items, Op, Result, Swappab
 impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
     /// Combines `source` into the elements at `disp` (`MPI_Accumulate`), each of them atomically.
     ///
-    /// Atomic against the other accumulates, fetches and swaps of the same element type on this window, by whichever
-    /// rank. Those of one rank on one element take effect in the order of its calls.
+    /// Atomic against all ranks' accumulates, fetches and swaps of the same element type on this window. Accumulates of
+    /// one rank on one element take effect in the order of its calls.
     ///
     /// # Errors
     ///
-    /// [`Error::Op`] when elements of this type do not have the operation, and as of all operations.
+    /// [`Error::Op`] when elements of this type do not have the operation, and the errors of all operations.
     #[inline(always)]
     pub fn accumulate<T: Element>(&self, disp: WindowDisp, op: Op, source: &[T]) -> Result<()> {
         if let &[value] = source {
@@ -45,11 +45,12 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         done.map_err(|error| self.core.hear(error))
     }
 
-    /// As [`accumulate`](Self::accumulate), with layouts at both ends.
+    /// Like [`accumulate`](Self::accumulate), with layouts at both ends.
     ///
     /// # Errors
     ///
-    /// As there and as [`put_layout`](Self::put_layout), and [`Error::Type`] for a layout of other elements than `T`.
+    /// The errors of [`accumulate`](Self::accumulate) and [`put_layout`](Self::put_layout), and [`Error::Type`] for a
+    /// layout of other elements than `T`.
     pub fn accumulate_layout<T: Element>(
         &self,
         disp: WindowDisp,
@@ -61,14 +62,15 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         self.accumulate_layout_untyped(disp, target, T::KIND, op, bytemuck::cast_slice(source), origin)
     }
 
-    /// Combines `source` into the elements at `disp` and reads what they were before (`MPI_Get_accumulate`).
+    /// Combines `source` into the elements at `disp` and reads their values before (`MPI_Get_accumulate`).
     ///
-    /// Atomic as [`accumulate`](Self::accumulate). With [`Op::NoOp`] the elements are read atomically, and `source` is
-    /// ignored: it may be empty.
+    /// Atomic like [`accumulate`](Self::accumulate). With [`Op::NoOp`] the elements are read atomically, and `source`
+    /// is ignored: it may be empty.
     ///
     /// # Errors
     ///
-    /// [`Error::Mismatch`] when `source` and `result` differ in length, and as [`accumulate`](Self::accumulate).
+    /// [`Error::Mismatch`] when `source` and `result` differ in length, and the errors of
+    /// [`accumulate`](Self::accumulate).
     #[inline]
     pub fn get_accumulate<T: Element>(&self, disp: WindowDisp, op: Op, source: &[T], result: &mut [T]) -> Result<()> {
         let (source, result) = (bytemuck::cast_slice(source), bytemuck::cast_slice_mut(result));
@@ -98,11 +100,11 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         done.map_err(|error| self.core.hear(error))
     }
 
-    /// As [`get_accumulate`](Self::get_accumulate), with layouts at all three ends.
+    /// Like [`get_accumulate`](Self::get_accumulate), with layouts at all three ends.
     ///
     /// # Errors
     ///
-    /// As there and as [`accumulate_layout`](Self::accumulate_layout).
+    /// The errors of [`get_accumulate`](Self::get_accumulate) and [`accumulate_layout`](Self::accumulate_layout).
     #[expect(clippy::too_many_arguments, reason = "three ends with a layout each")]
     pub fn get_accumulate_layout<T: Element>(
         &self,
@@ -148,7 +150,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
             results.resize(bytes as usize, 0);
         }
         let fetches = result.is_some();
-        // In whole elements, also where the target's runs touch at odd places.
+        // The pieces are whole elements, even where the target's runs touch within an element.
         let pieces = target.pair_elements(target, kind)?;
         self.reach_span(call, Some((kind, op)), disp, (first, len), bytes, |place, offset| {
             if let Place::TwoSided(requests, rank) = place {
@@ -173,14 +175,14 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         }
     }
 
-    /// Combines `value` into the element at `disp`, and returns what it was before (`MPI_Fetch_and_op`).
+    /// Combines `value` into the element at `disp`, and returns its value before (`MPI_Fetch_and_op`).
     ///
-    /// Atomic as [`accumulate`](Self::accumulate); one network atomic where the type and the operation have one. All
+    /// Atomic like [`accumulate`](Self::accumulate); one network atomic where the type and the operation have one. All
     /// zeros from the null target.
     ///
     /// # Errors
     ///
-    /// As [`accumulate`](Self::accumulate).
+    /// The errors of [`accumulate`](Self::accumulate).
     #[inline(always)]
     pub fn fetch_and_op<T: Element>(&self, disp: WindowDisp, op: Op, value: T) -> Result<T> {
         match self.by_one_atomic(disp, op, value)? {
@@ -195,7 +197,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         }
     }
 
-    /// Updates an element by one atomic of the processor or of the network, if it has one and may use it.
+    /// Updates an element with one atomic of the processor or of the network, if there is one and it may be used.
     #[inline(always)]
     fn by_one_atomic<T: Element>(&self, disp: WindowDisp, op: Op, value: T) -> Result<Option<T>> {
         let atomic = matches!(op, Op::Replace) || matches!(op, Op::Sum) && T::KIND.is_integer();
@@ -214,9 +216,10 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         Ok(self.by_atomic(disp, op)?.map(T::from_word))
     }
 
-    /// Updates the word at `disp` by an instruction, if the processor reaches it and may update it now.
+    /// Updates the word at `disp` with an instruction, if the processor reaches it and may update it now.
     ///
-    /// Without an error, since a result that comes of several branches is kept in memory, which the next atomic waits for.
+    /// It returns no error: the compiler keeps a result of several branches in memory, and the next atomic would wait
+    /// for it.
     #[inline(always)]
     fn by_processor(&self, disp: WindowDisp, update: impl FnOnce(MemoryWord<'e>) -> u64) -> Option<u64> {
         let word = self.word(disp)?;
@@ -228,8 +231,8 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         Some(old)
     }
 
-    /// Updates the word at `disp` by an atomic of the network, or of an engine in place of the processor, if one may be
-    /// used there.
+    /// Updates the word at `disp` with an atomic of the network, or of an engine in place of the processor, if one may
+    /// be used there.
     #[inline(never)]
     fn by_atomic(&self, disp: WindowDisp, op: WordOp) -> Result<Option<u64>> {
         let word = if self.words.is_by_engine() { self.word_by_engine(disp) } else { None };
@@ -279,14 +282,14 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         done.map_err(|error| self.core.hear(error))
     }
 
-    /// Stores `desired` in the element at `disp` if it is `expected`; returns what it was before
+    /// Stores `desired` in the element at `disp` if it is `expected`; returns its value before
     /// (`MPI_Compare_and_swap`).
     ///
-    /// Atomic as [`accumulate`](Self::accumulate). All zeros from the null target.
+    /// Atomic like [`accumulate`](Self::accumulate). All zeros from the null target.
     ///
     /// # Errors
     ///
-    /// As of all operations, see [`Target`].
+    /// The errors of all operations, see [`Target`].
     #[inline(always)]
     pub fn compare_and_swap<T: Swappable>(&self, disp: WindowDisp, expected: T, desired: T) -> Result<T> {
         if T::SIZE == WORD && self.ways.strategy != AccumulateStrategy::Locked {
@@ -328,7 +331,7 @@ impl<'e, A: RemoteAtomics + ?Sized, P> Target<'e, A, P> {
         'e: 'p,
     {
         let Target { ra, core, ways: ref path, rank, alone, .. } = *self;
-        // The policy that locks nothing keeps nobody out.
+        // The policy that locks nothing excludes no rank.
         let alone = alone && core.exclusion != Exclusion::Nothing;
         Updates { ra, path, bias: path.biased.then_some(&core.bias), rank, place, alone }
     }

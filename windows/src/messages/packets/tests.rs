@@ -8,7 +8,7 @@ use rmalab_atomics::controlled::{Answer, Call, Controlled, Executor, Shape};
 use super::*;
 use crate::messages::{ANY_SOURCE, ANY_TAG, Messages, Tag};
 
-/// Numbers without an order, from one that is not 0.
+/// Returns the next pseudo-random number. The state must not be 0.
 fn next(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -18,7 +18,7 @@ fn next(state: &mut u64) -> u64 {
 
 const OPTIONS: Options = Options { slots: 4, slot_bytes: 128, eager_limit: 1000 };
 
-/// Receives a slot of its own whose words `damage` changes; the error.
+/// Sends itself a packet whose slot `damage` changes, and returns the error.
 fn received(damage: impl Fn(&mut [u64; 3]) + Sync) -> String {
     let errors = World::threads(1).run(|ra| {
         let messages = Messages::with_options(ra, OPTIONS).unwrap();
@@ -30,7 +30,7 @@ fn received(damage: impl Fn(&mut [u64; 3]) + Sync) -> String {
             ra.fetch_store(Rank(0).at(slot.word(i)), word).unwrap();
         }
         let error = messages.progress().unwrap_err().to_string();
-        // The next message is whole.
+        // The next message is not damaged.
         messages.send(Rank(0), Tag(6), &[2; 60]).unwrap();
         assert_eq!(messages.recv_vec(ANY_SOURCE, ANY_TAG).unwrap().1.tag, Tag(6));
         error
@@ -61,7 +61,7 @@ fn a_damaged_slot_is_an_error_that_names_what_is_wrong() {
 }
 
 #[test]
-fn a_packet_in_several_slots_is_as_long_as_it_says() {
+fn the_slots_of_a_packet_have_its_announced_length() {
     World::threads(1)
         .run(|ra| {
             let messages = Messages::with_options(ra, OPTIONS).unwrap();
@@ -80,7 +80,7 @@ fn a_packet_in_several_slots_is_as_long_as_it_says() {
 }
 
 #[test]
-fn no_damage_to_a_slot_makes_its_reader_panic() {
+fn damaged_slots_do_not_make_the_reader_panic() {
     World::threads(1)
         .run(|ra| {
             let messages = Messages::with_options(ra, OPTIONS).unwrap();
@@ -100,7 +100,7 @@ fn no_damage_to_a_slot_makes_its_reader_panic() {
                     _ => word ^ (next(&mut random) & 0xFF) << 32,
                 };
                 ra.fetch_store(at, changed).unwrap();
-                // Any result but a panic or a wait for ever.
+                // Any result except a panic or an endless wait is correct.
                 while messages.state.borrow().packets.head < head + slots {
                     let _ = messages.progress();
                 }
@@ -116,7 +116,7 @@ fn no_damage_to_a_slot_makes_its_reader_panic() {
         .unwrap();
 }
 
-/// An empty ring with room, which writes down what its sender calls.
+/// An empty ring with room, which records the calls of its sender.
 #[derive(Default)]
 struct Log(RefCell<Vec<Call>>);
 
@@ -130,9 +130,9 @@ impl Executor for Log {
     }
 }
 
-/// A nudge is a compare-and-swap that may store to the number's word while the packet's number comes.
+/// A nudge is a compare-and-swap that may store to the number's word while the packet's number arrives.
 #[test]
-fn a_number_is_put_only_where_puts_are_atomic() {
+fn numbers_are_put_only_where_puts_are_atomic() {
     for atomic_puts in [true, false] {
         let mut shape = Shape::new(2);
         shape.capabilities.atomic_puts = atomic_puts;
@@ -146,7 +146,7 @@ fn a_number_is_put_only_where_puts_are_atomic() {
         if atomic_puts {
             assert_eq!(last[1], Call::Put { at: number, value: 1 });
         } else {
-            // What the number tells of is there before it, as it is no put that follows the others.
+            // The flush orders the packet ahead of its number, which is not a put that follows the others.
             let flushed = Call::Flush { target: Some(to.rank) };
             assert_eq!(last, [flushed, Call::FetchStore { at: number, value: 1 }]);
         }
