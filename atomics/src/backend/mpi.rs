@@ -1,8 +1,8 @@
 //! The `mpi` backend: ranks are the processes of an MPI job, and operations are MPI-3's remote memory access.
 //!
-//! So the laboratory runs wherever there is an MPI, over whatever network that has, and an MPI's own atomics are one more
-//! thing to study. Feature `mpi`; the program is bound to the MPI whose `mpicc` it was built with (the variable `MPICC`
-//! names another one than the first in the path), and is started by the `mpirun` of that same MPI.
+//! So rmalab runs on every machine with an MPI, over the network of that MPI, and the MPI's own atomics can be studied,
+//! too. The feature is `mpi`. The program is bound to the MPI whose `mpicc` it was built with, and the `mpirun` of that
+//! same MPI starts it. The variable `MPICC` names an `mpicc` other than the first in the path.
 //!
 //! # Operations
 //!
@@ -13,50 +13,53 @@
 //! | --- | --- |
 //! | `fetch_add`, `fetch_store`, `get` | `MPI_Fetch_and_op` with `MPI_SUM`, `MPI_REPLACE`, `MPI_NO_OP`, then `MPI_Win_flush` |
 //! | `compare_and_swap` | `MPI_Compare_and_swap`, then `MPI_Win_flush` |
-//! | `start` of one of these | the same without the flush, which waiting for the operation makes up for |
+//! | `start` of one of these | the same without the flush, which the wait for the operation replaces |
 //! | `put` | `MPI_Accumulate` with `MPI_REPLACE`; before it `MPI_Win_flush`, if a put to *another* word of that target is under way |
 //! | `put_bytes_nb`, `get_bytes_nb` | `MPI_Rput`, `MPI_Rget` |
 //! | `put_bytes`, `post_bytes`, `get_bytes` | `MPI_Put` or `MPI_Get`, then `MPI_Win_flush`, or `MPI_Win_flush_local` |
-//! | `wait_until` | loads of the own word, `MPI_Iprobe` in between (mpi/wait.rs) |
+//! | `wait_until` | loads of the local word, `MPI_Iprobe` between them (mpi/wait.rs) |
 //!
-//! The flush before some puts is there because MPI orders the accumulates of one rank at one *location* only (section
-//! 11.7.1), and the trait the puts of one rank at one *target*. [`Mpi::ordering_flushes`] counts them.
+//! Some puts need a flush before them: MPI orders the accumulates of one rank only at one *location* (section 11.7.1),
+//! but the trait orders the puts of one rank at one *target*. [`Mpi::ordering_flushes`] counts these flushes.
 //!
-//! # What is asked of an MPI beyond the standard
+//! # Requirements on an MPI beyond the standard
 //!
 //! * The standard lets an MPI assume that concurrent accumulates at one location are of the same operation, or
-//!   `MPI_NO_OP` (`accumulate_ops`, section 11.2.1, of which the weakest value is the default). Locks add, swap and
-//!   compare at one word. No MPI is known to make use of the assumption; the conformance suite tells.
-//! * The standard says nothing of a put at a location where somebody else accumulates. Bulk operations here are whole for
-//!   each aligned word where the MPI's copies are, as those of processors and network adapters are.
+//!   `MPI_NO_OP` (`accumulate_ops`, section 11.2.1; the weakest value is the default). Locks add, swap and compare at
+//!   one word. No MPI is known to use the assumption; the conformance suite shows it.
+//! * The standard does not define a put at a location where another rank accumulates. Bulk operations here are atomic for
+//!   each aligned word where the MPI's copies are, like the copies of processors and network adapters.
 //! * A posted put is on its way when its call returns; the standard lets an MPI hold it back until the flush. Waits and
-//!   pauses here complete what is posted; a rank that computes does not.
-//! * Open MPI 4, where it chooses its osc/rdma component on a machine without RDMA (which is its choice on one node), ends
-//!   with a segmentation fault in the first `MPI_Compare_and_swap`, even of a rank with itself (its issues 7027, 7967 and
-//!   11349; seen in 4.1.4). [`Attach::attach`] refuses to begin then, and names the flags of `mpirun` that choose another.
+//!   pauses of this backend complete posted puts; a rank that computes does not.
+//! * On one node Open MPI 4 chooses its osc/rdma component even on a machine without RDMA. Then it ends with a
+//!   segmentation fault in the first `MPI_Compare_and_swap`, even of a rank with itself (its issues 7027, 7967 and 11349;
+//!   seen in 4.1.4). [`Attach::attach`] returns an error then, and names the flags of `mpirun` that choose another
+//!   component.
 //!
 //! # Progress
 //!
-//! An MPI whose network has no atomics carries them out by messages, which the target serves in its own calls only; so
+//! An MPI whose network has no atomics executes them with messages, which the target serves only in its own calls; so
 //! `passive_progress` is false. A rank that computes for long keeps others waiting, unless the MPI has a progress thread
-//! (`MPICH_ASYNC_PROGRESS=1`). Seen with a target that slept: Debian's MPICH 4.0.2 (ch4:ucx, no network adapter) is of
-//! that kind even on one node, puts and windows of `MPI_Win_allocate_shared` included; Open MPI 4.1.4 with osc/sm is not.
+//! (`MPICH_ASYNC_PROGRESS=1`). A test with a sleeping target showed that Debian's MPICH 4.0.2 (ch4:ucx, no network
+//! adapter) works this way even on one node, including puts and windows of `MPI_Win_allocate_shared`. Open MPI 4.1.4 with
+//! osc/sm does not.
 //!
-//! Where a node has more ranks than cores, such an MPI also blocks in a flush while the target has no core. Flushes are
-//! then preceded by a request that can be tested for, between which the core is given away (mpi/wait.rs).
+//! Where a node has more ranks than cores, such an MPI also blocks in a flush while the target has no core. Before such
+//! a flush, the rank sends a request that it can test, and yields the core between the tests (mpi/wait.rs).
 //!
 //! # Failures
 //!
-//! The death of a rank is the death of the job: `mpirun` ends the others. So no operation returns
-//! [`PeerFailed`](crate::Error::PeerFailed); a rank that [fails](Mpi::fail), or whose thread panics, ends the job by
-//! `MPI_Abort`, and so does an operation that MPI cannot complete, since MPI does not say then whether it still uses its
-//! buffers. An operation that MPI refuses to start is an [`Error::System`].
+//! The death of a rank ends the job: `mpirun` ends the other ranks. So no operation returns
+//! [`PeerFailed`](crate::Error::PeerFailed). A rank that [fails](Mpi::fail), or whose thread panics, ends the job with
+//! `MPI_Abort`. So does an operation that MPI cannot complete, since MPI does not say whether it still uses its
+//! buffers. An operation that MPI refuses to start returns [`Error::System`].
 //!
 //! # Binding
 //!
-//! mpi-sys, rsmpi's bindgen output for the installed `mpi.h`: all calls are there, under MPICH and Open MPI, but not the
-//! constants that the headers define by C expressions and rsmpi itself has no use for: `MPI_REPLACE`, `MPI_NO_OP`,
-//! `MPI_WIN_MODEL`, `MPI_WIN_UNIFIED`. Those are a C file of four lines. rsmpi's safe layer has no windows.
+//! The binding is mpi-sys, rsmpi's bindgen output for the installed `mpi.h`. It has all calls, for MPICH and Open MPI.
+//! It lacks some constants that the headers define by C expressions and that rsmpi itself does not use: `MPI_REPLACE`,
+//! `MPI_NO_OP`, `MPI_WIN_MODEL`, `MPI_WIN_UNIFIED`. A C file of four lines has these. rsmpi's safe layer has no
+//! windows.
 
 mod library;
 mod posted;
@@ -80,15 +83,15 @@ use crate::{
     Time, Topology, Until, WORD, Wishes,
 };
 
-/// The backend's name, as `--backend` takes it.
+/// The backend's name for `--backend`.
 const BACKEND: &str = "mpi";
 
-/// Bytes that one call of MPI moves, whose counts are 31 bits.
+/// The largest number of bytes of one call of MPI, whose counts have 31 bits.
 const CALL_BYTES: usize = 1 << 30;
 
-/// Joins the world of the MPI job that this process was started in.
+/// Joins the world of the MPI job in which this process was started.
 ///
-/// See [`Attach`], which this is with nothing asked for.
+/// This is [`Attach`] without options.
 ///
 /// # Errors
 ///
@@ -97,7 +100,7 @@ pub fn attach() -> Result<Mpi> {
     Attach::new().attach()
 }
 
-/// What a rank asks of the world that it joins.
+/// A rank's options for the world that it joins.
 #[derive(Clone, Default, Debug)]
 #[must_use = "nothing happens before `attach`"]
 pub struct Attach {
@@ -106,8 +109,8 @@ pub struct Attach {
 }
 
 impl Attach {
-    /// Segments of [`SEGMENT_BYTES`], and the nodes that MPI tells of, unless the environment says otherwise
-    /// (`RMALAB_SEGMENT_BYTES`, `RMALAB_TOPOLOGY`).
+    /// Segments of [`SEGMENT_BYTES`] and MPI's nodes, unless the environment says otherwise (`RMALAB_SEGMENT_BYTES`,
+    /// `RMALAB_TOPOLOGY`).
     pub fn new() -> Attach {
         Attach::default()
     }
@@ -118,20 +121,20 @@ impl Attach {
         self
     }
 
-    /// Places the ranks on nodes, instead of on those hosts that MPI tells of.
+    /// Places the ranks on nodes, instead of MPI's hosts.
     pub fn topology(mut self, topology: Topology) -> Attach {
         self.topology = Some(topology);
         self
     }
 
-    /// Joins the world: all ranks of `MPI_COMM_WORLD` call it, once in the life of a process.
+    /// Joins the world. All ranks of `MPI_COMM_WORLD` call this, once in the life of a process.
     ///
-    /// Initializes MPI, unless the program has; then the caller must be the thread that did.
+    /// Initializes MPI, unless the program has done so; then the caller must be the initializing thread.
     ///
     /// # Errors
     ///
-    /// [`Error::World`] when no `mpirun` has started this process, or that of another MPI, when the ranks disagree on
-    /// their segments, when the topology is one of another number of ranks, and at a second call;
+    /// [`Error::World`] when no `mpirun`, or the `mpirun` of another MPI, has started this process, when the ranks
+    /// disagree on their segments, when the topology has another number of ranks, and at a second call;
     /// [`Error::Unsupported`] on a machine without coherent memory; [`Error::System`] when MPI refuses something.
     pub fn attach(self) -> Result<Mpi> {
         let environment = Environment::own();
@@ -155,11 +158,11 @@ impl Attach {
         }
         let given = environment.topology(size).map(|given| given.or(self.topology)).and_then(|given| match given {
             Some(given) if given.size() != size => {
-                Err(Error::world(format!("the topology has {} ranks and the world {size}", given.size())))
+                Err(Error::world(format!("the topology has {} ranks, but the world has {size}", given.size())))
             }
             given => Ok(given),
         });
-        // Not before all know that all are well: the others would wait for whoever leaves.
+        // A rank leaves only after all know of its failure: otherwise the others would wait for it.
         let [longest, shortest, refused] = comm.largest(&handles, [segment, !segment, u64::from(given.is_err())])?;
         let given = given?;
         if refused != 0 {
@@ -167,7 +170,7 @@ impl Attach {
         }
         if longest != !shortest {
             return Err(Error::world(format!(
-                "the ranks disagree on their segments: {rank} asks for {segment} bytes, and others for {} to {longest}",
+                "the ranks disagree on their segments: {rank} asks for {segment} bytes, but others for {} to {longest}",
                 !shortest
             )));
         }
@@ -204,16 +207,17 @@ impl Attach {
     }
 }
 
-/// An error if no `mpirun` has started this process, which MPI takes for a world of one rank, or that of another MPI.
+/// Returns an error if no `mpirun` has started this process, which MPI takes for a world of one rank, or if the
+/// `mpirun` of another MPI has.
 fn check_launched() -> Result<()> {
-    // Of Open MPI and PRRTE, of Hydra and `srun --mpi=pmi2`, of Slurm's steps.
+    // The variables of Open MPI and PRRTE, of Hydra and `srun --mpi=pmi2`, and of Slurm's steps.
     for variable in ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"] {
         let Some(ranks) = std::env::var_os(variable) else { continue };
         if ranks.to_str().map(str::trim) == Some("1") {
             return Ok(());
         }
         return Err(Error::world(format!(
-            "the launcher has started {} ranks ({variable}), and the MPI of this program sees this one only: the program is built for {}; start it with the mpirun of that MPI",
+            "the launcher has started {} ranks ({variable}), but the MPI of this program sees only this one: the program is built for {}; start it with the mpirun of that MPI",
             ranks.display(),
             library()
         )));
@@ -251,7 +255,7 @@ impl Comm {
         Ok((Rank(rank as u32), size as u32))
     }
 
-    /// The largest of each of the numbers of all ranks.
+    /// Returns the largest of each number over all ranks.
     fn largest<const N: usize>(&self, handles: &Handles, numbers: [u64; N]) -> Result<[u64; N]> {
         let mut largest = numbers;
         // SAFETY: both buffers have N words, as all ranks' do.
@@ -263,7 +267,7 @@ impl Comm {
         Ok(largest)
     }
 
-    /// For each rank, the first rank of its node: of those with which it can share memory.
+    /// Returns, for each rank, the first rank of its node: of the ranks with which it can share memory.
     fn nodes(&self, handles: &Handles, rank: Rank, size: u32) -> Result<Vec<u32>> {
         let doing = || "asking which ranks share a node".to_owned();
         let mut first = u64::from(rank.0);
@@ -294,7 +298,7 @@ impl Drop for Comm {
 struct Window(ffi::MPI_Win);
 
 impl Window {
-    /// Zeroed segments of `bytes` bytes on all ranks, and where this rank's starts.
+    /// Allocates zeroed segments of `bytes` bytes on all ranks, and returns the start of this rank's segment.
     fn allocate(handles: &Handles, comm: &Comm, bytes: u64) -> Result<(Window, NonNull<u8>)> {
         let doing = || format!("allocating a window with segments of {bytes} bytes");
         let mut base: *mut c_void = std::ptr::null_mut();
@@ -325,7 +329,7 @@ impl Window {
             base.write_bytes(0, bytes as usize);
             check(ffi::MPI_Win_lock_all(ffi::MPI_MODE_NOCHECK as c_int, win), doing)?;
             check(ffi::MPI_Win_sync(win), doing)?;
-            // Nobody writes to a segment before its rank has zeroed it.
+            // No rank writes to a segment before its owner has zeroed it.
             check(ffi::MPI_Barrier(comm.0), doing)?;
             Ok((Window(win), base))
         }
@@ -333,7 +337,8 @@ impl Window {
 }
 
 impl Window {
-    /// An error where Open MPI 4 has chosen, of its own accord, the component that crashes; see the module's text.
+    /// Returns an error where Open MPI 4 itself has chosen the component that crashes; see the documentation of the
+    /// module.
     fn check_usable(&self) -> Result<()> {
         let chosen = ["OMPI_MCA_osc", "OMPI_MCA_btl"].iter().any(|name| std::env::var_os(name).is_some());
         if chosen || !library().starts_with("Open MPI v4.") {
@@ -344,7 +349,7 @@ impl Window {
         // SAFETY: the buffer is as long as the call may write (section 6.8).
         let code = unsafe { ffi::MPI_Win_get_name(self.0, name.as_mut_ptr().cast(), &mut len) };
         check(code, || "asking for the window's name".to_owned())?;
-        // The component's name is the first word of the names that it gives.
+        // The first word of the window's name is the name of the component.
         if !name.starts_with(b"rdma ") {
             return Ok(());
         }
@@ -367,10 +372,10 @@ impl Drop for Window {
 
 /// One rank of an MPI job, in the thread that has initialized MPI (`MPI_THREAD_FUNNELED`), which it cannot leave.
 ///
-/// When it is dropped, the rank has left the world: in good order, for which it waits until all others have come that far
-/// (and finalizes MPI, if it was initialized here); or, when its thread is panicking, as a failure, which ends the job.
+/// Dropping it leaves the world. It waits until all other ranks leave, and finalizes MPI, if it was initialized here.
+/// When its thread is panicking, dropping it ends the job instead.
 pub struct Mpi {
-    /// Where this rank's segment starts.
+    /// The start of this rank's segment.
     base: NonNull<u8>,
     view: WorldView,
     handles: Handles,
@@ -380,7 +385,7 @@ pub struct Mpi {
     ordering_flushes: Cell<u64>,
     /// Targets of bulk operations and word puts since the last flush of everything, where ranks share cores.
     reached_out_to: RefCell<Vec<Rank>>,
-    // In the order in which they go.
+    // In the order in which they are dropped.
     window: Window,
     comm: Comm,
     _session: Session,
@@ -396,7 +401,7 @@ impl std::fmt::Debug for Mpi {
     }
 }
 
-/// The operands of an operation, in the trait's order.
+/// Returns the operands of an operation, in the trait's order.
 #[inline(always)]
 fn operands(op: WordOp) -> [u64; 2] {
     match op {
@@ -406,7 +411,7 @@ fn operands(op: WordOp) -> [u64; 2] {
     }
 }
 
-/// Which way bytes go.
+/// The direction of a transfer.
 #[derive(Clone, Copy)]
 enum Way {
     Put,
@@ -414,17 +419,17 @@ enum Way {
 }
 
 impl Mpi {
-    /// How many flushes puts have needed that were to another word of a target than the puts under way to it.
+    /// Returns the number of flushes before puts to another word of a target than the puts under way to it.
     pub fn ordering_flushes(&self) -> u64 {
         self.ordering_flushes.get()
     }
 
-    /// Ends the job as failed: MPI ends the other ranks, and this one with exit code 1. Nothing is dropped.
+    /// Ends the job as failed: MPI ends the other ranks, and this rank with exit code 1. No destructor runs.
     pub fn fail(self) -> ! {
         self.abort("has failed")
     }
 
-    /// Says why, and ends the job.
+    /// Prints the reason, and ends the job.
     #[cold]
     fn abort(&self, why: &str) -> ! {
         crate::model::error::tell(format_args!(
@@ -443,13 +448,13 @@ impl Mpi {
         }
     }
 
-    /// The error of an operation that MPI has not started.
+    /// Returns the error of an operation that MPI has not started.
     #[inline(always)]
     fn started(&self, code: c_int, operation: Operation, at: Address) -> Result<()> {
         check(code, || format!("{operation} of {} on {at}", self.view.rank()))
     }
 
-    /// A word of this rank's segment.
+    /// Returns a word of this rank's segment.
     fn own_word(&self, own: Word) -> &AtomicU64 {
         assert!(
             self.view.has_word(own) && own.rank() == self.view.rank(),
@@ -461,7 +466,7 @@ impl Mpi {
         unsafe { self.base.add(own.disp().0 as usize).cast::<AtomicU64>().as_ref() }
     }
 
-    /// Completes what is under way to `target`, but for requests.
+    /// Completes operations under way to `target`, except requests.
     #[inline(always)]
     fn flush_words(&self, target: Rank) {
         self.let_go_until_reached(&[target]);
@@ -471,7 +476,7 @@ impl Mpi {
         self.requests.borrow_mut().words_completed(Some(target));
     }
 
-    /// Completes what is under way to `target` at this rank: its buffers may be used again.
+    /// Completes operations under way to `target` at this rank: their buffers may be used again.
     #[inline(always)]
     fn complete_here(&self, target: Rank) {
         self.let_go_until_reached(&[target]);
@@ -479,14 +484,14 @@ impl Mpi {
         self.check_completed(unsafe { ffi::MPI_Win_flush_local(target.0 as c_int, self.window.0) });
     }
 
-    /// A fetching operation, complete when this returns.
+    /// Executes a fetching operation, which is complete when this returns.
     #[inline(always)]
     fn fetch(&self, at: Word, op: WordOp) -> Result<u64> {
         let (mut old, operands) = (0u64, operands(op));
         // SAFETY: live variables; nothing accesses them before the flush.
         unsafe { self.start_fetch(at, op, operands.each_ref().map(|operand| &raw const *operand), &raw mut old)? };
         self.flush_words(at.rank());
-        // SAFETY: a live variable; MPI has written it behind the compiler's back.
+        // SAFETY: a live variable; MPI has written it without the compiler's knowledge.
         Ok(unsafe { (&raw const old).read_volatile() })
     }
 
@@ -551,9 +556,9 @@ impl Mpi {
     ///
     /// # Safety
     ///
-    /// The span is of this world.
+    /// The span belongs to this world.
     unsafe fn zero(&self, span: Span) -> Result<()> {
-        /// Bytes of zeros that are written at a time.
+        /// The number of zeros that are written at a time.
         const ZEROS: usize = 64 << 10;
         static ZERO: [u8; ZEROS] = [0; ZEROS];
         let at = span.address();
@@ -567,11 +572,12 @@ impl Mpi {
         Ok(())
     }
 
-    /// Starts to move `len` bytes between `at` and `own`, in as many calls as it takes.
+    /// Starts to move `len` bytes between `at` and `own`, in as many calls as needed.
     ///
     /// # Safety
     ///
-    /// The range at `at` exists. `own` is valid for what `way` does to `len` bytes, until that is complete.
+    /// The range at `at` exists. `own` is valid for a transfer of `len` bytes in the direction `way`, until the
+    /// transfer is complete.
     unsafe fn move_bytes(&self, way: Way, at: Address, own: *mut u8, len: usize) -> Result<()> {
         self.reach_out_to(at.rank);
         let (win, byte, rank) = (self.window.0, self.handles.byte, at.rank.0 as c_int);
@@ -587,7 +593,7 @@ impl Mpi {
                 }
             };
             if let Err(error) = self.started(code, way.operation(), at) {
-                // Parts before this one are under way; they leave the buffer alone once they are complete.
+                // Earlier parts are under way; MPI no longer accesses the buffer once they are complete.
                 self.flush_words(at.rank);
                 return Err(error);
             }
@@ -599,7 +605,7 @@ impl Mpi {
     ///
     /// # Safety
     ///
-    /// Those of [`move_bytes`](Self::move_bytes).
+    /// The conditions of [`move_bytes`](Self::move_bytes).
     unsafe fn move_bytes_nb(&self, way: Way, at: Address, own: *mut u8, len: usize) -> Result<Request> {
         if len > CALL_BYTES {
             // SAFETY: the caller's promise; it is complete before this returns.
@@ -628,13 +634,13 @@ impl Mpi {
         Ok(Request(self.requests.borrow_mut().keep(at.rank, request)))
     }
 
-    /// Waits for a request, at this rank.
+    /// Waits for the completion of a request at this rank.
     fn finish_request(&self, mut request: ffi::MPI_Request) {
         // SAFETY: a request that has not been completed yet; its buffers live (promised where it was made).
         self.check_completed(unsafe { ffi::MPI_Wait(&mut request, self.handles.ignored_status) });
     }
 
-    /// Waits for the requests to `target`, or all of them, whose operations a flush has completed.
+    /// Waits for the requests to `target`, or all requests, whose operations a flush has completed.
     #[inline(always)]
     fn finish_flushed(&self, target: Option<Rank>) {
         for request in self.requests.borrow_mut().take_bytes(target) {
@@ -693,7 +699,7 @@ impl Fabric for Mpi {
         }
     }
 
-    /// MPI's word operations have no request: waiting for one flushes its target, and so does a test.
+    /// MPI's word operations have no request: a wait for one flushes its target, and so does a test.
     unsafe fn start_word(&self, at: Word, op: WordOp, result: *mut u64) -> Result<Request> {
         assert!(self.view.has_word(at), "{} is a word of another world", at.address());
         if let WordOp::Put(value) = op {
@@ -718,7 +724,7 @@ impl Fabric for Mpi {
 
     unsafe fn transfer(&self, at: Span, bytes: Bytes, until: Completion) -> Result<Request> {
         let (way, own) = match bytes {
-            // It is only read.
+            // The source is only read.
             Bytes::Put(source) => (Way::Put, source.cast_mut()),
             Bytes::Get(dest) => (Way::Get, dest),
             Bytes::Clear => {

@@ -1,90 +1,93 @@
 //! The `verbs` backend: ranks reach each other's memory through RDMA network adapters.
 //!
-//! A rank's memory is registered with its adapter when it joins. To reach it, a peer connects a queue pair of the
-//! *reliable connected* service, once, with its first operation: it asks for it through the bootstrap, whose thread
-//! answers on the other side, so that nobody has to take part who is computing. Word operations are the adapter's
-//! fetch-and-add and compare-and-swap, an RDMA read, and a write that carries its word; bulk operations are RDMA reads
-//! and writes of slots of registered memory (verbs/bounce.rs), from and to which the processor copies.
+//! A rank's memory is registered with its adapter when the rank joins. A peer reaches it through a queue pair of the
+//! *reliable connected* service, which the peer connects with its first operation. The peer sends its request through
+//! the bootstrap, and the bootstrap's thread answers on the other side, so that a computing rank need not take part.
+//! Word operations are the adapter's fetch-and-add and compare-and-swap, an RDMA read, and a write that carries its
+//! word. Bulk operations are RDMA reads and writes of slots of registered memory (verbs/bounce.rs). The processor
+//! copies from and to the slots.
 //!
 //! # Memory
 //!
-//! A queue pair belongs to the rank that has asked for it, and its other end only answers. So two ranks that operate on
-//! each other have two pairs, and nobody waits for anybody; a rank that is never operated on, and operates on nobody,
-//! has none. A rank keeps for each peer that it operates on a queue pair with 256 requests, a completion queue, and 256
+//! A queue pair belongs to the rank that has requested it, and its other end only answers. So two ranks that operate on
+//! each other have two pairs, and neither waits for the other. A rank without operations, on either side, has no pairs.
+//! For each peer that a rank operates on, it keeps a queue pair with 256 requests, a completion queue, and 256
 //! registered words (verbs/landing.rs). For each peer that operates on it, it keeps a pair with one request.
 //!
 //! # Started operations
 //!
-//! Each request of a word operation has a registered word of its own, in which its result arrives. A started operation is
-//! posted by its call. A poll that finds it complete copies the result to the program's word: so the adapter never writes
-//! to memory of the program, and a connection that is dropped leaves nothing under way. With 256 requests under way to a
-//! peer, the next one polls until there is room. The adapter itself holds back reads and atomics beyond those that both
-//! ends take at a time (64 at most, `READS`). A started swap is a compare-and-swap, which a poll posts again if its guess
-//! of the old word was wrong.
+//! Each request of a word operation has its own registered word, in which its result arrives. The call that starts an
+//! operation posts it. A poll that finds it complete copies the result to the program's word. So the adapter never writes
+//! to memory of the program, and a dropped connection leaves nothing under way. With 256 requests under way to a peer,
+//! the next one polls until there is room. The adapter itself holds back reads and atomics beyond the number that both
+//! ends accept at a time (64 at most, `READS`). A started swap is a compare-and-swap, which a poll posts again if its
+//! guess of the old word was wrong.
 //!
-//! Each request is posted by a call of its own and asks for a completion. On Soft-RoCE perftest gains nothing by lists of
-//! 16 requests (`-l 16`), nor by one completion for 16 (`-Q 16`).
+//! Each request is posted by a separate call and asks for a completion. On Soft-RoCE, perftest gains nothing from lists
+//! of 16 requests (`-l 16`), nor from one completion for 16 (`-Q 16`).
 //!
 //! # Ordering
 //!
-//! What the trait promises follows from the InfiniBand Architecture Specification, volume 1, for requests of one queue
+//! The trait's guarantees follow from the InfiniBand Architecture Specification, volume 1, for requests of one queue
 //! pair (section 9.5, and the table of section 10.8.3.3, Work Request Operation Ordering):
 //!
 //! * A responder executes requests in the order of posting. An RDMA write is ordered before any later request, so puts to
-//!   one target arrive in order, and a read or an atomic behind a put sees it.
-//! * Behind a read or an atomic a later request is not ordered unless it is fenced. No fence is needed: operations that
-//!   return a value are waited for before the next one is posted. Bulk gets and started operations are not waited for;
-//!   they have no order.
-//! * Requests complete in the order of posting, so a completion tells of all before it: that is a flush.
-//! * A completed atomic has been carried out at the target, and any later operation there by any adapter's request or by
-//!   a read of its owner's through the same adapter sees it: so operations that return a value are sequentially
-//!   consistent. The owner's processor reads its words only in a wait, which asks for no more than to acquire.
-//! * A completed write has arrived at the target's adapter. Whoever is told of it by an operation on memory of the same
-//!   host sees it, as the adapter's writes to memory keep their order (no relaxed ordering is asked for).
-//! * What the processor has copied (see below) is in memory before a later request is posted: a post of the library orders
-//!   stores to memory before it, and a flush is a fence besides.
+//!   one target arrive in order, and a read or an atomic after a put sees it.
+//! * A request after a read or an atomic is not ordered after it unless the request is fenced. No fence is needed: a
+//!   rank waits for each operation that returns a value before it posts the next one. It does not wait for bulk gets
+//!   and started operations; they have no order.
+//! * Requests complete in the order of posting, so a completion covers all earlier requests: that is a flush.
+//! * A completed atomic has been executed at the target. Any later request of any adapter there sees it, and so does a
+//!   read of the owner through the same adapter. So operations that return a value are sequentially consistent. The
+//!   owner's processor reads its words only in a wait, which needs only acquire order.
+//! * A completed write has arrived at the target's adapter. A rank that learns of it through an operation on memory of
+//!   the same host sees it, since the adapter's writes to memory keep their order (relaxed ordering is not requested).
+//! * Bytes that the processor has copied (see below) are in memory before a later request is posted: a post of the library
+//!   orders earlier stores to memory, and a flush is also a fence.
 //!
 //! The specification (section 9.4.5) says that atomics are atomic with each other. It does not say so of a write. An adapter
 //! may lose a put to an atomic that changes the word at the same time, so
-//! [`Capabilities::atomic_puts`](crate::Capabilities::atomic_puts) is false. The formal model of RDMA is as weak: G. Ambal,
-//! B. Dongol, H. Eran, V. Klimis, O. Lahav, A. Raad, Semantics of remote direct memory access (RDMA^TSO), OOPSLA 2024.
+//! [`Capabilities::atomic_puts`](crate::Capabilities::atomic_puts) is false. The formal model of RDMA is equally weak: G.
+//! Ambal, B. Dongol, H. Eran, V. Klimis, O. Lahav, A. Raad, Semantics of remote direct memory access (RDMA^TSO), OOPSLA
+//! 2024.
 //!
-//! The trait's memory model asks that a compare-and-swap that fails writes nothing, so that it loses no put. Soft-RoCE
+//! The trait's memory model requires that a failed compare-and-swap writes nothing, so that it loses no put. Soft-RoCE
 //! breaks this rule in Linux 6.1 (6.1.192, rxe_resp.c, `atomic_reply`): it takes a lock, loads the word, compares, and
-//! stores a word in either case, the old one if the comparison has failed. A write takes no lock, so one that comes between
-//! is lost: 5 of 40,000 puts beside 360,000 failed comparisons of three ranks, on four emulated processors. Kernels in
-//! which `rxe_mr_do_atomic_op` of rxe_mr.c carries out atomics (2023) store only if the comparison has succeeded.
+//! stores a word in either case, the old one if the comparison has failed. A write takes no lock, so a write between the
+//! load and the store is lost: 5 of 40,000 puts beside 360,000 failed comparisons of three ranks, on four emulated
+//! processors. Kernels in which `rxe_mr_do_atomic_op` of rxe_mr.c executes atomics (2023) store only if the comparison has
+//! succeeded.
 //!
-//! Soft-RoCE copies written and read bytes by the kernel's `memcpy`. On processors with the flag `erms` that is `rep movsb`,
-//! which promises no more than single bytes: a put of a word may then be seen in part. An emulated processor does copy
-//! single bytes: 1 of 670 loads saw a word in part while it was put to again and again. Without the flag the copy is by
-//! words, and of 440 million loads none did. So the machines of scripts/soft-roce have no `erms`.
+//! Soft-RoCE copies written and read bytes with the kernel's `memcpy`. On processors with the flag `erms` that is `rep
+//! movsb`, which guarantees only single bytes: a rank may then see a part of a put of a word. An emulated processor does
+//! copy single bytes: 1 of 670 loads saw a part of a word during repeated puts. Without the flag the kernel copies words,
+//! and none of 440 million loads saw a part. So the machines of scripts/soft-roce have no `erms`.
 //!
-//! Puts could be loops of compare-and-swaps, as `fetch_store` is. Each would then wait for one round trip, or two if it
-//! guesses the old word wrong. Three puts of a packet, or the wake-up of a lock's next rank, are posted today.
+//! Puts could be loops of compare-and-swaps, like `fetch_store`. Each would then wait for one round trip, or two if its
+//! guess of the old word is wrong. Today the three puts of a packet, or the wake-up of a lock's next rank, are posted.
 //!
 //! # The owner's words
 //!
-//! Where the adapter's atomics are atomic among themselves only (`ATOMIC_HCA`, as almost everywhere), a rank's operations
-//! on its own words go through its adapter, by a queue pair to itself. Where they are atomic with the processor's
-//! (`ATOMIC_GLOB`), they are the processor's. A device without atomics is refused.
+//! On most devices the adapter's atomics are atomic only among themselves (`ATOMIC_HCA`). Then a rank's operations on its
+//! own words go through its adapter, with a queue pair to itself. Where they are atomic with the processor's atomics
+//! (`ATOMIC_GLOB`), the processor executes them. A device without atomics is refused.
 //!
 //! # Ranks of one host
 //!
-//! The processor carries out bulk operations on the local segment, and those on segments of other ranks of the host.
-//! With the first of them a rank maps the other rank's memory. `RMALAB_NODE_SHARED=0` or the program
-//! ([`Attach::node_shared`]) has the adapter carry out the latter, as it does between hosts. Words go through the owner's
-//! adapter all the same, so that each has one kind of atomics.
+//! The processor executes bulk operations on the local segment and on segments of other ranks of the host. With the first
+//! operation a rank maps the other rank's memory. With `RMALAB_NODE_SHARED=0`, or if the program asks for it
+//! ([`Attach::node_shared`]), the adapter executes operations on other segments, as between hosts. Word operations always
+//! go through the owner's adapter, so that each word has one kind of atomics.
 //!
 //! # Buffers of the program
 //!
-//! The adapter reaches no buffer of the program. Bulk operations are cut into parts of 32 KiB at most. A put copies each
+//! The adapter reaches no buffer of the program. Bulk operations are cut into parts of at most 32 KiB. A put copies each
 //! part into a slot before it is posted, so the buffer is free again when the call returns. A get copies each part out of
-//! its slot when the rank sees that the part has arrived. An operation of more parts than there are free slots waits for
-//! slots within its call. When a call fails, the parts that are under way keep their slots, and their bytes go nowhere.
+//! its slot when the rank sees that the part has arrived. An operation with more parts than free slots waits for slots
+//! within its call. When a call fails, the parts that are under way keep their slots, and their bytes are discarded.
 //!
-//! The alternatives register the buffer. A registration that outlives its operation is wrong: it names the pages that the
-//! buffer had, and no backend learns that the program has freed them. A registration for each operation was measured on
+//! The alternatives register the buffer. A registration that outlives its operation is wrong: it names the old pages of
+//! the buffer, and no backend learns that the program has freed them. A registration for each operation was measured on
 //! Soft-RoCE against slots of 4, 16 and 64 KiB: best medians of three runs, in microseconds, on a loaded machine.
 //!
 //! | | kept registration | one for each operation | slots of 4 KiB | of 16 KiB | of 64 KiB |
@@ -96,19 +99,19 @@
 //!
 //! # Failures
 //!
-//! A request that fails takes its queue pair along. Whether a rank has died is asked of the bootstrap first, which knows
-//! of it at once; an adapter needs seconds of sending again to find out that nobody answers. Before an error is returned
-//! the queue pair is destroyed: the adapter touches no slot of its requests any more.
+//! A failed request makes its queue pair unusable. The rank first asks the bootstrap whether a rank has died: the
+//! bootstrap knows it at once, but an adapter needs seconds of retries to find that the peer does not answer. Before an
+//! error is returned, the queue pair is destroyed, so that the adapter no longer accesses any slot of its requests.
 //!
 //! # Bindings
 //!
-//! The library is called through `rdma-mummy-sys`, which loads libibverbs when the program starts: a program with this
-//! backend starts on any host, and says that there is no device. `ibverbs-sys` links it: without libibverbs.so.1 the same
-//! program does not start (the loader ends it with status 127). Otherwise they are alike: posts and polls are calls through
-//! the device's own table. The same loop of fetch-and-adds over Soft-RoCE, twice each on a loaded machine, took 21.3 and
-//! 21.3 µs at the 10th percentile with the first and 33.0 and 21.3 µs with the second, which tells them apart no further. The
-//! safe crate `ibverbs` has sends and receives only; `sideway`, over the first of the two, was not measured: it has what is
-//! needed, but is MPL-2.0, and this module would still have to say who owns a buffer, and for how long.
+//! The backend calls the library through `rdma-mummy-sys`, which loads libibverbs when the program starts: a program with
+//! this backend starts on any host, and reports that there is no device. `ibverbs-sys` links it: without libibverbs.so.1 the
+//! same program does not start (the loader ends it with status 127). Otherwise they are alike: posts and polls are calls
+//! through the device's own table. The same loop of fetch-and-adds over Soft-RoCE, twice each on a loaded machine, took 21.3
+//! and 21.3 µs at the 10th percentile with the first and 33.0 and 21.3 µs with the second, which shows no further difference.
+//! The safe crate `ibverbs` has only sends and receives. `sideway`, over the first of the two, was not measured: it has the
+//! needed calls, but is MPL-2.0, and this module would still have to define who owns a buffer, and for how long.
 
 mod answering;
 mod attach;
@@ -153,27 +156,27 @@ use queue_pair::Place;
 use registered::Registrations;
 use request::read_request;
 
-/// Requests that a rank has posted, and what else shows the cost of its operations.
+/// Counts of a rank's posted requests, and other measures of the cost of its operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// Peers that this rank has connected to, itself included.
+    /// Peers to which this rank has connected, including itself.
     pub connections: u64,
     /// Requests posted.
     pub requests: u64,
     /// Requests that asked for a completion.
     pub signalled: u64,
-    /// Compare-and-swaps of `fetch_store` beyond the first of each.
+    /// Compare-and-swaps of `fetch_store` beyond the first of each call.
     pub second_guesses: u64,
 }
 
 /// One rank of a world over RDMA verbs; see [the module](self).
 ///
-/// Dropping it waits for all ranks to come so far, as `MPI_Finalize` does, so that none loses memory that it still
-/// operates on; unless a rank has failed, or this one is panicking, which the others are told.
+/// Dropping it waits until all ranks are dropped, like `MPI_Finalize`, so that no rank loses memory that it still
+/// operates on. It does not wait if a rank has failed, or if this rank is panicking, which it reports to the others.
 pub struct Verbs {
     view: WorldView,
-    // Connections go before the memory that their requests use, and the membership, with the thread that answers, too.
+    // Connections are dropped before the memory of their requests, and so is the membership with its answering thread.
     peers: RefCell<FxHashMap<u32, Connection>>,
     membership: Option<Membership>,
     bounce: BouncePool<Region>,
@@ -181,21 +184,22 @@ pub struct Verbs {
     memory: Arc<Memory>,
     device: Arc<Device>,
     place: Place,
-    /// Entries of a connection's completion queue: of as many as its requests it is never full.
+    /// Entries of a connection's completion queue: with as many entries as requests it is never full.
     completions: u32,
     failing_part: Option<u64>,
-    /// What has broken a connection: from then on nothing can be relied on.
+    /// The failure that broke a connection: all later operations fail.
     failed: RefCell<Option<Failed>>,
-    /// The number of this burst of puts.
+    /// The number of the current burst of puts.
     burst: Cell<u64>,
     /// When the device was last asked for events.
     looked: Cell<Option<Instant>>,
     guesses: Guesses,
     registrations: RefCell<Registrations>,
-    /// Whether ranks of this host reach each other's data by the processor, and the memory of those whose was asked for.
+    /// Whether ranks of this host reach each other's data with the processor.
     node_shared: bool,
+    /// The memory of other ranks of this host that was mapped, or that cannot be.
     neighbours: RefCell<FxHashMap<u32, Option<Rc<Memory>>>>,
-    /// What connections that are gone have posted.
+    /// The counts of connections that are gone.
     past: Cell<Posted>,
     second_guesses: Cell<u64>,
 }
@@ -218,7 +222,7 @@ impl Verbs {
         }
     }
 
-    /// What the rank has posted since it joined.
+    /// Returns the rank's counts since it joined.
     pub fn statistics(&self) -> Statistics {
         let peers = self.peers.borrow();
         let add = |sum: Posted, one: Posted| Posted {
@@ -229,14 +233,15 @@ impl Verbs {
         Statistics { connections: peers.len() as u64, requests, signalled, second_guesses: self.second_guesses.get() }
     }
 
-    /// A word of the own segment as the processor reaches it.
+    /// Returns a word of the local segment for access by the processor.
     ///
-    /// The adapter's atomics are not atomic with those of the processor on it, where the
-    /// [capabilities](crate::RemoteAtomics::capabilities) say [`Hca`](crate::Atomicity::Hca): this is for looking at what happens then.
+    /// The adapter's atomics are not atomic with the processor's atomics on this word where the
+    /// [capabilities](crate::RemoteAtomics::capabilities) say [`Hca`](crate::Atomicity::Hca). This call is for experiments with that
+    /// case.
     ///
     /// # Errors
     ///
-    /// Those of a wait for the word.
+    /// The errors of a wait for the word.
     pub fn own_word_by_processor(&self, own: Disp) -> Result<&AtomicU64> {
         let own = self.view.word(Operation::WaitUntil, self.view.rank().at(own))?;
         Ok(self.own_word(own))
@@ -308,7 +313,7 @@ impl Fabric for Verbs {
     }
 
     fn complete(&self, target: Option<Rank>) -> Result<()> {
-        // Of what the processor has copied into segments of this host.
+        // Orders the processor's copies into segments of this host.
         fence(Ordering::SeqCst);
         match target {
             Some(target) => self.flush_there(target.0),
@@ -347,7 +352,7 @@ impl Drop for Verbs {
             && !std::thread::panicking()
             && self.check().is_ok()
         {
-            // Whatever fails now, the others hear of it from the bootstrap, and there is nobody to tell here.
+            // The bootstrap reports any failure to the other ranks, and no caller is left here to take an error.
             self.close_all();
             let _ = self.complete(None);
             let _ = membership.barrier();

@@ -15,7 +15,7 @@ unsafe extern "C" {
     static rmalab_win_unified: c_int;
 }
 
-/// The handles and numbers that operations take.
+/// The handles and numbers that operations need.
 #[derive(Clone, Copy)]
 pub(super) struct Handles {
     pub(super) word: ffi::MPI_Datatype,
@@ -54,14 +54,15 @@ impl Handles {
     }
 }
 
-/// The name and version of the MPI that this program is linked with, such as `Open MPI v4.1.4`: the beginning of what it says of itself.
+/// Returns the name and version of the MPI with which this program is linked, such as `Open MPI v4.1.4`: the first part
+/// of its own description.
 pub fn library() -> String {
     let mut text = vec![0u8; ffi::MPI_MAX_LIBRARY_VERSION_STRING as usize + 1];
     let mut len: c_int = 0;
     // SAFETY: the buffer is as long as the call may write (MPI-3.1, section 8.1.1), which may come before MPI_Init.
     let code = unsafe { ffi::MPI_Get_library_version(text.as_mut_ptr().cast::<c_char>(), &mut len) };
     if code != ffi::MPI_SUCCESS as c_int {
-        return "an MPI that does not tell its name".to_owned();
+        return "an MPI without a name".to_owned();
     }
     text.truncate(usize::try_from(len).unwrap_or(0));
     let text = String::from_utf8_lossy(&text);
@@ -69,7 +70,7 @@ pub fn library() -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The error of a call that was doing `what`, unless `code` says that there is none.
+/// Returns the error of a call that was doing `what`, unless `code` is a success.
 #[inline(always)]
 pub(super) fn check(code: c_int, what: impl FnOnce() -> String) -> Result<()> {
     if code == ffi::MPI_SUCCESS as c_int { Ok(()) } else { Err(failed(code, what())) }
@@ -77,10 +78,10 @@ pub(super) fn check(code: c_int, what: impl FnOnce() -> String) -> Result<()> {
 
 #[cold]
 fn failed(code: c_int, what: String) -> Error {
-    Error::system(what, std::io::Error::other(format!("MPI says: {}", explain(code))))
+    Error::system(what, std::io::Error::other(format!("MPI reports: {}", explain(code))))
 }
 
-/// What MPI says of an error.
+/// Returns MPI's text for an error.
 pub(super) fn explain(code: c_int) -> String {
     let mut text = vec![0u8; ffi::MPI_MAX_ERROR_STRING as usize + 1];
     let mut len: c_int = 0;
@@ -93,17 +94,17 @@ pub(super) fn explain(code: c_int) -> String {
     String::from_utf8_lossy(&text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// MPI, initialized; and, if it was this crate that did it, finalized when this goes.
+/// An initialized MPI. If this crate has initialized it, the drop of this value finalizes it.
 pub(super) struct Session {
     finalizes: bool,
 }
 
 impl Session {
-    /// Initializes MPI, unless the program has; once in the life of a process.
+    /// Initializes MPI, unless the program has done so. Once in the life of a process.
     pub(super) fn start() -> Result<Session> {
         static STARTED: AtomicBool = AtomicBool::new(false);
         if STARTED.swap(true, Ordering::SeqCst) {
-            return Err(Error::world("this process has joined its MPI world before; a process is one rank, once"));
+            return Err(Error::world("this process has joined its MPI world before; a process can join once, as one rank"));
         }
         let (mut initialized, mut finalized) = (0, 0);
         // SAFETY: both may be called at any time (MPI-3.1, section 8.7), and write one integer each.
@@ -138,7 +139,7 @@ impl Drop for Session {
     }
 }
 
-/// Ends the job: every rank of it, this one included.
+/// Ends all ranks of the job, including this one.
 pub(super) fn abort(comm: ffi::MPI_Comm) -> ! {
     // SAFETY: MPI is initialized, since there is a communicator.
     unsafe { ffi::MPI_Abort(comm, 1) };

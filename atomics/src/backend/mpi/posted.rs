@@ -1,4 +1,4 @@
-//! What a rank has under way: posted word puts, and bulk operations with their requests.
+//! A rank's operations under way: posted word puts, and bulk operations with their requests.
 
 use std::cell::Cell;
 
@@ -7,21 +7,21 @@ use rustc_hash::FxHashMap;
 
 use crate::{Address, Disp, Rank};
 
-/// How many posted puts have room at a time.
+/// The largest number of posted puts at a time.
 const SLOTS: usize = 64;
 
-/// How many bulk operations may be under way at a time.
+/// The largest number of bulk operations under way at a time.
 pub(super) const REQUESTS: usize = 256;
 
 /// Word puts that no flush has completed yet.
 ///
-/// MPI reads a put's value from memory of this rank until the put is complete here, so each has a slot of its own.
+/// MPI reads a put's value from memory of this rank until the put is complete here, so each put has its own slot.
 pub(super) struct Posted {
     /// Boxed: slots do not move while MPI reads them.
     slots: Box<[Cell<u64>]>,
-    /// Slots below this one may be read by MPI.
+    /// MPI may read slots below this one.
     used: usize,
-    /// For each target with puts under way, the word that they are all to.
+    /// The word of the puts under way, for each target with such puts.
     words: Vec<(Rank, Disp)>,
 }
 
@@ -30,23 +30,23 @@ impl Posted {
         Posted { slots: (0..SLOTS).map(|_| Cell::new(0)).collect(), used: 0, words: Vec::with_capacity(SLOTS) }
     }
 
-    /// Whether puts to another word of the target are under way.
+    /// Returns whether puts to another word of the target are under way.
     #[inline]
     pub(super) fn to_another_word(&self, at: Address) -> bool {
         self.words.iter().any(|&(rank, disp)| rank == at.rank && disp != at.disp)
     }
 
-    /// Whether there is no slot for another put.
+    /// Returns whether there is no slot for another put.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.used == self.slots.len()
     }
 
-    /// Takes a put to `at`, when there are none to another word of the target; returns where MPI finds its value.
+    /// Adds a put to `at`, if there are none to another word of the target; returns the slot of its value.
     ///
     /// # Panics
     ///
-    /// When there is no slot.
+    /// If there is no slot.
     #[inline]
     pub(super) fn take(&mut self, at: Address, value: u64) -> *const u64 {
         if !self.words.contains(&(at.rank, at.disp)) {
@@ -62,7 +62,7 @@ impl Posted {
         self.words.is_empty()
     }
 
-    /// Everything to `target` is complete.
+    /// Notes that all puts to `target` are complete.
     #[inline]
     pub(super) fn completed(&mut self, target: Rank) {
         if !self.words.is_empty() {
@@ -73,12 +73,12 @@ impl Posted {
         }
     }
 
-    /// Everything is complete at this rank, though not at its target.
+    /// Notes that all puts are complete at this rank, but not at their targets.
     pub(super) fn completed_locally(&mut self) {
         self.used = 0;
     }
 
-    /// Everything is complete.
+    /// Notes that all puts are complete.
     pub(super) fn all_completed(&mut self) {
         self.words.clear();
         self.used = 0;
@@ -116,18 +116,18 @@ impl Requests {
         self.under_way.len() >= REQUESTS
     }
 
-    /// Keeps a bulk operation under a number that was never given before, and never is 0.
+    /// Keeps a bulk operation under a number that was never used before, and is never 0.
     pub(super) fn keep(&mut self, target: Rank, request: ffi::MPI_Request) -> u64 {
         self.last += 1;
         self.under_way.insert(self.last, (target, UnderWay::Bytes(request)));
         self.last
     }
 
-    /// Keeps a word operation, like [`keep`](Self::keep). Returns where MPI finds its operands, too.
+    /// Keeps a word operation, like [`keep`](Self::keep). Also returns the slot of its operands.
     ///
     /// # Panics
     ///
-    /// When there is no slot.
+    /// If there is no slot.
     pub(super) fn keep_word(&mut self, target: Rank, operands: [u64; 2]) -> (u64, [*const u64; 2]) {
         let slot = self.free.pop().expect("not full");
         for (cell, operand) in self.slots[slot].iter().zip(operands) {
@@ -138,19 +138,19 @@ impl Requests {
         (self.last, self.slots[slot].each_ref().map(|cell| cell.as_ptr().cast_const()))
     }
 
-    /// The operation of this number and its target, unless it is complete.
+    /// Returns the operation of this number and its target, unless it is complete.
     pub(super) fn get(&mut self, number: u64) -> Option<&mut (Rank, UnderWay)> {
         self.under_way.get_mut(&number)
     }
 
-    /// Takes out an operation. MPI no longer reads its operands, or has not begun to.
+    /// Removes an operation. MPI no longer reads its operands, or has not begun to.
     pub(super) fn remove(&mut self, number: u64) {
         if let Some((_, UnderWay::Word(slot))) = self.under_way.remove(&number) {
             self.free.push(slot);
         }
     }
 
-    /// The word operations to `target`, or all of them, are complete.
+    /// Notes that the word operations to `target`, or all word operations, are complete.
     #[inline]
     pub(super) fn words_completed(&mut self, target: Option<Rank>) {
         if self.free.len() < self.slots.len() {
@@ -169,7 +169,7 @@ impl Requests {
         });
     }
 
-    /// Takes out the bulk operations to `target`, or all of them.
+    /// Removes and returns the bulk operations to `target`, or all bulk operations.
     pub(super) fn take_bytes(&mut self, target: Option<Rank>) -> Vec<ffi::MPI_Request> {
         let mut taken = Vec::new();
         self.under_way.retain(|_, (rank, operation)| match operation {

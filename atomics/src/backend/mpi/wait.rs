@@ -1,12 +1,12 @@
-//! Waiting: loads of the own word, with MPI's progress in between; spin a little, then yield, then sleep.
+//! Waiting: loads of the local word, with MPI's progress between them. A waiter first spins, then yields, then sleeps.
 //!
 //! MPI libraries wait by polling without end, which ranks that share cores cannot afford. So a wait does not block inside of
-//! MPI. It reads its word by loads, as the unified memory model allows (MPI-3.1, section 11.4), and lets MPI work between
-//! them by `MPI_Iprobe`: an MPI whose network has no atomics carries out the operations of others only in calls of their
-//! target, which a wait must go on to make. That is why it sleeps for no longer than 50 us at first, and stays awake while it
-//! seems to be asked.
+//! MPI. It loads its word, as the unified memory model allows (MPI-3.1, section 11.4), and lets MPI make progress with
+//! `MPI_Iprobe` between the loads. An MPI whose network has no atomics executes the operations of others only in calls of
+//! their target, so a wait must go on to call MPI. So it sleeps for only 50 us at first, and stays awake while requests seem
+//! to arrive.
 //!
-//! A flush does block inside of MPI; see [`let_go_until_reached`](Mpi::let_go_until_reached) for what is done about it.
+//! A flush does block inside of MPI; see [`let_go_until_reached`](Mpi::let_go_until_reached).
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{Ordering, fence};
@@ -18,19 +18,19 @@ use super::Mpi;
 use crate::model::fabric::{Fabric, Word};
 use crate::{Rank, Result, Time, Until};
 
-/// How long a waiter tries the cheap ways before it sleeps: for most of a millisecond.
+/// How long a waiter spins and yields before it sleeps: most of a millisecond.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
-    /// Whether the node has more ranks than cores, so that whoever is waited for may need this very core.
+    /// Whether the node has more ranks than cores, so that the rank that this one waits for may need this core.
     crowded: bool,
-    /// Loads with the processor's pause instruction in between.
+    /// The number of loads with the processor's pause instruction between them.
     spins: u32,
-    /// Nanoseconds of giving the processor to others in between loads.
+    /// The time of loads with yields between them, in nanoseconds.
     yields: u64,
 }
 
 impl Patience {
-    /// For a node that has `ranks` ranks.
+    /// Returns the patience for a node with `ranks` ranks.
     pub(super) fn new(ranks: u32) -> Patience {
         // Not those that this process may run on: launchers bind ranks to cores.
         // SAFETY: it reads a number of the system's.
@@ -43,30 +43,30 @@ impl Patience {
     }
 }
 
-/// Loads between two calls of MPI while a waiter spins: together as long as the call.
+/// The number of loads between two calls of MPI while a waiter spins: together they take as long as the call.
 const LOADS: u32 = 32;
 
-/// A call of MPI that takes longer than this, in nanoseconds, has probably served another rank: on the machine where this
-/// was written one that finds nothing takes 0.3 us under MPICH 4.0.2, half of it the clock (nine of ten less than 0.6 us),
-/// and one that carries out a fetch-and-op 3.8 us (nine of ten more than 1.7 us). A wrong guess costs some processor time,
-/// or some speed.
+/// A call of MPI that takes longer than this, in nanoseconds, has probably served another rank. Under MPICH 4.0.2, on the
+/// machine where this was written, a call that finds nothing takes 0.3 us, half of it for the clock (nine of ten less than
+/// 0.6 us). A call that executes a fetch-and-op takes 3.8 us (nine of ten more than 1.7 us). A wrong guess costs some
+/// processor time, or some speed.
 const SERVED: u64 = 1_000;
 
-/// How long a waiter that has served another rank looks out for the next request before it sleeps, in nanoseconds.
+/// How long a waiter that has served another rank polls for the next request before it sleeps, in nanoseconds.
 const AWAKE: u64 = 50_000;
 
-/// The shortest and the longest sleep, in nanoseconds. In between, a waiter sleeps for a thousandth of the time that nobody
-/// has wanted anything of it.
+/// The shortest and the longest sleep, in nanoseconds. Between these bounds, a waiter sleeps for a thousandth of the time
+/// since the last request of another rank.
 const SLEEPS: (u64, u64) = (50_000, 250_000);
 
-/// What one uncontended word operation takes, in nanoseconds: the unit of `pause`.
+/// The time of one uncontended word operation, in nanoseconds: the unit of `pause`.
 const OPERATION: u64 = 200;
 
-/// Pauses from this long on give up the processor: a sleep takes some 60 us, whatever it was asked for.
+/// Pauses of at least this length yield the processor: even the shortest sleep takes some 60 us.
 const LONG: u64 = 50_000;
 
 impl Mpi {
-    /// Notes that something is under way to `target` that a flush of everything completes.
+    /// Notes that operations are under way to `target` that a flush of all targets completes.
     #[inline(always)]
     pub(super) fn reach_out_to(&self, target: Rank) {
         if self.patience.crowded {
@@ -77,13 +77,13 @@ impl Mpi {
         }
     }
 
-    /// Gives the processor to others until `targets` have come to what is under way to them; at once, where each rank has
-    /// a core of its own.
+    /// Yields the processor until `targets` have reached the operations under way to them. Returns at once where each
+    /// rank has its own core.
     ///
-    /// An MPI that carries out operations in calls of their target blocks in a flush until the target has been scheduled,
-    /// and uses up the core that the target may need. With 6 ranks on 2 cores, MPICH 4.0.2 took 18 ms for a fetch-and-op
-    /// with its flush. So a read of nothing is sent after them, whose request can be tested for; when it is done, the flush
-    /// has nothing to wait for. (It need not be so; then the flush waits.)
+    /// An MPI that executes operations in calls of their target blocks in a flush until the target has been scheduled, and
+    /// uses the core that the target may need. With 6 ranks on 2 cores, MPICH 4.0.2 took 18 ms for a fetch-and-op with its
+    /// flush. So this rank sends a read of nothing after the operations, and tests its request. When the read is done, the
+    /// flush normally has nothing to wait for. (MPI does not guarantee it; then the flush waits.)
     #[inline(always)]
     pub(super) fn let_go_until_reached(&self, targets: &[Rank]) {
         if self.patience.crowded {
@@ -117,18 +117,18 @@ impl Mpi {
         }
     }
 
-    /// Lets MPI work on what others want of this rank, and on what this rank has under way.
+    /// Lets MPI make progress on requests of other ranks, and on this rank's operations.
     pub(super) fn progress(&self) -> Result<()> {
         let mut found = 0;
         let handles = &self.handles;
-        // SAFETY: the communicator lives as long as `self`; nobody sends on it, so that nothing is found.
+        // SAFETY: the communicator lives as long as `self`; no rank sends on it, so that nothing is found.
         let code = unsafe {
             ffi::MPI_Iprobe(handles.any_source, handles.any_tag, self.comm.0, &mut found, handles.ignored_status)
         };
         super::check(code, || format!("letting MPI make progress on {}", self.view.rank()))
     }
 
-    /// Completes posted puts, so that nobody waits for one that MPI holds back while this rank waits.
+    /// Completes posted puts, so that no rank waits for a put that MPI holds back while this rank waits.
     fn send_off(&self) {
         if !self.posted.borrow().is_empty() {
             self.complete_all();
@@ -178,7 +178,7 @@ impl Mpi {
         }
     }
 
-    /// The value that ended a wait; what was released before it is visible from here on.
+    /// Returns the value that ended a wait; writes released before it are visible from here on.
     fn acquire(&self, value: u64) -> Result<Option<u64>> {
         // SAFETY: the window lives as long as `self`, in one epoch.
         let code = unsafe { ffi::MPI_Win_sync(self.window.0) };

@@ -1,4 +1,4 @@
-//! The ends of queue pairs that other ranks have asked for.
+//! The answering ends of queue pairs that other ranks have requested.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use super::message::{self, Opened};
 use super::queue_pair::{Place, QueuePair};
 use super::shared;
 
-/// The ends of the queue pairs that others have asked for.
+/// The answering ends of the queue pairs that other ranks have requested.
 pub(super) struct Answering {
-    // The pairs go before their queue.
+    // The pairs are dropped before their queue.
     pub(super) pairs: Vec<QueuePair>,
     pub(super) queue: Completions,
     pub(super) device: Arc<Device>,
@@ -26,7 +26,7 @@ impl Answering {
         if *request == message::SHARE {
             return shared::description(self.shared.file()).map(|shared| message::shared(&shared));
         }
-        let peer = message::read_request(request).ok_or("a request that this version does not know")?;
+        let peer = message::read_request(request).ok_or("this version does not know this request")?;
         let pair = QueuePair::new(&self.device, self.place, &self.queue, 1).map_err(|error| error.to_string())?;
         pair.connect(&peer).map_err(|error| error.to_string())?;
         let answer = message::answer(&pair.endpoint(), &self.memory);

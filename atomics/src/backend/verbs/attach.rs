@@ -1,4 +1,4 @@
-//! Joining a world over RDMA verbs: the program's wishes, the device, the meeting of all ranks.
+//! Joining a world over RDMA verbs: the program's options, the choice of the device, and the meeting of all ranks.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::{
     Atomicity, Capabilities, Error, Joined, Rank, Result, SEGMENT_BYTES, SymmetricHeap, Topology, WORD, Wishes,
 };
 
-/// The backend's name, as `--backend` takes it.
+/// The backend's name for `--backend`.
 const BACKEND: &str = "verbs";
 
-/// What a rank asks of the world that it joins, and of the adapter.
+/// A rank's options for the world that it joins, and for the adapter.
 #[derive(Clone, Default, Debug)]
 #[must_use = "nothing happens before `attach`"]
 pub struct Attach {
@@ -44,32 +44,32 @@ impl Attach {
         Attach::default()
     }
 
-    /// Segments of this length, in bytes, rounded up to whole words; all ranks ask for the same.
+    /// Sets the length of segments, in bytes, rounded up to whole words. All ranks must set the same length.
     pub fn segment_bytes(mut self, bytes: u64) -> Attach {
         self.segment_bytes = Some(bytes);
         self
     }
 
-    /// The device's name, or several with commas between them, which the ranks of a host take in turn; otherwise
+    /// Sets the device's name, or several names separated by commas, which the ranks of a host take in turn; otherwise
     /// `RMALAB_DEVICE`.
     pub fn device(mut self, name: impl Into<String>) -> Attach {
         self.device = Some(name.into());
         self
     }
 
-    /// The number of the port's address; otherwise `RMALAB_GID_INDEX`, or the best one: RoCE v2 over IPv4.
+    /// Sets the number of the port's address; otherwise `RMALAB_GID_INDEX`, or the best address: RoCE v2 over IPv4.
     pub fn gid_index(mut self, index: u8) -> Attach {
         self.gid_index = Some(index);
         self
     }
 
-    /// The device's port; otherwise `RMALAB_IB_PORT`, or 1.
+    /// Sets the device's port; otherwise `RMALAB_IB_PORT`, or 1.
     pub fn port(mut self, number: u8) -> Attach {
         self.port = Some(number);
         self
     }
 
-    /// Places the ranks on nodes, instead of each host being one; what ranks share depends on their hosts all the same.
+    /// Places the ranks on nodes; otherwise each host is a node. The hosts still decide what ranks share.
     pub fn topology(mut self, topology: Topology) -> Attach {
         self.topology = Some(topology);
         self
@@ -89,14 +89,14 @@ impl Attach {
         self
     }
 
-    /// The part with this number of every bulk operation fails: for tests of what is under way after a failure.
+    /// Makes the part with this number of every bulk operation fail, for tests of operations under way after a failure.
     #[doc(hidden)]
     pub fn failing_part(mut self, part: u64) -> Attach {
         self.failing_part = Some(part);
         self
     }
 
-    /// Joins the world of `membership`; all its ranks call this.
+    /// Joins the world of `membership`. All its ranks call this.
     ///
     /// # Errors
     ///
@@ -107,7 +107,7 @@ impl Attach {
         match self.prepare(&membership) {
             Ok(parts) => Verbs::join(parts, membership),
             Err(error) => {
-                // The others wait for this one.
+                // The other ranks wait for this one.
                 membership.fail();
                 Err(error)
             }
@@ -188,7 +188,7 @@ impl Attach {
     }
 }
 
-/// What a rank knows of its world, of which each segment has as many bytes as wished.
+/// Makes a rank's view of its world, whose segments have the requested length.
 fn view(
     membership: &Membership,
     atomicity: Atomicity,
@@ -199,10 +199,10 @@ fn view(
     let topology = topology.unwrap_or_else(|| membership.topology().clone());
     if topology.size() != size {
         let ranks = topology.size();
-        return Err(Error::world(format!("the topology has {ranks} ranks and the world {size}")));
+        return Err(Error::world(format!("the topology has {ranks} ranks, but the world has {size}")));
     }
     if size > MOST_RANKS {
-        return Err(Error::world(format!("verbs: {size} ranks; this backend takes {MOST_RANKS}")));
+        return Err(Error::world(format!("verbs: {size} ranks; this backend supports at most {MOST_RANKS}")));
     }
     let segment = segment_bytes.unwrap_or(SEGMENT_BYTES);
     let segment = segment
@@ -222,7 +222,7 @@ fn view(
     WorldView::new(membership.rank(), segment, capabilities, topology, SymmetricHeap::new(segment))
 }
 
-/// The first device whose port with this number is up.
+/// Opens the first device whose port with this number is active.
 fn first_active(number: u8) -> Result<Arc<Device>> {
     let names = Device::names()?;
     for name in &names {
@@ -237,10 +237,10 @@ fn first_active(number: u8) -> Result<Arc<Device>> {
     )))
 }
 
-/// Reads and atomics under way on a connection that this backend makes use of.
+/// The largest number of reads and atomics under way on a connection of this backend.
 const READS: u8 = 64;
 
-/// What a rank has before it meets the others.
+/// A rank's objects before it meets the others.
 struct Parts {
     device: Arc<Device>,
     place: Place,
@@ -286,7 +286,7 @@ impl Verbs {
         }
     }
 
-    /// Answers the others from now on, and sees that all agree.
+    /// Begins to answer the others, and checks that all agree.
     fn open(&self) -> Result<()> {
         let mut answering = Answering {
             pairs: Vec::new(),
@@ -317,7 +317,7 @@ impl Verbs {
 impl Joined for Verbs {
     const MEETS: bool = true;
 
-    /// By whichever launcher the environment tells of, on the device that it names, if it names one.
+    /// Joins with the launcher that the environment names, on the device that it names, if it names one.
     fn join(wishes: Wishes) -> Result<Verbs> {
         let mut attach = Attach::new();
         let environment = Environment::own();
@@ -345,14 +345,14 @@ mod tests {
     use crate::join::bootstrap::Hub;
 
     #[test]
-    fn a_device_that_is_not_there_is_one_clear_line_and_known_to_all() {
+    fn a_missing_device_is_an_error_of_one_line_on_all_ranks() {
         let hub = Hub::open(IpAddr::V4(Ipv4Addr::LOCALHOST), 2).unwrap();
         let join =
             |rank| Membership::join(hub.invitation(), Rank(rank), 2, "here", Duration::from_secs(20), None).unwrap();
         std::thread::scope(|scope| {
             let other = scope.spawn(|| join(1).barrier());
             let error = Attach::new().device("no-such-device").attach(join(0)).unwrap_err().to_string();
-            // Whether this host has a device, or the library at all.
+            // The error depends on whether this host has a device, or the library at all.
             let known = ["has no RDMA device", "libibverbs.so.1 is not on this host", "listing the RDMA devices"];
             assert!(known.iter().any(|words| error.contains(words)) && !error.contains('\n'), "{error}");
             assert!(matches!(other.join().unwrap(), Err(Error::PeerFailed { rank: Rank(0) })));

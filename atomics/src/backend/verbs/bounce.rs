@@ -1,14 +1,14 @@
-//! Memory that is registered once, in slots: what a bulk operation moves, it moves through them.
+//! Slots of memory that is registered once. Bulk operations move their bytes through them.
 //!
 //! A network adapter reads and writes registered memory only. The buffers of the program stay unregistered, and the
-//! adapter never reaches them. The program may free a buffer and map other memory at its address at any time, of which
-//! no backend learns: a registration of the buffer would still name the old pages.
+//! adapter never reaches them. At any time the program may free a buffer and map other memory at its address, and no
+//! backend learns of that. A registration of the buffer would still name the old pages.
 //!
 //! # Source
 //!
 //! W. Jiang, J. Liu, H.-W. Jin, D. K. Panda, W. Gropp, R. Thakur, High performance MPI-2 one-sided communication over
-//! InfiniBand, CCGrid 2004, section 4.3, which copies short messages and registers long ones. Here long ones are cut into
-//! parts of one slot each. The copy of a part overlaps with the transfer of others.
+//! InfiniBand, CCGrid 2004, section 4.3, which copies short messages and registers long ones. Here long messages are cut
+//! into parts of one slot each. The copy of a part overlaps with the transfer of other parts.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -29,7 +29,7 @@ struct Slab<G> {
     region: G,
     /// Cells, since the adapter reads and writes them, too.
     memory: Box<[Cell<u8>]>,
-    /// Where slot 0 begins: at the start of a page.
+    /// The offset of slot 0: the start of a page.
     first: usize,
     slot_bytes: usize,
     free: RefCell<Vec<usize>>,
@@ -40,7 +40,7 @@ impl<G> BouncePool<G> {
     ///
     /// # Errors
     ///
-    /// [`Error::System`] when that is no memory at all, or more than there is; those of `register`.
+    /// [`Error::System`] when that is no memory at all, or more than there is; the errors of `register`.
     pub(super) fn new(
         slots: usize,
         slot_bytes: usize,
@@ -53,7 +53,7 @@ impl<G> BouncePool<G> {
         let bytes = slots.checked_mul(slot_bytes).filter(|&bytes| bytes > 0);
         let pages = bytes.and_then(|bytes| bytes.checked_next_multiple_of(page));
         let pages = pages.ok_or_else(|| failed(ErrorKind::InvalidInput))?;
-        // One page more, so that whole pages fit in wherever it begins.
+        // One more page, so that whole pages fit at any start address.
         let len = pages.checked_add(page).ok_or_else(|| failed(ErrorKind::InvalidInput))?;
         let mut memory = Vec::new();
         memory.try_reserve_exact(len).map_err(|_| failed(ErrorKind::OutOfMemory))?;
@@ -66,7 +66,7 @@ impl<G> BouncePool<G> {
         Ok(BouncePool { slab: Rc::new(Slab { region, memory, first, slot_bytes, free }) })
     }
 
-    /// A free slot, or `None` when all are in use: then operations have to complete first.
+    /// Returns a free slot, or `None` when all are in use: then operations have to complete first.
     pub(super) fn acquire(&self) -> Option<Slot<G>> {
         let index = self.slab.free.borrow_mut().pop()?;
         Some(Slot { slab: Rc::clone(&self.slab), index })
@@ -82,7 +82,8 @@ impl<G> fmt::Debug for BouncePool<G> {
     }
 }
 
-/// A slot of a [`BouncePool`]. It goes back to the pool when it is dropped: not before its operation is complete.
+/// A slot of a [`BouncePool`]. It returns to the pool when it is dropped, which must be after its operation is
+/// complete.
 pub(super) struct Slot<G> {
     slab: Rc<Slab<G>>,
     index: usize,
@@ -101,7 +102,7 @@ impl<G> Slot<G> {
     ///
     /// # Panics
     ///
-    /// When the slot is shorter.
+    /// If the slot is shorter.
     pub(super) fn copy_in(&self, source: &[u8]) {
         let part = self.part(source.len()).as_ptr().cast::<u8>().cast_mut();
         // SAFETY: `part` checked that the slot has as many bytes. They are cells, and no other slot's, so this thread
@@ -117,7 +118,7 @@ impl<G> Slot<G> {
     ///
     /// # Panics
     ///
-    /// When the slot is shorter.
+    /// If the slot is shorter.
     pub(super) unsafe fn copy_out(&self, dest: *mut u8, len: usize) {
         let part = self.part(len).as_ptr().cast::<u8>();
         // SAFETY: `part` checked that the slot has as many bytes; the rest is the caller's promise.
@@ -135,7 +136,7 @@ impl Slot<Region> {
     ///
     /// # Panics
     ///
-    /// When the slot is shorter.
+    /// If the slot is shorter.
     pub(super) fn buffer(&self, len: usize) -> Buffer {
         let part = self.part(len);
         Buffer {
@@ -162,7 +163,7 @@ impl<G> fmt::Debug for Slot<G> {
 mod tests {
     use super::*;
 
-    /// What an adapter knows: its region, and that it has deregistered it.
+    /// A stand-in for an adapter: its region, and whether it has deregistered it.
     #[derive(Debug)]
     struct Fake {
         start: usize,
@@ -198,7 +199,7 @@ mod tests {
             assert_eq!(seen, [i; 100]);
         }
         drop(slots);
-        let last = pool.acquire().expect("all slots have come back");
+        let last = pool.acquire().expect("all slots are free again");
         drop(pool);
         assert_eq!(gone.get(), 0, "a slot keeps the region");
         drop(last);
@@ -207,12 +208,12 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "101 bytes do not fit into a slot of 100")]
-    fn more_than_a_slot_holds_is_not_copied() {
+    fn copies_longer_than_a_slot_panic() {
         pool(1, 100, &Rc::default()).unwrap().acquire().unwrap().copy_in(&[0; 101]);
     }
 
     #[test]
-    fn pools_of_no_memory_or_too_much_are_errors() {
+    fn pools_without_memory_or_with_too_much_are_errors() {
         for (slots, bytes) in [(0, 8), (8, 0), (usize::MAX, 2), (1, usize::MAX), (1, isize::MAX as usize)] {
             assert!(matches!(pool(slots, bytes, &Rc::default()), Err(Error::System { .. })), "{slots} × {bytes}");
         }

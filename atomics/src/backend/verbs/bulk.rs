@@ -1,4 +1,4 @@
-//! Bulk operations, in parts of a slot each.
+//! Bulk operations, in parts of one slot each.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -14,8 +14,9 @@ use crate::backend::mapped::copy;
 use crate::model::fabric::{Bytes, DONE, Span};
 use crate::{Error, Rank, Request, Result};
 
-/// Slots for the parts of bulk operations, and the bytes of each: the longest single request.
+/// The number of slots for the parts of bulk operations.
 pub(super) const SLOTS: usize = 64;
+/// Bytes of a slot: the longest single request.
 pub(super) const SLOT_BYTES: usize = 32 << 10;
 
 impl Verbs {
@@ -23,13 +24,13 @@ impl Verbs {
     ///
     /// # Safety
     ///
-    /// Those of [`transfer`](crate::model::fabric::Fabric::transfer).
+    /// The conditions of [`transfer`](crate::model::fabric::Fabric::transfer).
     pub(super) unsafe fn start_transfer(&self, at: Span, bytes: Bytes) -> Result<Request> {
         if at.is_empty() {
             return Ok(DONE);
         }
         if bytes == Bytes::Clear {
-            // What this rank has put there before comes first.
+            // Earlier puts of this rank to that place must come first.
             self.flush_there(at.rank().0)?;
         }
         let (rank, target, len) = (at.rank(), Target::Mapping(FRONT as u64 + at.disp().0), at.len());
@@ -64,7 +65,7 @@ impl Verbs {
     ///
     /// # Safety
     ///
-    /// As [`put_bytes_nb`](crate::RemoteAtomics::put_bytes_nb); the target exists.
+    /// The conditions of [`put_bytes_nb`](crate::RemoteAtomics::put_bytes_nb); the target exists.
     pub(super) unsafe fn write(&self, rank: Rank, target: Target, source: *const u8, len: usize) -> Result<Request> {
         if len == 0 {
             return Ok(DONE);
@@ -77,7 +78,7 @@ impl Verbs {
             return Ok(DONE);
         }
         for (number, part) in (0..).zip(bytes.chunks(SLOT_BYTES)) {
-            // Whatever fails, the parts before this one are copies.
+            // If this part fails, the earlier parts are copies.
             self.may_fail(number)?;
             let slot = self.slot()?;
             slot.copy_in(part);
@@ -94,7 +95,7 @@ impl Verbs {
     ///
     /// # Safety
     ///
-    /// As [`get_bytes_nb`](crate::RemoteAtomics::get_bytes_nb); the target exists.
+    /// The conditions of [`get_bytes_nb`](crate::RemoteAtomics::get_bytes_nb); the target exists.
     pub(super) unsafe fn read(&self, rank: Rank, target: Target, dest: *mut u8, len: usize) -> Result<Request> {
         if len == 0 {
             return Ok(DONE);
@@ -109,7 +110,7 @@ impl Verbs {
             match request {
                 Ok(request) => posted = Some((posted.map_or(request, |(first, _)| first), request)),
                 Err(error) => {
-                    // Without its connection nothing is under way.
+                    // Without a connection nothing is under way.
                     if let Some((first, _)) = posted
                         && let Some(connection) = self.peers.borrow_mut().get_mut(&rank.0)
                     {
@@ -122,11 +123,11 @@ impl Verbs {
         Ok(posted.map_or(DONE, |(_, last)| request(rank, last)))
     }
 
-    /// Starts to read what fits into a slot; returns the request's number.
+    /// Starts to read a part that fits into a slot; returns the request's number.
     ///
     /// # Safety
     ///
-    /// As [`read`](Self::read), until the request is complete or given up.
+    /// The conditions of [`read`](Self::read), until the request is complete or given up.
     unsafe fn read_part(&self, rank: Rank, target: Target, dest: *mut u8, len: usize) -> Result<u64> {
         let slot = self.slot()?;
         self.with_room(rank, |connection| {
@@ -135,15 +136,15 @@ impl Verbs {
         })
     }
 
-    /// An error where a test wants part `number` of a bulk operation to fail.
+    /// Returns an error if a test wants part `number` of a bulk operation to fail.
     fn may_fail(&self, number: u64) -> Result<()> {
         match self.failing_part {
-            Some(part) if part == number => Err(Error::world(format!("verbs: part {part} fails, as a test wants it"))),
+            Some(part) if part == number => Err(Error::world(format!("verbs: part {part} fails because a test asked for it"))),
             _ => Ok(()),
         }
     }
 
-    /// A free slot. While all are in use, waits for operations that are under way.
+    /// Returns a free slot. While all are in use, waits for operations that are under way.
     fn slot(&self) -> Result<Slot<Region>> {
         let mut turns = Turns::default();
         loop {

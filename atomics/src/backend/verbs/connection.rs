@@ -1,14 +1,14 @@
-//! One rank's connection to one peer: requests in the order in which they were posted, and what they hold until they are
+//! One rank's connection to one peer: requests in the order of posting, and the memory that they hold until they are
 //! complete.
 //!
-//! Requests are numbered from 1. A queue pair completes them in order, so that one completion tells of all requests up to
-//! its own, and not every request asks for one:
+//! Requests are numbered from 1. A queue pair completes them in order. One completion covers all requests up to its own,
+//! so not every request asks for one:
 //!
-//! * what this rank waits for does, and what holds memory;
-//! * the first put of a burst does, so that a put and a flush are one request; further puts of it do not, and the flush
-//!   posts a write of no bytes whose completion tells of them all. A burst ends with a flush of the target, with an
+//! * a request that this rank waits for asks for one, and so does a request that holds memory;
+//! * the first put of a burst asks for one, so that a put and a flush are one request. Further puts do not, and the
+//!   flush posts a write of no bytes whose completion covers them all. A burst ends with a flush of the target, with an
 //!   operation on it that returns a value, and with a wait.
-//! * Of [`DEPTH`] / 2 requests in a row one does, so that a full queue always has a completion to come.
+//! * One of every [`DEPTH`] / 2 requests in a row asks for one, so that a full queue always has a completion to come.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use super::queue_pair::{Place, QueuePair, Remote, Work};
 use super::request::NUMBERS;
 use crate::{Error, Result};
 
-/// What a request holds until it is complete.
+/// The memory that a request holds until it is complete.
 enum Hold {
     /// A part of a bulk operation.
     Part(Part),
-    /// The result of a started operation on a word goes there.
+    /// The destination of the result of a started word operation.
     Word(*mut u64),
     /// A started swap.
     Swap(Swap),
@@ -33,34 +33,34 @@ enum Hold {
 
 /// A part of a bulk operation.
 pub(super) struct Part {
-    /// What it reads or writes.
+    /// The slot that it reads or writes.
     pub(super) slot: Slot<Region>,
-    /// Where the bytes go that arrive in the slot, and how many they are.
+    /// The destination and number of the bytes that arrive in the slot.
     pub(super) arrives: Option<(*mut u8, usize)>,
 }
 
-/// A swap, which is a compare-and-swap that is posted again until it has guessed the old word.
+/// A swap: a compare-and-swap that is posted again until its guess of the old word is right.
 #[derive(Clone, Copy)]
 struct Swap {
     target: Target,
     guess: u64,
     value: u64,
     result: *mut u64,
-    /// The number of its first request, by which the program knows it.
+    /// The number of its first request, which the program has.
     first: u64,
 }
 
-/// Where at a peer.
+/// A place in a peer's memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Target {
-    /// So many bytes behind the start of its mapping.
+    /// At this distance from the start of its mapping, in bytes.
     Mapping(u64),
-    /// In memory that it has registered.
+    /// In memory that the peer has registered.
     Registered(Remote),
 }
 
 impl Target {
-    /// So many bytes further on.
+    /// Returns the place `bytes` bytes further on.
     pub(super) fn plus(self, bytes: u64) -> Target {
         match self {
             Target::Mapping(offset) => Target::Mapping(offset + bytes),
@@ -69,12 +69,12 @@ impl Target {
     }
 }
 
-/// Why a connection is of no more use.
+/// Why a connection cannot be used any more.
 #[derive(Debug)]
 pub(super) enum Broken {
     /// A request ended with this status.
     Status(u32),
-    /// A call failed, or somebody has died.
+    /// A call failed, or a rank has died.
     Error(Error),
 }
 
@@ -84,27 +84,30 @@ impl From<Error> for Broken {
     }
 }
 
-/// How many requests a rank has posted.
+/// The number of requests that a rank has posted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Posted {
     pub(super) requests: u64,
     pub(super) signalled: u64,
 }
 
-/// A connection that this rank has asked for. When it is dropped, the device touches nothing of its requests any more.
+/// A connection that this rank has requested. After it is dropped, the device no longer accesses memory of its
+/// requests.
 pub(super) struct Connection {
-    // In the order in which they have to go: the pair, then its completions, then what its requests held.
+    // In the order in which they must be dropped: the pair, then its completions, then the memory that its requests
+    // held.
     pair: QueuePair,
     queue: Completions,
     landing: Landing,
     holds: VecDeque<(u64, Hold)>,
     memory: Opened,
-    /// The number of the last request that was posted, of the last that asked for a completion, and of the last that is
-    /// known to be complete.
+    /// The number of the last request that was posted.
     posted: u64,
+    /// The number of the last request that asked for a completion.
     signalled: u64,
+    /// The number of the last request that is known to be complete.
     done: u64,
-    /// The burst of puts that is under way; none if the last request was something else.
+    /// The current burst of puts; none if the last request was something else.
     burst: Option<u64>,
     /// Swaps under way whose first guess was wrong.
     again: usize,
@@ -112,7 +115,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// A queue pair that waits for its peer, with room for so many completions.
+    /// Makes a queue pair that waits for its peer, with room for `completions` completions.
     pub(super) fn new(device: &Arc<Device>, place: Place, completions: u32) -> Result<Connection> {
         let queue = Completions::new(device, completions)?;
         let pair = QueuePair::new(device, place, &queue, DEPTH as u32)?;
@@ -154,7 +157,7 @@ impl Connection {
         }
     }
 
-    /// Whether there is no room for another request.
+    /// Returns whether there is no room for another request.
     pub(super) fn is_full(&self) -> bool {
         self.posted - self.done >= DEPTH
     }
@@ -163,7 +166,8 @@ impl Connection {
         self.posted
     }
 
-    /// The number of the request under way for an operation, of whose first request the low bits are known.
+    /// Returns the number of the request under way for an operation, from the low bits of the number of its first
+    /// request.
     pub(super) fn pending(&self, low: u64) -> Option<u64> {
         // At most `DEPTH` requests are under way, so the bits of their numbers differ.
         let behind = low.wrapping_sub(self.done) & NUMBERS;
@@ -177,7 +181,7 @@ impl Connection {
         self.holds.iter().find(|(_, hold)| of_this(hold)).map(|&(number, _)| number)
     }
 
-    /// Whether nothing is under way.
+    /// Returns whether nothing is under way.
     pub(super) fn is_idle(&self) -> bool {
         self.posted == self.done
     }
@@ -186,7 +190,7 @@ impl Connection {
         number <= self.done
     }
 
-    /// Takes note of the next request: its number, and whether it asks for a completion.
+    /// Counts the next request; returns its number, and whether it asks for a completion.
     #[inline]
     fn next(&mut self, wanted: bool) -> (u64, bool) {
         debug_assert!(!self.is_full(), "the caller has made room");
@@ -216,7 +220,7 @@ impl Connection {
         Ok(number)
     }
 
-    /// Posts an operation on a word, whose result lands in its own word; returns its number.
+    /// Posts an operation on a word, whose result lands in a word of its own; returns its number.
     #[inline]
     fn fetch(&mut self, target: Target, work: Work) -> Result<u64> {
         let (number, signalled) = self.next(true);
@@ -232,7 +236,7 @@ impl Connection {
     ///
     /// # Safety
     ///
-    /// `result` is valid for writes until the request is complete, or this connection is polled no more.
+    /// `result` is valid for writes until the request is complete, or this connection is no longer polled.
     #[inline]
     pub(super) unsafe fn start(&mut self, target: Target, work: Work, result: *mut u64) -> Result<u64> {
         let number = self.fetch(target, work)?;
@@ -244,7 +248,8 @@ impl Connection {
     ///
     /// # Safety
     ///
-    /// `result` is valid for writes until the swap is no longer [pending](Self::pending), or this connection is polled no more.
+    /// `result` is valid for writes until the swap is no longer [pending](Self::pending), or this connection is no
+    /// longer polled.
     #[inline]
     pub(super) unsafe fn start_swap(
         &mut self,
@@ -267,7 +272,7 @@ impl Connection {
     pub(super) unsafe fn bulk(&mut self, target: Target, work: Work, len: usize, part: Part) -> Result<u64> {
         let (number, signalled) = self.next(true);
         let buffer = part.slot.buffer(len);
-        // SAFETY: the slot is kept below until the request is complete, and nobody else uses it.
+        // SAFETY: the slot is kept below until the request is complete, and nothing else uses it.
         unsafe { self.pair.post(work, buffer, self.remote(target), number, signalled)? };
         self.posted(number, signalled);
         self.burst = None;
@@ -275,8 +280,8 @@ impl Connection {
         Ok(number)
     }
 
-    /// Lets the bytes of the bulk operation's parts from request `first` on go nowhere. Their slots stay taken until they
-    /// are complete.
+    /// Discards the bytes of the bulk operation's parts from request `first` on. Their slots stay in use until they are
+    /// complete.
     pub(super) fn give_up(&mut self, first: u64) {
         for (number, hold) in &mut self.holds {
             if let Hold::Part(part) = hold
@@ -287,7 +292,8 @@ impl Connection {
         }
     }
 
-    /// The number of a request whose completion tells that all so far are complete; none if nothing is under way.
+    /// Returns the number of a request whose completion means that all requests so far are complete; none if nothing is
+    /// under way.
     pub(super) fn flush(&mut self) -> Result<Option<u64>> {
         self.burst = None;
         if self.posted == self.done {
@@ -301,23 +307,23 @@ impl Connection {
         Ok(Some(self.posted))
     }
 
-    /// Whether [`flush`](Self::flush) would post a request.
+    /// Returns whether [`flush`](Self::flush) would post a request.
     pub(super) fn flush_posts(&self) -> bool {
         self.posted != self.done && self.signalled != self.posted
     }
 
-    /// Whether requests under way hold memory.
+    /// Returns whether requests under way hold memory.
     pub(super) fn holds(&self) -> bool {
         !self.holds.is_empty()
     }
 
-    /// Takes note of what has completed; says whether anything has.
+    /// Processes completions; returns whether there were any.
     #[inline]
     pub(super) fn poll(&mut self) -> Result<bool, Broken> {
         let (done, mut status) = (&mut self.done, None);
         let count = self.queue.poll(|completion| {
             if completion.failure.is_some() {
-                // Those behind the first are told that they were flushed.
+                // Requests after the first failed one only report that they were flushed.
                 status = status.or(completion.failure);
             } else {
                 *done = completion.number;
@@ -335,7 +341,7 @@ impl Connection {
         Ok(count > 0)
     }
 
-    /// Puts what a complete request has brought where it belongs.
+    /// Moves the result of a complete request to its destination.
     #[inline]
     fn arrive(&mut self, number: u64, hold: Hold) -> Result<()> {
         match hold {

@@ -1,8 +1,8 @@
-//! A device, its ports and events, memory registered with it, and queues of completions: what the verbs library has
-//! made, each with an owner that takes it down.
+//! A device, its ports and events, memory registered with it, and queues of completions: objects of the verbs library,
+//! each with an owner that destroys it.
 //!
 //! The library's calls may be made from any thread (ibv_open_device(3) and the others; rdma-core's
-//! Documentation/libibverbs.md), so the objects may be shared; only a completion queue is polled by one thread, its own.
+//! Documentation/libibverbs.md), so the objects may be shared. Only a completion queue is polled by a single thread.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -15,13 +15,14 @@ use rdma_mummy_sys as ffi;
 use super::memory::Memory;
 use crate::{Atomicity, Error, Result};
 
-/// The device's name, or several with commas between them, which the ranks of a host take in turn.
+/// The variable for the device's name, or for several names separated by commas, which the ranks of a host take in
+/// turn.
 pub(super) const DEVICE: &str = "RMALAB_DEVICE";
 
-/// The link layer of a port by which peers have no LID (`IBV_LINK_LAYER_ETHERNET`).
+/// The link layer of a port whose peers have no LID (`IBV_LINK_LAYER_ETHERNET`).
 const ETHERNET: u8 = 2;
 
-/// An open device with the protection domain that everything of a rank is in.
+/// An open device with the protection domain of all objects of a rank.
 pub(super) struct Device {
     context: NonNull<ffi::ibv_context>,
     domain: NonNull<ffi::ibv_pd>,
@@ -33,14 +34,14 @@ unsafe impl Send for Device {}
 // SAFETY: as above; its functions take their own locks.
 unsafe impl Sync for Device {}
 
-/// What a device can do, as far as it matters here.
+/// The abilities of a device that this backend uses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Abilities {
-    /// What its atomics are atomic with; none if it has none.
+    /// The atomicity of its atomics; `None` if it has no atomics.
     pub(super) atomicity: Option<Atomicity>,
-    /// How many reads and atomics a queue pair may have under way as requester.
+    /// The number of reads and atomics that a queue pair may have under way as requester.
     pub(super) initiator: u8,
-    /// How many it answers at a time.
+    /// The number that it answers at a time.
     pub(super) responder: u8,
 }
 
@@ -49,10 +50,10 @@ pub(super) struct Abilities {
 pub(super) struct Port {
     pub(super) number: u8,
     pub(super) active: bool,
-    /// Whether peers are addressed by GIDs alone.
+    /// Whether GIDs alone address peers.
     pub(super) ethernet: bool,
     pub(super) lid: u16,
-    /// The active MTU as the library numbers them.
+    /// The active MTU, by the library's number.
     pub(super) mtu: u32,
     pub(super) gids: u32,
 }
@@ -65,7 +66,7 @@ pub(super) struct Gid {
     pub(super) kind: GidKind,
 }
 
-/// The protocol that an address is used by.
+/// The protocol of an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum GidKind {
     InfiniBand,
@@ -89,7 +90,7 @@ impl List {
             None => {
                 let error = std::io::Error::last_os_error();
                 Err(match error.raw_os_error() {
-                    // How the loading layer says that there is no library.
+                    // The loading layer returns this if there is no library.
                     Some(libc::EOPNOTSUPP) => Error::world(
                         "verbs: libibverbs.so.1 is not on this host; install it (Debian: libibverbs1 and ibverbs-providers)",
                     ),
@@ -127,7 +128,7 @@ fn no_devices() -> Error {
 }
 
 impl Device {
-    /// The names of this host's devices.
+    /// Returns the names of this host's devices.
     ///
     /// # Errors
     ///
@@ -163,7 +164,7 @@ impl Device {
             return Err(error);
         };
         let device = Device { context, domain, name: name.into() };
-        // Events are looked at, never waited for.
+        // Events are polled, never waited for.
         rustix::io::ioctl_fionbio(device.events(), true)
             .map_err(|error| Error::system(format!("verbs: setting up the events of {name}"), error))?;
         Ok(Arc::new(device))
@@ -189,7 +190,7 @@ impl Device {
             let answer = ffi::ibv_query_device(self.context.as_ptr(), attributes.as_mut_ptr());
             (answer, attributes.assume_init())
         };
-        self.answer(answer, "asking what it can do")?;
+        self.answer(answer, "asking for its attributes")?;
         let small = |value: i32| u8::try_from(value.clamp(0, 255)).expect("it was clamped");
         Ok(Abilities {
             atomicity: match attributes.atomic_cap {
@@ -209,7 +210,7 @@ impl Device {
             let answer = ffi::ibv_query_port(self.context.as_ptr(), number, attributes.as_mut_ptr());
             (answer, attributes.assume_init())
         };
-        self.answer(answer, &format!("asking after port {number}"))?;
+        self.answer(answer, &format!("asking for the state of port {number}"))?;
         Ok(Port {
             number,
             active: attributes.state == ffi::ibv_port_state::IBV_PORT_ACTIVE,
@@ -220,7 +221,7 @@ impl Device {
         })
     }
 
-    /// The addresses of a port, those that are not set left out.
+    /// Returns the addresses of a port that are set.
     pub(super) fn gids(&self, port: &Port) -> Vec<Gid> {
         let entry = |index: u8| {
             let mut entry = MaybeUninit::<ffi::ibv_gid_entry>::zeroed();
@@ -241,7 +242,7 @@ impl Device {
         (0..port.gids.min(256)).filter_map(|index| entry(index as u8)).filter(|gid| gid.bytes != [0; 16]).collect()
     }
 
-    /// What the library answered by an error number.
+    /// Converts the library's error number to an error.
     fn answer(&self, answer: i32, what: &str) -> Result<()> {
         match answer {
             0 => Ok(()),
@@ -255,11 +256,11 @@ impl Device {
         }
     }
 
-    /// Looks whether the device has reported that it, its port or a queue has failed. A call of the kernel.
+    /// Checks whether the device has reported a failure of itself, its port or a queue. This is a call of the kernel.
     ///
     /// # Errors
     ///
-    /// [`Error::World`] when it has.
+    /// [`Error::World`] if it has.
     pub(super) fn look(&self) -> Result<()> {
         loop {
             let mut event = MaybeUninit::<ffi::ibv_async_event>::zeroed();
@@ -298,10 +299,10 @@ impl Drop for Device {
     }
 }
 
-/// Memory that a device may access; not any more when this is dropped.
+/// Memory that a device may access until this value is dropped.
 pub(super) struct Region {
     region: NonNull<ffi::ibv_mr>,
-    /// What the region needs to outlive it.
+    /// The owner of the memory, which must outlive the registration.
     _device: Arc<Device>,
     _memory: Option<Arc<Memory>>,
 }
@@ -311,7 +312,7 @@ unsafe impl Send for Region {}
 // SAFETY: as for `Device`; after its making it is only read.
 unsafe impl Sync for Region {}
 
-/// Who may do what with registered memory.
+/// The access rights of registered memory.
 const LOCAL: u32 = ffi::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0;
 const REMOTE: u32 = LOCAL
     | ffi::ibv_access_flags::IBV_ACCESS_REMOTE_READ.0
@@ -326,8 +327,8 @@ impl Region {
         access: u32,
         memory: Option<Arc<Memory>>,
     ) -> Result<Region> {
-        // SAFETY: the kernel checks the range and pins its pages; that somebody lets the device access them is that
-        // one's affair.
+        // SAFETY: the kernel checks the range and pins its pages; the caller is responsible for letting the device
+        // access them.
         let region =
             unsafe { ffi::ibv_reg_mr(device.domain.as_ptr(), start.cast_mut().cast(), len, access.cast_signed()) };
         match NonNull::new(region) {
@@ -345,12 +346,12 @@ impl Region {
         }
     }
 
-    /// Opens memory of this process to the device and to the peers of its queue pairs.
+    /// Registers memory of this process for the device and for the peers of its queue pairs.
     pub(super) fn segment(device: &Arc<Device>, memory: Arc<Memory>) -> Result<Region> {
         Region::register(device, memory.start().as_ptr(), memory.len(), REMOTE, Some(memory))
     }
 
-    /// Opens memory of the program, which the caller keeps.
+    /// Registers memory of the program, which the caller keeps.
     pub(super) fn registered(device: &Arc<Device>, start: *const u8, len: usize) -> Result<Region> {
         Region::register(device, start, len, REMOTE, None)
     }
@@ -360,13 +361,13 @@ impl Region {
         Region::register(device, start, len, LOCAL, None)
     }
 
-    /// By which this rank's requests name the memory.
+    /// Returns the key of the memory in this rank's requests.
     pub(super) fn local_key(&self) -> u32 {
         // SAFETY: the region lives as long as `self`.
         unsafe { self.region.as_ref().lkey }
     }
 
-    /// By which others' requests name it.
+    /// Returns the key of the memory in other ranks' requests.
     pub(super) fn remote_key(&self) -> u32 {
         // SAFETY: as above.
         unsafe { self.region.as_ref().rkey }
@@ -396,7 +397,7 @@ pub(super) struct Completion {
     pub(super) failure: Option<u32>,
 }
 
-/// How many completions a poll takes at a time.
+/// The number of completions that a poll takes at a time.
 const BATCH: usize = 8;
 
 impl Completions {
@@ -418,7 +419,7 @@ impl Completions {
         self.queue
     }
 
-    /// Calls `each` for what has completed, in order; says how many there were.
+    /// Calls `each` for each completion, in order; returns their number.
     #[inline]
     pub(super) fn poll(&self, mut each: impl FnMut(Completion)) -> Result<usize> {
         let mut entries = MaybeUninit::<[ffi::ibv_wc; BATCH]>::uninit();
@@ -445,7 +446,7 @@ impl Drop for Completions {
     }
 }
 
-/// What the library calls a completion's status.
+/// Returns the library's text for a completion's status.
 pub(super) fn status_words(status: u32) -> String {
     // SAFETY: the library returns a C string that lives for ever, for any number, or null.
     unsafe {
@@ -454,7 +455,7 @@ pub(super) fn status_words(status: u32) -> String {
     }
 }
 
-/// What to do when the system does not let a rank lock its memory, with the limit as it is.
+/// Returns advice for a system that does not let a rank lock its memory, with the current limit.
 pub(super) fn memlock_advice() -> String {
     let limit = match rustix::process::getrlimit(rustix::process::Resource::Memlock).current {
         Some(bytes) => format!("{} KiB", bytes / 1024),
@@ -470,7 +471,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limit_is_named_with_the_three_ways_to_raise_it() {
+    fn the_advice_names_the_limit_and_three_ways_to_raise_it() {
         let advice = memlock_advice();
         for words in ["ulimit -l", "/etc/security/limits.d", "LimitMEMLOCK", "limit on locked memory is"] {
             assert!(advice.contains(words), "{advice}");

@@ -1,4 +1,4 @@
-//! Why nothing goes on, and how a rank finds out.
+//! The failures that end all operations, and how a rank detects them.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use super::connection::Broken;
 use super::{Verbs, device, queue_pair};
 use crate::{Error, Rank, Result};
 
-/// Why nothing goes on.
+/// The failure that ends all operations.
 #[derive(Clone, Debug)]
 pub(super) enum Failed {
     Peer(Rank),
@@ -32,11 +32,11 @@ impl Failed {
 /// How often a waiting rank asks its device for events.
 const EVENTS: Duration = Duration::from_millis(100);
 
-/// How long the bootstrap has to tell of a death when a request has failed.
+/// How long a rank waits for the bootstrap to report a death after a request has failed.
 const GRACE: Duration = Duration::from_secs(1);
 
 impl Verbs {
-    /// An error if any rank has failed.
+    /// Returns an error if any rank has failed.
     #[inline]
     pub(super) fn check(&self) -> Result<()> {
         match &*self.failed.borrow() {
@@ -45,7 +45,7 @@ impl Verbs {
         }
     }
 
-    /// An error if the device has failed; asks it now and then.
+    /// Returns an error if the device has failed; asks it at intervals.
     pub(super) fn look(&self) -> Result<()> {
         let now = Instant::now();
         if self.looked.get().is_none_or(|then| now.duration_since(then) >= EVENTS) {
@@ -57,20 +57,20 @@ impl Verbs {
         Ok(())
     }
 
-    /// Remembers the first failure, and returns it.
+    /// Stores the first failure, and returns it.
     #[cold]
     pub(super) fn has_failed(&self, failed: Failed) -> Error {
         self.failed.borrow_mut().get_or_insert(failed).error()
     }
 
-    /// Why the connection to `rank` broke.
+    /// Returns why the connection to `rank` broke.
     #[cold]
     pub(super) fn explain(&self, rank: Rank, broken: Broken) -> Error {
         let status = match broken {
             Broken::Error(error) => return self.has_failed(Failed::of(&error)),
             Broken::Status(status) => status,
         };
-        // The bootstrap knows who has died, and the device whether it has.
+        // The bootstrap knows which rank has died, and the device knows whether it has failed.
         let start = Instant::now();
         while start.elapsed() < GRACE {
             if let Err(error) = self.check().and_then(|()| self.device.look()) {
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_failure_is_told_for_ever() {
+    fn the_first_failure_is_returned_forever() {
         let told = |error: &Error| Failed::of(error).error().to_string();
         assert_eq!(told(&Error::PeerFailed { rank: Rank(4) }), "rank 4 has failed");
         assert_eq!(told(&Error::world("verbs: device rxe0: gone")), "verbs: device rxe0: gone");

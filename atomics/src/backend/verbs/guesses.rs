@@ -1,11 +1,11 @@
-//! What words were when this rank last saw them.
+//! The values of words when this rank last saw them.
 
 use std::cell::Cell;
 
 use crate::WORD;
 use crate::model::fabric::Word;
 
-/// What a word was when this rank last saw it: the first guess of a `fetch_store`.
+/// The value of a word when this rank last saw it: the first guess of a `fetch_store`.
 #[derive(Default)]
 pub(super) struct Guesses([Cell<(u32, u64, u64)>; 32]);
 
@@ -20,7 +20,7 @@ impl Guesses {
         self.place(at).set((at.rank().0, at.disp().0, value));
     }
 
-    /// Zero, the state at rest, for a word that is not known.
+    /// Returns the guess for a word: 0, the usual value at rest, if the word is not known.
     #[inline]
     pub(super) fn of(&self, at: Word) -> u64 {
         let (rank, disp, value) = self.place(at).get();
@@ -35,7 +35,7 @@ mod tests {
     use crate::{Capabilities, Disp, Operation, Rank, SymmetricHeap, Topology};
 
     #[test]
-    fn the_first_guess_is_what_was_last_seen() {
+    fn the_first_guess_is_the_last_value_seen() {
         let guesses = Guesses::default();
         let (capabilities, heap) = (Capabilities::coherent("test"), SymmetricHeap::new(128));
         let view = WorldView::new(Rank(0), 128, capabilities, Topology::one_node(4), heap).unwrap();

@@ -1,4 +1,4 @@
-//! Registered words that the results of a connection's word operations arrive in: one for each request under way.
+//! Registered words for the results of a connection's word operations: one for each request under way.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use crate::{Result, WORD};
 /// Requests that may be under way on a connection; with more, the rank waits.
 pub(super) const DEPTH: u64 = 256;
 
-/// The words of one connection. A request's number chooses its word: of [`DEPTH`] numbers in a row each has another one.
+/// The words of one connection. A request's number chooses its word: [`DEPTH`] successive numbers have different words.
 pub(super) struct Landing {
     /// Before the words, since fields are dropped in their order: the words outlive their registration.
     region: Region,
@@ -30,17 +30,17 @@ impl Landing {
         &self.words[(number % DEPTH) as usize]
     }
 
-    /// Where the adapter writes the result of request `number`.
+    /// Returns the buffer for the result of request `number`.
     #[inline]
     pub(super) fn buffer(&self, number: u64) -> Buffer {
         let word = self.word(number);
         Buffer { address: word.as_ptr() as u64, len: WORD as u32, key: self.region.local_key() }
     }
 
-    /// The result of request `number`, which is complete, and the last one that was posted with its word.
+    /// Returns the result of request `number`, which is complete and the last request that was posted with its word.
     #[inline]
     pub(super) fn result(&self, number: u64) -> u64 {
-        // The adapter has written it before the completion that was seen, so it is not read before that.
+        // The adapter has written the result before its completion, so the load must come after the completion.
         self.word(number).load(Ordering::Acquire)
     }
 }

@@ -1,4 +1,4 @@
-//! The memory of a rank: a file without a name, mapped once; a block of its own in front, its segment behind.
+//! The memory of a rank: a file without a name, mapped once. A private block is at its start, followed by the segment.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -9,13 +9,13 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::{Error, Result};
 
-/// How many pieces of memory a rank can have registered at a time.
+/// The largest number of pieces of memory that a rank can have registered at a time.
 pub(super) const CAPACITY: usize = 1024;
 
-/// Words of an entry, and what they are.
+/// The number of words of an entry.
 pub(super) const ENTRY: usize = 4;
 
-/// Bytes before the segment, which the table of registered memory has: whole pages.
+/// Bytes ahead of the segment, for the table of registered memory: whole pages.
 pub(super) const FRONT: usize = CAPACITY * ENTRY * size_of::<u64>();
 const _: () = assert!(FRONT.is_multiple_of(4096));
 
@@ -51,7 +51,7 @@ impl Memory {
         Memory::map(file, len)
     }
 
-    /// Maps `len` bytes of a memory file, which has so many and is sealed against shrinking.
+    /// Maps `len` bytes of a memory file, which is that long and sealed against shrinking.
     pub(super) fn map(file: OwnedFd, len: usize) -> Result<Memory> {
         // SAFETY: a new mapping at an address of the kernel's choice aliases no memory of Rust's.
         let start = unsafe {
@@ -74,31 +74,31 @@ impl Memory {
         self.len
     }
 
-    /// Where `len` bytes from `offset` of the segment on are, if it has them.
+    /// Returns the address of `len` bytes at `offset` of the segment, if it has them.
     #[inline(always)]
     pub(super) fn range(&self, offset: u64, len: usize) -> Option<*mut u8> {
         let end = offset.checked_add(len as u64)?;
         if end > (self.len - FRONT) as u64 {
             return None;
         }
-        // SAFETY: the range lies in the mapping, behind the block in front (just checked).
+        // SAFETY: the range lies in the mapping, after the block at the start (just checked).
         Some(unsafe { self.start.as_ptr().add(FRONT + offset as usize) })
     }
 
-    /// The word at `offset` of the segment, if there is one.
+    /// Returns the word at `offset` of the segment, if there is one.
     #[inline(always)]
     pub(super) fn word(&self, offset: u64) -> Option<&AtomicU64> {
         let word = self.range(offset, size_of::<u64>())?;
         // SAFETY: the word lies in the mapping, which lives as long as `self`; it is aligned, as the mapping and the block
-        // in front are; all accesses are atomic, or such of a device.
+        // at the start are; all accesses are atomic, or accesses of a device.
         offset.is_multiple_of(8).then(|| unsafe { &*word.cast() })
     }
 
-    /// The word `index` of the block in front.
+    /// Returns word `index` of the block at the start.
     #[inline(always)]
     pub(super) fn front(&self, index: usize) -> &AtomicU64 {
-        assert!(index < FRONT / size_of::<u64>(), "the block in front has no word {index}");
-        // SAFETY: as above; the block in front is part of the mapping.
+        assert!(index < FRONT / size_of::<u64>(), "the block at the start has no word {index}");
+        // SAFETY: as above; the block at the start is part of the mapping.
         unsafe { &*self.start.as_ptr().cast::<AtomicU64>().add(index) }
     }
 }

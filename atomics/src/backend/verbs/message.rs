@@ -1,7 +1,7 @@
-//! What two ranks tell each other to connect a queue pair: the request has one end, the answer the other, and how to
-//! reach the answering rank's memory.
+//! The messages with which two ranks connect a queue pair. The request has one end. The answer has the other end, and
+//! the answering rank's memory.
 
-/// Version of the messages, and what tells them from others.
+/// The magic bytes of the messages, with their version.
 const MAGIC: [u8; 4] = *b"qp\0\x01";
 
 /// One end of a connection.
@@ -15,12 +15,13 @@ pub(super) struct Endpoint {
     pub(super) gid: [u8; 16],
     /// The port's active MTU, as the library numbers them.
     pub(super) mtu: u8,
-    /// Reads and atomics that it may have under way, and may answer.
+    /// The number of reads and atomics that it may have under way.
     pub(super) initiator: u8,
+    /// The number of reads and atomics that it answers at a time.
     pub(super) responder: u8,
 }
 
-/// Where a rank's memory is, for its peers.
+/// The place of a rank's memory, for its peers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Opened {
     pub(super) address: u64,
@@ -30,15 +31,16 @@ pub(super) struct Opened {
 /// A rank's memory file, for other ranks of its host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Shared {
-    /// The number of the process, and of the descriptor in it.
+    /// The number of the process.
     pub(super) process: u32,
+    /// The number of the descriptor in that process.
     pub(super) descriptor: u32,
-    /// The file's own number.
+    /// The file's inode number.
     pub(super) file: u64,
     pub(super) bytes: u64,
 }
 
-/// The request for it.
+/// The request for the memory file.
 pub(super) const SHARE: [u8; 4] = *b"fd\0\x01";
 
 const ENDPOINT: usize = 4 + 4 + 2 + 16 + 3;
@@ -71,7 +73,7 @@ fn pull(bytes: &mut &[u8]) -> Option<Endpoint> {
     })
 }
 
-/// The request to connect.
+/// Makes the request to connect.
 pub(super) fn request(end: &Endpoint) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(MAGIC.len() + ENDPOINT);
     bytes.extend(MAGIC);
@@ -79,7 +81,7 @@ pub(super) fn request(end: &Endpoint) -> Vec<u8> {
     bytes
 }
 
-/// Reads a request; none if it is something else.
+/// Reads a request to connect; `None` if it is something else.
 pub(super) fn read_request(mut bytes: &[u8]) -> Option<Endpoint> {
     if take(&mut bytes)? != MAGIC {
         return None;
@@ -88,7 +90,7 @@ pub(super) fn read_request(mut bytes: &[u8]) -> Option<Endpoint> {
     bytes.is_empty().then_some(end)
 }
 
-/// The answer to a request.
+/// Makes the answer to a request to connect.
 pub(super) fn answer(end: &Endpoint, memory: &Opened) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(MAGIC.len() + ENDPOINT + OPENED);
     bytes.extend(MAGIC);
@@ -98,7 +100,7 @@ pub(super) fn answer(end: &Endpoint, memory: &Opened) -> Vec<u8> {
     bytes
 }
 
-/// Reads an answer; none if it is something else.
+/// Reads the answer to a request to connect; `None` if it is something else.
 pub(super) fn read_answer(mut bytes: &[u8]) -> Option<(Endpoint, Opened)> {
     if take(&mut bytes)? != MAGIC {
         return None;
@@ -108,7 +110,7 @@ pub(super) fn read_answer(mut bytes: &[u8]) -> Option<(Endpoint, Opened)> {
     bytes.is_empty().then_some((end, memory))
 }
 
-/// The answer to [`SHARE`].
+/// Makes the answer to [`SHARE`].
 pub(super) fn shared(shared: &Shared) -> Vec<u8> {
     let mut bytes = SHARE.to_vec();
     bytes.extend(shared.process.to_le_bytes());
@@ -118,7 +120,7 @@ pub(super) fn shared(shared: &Shared) -> Vec<u8> {
     bytes
 }
 
-/// Reads it; none if it is something else.
+/// Reads the answer to [`SHARE`]; `None` if it is something else.
 pub(super) fn read_shared(mut bytes: &[u8]) -> Option<Shared> {
     if take(&mut bytes)? != SHARE {
         return None;
@@ -148,7 +150,7 @@ mod tests {
     const MEMORY: Opened = Opened { address: u64::MAX - 7, key: 0x8765_4321 };
 
     #[test]
-    fn what_is_written_is_read() {
+    fn messages_are_read_back() {
         assert_eq!(read_request(&request(&END)), Some(END));
         assert_eq!(read_answer(&answer(&END, &MEMORY)), Some((END, MEMORY)));
         let file = Shared { process: 7, descriptor: 9, file: u64::MAX - 1, bytes: 1 << 40 };
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_refused() {
+    fn other_bytes_are_refused() {
         let (request, answer) = (request(&END), answer(&END, &MEMORY));
         assert_eq!((request.len(), answer.len()), (MAGIC.len() + ENDPOINT, MAGIC.len() + ENDPOINT + OPENED));
         for len in 0..request.len() {

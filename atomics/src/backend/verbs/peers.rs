@@ -1,4 +1,4 @@
-//! The connections to peers: made with the first operation, gone with the first failure.
+//! The connections to peers, which are made with the first operation and dropped with the first failure.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -10,7 +10,8 @@ use super::{Verbs, message};
 use crate::{Error, Rank, Result};
 
 impl Verbs {
-    /// Runs `body` on the connection to `rank`, which is made if there is none; if it fails, the connection is gone.
+    /// Runs `body` on the connection to `rank`, which is made if there is none. If `body` fails, the connection is
+    /// dropped.
     #[inline]
     pub(super) fn with<T>(&self, rank: Rank, body: impl FnOnce(&mut Connection) -> Result<T, Broken>) -> Result<T> {
         {
@@ -30,7 +31,7 @@ impl Verbs {
         self.with(rank, body)
     }
 
-    /// As [`with`](Self::with), for what needs room for a request.
+    /// Like [`with`](Self::with), after waiting for room for a request.
     #[inline]
     pub(super) fn with_room<T>(
         &self,
@@ -54,20 +55,21 @@ impl Verbs {
         self.past.set(Posted { requests: past.requests + count.requests, signalled: past.signalled + count.signalled });
     }
 
-    /// Connects to `rank`, whose bootstrap's thread makes the other end.
+    /// Connects to `rank`. The thread of that rank's bootstrap makes the other end.
     #[cold]
     pub(super) fn connect(&self, rank: Rank) -> Result<()> {
         self.check()?;
         let mut connection = Connection::new(&self.device, self.place, self.completions)?;
         let answer = self.membership().request(rank, &message::request(&connection.endpoint()))?;
         let (peer, memory) = message::read_answer(&answer)
-            .ok_or_else(|| Error::world(format!("verbs: {rank} answers what this version does not know")))?;
+            .ok_or_else(|| Error::world(format!("verbs: this version does not know the answer of {rank}")))?;
         connection.connect(&peer, memory)?;
         self.peers.borrow_mut().insert(rank.0, connection);
         Ok(())
     }
 
-    /// Runs `body` on the connection to `rank` if there is one; without one everything is done, or has been given up.
+    /// Runs `body` on the connection to `rank`, if there is one. Without a connection all operations are complete or
+    /// given up.
     pub(super) fn with_there(
         &self,
         rank: u32,
@@ -79,7 +81,7 @@ impl Verbs {
         self.check().map(|()| true)
     }
 
-    /// Posts what a flush waits for.
+    /// Posts the request that a flush waits for.
     fn start_flush(&self, rank: u32) -> Result<()> {
         self.with_there(rank, |connection| {
             connection.poll()?;
@@ -97,7 +99,7 @@ impl Verbs {
 
     pub(super) fn flush_there(&self, rank: u32) -> Result<()> {
         if !self.peers.borrow().contains_key(&rank) {
-            // What was under way on a connection that is gone has been given up.
+            // Operations of a connection that is gone were given up.
             return self.check();
         }
         let mut idle = false;
@@ -106,7 +108,7 @@ impl Verbs {
             idle = self.with_there(rank, |connection| {
                 let last = connection.last();
                 self.await_request(connection, last)?;
-                // A swap may have to go again.
+                // A swap may have to be posted again.
                 Ok(connection.is_idle())
             })?;
         }
@@ -114,12 +116,12 @@ impl Verbs {
         Ok(())
     }
 
-    /// As [`flush_there`](Self::flush_there), for all peers at the same time.
+    /// Like [`flush_there`](Self::flush_there), for all peers at the same time.
     pub(super) fn flush_everywhere(&self) -> Result<()> {
         let peers: Vec<u32> = self.peers.borrow().keys().copied().collect();
-        // What was under way on a broken connection is lost, even if the caller ignored the error that said so.
+        // Operations of a broken connection are lost, even if the caller ignored that error.
         let mut result = self.failed.borrow().as_ref().map_or(Ok(()), |failed| Err(failed.error()));
-        // All targets work at the same time: first everything is posted, then waited for.
+        // All requests are posted before the first wait, so that all targets work at the same time.
         for &peer in &peers {
             result = result.and(self.start_flush(peer));
         }
@@ -128,7 +130,7 @@ impl Verbs {
             result = result.and(flushed);
         }
         if result.is_err() {
-            // What is under way is given up.
+            // Operations under way are given up.
             let mut peers = self.peers.borrow_mut();
             let ranks: Vec<u32> = peers.keys().copied().collect();
             ranks.into_iter().for_each(|rank| self.drop_connection(&mut peers, Rank(rank)));

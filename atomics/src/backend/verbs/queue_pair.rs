@@ -1,4 +1,4 @@
-//! A reliable connected queue pair: its states, and the requests that are posted to it.
+//! A reliable connected queue pair: its states, and its requests.
 
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -10,34 +10,36 @@ use super::device::{Completions, Device, Gid, Port};
 use super::message::Endpoint;
 use crate::{Error, Result};
 
-/// How often a request is sent again before it fails. 7 would mean for ever to Soft-RoCE.
+/// How often a request is sent again before it fails. For Soft-RoCE 7 would mean forever.
 const RETRIES: u8 = 6;
 
-/// How long a request waits for its acknowledgement before it is sent again: 4.096 µs · 2^18, a second. A virtual
-/// machine short of processor time sends again for nothing at 14; that a peer is dead the bootstrap tells sooner.
+/// How long a request waits for its acknowledgement before it is sent again: 4.096 µs · 2^18, a second. At 14, a
+/// virtual machine short of processor time would send again without need. The bootstrap reports the death of a peer
+/// sooner.
 const TIMEOUT: u8 = 18;
 
-/// How long a peer that has no room for a request is left alone (12: 0.64 ms); requests here need no room.
+/// How long a request waits before it is sent again to a peer without room (12: 0.64 ms). Requests here need no room.
 const NOT_READY: u8 = 12;
 
-/// Routers that a packet may pass.
+/// The largest number of routers that a packet may pass.
 const HOPS: u8 = 64;
 
-/// Bytes that a request may carry in itself.
+/// The largest number of bytes inside a request.
 pub(super) const INLINE: usize = 64;
 
-/// This side of a connection: the port and the address that it goes out by.
+/// This side of a connection: its port and its address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) port: Port,
-    /// None on InfiniBand, where peers are told apart by LIDs.
+    /// `None` on InfiniBand, where LIDs identify peers.
     pub(super) gid: Option<Gid>,
-    /// Reads and atomics that may be under way as requester, and as responder.
+    /// The number of reads and atomics that may be under way as requester.
     pub(super) initiator: u8,
+    /// The number of reads and atomics that it answers at a time.
     pub(super) responder: u8,
 }
 
-/// A queue pair; destroyed when dropped, after which the device touches nothing of its requests any more.
+/// A queue pair; destroyed when dropped. After that the device no longer accesses memory of its requests.
 pub(super) struct QueuePair {
     pair: NonNull<ffi::ibv_qp>,
     device: Arc<Device>,
@@ -63,21 +65,22 @@ pub(super) struct Buffer {
     pub(super) key: u32,
 }
 
-/// What is asked of the peer's device.
+/// An operation of the peer's device.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Work {
     /// Writes this rank's buffer there.
     Write,
     /// Reads into this rank's buffer.
     Read,
-    /// Adds, and brings the old word.
+    /// Adds, and returns the old word.
     FetchAdd(u64),
-    /// Compares, swaps, and brings the old word.
+    /// Compares, swaps, and returns the old word.
     CompareAndSwap(u64, u64),
 }
 
 impl QueuePair {
-    /// A queue pair of `device` with room for `requests`, in the state INIT: peers may reach registered memory by it.
+    /// Makes a queue pair of `device` with room for `requests`, in the state INIT, through which peers may reach
+    /// registered memory.
     pub(super) fn new(device: &Arc<Device>, place: Place, queue: &Completions, requests: u32) -> Result<QueuePair> {
         let mut attributes = zeroed::<ffi::ibv_qp_init_attr>();
         attributes.send_cq = queue.queue().as_ptr();
@@ -113,7 +116,7 @@ impl QueuePair {
         Ok(pair)
     }
 
-    /// What the peer has to know to connect to it.
+    /// Returns the data that the peer needs to connect to the pair.
     pub(super) fn endpoint(&self) -> Endpoint {
         Endpoint {
             // SAFETY: the pair lives.
@@ -179,12 +182,12 @@ impl QueuePair {
         }
     }
 
-    /// Posts `work` on memory of the peer with a buffer of this rank, as request `number`; `signalled` says whether its end
-    /// is a completion.
+    /// Posts `work` on memory of the peer with a buffer of this rank, as request `number`; `signalled` says whether it asks
+    /// for a completion.
     ///
     /// # Safety
     ///
-    /// The buffer is valid for what the work does with it until the request is complete or the pair dropped.
+    /// The buffer is valid for the accesses of `work` until the request is complete or the pair is dropped.
     #[inline]
     pub(super) unsafe fn post(
         &self,
@@ -211,7 +214,7 @@ impl QueuePair {
         unsafe { self.send(buffer, opcode, wr, flags, number) }
     }
 
-    /// Writes `bytes`, at most [`INLINE`], which the request takes along.
+    /// Writes `bytes`, at most [`INLINE`], which are inside the request.
     #[inline]
     pub(super) fn post_inline(&self, bytes: &[u8], remote: Remote, number: u64, signalled: bool) -> Result<()> {
         assert!(bytes.len() <= INLINE, "{} bytes do not fit into a request", bytes.len());
@@ -225,7 +228,7 @@ impl QueuePair {
 
     /// # Safety
     ///
-    /// As [`post`](Self::post).
+    /// The conditions of [`post`](Self::post).
     #[inline]
     unsafe fn send(&self, buffer: Buffer, opcode: u32, wr: ffi::wr_t, flags: u32, number: u64) -> Result<()> {
         let mut list = ffi::ibv_sge { addr: buffer.address, length: buffer.len, lkey: buffer.key };
@@ -255,7 +258,7 @@ impl Drop for QueuePair {
     }
 }
 
-/// A structure for the library, of integers, unions of them and pointers that may be null.
+/// Makes a zeroed structure of the library, of integers, unions of integers and pointers that may be null.
 fn zeroed<T: Plain>() -> T {
     // SAFETY: by the trait's promise.
     unsafe { MaybeUninit::zeroed().assume_init() }
@@ -263,7 +266,7 @@ fn zeroed<T: Plain>() -> T {
 
 /// # Safety
 ///
-/// All zero is a value of the type.
+/// All zeros are a value of the type.
 unsafe trait Plain {}
 // SAFETY: integers, pointers and unions of them.
 unsafe impl Plain for ffi::ibv_qp_init_attr {}
@@ -279,7 +282,7 @@ fn random() -> Result<[u8; 4]> {
     Ok(bytes)
 }
 
-/// Whether a request's status speaks of this side: its queue pair or its buffers, not of the peer.
+/// Returns whether a request's status is a fault of this side, its queue pair or its buffers, and not of the peer.
 pub(super) fn is_local(status: u32) -> bool {
     matches!(
         status,

@@ -1,30 +1,30 @@
-//! The program's own memory, opened to the other ranks: the adapter reaches it as long as it is registered.
+//! The program's memory, registered for other ranks: the adapter reaches it as long as it is registered.
 //!
 //! # State
 //!
-//! In front of each rank's segment there is a table of [`CAPACITY`] entries, which no displacement reaches. An entry is four
-//! words: its state, where the memory is, how long it is, and the adapter's key of it. Keys are the entry's index (low
-//! half) and generation (high half). The state is that of mapped/registered.rs:
+//! Ahead of each rank's segment there is a table of [`CAPACITY`] entries, which no displacement reaches. An entry is four
+//! words: its state, the address of the memory, its length, and the adapter's key for it. A key has the entry's index (low
+//! half) and generation (high half). The state is the same as in mapped/registered.rs:
 //!
 //! | bits of the state | meaning |
 //! | --- | --- |
-//! | 0–29 | how many pins there are |
-//! | 30 | taken: the owner is about to open it, or it is open, or it waits for the last pins |
+//! | 0–29 | the number of pins |
+//! | 30 | taken: the owner will open the entry, or it is open, or it waits for the last pins |
 //! | 31 | open: new pins are granted |
-//! | 32–63 | the generation of what is registered, or was last; 0 before the first |
+//! | 32–63 | the generation of the current or last registration; 0 before the first |
 //!
 //! # Invariants
 //!
-//! * I1. Others change the state of an open entry (by a compare-and-swap that has seen the generation of their key) and of
-//!   one with pins (by an addition); the owner changes it by compare-and-swaps. All of them are atomics of one kind, the
-//!   adapter's or, where those are atomic with the processor's, the owner's by the processor.
+//! * I1. Other ranks change the state of an open entry (by a compare-and-swap that has seen the generation of their key)
+//!   and of an entry with pins (by an addition). The owner changes it by compare-and-swaps. All of these are the adapter's
+//!   atomics. Where those are atomic with the processor's atomics, the owner uses the processor.
 //! * I2. The other words change only while the entry is not open and without pins; a pin reads them after it has
 //!   counted itself.
 //! * I3. Opening an entry begins a new generation, so no key names two pieces of memory. An entry whose generations are
 //!   used up is never taken again.
-//! * I4. Memory is given back, and its registration ended, only when the entry is closed and has no pins. The end of a
-//!   pin is posted behind its puts on the same queue pair, so they have been carried out when it is. If the pins cannot
-//!   be waited for, the memory is leaked.
+//! * I4. Memory is returned, and its registration ended, only when the entry is closed and has no pins. The end of a
+//!   pin is posted after its puts on the same queue pair, so it is executed after them. If the owner cannot wait for
+//!   the pins, the memory is leaked.
 //!
 //! # Cost
 //!
@@ -53,24 +53,24 @@ const KEY: usize = 3;
 const PINS: u64 = (1 << 30) - 1;
 const TAKEN: u64 = 1 << 30;
 const OPEN: u64 = 1 << 31;
-/// Where the generation starts; a key has it at the same place.
+/// The first bit of the generation, in a state and in a key.
 const GENERATION: u32 = 32;
 
-/// What this rank has registered: the memory and its registration, which there is none of for no bytes.
+/// The memory that this rank has registered, with its registration; memory of no bytes has none.
 pub(super) type Registrations = FxHashMap<u64, (UserMemory, Option<Region>)>;
 
-/// The index of a key's entry, if there is such an entry.
+/// Returns the index of a key's entry, if there is such an entry.
 fn index(key: RegisteredKey) -> Option<usize> {
     Some(key.0 as u32 as usize).filter(|&index| index < CAPACITY)
 }
 
 impl Verbs {
-    /// Which word of its rank's mapping a word of an entry is.
+    /// Returns the index of an entry's word in its rank's mapping.
     fn entry(index: usize, word: usize) -> usize {
         ENTRY * index + word
     }
 
-    /// An atomic on a word in front of a segment.
+    /// Executes an atomic on a word ahead of a segment.
     fn control(&self, rank: Rank, word: usize, work: Work) -> Result<u64> {
         if self.processor_may_change(rank) {
             let word = self.memory.front(word);
@@ -86,7 +86,7 @@ impl Verbs {
         self.fetch(rank, word as u64 * WORD, work)
     }
 
-    /// Changes the own state of an entry.
+    /// Changes the state of an entry of this rank.
     fn change(&self, index: usize, change: impl Fn(u64) -> u64) -> Result<()> {
         let word = Self::entry(index, STATE);
         let mut seen = self.memory.front(word).load(Ordering::Relaxed);
@@ -103,7 +103,7 @@ impl Verbs {
         self.memory.front(Self::entry(index, word))
     }
 
-    /// Grants no pin of `key` from here on, and takes its memory out of the table.
+    /// Stops granting pins of `key`, and takes its memory out of the table.
     fn close(&self, key: RegisteredKey) -> Result<(usize, (UserMemory, Option<Region>))> {
         let missing = Error::NotRegistered { rank: self.view.rank(), key };
         let (Some(index), Some(registration)) = (index(key), self.registrations.borrow_mut().remove(&key.0)) else {
@@ -123,7 +123,7 @@ impl Verbs {
         self.own_entry(index, STATE).load(Ordering::Acquire) & PINS != 0
     }
 
-    /// Closes everything, for a rank that leaves.
+    /// Closes all entries, for a rank that leaves.
     pub(super) fn close_all(&self) {
         let keys: Vec<u64> = self.registrations.borrow().keys().copied().collect();
         for key in keys {
@@ -157,7 +157,7 @@ impl Registration for Verbs {
             Ok(region) => region,
             Err(error) => return Err(Refused { error, memory }),
         };
-        // I2: nobody else knows of the entry.
+        // I2: no other rank knows of the entry.
         self.own_entry(index, START).store(start.expose_provenance() as u64, Ordering::Relaxed);
         self.own_entry(index, BYTES).store(memory.len() as u64, Ordering::Relaxed);
         let remote_key = region.as_ref().map_or(0, Region::remote_key);
@@ -184,7 +184,7 @@ impl Registration for Verbs {
             }
         }
         drop(region);
-        // Without this the entry stays taken, which harms nobody; the memory is the caller's either way.
+        // If this fails, the entry stays taken, which is harmless; the caller owns the memory in any case.
         self.change(index, |state| state & !TAKEN)?;
         Ok(memory)
     }
@@ -209,7 +209,7 @@ impl Registration for Verbs {
             }
             seen = old;
         }
-        // From here on the count is given back, whatever happens.
+        // From here on the pin's drop gives the count back, even after an error.
         let mut pin = VerbsPinned { ra: self, owner, state, start: Remote { address: 0, key: 0 }, bytes: 0 };
         let read = |word| self.control(owner, Self::entry(index, word), Work::Read);
         pin.bytes = read(BYTES)?;
@@ -222,7 +222,7 @@ impl Registration for Verbs {
 struct VerbsPinned<'a> {
     ra: &'a Verbs,
     owner: Rank,
-    /// The word of the state.
+    /// The index of the state's word.
     state: usize,
     start: Remote,
     bytes: u64,
@@ -235,7 +235,7 @@ impl std::fmt::Debug for VerbsPinned<'_> {
 }
 
 impl VerbsPinned<'_> {
-    /// Where `len` bytes at `offset` are.
+    /// Returns the place of `len` bytes at `offset`.
     fn part(&self, offset: u64, len: usize) -> Result<Remote> {
         let len = len as u64;
         if offset.checked_add(len).is_none_or(|end| end > self.bytes) {
@@ -244,7 +244,7 @@ impl VerbsPinned<'_> {
         Ok(Remote { address: self.start.address + offset, ..self.start })
     }
 
-    /// The part in this process.
+    /// Returns the part's address in this process.
     fn own(&self, part: Remote) -> Option<*mut u8> {
         (self.owner == self.ra.view.rank()).then(|| std::ptr::with_exposed_provenance_mut(part.address as usize))
     }
@@ -288,7 +288,7 @@ impl Pinned for VerbsPinned<'_> {
 
 impl Drop for VerbsPinned<'_> {
     fn drop(&mut self) {
-        // An owner that cannot be told has failed, or this rank has: deregistrations hear of that.
+        // If this fails, the owner or this rank has failed, and deregistrations get that error.
         let _ = self.ra.control(self.owner, self.state, Work::FetchAdd(1u64.wrapping_neg()));
     }
 }

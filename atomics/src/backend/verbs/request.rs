@@ -1,8 +1,8 @@
-//! The numbers of requests, as the program gets them.
+//! The numbers of requests in the program.
 
 use crate::{Rank, Request};
 
-/// A request names its rank and its number.
+/// The bit of a request that is under way; the other bits are its rank and its number.
 pub(super) const PENDING: u64 = 1 << 63;
 pub(super) const NUMBER_BITS: u32 = 39;
 pub(super) const NUMBERS: u64 = (1 << NUMBER_BITS) - 1;
@@ -12,7 +12,7 @@ pub(super) fn request(rank: Rank, number: u64) -> Request {
     Request(PENDING | u64::from(rank.0) << NUMBER_BITS | number & NUMBERS)
 }
 
-/// The rank and the low bits of the number.
+/// Returns the rank and the low bits of the number.
 pub(super) fn read_request(request: &Request) -> Option<(u32, u64)> {
     (request.0 & PENDING != 0).then_some((((request.0 & !PENDING) >> NUMBER_BITS) as u32, request.0 & NUMBERS))
 }
@@ -29,7 +29,7 @@ mod tests {
             assert_eq!(read_request(&made), Some((rank, number)));
             assert_ne!(made, DONE);
         }
-        // Numbers go on for ever; those under way differ in the bits that a request has.
+        // Numbers grow without end; the numbers under way differ in the bits that a request has.
         assert_eq!(read_request(&request(Rank(3), (5 << NUMBER_BITS) + 9)), Some((3, 9)));
         assert_eq!(read_request(&DONE), None);
     }

@@ -1,14 +1,14 @@
-//! Which device, which port, which address: what a rank is told, what the environment says, and what is chosen.
+//! The choice of the device, the port and the address: from options, from the environment, or by default.
 
 use super::device::{DEVICE, Gid, GidKind};
 use crate::{Error, Result};
 
-/// The number of the port's address.
+/// The variable for the number of the port's address.
 pub(super) const GID_INDEX: &str = "RMALAB_GID_INDEX";
-/// The number of the device's port.
+/// The variable for the number of the device's port.
 pub(super) const PORT: &str = "RMALAB_IB_PORT";
 
-/// The value of a variable, if it is set and not empty.
+/// Returns the value of a variable, if it is set and not empty.
 pub(super) fn variable(name: &str) -> Result<Option<String>> {
     match std::env::var(name) {
         Ok(value) if value.is_empty() => Ok(None),
@@ -18,14 +18,14 @@ pub(super) fn variable(name: &str) -> Result<Option<String>> {
     }
 }
 
-/// A small number from the environment.
+/// Reads a small number from the environment.
 pub(super) fn number(name: &str) -> Result<Option<u8>> {
     let Some(value) = variable(name)? else { return Ok(None) };
     let read = value.parse().map_err(|_| Error::world(format!("{name}={value:?} is not a number from 0 to 255")))?;
     Ok(Some(read))
 }
 
-/// The device that the rank takes which is number `local` on its host, of a list with commas.
+/// Returns the device of the rank with number `local` on its host, from a list with commas.
 pub(super) fn turn(list: &str, local: usize) -> Result<&str> {
     let names: Vec<&str> = list.split(',').map(str::trim).collect();
     if names.iter().any(|name| name.is_empty()) {
@@ -34,10 +34,10 @@ pub(super) fn turn(list: &str, local: usize) -> Result<&str> {
     Ok(names[local % names.len()])
 }
 
-/// The address to use of those that a port has: the one with number `wanted`, or the best.
+/// Returns the address of a port to use: the address with number `wanted`, or the best one.
 ///
-/// RoCE v2 over IPv4 comes first, since it passes routers and is what switches are set up for; then RoCE v2 over IPv6,
-/// link-local addresses last; then RoCE v1.
+/// RoCE v2 over IPv4 comes first, since it passes routers and switches are set up for it. Then comes RoCE v2 over IPv6,
+/// with link-local addresses last, then RoCE v1.
 pub(super) fn choose(gids: &[Gid], wanted: Option<u8>) -> Option<Gid> {
     if let Some(wanted) = wanted {
         return gids.iter().find(|gid| gid.index == wanted).copied();

@@ -1,14 +1,14 @@
-//! Ranks of one host reach each other's data by the processor: the memory file of each is mapped by the others.
+//! Ranks of one host reach each other's data with the processor: they map each other's memory files.
 //!
-//! Bulk operations on the segment of a rank of the same host are copies then, as those on the own segment are; everything
-//! else, every word operation above all, goes through the owner's adapter as before, so that each word has one kind of
+//! Bulk operations on the segment of a rank of the same host are then copies, like those on the local segment. All other
+//! operations, including all word operations, go through the owner's adapter as before, so that each word has one kind of
 //! atomics.
 //!
-//! The file has no name. A rank that wants it asks for its number through the bootstrap, and opens it in `/proc/PID/fd`,
-//! which the kernel allows to processes of the same user (it asks for the right to read a process, which Yama does not
-//! restrict, not for the right to trace it). What was opened is held against what the owner has said: the same file by
-//! its number, of this user, of the right size, and sealed against shrinking. Where it cannot be opened (containers that
-//! count their processes apart, other users) the adapter does the copying.
+//! The file has no name. A rank asks for its number through the bootstrap, and opens it in `/proc/PID/fd`. The kernel
+//! allows that to processes of the same user: it needs the right to read a process, which Yama does not restrict, not
+//! the right to trace it. The rank checks the opened file against the owner's description: the same inode number, this
+//! user, the right size, and sealed against shrinking. Where the file cannot be opened (containers with separate
+//! process numbers, other users), the adapter copies.
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
@@ -21,10 +21,10 @@ use super::message::{self, Shared};
 use crate::model::fabric::Span;
 use crate::{Rank, Result};
 
-/// Whether ranks of one host share their data, unless the program says so: 0 for no.
+/// The variable for whether ranks of one host share their data, unless the program sets it: 0 for no.
 pub(super) const NODE_SHARED: &str = "RMALAB_NODE_SHARED";
 
-/// What the owner of a memory file says of it.
+/// Returns the owner's description of a memory file.
 pub(super) fn description(file: BorrowedFd<'_>) -> Result<Shared, String> {
     let stat = rustix::fs::fstat(file).map_err(|error| error.to_string())?;
     Ok(Shared {
@@ -35,7 +35,7 @@ pub(super) fn description(file: BorrowedFd<'_>) -> Result<Shared, String> {
     })
 }
 
-/// Opens the file that its owner speaks of, if this process can.
+/// Opens the described file, if this process can.
 fn open(shared: &Shared) -> Option<OwnedFd> {
     let path = format!("/proc/{}/fd/{}", shared.process, shared.descriptor);
     let file = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok()?;
@@ -48,7 +48,7 @@ fn open(shared: &Shared) -> Option<OwnedFd> {
 }
 
 impl Verbs {
-    /// Where the processor reaches the bytes of `at`, if it does.
+    /// Returns the address of the bytes of `at`, if the processor reaches them.
     #[inline]
     pub(super) fn reach(&self, at: Span) -> Result<Option<*mut u8>> {
         let (rank, disp, len) = (at.rank(), at.disp().0, at.len());
@@ -65,12 +65,12 @@ impl Verbs {
         }
         let memory = self.map(rank)?;
         let range = memory.as_ref().and_then(|memory| memory.range(disp, len));
-        // It stays as long as this rank does, so what points into it is valid.
+        // The mapping stays as long as this rank, so pointers into it stay valid.
         self.neighbours.borrow_mut().insert(rank.0, memory);
         Ok(range)
     }
 
-    /// Maps the memory of another rank of this host; none where that cannot be.
+    /// Maps the memory of another rank of this host; `None` where that is impossible.
     #[cold]
     fn map(&self, rank: Rank) -> Result<Option<Rc<Memory>>> {
         self.check()?;
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_very_file_is_opened() {
+    fn only_the_described_file_is_opened() {
         let memory = Memory::new(4096).unwrap();
         let right = description(memory.file()).unwrap();
         let file = open(&right).expect("this process's own file");

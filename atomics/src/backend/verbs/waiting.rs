@@ -8,27 +8,29 @@ use super::connection::{Broken, Connection};
 use crate::model::fabric::{Fabric, Word};
 use crate::{Result, Time, Until};
 
-/// Polls before a waiting rank gives the processor to others, gifts before it sleeps, and for how long it does.
+/// The number of polls before a waiting rank yields the processor.
 ///
 /// Soft-RoCE's kernel threads, and other ranks, need the processor that a rank spins on.
 const SPINS: u32 = 2_000;
+/// The number of yields before it sleeps.
 const YIELDS: u32 = 1_000;
+/// The time of a sleep.
 const SLEEP: Duration = Duration::from_micros(50);
 
-/// What one uncontended word operation takes, in nanoseconds: the unit of `pause`.
+/// The time of one uncontended word operation, in nanoseconds: the unit of `pause`.
 const OPERATION: u64 = 2_000;
 
-/// The place of a rank that waits: how long it has.
+/// The number of polls of a waiting rank so far.
 #[derive(Default)]
 pub(super) struct Turns(u32);
 
 impl Turns {
-    /// Waits a little, longer each time.
+    /// Waits between two polls, longer each time.
     #[inline]
     pub(super) fn turn(&mut self, verbs: &Verbs) -> Result<()> {
         if self.0 < SPINS {
             self.0 += 1;
-            // Not each time: an emulated processor leaves its loop for a pause.
+            // Only sometimes: an emulated processor leaves its loop for a pause instruction.
             if self.0.is_multiple_of(16) {
                 std::hint::spin_loop();
             }
@@ -52,11 +54,11 @@ impl Turns {
 }
 
 impl Verbs {
-    /// A word of this rank's segment.
+    /// Returns a word of this rank's segment.
     ///
     /// # Panics
     ///
-    /// Where the word is of another world.
+    /// If the word belongs to another world.
     pub(super) fn own_word(&self, own: Word) -> &AtomicU64 {
         self.memory.word(own.disp().0).expect("a word of this world")
     }
@@ -77,7 +79,7 @@ impl Verbs {
         }
     }
 
-    /// Waits for request `number`, and so for all before it.
+    /// Waits for request `number`, and so for all earlier requests.
     #[inline]
     pub(super) fn await_request(&self, connection: &mut Connection, number: u64) -> Result<(), Broken> {
         let mut turns = Turns::default();
@@ -88,7 +90,7 @@ impl Verbs {
         }
         Ok(())
     }
-    /// Lets time pass between two polls.
+    /// Waits between two polls.
     pub(super) fn pause_for(&self, operations: u32) -> Result<()> {
         self.check()?;
         self.look()?;

@@ -1,4 +1,4 @@
-//! Operations on words: by the adapter, or by the owner's processor where the two are atomic with each other.
+//! Operations on words: with the adapter, or with the owner's processor where the two are atomic with each other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +10,7 @@ use super::request::request;
 use crate::model::fabric::{Word, WordOp};
 use crate::{Atomicity, Rank, Request, Result};
 
-/// Carries out an operation by the processor.
+/// Executes an operation with the processor.
 #[inline]
 pub(super) fn apply(word: &AtomicU64, op: WordOp) -> u64 {
     match op {
@@ -29,24 +29,24 @@ pub(super) fn apply(word: &AtomicU64, op: WordOp) -> u64 {
 }
 
 impl Verbs {
-    /// The word at `at`, if it is this rank's and its processor may change it.
+    /// Returns the word at `at`, if it belongs to this rank and the processor may change it.
     ///
     /// # Panics
     ///
-    /// Where the word is of another world.
+    /// If the word belongs to another world.
     #[inline(always)]
     pub(super) fn by_processor(&self, at: Word) -> Option<&AtomicU64> {
         assert!(self.view.has_word(at), "{} is a word of another world", at.address());
         if self.processor_may_change(at.rank()) { self.memory.word(at.disp().0) } else { None }
     }
 
-    /// Whether this rank's processor may change words of `rank` by atomics of its own.
+    /// Returns whether this rank's processor may change words of `rank` with its atomics.
     #[inline(always)]
     pub(super) fn processor_may_change(&self, rank: Rank) -> bool {
         rank == self.view.rank() && self.view.capabilities().atomicity == Atomicity::Global
     }
 
-    /// Carries out an operation by the adapter of the word's owner.
+    /// Executes an operation with the adapter of the word's owner.
     #[inline]
     pub(super) fn word_by_adapter(&self, at: Word, op: WordOp) -> Result<u64> {
         let (rank, offset) = (at.rank(), FRONT as u64 + at.disp().0);
@@ -78,7 +78,8 @@ impl Verbs {
         }
     }
 
-    /// A loop of compare-and-swaps, the first of which guesses what this rank last saw in the word, or 0.
+    /// Swaps a word with a loop of compare-and-swaps. The first guess is the value that this rank last saw in the word,
+    /// or 0.
     #[inline]
     fn swap(&self, at: Word, value: u64) -> Result<u64> {
         let mut guess = self.guesses.of(at);
@@ -94,23 +95,23 @@ impl Verbs {
         }
     }
 
-    /// An operation on a word, `offset` bytes behind the start of its rank's mapping, that returns what the word was.
+    /// Executes an operation on a word, `offset` bytes after the start of its rank's mapping, and returns the old word.
     #[inline]
     pub(super) fn fetch(&self, rank: Rank, offset: u64, work: Work) -> Result<u64> {
         self.with_room(rank, |connection| {
             let mut old = 0;
-            // SAFETY: if the wait fails, the connection is dropped, and polled no more.
+            // SAFETY: if the wait fails, the connection is dropped, and no longer polled.
             let number = unsafe { connection.start(Target::Mapping(offset), work, &raw mut old)? };
             self.await_request(connection, number)?;
             Ok(old)
         })
     }
 
-    /// Starts an operation by the adapter of the word's owner.
+    /// Starts an operation of the adapter of the word's owner.
     ///
     /// # Safety
     ///
-    /// Those of [`start_word`](crate::model::fabric::Fabric::start_word).
+    /// The conditions of [`start_word`](crate::model::fabric::Fabric::start_word).
     #[inline]
     pub(super) unsafe fn start_by_adapter(&self, at: Word, op: WordOp, result: *mut u64) -> Result<Request> {
         let target = Target::Mapping(FRONT as u64 + at.disp().0);
