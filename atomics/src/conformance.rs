@@ -1,7 +1,7 @@
 //! One suite of checks for every backend.
 //!
-//! A check is a function that all ranks of a world run, each on its own [`RemoteAtomics`]; it needs nothing else, so it
-//! runs on threads, in processes, on a network and in virtual time alike. A backend of threads is tested by one line:
+//! A check is a function that all ranks of a world run, each on its own [`RemoteAtomics`]. It needs nothing else, so it
+//! runs on threads, in processes, on a network and in virtual time. One line tests a backend of threads:
 //!
 //! ```
 //! use rmalab_atomics::{Mapped, World};
@@ -11,29 +11,30 @@
 //! });
 //! ```
 //!
-//! Processes cannot be handed a function, but they have the same table: each goes through [`checks`] in its order and
-//! runs those that [`suit`](Check::suits) the number of ranks. Checks may follow each other in one world, since
-//! each gives back the symmetric memory that it took.
+//! A process cannot receive a function, but has the same table: each process goes through [`checks`] in order and runs
+//! those that [`suit`](Check::suits) the number of ranks. Checks may follow each other in one world, since each frees
+//! the symmetric memory that it allocated.
 //!
-//! # What a backend owes the suite
+//! # Requirements on a backend
 //!
-//! * The symmetric heap ends where the segment ends: displacements up to [`end`](crate::SymmetricHeap::end) exist, others
-//!   do not. (So the arena of a [`Subset`](crate::Subset) is the last part of its parent's heap.)
-//! * Segments of at least 256 KiB.
-//! * A rank whose check fails leaves the world as failed (it panics, or its process exits with an error), so that the
-//!   others, which may wait for it, end with [`PeerFailed`](crate::Error::PeerFailed).
+//! * The symmetric heap ends where the segment ends: displacements up to [`end`](crate::SymmetricHeap::end) exist, and no
+//!   others. (So the arena of a [`Subset`](crate::Subset) is the last part of its parent's heap.)
+//! * Segments have at least 256 KiB.
+//! * A rank whose check fails leaves the world as failed (it panics, or its process exits with an error), so that ranks
+//!   that wait for it end with [`PeerFailed`](crate::Error::PeerFailed).
 //!
 //! # Slow backends
 //!
-//! The numbers of rounds are made for memory, where an operation takes some 20 ns. Where it takes a thousand times as long,
-//! `RMALAB_CONFORMANCE_SHARE=n` has every check run the n-th part of its rounds, and no check is left out. Less is
-//! tested then, of rare interleavings above all.
+//! The numbers of rounds are chosen for memory, where an operation takes some 20 ns. For slower backends,
+//! `RMALAB_CONFORMANCE_SHARE=n` makes every check run the n-th part of its rounds. No check is left out, but fewer rare
+//! interleavings are tested.
 //!
 //! Where puts are not atomic with atomics ([`Capabilities::atomic_puts`](crate::Capabilities::atomic_puts)), no put may be lost
-//! to a comparison that fails. `RMALAB_CONFORMANCE_PUTS=1` checks that there, too. Soft-RoCE of Linux 6.1 does lose such puts.
+//! to a comparison that fails. `RMALAB_CONFORMANCE_PUTS=1` checks this on such backends, too. Soft-RoCE of Linux 6.1 does lose
+//! such puts.
 //!
-//! [`peer_death`] stands apart, since how a rank dies is the backend's affair. [`litmus()`] gives the ordering tests with
-//! their histograms, for a command to print.
+//! [`peer_death`] is separate, since each backend kills a rank in its own way. [`litmus()`] returns the ordering tests
+//! with their histograms, for a command to print.
 
 mod addresses;
 mod bulk;
@@ -53,18 +54,18 @@ pub use litmus::{Litmus, LitmusOutcome, LitmusTest, litmus};
 use crate::random::Random;
 use crate::{Address, Collectives, Disp, Error, Rank, RemoteAtomics, WORD};
 
-/// A check that failed: where, and what it saw.
+/// A failed check: where it failed, and what it saw.
 #[derive(Debug)]
 pub struct Failure {
     /// The check's name in the table.
     pub check: &'static str,
     /// The rank that saw it.
     pub rank: Rank,
-    /// How many ranks the world has.
+    /// The number of ranks of the world.
     pub size: u32,
-    /// What was seen, and what should have been.
+    /// The observation, and the expected result.
     pub saw: String,
-    /// The error of an operation that should have succeeded, if that is what was seen.
+    /// The error of an operation that should have succeeded, if there was one.
     pub source: Option<Error>,
 }
 
@@ -83,22 +84,22 @@ impl std::error::Error for Failure {
 /// One check: all ranks of a world call `run`.
 #[derive(Debug)]
 pub struct Check<A: ?Sized> {
-    /// What it is called, in tests and failures.
+    /// Its name in tests and failures.
     pub name: &'static str,
-    /// The sizes of worlds to run it in.
+    /// The sizes of the worlds that run it.
     pub ranks: &'static [u32],
-    /// What each rank calls.
+    /// The function that each rank calls.
     pub run: fn(&A) -> Result<(), Failure>,
 }
 
 impl<A: ?Sized> Check<A> {
-    /// Whether a world of `size` ranks is large enough for it.
+    /// Returns whether a world of `size` ranks is large enough for it.
     pub fn suits(&self, size: u32) -> bool {
         self.ranks.iter().min().is_some_and(|&least| least <= size)
     }
 }
 
-/// The names of all checks with the sizes of their worlds, handed to another macro: the one list of them.
+/// The single list of all checks with the sizes of their worlds, passed to another macro.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __conformance_list {
@@ -183,9 +184,9 @@ __conformance_list!([table]);
 
 /// Defines a module with one test for each check.
 ///
-/// `conformance!(name, Backend, runner)`: the runner is called with a number of ranks and a check,
-/// `fn(&Backend) -> Result<(), Failure>`; it makes a world of so many ranks, runs the check on each, and panics if
-/// one fails. See [the module](mod@crate::conformance).
+/// `conformance!(name, Backend, runner)`: the runner is called with a number of ranks and a check, `fn(&Backend) ->
+/// Result<(), Failure>`; it makes a world of that many ranks, runs the check on each, and panics if one fails. See [the
+/// module](mod@crate::conformance).
 #[macro_export]
 macro_rules! conformance {
     ($name:ident, $backend:ty, $runner:expr $(,)?) => {
@@ -209,11 +210,11 @@ macro_rules! __conformance_tests {
     };
 }
 
-/// Calls `runner` for the check `name` with each number of ranks that it is meant for; see [`conformance!`](crate::conformance!).
+/// Calls `runner` for the check `name` with each of its numbers of ranks; see [`conformance!`](crate::conformance!).
 ///
 /// # Panics
 ///
-/// When there is no such check, and when the runner does.
+/// If there is no such check, or if the runner panics.
 pub fn run_named<A: RemoteAtomics + ?Sized>(name: &str, runner: impl Fn(u32, fn(&A) -> Result<(), Failure>)) {
     let check = checks::<A>().into_iter().find(|check| check.name == name);
     let check = check.unwrap_or_else(|| panic!("there is no check called {name}"));
@@ -224,9 +225,9 @@ pub fn run_named<A: RemoteAtomics + ?Sized>(name: &str, runner: impl Fn(u32, fn(
 
 /// Why a check ends early.
 enum Stop {
-    /// It saw something that must not be.
+    /// It observed a forbidden result.
     Saw(String),
-    /// An operation failed that should not have.
+    /// An operation failed that should have succeeded.
     Operation(Error),
 }
 
@@ -246,10 +247,10 @@ impl Stop {
     }
 }
 
-/// How a check, or a part of one, ends.
+/// The outcome of a check, or of a part of one.
 type Outcome<T = ()> = Result<T, Stop>;
 
-/// Ends the check with a description of what was seen, unless the condition holds.
+/// Ends the check with a description of the observation, unless the condition holds.
 macro_rules! require {
     ($condition:expr, $($saw:tt)+) => {
         if !$condition {
@@ -259,7 +260,7 @@ macro_rules! require {
 }
 use require;
 
-/// Runs the body of a check and says where it failed, if it does.
+/// Runs the body of a check, and adds the place to its failure.
 fn run<A: RemoteAtomics + ?Sized, T>(
     check: &'static str,
     ra: &A,
@@ -273,31 +274,31 @@ fn run<A: RemoteAtomics + ?Sized, T>(
     outcome.map_err(|stop| stop.explain(check, ra))
 }
 
-/// The variable that says which part of the usual rounds is run.
+/// The variable for the part of the usual rounds to run.
 const SHARE: &str = "RMALAB_CONFORMANCE_SHARE";
 
-/// The variable that has `no_put_is_lost_to_a_failed_comparison` run where puts are not atomic with atomics.
+/// The variable that enables `no_put_is_lost_to_a_failed_comparison` where puts are not atomic with atomics.
 const PUTS: &str = "RMALAB_CONFORMANCE_PUTS";
 
 fn share() -> Outcome<u64> {
     let Some(text) = std::env::var_os(SHARE) else { return Ok(1) };
     let share = text.to_str().and_then(|text| text.parse().ok()).filter(|&share| share > 0);
-    share.ok_or_else(|| Stop::Saw(format!("{SHARE}={} is not a number from 1 on", text.display())))
+    share.ok_or_else(|| Stop::Saw(format!("{SHARE}={} is not a number of at least 1", text.display())))
 }
 
-/// What one rank has at hand during a check.
+/// The tools of one rank during a check.
 struct Lab<'a, A: RemoteAtomics + ?Sized> {
     ra: &'a A,
     collectives: Collectives<'a, A>,
     check: &'static str,
-    /// Which part of the usual rounds is run.
+    /// The divisor of the usual number of rounds.
     share: u64,
     allocated: RefCell<Vec<Disp>>,
 }
 
 impl<'a, A: RemoteAtomics + ?Sized> Lab<'a, A> {
-    /// Bytes of a chunk of the collectives: few enough for a suite in one world, whose collectives are never freed, and
-    /// enough for messages to take the bulk way too.
+    /// Bytes of a chunk of the collectives. A suite in one world, which never frees its collectives, needs small
+    /// chunks. Chunks are large enough for messages to use bulk operations, too.
     const CHUNK: u64 = 128;
 
     fn new(check: &'static str, ra: &'a A) -> Outcome<Lab<'a, A>> {
@@ -305,12 +306,12 @@ impl<'a, A: RemoteAtomics + ?Sized> Lab<'a, A> {
         Ok(Lab { ra, collectives, check, share: share()?, allocated: RefCell::default() })
     }
 
-    /// How many rounds to run where `usual` are usual: a share of them, and one at least.
+    /// Returns the number of rounds to run: a share of `usual`, and at least one.
     fn rounds(&self, usual: u64) -> u64 {
         usual.div_ceil(self.share)
     }
 
-    /// Zeroed symmetric words, given back at the end of the check.
+    /// Allocates zeroed symmetric words, which are freed at the end of the check.
     fn alloc(&self, words: u64) -> Outcome<Disp> {
         let disp = self.ra.heap().alloc(words * WORD, 64)?;
         self.allocated.borrow_mut().push(disp);
@@ -321,7 +322,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Lab<'a, A> {
         for disp in self.allocated.take() {
             self.collectives.free(disp)?;
         }
-        // The next check may come along with other words; nobody is still busy with this one's.
+        // The next check may reuse the words; after the barrier no rank uses those of this check.
         Ok(self.collectives.barrier()?)
     }
 
@@ -333,7 +334,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Lab<'a, A> {
         u64::from(self.ra.size())
     }
 
-    /// The rank `steps` further on, around the ring.
+    /// Returns the rank `steps` further on, around the ring.
     fn neighbour(&self, steps: u64) -> Rank {
         Rank(((self.me() + steps) % self.size()) as u32)
     }
@@ -346,17 +347,17 @@ impl<'a, A: RemoteAtomics + ?Sized> Lab<'a, A> {
         self.ra.rank().at(disp)
     }
 
-    /// Any rank, this one included.
+    /// Returns a random rank, which may be this one.
     fn any_rank(&self, random: &mut Random) -> Rank {
         Rank(random.below(self.size()) as u32)
     }
 
-    /// Numbers that differ from rank to rank.
+    /// Returns random numbers that differ from rank to rank.
     fn random(&self) -> Random {
         Random::new(self.seed(), self.me())
     }
 
-    /// Numbers that all ranks draw alike.
+    /// Returns random numbers that are the same on all ranks.
     fn common_random(&self) -> Random {
         Random::new(self.seed(), u64::MAX)
     }
@@ -369,18 +370,18 @@ impl<'a, A: RemoteAtomics + ?Sized> Lab<'a, A> {
         Ok(self.collectives.barrier()?)
     }
 
-    /// Flushes everything, then the barrier: what was issued before it is visible behind it.
+    /// Flushes all targets, then calls the barrier: operations issued before it are visible after it.
     fn complete_barrier(&self) -> Outcome {
         self.ra.flush_all()?;
         self.barrier()
     }
 
-    /// The sum (modulo 2^64) of one number of each rank, on all ranks.
+    /// Returns the sum (modulo 2^64) of one number of each rank, on all ranks.
     fn sum(&self, value: u64) -> Outcome<u64> {
         Ok(self.collectives.allgather(&[value])?.into_iter().fold(0, u64::wrapping_add))
     }
 
-    /// Sometimes a short pause, to vary who meets whom.
+    /// Sometimes pauses for a short time, to vary which ranks meet.
     fn dawdle(&self, random: &mut Random) -> Outcome {
         if random.below(4) == 0 {
             self.ra.pause(random.below(16) as u32)?;

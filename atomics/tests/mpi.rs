@@ -242,7 +242,7 @@ fn wrong_topology() -> Result<(), String> {
     let wrong = std::env::var("PMI_RANK").or(std::env::var("OMPI_COMM_WORLD_RANK")).as_deref() == Ok("2");
     let topology = rmalab_atomics::Topology::one_node(if wrong { 7 } else { 3 });
     let error = Attach::new().topology(topology).attach().unwrap_err().to_string();
-    let expected = if wrong { "the topology has 7 ranks and the world 3" } else { "another rank does not join" };
+    let expected = if wrong { "the topology has 7 ranks, but the world has 3" } else { "another rank does not join" };
     assert!(error.contains(expected), "{error}");
     Ok(())
 }

@@ -109,7 +109,7 @@ impl Mapped {
         let layout = mapping.layout();
         if topology.size() != layout.size() {
             return Err(Error::world(format!(
-                "the topology has {} ranks and the world {}",
+                "the topology has {} ranks, but the world has {}",
                 topology.size(),
                 layout.size()
             )));

@@ -1,4 +1,4 @@
-//! Addresses that do not exist: the right error with the right fields, and nothing done.
+//! Addresses that do not exist: the right error with the right fields, and no effect.
 
 use super::{Lab, Outcome, require};
 use crate::{Address, Disp, Error, Operation, Rank, RemoteAtomics, Result, Time, Until, WORD};
@@ -17,13 +17,13 @@ fn word_operations<A: RemoteAtomics + ?Sized>() -> [WordOperation<A>; 6] {
     ]
 }
 
-/// What all words of the region hold, so that a write would show.
+/// The value of all words of the region, so that a write would be visible.
 const PATTERN: u64 = 0xa5a5_a5a5_a5a5_a5a5;
 
-/// Words of the region.
+/// The number of words of the region.
 const WORDS: u64 = 32;
 
-/// Fills the region of this rank, lets all ranks do `body`, and looks whether anything has changed.
+/// Fills the region of this rank, lets all ranks run `body`, and checks that nothing has changed.
 fn unchanged<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>, body: impl FnOnce(Disp) -> Outcome) -> Outcome {
     let ra = lab.ra;
     let region = lab.alloc(WORDS)?;
@@ -44,7 +44,7 @@ fn unchanged<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>, body: impl FnOnce(Disp
     Ok(())
 }
 
-/// Whether `outcome` is the refusal of an address of no rank.
+/// Returns whether `outcome` is the error for an address of no rank.
 fn refuses_rank(outcome: &Result<()>, named: Operation, target: Rank, ranks: u32) -> bool {
     matches!(outcome, Err(Error::RankOutOfRange { operation, rank, size })
         if (*operation, *rank, *size) == (named, target, ranks))
@@ -59,13 +59,13 @@ fn refuses_range(outcome: &Result<()>, named: Operation, address: Address, bytes
         if (*operation, *at, *len, *segment) == (named, address, bytes, end))
 }
 
-/// Aligned displacements of words that are not in a segment of `end` bytes, a multiple of 8.
+/// Returns aligned displacements of words outside a segment of `end` bytes, a multiple of 8.
 fn beyond(end: u64) -> [Disp; 6] {
     let half = (1 << 63) + WORD;
     [end, end + WORD, end + 4096, u64::from(u32::MAX) + 1 + end, half, u64::MAX - 7].map(Disp)
 }
 
-/// Displacements that are neither aligned nor in the segment: either error will do.
+/// Returns displacements that are neither aligned nor in the segment: either error is correct.
 fn beyond_and_misaligned(end: u64) -> [Disp; 4] {
     [end - 4, end + 1, u64::MAX, u64::MAX - 6].map(Disp)
 }
@@ -160,7 +160,7 @@ pub(super) fn waits_and_flushes_refuse_bad_addresses<A: RemoteAtomics + ?Sized>(
     for target in lab.ranks() {
         ra.flush(target)?;
     }
-    // A condition that always holds, so that a backend that looks at another word ends the wait.
+    // A condition that always holds, so that the wait ends on a backend that looks at another word.
     let always = Until::Ge(0);
     let wait = |disp| {
         let with_deadline = ra.wait_until_deadline(disp, always, Time(u64::MAX)).map(drop);
@@ -186,10 +186,10 @@ pub(super) fn waits_and_flushes_refuse_bad_addresses<A: RemoteAtomics + ?Sized>(
 
 pub(super) fn the_whole_segment_exists<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     let (ra, end) = (lab.ra, lab.ra.heap().end().0);
-    require!(end.is_multiple_of(WORD), "a segment of {end} bytes is not one of whole words");
+    require!(end.is_multiple_of(WORD), "a segment of {end} bytes is not a whole number of words");
     for target in lab.ranks() {
         for disp in [Disp(0), Disp(end - WORD)] {
-            // Additions of nothing, since the words may be others'.
+            // Additions of 0, since the words may belong to others.
             ra.fetch_add(target.at(disp), 0)?;
             ra.get(target.at(disp))?;
         }

@@ -7,16 +7,16 @@ use crate::model::fabric::WordOp;
 use crate::random::Random;
 use crate::{Address, Disp, Error, Rank, RemoteAtomics, Request, Result, Until, WORD, bulk};
 
-/// Puts `source` and ends by one of the three ways to complete.
+/// Puts `source`, and completes it in one of the three ways.
 fn put_somehow<A: RemoteAtomics + ?Sized>(ra: &A, at: Address, source: &[u8], random: &mut Random) -> Result<()> {
     // SAFETY: `source` is borrowed, hence valid and unwritten, until `complete` has flushed; a failed post reads nothing.
     let request = unsafe { ra.put_bytes_nb(at, source.as_ptr(), source.len())? };
     complete(ra, at.rank, request, random)?;
-    // A wait and a test are of this rank's buffer only; the target's memory takes a flush.
+    // A wait and a test concern only this rank's buffer; the target's memory needs a flush.
     ra.flush(at.rank)
 }
 
-/// Gets into `dest` and ends by one of the three ways to complete.
+/// Gets into `dest`, and completes it in one of the three ways.
 fn get_somehow<A: RemoteAtomics + ?Sized>(ra: &A, at: Address, dest: &mut [u8], random: &mut Random) -> Result<()> {
     // SAFETY: `dest` is borrowed mutably, hence valid and untouched, until `complete` has returned.
     let request = unsafe { ra.get_bytes_nb(at, dest.as_mut_ptr(), dest.len())? };
@@ -44,7 +44,7 @@ pub(super) fn complete<A: RemoteAtomics + ?Sized>(
 
 pub(super) fn bulk_agrees_with_a_model<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     const BYTES: u64 = 256;
-    // Each rank has a range of its own on every rank.
+    // Each rank has its own range on every rank.
     let at = lab.alloc(lab.size() * BYTES / 8)?.plus(lab.me() * BYTES);
     let ra = lab.ra;
     let mut random = lab.random();
@@ -100,7 +100,7 @@ pub(super) fn bulk_agrees_with_a_model<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, 
 }
 
 pub(super) fn bulk_puts_touch_only_their_bytes<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
-    // Ranges of 1 to 13 bytes, dealt out to the ranks in turn, all written at the same time: neighbours share words.
+    // The ranks take ranges of 1 to 13 bytes in turn, and all write at the same time: neighbours share words.
     const BYTES: usize = 1024;
     let at = lab.alloc(BYTES as u64 / 8)?;
     let mut random = lab.common_random();
@@ -153,7 +153,7 @@ pub(super) fn bulk_and_words_see_each_other<A: RemoteAtomics + ?Sized>(lab: &Lab
 }
 
 pub(super) fn bulk_scope_completes_before_the_flag<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
-    // A scope of scattered puts, then one word: whoever sees the word sees all bytes.
+    // A scope of scattered puts, then one word: a rank that sees the word sees all bytes.
     const BYTES: usize = 600;
     let (data, flag, receipt) = (lab.alloc(BYTES as u64 / 8)?, lab.alloc(1)?, lab.alloc(1)?);
     let (to, from) = (lab.neighbour(1), lab.neighbour(lab.size() - 1));
@@ -171,14 +171,14 @@ pub(super) fn bulk_scope_completes_before_the_flag<A: RemoteAtomics + ?Sized>(la
         lab.ra.get_bytes(lab.own(data), &mut seen)?;
         Random::new(round, u64::from(from.0)).fill(&mut expected);
         let wrong = (0..BYTES).find(|&i| seen[i] != expected[i]);
-        require!(wrong.is_none(), "round {round}: the flag is there, byte {wrong:?} of the scope before it is not");
+        require!(wrong.is_none(), "round {round}: the flag is there, but byte {wrong:?} of the earlier scope is not");
         lab.ra.put(from.at(receipt), round)?;
         lab.ra.wait_until(receipt, Until::Eq(round))?;
     }
     Ok(())
 }
 
-/// Bytes of any number, and then a word that tells of them, nothing flushed between.
+/// Puts any number of bytes, then a word that announces them, without a flush between.
 pub(super) fn puts_keep_their_order_where_it_is_promised<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     const BYTES: usize = 3000;
     let (bytes, told, read) = (lab.alloc(BYTES as u64 / WORD)?, lab.alloc(1)?, lab.alloc(1)?);
@@ -197,7 +197,7 @@ pub(super) fn puts_keep_their_order_where_it_is_promised<A: RemoteAtomics + ?Siz
         ra.get_bytes(lab.own(bytes), &mut seen)?;
         require!(
             seen == vec![round as u8; len],
-            "round {round}: told of {len} bytes that are not all there: {seen:x?}"
+            "round {round}: the word announces {len} bytes that are not all there: {seen:x?}"
         );
         ra.put(last.at(read), round)?;
         ra.wait_until(read, Until::Ge(round))?;
@@ -217,7 +217,7 @@ pub(super) fn long_transfers<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Out
         let mut seen = vec![0; len];
         lab.ra.get_bytes(place, &mut seen)?;
         let wrong = (0..len).find(|&i| seen[i] != bytes[i]);
-        require!(wrong.is_none(), "{len} bytes on {place}: byte {wrong:?} came back wrong");
+        require!(wrong.is_none(), "{len} bytes on {place}: byte {wrong:?} is wrong");
     }
     Ok(())
 }
@@ -264,10 +264,10 @@ impl Drop for Pages {
     }
 }
 
-/// A buffer may be freed after a transfer, and other memory may come to its address: the bytes are those that are there
-/// now.
+/// A buffer may be freed after a transfer, and other memory may be mapped at its address: transfers use the current
+/// bytes.
 pub(super) fn buffers_come_and_go<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
-    // Long enough for a network adapter to be given the buffer itself.
+    // Long enough that a backend could pass the buffer itself to the network adapter.
     const BYTES: usize = 16 << 10;
     let at = lab.alloc(BYTES as u64 / WORD)?;
     let place = lab.neighbour(1).at(at);
@@ -276,7 +276,7 @@ pub(super) fn buffers_come_and_go<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -
         source.renew()?;
         source.bytes().fill(round);
         lab.ra.put_bytes(place, source.bytes())?;
-        // By another buffer, which comes from elsewhere and is shorter than a page.
+        // Through another buffer, which is not one of these pages and is shorter than a page.
         let mut first = [0; 64];
         lab.ra.get_bytes(place, &mut first)?;
         require!(first == [round; 64], "round {round}: a put from a fresh buffer has written {:?}", first[0]);
@@ -298,9 +298,9 @@ pub(super) fn clears_zero_just_their_range<A: RemoteAtomics + ?Sized>(lab: &Lab<
         lab.barrier()?;
         ra.put_bytes(lab.own(at), &[0xa5; BYTES])?;
         lab.barrier()?;
-        // Whoever looks at the memory has it mapped when it is zeroed.
+        // A rank that reads the memory has it mapped when it is zeroed.
         ra.get_bytes(lab.neighbour(1).at(at), &mut seen)?;
-        require!(seen.iter().all(|&byte| byte == 0xa5), "{len} bytes at {start} are not as they were put");
+        require!(seen.iter().all(|&byte| byte == 0xa5), "{len} bytes at {start} differ from the put bytes");
         lab.barrier()?;
         ra.clear(at.plus(start as u64), len as u64)?;
         lab.barrier()?;
@@ -310,7 +310,7 @@ pub(super) fn clears_zero_just_their_range<A: RemoteAtomics + ?Sized>(lab: &Lab<
             require!(wrong.is_none(), "after a clear of {len} bytes at {start} byte {wrong:?} of {target} is wrong");
         }
         lab.barrier()?;
-        // What was cleared is memory like any other.
+        // Cleared memory is memory like any other.
         if len >= WORD as usize {
             let word = lab.own(at.plus(start.next_multiple_of(WORD as usize) as u64));
             let old = ra.fetch_add(word, 7)?;
@@ -331,7 +331,7 @@ pub(super) fn local_words_are_the_words<A: RemoteAtomics + ?Sized>(lab: &Lab<'_,
     let ra = lab.ra;
     for target in lab.ranks() {
         let Some(words) = ra.local_words(target.at(at), WORDS) else { continue };
-        require!(words.len() == WORDS && words.get(WORDS).is_none(), "{WORDS} words were asked for: {words:?}");
+        require!(words.len() == WORDS && words.get(WORDS).is_none(), "{WORDS} words were requested: {words:?}");
         for i in 0..WORDS {
             let same = target.at(at.word(i));
             let word = words.get(i);
@@ -367,14 +367,14 @@ pub(super) fn shared_words_are_the_words<A: RemoteAtomics + ?Sized>(lab: &Lab<'_
     let ra = lab.ra;
     for target in lab.ranks() {
         let Some(words) = ra.shared_words(target.at(at), WORDS) else {
-            // Where none are shared, none are, wherever one looks.
+            // If some words are not shared, none are, at any address.
             require!(
                 ra.shared_words(target.at(at), 0).is_none(),
-                "{target} shares no words, and it shares none of them"
+                "{target} does not share all words, but shares some of them"
             );
             continue;
         };
-        require!(words.len() as u64 == WORDS, "{WORDS} words were asked for, and {} given", words.len());
+        require!(words.len() as u64 == WORDS, "{WORDS} words were requested, but {} returned", words.len());
         for (i, word) in (0..).zip(words) {
             let same = target.at(at.word(i));
             ra.put_bytes(same, &(i + 1).to_ne_bytes())?;

@@ -16,7 +16,7 @@ pub(super) fn barriers_separate<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> 
         let (least, most) = (round * lab.size(), (round + 1) * lab.size() - 1);
         require!(
             (least..=most).contains(&seen),
-            "behind barrier {round}, {seen} arrivals instead of {least} to {most}"
+            "after barrier {round}, {seen} arrivals instead of {least} to {most}"
         );
     }
     Ok(())
@@ -29,7 +29,7 @@ pub(super) fn collectives_agree_with_a_sequential_run<A: RemoteAtomics + ?Sized>
         (0..len).map(|_| random.next()).collect::<Vec<_>>()
     };
     let (me, mut common, mut own) = (lab.ra.rank(), lab.common_random(), lab.random());
-    // Two of them, used in turn: what one has under way does not disturb the other.
+    // Two objects, used in turn: operations of one must not disturb the other.
     let both = [Collectives::with_chunk(lab.ra, 8)?, Collectives::with_chunk(lab.ra, 200)?];
     for call in 0..lab.rounds(150) {
         let collectives = &both[common.below(2) as usize];

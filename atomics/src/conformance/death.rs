@@ -1,18 +1,19 @@
-//! The death of a rank: an error, on every other rank, of whatever could wait for it for ever.
+//! The death of a rank: every operation that could wait for it forever returns an error, on every other rank.
 
 use std::time::Duration;
 
 use super::{Failure, Lab, Outcome, require};
 use crate::{Error, Rank, RemoteAtomics, Result, Until};
 
-/// Rank 1 dies by `die`, and all others, each blocked in its own way, see [`PeerFailed`](Error::PeerFailed) with rank 1.
+/// Rank 1 dies in `die`. All other ranks, each blocked in another way, get [`PeerFailed`](Error::PeerFailed) with rank
+/// 1.
 ///
-/// All ranks of a world of at least 3 call it. For threads `die` is a panic, which the caller of the world catches; for
-/// processes it is an abort or a signal, so that not even a destructor runs. The world cannot be used afterwards.
+/// All ranks of a world of at least 3 call it. For threads `die` is a panic, which the caller of the world catches. For
+/// processes it is an abort or a signal, so that no destructor runs. The world cannot be used afterwards.
 ///
 /// # Errors
 ///
-/// A [`Failure`] when a rank sees anything else, when `die` returns, or in a world of fewer than 3 ranks.
+/// A [`Failure`] when a rank gets anything else, when `die` returns, or in a world of fewer than 3 ranks.
 pub fn peer_death<A: RemoteAtomics + ?Sized>(ra: &A, die: impl FnOnce()) -> Result<(), Failure> {
     let body = || -> Outcome {
         let lab = Lab::new(CHECK, ra)?;
@@ -20,17 +21,17 @@ pub fn peer_death<A: RemoteAtomics + ?Sized>(ra: &A, die: impl FnOnce()) -> Resu
         let word = lab.alloc(1)?;
         lab.barrier()?;
         if lab.me() == 1 {
-            // Not before all have left the barrier, and, most of the time, are blocked.
+            // All ranks have left the barrier then, and most of the time they are blocked.
             ra.wait_until(word, Until::Ge(lab.size() - 1))?;
             for _ in 0..4 {
                 ra.pause(10_000)?;
             }
             die();
-            require!(false, "it was to die here, and did not");
+            require!(false, "this rank should have died here");
         }
         ra.fetch_add(Rank(1).at(word), 1)?;
-        // By now or later rank 1 is dead, and nothing comes that it would have done. Having been told once in its own way,
-        // each rank is told again in all others.
+        // Rank 1 is dead, now or soon, so its operations never happen. After its first error, each rank gets the error
+        // again in all other ways.
         for way in lab.me()..lab.me() + WAYS {
             expect(way, &block(&lab, way, word))?;
         }
@@ -41,10 +42,10 @@ pub fn peer_death<A: RemoteAtomics + ?Sized>(ra: &A, die: impl FnOnce()) -> Resu
 
 const CHECK: &str = "peer_death";
 
-/// How many ways there are to be blocked.
+/// The number of ways to block.
 const WAYS: u64 = 6;
 
-/// Waits, in one of the ways there are, for something that never comes.
+/// Waits, in one of the ways, for something that never happens.
 fn block<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>, way: u64, word: crate::Disp) -> Result<()> {
     let ra = lab.ra;
     match way % WAYS {
@@ -52,7 +53,7 @@ fn block<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>, way: u64, word: crate::Dis
         1 => ra.wait_until_deadline(word, Until::Ne(0), ra.now().after(Duration::from_secs(3600))).map(drop),
         2 => lab.collectives.barrier(),
         3 => loop {
-            // Polling a rank that lives, for what the dead one would have told it.
+            // Polls a live rank for a word that the dead rank would have written.
             let _ = ra.get(Rank(0).at(word))?;
             ra.pause(1)?;
         },
@@ -65,6 +66,6 @@ fn block<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>, way: u64, word: crate::Dis
 
 fn expect(way: u64, seen: &Result<()>) -> Outcome {
     let right = matches!(seen, Err(Error::PeerFailed { rank: Rank(1) }));
-    require!(right, "blocked in way {}, it saw {seen:?} and not the failure of rank 1", way % WAYS);
+    require!(right, "blocked in way {}, it got {seen:?} and not the failure of rank 1", way % WAYS);
     Ok(())
 }

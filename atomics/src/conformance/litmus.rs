@@ -1,15 +1,15 @@
-//! Litmus tests: small programs whose outcomes tell what an implementation of the memory model reorders.
+//! Litmus tests: small programs whose outcomes show the reorderings of an implementation of the memory model.
 //!
-//! The names are those of the literature: L. Maranget, S. Sarkar, P. Sewell, A tutorial introduction to the ARM and
-//! POWER relaxed memory models, 2012. Which outcomes are forbidden follows from the text of [`RemoteAtomics`]:
-//! operations that return a value are sequentially consistent among themselves and complete when they return; word puts
-//! are ordered after what their rank did before to the same target only; a flush completes them.
+//! The names come from the literature: L. Maranget, S. Sarkar, P. Sewell, A tutorial introduction to the ARM and POWER
+//! relaxed memory models, 2012. The text of [`RemoteAtomics`] defines the forbidden outcomes. Operations that return a
+//! value are sequentially consistent among themselves and complete when they return. Word puts are ordered only after
+//! their rank's earlier operations on the same target; a flush completes them.
 //!
-//! A test races 64 instances, each on words of its own, between two barriers, so that the barriers cost
-//! little and the ranks truly run side by side; each rank starts at a random instance, and now and then pauses in the
-//! middle of one, so that ranks that share a core meet there too. The homes of the variables go
-//! around, so that every role is played on own and on others' words. What is allowed need not be seen, and the
-//! histogram says what was: on one core, or on a backend without late puts, many tests show few outcomes.
+//! A test races 64 instances, each on its own words, between two barriers, so that the barriers cost little and the
+//! ranks run in parallel. Each rank starts at a random instance, and sometimes pauses within an instance, so that ranks
+//! that share a core meet there, too. The homes of the variables rotate, so that every role is played on local and on
+//! remote words. Allowed outcomes need not occur, and the histogram shows which ones did. On one core, or on a backend
+//! without late puts, many tests show few outcomes.
 
 use std::cell::Cell;
 use std::fmt;
@@ -17,33 +17,33 @@ use std::fmt;
 use super::{Failure, Lab, Outcome, require, run};
 use crate::{Address, Disp, Rank, RemoteAtomics, WORD};
 
-/// Instances of a test between two barriers: as many as a mask has bits.
+/// The number of instances of a test between two barriers: as many as a mask has bits.
 const BATCH: u64 = 64;
 
-/// Instances that a test runs as a check of the suite, at the usual number of rounds.
+/// The number of instances of a test as a check of the suite, at the usual number of rounds.
 const ITERATIONS: u64 = 20_000;
 
-/// Bytes of a variable: a cache line, so that those of one instance do not travel together.
+/// Bytes of a variable: a cache line, so that the variables of one instance do not travel together.
 const STRIDE: u64 = 64;
 
-/// Ranks start up to so many instances apart.
+/// The largest distance between the first instances of two ranks.
 const SKEW: u64 = 8;
 
-/// What a test has seen.
+/// The result of a test.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Litmus {
     /// The test's name.
     pub name: String,
-    /// How many ranks the world had.
+    /// The number of ranks of the world.
     pub ranks: u32,
-    /// Every outcome that can be imagined, and how often it was seen.
+    /// Every conceivable outcome, and how often it was seen.
     pub outcomes: Vec<LitmusOutcome>,
 }
 
 /// One outcome of a test: the values that its reads returned.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct LitmusOutcome {
-    /// The reads, as `r1:x=0`: rank in role 1 read 0 from x; or `x=1`: x was 1 in the end.
+    /// The reads, as `r1:x=0`: the rank in role 1 read 0 from x; or `x=1`: x was 1 in the end.
     pub reads: String,
     /// Whether the memory model forbids it.
     pub forbidden: bool,
@@ -52,12 +52,12 @@ pub struct LitmusOutcome {
 }
 
 impl Litmus {
-    /// How many instances ended in an allowed outcome.
+    /// Returns the number of instances with an allowed outcome.
     pub fn allowed(&self) -> u64 {
         self.sum(false)
     }
 
-    /// How many instances ended in a forbidden outcome.
+    /// Returns the number of instances with a forbidden outcome.
     pub fn forbidden(&self) -> u64 {
         self.sum(true)
     }
@@ -67,7 +67,7 @@ impl Litmus {
     }
 }
 
-/// The histogram, a line for each outcome.
+/// Writes the histogram, a line for each outcome.
 impl fmt::Display for Litmus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({} ranks)", self.name, self.ranks)?;
@@ -82,28 +82,29 @@ impl fmt::Display for Litmus {
 /// A litmus test of the table.
 #[derive(Debug)]
 pub struct LitmusTest<A: ?Sized> {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// How many ranks take part in an instance; a world needs as many, and further ranks take turns.
+    /// The number of ranks of an instance. A world needs at least that many; more ranks take turns.
     pub roles: u32,
-    /// What each rank calls, with the number of instances, which is rounded up to a multiple of 64. All ranks
-    /// return the same counts; a forbidden outcome is counted, and no error.
+    /// The function that each rank calls, with the number of instances, which is rounded up to a multiple of 64. All
+    /// ranks return the same counts. A forbidden outcome is counted, and is not an error.
     pub run: fn(&A, u64) -> Result<Litmus, Failure>,
 }
 
-/// A pause in the middle of so many instances, as a fraction, and its length in operations: one that gives up the
-/// processor where ranks share it, and short ones of random length.
+/// Long pauses within instances: one instance of this number has one, of this many operations. It yields the processor
+/// where ranks share it.
 const LONG_PAUSE: (u64, u32) = (32, 4_000);
+/// Short pauses, like [`LONG_PAUSE`], of random length up to this many operations.
 const SHORT_PAUSE: (u64, u32) = (8, 64);
 
-/// Where the variables of an instance live.
+/// The homes of the variables of an instance.
 #[derive(Clone, Copy)]
 enum Homes {
     /// All on one rank.
     Same,
     /// Any two of them on different ranks.
     Apart,
-    /// Now so, now so.
+    /// Either, in turn.
     Mixed,
 }
 
@@ -112,13 +113,13 @@ struct Shape<A: RemoteAtomics + ?Sized> {
     roles: u32,
     homes: Homes,
     variables: u64,
-    /// What is observed, in the order of the bits of an outcome. The last ones are the variables' ends, if `ends`.
+    /// The reads, in the order of the bits of an outcome. The last ones are the variables' final values, if `ends`.
     reads: &'static [&'static str],
-    /// Whether the variables are read in the end. Bits of these reads say that the first write came last.
+    /// Whether the variables are read in the end. The bits of these reads mean that the first write came last.
     ends: bool,
-    /// What role `role` does; returns the bits that it has read.
+    /// The program of a role, which returns the bits that it has read.
     program: fn(u32, &Instance<'_, A>) -> Outcome<u32>,
-    /// Whether the model forbids an outcome.
+    /// Returns whether the model forbids an outcome.
     forbidden: fn(u32) -> bool,
 }
 
@@ -127,9 +128,9 @@ struct Instance<'a, A: RemoteAtomics + ?Sized> {
     ra: &'a A,
     homes: [Rank; 2],
     words: [Disp; 2],
-    /// What this instance writes: at least this, where all earlier instances wrote less.
+    /// The smallest value that this instance writes. All earlier instances wrote smaller values.
     new: u64,
-    /// Word operations that this rank makes in this instance before it pauses, and for how long.
+    /// The number of word operations of this rank before it pauses in this instance, and the length of the pause.
     pause: Cell<Option<(u32, u32)>>,
 }
 
@@ -141,7 +142,7 @@ impl<A: RemoteAtomics + ?Sized> Instance<'_, A> {
         self.homes[variable].at(self.words[variable])
     }
 
-    /// Comes before every operation: pauses, if this is the place.
+    /// Pauses, if this is the place. Every operation calls it first.
     fn step(&self) -> Outcome {
         match self.pause.get() {
             Some((0, operations)) => {
@@ -164,7 +165,7 @@ impl<A: RemoteAtomics + ?Sized> Instance<'_, A> {
         Ok(())
     }
 
-    /// Writes by an addition; only for variables that have one writer.
+    /// Writes with an addition; only for variables with one writer.
     fn fetch_add(&self, variable: usize) -> Outcome {
         let old = self.ra.get(self.at(variable))?;
         self.step()?;
@@ -187,13 +188,13 @@ impl<A: RemoteAtomics + ?Sized> Instance<'_, A> {
         Ok(self.ra.put_bytes(self.at(variable), &bytes)?)
     }
 
-    /// Puts one word as bytes that nobody waits for.
+    /// Puts one word as bytes, without a wait.
     fn put_unwatched(&self, variable: usize) -> Outcome {
         self.step()?;
         Ok(self.ra.put_bytes(self.at(variable).unwatched(), &self.new.to_ne_bytes())?)
     }
 
-    /// A put by this rank's own store, where it reaches the word so.
+    /// Puts a word with this rank's own store, where it reaches the word.
     fn store(&self, variable: usize) -> Outcome {
         let words = self.ra.local_words(self.at(variable), 1);
         let Some(word) = words.and_then(|words| words.get(0)) else { return self.put(variable) };
@@ -207,13 +208,13 @@ impl<A: RemoteAtomics + ?Sized> Instance<'_, A> {
         Ok(self.ra.flush(self.homes[variable])?)
     }
 
-    /// Bit number `bit` if this instance's write was seen.
+    /// Reads a variable; returns bit number `bit` if this instance's write was seen.
     fn get(&self, variable: usize, bit: u32) -> Outcome<u32> {
         self.step()?;
         Ok(u32::from(self.ra.get(self.at(variable))? >= self.new) << bit)
     }
 
-    /// Bit number `bit` if this instance's write was seen in all words of the variable.
+    /// Reads all words of a variable; returns bit number `bit` if this instance's write was seen in all of them.
     fn get_bytes(&self, variable: usize, bit: u32) -> Outcome<u32> {
         self.step()?;
         let mut bytes = [0; STRIDE as usize];
@@ -223,14 +224,14 @@ impl<A: RemoteAtomics + ?Sized> Instance<'_, A> {
     }
 }
 
-/// Runs `iterations` instances and counts their outcomes, alike on all ranks.
+/// Runs `iterations` instances and counts their outcomes; all ranks return the same counts.
 fn race<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>, shape: &Shape<A>, iterations: u64) -> Outcome<Vec<u64>> {
     let size = lab.size();
     require!(size >= u64::from(shape.roles), "{} ranks are too few for {} roles", size, shape.roles);
     let batches = iterations.div_ceil(BATCH).max(1);
     let words = lab.alloc(BATCH * shape.variables * STRIDE / WORD)?;
     let mut random = lab.random();
-    // For each batch and each read, the instances in which this rank has seen the bit.
+    // The instances in which this rank has seen the bit, for each batch and each read.
     let mut masks = vec![0u64; batches as usize * shape.reads.len()];
     for (batch, masks) in masks.chunks_mut(shape.reads.len()).enumerate() {
         let instance = |i: u64| {
@@ -242,7 +243,7 @@ fn race<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>, shape: &Shape<A>, iteration
             };
             let home = |variable: u64| Rank(((turn + apart * variable) % size) as u32);
             let word = |variable| words.plus((i * shape.variables + variable) * STRIDE);
-            // Two values of every batch, above those of all earlier ones.
+            // Every batch has two values, above those of all earlier batches.
             Instance {
                 ra: lab.ra,
                 homes: [home(0), home(1)],
@@ -251,7 +252,7 @@ fn race<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>, shape: &Shape<A>, iteration
                 pause: Cell::new(None),
             }
         };
-        // Roles go around, so that every rank plays each beside homes of every kind.
+        // Roles rotate, so that every rank plays each role with homes of every kind.
         let role = ((lab.me() + batch as u64 / 2) % size) as u32;
         let skew = random.below(SKEW);
         let mut record = |i: u64, seen: u32| {
@@ -287,7 +288,7 @@ fn race<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>, shape: &Shape<A>, iteration
         }
     }
     lab.complete_barrier()?;
-    // The roles' bits are disjoint, so that adding is joining.
+    // The roles' bits are disjoint, so that a sum joins them.
     let all = lab.collectives.allgather(&masks)?;
     let joined: Vec<u64> = (0..masks.len()).map(|i| all.iter().skip(i).step_by(masks.len()).sum()).collect();
     let mut seen = vec![0; 1 << shape.reads.len()];
@@ -312,7 +313,7 @@ fn measure<A: RemoteAtomics + ?Sized>(
     let outcome = |(bits, seen): (u32, u64)| {
         let reads = shape.reads.iter().enumerate().map(|(read, what)| {
             let bit = bits >> read & 1;
-            // The end of a variable is 1, the first write to it in the program's text, or 2.
+            // The final value of a variable is 1, the first write to it in the program's text, or 2.
             let value = if read < ends { bit } else { 2 - bit };
             format!("{what}={value}")
         });
@@ -321,7 +322,7 @@ fn measure<A: RemoteAtomics + ?Sized>(
     Ok(Litmus { name: name.to_owned(), ranks: lab.ra.size(), outcomes: (0..).zip(seen).map(outcome).collect() })
 }
 
-/// As a check: no forbidden outcome in [`ITERATIONS`], or the share of them that was asked for.
+/// Runs a test as a check: no forbidden outcome in [`ITERATIONS`], or the requested share of them.
 fn check<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>, shape: &Shape<A>) -> Outcome {
     let litmus = measure(lab.check, lab, shape, lab.rounds(ITERATIONS))?;
     require!(litmus.forbidden() == 0, "forbidden outcomes were seen:\n{litmus}");
@@ -330,7 +331,7 @@ fn check<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>, shape: &Shape<A>) -> Outco
 
 macro_rules! tests {
     ($($(#[$doc:meta])* $name:ident $shape:expr;)*) => {
-        /// The litmus tests, for a command that runs them at length and prints their histograms.
+        /// Returns the litmus tests, for a command that runs them at length and prints their histograms.
         pub fn litmus<A: RemoteAtomics + ?Sized>() -> Vec<LitmusTest<A>> {
             vec![$({
                 let shape: Shape<A> = $shape;
@@ -373,7 +374,7 @@ fn message_passing<A: RemoteAtomics + ?Sized>(
 /// The flag without the data.
 const STALE: fn(u32) -> bool = |seen| seen == 0b01;
 
-/// Role 0 writes x = 1 then y = 2, role 1 y = 1 then x = 2.
+/// Role 0 writes x = 1 then y = 2. Role 1 writes y = 1 then x = 2.
 fn two_plus_two_writes<A: RemoteAtomics + ?Sized>(
     homes: Homes,
     program: fn(u32, &Instance<'_, A>) -> Outcome<u32>,
@@ -400,7 +401,7 @@ tests! {
         i.get(other, role)
     }, |seen| seen == 0);
 
-    /// So is a flushed store to a direct word.
+    /// A flushed store to a direct word is complete: one of the two reads sees the other's write.
     store_buffering_stored store_buffering(|role, i| {
         let (mine, other) = if role == 0 { (X, Y) } else { (Y, X) };
         i.store(mine)?;
@@ -408,7 +409,7 @@ tests! {
         i.get(other, role)
     }, |seen| seen == 0);
 
-    /// A posted put may be late: everything is allowed.
+    /// A posted put may be late: every outcome is allowed.
     store_buffering_put store_buffering(|role, i| {
         let (mine, other) = if role == 0 { (X, Y) } else { (Y, X) };
         i.put(mine)?;
@@ -422,7 +423,8 @@ tests! {
         i.get(other, role)
     }, |seen| seen == 0);
 
-    /// A fence everywhere is also that of a rank that fences lightly. Where there is none, that rank flushes.
+    /// A fence everywhere is also a fence of a rank with a light fence. Where there is no such fence, that rank
+    /// flushes.
     store_buffering_asymmetric store_buffering(|role, i| {
         if role == 0 {
             i.put(X)?;
@@ -433,7 +435,7 @@ tests! {
         i.flush(Y)?;
         let fenced = i.ra.fence_everywhere()?;
         let seen = i.get(X, 1)?;
-        // A kernel may refuse it, and says so.
+        // A kernel may refuse it, which is reported.
         let refused = i.ra.capabilities().asymmetric_fence && !fenced;
         Ok(if refused { 1 << 1 } else { seen })
     }, |seen| seen == 0);
@@ -448,7 +450,7 @@ tests! {
         Ok(i.get(Y, 0)? | i.get(X, 1)?)
     }, STALE);
 
-    /// Two puts to different targets are not.
+    /// Two puts to different targets are not ordered.
     message_passing_put_two_targets message_passing(Homes::Apart, |role, i| {
         if role == 0 {
             i.put(X)?;
@@ -458,7 +460,7 @@ tests! {
         Ok(i.get(Y, 0)? | i.get(X, 1)?)
     }, NEVER);
 
-    /// Unless the first is flushed.
+    /// Two puts to different targets are ordered if the first is flushed.
     message_passing_flushed_put message_passing(Homes::Apart, |role, i| {
         if role == 0 {
             i.put(X)?;
@@ -469,7 +471,7 @@ tests! {
         Ok(i.get(Y, 0)? | i.get(X, 1)?)
     }, STALE);
 
-    /// A fetching operation is complete when it returns, whatever the next target is.
+    /// A fetching operation is complete when it returns, for any next target.
     message_passing_fetch_add message_passing(Homes::Mixed, |role, i| {
         if role == 0 {
             i.fetch_add(X)?;
@@ -479,7 +481,7 @@ tests! {
         Ok(i.get(Y, 0)? | i.get(X, 1)?)
     }, STALE);
 
-    /// A bulk put that is flushed is complete, all of it.
+    /// All bytes of a flushed bulk put are complete.
     message_passing_bulk message_passing(Homes::Mixed, |role, i| {
         if role == 0 {
             i.put_bytes(X)?;
@@ -505,7 +507,7 @@ tests! {
         forbidden: |seen| seen == 0b11,
     };
 
-    /// Writes that are complete in program order agree on one order.
+    /// Writes that complete in program order have one common order.
     two_plus_two_writes_fetch_store two_plus_two_writes(Homes::Mixed, |role, i| {
         let (first, second) = if role == 0 { (X, Y) } else { (Y, X) };
         i.fetch_store(first)?;
@@ -513,7 +515,7 @@ tests! {
         Ok(0)
     });
 
-    /// Puts to one target are ordered, also where they overwrite each other.
+    /// Puts to one target are ordered, even where they overwrite each other.
     two_plus_two_writes_put_same_target two_plus_two_writes(Homes::Same, |role, i| {
         let (first, second) = if role == 0 { (X, Y) } else { (Y, X) };
         i.put(first)?;
@@ -521,7 +523,7 @@ tests! {
         Ok(0)
     });
 
-    /// Who sees what a rank wrote after it saw a write, sees that write.
+    /// A rank that sees another rank's write also sees the writes that the other rank saw before.
     read_to_write_causality Shape {
         roles: 3,
         homes: Homes::Mixed,
@@ -572,7 +574,7 @@ tests! {
         forbidden: |seen| seen == 0b01,
     };
 
-    /// Whether a rank reads its own posted put: the model leaves it open.
+    /// A rank may or may not read its own posted put: the model allows both.
     own_put_then_get Shape {
         roles: 1,
         homes: Homes::Mixed,

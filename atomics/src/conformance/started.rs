@@ -5,12 +5,12 @@ use super::{Lab, Outcome, require};
 use crate::model::fabric::WordOp;
 use crate::{Error, Operation, RemoteAtomics, WORD, bulk};
 
-/// Operations under way at a time.
+/// The number of operations under way at a time.
 const DEPTH: usize = 16;
 
 pub(super) fn started_operations_agree_with_a_model<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     let ra = lab.ra;
-    // Each rank has words of its own on every rank, of which each has one operation under way at the most.
+    // Each rank has its own words on every rank, with at most one operation under way on each.
     let at = lab.alloc(lab.size() * DEPTH as u64)?.word(lab.me() * DEPTH as u64);
     let mut random = lab.random();
     let mut model = vec![[0u64; DEPTH]; lab.size() as usize];
@@ -43,7 +43,7 @@ pub(super) fn started_operations_agree_with_a_model<A: RemoteAtomics + ?Sized>(l
             started.into_iter().try_for_each(|(target, request)| complete(ra, target, request, &mut random))
         };
         let ran = run();
-        // Of what has failed nothing is under way behind a flush.
+        // After a flush no failed operation is under way.
         ran.and(ra.flush_all())?;
         for (word, (seen, (op, old))) in results.iter().zip(&expected).enumerate() {
             require!(seen == old, "step {step}: {op:?} of word {word} gave {seen:#x} and not {old:#x}");

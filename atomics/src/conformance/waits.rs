@@ -1,13 +1,13 @@
 //! Waiting: every condition, every way to be woken, deadlines, and pauses.
 //!
-//! Nothing here is about how long a wait takes; only the backend's own clock is asked, and only what it promises.
+//! No check measures the length of a wait; the checks use only the backend's own clock, and only its guarantees.
 
 use std::time::Duration;
 
 use super::{Lab, Outcome, require};
 use crate::{Address, RemoteAtomics, Result, Time, Until};
 
-/// Writes `value` in one of the ways there are to change a word that holds `old`.
+/// Writes `value` to a word that holds `old`, in one of the possible ways.
 fn write_somehow<A: RemoteAtomics + ?Sized>(ra: &A, way: u64, at: Address, old: u64, value: u64) -> Result<()> {
     match way % 5 {
         0 => ra.put(at, value),
@@ -48,7 +48,7 @@ pub(super) fn every_condition<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Ou
             let mut old = short[0];
             let write = |old: &mut u64, value: u64, way: u64| -> Outcome {
                 write_somehow(ra, way, target.at(word), *old, value)?;
-                // The ways mix only once what was written before is there.
+                // Different kinds of writes follow each other only after the earlier write is complete.
                 ra.flush(target)?;
                 *old = value;
                 Ok(())
@@ -75,7 +75,8 @@ pub(super) fn token_ring<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome
     let token = lab.alloc(1)?;
     let next = lab.neighbour(1);
     for round in 1..=lab.rounds(300) {
-        // Rank 0 starts a round with its number; everybody passes on what came, and rank 0 takes it back.
+        // Rank 0 starts a round with its number; every rank passes on the number that arrived, and rank 0 receives it
+        // back.
         if lab.me() == 0 {
             write_somehow(lab.ra, round, next.at(token), round - 1, round)?;
         }
@@ -84,7 +85,7 @@ pub(super) fn token_ring<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome
         if lab.me() != 0 {
             write_somehow(lab.ra, round, next.at(token), round - 1, round)?;
         }
-        // Only so that the ways of two rounds do not mix at one word.
+        // This flush only keeps the writes of two rounds to one word apart.
         lab.ra.flush(next)?;
     }
     Ok(())
@@ -112,7 +113,7 @@ pub(super) fn all_to_one<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome
 }
 
 pub(super) fn bulk_puts_wake<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
-    // The word that is waited for is anywhere in the range that is put.
+    // The awaited word is anywhere in the range of the put.
     const WORDS: u64 = 96;
     let (region, receipt) = (lab.alloc(WORDS)?, lab.alloc(1)?);
     let (to, from) = (lab.neighbour(1), lab.neighbour(lab.size() - 1));
@@ -142,7 +143,7 @@ pub(super) fn neighbouring_words_do_not_satisfy<A: RemoteAtomics + ?Sized>(lab: 
         }
         let deadline = lab.ra.now().after(Duration::from_micros(20 * (round % 10)));
         let seen = lab.ra.wait_until_deadline(region.word(1), Until::Ne(0), deadline)?;
-        require!(seen.is_none(), "round {round}: the word between was never written, and the wait ended with {seen:?}");
+        require!(seen.is_none(), "round {round}: the word between was never written, but the wait ended with {seen:?}");
     }
     Ok(())
 }
@@ -165,11 +166,11 @@ pub(super) fn deadlines<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome 
     for microseconds in [1, 10, 100, 1_000, 5_000] {
         let deadline = ra.now().after(Duration::from_micros(microseconds));
         let seen = ra.wait_until_deadline(word, Until::Ge(1), deadline)?;
-        require!(seen.is_none(), "nobody wrote the word, and the wait ended with {seen:?}");
+        require!(seen.is_none(), "no rank wrote the word, but the wait ended with {seen:?}");
         let now = ra.now();
         require!(now >= deadline, "the wait gave up at {now:?}, before its deadline {deadline:?}");
     }
-    // Far deadlines are none: the neighbour's write ends the wait.
+    // A far deadline is like no deadline: the neighbour's write ends the wait.
     for (round, deadline) in (1..).zip([Time(u64::MAX), ra.now().after(Duration::MAX), Time(u64::MAX - 1)]) {
         lab.barrier()?;
         ra.put(lab.neighbour(1).at(word), round)?;
@@ -180,7 +181,7 @@ pub(super) fn deadlines<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome 
 }
 
 pub(super) fn deadlines_in_the_middle_of_wake_ups<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
-    // Short deadlines that expire while writes come in: every write is seen in the end, and nothing that was not written.
+    // Short deadlines expire while writes arrive: every write is seen in the end, and no other value.
     let (word, receipt) = (lab.alloc(1)?, lab.alloc(1)?);
     let (to, from) = (lab.neighbour(1), lab.neighbour(lab.size() - 1));
     let mut random = lab.random();
@@ -208,7 +209,7 @@ pub(super) fn pauses_return<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outc
     for operations in [0, 1, 10, 1_000, 10_000, 0] {
         lab.ra.pause(operations)?;
     }
-    // Polling a remote word, each rank the next one's, with bounded exponential pauses.
+    // Each rank polls a word of the next rank, with bounded exponential pauses.
     for round in 1..=lab.rounds(100) {
         let watched = lab.neighbour(1).at(word);
         lab.ra.fetch_add(lab.own(word), 1)?;

@@ -1,9 +1,9 @@
-//! Word operations: what they return, and that they are atomic, whoever owns the word.
+//! Word operations: their results, and their atomicity on words of every rank.
 
 use super::{Lab, Outcome, require};
 use crate::{Disp, Error, Rank, RemoteAtomics};
 
-/// Operations of each rank in the checks under contention.
+/// The number of operations of each rank in the checks under contention.
 const OPERATIONS: u64 = 5_000;
 
 pub(super) fn fresh_memory_is_zero<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
@@ -25,7 +25,7 @@ pub(super) fn fresh_memory_is_zero<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) 
 }
 
 pub(super) fn return_values<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
-    // Each rank has a word of its own on every rank, so that nobody else changes what it expects.
+    // Each rank has its own word on every rank, so that no other rank changes the expected value.
     let at = lab.alloc(lab.size())?.word(lab.me());
     let ra = lab.ra;
     let mut random = lab.random();
@@ -33,7 +33,7 @@ pub(super) fn return_values<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outc
         let word = target.at(at);
         let mut model = 0u64;
         for _ in 0..lab.rounds(500) {
-            // Extremes more often than chance would have it.
+            // Extreme values are more frequent than by chance.
             let value = match random.below(4) {
                 0 => [0, 1, u64::MAX, 1 << 63, u64::MAX >> 1, u64::from(u32::MAX)][random.below(6) as usize],
                 _ => random.next(),
@@ -52,7 +52,7 @@ pub(super) fn return_values<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outc
                     ("compare_and_swap that stores", old, expected)
                 }
                 2 => {
-                    // One bit off, in any place: the comparison is of all 64.
+                    // The expected value differs in one random bit: the comparison must use all 64.
                     let old = ra.compare_and_swap(word, model ^ (1 << random.below(64)), value)?;
                     ("compare_and_swap that does not store", old, model)
                 }
@@ -155,7 +155,7 @@ pub(super) fn compare_and_swap_increments<A: RemoteAtomics + ?Sized>(lab: &Lab<'
 }
 
 pub(super) fn compare_and_swap_stores_only_on_equality<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
-    // In every round all ranks try to be the one that moves the word from the round's number to their own.
+    // In every round all ranks try to change the word from the round's number to their own.
     let (word, winners) = (lab.alloc(1)?, lab.alloc(1)?);
     let home = Rank(lab.ra.size() - 1);
     for round in 0..lab.rounds(300) {
@@ -165,7 +165,7 @@ pub(super) fn compare_and_swap_stores_only_on_equality<A: RemoteAtomics + ?Sized
             lab.ra.fetch_add(home.at(winners), 1)?;
         } else {
             let winner = old.wrapping_sub((round << 32) + 1);
-            require!(winner < lab.size(), "round {round}: the word held {old:#x}, which nobody stored in this round");
+            require!(winner < lab.size(), "round {round}: the word held {old:#x}, which no rank stored in this round");
         }
         lab.barrier()?;
         let total = lab.ra.get(home.at(winners))?;
@@ -202,7 +202,7 @@ pub(super) fn fetch_store_returns_each_token_once<A: RemoteAtomics + ?Sized>(lab
 }
 
 pub(super) fn kinds_are_atomic_with_each_other<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
-    // Money on accounts: every kind of operation moves it, the owners' own included, and none of it is lost.
+    // Money on accounts: every kind of operation moves it, including the owners' operations, and none of it is lost.
     let at = lab.alloc(1)?;
     let mut random = lab.random();
     let mut paid_in = 0u64;
@@ -230,17 +230,18 @@ pub(super) fn kinds_are_atomic_with_each_other<A: RemoteAtomics + ?Sized>(lab: &
     lab.barrier()?;
     let paid_in = lab.sum(paid_in)?;
     let held = lab.sum(lab.ra.get(lab.own(at))?)?;
-    require!(held == paid_in, "{paid_in} was paid in and {held} is there");
+    require!(held == paid_in, "{paid_in} was paid in, but {held} is there");
     Ok(())
 }
 
-/// A rank that has nothing to do pauses one time in so many, for so many operations: long enough to give up the processor.
+/// How often an idle rank pauses (once in this many times), and for how many operations: long enough to yield the
+/// processor.
 const IDLE: (u64, u32) = (8, 4_000);
 
-/// Each rank puts tokens into a word of its own, and the others take them by all atomics that change a word. A put that an
-/// atomic overwrites unseen is a token that no rank has taken.
+/// Each rank puts tokens into its own word, and the others take them with all atomics that change a word. If an atomic
+/// overwrites a put unseen, no rank takes that token.
 pub(super) fn no_put_is_lost_to_atomics<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
-    /// The bits of a word that hold a token; the others count additions.
+    /// The bits of a word that hold a token; the other bits count additions.
     const TOKEN: u64 = (1 << 32) - 1;
     let (at, finished) = (lab.alloc(lab.size())?, Rank(0).at(lab.alloc(1)?));
     let ra = lab.ra;
@@ -251,14 +252,14 @@ pub(super) fn no_put_is_lost_to_atomics<A: RemoteAtomics + ?Sized>(lab: &Lab<'_,
     let word = |putter: u64| Rank(((putter + 1) % lab.size()) as u32).at(at.word(putter));
     let own = word(lab.me());
     let mut random = lab.random();
-    // The token that was put last, and whether this rank has said that all of its tokens are gone.
+    // The last token that was put, and whether this rank has reported that all its tokens are gone.
     let (mut put, mut said) = (0, false);
-    // Of each rank's tokens, how many this rank has taken, and their sum.
+    // The number of each rank's tokens that this rank has taken, and their sum.
     let mut taken = vec![(0, 0); lab.size() as usize];
     lab.barrier()?;
     loop {
         let mut idle = true;
-        // No other rank puts to this word, so a token that is gone was taken, or else lost.
+        // No other rank puts to this word, so a token that is gone was taken or lost.
         if !said && (put == 0 || ra.get(own)? & TOKEN != put) {
             idle = false;
             if put < tokens {
@@ -296,17 +297,18 @@ pub(super) fn no_put_is_lost_to_atomics<A: RemoteAtomics + ?Sized>(lab: &Lab<'_,
         let (count, sum) = (lab.sum(count)?, lab.sum(sum)?);
         require!(
             (count, sum) == (tokens, tokens * (tokens + 1) / 2),
-            "rank {putter} has put {tokens} tokens, and {count} were taken (their sum is {sum}): a put was lost to an atomic"
+            "rank {putter} has put {tokens} tokens, but {count} were taken (their sum is {sum}): a put was lost to an atomic"
         );
     }
     Ok(())
 }
 
-/// A word is taken by a compare-and-swap and given back by a put, while others compare it with what it is not.
+/// A rank takes a word with a compare-and-swap and returns it with a put, while others compare the word with a
+/// different value.
 pub(super) fn no_put_is_lost_to_a_failed_comparison<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
     let (word, finished) = (lab.alloc(1)?, Rank(0).at(lab.alloc(1)?));
     let ra = lab.ra;
-    // Soft-RoCE of Linux 6.1 loses such puts (see the module verbs): there it is a check to ask for.
+    // Soft-RoCE of Linux 6.1 loses such puts (see the module verbs): there the check is optional.
     if !ra.capabilities().atomic_puts && std::env::var_os(super::PUTS).is_none() {
         return Ok(());
     }
@@ -317,28 +319,28 @@ pub(super) fn no_put_is_lost_to_a_failed_comparison<A: RemoteAtomics + ?Sized>(l
     let mut given_back = 0;
     while given_back < lab.rounds(1_000) {
         let old = ra.compare_and_swap(word, 0, claim)?;
-        require!(old <= lab.size() && old != claim, "{word} held {old} where {claim} takes it");
+        require!(old <= lab.size() && old != claim, "{word} held {old} when {claim} took it");
         // Others compare in vain while this rank pauses.
         sometimes_pause()?;
         if old == 0 {
             ra.put(word, 0)?;
             ra.flush(word.rank)?;
             let now = ra.get(word)?;
-            require!(now != claim, "{word} was given back by a put, which was lost: it is {now} still");
+            require!(now != claim, "a put returned {word}, but was lost: the word is still {now}");
             given_back += 1;
         }
     }
-    // The last put of this rank could be lost, too, and the others would compare for ever.
+    // The last put of this rank could be lost, too, and the others would compare forever.
     ra.fetch_add(finished, 1)?;
     while ra.get(finished)? != lab.size() {
         let now = ra.get(word)?;
-        require!(now != claim, "{word} was given back by a put, which was lost later: it is {now} again");
+        require!(now != claim, "a put returned {word}, but was lost later: the word is {now} again");
         ra.pause(IDLE.1)?;
     }
     Ok(())
 }
 
-/// A word that shows whether it was torn: each half is a fixed function of the other.
+/// Returns a word that shows tearing: each half is a fixed function of the other.
 fn whole(half: u32) -> u64 {
     u64::from(half) << 32 | u64::from(!half)
 }
@@ -386,7 +388,7 @@ pub(super) fn words_do_not_tear<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> 
 }
 
 pub(super) fn puts_of_one_rank_arrive_in_order<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> Outcome {
-    // Every rank counts up on a word of each other rank, which may not see it go down.
+    // Every rank counts up on a word of each other rank, which must never see the word decrease.
     let at = lab.alloc(lab.size())?;
     let ra = lab.ra;
     let mut seen = vec![0; lab.size() as usize];
@@ -402,13 +404,13 @@ pub(super) fn puts_of_one_rank_arrive_in_order<A: RemoteAtomics + ?Sized>(lab: &
         }
         for writer in lab.ranks() {
             let wrong = look(writer, at.word(u64::from(writer.0)))?;
-            require!(wrong.is_none(), "{writer} counts up, and its word went (from, to) {wrong:?}");
+            require!(wrong.is_none(), "{writer} counts up, but its word went (from, to) {wrong:?}");
         }
     }
     lab.complete_barrier()?;
     for writer in lab.ranks() {
         let last = ra.get(lab.own(at.word(u64::from(writer.0))))?;
-        require!(last == rounds, "{writer} flushed {rounds}, and its word is {last}");
+        require!(last == rounds, "{writer} flushed {rounds}, but its word is {last}");
     }
     Ok(())
 }

@@ -1,18 +1,18 @@
-//! The controlled backend: every call is handed, as a value, to whoever decides what happens next.
+//! The controlled backend: it hands every call, as a value, to an engine that decides the next step.
 //!
 //! [`Controlled`] turns each operation into a [`Call`] and asks an [`Executor`] for the [`Answer`]. [`spawn`] makes the
-//! executor a coroutine's [`Port`]: the rank's blocking code stops at each call; the engine that holds the memory carries
-//! the call out when it pleases, by whatever memory model it has, and resumes the rank. Nothing else reaches the rank,
-//! so that its next call is a function of its code and of its answers.
+//! executor a coroutine's [`Port`]: the rank's blocking code stops at each call. The engine that holds the memory
+//! executes the call at a time of its choice, by its own memory model, and resumes the rank. The rank has no other input,
+//! so its next call is a function of its code and of its answers.
 //!
-//! What is a call: one operation on one word, a wait, a flush, a pause. Bulk operations are split into words, each of
-//! which is a call, as nothing beyond one aligned word is atomic; a get is carried out before it returns, so that
-//! requests of bulk operations are complete at once, and bulk puts are complete at the next flush. A word operation that is
-//! not waited for is two calls: [`Call::Start`], and [`Call::Finish`], which brings its result. A flush is followed by the
-//! finish of each operation that it has completed.
+//! A call is one operation on one word, a wait, a flush or a pause. Bulk operations are split into words, each of which is
+//! a call, since only single aligned words are atomic. A get is executed before it returns, so that requests of bulk
+//! operations are complete at once. Bulk puts are complete at the next flush. A word operation without a wait is two calls:
+//! [`Call::Start`], and [`Call::Finish`], which returns its result. After a flush comes the finish of each operation that
+//! it has completed.
 //!
-//! A rank that unwinds, by a panic of its own or because its task is stopped, makes no calls: what its destructors call
-//! fails with its own [`PeerFailed`](Error::PeerFailed), and the time is the end of all deadlines.
+//! A rank that unwinds, from its own panic or because its task is stopped, makes no calls. Operations of its
+//! destructors fail with [`PeerFailed`](Error::PeerFailed) of the rank itself, and the time is after all deadlines.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -31,27 +31,27 @@ use crate::{
 /// One call of a rank.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Call {
-    /// Adds and answers the old word.
+    /// Adds, and answers the old word.
     FetchAdd {
         /// The word.
         at: Address,
-        /// What is added, modulo 2^64.
+        /// The number to add, modulo 2^64.
         value: u64,
     },
-    /// Stores `desired` where `expected` is, and answers the old word.
+    /// Stores `desired` if the word is `expected`, and answers the old word.
     CompareAndSwap {
         /// The word.
         at: Address,
-        /// What it must be.
+        /// The value that the word must have.
         expected: u64,
-        /// What it then becomes.
+        /// The new value.
         desired: u64,
     },
     /// Stores, and answers the old word.
     FetchStore {
         /// The word.
         at: Address,
-        /// What it becomes.
+        /// The new value.
         value: u64,
     },
     /// Answers the word.
@@ -63,16 +63,16 @@ pub enum Call {
     Put {
         /// The word.
         at: Address,
-        /// What it becomes.
+        /// The new value.
         value: u64,
     },
     /// Posts a bulk put within one word: answered at once, visible at any time until a flush.
     BulkPut {
         /// The word.
         at: Address,
-        /// Which bits are written.
+        /// The bits that are written.
         mask: u64,
-        /// What they become.
+        /// The new values of these bits.
         value: u64,
     },
     /// Answers the word, as part of a bulk get.
@@ -83,14 +83,14 @@ pub enum Call {
     /// Starts an operation on a word: answered at once. It takes effect some time before its [`Finish`](Call::Finish) and
     /// before a flush of its target are answered.
     Start {
-        /// The number of the operation among those of this rank that are not finished.
+        /// The number of the operation among this rank's unfinished operations.
         request: u32,
         /// The word.
         at: Address,
-        /// What is done to it.
+        /// The operation on the word.
         op: WordOp,
     },
-    /// Answers the result of a started operation, when that has taken effect. The number is free again.
+    /// Answers the result of a started operation, when the operation has taken effect. The number is free again.
     Finish {
         /// The number of the operation.
         request: u32,
@@ -102,30 +102,30 @@ pub enum Call {
         /// The number of the operation.
         request: u32,
     },
-    /// Answered when all that this rank posted or started to the target has taken effect.
+    /// Answered when all operations that this rank posted or started to the target have taken effect.
     Flush {
-        /// The target; all of them if there is none.
+        /// The target, or all targets if there is none.
         target: Option<Rank>,
     },
-    /// Answered with a word of the rank's own segment, once that is as waited for.
+    /// Answered with a word of the rank's own segment, once the condition holds.
     WaitUntil {
         /// The word.
         own: Disp,
-        /// What it has to be.
+        /// The condition.
         until: Until,
-        /// When the wait is over anyway, answered by [`Answer::TimedOut`].
+        /// The end of the wait in any case, answered by [`Answer::TimedOut`].
         deadline: Option<Time>,
     },
-    /// Answers the word, as the rank's processor loads it: as its own stores have left it.
+    /// Answers the word as the rank's processor loads it: after its own stores.
     Load {
         /// The word.
         at: Address,
     },
-    /// Stores by the rank's processor: a put that flushes do not wait for before [`Stored`](Call::Stored).
+    /// Stores with the rank's processor: a put for which flushes do not wait before [`Stored`](Call::Stored).
     Store {
         /// The word.
         at: Address,
-        /// What it becomes.
+        /// The new value.
         value: u64,
     },
     /// From here on, flushes wait for the stores that the rank has made.
@@ -134,7 +134,7 @@ pub enum Call {
     FenceEverywhere,
     /// A pause between two polls.
     Pause {
-        /// For how long, in uncontended word operations.
+        /// The length of the pause, in uncontended word operations.
         operations: u32,
     },
     /// Answers the time, as a word of nanoseconds.
@@ -142,7 +142,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// The call that carries out `op` on the word at `at`.
+    /// Returns the call that executes `op` on the word at `at`.
     pub fn new(at: Address, op: WordOp) -> Call {
         match op {
             WordOp::FetchAdd(value) => Call::FetchAdd { at, value },
@@ -153,7 +153,7 @@ impl Call {
         }
     }
 
-    /// Whether it is answered by a word.
+    /// Returns whether the answer is a word.
     pub fn answers_a_word(&self) -> bool {
         match self {
             Call::FetchAdd { .. }
@@ -177,7 +177,7 @@ impl Call {
         }
     }
 
-    /// The word that the call is on; of a wait, the one of `rank`, which makes it.
+    /// Returns the word of the call. A wait of `rank` is on that rank's own word.
     pub fn address(&self, rank: Rank) -> Option<Address> {
         match *self {
             Call::FetchAdd { at, .. }
@@ -237,34 +237,34 @@ impl fmt::Display for Call {
     }
 }
 
-/// What a call comes back with.
+/// The answer to a call.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Answer {
-    /// It is done, and there is nothing to tell.
+    /// The call is done, and has no result.
     Done,
-    /// It is done, and this is the word.
+    /// The call is done, with this word as its result.
     Word(u64),
     /// The deadline of a wait has passed.
     TimedOut,
-    /// A rank has failed, and so does the call.
+    /// A rank has failed, and so the call fails.
     PeerFailed(Rank),
 }
 
-/// What all ranks of a controlled world know of it.
+/// The properties of a controlled world, which all its ranks know.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// Which ranks share a node, and how many there are.
+    /// The ranks and their nodes.
     pub topology: Arc<Topology>,
-    /// Bytes of each rank's segment, all of them the symmetric heap's.
+    /// Bytes of each rank's segment, all of which belong to the symmetric heap.
     pub segment: u64,
-    /// What the backend says of itself.
+    /// The capabilities of the backend.
     pub capabilities: Capabilities,
     /// Whether every rank's processor reaches all memory: [`RemoteAtomics::local_words`](crate::RemoteAtomics::local_words).
     pub local_words: bool,
 }
 
 impl Shape {
-    /// A world of `size` ranks on one node, with word puts that may be late, and a fence for all of them.
+    /// Makes a world of `size` ranks on one node, with word puts that may be late, and a fence for all of them.
     pub fn new(size: u32) -> Shape {
         let capabilities =
             Capabilities { late_puts: true, asymmetric_fence: true, ..Capabilities::coherent("controlled") };
@@ -282,9 +282,9 @@ impl Shape {
     }
 }
 
-/// Who carries out the calls of one rank.
+/// Executes the calls of one rank.
 pub trait Executor {
-    /// Carries out `call`, and returns with its answer.
+    /// Executes `call`, and returns its answer.
     fn call(&self, call: Call) -> Answer;
 }
 
@@ -308,8 +308,8 @@ pub struct Controlled<E> {
     executor: E,
     view: WorldView,
     local_words: bool,
-    /// The operations that are not finished, by number. The lowest free number is taken, so that the calls of a rank do not
-    /// depend on how many operations it has finished.
+    /// The unfinished operations, by number. A new operation takes the lowest free number, so that the calls of a rank do
+    /// not depend on how many operations it has finished.
     started: RefCell<Vec<Option<Started>>>,
 }
 
@@ -322,14 +322,14 @@ struct Started {
 /// One rank of a controlled world, as the engine sees it.
 pub type RankTask<R> = Task<Answer, Call, R>;
 
-/// What a rank did until it stopped.
+/// The next stop of a rank: a call, or its end.
 pub type RankTurn<R> = Turn<Call, R>;
 
-/// Makes `body` the code of `rank`; it begins with the first [`Task::resume`], whose answer is thrown away.
+/// Makes `body` the code of `rank`. It begins with the first [`Task::resume`], whose answer is ignored.
 ///
 /// # Errors
 ///
-/// Those of [`Task::new`] and [`WorldView::new`].
+/// The errors of [`Task::new`] and [`WorldView::new`].
 pub fn spawn<R: 'static>(
     shape: &Shape,
     rank: Rank,
@@ -340,11 +340,11 @@ pub fn spawn<R: 'static>(
 }
 
 impl<E: Executor> Controlled<E> {
-    /// Rank `rank` of a world of that shape, whose calls `executor` carries out.
+    /// Makes rank `rank` of a world of that shape, whose calls `executor` executes.
     ///
     /// # Panics
     ///
-    /// When a world of that shape has no such rank, or its segments do not consist of whole words.
+    /// If a world of that shape has no such rank, or its segments are not whole words.
     pub fn new(executor: E, shape: &Shape, rank: Rank) -> Controlled<E> {
         let view = shape.view(rank).unwrap_or_else(|error| panic!("controlled: {error}"));
         Controlled::over(executor, view, shape.local_words)
@@ -354,13 +354,13 @@ impl<E: Executor> Controlled<E> {
         Controlled { executor, view, local_words, started: RefCell::default() }
     }
 
-    /// Who carries out the calls.
+    /// Returns the executor of the calls.
     pub fn executor(&self) -> &E {
         &self.executor
     }
 
-    /// Whether this rank has failed, or its task is given up, so that its destructors run: nobody answers them, and a
-    /// coroutine that is asked for an answer while it unwinds would take the process with it.
+    /// Returns whether this rank has failed, or its task is given up, so that its destructors run. No engine answers
+    /// them, and a coroutine that makes a call while it unwinds would abort the process.
     #[inline]
     fn unwinds(&self) -> bool {
         std::thread::panicking()
@@ -390,7 +390,7 @@ impl<E: Executor> Controlled<E> {
         }
     }
 
-    /// The number of the operation that `request` is of, if it is not finished.
+    /// Returns the number of the operation of `request`, if it is not finished.
     fn number(&self, request: &Request) -> Option<usize> {
         let number = usize::try_from(request.0).ok()?.checked_sub(1)?;
         self.started.borrow().get(number)?.as_ref().map(|_| number)
@@ -406,7 +406,7 @@ impl<E: Executor> Controlled<E> {
         Ok(())
     }
 
-    /// Delivers the results of all operations on `target`; gives those up that are left when one fails.
+    /// Delivers the results of all operations on `target`. If one fails, gives up the rest.
     fn deliver_all(&self, target: Option<Rank>) -> Result<()> {
         let wanted = |started: &Started| target.is_none_or(|target| started.at.rank == target);
         let count = self.started.borrow().len();
@@ -418,7 +418,7 @@ impl<E: Executor> Controlled<E> {
         Ok(())
     }
 
-    /// Gives up all operations on `target`: nothing touches their results any more.
+    /// Gives up all operations on `target`: nothing accesses their results any more.
     fn give_up(&self, target: Option<Rank>) {
         for started in self.started.borrow_mut().iter_mut() {
             started.take_if(|started| target.is_none_or(|target| started.at.rank == target));
@@ -426,7 +426,8 @@ impl<E: Executor> Controlled<E> {
     }
 }
 
-/// The words that a range of bytes touches: for each its address, and its bytes in the range as offset and count.
+/// Returns the words that a range of bytes touches: the address of each, and its bytes in the range as offset and
+/// count.
 fn words(at: Address, len: usize) -> impl Iterator<Item = (Address, usize, usize, usize)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -523,7 +524,7 @@ impl<E: Executor> Fabric for Controlled<E> {
         }
     }
 
-    /// A computation is a pause of one operation: an engine of calls knows no other time.
+    /// A computation is a pause of one operation, since an engine of calls has no other time.
     fn delay(&self, delay: Delay) -> Result<()> {
         let operations = match delay {
             Delay::Operations(operations) => operations,
@@ -549,12 +550,12 @@ impl<E: Executor> Fabric for Controlled<E> {
 }
 
 impl<E: Executor> LocalMemory for Controlled<E> {
-    /// None: no engine sees what is done to memory itself.
+    /// Returns `None`: no engine sees direct accesses to memory.
     fn shared_words(&self, _at: Address, _words: u64) -> Option<&[AtomicU64]> {
         None
     }
 
-    /// None, as [`shared_words`](LocalMemory::shared_words).
+    /// Returns `None`, like [`shared_words`](LocalMemory::shared_words).
     fn direct_words(&self, _at: Address, _words: u64) -> Option<&[AtomicU64]> {
         None
     }
@@ -566,7 +567,7 @@ impl<E: Executor> LocalMemory for Controlled<E> {
         Some(LocalWords::by(self, first, words))
     }
 
-    /// Where this fails, all later calls fail.
+    /// If this fails, all later calls fail.
     fn stored(&self) {
         let _ = self.make(Call::Stored);
     }
@@ -583,7 +584,7 @@ impl<E: Executor> LocalEngine for Controlled<E> {
 
     fn atomic(&self, at: Word, op: WordOp) -> Result<u64> {
         match op {
-            // A store in one order with the atomics.
+            // This store is in one order with the atomics.
             WordOp::Put(value) => self.word(at, WordOp::FetchStore(value)).map(|_| 0),
             _ => self.word(at, op),
         }
@@ -591,7 +592,7 @@ impl<E: Executor> LocalEngine for Controlled<E> {
 }
 
 impl<E: Executor> AsymmetricFence for Controlled<E> {
-    /// Nothing: a post is no step that a rank could stop at.
+    /// Does nothing: a rank cannot stop at a post.
     fn fence_light(&self) {}
 
     fn fence_everywhere(&self) -> Result<bool> {

@@ -1,7 +1,7 @@
-//! Ranks as stackful coroutines: blocking code that stops at every call and goes on when it is answered.
+//! Ranks as stackful coroutines: blocking code that stops at every call and continues with the answer.
 //!
-//! What runs them is single-threaded and deterministic: a task goes on only inside [`Task::resume`], and what it does
-//! is a function of its body and of the answers alone.
+//! They run single-threaded and deterministically: a task runs only inside [`Task::resume`], and its calls are a
+//! function of its body and of the answers alone.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -13,10 +13,10 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::{Error, Result};
 
-/// What a task did until it stopped.
+/// The next stop of a task.
 #[derive(Debug)]
 pub enum Turn<C, R> {
-    /// It makes a call, and waits for the answer.
+    /// The task makes a call, and waits for the answer.
     Calls(C),
     /// Its body has returned.
     Finished(R),
@@ -32,15 +32,16 @@ pub struct Task<A, C, R, S: Stack = DefaultStack> {
     coroutine: Option<Coroutine<A, C, R, S>>,
 }
 
-/// How a task's body makes its calls.
+/// The port through which a task's body makes its calls.
 pub struct Port<'t, A, C> {
     yielder: &'t Yielder<A, C>,
 }
 
 impl<A, C> Port<'_, A, C> {
-    /// Hands `call` to whoever runs the task, and returns the answer.
+    /// Hands `call` to the engine that runs the task, and returns the answer.
     ///
-    /// Not for destructors that may run while the task unwinds: a task that is given up there aborts the process.
+    /// Destructors that may run while the task unwinds must not call it: a task that is given up there aborts the
+    /// process.
     #[inline]
     pub fn call(&self, call: C) -> A {
         self.yielder.suspend(call)
@@ -51,18 +52,18 @@ impl<A, C> Port<'_, A, C> {
 /// tens of KiB.
 const STACK_BYTES: usize = 256 << 10;
 
-/// Stacks that are kept for the next task on this thread.
+/// The number of stacks that are kept for the next tasks on this thread.
 const KEPT: usize = 64;
 
 thread_local! {
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
-    /// A task is running on this thread, so that its panic is caught and told by value.
+    /// Whether a task is running on this thread, so that its panic is caught and returned as a value.
     static RUNNING: Cell<bool> = const { Cell::new(false) };
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
 impl<A: 'static, C: 'static, R: 'static> Task<A, C, R> {
-    /// A task that has not begun; the answer of its first [`resume`](Task::resume) is thrown away.
+    /// Makes a task that has not begun. The answer of its first [`resume`](Task::resume) is ignored.
     ///
     /// # Errors
     ///
@@ -76,7 +77,7 @@ impl<A: 'static, C: 'static, R: 'static> Task<A, C, R> {
         Ok(Task::on(stack, body))
     }
 
-    /// Gives the task up, and its stack to the next one.
+    /// Gives up the task, and keeps its stack for the next one.
     pub fn stop(mut self) {
         self.unwind();
         if let Some(coroutine) = self.coroutine.take_if(|coroutine| coroutine.done()) {
@@ -91,14 +92,14 @@ impl<A: 'static, C: 'static, R: 'static> Task<A, C, R> {
 }
 
 impl<A: 'static, C: 'static, R: 'static, S: Stack + 'static> Task<A, C, R, S> {
-    /// A task on that stack, otherwise as [`new`](Task::new).
+    /// Like [`new`](Task::new), on that stack.
     pub(crate) fn on(stack: S, body: impl for<'t> FnOnce(&Port<'t, A, C>) -> R + 'static) -> Task<A, C, R, S> {
         static HOOK: Once = Once::new();
         HOOK.call_once(quiet_hook);
         Task { coroutine: Some(Coroutine::with_stack(stack, move |yielder, _first| body(&Port { yielder }))) }
     }
 
-    /// Lets the task go on with `answer` until it makes its next call or ends.
+    /// Continues the task with `answer` until it makes its next call or ends.
     ///
     /// # Panics
     ///
@@ -125,7 +126,7 @@ impl<A, C, R, S: Stack> Task<A, C, R, S> {
             && !coroutine.done()
         {
             let outer = RUNNING.replace(true);
-            // A body may catch the unwinding and panic for a reason of its own, which concerns nobody any more.
+            // A body may catch the unwinding and panic for another reason, which can be ignored.
             let _ = panic::catch_unwind(AssertUnwindSafe(|| coroutine.force_unwind()));
             RUNNING.set(outer);
         }
@@ -155,7 +156,7 @@ fn text_of(payload: &(dyn Any + Send)) -> String {
     text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message").to_owned()
 }
 
-/// Panics of tasks are results, told by [`Turn::Panicked`]; all others go to the hook that was there.
+/// Installs a hook for panics. A task's panic becomes [`Turn::Panicked`]; all others go to the previous hook.
 fn quiet_hook() {
     let before = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -173,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_task_is_a_function_of_its_answers() {
+    fn the_calls_of_a_task_depend_on_its_answers_only() {
         let mut task = Task::new(|port: &Port<'_, u32, u32>| port.call(1) + port.call(2)).unwrap();
         assert!(matches!(task.resume(0), Turn::Calls(1)));
         assert!(matches!(task.resume(10), Turn::Calls(2)));
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_told_with_its_place() {
+    fn a_panic_is_returned_with_its_place() {
         let mut task: Task<(), (), ()> = Task::new(|_| panic!("of {}", 7)).unwrap();
         match task.resume(()) {
             Turn::Panicked(text) => assert!(text.starts_with("of 7 (") && text.contains("coroutine.rs:"), "{text}"),
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_stopped_task_holds_is_dropped() {
+    fn stopping_a_task_drops_its_values() {
         let held = std::rc::Rc::new(());
         let inside = held.clone();
         let mut task: Task<(), (), ()> = Task::new(move |port| {
@@ -205,7 +206,7 @@ mod tests {
         assert_eq!(std::rc::Rc::strong_count(&held), 1);
     }
 
-    /// A task that catches the unwinding by which it is given up, and then panics for a reason of its own.
+    /// Returns a task that catches the unwinding with which it is given up, and then panics for another reason.
     fn stubborn() -> Task<(), (), ()> {
         let mut task = Task::new(|port: &Port<'_, (), ()>| {
             panic::catch_unwind(AssertUnwindSafe(|| port.call(()))).expect("an answer");

@@ -1,16 +1,17 @@
 //! The simulator: ranks as coroutines in virtual time, over a model of a machine's network and processors.
 //!
-//! [`Simulator`] runs the same blocking code as every other backend, for as many ranks as memory holds (some 5 KiB each),
-//! and is deterministic: one profile, one seed, one result, to the bit. A machine is a [`Profile`]: what an operation
-//! takes by processors, by adapters and on the way, and how they take turns. `engine.rs` says when what happens.
+//! [`Simulator`] runs the same blocking code as every other backend, for as many ranks as memory holds (some 5 KiB each).
+//! It is deterministic: the same profile and seed give the same result, to the bit. A machine is a [`Profile`]: the times
+//! of operations in processors, in adapters and on the way, and the order of waiting messages. `engine.rs` defines the
+//! time of each step.
 //!
-//! # What it leaves out
+//! # Limits of the model
 //!
-//! * Contention inside the network: messages wait at their origin's adapter and at their target's, not on links. Who has
-//!   to wait at a busy target, and for how long, does depend on the way ([`Arbitration`](profile::Arbitration)).
-//! * Processors take no time between their operations, but for [`compute`](crate::RemoteAtomics::compute); caches have lines,
-//!   and no sizes.
-//! * Bulk transfers through memory take the processor's time, and hold no line.
+//! * The network has no contention inside: messages wait at the adapters of their origin and target, not on links. But
+//!   the waiting times at a busy target do depend on the way ([`Arbitration`](profile::Arbitration)).
+//! * Processors take no time between their operations, except for [`compute`](crate::RemoteAtomics::compute). Caches have
+//!   lines, but no sizes.
+//! * Bulk transfers through memory take the processor's time, but hold no line.
 
 mod engine;
 mod gets;
@@ -45,51 +46,51 @@ use gets::Gets;
 use network::Shape;
 use profile::{LocalAtomics, Placement, Span};
 
-/// What a call comes back with.
+/// The reply to an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reply {
     Done,
     Word(u64),
     TimedOut,
     Failed(Rank),
-    /// The rank that was to write the word has left.
+    /// The rank that had to write the word has left.
     Left(Rank),
 }
 
-/// The first rank that has left something undone, and what.
+/// The first rank that has left an obligation undone, and a description of it.
 type Forsaken = Cell<Option<(Rank, &'static str)>>;
 
 /// Virtual time, in picoseconds.
 struct Clock(Cell<u64>);
 
-/// Whose operations count for [`Stats::hottest`], a flag for each rank.
+/// The ranks whose operations count for [`Stats::hottest`], a flag for each.
 struct Counted(Box<[Cell<bool>]>);
 
-/// What is simulated besides the machine.
+/// The options of a simulation besides the machine.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many ranks there are.
+    /// The number of ranks.
     pub ranks: u32,
-    /// Ranks of a node; the profile's unless said otherwise.
+    /// The number of ranks of a node; by default the profile's.
     pub ranks_per_node: Option<u32>,
-    /// How ranks are placed; the profile's unless said otherwise.
+    /// The placement of ranks; by default the profile's.
     pub placement: Option<Placement>,
-    /// Engines of an adapter; the profile's unless said otherwise.
+    /// The number of engines of an adapter; by default the profile's.
     pub engines: Option<u32>,
-    /// Who carries out atomics inside a node; the profile says unless it is said here.
+    /// What executes atomics inside a node; by default the profile's setting.
     pub local_atomics: Option<LocalAtomics>,
-    /// Who carries out bulk operations inside a node; the processor unless it is said.
+    /// What executes bulk operations inside a node; by default the processor.
     pub local_bulk: Option<LocalAtomics>,
-    /// What irregularities depend on.
+    /// The seed of all irregularities.
     pub seed: u64,
-    /// Bytes of a rank's segment; only what is touched takes memory.
+    /// Bytes of a rank's segment; only the touched part takes memory.
     pub segment_bytes: u64,
-    /// Bytes of a rank's stack; only what is touched takes memory.
+    /// Bytes of a rank's stack; only the touched part takes memory.
     pub stack_bytes: usize,
 }
 
 impl Options {
-    /// That many ranks, and all else as the profile has it.
+    /// Makes options for that many ranks, with the profile's settings for all else.
     pub fn new(ranks: u32) -> Options {
         Options {
             ranks,
@@ -105,7 +106,7 @@ impl Options {
     }
 }
 
-/// How far a simulation is.
+/// The progress of a simulation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
     /// Events that were handled.
@@ -118,12 +119,12 @@ pub struct Progress {
     pub size: u32,
 }
 
-/// What came of a simulation.
+/// The outcome of a simulation.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome<R> {
-    /// What the ranks returned.
+    /// The results of the ranks.
     pub results: Vec<R>,
-    /// What was counted.
+    /// The counts.
     pub stats: Stats,
 }
 
@@ -137,16 +138,16 @@ pub struct Simulator {
     ranks_per_node: u32,
 }
 
-/// Bytes that a rank takes at least: a page of stack, its part of a page table, and the simulator's own state.
+/// The least memory of a rank, in bytes: a page of stack, its part of a page table, and the simulator's own state.
 const BYTES_PER_RANK: u64 = 4096 + 1024;
 
 impl Simulator {
-    /// A machine of that profile.
+    /// Makes a machine of that profile.
     ///
     /// # Errors
     ///
-    /// [`Error::World`] when there is no rank or no rank a node, when the network cannot have so many nodes, and when the
-    /// memory that is available cannot hold so many ranks.
+    /// [`Error::World`] when there are 0 ranks, or 0 ranks a node, when the network cannot have that many nodes, and when
+    /// the available memory cannot hold that many ranks.
     pub fn new(profile: &Profile, options: &Options) -> Result<Simulator> {
         let ranks = options.ranks;
         let one_node = matches!(profile.shape, Shape::OneNode);
@@ -173,7 +174,7 @@ impl Simulator {
         let nodes = ranks.div_ceil(ranks_per_node);
         let network = Network::new(&profile.shape, nodes)?;
         let topology = match (&profile.shape, options.placement.unwrap_or(profile.placement)) {
-            // What a lock sees of one node are its sockets.
+            // On one node, the sockets are the nodes of the locks' topology.
             (Shape::OneNode, _) => Topology::blocks(ranks, ranks.div_ceil(profile.node.sockets), profile.node.sockets)?,
             (shape, Placement::Block) => Topology::blocks(ranks, ranks_per_node, rack(shape, nodes))?,
             (shape, Placement::Cyclic) => {
@@ -194,12 +195,12 @@ impl Simulator {
         self.options.local_atomics.unwrap_or(self.profile.local_atomics)
     }
 
-    /// Where the ranks are, as their code sees it.
+    /// Returns the topology of the ranks, as their code sees it.
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// The network.
+    /// Returns the network.
     pub fn network(&self) -> &Network {
         &self.network
     }
@@ -208,17 +209,17 @@ impl Simulator {
     ///
     /// # Errors
     ///
-    /// [`Error::World`] when a rank panics or when ranks wait for ever, [`Error::RankEnded`] when one has
-    /// [left something undone](crate::RemoteAtomics::forsake), and [`Error::System`] when their stacks cannot be mapped.
+    /// [`Error::World`] when a rank panics or when ranks wait forever, [`Error::RankEnded`] when a rank has left with
+    /// [an obligation undone](crate::RemoteAtomics::forsake), and [`Error::System`] when their stacks cannot be mapped.
     pub fn run<R: 'static>(&self, body: impl for<'t> Fn(&Sim<'t>) -> R + 'static) -> Result<Outcome<R>> {
         self.run_with(body, &mut |_| true)
     }
 
-    /// As [`run`](Self::run), and tells how far it is every 65,536 events; it stops when it is answered `false`.
+    /// Like [`run`](Self::run), and reports the progress every 65,536 events; it stops when the report returns `false`.
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run), and [`Error::World`] when it was stopped.
+    /// The errors of [`run`](Self::run), and [`Error::World`] when it was stopped.
     pub fn run_with<R: 'static>(
         &self,
         body: impl for<'t> Fn(&Sim<'t>) -> R + 'static,
@@ -234,12 +235,12 @@ impl Simulator {
             gets: Rc::clone(&gets),
             forsaken: Rc::clone(&forsaken),
             topology: Arc::clone(&self.topology),
-            // Whole words, as on the other backends.
+            // Whole words, like on the other backends.
             segment: self.options.segment_bytes.checked_next_multiple_of(WORD).unwrap_or(u64::MAX - WORD + 1),
             word_adapter: self.local_atomics() == LocalAtomics::Nic,
             capabilities: Capabilities {
                 late_puts: true,
-                // No word overtakes bytes on its way to one target.
+                // Words do not overtake bytes on their way to one target.
                 ordered_puts: self.local_atomics() == LocalAtomics::Nic
                     || self.options.local_bulk != Some(LocalAtomics::Nic),
                 atomicity: Atomicity::Global,
@@ -276,14 +277,14 @@ impl Simulator {
         let mut world = World::new(&self.profile, &self.network, &setting, clock, counted, gets);
         let results = world.run(&mut tasks, progress, &forsaken);
         for task in &mut tasks {
-            // Ranks that did not end, after an error.
+            // After an error some ranks have not ended.
             task.unwind();
         }
         Ok(Outcome { results: results?, stats: world.stats() })
     }
 }
 
-/// Nodes of a rack: what is near each other in the network.
+/// Returns the number of nodes of a rack: nodes that are near each other in the network.
 fn rack(shape: &Shape, nodes: u32) -> u32 {
     let rack = match shape {
         Shape::OneNode => 1,
@@ -298,14 +299,14 @@ fn gib(bytes: u64) -> f64 {
     bytes as f64 / (1_u64 << 30) as f64
 }
 
-/// Bytes that the kernel could give without swapping; `None` where it does not say.
+/// Returns the bytes that the kernel can provide without swapping; `None` where it does not report them.
 fn available_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// What all ranks share.
+/// The state that all ranks share.
 struct Shared {
     clock: Rc<Clock>,
     counted: Rc<Counted>,
@@ -333,19 +334,20 @@ impl fmt::Debug for Sim<'_> {
 }
 
 impl Sim<'_> {
-    /// Virtual time, to the picosecond.
+    /// Returns the virtual time, to the picosecond.
     pub fn time(&self) -> Span {
         Span(self.shared.clock.0.get())
     }
 
-    /// Says whether this rank's operations from now on count for [`Stats::hottest`]. At first they do.
+    /// Sets whether this rank's operations from now on count for [`Stats::hottest`]. At first they do.
     pub fn count_hottest(&self, count: bool) {
         self.shared.counted.0[self.view.rank().index()].set(count);
     }
 
     #[inline]
     fn call(&self, op: Op) -> Result<Reply> {
-        // A rank that unwinds gets no answer: its coroutine cannot stop here, since `panicking` is of the whole thread.
+        // A rank that unwinds gets no answer: its coroutine cannot stop here, since `panicking` is a state of the whole
+        // thread.
         if std::thread::panicking() {
             return Err(Error::PeerFailed { rank: self.view.rank() });
         }
@@ -356,7 +358,7 @@ impl Sim<'_> {
         }
     }
 
-    /// Leaves the world, and says what is left undone.
+    /// Leaves the world, and reports an obligation that is left undone.
     fn leave(&self) {
         if let (Some(&what), None) = (self.forsaken.get(), self.shared.forsaken.get()) {
             self.shared.forsaken.set(Some((self.view.rank(), what)));
@@ -372,7 +374,7 @@ impl Sim<'_> {
         }
     }
 
-    /// The word that answers `op`.
+    /// Makes a word operation, and returns the answered word.
     #[inline]
     fn answer(&self, op: Op) -> Result<u64> {
         match self.call(op)? {
@@ -446,7 +448,7 @@ impl Fabric for Sim<'_> {
         self.tell(Op::Wait { request: request.0 }).inspect_err(|_| self.shared.gets.give_up(request.0))
     }
 
-    /// If it fails, the engine touches no buffer of these gets any more.
+    /// If it fails, the engine no longer accesses the buffers of these gets.
     fn complete(&self, target: Option<Rank>) -> Result<()> {
         let give_up = |_: &Error| self.shared.gets.give_up_all(self.view.rank(), target);
         self.tell(Op::Flush { target }).inspect_err(give_up)
@@ -487,7 +489,7 @@ impl Leaving for Sim<'_> {
     }
 
     fn forsake(&self, what: &'static str) {
-        // The first is named.
+        // The error names the first rank.
         let _ = self.forsaken.set(what);
     }
 
@@ -496,5 +498,5 @@ impl Leaving for Sim<'_> {
     }
 }
 
-/// Zeros that a clear writes at a time.
+/// The zeros that a clear writes at a time.
 static ZEROS: [u8; 4096] = [0; 4096];

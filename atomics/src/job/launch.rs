@@ -246,7 +246,7 @@ impl Launcher {
             )),
             Placement::Given(topology) if topology.size() == self.size => Ok(Some(topology.clone())),
             Placement::Given(topology) => {
-                Err(Error::world(format!("the topology has {} ranks and the world {}", topology.size(), self.size)))
+                Err(Error::world(format!("the topology has {} ranks, but the world has {}", topology.size(), self.size)))
             }
         }
     }

@@ -1,36 +1,36 @@
-//! The event loop: carries out the calls of all ranks at their times.
+//! The event loop: it executes the calls of all ranks at their times.
 //!
 //! # An operation through adapters
 //!
 //! | step | when |
 //! | --- | --- |
 //! | the origin's processor starts it | `overhead` |
-//! | it leaves the origin's adapter, one message each `gap` + bytes × `byte` | when the adapter is free |
-//! | it arrives, its bytes while they still leave | `wire` + hops × `hop` (`loopback` to the own node) + jitter |
+//! | it leaves the origin's adapter, one message every `gap` + bytes × `byte` | when the adapter is free |
+//! | it arrives, its bytes while they still leave | `wire` + hops × `hop` (`loopback` to the same node) + jitter |
 //! | an engine of the target's adapter serves it | when the engine is free, and by turns ([`Arbitration`]) |
-//! | an atomic has its word for `word`, after `atomic` of the engine alone | when the word is free |
+//! | an atomic occupies its word for `word`, after `atomic` in the engine alone | when the word is free |
 //! | it takes effect | then |
 //! | the bytes of a get leave the target's adapter, bytes × `byte` | when that is free |
 //! | the answer arrives, and the processor notices | the way back, `completion` |
 //!
 //! Posted puts leave the origin after `overhead`, and are complete when their acknowledgement would arrive. Messages of a
-//! rank to one target arrive in the order in which they were sent.
+//! rank to one target arrive in the order of sending.
 //!
 //! # An operation by a processor
 //!
-//! Accesses to a line that write take turns. Each takes `hit` or `atomic`, and a transfer (`core`, `socket`) if another
-//! core, or the adapter, has written the line since. It takes effect at its end. The core that has a line goes on with it
-//! for a part of the transfer (`keep`), until it hears that another one wants it: so two cores that want a line all the time
-//! do many operations on it each before it moves, as real ones do. Who reads a line that is on its way to be written waits
-//! for that. A core's stores take effect in their order, while it goes on; its atomics wait for the stores before them. Who
-//! waits for a word of its own notices a change one transfer, and `notice`, after it.
+//! Writing accesses to a line take turns. Each takes `hit` or `atomic`, and a transfer (`core`, `socket`) if another core,
+//! or the adapter, has written the line since. It takes effect at its end. The core that has a line goes on using it for a
+//! part of the transfer (`keep`), until it learns that another core wants the line. So two cores that always want a line do
+//! many operations on it each before it moves, like real cores. A core that reads a line on its way to a writer waits for
+//! that write. A core's stores take effect in order, while the core continues; its atomics wait for the stores before them.
+//! A rank that waits for its own word notices a change one transfer, and `notice`, after it.
 
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
 use super::gets::Gets;
-use super::memory::{ADAPTER, Before, Memory, NOBODY};
+use super::memory::{ADAPTER, Before, Memory, NO_CORE};
 use super::network::{Network, Shape};
 use super::profile::{Arbitration, Jitter, LocalAtomics, Profile, Span};
 use super::queue::{Event, Queue};
@@ -44,14 +44,14 @@ use crate::model::fabric::WordOp;
 use crate::random::Random;
 use crate::{Address, Disp, Distance, Error, Rank, Result, Until, WORD};
 
-/// What a rank asks for.
+/// The operations of a rank.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Op {
     Word {
         at: Address,
         op: WordOp,
     },
-    /// Through an adapter, and not waited for.
+    /// A word operation through an adapter, without a wait.
     Start {
         at: Address,
         op: WordOp,
@@ -80,7 +80,7 @@ pub(super) enum Op {
         own: Disp,
         until: Until,
         deadline: Option<u64>,
-        /// The only rank that is still to write the word, if that is known.
+        /// The only rank that still has to write the word, if that is known.
         writer: Option<Rank>,
     },
     Pause {
@@ -91,22 +91,22 @@ pub(super) enum Op {
     },
 }
 
-/// What a message carries.
+/// The load of a message.
 #[derive(Debug)]
 enum Load {
     Word(WordOp),
-    /// The operation with this number, which its rank does not wait for.
+    /// The started operation with this number.
     Started {
         request: u64,
         op: WordOp,
     },
     PutBytes(Box<[u8]>),
-    /// The get with this number asks for so many bytes.
+    /// The get with this number, and the number of its bytes.
     GetBytes {
         request: u64,
         len: usize,
     },
-    /// The bytes of the get, or the result of the started operation, with this number, on their way back.
+    /// The bytes of a get, or the result of a started operation, with this number, on their way back.
     Bytes {
         request: u64,
         bytes: Box<[u8]>,
@@ -122,54 +122,54 @@ struct Message {
 
 #[derive(Clone, Copy, Debug)]
 enum What {
-    /// The rank goes on with what is in its state.
+    /// The rank continues with the reply in its state.
     Resume(u32),
-    /// The message has come to its target's adapter.
+    /// The message has arrived at its target's adapter.
     Arrive(u32),
     /// An engine has served the message.
     Served(u32),
-    /// A processor has carried the message out.
+    /// A processor has executed the message.
     Local(u32),
-    /// The bytes of a get have come back.
+    /// The bytes of a get have arrived at the origin.
     Back(u32),
     /// The deadline of the wait with that number has passed.
     Deadline(u32, u32),
 }
 
-/// What a rank waits for.
+/// The condition that a rank waits for.
 #[derive(Clone, Copy, Debug)]
 enum Blocked {
-    /// The reply that is there, at the time of an event.
+    /// The time of an event; the reply is already there.
     Reply(Reply),
     /// The answer of a message.
     Message,
-    /// Its own word, and which rank is still to write it, if that is known.
+    /// Its own word, and the rank that still has to write it, if that is known.
     Word(Disp, Until, Option<Rank>),
     Request(u64),
     Flush(Option<Rank>),
-    /// Nothing: it has ended.
+    /// The rank has ended.
     Ended,
 }
 
 struct RankState {
     blocked: Blocked,
-    /// Counts waits with deadlines, so that old deadlines are known.
+    /// Counts waits with deadlines, so that old deadlines are recognized.
     wait: u32,
-    /// Messages that are not complete.
+    /// The number of incomplete messages.
     outstanding: u32,
-    /// When the last of those that are is complete at this rank.
+    /// When the last of the complete messages is complete at this rank.
     complete: u64,
-    /// When the last of the stores that its processor carries out has taken effect.
+    /// When the last of the processor's stores has taken effect.
     stored: u64,
 }
 
-/// Messages of a rank to a target that are not complete.
+/// The incomplete messages of a rank to a target.
 #[derive(Default)]
 struct Channel {
     outstanding: u32,
     /// When the last message arrives.
     arrives: u64,
-    /// When all that were served are complete at the origin.
+    /// When all served messages are complete at the origin.
     complete: u64,
 }
 
@@ -214,9 +214,9 @@ pub(super) struct World<'p> {
     free: Vec<u32>,
     channels: FxHashMap<u64, Channel>,
     gets: Rc<Gets>,
-    /// For messages.
+    /// The random numbers for messages.
     random: Random,
-    /// For lines.
+    /// The random numbers for lines.
     lines: Random,
     events: u64,
     operations: Operations,
@@ -225,7 +225,7 @@ pub(super) struct World<'p> {
     resumed: Vec<(u32, Reply)>,
 }
 
-/// How a world's ranks are placed, and what carries out their operations inside a node.
+/// The placement of a world's ranks, and what executes their operations inside a node.
 pub(super) struct Setting {
     pub(super) size: u32,
     pub(super) ranks_per_node: u32,
@@ -275,7 +275,7 @@ impl<'p> World<'p> {
         }
     }
 
-    /// Runs all ranks to their ends; their results.
+    /// Runs all ranks to their ends, and returns their results.
     pub(super) fn run<R: 'static>(
         &mut self,
         tasks: &mut [RankTask<R>],
@@ -332,9 +332,9 @@ impl<'p> World<'p> {
         Ok(results.into_iter().map(|result| result.expect("every rank has ended")).collect())
     }
 
-    /// The next event when there is none left: that of a rank which learns that the one that it waits for has left.
+    /// Returns the next event when the queue is empty: a rank learns that the rank it waits for has left.
     ///
-    /// Not before that, since what a rank has posted arrives when it has left.
+    /// This waits for an empty queue, since a rank's posts may arrive after it has left.
     #[cold]
     fn next_after_the_last(&mut self, forsaken: &Forsaken) -> Option<Event<What>> {
         if let (Some((rank, _)), None) = (forsaken.get(), self.failed) {
@@ -355,7 +355,7 @@ impl<'p> World<'p> {
         self.ended += 1;
     }
 
-    /// Marks `rank` as failed: what waits for other ranks fails, and so do all further calls.
+    /// Marks `rank` as failed: all waits for other ranks fail, and so do all further calls.
     fn fail(&mut self, rank: u32) {
         self.failed = Some(Rank(rank));
         for waiting in 0..self.ranks.len() as u32 {
@@ -394,7 +394,7 @@ impl<'p> World<'p> {
         if self.cyclic { rank.0 % self.network.nodes() } else { rank.0 / self.ranks_per_node }
     }
 
-    /// The socket of a rank in its node.
+    /// Returns the socket of a rank in its node.
     fn socket_of(&self, rank: u32) -> u32 {
         let place = if self.cyclic { rank / self.network.nodes() } else { rank % self.ranks_per_node };
         place / self.ranks_per_node.div_ceil(self.profile.node.sockets)
@@ -481,7 +481,7 @@ impl<'p> World<'p> {
                 // SAFETY: the rank is suspended inside `put_bytes_nb`, whose caller vouches for `len` bytes at `source`.
                 unsafe { source.copy_to_nonoverlapping(bytes.as_mut_ptr(), len) };
                 let message = self.message(Message { origin: me, at, load: Load::PutBytes(bytes) });
-                // By the processor unless it is said otherwise, as gets are: atomics do not meet them.
+                // By default the processor executes them, like gets: atomics do not conflict with them.
                 self.post(message, rank, distance, len, self.local_bulk.unwrap_or(LocalAtomics::Processor));
             }
             Op::GetBytes { at, dest, len } => {
@@ -514,7 +514,7 @@ impl<'p> World<'p> {
             Op::Flush { target } => self.flush(rank, target),
             Op::WaitUntil { own, until, deadline, writer } => self.wait_until(me, (own, until), deadline, writer),
             Op::Pause { operations } => {
-                // Without a network it is the pause of the backend that such a machine has.
+                // Without a network it is the pause of such a machine's backend.
                 let one = match self.profile.shape {
                     Shape::OneNode => OPERATION * 1000,
                     _ => self.profile.remote_word(1).0,
@@ -554,13 +554,13 @@ impl<'p> World<'p> {
         (u64::from(rank) << 32) | u64::from(target.0)
     }
 
-    /// Counts a message of `rank` to `target` that the rank does not wait for.
+    /// Counts a message of `rank` to `target` for which the rank does not wait.
     fn open(&mut self, rank: u32, target: Rank) {
         self.ranks[rank as usize].outstanding += 1;
         self.channels.entry(Self::channel(rank, target)).or_default().outstanding += 1;
     }
 
-    /// A message that `rank` does not wait for is complete at `time`.
+    /// Notes that a message for which `rank` does not wait is complete at `time`.
     fn close(&mut self, rank: u32, target: Rank, time: u64) {
         let state = &mut self.ranks[rank as usize];
         state.outstanding -= 1;
@@ -618,7 +618,7 @@ impl<'p> World<'p> {
         }
     }
 
-    /// One way from `a` to `b`.
+    /// Returns the time of the way from `a` to `b`.
     fn way(&mut self, a: u32, b: u32) -> u64 {
         let length = if a == b {
             self.profile.loopback.0
@@ -628,7 +628,7 @@ impl<'p> World<'p> {
         length + self.jitter()
     }
 
-    /// Sends a message with so many bytes from its origin's adapter.
+    /// Sends a message with `bytes` bytes from its origin's adapter.
     fn send(&mut self, message: u32, bytes: usize) {
         let &Message { origin, at, .. } = self.peek(message);
         let (from, to) = (self.node_of(origin), self.node_of(at.rank));
@@ -637,11 +637,11 @@ impl<'p> World<'p> {
         let adapter = &mut self.adapters[from as usize];
         let leaves = adapter.leaves.max(ready);
         adapter.leaves = leaves + self.profile.nic.gap.0 + long;
-        // Its begin: the target's adapter takes the bytes while they still leave (`serve`).
+        // This is the arrival of its begin: the target's adapter takes the bytes while they still leave (`serve`).
         let mut arrives = leaves + self.way(from, to);
         let waits = matches!(self.peek(message).load, Load::Word(op) if !matches!(op, WordOp::Put(_)));
         if let Some(channel) = self.channels.get_mut(&Self::channel(origin.0, at.rank)) {
-            // In the order in which they were sent.
+            // Messages arrive in the order of sending.
             arrives = arrives.max(channel.arrives);
             if !waits {
                 channel.arrives = arrives;
@@ -673,7 +673,7 @@ impl<'p> World<'p> {
         }
     }
 
-    /// An engine begins to serve a message.
+    /// Begins to serve a message in an engine.
     fn serve(&mut self, message: u32) {
         let now = self.now();
         let &Message { at, origin, ref load } = self.peek(message);
@@ -745,7 +745,7 @@ impl<'p> World<'p> {
                 let long = (len as f64 * self.profile.nic.byte) as u64;
                 let state = self.messages[message as usize].as_mut().expect("a message under way is there");
                 state.load = Load::Bytes { request, bytes };
-                // The bytes share the adapter with all that leaves it.
+                // The bytes share the adapter with all leaving messages.
                 let adapter = &mut self.adapters[home as usize];
                 let leaves = adapter.leaves.max(now);
                 adapter.leaves = leaves + long;
@@ -755,7 +755,7 @@ impl<'p> World<'p> {
         }
     }
 
-    /// The bytes of a get have come.
+    /// Delivers the bytes of a get.
     fn back(&mut self, message: u32) {
         let Message { origin, at, load } = self.take(message);
         if let Load::Bytes { request, bytes } = load {
@@ -778,10 +778,10 @@ impl<'p> World<'p> {
 
     // Processors.
 
-    /// The time that a transfer of a line takes that `holder` has, to `rank`.
+    /// Returns the time of a transfer of a line from `holder` to `rank`.
     fn transfer(&self, holder: u32, rank: u32) -> u64 {
         let node = &self.profile.node;
-        if holder == rank || holder == NOBODY {
+        if holder == rank || holder == NO_CORE {
             0
         } else if holder == ADAPTER || self.socket_of(holder) == self.socket_of(rank) {
             node.core.0
@@ -790,8 +790,8 @@ impl<'p> World<'p> {
         }
     }
 
-    /// For how much of a transfer of that length the core that has the line goes on with it: `keep`, and up to a quarter of
-    /// it more or less, lest ranks fall in step as no real ones do.
+    /// Returns the part of a transfer of that length for which the core that has the line goes on using it. It is `keep`,
+    /// and up to a quarter of it more or less, so that ranks do not run in step, unlike real ones.
     fn kept(&mut self, moved: u64) -> u64 {
         let keep = self.profile.node.keep;
         if keep >= 1.0 {
@@ -801,7 +801,8 @@ impl<'p> World<'p> {
         ((moved as f64 * keep * (0.75 + unit / 2.0)) as u64).min(moved)
     }
 
-    /// Another core reads a line: who has written it goes on with it until it hears of that.
+    /// Notes that another core reads a line. The core that has written the line goes on using it until it learns of
+    /// that.
     fn shared(&mut self, line: u32, moved: u64) {
         let (now, kept) = (self.now(), self.kept(moved));
         let state = self.memory.get(line);
@@ -810,7 +811,7 @@ impl<'p> World<'p> {
         }
     }
 
-    /// Has the origin's processor carry a message out, on a word of its own node.
+    /// Executes a message with the origin's processor, on a word of its own node.
     fn local(&mut self, message: u32) {
         let now = self.now();
         let &Message { origin, at, ref load } = self.peek(message);
@@ -843,33 +844,33 @@ impl<'p> World<'p> {
                 let state = self.memory.get(line);
                 let (writer, reader, free, before) = (state.writer, state.reader, state.free, state.before);
                 if before.rank == rank && now.max(before.from) < before.until {
-                    // Behind what it has under way itself.
+                    // After this core's own operations under way.
                     now.max(before.from) + cost
                 } else {
-                    let holder = if writer == rank && reader != rank && reader != NOBODY { reader } else { writer };
+                    let holder = if writer == rank && reader != rank && reader != NO_CORE { reader } else { writer };
                     let moved = self.transfer(holder, rank);
                     let came = free.max(now) + moved;
                     let kept = if moved > 0 { self.kept(moved) } else { 0 };
                     let state = self.memory.get(line);
                     (state.free, state.writer, state.reader) = (came + cost, rank, rank);
                     if moved > 0 {
-                        // Who has only read it has it no more.
+                        // A core that has only read the line no longer has it.
                         state.before = if holder == writer {
                             Before { rank: writer, from: free, until: came - moved + kept }
                         } else {
-                            Before::NOBODY
+                            Before::NO_CORE
                         };
                     }
                     came + cost
                 }
             }
-            Load::Started { .. } => unreachable!("an adapter carries it out"),
+            Load::Started { .. } => unreachable!("an adapter executes it"),
             Load::PutBytes(bytes) => now + self.copying(bytes.len()),
             &Load::GetBytes { len, .. } => now + self.copying(len),
             Load::Bytes { .. } => now,
         };
         let done = if posted {
-            // Stores take effect in their order, whatever their lines take.
+            // Stores take effect in their order, whatever the time of their lines.
             let stored = &mut self.ranks[rank as usize].stored;
             *stored = done.max(*stored);
             if let Some(channel) = self.channels.get_mut(&Self::channel(rank, at.rank)) {
@@ -908,14 +909,14 @@ impl<'p> World<'p> {
                 state.load = Load::Bytes { request, bytes };
                 self.back(message);
             }
-            // Those of adapters.
+            // These are messages of adapters.
             Load::Started { .. } | Load::Bytes { .. } => {}
         }
     }
 
     // Memory.
 
-    /// Does what is done to a word; the old word.
+    /// Executes an operation on a word, and returns the old word.
     fn act(&mut self, at: Address, op: WordOp, by: u32) -> u64 {
         let line = self.memory.line(at.rank, at.disp);
         let word = self.memory.word(line, at.disp);
@@ -929,13 +930,13 @@ impl<'p> World<'p> {
         *word = new;
         if by == ADAPTER {
             let state = self.memory.get(line);
-            (state.writer, state.reader, state.before) = (ADAPTER, ADAPTER, Before::NOBODY);
+            (state.writer, state.reader, state.before) = (ADAPTER, ADAPTER, Before::NO_CORE);
         }
         self.changed(at.rank, at.disp, new, by);
         old
     }
 
-    /// Wakes the rank whose word it is, if it waits for that.
+    /// Wakes the rank of the word, if its wait is over.
     fn changed(&mut self, rank: Rank, disp: Disp, value: u64, by: u32) {
         if let Blocked::Word(own, until, _) = self.ranks[rank.index()].blocked
             && own == disp
@@ -1034,7 +1035,7 @@ impl<'p> World<'p> {
         }
     }
 
-    /// What was counted.
+    /// Returns the counts.
     pub(super) fn stats(&self) -> Stats {
         let end = self.now();
         let busiest = self.adapters.iter().enumerate().max_by_key(|(node, adapter)| (adapter.busy, usize::MAX - node));
@@ -1071,5 +1072,5 @@ impl<'p> World<'p> {
     }
 }
 
-/// Events between two reports of progress.
+/// The number of events between two reports of progress.
 const PROGRESS: u64 = 1 << 16;

@@ -1,8 +1,9 @@
-//! The operations under way that bring bytes back, bulk gets and started word operations: where the bytes go.
+//! The operations under way that return bytes, which are bulk gets and started word operations, and the destinations of
+//! the bytes.
 //!
-//! The engine and the ranks share this table, since a rank can give a get up without a call of the engine: a rank that
-//! unwinds makes no calls, and its buffer ends all the same. A get that was given up still takes its time in the
-//! network, and its bytes go nowhere.
+//! The engine and the ranks share this table, since a rank can give up a get without a call of the engine: a rank that
+//! unwinds makes no calls, but its buffer still ends. A get that was given up still takes its time in the network, and
+//! its bytes are discarded.
 
 use std::cell::{Cell, RefCell};
 
@@ -14,14 +15,14 @@ use crate::Rank;
 struct Get {
     rank: Rank,
     target: Rank,
-    /// Where its bytes go; `None` once the rank has given it up.
+    /// The destination of its bytes; `None` once the rank has given it up.
     dest: Option<*mut u8>,
 }
 
 /// The gets of all ranks that are under way, by their numbers.
 #[derive(Default)]
 pub(super) struct Gets {
-    /// The number of the last one that has begun.
+    /// The number of the last get that has begun.
     last: Cell<u64>,
     under_way: RefCell<FxHashMap<u64, Get>>,
 }
@@ -35,24 +36,24 @@ impl Gets {
         request
     }
 
-    /// Returns whether the bytes have yet to come.
+    /// Returns whether the bytes have not arrived yet.
     pub(super) fn is_under_way(&self, request: u64) -> bool {
         self.under_way.borrow().contains_key(&request)
     }
 
-    /// Ends a get whose bytes have come; returns where they go, unless the rank has given it up.
+    /// Ends a get whose bytes have arrived; returns their destination, unless the rank has given it up.
     pub(super) fn end(&self, request: u64) -> Option<*mut u8> {
         self.under_way.borrow_mut().remove(&request)?.dest
     }
 
-    /// Gives one get up.
+    /// Gives up one get.
     pub(super) fn give_up(&self, request: u64) {
         if let Some(get) = self.under_way.borrow_mut().get_mut(&request) {
             get.dest = None;
         }
     }
 
-    /// Gives all gets of `rank` from `target`, or from any rank, up.
+    /// Gives up all gets of `rank` from `target`, or from any rank.
     pub(super) fn give_up_all(&self, rank: Rank, target: Option<Rank>) {
         for get in self.under_way.borrow_mut().values_mut() {
             if get.rank == rank && target.is_none_or(|target| get.target == target) {

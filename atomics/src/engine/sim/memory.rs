@@ -1,4 +1,4 @@
-//! The segments of all ranks, of which only the lines that were touched take memory.
+//! The segments of all ranks. Only touched lines take memory.
 
 use rustc_hash::FxHashMap;
 
@@ -8,50 +8,50 @@ use crate::{Disp, Rank, WORD};
 const WORDS: usize = 8;
 
 /// No core.
-pub(super) const NOBODY: u32 = u32::MAX;
+pub(super) const NO_CORE: u32 = u32::MAX;
 
-/// The adapter, as who has touched a line.
+/// The adapter, as the last user of a line.
 pub(super) const ADAPTER: u32 = u32::MAX - 1;
 
-/// Who goes on with a line while it is on its way to another core.
+/// The core that goes on using a line while the line is on its way to another core.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Before {
     pub(super) rank: u32,
-    /// When it is done with what it had under way.
+    /// When its operations under way are done.
     pub(super) from: u64,
-    /// When the line has gone.
+    /// When the line has left it.
     pub(super) until: u64,
 }
 
 impl Before {
-    pub(super) const NOBODY: Before = Before { rank: NOBODY, from: 0, until: 0 };
+    pub(super) const NO_CORE: Before = Before { rank: NO_CORE, from: 0, until: 0 };
 }
 
-/// 64 bytes of a segment, and who has used them.
+/// 64 bytes of a segment, and the cores that have used them.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     pub(super) words: [u64; WORDS],
-    /// When the line can be written to next.
+    /// When the next write to the line can begin.
     pub(super) free: u64,
-    /// The rank whose core has written it last, or the adapter.
+    /// The rank whose core was the last to write the line, or the adapter.
     pub(super) writer: u32,
-    /// The rank whose core has read it last since then.
+    /// The rank whose core was the last to read the line since then.
     pub(super) reader: u32,
-    /// The rank whose core had it before, and still has it until then: the line is on its way.
+    /// The core that had the line before, and still uses it while the line is on its way.
     pub(super) before: Before,
-    /// Atomic operations of adapters on it.
+    /// The number of atomic operations of adapters on the line.
     pub(super) served: u32,
 }
 
 #[derive(Default)]
 pub(super) struct Memory {
-    /// By rank and number.
+    /// The index of each line, by rank and number.
     index: FxHashMap<u64, u32>,
     lines: Vec<Line>,
 }
 
 impl Memory {
-    /// The number of the line at a place, which is made if it is not there.
+    /// Returns the index of the line at a place, which is made if it is not there.
     #[inline]
     pub(super) fn line(&mut self, rank: Rank, disp: Disp) -> u32 {
         let key = (u64::from(rank.0) << 32) | (disp.0 / (WORDS as u64 * WORD));
@@ -59,9 +59,9 @@ impl Memory {
             self.lines.push(Line {
                 words: [0; WORDS],
                 free: 0,
-                writer: NOBODY,
-                reader: NOBODY,
-                before: Before::NOBODY,
+                writer: NO_CORE,
+                reader: NO_CORE,
+                before: Before::NO_CORE,
                 served: 0,
             });
             (self.lines.len() - 1) as u32
@@ -78,7 +78,7 @@ impl Memory {
         &mut self.lines[line as usize].words[(disp.0 / WORD) as usize % WORDS]
     }
 
-    /// Calls `then` with each part of a range of bytes that lies in one word: the word, where the part starts in it and in the
+    /// Splits a range of bytes at words. Calls `then` with the word of each part, the part's start in the word and in the
     /// range, and its length.
     pub(super) fn parts(
         &mut self,

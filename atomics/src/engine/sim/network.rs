@@ -1,11 +1,11 @@
-//! The shape of a network: how many links there are from node to node, and the places on the way.
+//! The shape of a network: the number of links from node to node, and the places on the way.
 //!
-//! A *place* is a node (its number) or a switch (the numbers behind those of the nodes). Everything is integer arithmetic
-//! on these numbers; a network takes no memory for its nodes or links.
+//! A *place* is a node (its number) or a switch (a number after those of the nodes). Everything is integer arithmetic on
+//! these numbers; a network takes no memory for its nodes or links.
 //!
-//! Routes are minimal and fixed, as the shape says; what adaptive routing gains under load is not modelled. The invariant
-//! on which the simulator builds: from any place, [`Network::toward`] reaches its home in as many steps as there are links
-//! on the way, and from node to node that is [`Network::hops`].
+//! The shape fixes the routes, which are minimal; the gain of adaptive routing under load is not modelled. The simulator
+//! relies on this invariant: from any place, [`Network::toward`] reaches the home node in as many steps as there are links
+//! on the way. From node to node, that number is [`Network::hops`].
 //!
 //! | shape | hops between two nodes | source |
 //! | --- | --- | --- |
@@ -16,7 +16,7 @@
 
 use crate::{Error, Result};
 
-/// The most dimensions that a torus may have, and the most levels of a fat tree.
+/// The largest number of dimensions of a torus, and of levels of a fat tree.
 pub const MAX_DIMENSIONS: usize = 8;
 
 /// The shape of a network.
@@ -29,9 +29,9 @@ pub enum Shape {
     /// neighbouring numbers are neighbours in the last dimension. If the nodes do not fill it, the places at its end are
     /// switches only.
     Torus {
-        /// How many dimensions are as long as need be.
+        /// The number of free dimensions, which are as long as needed.
         free: u32,
-        /// The lengths of the others.
+        /// The lengths of the fixed dimensions.
         fixed: Vec<u32>,
         /// Whether the ends of each free dimension are linked.
         wrap: bool,
@@ -44,10 +44,10 @@ pub enum Shape {
         /// Routers of a group.
         routers: u32,
     },
-    /// Switches in levels: a switch of level i joins `down[i]` of what is below it; above these levels is one switch that
-    /// joins all. A switch stands for as many real ones as its links need: the tree is fat.
+    /// Switches in levels: a switch of level i joins `down[i]` nodes or switches below it, and one switch above these
+    /// levels joins all. A switch stands for as many real switches as its links need: the tree is fat.
     FatTree {
-        /// How many each level joins, from the nodes up.
+        /// The number that each level joins, from the nodes up.
         down: Vec<u32>,
     },
 }
@@ -60,7 +60,7 @@ pub struct Network {
     routes: Routes,
 }
 
-/// What the routes of a shape are computed from.
+/// The data from which the routes of a shape are computed.
 #[derive(Clone, Debug)]
 enum Routes {
     OneNode,
@@ -78,7 +78,7 @@ enum Routes {
 #[derive(Clone, Copy, Debug)]
 struct Dimension {
     length: u32,
-    /// By how much the numbers of neighbours in this dimension differ.
+    /// The difference between the numbers of neighbours in this dimension.
     stride: u32,
     wrap: bool,
 }
@@ -86,27 +86,27 @@ struct Dimension {
 /// The nodes, or the switches of one level, of a fat tree.
 #[derive(Clone, Copy, Debug)]
 struct Level {
-    /// The number of the first.
+    /// The number of the first one.
     first: u32,
-    /// How many nodes each of them is above; the last one's may be fewer.
+    /// The number of nodes below each; the last may have fewer.
     width: u32,
 }
 
 impl Network {
-    /// A network of that shape.
+    /// Makes a network of that shape.
     ///
     /// # Errors
     ///
-    /// [`Error::World`] when it cannot have so many nodes, or the shape itself cannot be.
+    /// [`Error::World`] when it cannot have that many nodes, or the shape itself is impossible.
     pub fn new(shape: &Shape, nodes: u32) -> Result<Network> {
         if nodes == 0 {
-            return Err(Error::world("a network needs a node"));
+            return Err(Error::world("a network needs at least one node"));
         }
         shape.check().map_err(Error::world)?;
         let (routes, places) = match shape {
             Shape::OneNode if nodes > 1 => {
                 return Err(Error::world(format!(
-                    "the machine is one node, and the ranks would need {nodes}; put more ranks on a node, or take another profile"
+                    "the machine is one node, but the ranks would need {nodes}; put more ranks on a node, or take another profile"
                 )));
             }
             Shape::OneNode => (Routes::OneNode, 1),
@@ -123,17 +123,17 @@ impl Network {
         Ok(Network { nodes, places, routes })
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     pub fn nodes(&self) -> u32 {
         self.nodes
     }
 
-    /// How many places there are: nodes and switches.
+    /// Returns the number of places: nodes and switches.
     pub fn places(&self) -> u32 {
         self.places
     }
 
-    /// Hops, that is links, from node `a` to node `b`; 0 for a node and itself.
+    /// Returns the number of hops, that is links, from node `a` to node `b`; 0 for a node and itself.
     #[inline]
     pub fn hops(&self, a: u32, b: u32) -> u32 {
         if a == b {
@@ -174,7 +174,7 @@ impl Network {
         }
     }
 
-    /// The next place on the way from `place` to the node `home`, which it is not.
+    /// Returns the next place on the way from `place` to the node `home`, which is another place.
     #[inline]
     pub fn toward(&self, place: u32, home: u32) -> u32 {
         match &self.routes {
@@ -185,7 +185,8 @@ impl Network {
                     let length = dimension.length;
                     let (at, to) = (a % length, b % length);
                     if at != to {
-                        // On a ring of even length both ways to the far side are as long: then up.
+                        // On a ring of even length both ways to the opposite side are equally long: then the way goes
+                        // up.
                         let up = if dimension.wrap { 2 * ((to + length - at) % length) <= length } else { to > at };
                         let next = match (up, at) {
                             (true, at) if at + 1 == length => 0,
@@ -220,7 +221,7 @@ impl Network {
                 let level = levels.iter().rposition(|level| place >= level.first).unwrap_or(0);
                 let here = levels[level];
                 let index = place - here.first;
-                // The top joins all, so that no place of it is asked for what is above.
+                // The top joins all, so it never needs a place above it.
                 let next = if home / here.width == index { levels[level - 1] } else { levels[level + 1] };
                 let node = if home / here.width == index { home } else { index * here.width };
                 next.first + node / next.width
@@ -229,14 +230,14 @@ impl Network {
     }
 }
 
-/// The router of `group` that the link to the group `other` starts at.
+/// Returns the router of `group` at which the link to the group `other` starts.
 #[inline]
 fn gateway(group: u32, other: u32, routers: u32) -> u32 {
     group * routers + other % routers
 }
 
 impl Shape {
-    /// What is wrong with the shape itself, and what to do.
+    /// Checks the shape itself; the error says what to do.
     pub(crate) fn check(&self) -> Result<(), String> {
         let lengths = |what: &str, lengths: &[u32]| match lengths.iter().find(|length| !LENGTHS.contains(length)) {
             Some(length) => Err(format!("{what} of {length} is not from {} to {}", LENGTHS.start(), LENGTHS.end())),
@@ -263,15 +264,15 @@ impl Shape {
     }
 }
 
-/// What a fixed dimension, a router, a group or a level can have.
+/// The lengths that a fixed dimension, a router, a group or a level can have.
 const LENGTHS: std::ops::RangeInclusive<u32> = 1..=4096;
 
 fn torus(nodes: u32, free: u32, fixed: &[u32], wrap: bool) -> Result<(Routes, u64)> {
-    // `MAX_DIMENSIONS` lengths that `LENGTHS` bounds: 2^96 at the most.
+    // The product of at most `MAX_DIMENSIONS` lengths within `LENGTHS` is at most 2^96.
     let inner: u128 = fixed.iter().map(|&length| u128::from(length)).product();
     let outer = u128::from(nodes).div_ceil(inner);
     if free == 0 && outer > 1 {
-        return Err(Error::world(format!("a torus of fixed dimensions has {inner} nodes, and not {nodes}")));
+        return Err(Error::world(format!("a torus of these fixed dimensions has {inner} nodes, not {nodes}")));
     }
     let outer = u32::try_from(outer).expect("no more than the nodes, of which there are fewer than 2^32");
     let free = if free == 0 { Vec::new() } else { box_of(outer, free) };
@@ -282,15 +283,15 @@ fn torus(nodes: u32, free: u32, fixed: &[u32], wrap: bool) -> Result<(Routes, u6
     let dimensions = dimensions.map(|(length, wrap)| {
         let here = stride;
         stride *= u128::from(length);
-        // A dimension so far out that its stride does not fit has more places than there can be, which is refused below.
+        // If the stride of a dimension does not fit, there are too many places, which is refused below.
         Dimension { length, stride: u32::try_from(here).unwrap_or(u32::MAX), wrap }
     });
     let dimensions = dimensions.collect();
     Ok((Routes::Torus(dimensions), u64::try_from(stride).unwrap_or(u64::MAX)))
 }
 
-/// The lengths, the longest last, of a box of so many dimensions with room for `places`: of those whose lengths are near
-/// to each other the one with the least room to spare.
+/// Returns the lengths, the longest last, of a box with that many dimensions and room for `places`. Of the boxes with
+/// similar lengths it is the one with the least spare room.
 fn box_of(places: u32, dimensions: u32) -> Vec<u32> {
     if dimensions == 1 {
         return vec![places];
@@ -313,7 +314,7 @@ fn fat_tree(nodes: u32, down: &[u32]) -> (Routes, u64) {
     let mut places = u64::from(nodes);
     let mut width = 1u32;
     for &joined in down.iter().chain([&u32::MAX]) {
-        // A switch above all nodes is the top, whatever it could join.
+        // A switch above all nodes is the top, even if it could join more.
         width = width.saturating_mul(joined);
         levels.push(Level { first: u32::try_from(places).unwrap_or(u32::MAX), width });
         places += u64::from(nodes.div_ceil(width));
@@ -328,7 +329,7 @@ fn fat_tree(nodes: u32, down: &[u32]) -> (Routes, u64) {
 mod tests {
     use super::*;
 
-    /// Shapes of all kinds, with numbers of nodes that fill them and that do not.
+    /// Returns shapes of all kinds, with numbers of nodes that fill them and that do not.
     fn networks() -> Vec<(Shape, Vec<u32>)> {
         let torus = |free, fixed: &[u32], wrap| Shape::Torus { free, fixed: fixed.to_vec(), wrap };
         let some = || vec![1, 2, 3, 7, 12, 16, 61, 100, 125, 144];
@@ -353,7 +354,7 @@ mod tests {
         ]
     }
 
-    /// The steps that `toward` takes.
+    /// Returns the number of steps that `toward` takes.
     fn steps(network: &Network, mut place: u32, home: u32) -> u32 {
         let mut steps = 0;
         while place != home {
@@ -366,12 +367,12 @@ mod tests {
     }
 
     #[test]
-    fn every_place_reaches_every_node_by_the_hops() {
+    fn every_place_reaches_every_node_in_the_given_hops() {
         for (shape, sizes) in networks() {
             for nodes in sizes {
                 let network = Network::new(&shape, nodes).unwrap();
                 assert_eq!(network.nodes(), nodes);
-                // All pairs of the small networks, every so many of the large ones.
+                // All pairs of the small networks, and a sample of the large ones.
                 let every = 1 + nodes as usize / 160;
                 for home in (0..nodes).step_by(every) {
                     for place in (0..network.places()).step_by(every) {
@@ -387,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_million_nodes_are_no_different() {
+    fn a_million_nodes_reach_each_other() {
         for (shape, _) in networks().into_iter().skip(1) {
             let Ok(network) = Network::new(&shape, 1_000_000) else { continue };
             let diameter = match shape {
@@ -413,7 +414,7 @@ mod tests {
 
     #[test]
     fn each_step_takes_one_link() {
-        // In the torus: neighbours in one dimension. Breadth-first search over the links finds no shorter way.
+        // In a torus, links join neighbours in one dimension. Breadth-first search over the links finds no shorter way.
         let shape = Shape::Torus { free: 2, fixed: vec![3], wrap: true };
         let network = Network::new(&shape, 48).unwrap();
         assert_eq!(network.places(), 48, "4 by 4 by 3");
@@ -444,8 +445,8 @@ mod tests {
     }
 
     #[test]
-    fn hops_are_those_of_the_papers() {
-        // Dimension order, the last first: 0 0 0 0 0 0 to 1 1 1 1 1 1.
+    fn hops_agree_with_the_papers() {
+        // The way goes along the last dimension first: 0 0 0 0 0 0 to 1 1 1 1 1 1.
         let tofu = Network::new(&Shape::Torus { free: 3, fixed: vec![2, 3, 2], wrap: true }, 12 * 64).unwrap();
         let far = 21 * 12 + 9;
         let mut way = vec![0];
@@ -473,14 +474,14 @@ mod tests {
     }
 
     #[test]
-    fn networks_that_cannot_be_are_refused() {
+    fn impossible_networks_are_refused() {
         let torus = |free, fixed: &[u32]| Shape::Torus { free, fixed: fixed.to_vec(), wrap: true };
         for (shape, nodes, why) in [
-            (Shape::OneNode, 0, "needs a node"),
+            (Shape::OneNode, 0, "needs at least one node"),
             (Shape::OneNode, 2, "one node"),
             (torus(0, &[]), 1, "0 dimensions"),
             (torus(9, &[]), 1, "9 dimensions"),
-            (torus(0, &[2, 3]), 7, "6 nodes, and not 7"),
+            (torus(0, &[2, 3]), 7, "6 nodes, not 7"),
             (torus(1, &[0]), 7, "of 0"),
             (torus(1, &[4096; 3]), 7, "too many places"),
             (torus(0, &[4096; 8]), 7, "too many places"),

@@ -1,10 +1,10 @@
-//! A machine, as the simulator knows it: what its operations take, and where its ranks are.
+//! The simulator's description of a machine: the times of its operations, and the places of its ranks.
 //!
-//! A profile is a TOML file. Every value has its unit, and the profiles in `atomics/profiles` have the source of every
-//! number in a comment: a paper and its section, what it was fitted to, or that it is assumed. Times are `"100ns"` or
-//! `"0.71us"`; what each byte takes is a bandwidth, `"12.5GB/s"`, or a time, `"80ps/B"`. All keys are needed, and there are
-//! no others; a machine of the shape `one-node` has the keys of a network and the table `nic` either all or not at all, and
-//! `node.keep` and `node.pause` may be left out: they are 1 and 0 then.
+//! A profile is a TOML file. Every value has its unit. In the profiles in `atomics/profiles`, a comment gives the source of
+//! every number: a paper and its section, the data that it was fitted to, or that it is assumed. Times are `"100ns"` or
+//! `"0.71us"`. The cost of a byte is a bandwidth, `"12.5GB/s"`, or a time, `"80ps/B"`. All keys are required, and there are
+//! no others. A machine of the shape `one-node` has all or none of the network's keys and the table `nic`. The keys
+//! `node.keep` and `node.pause` are optional, with the values 1 and 0.
 //!
 //! | key | value |
 //! | --- | --- |
@@ -32,31 +32,31 @@ use super::units::{self, quoted, write_per_byte, write_time};
 use crate::engine::sim::network::Shape;
 use crate::{Error, Result};
 
-/// Who carries out atomic operations on words of a rank of the same node.
+/// What executes atomic operations on words of a rank of the same node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LocalAtomics {
-    /// The processor, whose operations are atomic with those of the adapter.
+    /// The processor, whose operations are atomic with the adapter's operations.
     Processor,
-    /// The adapter, by a message to its own node.
+    /// The adapter, with a message to its own node.
     Nic,
 }
 
-/// How messages that wait for one adapter take turns.
+/// The order in which messages that wait for one adapter are served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Arbitration {
     /// In the order of their arrival.
     Fifo,
-    /// Each place of the network on the way lets its inputs have turns, as switches with little memory do: who is near
-    /// shares its turns with few.
+    /// At each place of the network on the way, the inputs take turns, as in switches with little memory: a near rank
+    /// shares its turns with few others.
     RoundRobin,
 }
 
-/// How much longer than its length a message is under way.
+/// The delay of a message beyond the time of its way.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Jitter {
-    /// Not at all.
+    /// No delay.
     None,
-    /// Equally often by each length up to this one.
+    /// Uniformly distributed up to this delay.
     Uniform(Span),
     /// Exponentially distributed with this mean.
     Exponential(Span),
@@ -67,49 +67,51 @@ pub enum Jitter {
 pub enum Placement {
     /// In blocks: node 0 is filled first.
     Block,
-    /// In turn, one to each node.
+    /// In turn, one rank to each node.
     Cyclic,
 }
 
-/// What a node's network adapter takes.
+/// The times of a node's network adapter.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Nic {
-    /// Atomic engines, each of which serves one operation at a time; a rank's operations go to one of them.
+    /// The number of atomic engines, each of which serves one operation at a time; a rank's operations go to one of
+    /// them.
     pub engines: u32,
-    /// Between two messages that leave.
+    /// The time between two leaving messages.
     pub gap: Span,
-    /// For each byte that leaves, in picoseconds.
+    /// The time of each leaving byte, in picoseconds.
     pub byte: f64,
-    /// Of an engine for an atomic operation, before it has the word.
+    /// The engine's time for an atomic operation, before it has the word.
     pub atomic: Span,
-    /// Of an atomic operation with its word, which others wait for.
+    /// The time for which an atomic operation has its word, while others wait for the word.
     pub word: Span,
-    /// Of an engine for a put that arrives.
+    /// The engine's time for an arriving put.
     pub put: Span,
-    /// Of an engine for a get that arrives.
+    /// The engine's time for an arriving get.
     pub get: Span,
 }
 
-/// What the processors of a node take.
+/// The times of a node's processors.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Node {
-    /// Sockets that a full node's ranks are spread over in blocks.
+    /// The number of sockets. The ranks of a full node are spread over them in blocks.
     pub sockets: u32,
-    /// A load or store of a line that the core has.
+    /// The time of a load or store of a line that the core has.
     pub hit: Span,
-    /// An atomic operation on a line that the core has.
+    /// The time of an atomic operation on a line that the core has.
     pub atomic: Span,
-    /// A line that another core of the socket has.
+    /// The transfer time of a line that another core of the socket has.
     pub core: Span,
-    /// A line that a core of another socket has.
+    /// The transfer time of a line that a core of another socket has.
     pub socket: Span,
-    /// Of who waits for a word to notice its change, besides getting the line.
+    /// The time for a waiting core to notice a change of its word, besides the transfer of the line.
     pub notice: Span,
-    /// For which share of a transfer the core that has the line goes on with it: until it hears that another one wants it.
+    /// The share of a transfer for which the core that has the line goes on using it, until it learns that another core
+    /// wants it.
     pub keep: f64,
-    /// Of a pause, beyond the time that was asked for.
+    /// The time of a pause beyond the requested time.
     pub pause: Span,
-    /// For each byte copied, in picoseconds.
+    /// The time of each copied byte, in picoseconds.
     pub byte: f64,
 }
 
@@ -118,29 +120,29 @@ pub struct Node {
 pub struct Profile {
     /// Its name.
     pub name: String,
-    /// What it is, in a line.
+    /// A description, in one line.
     pub about: String,
     /// The network's shape.
     pub shape: Shape,
-    /// Ranks of a node, unless asked otherwise.
+    /// The number of ranks of a node, unless an option overrides it.
     pub ranks_per_node: u32,
-    /// How ranks are placed.
+    /// The placement of ranks.
     pub placement: Placement,
     /// The processor's part in starting a network operation.
     pub overhead: Span,
     /// The processor's part in noticing that one is done.
     pub completion: Span,
-    /// One way from node to node, without hops.
+    /// The time of the way from node to node, without hops.
     pub wire: Span,
-    /// Each hop on the way.
+    /// The time of each hop on the way.
     pub hop: Span,
-    /// One way from a node to itself.
+    /// The time of the way from a node to itself.
     pub loopback: Span,
-    /// Who carries out atomic operations inside a node.
+    /// What executes atomic operations inside a node.
     pub local_atomics: LocalAtomics,
-    /// How messages take turns.
+    /// The order of waiting messages.
     pub arbitration: Arbitration,
-    /// How irregular messages are.
+    /// The delays of messages.
     pub jitter: Jitter,
     /// The adapter.
     pub nic: Nic,
@@ -148,7 +150,7 @@ pub struct Profile {
     pub node: Node,
 }
 
-/// The profiles that come with the program, and their texts.
+/// The built-in profiles, and their texts.
 const BUILTIN: [(&str, &str); 7] = [
     ("aries", include_str!("../../../profiles/aries.toml")),
     ("fx100", include_str!("../../../profiles/fx100.toml")),
@@ -162,7 +164,7 @@ const BUILTIN: [(&str, &str); 7] = [
 /// The keys of every profile.
 const KEYS: [&str; 6] = ["name", "about", "ranks_per_node", "placement", "shape", "node"];
 
-/// The keys that a profile of one node may do without.
+/// The keys that a profile of one node may omit.
 const NETWORK: [&str; 9] =
     ["overhead", "completion", "wire", "hop", "loopback", "local_atomics", "arbitration", "jitter", "nic"];
 
@@ -172,16 +174,16 @@ const LOCAL_ATOMICS: [(&str, LocalAtomics); 2] = [("processor", LocalAtomics::Pr
 
 const ARBITRATIONS: [(&str, Arbitration); 2] = [("fifo", Arbitration::Fifo), ("round-robin", Arbitration::RoundRobin)];
 
-/// The longest time that a machine takes for anything here: more is a mistake.
+/// The longest time that a machine takes for anything here: a longer time is a mistake.
 const LONGEST: Span = Span(1_000_000_000_000);
 
 impl Profile {
-    /// The names of the profiles that come with the program.
+    /// Returns the names of the built-in profiles.
     pub fn names() -> impl Iterator<Item = &'static str> {
         BUILTIN.iter().map(|(name, _)| *name)
     }
 
-    /// The profile of that name that comes with the program.
+    /// Returns the built-in profile of that name.
     ///
     /// # Errors
     ///
@@ -200,20 +202,21 @@ impl Profile {
         }
     }
 
-    /// The profile in a file.
+    /// Reads the profile in a file.
     ///
     /// # Errors
     ///
-    /// [`Error::Settings`] when it cannot be read, or is no profile: file, line, key, what is wrong, what to write instead.
+    /// [`Error::Settings`] when it cannot be read, or is not a profile: file, line, key, the fault, and what to write
+    /// instead.
     pub fn load(path: &Path) -> Result<Profile> {
         Profile::parse(&path.display().to_string(), &settings::read(path)?)
     }
 
-    /// The profile of that name, or in a file of that name: one with a `/` or a `.` is a file's.
+    /// Returns the built-in profile of that name, or reads it from a file if the name has a `/` or a `.`.
     ///
     /// # Errors
     ///
-    /// As [`builtin`](Profile::builtin) and [`load`](Profile::load).
+    /// The errors of [`builtin`](Profile::builtin) and [`load`](Profile::load).
     pub fn find(name_or_path: &str) -> Result<Profile> {
         if name_or_path.contains(['/', '.']) {
             Profile::load(Path::new(name_or_path))
@@ -222,7 +225,7 @@ impl Profile {
         }
     }
 
-    /// The profile that `text` is, of a file called `name` in messages.
+    /// Reads the profile `text` of a file called `name` in messages.
     ///
     /// # Errors
     ///
@@ -252,7 +255,7 @@ impl Profile {
             ..Profile::without_network()
         };
         if !profile.name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
-            return Err(table.error("name", "is no name; write letters, digits and hyphens"));
+            return Err(table.error("name", "is not a name; write letters, digits and hyphens"));
         }
         if profile.shape != Shape::OneNode || NETWORK.iter().any(|key| table.has(key)) {
             let nic = table.table("nic", &["engines", "gap", "byte", "atomic", "word", "put", "get"])?;
@@ -277,7 +280,7 @@ impl Profile {
         Ok(profile)
     }
 
-    /// What an atomic operation takes that nobody disturbs, at a distance of so many hops; without a network, on a line
+    /// Returns the time of an uncontended atomic operation at a distance of `hops` hops; without a network, on a line
     /// that another core has.
     pub fn remote_word(&self, hops: u32) -> Span {
         if self.shape == Shape::OneNode {
@@ -287,7 +290,7 @@ impl Profile {
         Span(self.overhead.0 + ways + self.nic.atomic.0 + self.nic.word.0 + self.completion.0)
     }
 
-    /// Nothing but the values of a network that there is none of.
+    /// Returns a profile with the values of a missing network only.
     fn without_network() -> Profile {
         Profile {
             name: String::new(),
@@ -326,12 +329,12 @@ impl Profile {
         }
     }
 
-    /// A machine of one node and no network.
+    /// Makes a machine of one node without a network.
     pub fn of_node(name: &str, about: &str, ranks_per_node: u32, node: Node) -> Profile {
         Profile { name: name.to_owned(), about: about.to_owned(), ranks_per_node, node, ..Profile::without_network() }
     }
 
-    /// The file that [`parse`](Profile::parse) reads as this profile, with `head` as a comment before it.
+    /// Returns the file that [`parse`](Profile::parse) reads as this profile, with `head` as a comment at its start.
     pub fn to_toml(&self, head: &str) -> String {
         let mut text = String::new();
         for line in head.lines() {
@@ -402,7 +405,7 @@ impl Profile {
         table.time("core", node.core, "a line that another core of the socket has");
         table.time("socket", node.socket, "a line that a core of another socket has");
         table.time("notice", node.notice, "a waiter to notice a change, besides getting the line");
-        table.put("keep", node.keep, "share of a transfer for which who has the line goes on with it");
+        table.put("keep", node.keep, "share of a transfer for which the old core goes on using the line");
         table.time("pause", node.pause, "a pause, beyond the time asked for");
         table.put("byte", format!("{:?}", write_per_byte(node.byte)), "each byte copied");
         text
@@ -424,7 +427,7 @@ impl Writer<'_> {
         self.put(key, format_args!("\"{}\"", write_time(span)), comment);
     }
 
-    /// A text, without what would end it or the line.
+    /// Writes a text, without characters that would end it or the line.
     fn text(&mut self, key: &str, text: &str) {
         let text: String = text.chars().filter(|c| !c.is_control() && !matches!(c, '"' | '\\')).collect();
         writeln!(self.text, "{key} = \"{text}\"").expect("texts grow");
@@ -493,7 +496,7 @@ fn jitter(table: &Table<'_>) -> Result<Jitter> {
     Ok(kind(span))
 }
 
-/// A text that is not empty, and not more than a line.
+/// Reads a text of one line, which is not empty.
 fn line(table: &Table<'_>, key: &str) -> Result<String> {
     let text = table.text(key)?;
     if text.is_empty() || text.len() > 200 || text.chars().any(|c| c.is_control() || matches!(c, '"' | '\\')) {
@@ -507,7 +510,7 @@ fn count(table: &Table<'_>, key: &str, most: u32) -> Result<u32> {
     Ok(u32::try_from(count).expect("no more than `most`"))
 }
 
-/// A time that a machine can take.
+/// Reads a time that a machine can take.
 fn time(table: &Table<'_>, key: &str) -> Result<Span> {
     let span = table.time(key)?;
     check(table, key, span)?;
@@ -521,11 +524,11 @@ fn check(table: &Table<'_>, key: &str, span: Span) -> Result<()> {
     Ok(())
 }
 
-/// A time without which virtual time would stand still for somebody who polls.
+/// Reads a time that must not be 0: otherwise virtual time would stand still for a polling rank.
 fn positive(table: &Table<'_>, key: &str) -> Result<Span> {
     let span = time(table, key)?;
     if span == Span(0) {
-        return Err(table.error(key, "is no time at all, and polls would never end; write a time such as \"1ns\""));
+        return Err(table.error(key, "is zero, so polls would never end; write a time such as \"1ns\""));
     }
     Ok(span)
 }
@@ -542,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn the_programs_own_profiles_are_good() {
+    fn the_built_in_profiles_are_valid() {
         for name in Profile::names() {
             let profile = builtin(name);
             assert_eq!(profile.name, name);
@@ -564,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_profiles_are_read_back() {
         for name in Profile::names() {
             let profile = builtin(name);
             let text = profile.to_toml("One line,\n\nand another.");
@@ -576,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fits_of_the_comments_hold() {
+    fn the_fits_in_the_comments_hold() {
         let unloaded = |p: &Profile, hops: u64, way: Span| {
             p.overhead.0 + 2 * (way.0 + hops * p.hop.0) + p.nic.atomic.0 + p.nic.word.0 + p.completion.0
         };
@@ -599,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_profiles_get_one_line_with_file_line_and_key() {
+    fn errors_of_bad_profiles_are_one_line_with_file_line_and_key() {
         let good = include_str!("../../../profiles/fx100.toml");
         let line_of = |text: &str, key: &str| 1 + text.lines().position(|line| line.starts_with(key)).unwrap();
         for (from, to, line, says) in [
@@ -609,7 +612,7 @@ mod tests {
             ("wire = \"320ns\"", "wire = nan", "wire", "wire: nan has no unit"),
             ("wire = \"320ns\"", "wire = \"nan\"", "wire", "wire: \"nan\" does not begin with a number"),
             ("wire = \"320ns\"", "wire = \"320s\"", "wire", "wire: 320000ms is absurd; write a time up to 1s"),
-            ("wire = \"320ns\"", "wire = \"0ns\"", "wire", "wire: is no time at all"),
+            ("wire = \"320ns\"", "wire = \"0ns\"", "wire", "wire: is zero"),
             ("wire = \"320ns\"", "wire = true", "wire", "wire: true is not what it should be"),
             ("wire = \"320ns\"", "wier = \"320ns\"", "wier", "wier: is unknown; known are name, about, "),
             ("wire = \"320ns\"", "", "#", "wire: is missing; write a time"),
@@ -636,7 +639,7 @@ mod tests {
             ("fixed = [2, 3, 2]", "fixed = [2, 0]", "fixed", "shape.fixed: 0 is not what it should be"),
             ("free = 3", "free = 8", "[shape]", "shape: a torus of 11 dimensions"),
             ("[node]", "[nodes]", "[nodes]", "nodes: is unknown"),
-            ("name = \"fx100\"", "name = \"fx 100\"", "name", "name: is no name; write letters"),
+            ("name = \"fx100\"", "name = \"fx 100\"", "name", "name: is not a name; write letters"),
             ("name = \"fx100\"", "name = \"fx100", "name", ""),
             ("local_atomics = \"processor\"", "local_atomics = \"cpu\"", "local", "local_atomics: \"cpu\" is unknown"),
         ] {
@@ -661,9 +664,9 @@ mod tests {
         }
     }
 
-    /// The profiles in `tests/corpus/profiles`: `good-*` are read, `bad-*` are refused with a line of their own file.
+    /// The profiles in `tests/corpus/profiles`: `good-*` are read, and `bad-*` are refused with the line of the fault.
     #[test]
-    fn the_corpus_is_read_as_its_names_say() {
+    fn the_corpus_is_read_or_refused_by_its_names() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/profiles");
         let mut seen = [0, 0];
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -684,7 +687,7 @@ mod tests {
         assert!(seen[0] >= 10 && seen[1] >= 1, "{seen:?}");
     }
 
-    /// One change to a text.
+    /// Returns a text with one change.
     fn mutated(text: &str, what: u8, at: usize, with: &str) -> String {
         let lines: Vec<&str> = text.lines().collect();
         let line = at % lines.len();
@@ -734,7 +737,7 @@ mod tests {
             }
             match Profile::parse("x.toml", &text) {
                 Ok(profile) => {
-                    // What was read can be built and written.
+                    // A profile that was read can be built and written.
                     let _ = Network::new(&profile.shape, 1000);
                     prop_assert_eq!(Profile::parse("y.toml", &profile.to_toml("")).unwrap(), profile);
                 }

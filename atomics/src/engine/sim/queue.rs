@@ -1,25 +1,25 @@
 //! Events in the order of their times: a radix heap.
 //!
 //! R. K. Ahuja, K. Mehlhorn, J. B. Orlin, R. E. Tarjan, Faster algorithms for the shortest path problem, J. ACM 37, 1990.
-//! Times that are pushed are never before the one popped last. Bucket i holds those whose highest bit that differs from
-//! it is bit i - 1; an event moves to lower buckets only, and sequentially through memory. Events of one time come in
-//! the order in which they were pushed: they are in one bucket always, and keep their order as they move.
+//! A pushed time is never before the last popped time. Bucket i holds the events whose highest bit that differs from that
+//! time is bit i - 1. An event moves only to lower buckets, and sequentially through memory. Events of one time are
+//! popped in the order of their pushes: they are always in one bucket, and keep their order as they move.
 
 use std::collections::VecDeque;
 
-/// Something that happens at a time.
+/// An event at a time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Event<T> {
     pub(super) time: u64,
     pub(super) what: T,
 }
 
-/// The events to come.
+/// The future events.
 pub(super) struct Queue<T> {
-    /// The time popped last.
+    /// The last popped time.
     last: u64,
     now: VecDeque<T>,
-    /// Those of bucket i + 1.
+    /// The events of bucket i + 1.
     later: [Vec<Event<T>>; 64],
     /// Bit i is set when `later[i]` is not empty.
     filled: u64,
@@ -32,7 +32,7 @@ impl<T: Copy> Queue<T> {
         Queue { last: 0, now: VecDeque::new(), later: [const { Vec::new() }; 64], filled: 0, spare: Vec::new() }
     }
 
-    /// Adds an event, not before the one that was popped last.
+    /// Adds an event, which is not before the last popped one.
     #[inline]
     pub(super) fn push(&mut self, time: u64, what: T) {
         debug_assert!(time >= self.last, "an event at {time} comes after {}", self.last);
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_come_by_time_and_then_as_they_were_pushed() {
+    fn events_are_popped_by_time_and_then_by_push_order() {
         let mut queue = Queue::new();
         let mut model: Vec<(u64, u32)> = Vec::new();
         let (mut state, mut now, mut number) = (1_u64, 0, 0);
@@ -85,7 +85,7 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let choice = state >> 33;
             if choice % 5 < 3 || model.len() < 10 {
-                // Near and far, and often the same time again.
+                // Times are near and far, and often repeated.
                 let time =
                     now + [0, choice % 8, choice % 1000, choice % 1_000_000, choice << 20][(choice % 5) as usize];
                 queue.push(time, number);

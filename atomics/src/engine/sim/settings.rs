@@ -1,6 +1,6 @@
-//! Settings that people write, as TOML: tables whose values have units, and errors that name file, line and key.
+//! Settings in TOML: tables whose values have units, and errors that name file, line and key.
 //!
-//! A [`Table`] is read key by key. Every error is one line, `FILE:LINE: KEY: what is wrong; what to write instead`.
+//! A [`Table`] is read key by key. Every error is one line: `FILE:LINE: KEY: the fault; what to write instead`.
 
 use std::fmt::Display;
 use std::io::Read as _;
@@ -14,37 +14,37 @@ use toml::de::{DeTable, DeValue};
 use super::units::{self, Span, quoted};
 use crate::{Error, Result};
 
-/// The longest file of settings that is read, in bytes.
+/// The longest file of settings, in bytes.
 const LONGEST: u64 = 1 << 20;
 
 /// A table of settings: a file, or a part of one.
 #[derive(Clone, Debug)]
 pub struct Table<'a> {
     source: Rc<Source<'a>>,
-    /// What its keys begin with in messages: empty, or `nic.`.
+    /// The prefix of its keys in messages: empty, or `nic.`.
     prefix: String,
-    /// Where it begins in the text.
+    /// The offset of its begin in the text.
     at: usize,
     table: DeTable<'a>,
 }
 
-/// What messages speak of.
+/// The file that messages name.
 #[derive(Debug)]
 struct Source<'a> {
     name: String,
     text: &'a str,
 }
 
-/// The text of a file of settings.
+/// Reads the text of a file of settings.
 ///
 /// # Errors
 ///
-/// [`Error::Settings`] when it cannot be read, is longer than a MiB, or is no text.
+/// [`Error::Settings`] when it cannot be read, is longer than a MiB, or is not text.
 pub fn read(path: &Path) -> Result<String> {
     let name = path.display();
     let refused = |error: std::io::Error| Error::settings(format!("{name}: cannot be read: {error}"));
     let mut bytes = Vec::new();
-    // A pipe or a device has no length: what is read is counted.
+    // A pipe or a device has no length, so the bytes are counted while they are read.
     std::fs::File::open(path).map_err(refused)?.take(LONGEST + 1).read_to_end(&mut bytes).map_err(refused)?;
     if bytes.len() as u64 > LONGEST {
         return Err(Error::settings(format!("{name}: has more than {LONGEST} bytes, the most that settings have")));
@@ -52,12 +52,12 @@ pub fn read(path: &Path) -> Result<String> {
     String::from_utf8(bytes).map_err(|error| {
         let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = 1 + good.iter().filter(|&&byte| byte == b'\n').count();
-        Error::settings(format!("{name}:{line}: is no UTF-8 text; write TOML"))
+        Error::settings(format!("{name}:{line}: is not UTF-8 text; write TOML"))
     })
 }
 
 impl<'a> Table<'a> {
-    /// The settings `text` of a file called `name`, which may have no other `keys` than these.
+    /// Parses the settings `text` of a file called `name`, which may have only these `keys`.
     ///
     /// # Errors
     ///
@@ -73,22 +73,22 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// An error that speaks of `key`.
+    /// Makes an error that names `key`.
     pub fn error(&self, key: &str, what: impl Display) -> Error {
         let at = self.table.get(key).map_or(self.at, |value| value.span().start);
         self.source.error(at, format_args!("{}{key}: {what}", self.prefix))
     }
 
-    /// Whether there is such a key.
+    /// Returns whether there is such a key.
     pub fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)
     }
 
-    /// The table called `key`, which may have no other `keys` than these.
+    /// Returns the table called `key`, which may have only these `keys`.
     ///
     /// # Errors
     ///
-    /// [`Error::Settings`], as with everything here.
+    /// [`Error::Settings`]
     pub fn table(&self, key: &str, keys: &[&str]) -> Result<Table<'a>> {
         let value = self.value(key, "a table")?;
         match value.get_ref() {
@@ -103,7 +103,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The tables called `key`: an array of them.
+    /// Returns the array of tables called `key`.
     ///
     /// # Errors
     ///
@@ -126,7 +126,7 @@ impl<'a> Table<'a> {
         tables.collect()
     }
 
-    /// A text.
+    /// Returns a text.
     ///
     /// # Errors
     ///
@@ -139,7 +139,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// A text that has a meaning each.
+    /// Returns the value of a text, one of `choices`.
     ///
     /// # Errors
     ///
@@ -155,7 +155,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// True or false.
+    /// Returns a truth value.
     ///
     /// # Errors
     ///
@@ -168,7 +168,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// A whole number within `range`.
+    /// Returns a whole number within `range`.
     ///
     /// # Errors
     ///
@@ -178,7 +178,7 @@ impl<'a> Table<'a> {
         self.integer_of(key, self.value(key, &wanted)?.get_ref(), &range)
     }
 
-    /// Whole numbers within `range`, any number of them.
+    /// Returns a list of whole numbers within `range`.
     ///
     /// # Errors
     ///
@@ -191,7 +191,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// A number, whole or not, within `range`.
+    /// Returns a number, whole or not, within `range`.
     ///
     /// # Errors
     ///
@@ -210,7 +210,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// A time with its unit.
+    /// Returns a time with its unit.
     ///
     /// # Errors
     ///
@@ -219,7 +219,7 @@ impl<'a> Table<'a> {
         self.with_unit(key, "a time such as \"100ns\" or \"0.71us\"", units::time)
     }
 
-    /// A number of bytes with its unit.
+    /// Returns a number of bytes with its unit.
     ///
     /// # Errors
     ///
@@ -228,7 +228,7 @@ impl<'a> Table<'a> {
         self.with_unit(key, "a length such as \"8B\" or \"4KiB\"", units::bytes)
     }
 
-    /// The picoseconds that each byte takes, as a bandwidth or as a time.
+    /// Returns the picoseconds for each byte, from a bandwidth or a time.
     ///
     /// # Errors
     ///
@@ -275,7 +275,7 @@ impl<'a> Table<'a> {
         self.error(key, format_args!("{is} is not what it should be; write {wanted}"))
     }
 
-    /// The table, unless it has other keys.
+    /// Returns the table, unless it has other keys.
     fn with_keys(self, keys: &[&str]) -> Result<Table<'a>> {
         let unknown = self.table.keys().filter(|key| !keys.contains(&key.get_ref().as_ref()));
         match unknown.min_by_key(|key| key.span().start) {
@@ -349,7 +349,7 @@ mod tests {
             (said(Table::parse("x.toml", "a = 1\na = 2", &["a"])), "x.toml:2: duplicate key; write TOML"),
             (said(Table::parse("x.toml", "\n\na = ", &["a"])), "x.toml:3: "),
         ] {
-            // What integers print as depends on their radix.
+            // Integers are printed in their radix.
             let expected = expected.replace("16 is not", "10 is not");
             assert!(said.starts_with(&expected), "{said}\n{expected}");
             assert_eq!(said.lines().count(), 1, "{said}");

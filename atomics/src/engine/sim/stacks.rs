@@ -1,8 +1,9 @@
-//! Stacks for very many coroutines: one mapping, cut into equal parts, each with a guard page at its low end.
+//! Stacks for a very large number of coroutines: one mapping, cut into equal parts, each with a guard page at its low
+//! end.
 //!
-//! A stack takes memory by touched pages, so its size costs address space only. A guard is a page marker that takes no
-//! mapping of its own (`MADV_GUARD_INSTALL`, Linux 6.13); older kernels protect the page instead, which takes two
-//! mappings a stack, of which there are some 65,000 (`vm.max_map_count`).
+//! Only touched pages of a stack take memory, so its size costs only address space. A guard is a page marker without
+//! its own mapping (`MADV_GUARD_INSTALL`, Linux 6.13); older kernels protect the page instead, which takes two mappings
+//! a stack, of some 65,000 in all (`vm.max_map_count`).
 
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
@@ -16,10 +17,10 @@ use crate::{Error, Result};
 /// Bytes of a page, and of a guard.
 const PAGE: usize = 4096;
 
-/// `MADV_GUARD_INSTALL` of Linux' `mman-common.h`, which libc's bindings do not have.
+/// `MADV_GUARD_INSTALL` of `mman-common.h` in Linux, which the bindings of libc do not have.
 const GUARD_INSTALL: i32 = 102;
 
-/// Stacks that lie behind each other.
+/// Stacks that follow each other in memory.
 pub(super) struct Stacks {
     slab: Rc<Slab>,
 }
@@ -27,16 +28,16 @@ pub(super) struct Stacks {
 struct Slab {
     base: NonNull<u8>,
     len: usize,
-    /// Of a stack, guard included.
+    /// Bytes of a stack, including its guard.
     bytes: usize,
 }
 
 impl Stacks {
-    /// Room for `count` stacks of `bytes`, rounded up to pages, guards included.
+    /// Maps room for `count` stacks of `bytes`, rounded up to pages, including guards.
     ///
     /// # Errors
     ///
-    /// [`Error::System`] when the kernel has no such address space, or no such guards.
+    /// [`Error::System`] when the kernel does not provide that much address space or that many guards.
     pub(super) fn new(count: usize, bytes: usize) -> Result<Stacks> {
         let bytes = bytes.next_multiple_of(PAGE).max(4 * PAGE);
         let len = count
@@ -56,7 +57,7 @@ impl Stacks {
         let mut markers = true;
         for index in 0..count {
             let guard = slab.low(index);
-            // SAFETY: a page of the new mapping, which nobody uses yet.
+            // SAFETY: a page of the new mapping, which nothing uses yet.
             markers = markers && unsafe { libc::madvise(guard.cast(), PAGE, GUARD_INSTALL) } == 0;
             if !markers {
                 // SAFETY: as above.
@@ -73,7 +74,7 @@ impl Stacks {
         Ok(Stacks { slab: Rc::new(slab) })
     }
 
-    /// Stack number `index`, which is taken once.
+    /// Returns stack number `index`, which is taken once.
     pub(super) fn take(&self, index: usize) -> SlabStack {
         let low = self.slab.low(index) as usize;
         let pointer = |address| NonZeroUsize::new(address).expect("the kernel maps nothing at address 0");

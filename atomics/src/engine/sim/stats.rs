@@ -1,9 +1,9 @@
-//! What a simulation has counted.
+//! The counts of a simulation.
 
 use crate::Distance;
 use crate::engine::sim::profile::Span;
 
-/// Kinds of operations that are counted.
+/// The kinds of counted operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// fetch_add, compare_and_swap, fetch_store.
@@ -26,17 +26,17 @@ impl Kind {
 pub struct Operations([[u64; 3]; 4]);
 
 impl Operations {
-    /// How many operations of a kind were made at a distance.
+    /// Returns the number of operations of a kind at a distance.
     pub fn count(&self, kind: Kind, distance: Distance) -> u64 {
         self.0[kind as usize][distance.index()]
     }
 
-    /// All of them.
+    /// Returns the number of all operations.
     pub fn total(&self) -> u64 {
         self.0.iter().flatten().sum()
     }
 
-    /// Those at a distance.
+    /// Returns the number of operations at a distance.
     pub fn at(&self, distance: Distance) -> u64 {
         self.0.iter().map(|kind| kind[distance.index()]).sum()
     }
@@ -47,47 +47,47 @@ impl Operations {
     }
 }
 
-/// The adapter that had most to do.
+/// The adapter with the most work.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Busiest {
     /// Its node.
     pub node: u32,
-    /// Messages that it has served.
+    /// The number of messages that it has served.
     pub served: u64,
-    /// The share of the time in which its engines were busy, from 0 to 1.
+    /// The share of the time for which its engines were busy, from 0 to 1.
     pub utilization: f64,
-    /// Messages that waited for it, on average over time.
+    /// The mean number of messages that waited for it, over time.
     pub mean_queue: f64,
-    /// The most that waited at a time.
+    /// The largest number of waiting messages at a time.
     pub longest_queue: u32,
 }
 
-/// The word, to its line, that adapters have used most.
+/// The line with the word that adapters have used most.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hottest {
-    /// The rank in whose segment it is.
+    /// The rank of its segment.
     pub rank: u32,
-    /// Where its line starts in the segment, in bytes.
+    /// The offset of the line in the segment, in bytes.
     pub disp: u64,
-    /// Atomic operations on it by adapters, of ranks that [count](super::Sim::count_hottest).
+    /// The number of adapters' atomic operations on it, for ranks that [count](super::Sim::count_hottest).
     pub served: u64,
-    /// The least time that they take, since they take turns: operations times service.
+    /// The least time for these operations, which take turns: operations times service time.
     pub bound: Span,
 }
 
-/// What a simulation has counted.
+/// The counts of a simulation.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stats {
-    /// Events that were handled.
+    /// The number of handled events.
     pub events: u64,
-    /// Virtual time from the begin to the last event.
+    /// The virtual time from the begin to the last event.
     pub end: Span,
     /// Operations of all ranks.
     pub operations: Operations,
-    /// The adapter that was busy longest, if any was.
+    /// The adapter with the longest busy time, if there is one.
     pub busiest: Option<Busiest>,
-    /// The word with most atomic operations by adapters, if there was any.
+    /// The word with the most atomic operations of adapters, if there is one.
     pub hottest: Option<Hottest>,
-    /// Lines of 64 bytes of all segments that were touched.
+    /// The number of touched lines of 64 bytes in all segments.
     pub lines: u64,
 }

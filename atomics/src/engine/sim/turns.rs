@@ -1,9 +1,9 @@
-//! How messages that wait for one engine take turns: round-robin at each place of the network on their way.
+//! The order of messages that wait for one engine: round-robin at each place of the network on their way.
 //!
-//! Switches hold few messages, and let their inputs have turns. So at each place on the way to a busy adapter the messages
-//! of the place's own ranks, and those out of each neighbour, get equal shares while there are any: a rank next to the
-//! adapter shares with few, one far away with all that come the same way. This keeps no message waiting for ever, and
-//! with a short queue it is the order of arrival, nearly.
+//! Switches hold few messages, and serve their inputs in turn. So at each place on the way to a busy adapter, the messages
+//! of the place's own ranks and of each neighbour get equal shares while there are any. A rank next to the adapter shares
+//! with few ranks, a far rank with all ranks on the same way. No message waits forever, and a short queue is served nearly
+//! in the order of arrival.
 
 use std::collections::VecDeque;
 
@@ -17,17 +17,17 @@ pub(super) struct Turns {
     /// The places at which messages wait.
     places: FxHashMap<u32, Place>,
     waiting: u32,
-    /// Places that are empty, kept for their memory.
+    /// Empty places, kept for their memory.
     spare: Vec<Place>,
-    /// The places on the way to the one whose turn it is.
+    /// The places on the way to the place whose turn it is.
     way: Vec<u32>,
 }
 
 #[derive(Default)]
 struct Place {
-    /// The inputs that have messages, in the order of their turns.
+    /// The inputs with messages, in the order of their turns.
     inputs: VecDeque<Input>,
-    /// Messages of the place's own ranks.
+    /// The messages of the place's own ranks.
     own: VecDeque<u32>,
 }
 
@@ -43,7 +43,7 @@ impl Turns {
         self.waiting
     }
 
-    /// Adds a message that comes from node `from` to node `home`.
+    /// Adds a message from node `from` to node `home`.
     pub(super) fn push(&mut self, network: &Network, from: u32, home: u32, message: u32) {
         self.waiting += 1;
         let (mut place, mut input) = (from, Input::Own);
@@ -94,7 +94,7 @@ impl Turns {
                 }
             }
         };
-        // Those on the way that still have messages wait for their next turns.
+        // The places on the way that still have messages wait for their next turns.
         loop {
             let empty = self.places.get(&place).is_some_and(|state| state.inputs.is_empty());
             if empty {
@@ -115,8 +115,8 @@ mod tests {
     use crate::engine::sim::network::Shape;
 
     #[test]
-    fn every_message_comes_once_and_those_of_a_place_in_order() {
-        // Node 0 of a torus of 3 by 3 and its neighbours.
+    fn every_message_is_served_once_and_in_the_order_of_its_place() {
+        // Node 0 of a torus of 3 by 3, and its neighbours.
         const NODES: [u32; 5] = [0, 1, 2, 3, 6];
         let shape = Shape::Torus { free: 0, fixed: vec![3, 3], wrap: true };
         let network = Network::new(&shape, 9).unwrap();

@@ -1,5 +1,5 @@
-//! Numbers with units: times, lengths in bytes, and times for each byte. Settings, workloads and command lines are all read
-//! by this.
+//! Numbers with units: times, lengths in bytes, and times for each byte. Settings, workloads and command lines all use this
+//! module.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use std::time::Duration;
 pub struct Span(pub u64);
 
 impl Span {
-    /// A length of so many nanoseconds.
+    /// Returns a span of `nanoseconds` nanoseconds.
     pub const fn nanoseconds(nanoseconds: u64) -> Span {
         Span(nanoseconds * 1000)
     }
 
-    /// In nanoseconds.
+    /// Returns the span in nanoseconds.
     pub fn as_nanoseconds(self) -> f64 {
         self.0 as f64 / 1000.0
     }
@@ -58,29 +58,29 @@ const BYTES: [(&str, f64); 13] = [
 /// The units of lengths, for messages.
 pub const BYTE_UNITS: &str = "B, kB, MB, GB, KiB, MiB or GiB";
 
-/// An hour, in picoseconds: the longest time that a setting may be.
+/// An hour, in picoseconds: the longest time of a setting.
 const HOUR: f64 = 3600e12;
 
-/// The most bytes that a setting may be: 2^48.
+/// The largest number of bytes of a setting: 2^48.
 const LARGEST: f64 = (1u64 << 48) as f64;
 
-/// The longest time for a byte, in picoseconds: a megabyte a second.
+/// The longest time for a byte, in picoseconds, at a megabyte a second.
 const SLOWEST: f64 = 1e6;
 
-/// A time: a number and a unit, such as `0.71us`, `100ns` or `0s`.
+/// Reads a time: a number and a unit, such as `0.71us`, `100ns` or `0s`.
 ///
 /// # Errors
 ///
-/// What is wrong, and what to write instead.
+/// The fault, and what to write instead.
 pub fn time(text: &str) -> Result<Span, String> {
     Ok(Span(picoseconds(text, HOUR)?.round() as u64))
 }
 
-/// A time as [`time`] reads it, of at most `longest`, to the nanosecond.
+/// Reads a time like [`time`], of at most `longest`, to the nanosecond.
 ///
 /// # Errors
 ///
-/// What is wrong, and what to write instead.
+/// The fault, and what to write instead.
 pub fn duration(text: &str, longest: Duration) -> Result<Duration, String> {
     let picoseconds = picoseconds(text, longest.as_secs_f64() * 1e12)?;
     Ok(Duration::from_nanos((picoseconds / 1000.0).round() as u64))
@@ -96,26 +96,26 @@ fn picoseconds(text: &str, longest: f64) -> Result<f64, String> {
     Ok(picoseconds)
 }
 
-/// A number of bytes: a number and a unit, such as `8B`, `4KiB` or `1.5MB`.
+/// Reads a number of bytes: a number and a unit, such as `8B`, `4KiB` or `1.5MB`.
 ///
 /// # Errors
 ///
-/// What is wrong, and what to write instead.
+/// The fault, and what to write instead.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let (number, unit) = number(text, "a length such as \"8B\" or \"4KiB\"")?;
     let scale = of(&BYTES, unit).ok_or_else(|| unknown(text, unit, BYTE_UNITS))?;
     let bytes = number * scale;
     if bytes > LARGEST || bytes.fract() != 0.0 {
-        return Err(format!("{} is no length in whole bytes, up to 2^48", quoted(text)));
+        return Err(format!("{} is not a whole number of bytes up to 2^48", quoted(text)));
     }
     Ok(bytes as u64)
 }
 
-/// A time for each byte, in picoseconds: as a bandwidth such as `12.5GB/s`, or as such, `80ps/B`.
+/// Reads a time for each byte, in picoseconds, from a bandwidth such as `12.5GB/s`, or a time such as `80ps/B`.
 ///
 /// # Errors
 ///
-/// What is wrong, and what to write instead.
+/// The fault, and what to write instead.
 pub fn per_byte(text: &str) -> Result<f64, String> {
     let (number, unit) = number(text, "a bandwidth such as \"12.5GB/s\", or a time for each byte such as \"80ps/B\"")?;
     let wrong = || unknown(text, unit, "GB/s, MB/s, GiB/s, MiB/s, ps/B or ns/B");
@@ -131,7 +131,7 @@ pub fn per_byte(text: &str) -> Result<f64, String> {
     Ok(picoseconds)
 }
 
-/// A time as [`time`] reads it, exactly, and as people like it.
+/// Writes a time so that [`time`] reads it exactly, with a convenient unit.
 pub fn write_time(span: Span) -> String {
     let Span(picoseconds) = span;
     let (unit, scale) = match picoseconds {
@@ -145,12 +145,12 @@ pub fn write_time(span: Span) -> String {
     format!("{}{unit}", number.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// A time for each byte as [`per_byte`] reads it, exactly.
+/// Writes a time for each byte so that [`per_byte`] reads it exactly.
 pub fn write_per_byte(picoseconds: f64) -> String {
     format!("{picoseconds}ps/B")
 }
 
-/// A text in quotation marks, not too much of it.
+/// Returns a text in quotation marks, shortened if it is long.
 pub(crate) fn quoted(text: &str) -> String {
     const MOST: usize = 40;
     match text.char_indices().nth(MOST) {
@@ -159,7 +159,7 @@ pub(crate) fn quoted(text: &str) -> String {
     }
 }
 
-/// The number, which is finite and not negative, and the unit, which may be empty.
+/// Splits a text into the number, which is finite and not negative, and the unit, which may be empty.
 fn number<'a>(text: &'a str, wanted: &str) -> Result<(f64, &'a str), String> {
     let text = text.trim();
     let wrong = |why: &str| Err(format!("{} {why}; write {wanted}", quoted(text)));
@@ -170,7 +170,7 @@ fn number<'a>(text: &'a str, wanted: &str) -> Result<(f64, &'a str), String> {
     let (number, unit) = (&text[..end], text[end..].trim_start());
     match number.parse::<f64>() {
         Ok(number) if number.is_finite() && unit.is_empty() => wrong(match number {
-            0.0 => "has no unit, not even for nothing",
+            0.0 => "has no unit, which even zero needs",
             _ => "has no unit",
         }),
         Ok(number) if number.is_finite() => Ok((number, unit)),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_have_a_limit_of_their_own() {
+    fn durations_have_their_own_limit() {
         let day = Duration::from_secs(86_400);
         for (text, nanoseconds) in
             [("0ns", 0), (" 2 ms ", 2_000_000), ("24h", 86_400_000_000_000), ("0.0004us", 0), ("1.5us", 1500)]
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn bandwidths_are_times_for_each_byte() {
+    fn bandwidths_are_read_as_times_for_each_byte() {
         for (text, picoseconds) in
             [("12.5GB/s", 80.0), ("80ps/B", 80.0), ("0.08 ns/B", 80.0), ("1000MB/s", 1000.0), ("0ps/B", 0.0)]
         {
@@ -277,7 +277,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(picoseconds in 0u64..3_600_000_000_000_000, shift in 0u32..52, slow in 0f64..1e6) {
+        fn written_values_are_read_back(picoseconds in 0u64..3_600_000_000_000_000, shift in 0u32..52, slow in 0f64..1e6) {
             let span = Span(picoseconds >> shift);
             prop_assert_eq!(time(&write_time(span)), Ok(span));
             prop_assert_eq!(per_byte(&write_per_byte(slow)), Ok(slow));

@@ -16,7 +16,7 @@ use super::{Hub, Invitation};
 use crate::{Error, Rank, Result, Topology};
 
 /// Nobody has failed.
-const NOBODY: u32 = u32::MAX;
+const NO_RANK: u32 = u32::MAX;
 /// The hub has gone away, and its host was no rank.
 const LAUNCHER: u32 = u32::MAX - 1;
 
@@ -103,7 +103,7 @@ impl Membership {
             stream,
             writing: Mutex::new(()),
             exchanging: Mutex::new(()),
-            failed: AtomicU32::new(NOBODY),
+            failed: AtomicU32::new(NO_RANK),
             state: Mutex::default(),
             changed: Condvar::new(),
             server: Mutex::new(None),
@@ -292,7 +292,7 @@ impl Shared {
     #[inline]
     fn check(&self) -> Result<()> {
         match self.failed.load(Ordering::Acquire) {
-            NOBODY => Ok(()),
+            NO_RANK => Ok(()),
             failed => Err(failure(failed)),
         }
     }
@@ -358,7 +358,7 @@ impl Shared {
 
     fn failed(&self, who: u32) {
         let state = lock(&self.state);
-        let _ = self.failed.compare_exchange(NOBODY, who, Ordering::Release, Ordering::Relaxed);
+        let _ = self.failed.compare_exchange(NO_RANK, who, Ordering::Release, Ordering::Relaxed);
         drop(state);
         self.changed.notify_all();
     }
