@@ -1,8 +1,8 @@
-//! The conformance suite on any backend, in one world: every check that suits the number of ranks, a line each.
+//! The conformance suite on any backend, in one world: every check that suits the number of ranks, one line for each.
 //!
-//! `cargo run -p rmalab-atomics --example conformance -- --backend shm --ranks 4`; under `mpirun -n 4` or
-//! `rmalab launch -n 4` the ranks are those that it has started. Exit code 1 if a check fails on any rank.
-//! `RMALAB_CONFORMANCE_SHARE=10` has each check run a tenth of its rounds.
+//! `cargo run -p rmalab-atomics --example conformance -- --backend shm --ranks 4`; `mpirun -n 4` and `rmalab launch -n
+//! 4` can start the ranks, too. The exit code is 1 if a check fails on any rank. With `RMALAB_CONFORMANCE_SHARE=10`
+//! each check runs a tenth of its rounds.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What each rank does: all checks in their order, the first of which that fails ends it.
+/// Runs all checks in order on a rank, up to the first that fails.
 fn rank(ra: &dyn RemoteAtomics) -> Result<u64, String> {
     let mut passed = 0;
     for check in checks::<dyn RemoteAtomics>().iter().filter(|check| check.suits(ra.size())) {

@@ -1,11 +1,11 @@
-//! What one operation on another rank's memory takes, in microseconds.
+//! The time of one operation on another rank's memory, in microseconds.
 //!
 //! `cargo run --release -p rmalab-atomics --features verbs --example latency -- --backend verbs`
 //!
-//! Rank 0 works on words of rank 1, which waits meanwhile, so that nothing is contended. A line for each operation: the
-//! backend, the operation, its median, and another one with its 99th percentile. `write` is a put and a flush. These are
-//! the lines that `scripts/verbs-baseline` compares with perftest's. Bulk transfers between ranks of one host go through
-//! the adapter with `RMALAB_NODE_SHARED=0`, as they do between hosts. The buffer of `_fresh` is a new one each time.
+//! Rank 0 operates on words of rank 1, which waits, so that there is no contention. Each operation has a line with the
+//! backend, the operation and its median, and a second line with its 99th percentile. `write` is a put and a flush.
+//! `scripts/verbs-baseline` compares these lines with perftest's. With `RMALAB_NODE_SHARED=0`, bulk transfers between
+//! ranks of one host go through the adapter, as between hosts. `_fresh` uses a new buffer each time.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
         "mpi" => run::<rmalab_atomics::Mpi>(times),
         #[allow(unreachable_patterns, reason = "with both features")]
         "verbs" | "mpi" => Err(format!("built without --features {backend}").into()),
-        other => Err(format!("--backend {other}: it is one of shm, verbs and mpi").into()),
+        other => Err(format!("--backend {other}: unknown; the backends are shm, verbs and mpi").into()),
     });
     if let Err(error) = ran {
         eprintln!("latency: {error}");
@@ -77,7 +77,7 @@ fn measure<A: RemoteAtomics>(ra: &A, times: usize) -> rmalab_atomics::Result<Vec
     if ra.rank() == Rank(0) {
         let (source, mut dest) = (vec![1; LONGEST], vec![0; LONGEST]);
         let mut line = |name: &str, times: usize, operation: &mut dyn FnMut(u64) -> rmalab_atomics::Result<()>| {
-            // The first ones connect, and warm up whatever there is.
+            // The first operations connect, and warm up caches.
             for turn in 0..(times as u64 / 10).max(2) {
                 operation(turn)?;
             }
@@ -100,7 +100,7 @@ fn measure<A: RemoteAtomics>(ra: &A, times: usize) -> rmalab_atomics::Result<Vec
         line("read", times, &mut |_| ra.get(word).map(drop))?;
         line("write", times, &mut |turn| ra.put(word, turn).and_then(|()| ra.flush(Rank(1))))?;
         for (name, bytes) in BULK {
-            // Long transfers take long; a median takes fewer of them.
+            // Long transfers take long, so fewer of them make up a median.
             let times = (times * BULK[0].1 / bytes).max(20);
             line(&format!("write_{name}"), times, &mut |_| ra.put_bytes(long, &source[..bytes]))?;
             line(&format!("read_{name}"), times, &mut |_| ra.get_bytes(long, &mut dest[..bytes]))?;

@@ -1,11 +1,11 @@
-//! Random updates with several under way: what a rank gains by not waiting for each.
+//! Random updates with several under way: the gain from not waiting for each.
 //!
 //! `cargo run --release -p rmalab-atomics --example updates -- --backend sim`
 //!
-//! Rank 0 adds to random words of the other rank, with 1, 8 and 64 additions under way: in scopes of as many (`fetch_add`),
-//! and with the next one started when the oldest one is complete (`sliding`). It inserts keys into a hash table there by
-//! compare-and-swaps, in scopes (`insert`). A line for each: the backend, what was done, how many were under way, millions a
-//! second (the best of five rounds, which take turns), and how many times as fast that is as one at a time. Everything is
+//! Rank 0 adds to random words of the other rank, with 1, 8 and 64 additions under way: in scopes of that many
+//! (`fetch_add`), and with the next addition started when the oldest is complete (`sliding`). It inserts keys into a hash
+//! table there with compare-and-swaps, in scopes (`insert`). Each line has the backend, the test, the number under way,
+//! millions a second (the best of five rounds, which take turns), and the speed relative to one at a time. All results are
 //! checked afterwards.
 
 use std::collections::VecDeque;
@@ -16,16 +16,16 @@ use rmalab_atomics::fabric::WordOp;
 use rmalab_atomics::sim::{Options, Profile, Simulator};
 use rmalab_atomics::{Address, Collectives, Joined, Mapped, Output, Rank, RemoteAtomics, Result, World, bulk};
 
-/// Words that are updated.
+/// The number of updated words.
 const WORDS: u64 = 1 << 12;
 
-/// Slots of the hash table, a power of two.
+/// The number of slots of the hash table, a power of two.
 const SLOTS: u64 = 1 << 14;
 
-/// How many operations are under way.
+/// The numbers of operations under way.
 const DEPTHS: [usize; 3] = [1, 8, 64];
 
-/// Rounds of each measurement.
+/// The number of rounds of each measurement.
 const ROUNDS: usize = 5;
 
 fn main() -> ExitCode {
@@ -81,7 +81,7 @@ fn processes<J: Joined>(times: u64) -> Result<Vec<Vec<String>>> {
     World::processes(2).output(Output::Inherit).over::<J>().try_run(|ra| measure(ra, times))
 }
 
-/// Numbers that look random (a multiplicative generator of L'Ecuyer's, 1999).
+/// Pseudo-random numbers (a multiplicative generator of L'Ecuyer, 1999).
 struct Numbers(u64);
 
 impl Numbers {
@@ -168,7 +168,8 @@ fn slide<A: RemoteAtomics>(ra: &A, times: u64, depth: usize, mut word: impl FnMu
     Ok(())
 }
 
-/// Inserts `count` keys from `first` on, all at a time: each tries the slots behind its hash until one was free.
+/// Inserts `count` keys from `first` on, all at a time. Each key tries the slots after its hash until it finds a free
+/// one.
 fn insert<A: RemoteAtomics>(ra: &A, table: Address, first: u64, count: usize) -> Result<()> {
     let slot_of = |key: u64, tries: u64| (Numbers(key).below(SLOTS) + tries) % SLOTS;
     let mut waiting: Vec<(u64, u64)> = (first..).map(|key| (key, 0)).take(count).collect();

@@ -1,12 +1,13 @@
-//! What an RDMA operation takes by itself: a loop that posts one and polls for its completion, over the library's own calls.
+//! The time of a bare RDMA operation: a loop of the library's own calls that posts one operation and polls for its
+//! completion.
 //!
 //! `cargo run --release -p rmalab-atomics --features verbs --example verbs_bare -- --times 1000`
 //!
-//! For comparison with what perftest has no measurement of: a write until its completion (`ib_write_lat` is a ping-pong,
-//! half of which ends when the bytes are there, and `ib_write_bw` prints means). One process, two queue pairs of one device
-//! connected to each other. A line for each operation, its median: `bare write MICROSECONDS` and `bare fetch_add
-//! MICROSECONDS`, of which the second one ought to be what perftest's `ib_atomic_lat` says. The device is `RMALAB_DEVICE`, or
-//! the first one; the number of its address `RMALAB_GID_INDEX`, or 1.
+//! It measures a write until its completion, which perftest does not: `ib_write_lat` is a ping-pong, half of which ends when
+//! the bytes are there, and `ib_write_bw` prints means. One process connects two queue pairs of one device to each other.
+//! Each operation has a line with its median: `bare write MICROSECONDS` and `bare fetch_add MICROSECONDS`. The second should
+//! agree with perftest's `ib_atomic_lat`. The device is `RMALAB_DEVICE`, or the first one; the number of its address is
+//! `RMALAB_GID_INDEX`, or 1.
 
 use std::error::Error;
 use std::mem::{MaybeUninit, zeroed};
@@ -16,11 +17,11 @@ use rdma_mummy_sys as ffi;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// What the library has made; nothing is given back before the process ends.
+/// Objects of the library, which are not freed before the process ends.
 struct Bare {
     pair: *mut ffi::ibv_qp,
     queue: *mut ffi::ibv_cq,
-    /// Registered: the word operated on, and this side's.
+    /// Registered memory: the target word, and the local word.
     words: *mut [u64; 2],
     local: u32,
     remote: u32,
@@ -57,8 +58,8 @@ impl Bare {
     /// Posts one operation and waits for its completion.
     #[inline]
     fn operate(&self, opcode: u32, flags: u32) -> Result<()> {
-        // SAFETY: pair, queue and words live as long as the process, and are this thread's; the structures are integers,
-        // pointers and unions of them, for which zero is a value.
+        // SAFETY: pair, queue and words live as long as the process, and only this thread uses them; the structures are
+        // integers, pointers and unions of them, for which zero is a value.
         unsafe {
             let remote_addr = self.words as u64;
             let mut list = ffi::ibv_sge { addr: remote_addr + 8, length: 8, lkey: self.local };
@@ -91,7 +92,7 @@ impl Bare {
     fn open() -> Result<Bare> {
         let wanted = std::env::var("RMALAB_DEVICE").ok();
         let gid_index: u8 = std::env::var("RMALAB_GID_INDEX").map_or(Ok(1), |text| text.parse())?;
-        // SAFETY: each call gets what the calls before it have made, and nothing is given back.
+        // SAFETY: each call gets objects of earlier calls, and nothing is freed.
         unsafe {
             let context = open_device(wanted.as_deref())?;
             let domain = made(ffi::ibv_alloc_pd(context), "a protection domain")?;
@@ -104,10 +105,10 @@ impl Bare {
             let none = std::ptr::null_mut();
             let queue = made(ffi::ibv_create_cq(context, 16, none, none.cast(), 0), "a completion queue")?;
             let mut port = zeroed::<ffi::ibv_port_attr>();
-            done(ffi::ibv_query_port(context, 1, &raw mut port), "asking after port 1")?;
+            done(ffi::ibv_query_port(context, 1, &raw mut port), "asking for the state of port 1")?;
             let mut gid = zeroed::<ffi::ibv_gid_entry>();
             let asked = ffi::ibv_query_gid_ex(context, 1, gid_index.into(), &raw mut gid, 0);
-            done(asked, "asking after its address (RMALAB_GID_INDEX)")?;
+            done(asked, "asking for its address (RMALAB_GID_INDEX)")?;
             let mut pairs = [std::ptr::null_mut(); 2];
             for pair in &mut pairs {
                 let mut attributes = zeroed::<ffi::ibv_qp_init_attr>();
@@ -131,7 +132,7 @@ impl Bare {
 }
 
 fn open_device(wanted: Option<&str>) -> Result<*mut ffi::ibv_context> {
-    // SAFETY: the list has `count` entries, and is not given back.
+    // SAFETY: the list has `count` entries, and is not freed.
     unsafe {
         let mut count = 0;
         let list = ffi::ibv_get_device_list(&raw mut count);

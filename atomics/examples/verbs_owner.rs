@@ -1,9 +1,9 @@
-//! A litmus run: why a rank's operations on its own words go through its network adapter.
+//! A litmus test that shows why a rank's operations on its own words go through its network adapter.
 //!
-//! Rank 0 adds to a word of its own, and the other ranks add to the same word through the adapter. Where the adapter's atomics are
-//! atomic among themselves only (`ATOMIC_HCA`), additions by the owner's processor get lost: the adapter reads the
-//! word, the processor adds, the adapter writes what it has read plus its addend. Through the adapter none is lost. Exits
-//! with an error if one is.
+//! Rank 0 adds to its own word, and the other ranks add to the same word through the adapter. If the adapter's atomics are atomic
+//! only among themselves (`ATOMIC_HCA`), additions of the owner's processor get lost: the adapter reads the word, the processor
+//! adds, and the adapter writes the read value plus its addend. Through the adapter no addition is lost; if one is, the program
+//! exits with an error.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::Ordering;
@@ -22,7 +22,7 @@ enum Way {
     Processor,
 }
 
-/// Adds for `time`; returns how often all ranks have added, and what the word holds then.
+/// Adds for `time`; returns the number of additions of all ranks, and the final value of the word.
 fn run(
     ra: &Verbs,
     collectives: &Collectives<'_, Verbs>,
@@ -36,7 +36,7 @@ fn run(
     let mut added = 0;
     while ra.now() < end {
         if ra.rank() == Rank(0) && way == Way::Processor {
-            // Many in a row, so that most of the time some addition is under way.
+            // Many in a row, so that most of the time an addition is under way.
             let word = ra.own_word_by_processor(word)?;
             for _ in 0..1_000 {
                 word.fetch_add(1, Ordering::SeqCst);
@@ -68,7 +68,7 @@ fn rank(rank: u32, hub: &Hub, time: Duration) -> Result<u64> {
         }
         if ra.rank() == Rank(0) {
             println!(
-                "the owner adds by its {name:<9}: {owner:>10} additions of its own, {others:>8} of others, {lost:>8} lost"
+                "the owner adds with its {name:<9}: {owner:>10} additions by the owner, {others:>8} by others, {lost:>8} lost"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! The suite on ranks that are threads, on the backend itself and behind the counting wrapper.
+//! The suite on ranks that are threads, on the backend itself and on the counting wrapper.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -8,7 +8,7 @@ use rmalab_atomics::{Counted, Mapped, Rank, RemoteAtomics, World};
 
 rmalab_atomics::conformance!(local, Mapped, on_threads);
 
-// The same through a table of functions, as programs have it that choose a backend by its name.
+// The same through a table of functions, as in programs that choose a backend by its name.
 rmalab_atomics::conformance!(dynamic, dyn RemoteAtomics, |ranks, check| {
     let run = |ra: &Mapped| check(ra).unwrap_or_else(|failure| panic!("{failure}"));
     World::threads(ranks).run(run).expect("a world of threads");
@@ -19,7 +19,7 @@ fn on_threads(ranks: u32, check: fn(&Mapped) -> Result<(), Failure>) {
     World::threads(ranks).run(run).expect("a world of threads");
 }
 
-/// Runs all checks one after the other, as the ranks of a world of processes do.
+/// Runs all checks one after the other, like the ranks of a world of processes.
 fn all_checks<A: RemoteAtomics>(ra: &A) {
     for check in checks::<A>().into_iter().filter(|check| check.suits(ra.size())) {
         (check.run)(ra).unwrap_or_else(|failure| panic!("{failure}"));
@@ -48,7 +48,7 @@ fn the_death_of_a_rank_is_told_to_all() {
                 ra.rank()
             })
         }));
-        let panic = outcome.expect_err("the death of rank 1 is carried on");
+        let panic = outcome.expect_err("the panic of rank 1 is passed on");
         assert_eq!(panic.downcast_ref::<&str>(), Some(&"rank 1 dies"));
         assert_eq!(failures.into_inner().unwrap(), Vec::<String>::new());
     }

@@ -1,11 +1,11 @@
-//! Ranks of an MPI job. Started by `mpirun`, this binary is one rank and goes through the whole conformance suite:
+//! Ranks of an MPI job. When `mpirun` starts it, this binary is one rank and runs the whole conformance suite:
 //!
 //! ```text
 //! mpirun.mpich -n 4 target/debug/deps/mpi-*
 //! ```
 //!
-//! Started without, as `cargo test` does, it starts itself under the `mpirun` of the MPI that it is linked with, once for
-//! each case of [`CASES`]; arguments that are parts of their names choose some. `MPIRUN` names another `mpirun`.
+//! Without `mpirun`, as in `cargo test`, it starts itself under the `mpirun` of the MPI with which it is linked, once for
+//! each case of [`CASES`]. Arguments that are parts of case names select cases. `MPIRUN` names another `mpirun`.
 
 #![allow(clippy::unwrap_used, reason = "these are tests and ranks")]
 
@@ -16,22 +16,22 @@ use rmalab_atomics::conformance::checks;
 use rmalab_atomics::mpi::{self, Attach, Mpi};
 use rmalab_atomics::{Address, Collectives, Disp, Error, Rank, RemoteAtomics, Until};
 
-/// Says to a rank what it is there for.
+/// The variable for the role of a rank.
 const ROLE: &str = "RMALAB_TEST_ROLE";
 
 /// Seconds after which a job counts as hung.
 const HUNG: &str = "600";
 
-/// The variables by which a rank knows that it is one.
+/// The variables that show that this process is a rank.
 const LAUNCHED: [&str; 2] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"];
 
-/// What a rank does.
+/// The code of a rank.
 type Role = fn() -> Result<(), String>;
 
-/// What a job must come to.
+/// The check of a job's outcome.
 type Verdict = fn(&Output, u32) -> Result<(), String>;
 
-/// A job: its name, its numbers of ranks, what each rank does, and what must come of it.
+/// The jobs: name, numbers of ranks, the code of each rank, and the check of the outcome.
 const CASES: &[(&str, &[u32], Role, Verdict)] = &[
     ("conformance", &[1, 2, 3, 4, 8], conformance, all_checks_have_passed),
     ("particulars", &[1, 3], particulars, ends_well),
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the cases that the arguments name, or all.
+/// Runs the cases that the arguments name, or all cases.
 fn drive() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
@@ -86,7 +86,7 @@ fn drive() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The `mpirun` of the MPI that this program is linked with, where several are installed side by side.
+/// Returns the `mpirun` of the MPI with which this program is linked, where several are installed.
 fn mpirun() -> String {
     if let Ok(given) = std::env::var("MPIRUN") {
         return given;
@@ -97,15 +97,15 @@ fn mpirun() -> String {
     if found { own.to_owned() } else { "mpirun".to_owned() }
 }
 
-/// What becomes of a job of `size` ranks that play `role`.
+/// Runs a job of `size` ranks with the role `role`.
 fn job(role: &str, size: u32) -> Output {
     let size = size.to_string();
     Command::new("timeout")
         .args([HUNG, &mpirun(), "-n", &size])
         .arg(std::env::current_exe().unwrap())
         .env(ROLE, role)
-        // Open MPI otherwise refuses to run as root, as in a container, and more ranks than cores. Its version 4 needs to
-        // be told, too, to leave a component alone that crashes (see rmalab_atomics::mpi).
+        // Without these, Open MPI refuses to run as root, as in a container, and with more ranks than cores. Version 4
+        // also needs an option to avoid a component that crashes (see rmalab_atomics::mpi).
         .envs(["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"].map(|name| (name, "1")))
         .env("OMPI_MCA_rmaps_base_oversubscribe", "1")
         .env("OMPI_MCA_osc", std::env::var_os("OMPI_MCA_osc").unwrap_or_else(|| "sm".into()))
@@ -128,7 +128,7 @@ fn all_checks_have_passed(output: &Output, size: u32) -> Result<(), String> {
     if passed == expected { Ok(()) } else { Err(format!("{passed} of {expected} checks have passed")) }
 }
 
-/// The job has ended, not well, and not by running out of time; rank 1 has said why.
+/// Checks that the job has failed, but not at its time limit, and that rank 1 has printed the reason.
 fn ended_by(why: &str, output: &Output) -> Result<(), String> {
     let said = said(output);
     match output.status.code() {
@@ -138,7 +138,7 @@ fn ended_by(why: &str, output: &Output) -> Result<(), String> {
     }
 }
 
-/// Every check of the suite, one after the other; rank 0 reports.
+/// Runs every check of the suite, one after the other; rank 0 reports.
 fn conformance() -> Result<(), String> {
     let ra = mpi::attach().map_err(|error| error.to_string())?;
     for check in checks::<Mpi>().into_iter().filter(|check| check.suits(ra.size())) {
@@ -154,7 +154,7 @@ fn conformance() -> Result<(), String> {
     Ok(())
 }
 
-/// What this backend promises beyond the suite.
+/// Checks the guarantees of this backend beyond the suite.
 fn particulars() -> Result<(), String> {
     let ra = mpi::attach().unwrap();
     let error = mpi::attach().unwrap_err().to_string();
@@ -164,7 +164,7 @@ fn particulars() -> Result<(), String> {
     let capabilities = ra.capabilities();
     assert_eq!((capabilities.backend, capabilities.native_fetch_store), ("mpi", true));
 
-    // Puts to one word follow each other without a flush, however many; one to another word needs a flush before it.
+    // Any number of puts to one word follow each other without a flush; a put to another word needs a flush before it.
     let words = ra.heap().alloc(8 * 64, 8).unwrap();
     let target = Rank((ra.rank().0 + 1) % ra.size());
     let word = |i: u64| target.at(words.word(i));
@@ -182,7 +182,7 @@ fn particulars() -> Result<(), String> {
     assert_eq!(ra.get(word(0)).unwrap(), 1_001);
     ra.put(word(0), 1_002).unwrap();
     assert_eq!(ra.ordering_flushes(), 2, "the get has completed the put before it");
-    // Slots are shared by all targets.
+    // All targets share the slots.
     for value in 0..500 {
         for rank in 0..ra.size() {
             ra.put(Rank(rank).at(words.word(2 + u64::from(ra.rank().0))), value).unwrap();
@@ -196,7 +196,7 @@ fn particulars() -> Result<(), String> {
         }
     }
 
-    // More requests than are kept at a time, most of which nobody waits for.
+    // More requests than are kept at a time, without a wait for most of them.
     let (mut bytes, at) = (vec![0u8; 8 * 1_000], ra.heap().alloc(8 * 1_000 * 3, 8).unwrap());
     let place = |i: usize| -> Address { target.at(at.plus(8 * (1_000 * u64::from(ra.rank().0) + i as u64))) };
     let values: Vec<[u8; 8]> = (0..1_000u64).map(u64::to_ne_bytes).collect();
@@ -215,7 +215,7 @@ fn particulars() -> Result<(), String> {
     ra.flush_all().unwrap();
     assert_eq!(bytes, values.concat());
 
-    // A clear that does not fit has done nothing.
+    // A clear that does not fit has no effect.
     let end = ra.heap().capacity();
     ra.put(ra.rank().at(Disp(end - 8)), 1).unwrap();
     for (own, len) in [(end - 8, 9), (0, end + 1), (8, u64::MAX)] {
@@ -227,7 +227,7 @@ fn particulars() -> Result<(), String> {
 }
 
 fn differing_segments() -> Result<(), String> {
-    // Rank 2 asks for more than the others; every rank is told, and none waits.
+    // Rank 2 asks for more than the others; every rank gets the error, and none waits.
     let bytes = if std::env::var("PMI_RANK").or(std::env::var("OMPI_COMM_WORLD_RANK")).as_deref() == Ok("2") {
         8192
     } else {
@@ -247,7 +247,7 @@ fn wrong_topology() -> Result<(), String> {
     Ok(())
 }
 
-/// Rank 1 comes to its end by `end`, while each of the others waits for what never comes.
+/// Rank 1 ends with `end`, while each of the others waits for something that never happens.
 fn ends_by(end: fn(Mpi)) -> Result<(), String> {
     let ra = mpi::attach().unwrap();
     let collectives = Collectives::new(&ra).unwrap();
@@ -279,7 +279,7 @@ fn is_killed() -> Result<(), String> {
     })
 }
 
-/// Started by nobody, and by the `mpirun` of another MPI, which this one takes for nobody.
+/// Checks the errors without an `mpirun`, and with the `mpirun` of another MPI, which this one does not recognize.
 fn without_the_right_mpirun() -> Result<(), String> {
     let foreign = if mpi::library().starts_with("Open MPI") { "PMI_SIZE" } else { "OMPI_COMM_WORLD_SIZE" };
     for (variable, expected) in [(None, "no launcher has started this process"), (Some(foreign), "has started 4 ranks")]

@@ -1,4 +1,4 @@
-//! The program's own memory, registered to ranks that are threads.
+//! The program's memory, registered for ranks that are threads.
 
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
@@ -32,7 +32,7 @@ fn refusals() {
 #[test]
 fn a_deregistration_waits_for_the_pins() {
     let used = World::threads(RANKS).run(registration::a_deregistration_waits_for_the_pins).unwrap()[0];
-    // Of some 200 ms of waiting; the bound leaves room for a slow machine, and none for a waiter that polls.
+    // The wait takes some 200 ms. The bound allows a slow machine, but not a waiter that polls.
     assert!(used < 20_000_000, "the deregistration has used {used} ns of processor time");
 }
 
@@ -46,11 +46,11 @@ fn places_are_used_up_and_come_back() {
     World::threads(RANKS).run(|ra| registration::places_are_used_up_and_come_back(ra, 16 << 10)).unwrap();
 }
 
-/// Memory whose owner tells whether it has been dropped: `alive` has two owners until then.
+/// Returns memory whose drop can be observed: `alive` has two owners until then.
 fn watched(alive: &Arc<()>) -> UserMemory {
     let mut bytes = vec![0u8; 64];
     let start = NonNull::new(bytes.as_mut_ptr()).unwrap();
-    // SAFETY: the bytes lie in the vector, which the memory owns and nobody else accesses.
+    // SAFETY: the bytes lie in the vector, which the memory owns and nothing else accesses.
     unsafe { UserMemory::from_raw(start, 64, Box::new((bytes, Arc::clone(alive)))) }
 }
 
@@ -71,7 +71,7 @@ fn a_handle_that_goes_drops_its_memory_or_leaks_what_is_pinned() {
                 let key = RegisteredKey(ra.wait_until(word, Until::Ne(0)).unwrap());
                 let pin = pinned.then(|| ra.pin(Rank(0), key).unwrap());
                 collectives.barrier().unwrap();
-                // Rank 0 leaves the world meanwhile: once its entry is closed, there is no new pin.
+                // Rank 0 leaves the world during this loop: once its entry is closed, there is no new pin.
                 while let Ok(another) = ra.pin(Rank(0), key) {
                     drop(another);
                     ra.pause(100).unwrap();
@@ -105,7 +105,7 @@ fn the_death_of_the_holder_ends_the_deregistration_and_leaks_the_memory() {
             }
             collectives.barrier().unwrap();
             *told.lock().unwrap() = Some(ra.deregister(key).map(drop));
-            // What rank 1 has registered went with it.
+            // The memory that rank 1 had registered is gone with it.
             while let Ok(pin) = ra.pin(Rank(1), keys[1]) {
                 drop(pin);
             }

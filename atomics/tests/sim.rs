@@ -1,4 +1,4 @@
-//! The simulator: its costs by hand, its determinism, and the conformance suite on it.
+//! The simulator: its costs, computed by hand, its determinism, and the conformance suite on it.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,7 +12,7 @@ use rmalab_atomics::sim::profile::{Arbitration, Jitter, LocalAtomics, Nic, Node,
 use rmalab_atomics::sim::{Kind, Options, Outcome, Sim, Simulator};
 use rmalab_atomics::{Collectives, Disp, Distance, Error, Rank, RemoteAtomics, Time, Until, WORD};
 
-/// A machine whose costs are easy to add.
+/// Returns a machine whose costs are easy to add.
 fn machine(shape: Shape) -> Profile {
     let ns = Span::nanoseconds;
     Profile {
@@ -48,7 +48,7 @@ fn torus() -> Shape {
     Shape::Torus { free: 3, fixed: vec![], wrap: true }
 }
 
-/// Nodes in a row.
+/// Returns a network of nodes in a row.
 fn row() -> Shape {
     Shape::Torus { free: 1, fixed: vec![], wrap: false }
 }
@@ -76,12 +76,12 @@ fn operations_take_what_the_profile_says() {
         }
         times
     });
-    // One hop. An atomic: 100 + 430 + 20 + 60 + 430 + 50; a get has 25 in the engine. A put: 100, then until 430 + 15 + 430
-    // behind that, and 50. Bulk: 100, 430, 15 + 100 while the bytes arrive, 430, 50.
+    // One hop. An atomic takes 100 + 430 + 20 + 60 + 430 + 50; a get has 25 in the engine. A put takes 100, its flush waits
+    // until 430 + 15 + 430 after that, and takes 50. Bulk takes 100, 430, 15 + 100 while the bytes arrive, 430, 50.
     assert_eq!(outcome.unwrap().results[0], [1090, 1035, 100, 925, 5, 5, 123, 1125]);
 }
 
-/// A put and a get of bytes to the other rank of the node, and the put's flush, in nanoseconds.
+/// Returns the times of a put and a get of bytes to the other rank of the node, and of the put's flush, in nanoseconds.
 fn bulk_in_a_node(local_bulk: Option<LocalAtomics>) -> [u64; 3] {
     let options = Options { local_bulk, ..Options::new(2) };
     let outcome = Simulator::new(&machine(torus()), &options).expect("a machine").run(|ra| {
@@ -108,12 +108,12 @@ fn bytes_go_to_the_own_node_by_the_processor_or_by_the_adapter() {
     let usual = bulk_in_a_node(None);
     assert_eq!(bulk_in_a_node(Some(LocalAtomics::Processor)), usual);
     let [post, flush, get] = bulk_in_a_node(Some(LocalAtomics::Nic));
-    // The processor copies in the call; the adapter's way is what the flush waits for.
+    // The processor copies in the call; with the adapter, the flush waits.
     assert!(flush > 0 && usual[1] == 0, "{flush}, {usual:?}");
     assert!(post + flush > usual[0] + usual[1] && get > usual[2], "{post} + {flush} and {get}, {usual:?}");
 }
 
-/// A word that is put by the processor overtakes bytes that are on their way through the adapter, and nothing else does.
+/// Only a word that the processor puts overtakes bytes on their way through the adapter.
 #[test]
 fn words_overtake_bytes_only_where_no_order_is_promised() {
     use LocalAtomics::{Nic, Processor};
@@ -139,12 +139,12 @@ fn words_overtake_bytes_only_where_no_order_is_promised() {
     }
 }
 
-/// The machines that the suite runs on.
+/// The machines that run the suite.
 #[derive(Clone, Copy)]
 enum On {
-    /// Nodes of two ranks, whose words their processors work on.
+    /// Nodes of two ranks, whose processors operate on their words.
     Nodes,
-    /// As above; all atomics go through adapters of four engines, and messages overtake each other.
+    /// The same nodes; all atomics go through adapters of four engines, and messages overtake each other.
     Adapters,
     /// One node.
     OneNode,
@@ -207,10 +207,10 @@ fn the_death_of_a_rank_is_told_to_all() {
     }
 }
 
-/// Bytes of a get in the tests below; small, so that the allocator hands freed memory out again at once.
+/// Bytes of a get in the tests below; small, so that the allocator reuses freed memory at once.
 const LEN: usize = 512;
 
-/// Lets everything that is under way arrive.
+/// Lets all operations under way arrive.
 fn settle(ra: &Sim<'_>) {
     ra.compute(Duration::from_secs(1)).expect("no rank fails");
     ra.flush_all().expect("no rank fails");
@@ -303,7 +303,7 @@ fn a_rank_that_has_left_is_the_error_of_those_who_wait_for_it() {
         let collectives = Collectives::new(ra).unwrap();
         collectives.barrier().unwrap();
         if ra.rank() == Rank(2) {
-            // It arrives when the rank has left.
+            // The put arrives after the rank has left.
             ra.put(Rank(0).at(word), 1).unwrap();
             return None;
         }
@@ -334,7 +334,7 @@ fn a_rank_that_leaves_something_undone_has_failed() {
     assert!(matches!(error, Error::RankEnded { rank: Rank(1), .. }), "{error}");
     assert!(error.to_string().contains("rank 1 has left with a lock"), "{error}");
     assert!(seen.borrow().contains("rank 1 has failed"), "{}", seen.borrow());
-    // Nobody has waited for it.
+    // No rank has waited for it.
     let outcome = simulator.run(|ra| ra.forsake("a lock"));
     assert!(matches!(outcome.unwrap_err(), Error::RankEnded { rank: Rank(0), .. }));
 }
@@ -356,7 +356,7 @@ fn a_simulation_can_be_stopped() {
     assert!(told.is_sorted_by(|a, b| a.now < b.now && a.events < b.events));
 }
 
-/// All that can be seen of a run with contention, irregular messages, bulk transfers, waits and deadlines.
+/// Returns all observable results of a run with contention, irregular messages, bulk transfers, waits and deadlines.
 fn busy(seed: u64) -> Outcome<Vec<u64>> {
     simulate(On::Adapters, 64, seed, |ra| {
         let collectives = Collectives::with_chunk(ra, 64).expect("it does");
@@ -391,7 +391,7 @@ fn a_busy_word_is_served_at_its_rate_and_the_statistics_tell() {
         ra.get(Rank(0).at(Disp(0))).unwrap()
     });
     let stats = &outcome.stats;
-    // 30 ranks come through the adapter, whose engine takes 80 ns for each; of 30 messages some 15 are on their ways.
+    // 30 ranks use the adapter, whose engine takes 80 ns for each; of 30 messages some 15 are on their way.
     let served = 30 * pairs;
     let (busiest, hottest) = (stats.busiest.unwrap(), stats.hottest.unwrap());
     assert_eq!((hottest.rank, hottest.disp, hottest.served), (0, 0, served));
@@ -428,7 +428,7 @@ fn four_engines_are_limited_by_the_word() {
 
 #[test]
 fn who_is_near_a_busy_word_is_done_first() {
-    // 16 nodes in a row with 8 ranks each; the word is at the first.
+    // 16 nodes in a row with 8 ranks each; the word is on the first node.
     let options = Options { ranks_per_node: Some(8), ..Options::new(128) };
     let of_nodes = |ends: &[u64]| ends.chunks(8).map(|node| *node.iter().max().unwrap()).collect::<Vec<_>>();
     let outcome = Simulator::new(&machine(row()), &options).unwrap().run(|ra| {

@@ -1,4 +1,4 @@
-//! The conformance suite on subsets of worlds of threads, while the other ranks put theirs through it, too.
+//! The conformance suite on subsets of worlds of threads, while the other ranks run it on theirs.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use rmalab_atomics::conformance::checks;
@@ -10,12 +10,13 @@ fn all_checks<A: RemoteAtomics>(ra: &A) {
     }
 }
 
-/// The arena that takes all the rest of a heap: the suite looks for the end of the segment at the end of the heap.
+/// Returns the size of an arena with all the rest of a heap: the suite expects the end of the segment at the end of the
+/// heap.
 fn rest<A: RemoteAtomics>(ra: &A) -> u64 {
     ra.heap().free_bytes() / 128 * 128
 }
 
-/// Splits the world, and puts every part through the suite.
+/// Splits the world, and runs the suite on every part.
 fn split(world: impl Fn() -> rmalab_atomics::Threads, choose: impl Fn(u32) -> (Option<u32>, u32) + Sync) -> Vec<u32> {
     let body = |ra: &Mapped| {
         let collectives = Collectives::new(ra).unwrap();
@@ -39,7 +40,7 @@ fn strided() {
 
 #[test]
 fn listed() {
-    // One backwards, one by halves, and rank 4 on its own.
+    // One part in reverse order, one part by halves, and rank 4 alone.
     let colours = [7, 9, 7, 7, 1, 9, 9, 9].map(Some);
     let sizes = split(
         || World::threads(8).topology(Topology::blocks(8, 3, 2).unwrap()),
@@ -65,13 +66,13 @@ fn nodes() {
 #[test]
 fn subsets_of_subsets() {
     let body = |ra: &Mapped| {
-        // 1, 3, 5, 7 and, backwards, 6, 4, 2, 0.
+        // Ranks 1, 3, 5, 7 and, in reverse order, 6, 4, 2, 0.
         let world = Collectives::new(ra).unwrap();
         let me = ra.rank().0;
         let (colour, key) = if me.is_multiple_of(2) { (0, 8 - me) } else { (1, 0) };
         let outer = Subset::split_with_arena(&world, Some(colour), key, rest(ra)).unwrap().unwrap();
         let members = Collectives::new(&outer).unwrap();
-        // All but one, and the one.
+        // All ranks except one, and that rank.
         let colour = u32::from(outer.rank() == Rank(1));
         let inner = Subset::split_with_arena(&members, Some(colour), 0, rest(&outer)).unwrap().unwrap();
         all_checks(&inner);

@@ -1,8 +1,8 @@
-//! The conformance suite itself: it asks for no more than the memory model gives, and it notices what is broken.
+//! The conformance suite itself: it requires only the memory model's guarantees, and it detects faults.
 //!
-//! [`Bent`] is a backend over the thread backend that can be bent in two directions: it may be as weak as the model
-//! allows, puts late and out of order between targets, and then every check must pass; or it may have one fault, and then
-//! a named check must fail.
+//! [`Bent`] is a backend over the thread backend with two kinds of changes. It may be as weak as the model allows, with
+//! late puts, unordered between targets; then every check must pass. Or it may have one fault; then a named check must
+//! fail.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,9 +16,9 @@ use rmalab_atomics::{
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Bend {
-    /// Puts are late, and ordered for each target only; bulk puts are late and not ordered at all. All of it is allowed.
+    /// Puts are late, and ordered only for each target; bulk puts are late and not ordered at all. All this is allowed.
     Weak,
-    /// Atomics are a read and a write, between which no other atomic comes, but puts do. That is allowed.
+    /// Atomics are a read and a write. No other atomic comes between them, but puts do. That is allowed.
     PutsMeetAtomics,
     /// Weak, and puts to one target overtake each other.
     PutsOvertake,
@@ -26,7 +26,7 @@ enum Bend {
     FlushIsEmpty,
     /// A fetching store that is a get and a late put.
     FetchStoreIsLate,
-    /// The owner's additions are not atomic with those of others.
+    /// The owner's additions are not atomic with the additions of others.
     OwnerIsNotAtomic,
     FetchAddIsNotAtomic,
     FetchAddSaturates,
@@ -41,7 +41,7 @@ enum Bend {
     /// Bulk puts write whole words.
     BulkWritesWords,
     BulkDropsLastByte,
-    /// Behind the last word of a segment comes its first one.
+    /// The address after the last word of a segment is its first word.
     SegmentHasTooManyWords,
     WaitComparesHalf,
     WaitLooksOnce,
@@ -49,7 +49,7 @@ enum Bend {
     DeadlineGoesFirst,
     DeadlineIsEarly,
     FreshMemoryIsDirty,
-    /// Operations that are not waited for.
+    /// Started operations are not atomic.
     StartedIsNotAtomic,
     StartedGivesNoResult,
     StartedIsNeverDone,
@@ -70,7 +70,7 @@ impl Posted {
     }
 }
 
-/// The request of every started operation that is late.
+/// The request of every late started operation.
 const LATE: Request = Request(1);
 
 struct Bent<'a> {
@@ -79,7 +79,7 @@ struct Bent<'a> {
     bend: Bend,
     posted: RefCell<Vec<Posted>>,
     random: Cell<u64>,
-    /// What the last get returned, for the stale one.
+    /// The value of the last get, for a stale get.
     last: Cell<Option<(Address, u64)>>,
 }
 
@@ -118,14 +118,14 @@ impl<'a> Bent<'a> {
         matches!(self.bend, Bend::Weak | Bend::PutsOvertake | Bend::FlushIsEmpty | Bend::FetchStoreIsLate)
     }
 
-    /// Between the halves of something that should be atomic.
+    /// Lets others run between the halves of an operation that should be atomic.
     fn gap(&self) {
         if self.chance(64) {
             std::thread::yield_now();
         }
     }
 
-    /// Delivers one posted put of those that `wanted` names, if there is one; any of them that may come next.
+    /// Delivers one of the posted puts that `wanted` selects, if there is one: any that may be next.
     fn deliver_one(&self, wanted: impl Fn(Rank) -> bool) -> Result<bool> {
         let mut posted = self.posted.borrow_mut();
         let candidates: Vec<usize> = (0..posted.len())
@@ -155,9 +155,9 @@ impl<'a> Bent<'a> {
         Ok(())
     }
 
-    /// Comes before every operation.
+    /// Runs before every operation.
     fn step(&self) -> Result<()> {
-        // So many at the most, since a network holds no more either.
+        // The largest number of operations under way, since a network is limited, too.
         const UNDER_WAY: usize = 8;
         if self.is_late() && (self.chance(4) || self.posted.borrow().len() > UNDER_WAY) {
             self.deliver_one(|_| true)?;
@@ -165,7 +165,7 @@ impl<'a> Bent<'a> {
         Ok(())
     }
 
-    /// An atomic on the word at `at` as a read and a write, which are locked against other atomics only.
+    /// Executes an atomic on the word at `at` as a read and a write, which are locked only against other atomics.
     fn halves(&self, at: Address, new: impl FnOnce(u64) -> Option<u64>) -> Result<u64> {
         static ATOMICS: Mutex<()> = Mutex::new(());
         let _atomics = ATOMICS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -181,7 +181,7 @@ impl<'a> Bent<'a> {
         self.posted.borrow_mut().push(Posted::Word(at, value));
     }
 
-    /// What a fault makes of an address.
+    /// Returns the address with the fault.
     fn bend_address(&self, at: Address) -> Address {
         match self.bend {
             Bend::SegmentHasTooManyWords if at.disp == self.inner.heap().end() => at.rank.at(Disp(0)),
@@ -333,7 +333,7 @@ impl Fabric for Bent<'_> {
         let at = self.bend_address(at.address());
         let old = match self.bend {
             Bend::StartedIsNeverDone => return Ok(Request(0)),
-            // Without flushes the result's memory may be gone before the operation is carried out.
+            // Without flushes the result's memory may be gone before the operation is executed.
             _ if self.is_late() && self.bend != Bend::FlushIsEmpty => {
                 self.posted.borrow_mut().push(Posted::Started(at, op, result));
                 return Ok(LATE);
@@ -425,7 +425,7 @@ impl Fabric for Bent<'_> {
     }
 
     fn delay(&self, delay: Delay) -> Result<()> {
-        // Puts become visible some time, also those of a rank that only polls.
+        // Puts become visible at some time, even if their rank only polls.
         if self.chance(2) {
             self.deliver(|_| true)?;
         }
@@ -441,7 +441,7 @@ impl Fabric for Bent<'_> {
     }
 }
 
-/// Runs one check on ranks that are bent.
+/// Runs one check on bent ranks.
 fn run(name: &str, ranks: u32, bend: Bend) {
     let body = |ra: &Mapped| {
         let bent = Bent::new(ra, bend);
@@ -520,11 +520,11 @@ fn every_fault_fails_the_check_that_is_meant_for_it() {
     const ATTEMPTS: u32 = 10;
     let mut survived = Vec::new();
     for (fault, check, ranks) in faults {
-        // Some faults show in some schedules only.
+        // Some faults are visible only in some schedules.
         let passes = || catch_unwind(AssertUnwindSafe(|| run(check, ranks, fault))).is_ok();
         if (0..ATTEMPTS).all(|_| passes()) {
             survived.push((fault, check, ranks));
         }
     }
-    assert!(survived.is_empty(), "faults that no check noticed: {survived:#?}");
+    assert!(survived.is_empty(), "faults that no check detected: {survived:#?}");
 }

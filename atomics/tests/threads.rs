@@ -1,4 +1,4 @@
-//! What only the thread backend promises; the rest is in the conformance suite.
+//! The guarantees of the thread backend beyond the conformance suite.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -64,10 +64,10 @@ fn threads_of_one_rank_may_wait_at_the_same_time() {
         .unwrap();
 }
 
-/// Not an elapsed time: the processor time that the waiting thread itself has used.
+/// This measures the processor time of the waiting thread, not an elapsed time.
 #[test]
 fn a_waiting_rank_uses_next_to_no_processor_time() {
-    // With a core for each rank (on most machines), and in a crowd.
+    // With a core for each rank (on most machines), and with more ranks than cores.
     for size in [2, 16] {
         let used = World::threads(size).run(|ra| {
             let flag = ra.heap().alloc(8, 8).unwrap();
@@ -86,7 +86,7 @@ fn a_waiting_rank_uses_next_to_no_processor_time() {
             ra.wait_until(flag, Until::Ne(0)).unwrap();
             clock() - before
         });
-        // 400 ms of waiting; the bound leaves room for a slow machine, and none for a waiter that polls.
+        // The wait takes 400 ms. The bound allows a slow machine, but not a waiter that polls.
         let most = used.unwrap().into_iter().max().unwrap();
         assert!(most < 10_000_000, "{size} ranks: a waiter has used {most} ns of processor time");
     }
@@ -117,7 +117,7 @@ fn a_wait_for_a_rank_that_has_left_is_an_error_and_names_a_rank() {
         let word = ra.heap().alloc(8, 8).unwrap();
         match ra.rank() {
             Rank(0) => {
-                // What the rank wrote before it left counts.
+                // A value that the rank wrote before it left ends the wait.
                 assert_eq!(ra.wait_until_from(word, Until::Ne(0), Rank(1)).unwrap(), 7);
                 let none = ra.wait_until_from(word, Until::Eq(0), Rank(2)).unwrap_err();
                 assert!(matches!(none, Error::RankOutOfRange { rank: Rank(2), size: 2, .. }), "{none}");

@@ -1,6 +1,6 @@
 //! The suite on RDMA verbs, with ranks that are threads, each with its own device context, memory and queue pairs.
 //!
-//! These tests need an RDMA device and fail without one; Soft-RoCE in a virtual machine will do.
+//! These tests need an RDMA device and fail without one; Soft-RoCE in a virtual machine is enough.
 
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
@@ -43,13 +43,14 @@ fn on_verbs(ranks: u32, check: fn(&Verbs) -> Result<(), Failure>) {
     world(ranks, &Attach::new(), |ra| check(ra).unwrap_or_else(|failure| panic!("{failure}")));
 }
 
-/// All ranks are on one host, but bulk operations go through the adapter, as they do between hosts.
+/// All ranks are on one host, but bulk operations go through the adapter, as between hosts.
 fn by_adapter(ranks: u32, check: fn(&Verbs) -> Result<(), Failure>) {
     let attach = Attach::new().node_shared(false);
     world(ranks, &attach, |ra| check(ra).unwrap_or_else(|failure| panic!("{failure}")));
 }
 
-/// Operations cost the requests that they should: a put and a flush one, many puts and a flush two completions.
+/// Operations have the documented number of requests: one completion for a put and a flush, two for many puts and a
+/// flush.
 #[test]
 fn operations_cost_what_they_should() {
     world(2, &Attach::new(), |ra| {
@@ -70,7 +71,8 @@ fn operations_cost_what_they_should() {
     });
 }
 
-/// All operations on words, each on its own word of `at`, of which word `n` holds `n`; what each returns, and leaves.
+/// Returns all word operations, each on its own word from `at` on, where word `n` holds `n`, with the results and the
+/// final values.
 fn operations(at: Disp) -> [(WordOp, Disp, u64, u64); 6] {
     [
         (WordOp::FetchAdd(10), at.word(0), 0, 10),
@@ -87,7 +89,7 @@ fn started_operations_are_under_way_when_the_call_returns() {
     world(2, &Attach::new(), |ra| {
         let at = ra.heap().alloc(8 * 6, 8).unwrap();
         let collectives = Collectives::new(ra).unwrap();
-        // On the other rank's words, and then on this rank's.
+        // On the other rank's words, and then on this rank's words.
         for target in [Rank(1 - ra.rank().0), ra.rank()] {
             for number in 0..6 {
                 ra.put(target.at(at.word(number)), number).unwrap();
@@ -100,7 +102,7 @@ fn started_operations_are_under_way_when_the_call_returns() {
                 requests.push(unsafe { ra.start(target.at(word), op, result) }.unwrap());
             }
             assert!(!requests.contains(&Request(0)), "{requests:?}");
-            // The last first.
+            // The last request comes first.
             requests.into_iter().rev().for_each(|request| ra.wait(request).unwrap());
             for ((op, word, old, new), result) in operations(at).into_iter().zip(results) {
                 assert_eq!((result, ra.get(target.at(word)).unwrap()), (old, new), "{op:?}");
@@ -131,7 +133,7 @@ fn more_operations_are_started_than_queues_hold() {
     });
 }
 
-/// A swap whose guess is wrong is posted again, under the number by which the program knows it.
+/// A swap whose guess is wrong is posted again, under the same number for the program.
 #[test]
 fn started_swaps_lose_nothing_to_each_other() {
     const DEPTH: usize = 300;
@@ -149,7 +151,7 @@ fn started_swaps_lose_nothing_to_each_other() {
                 // SAFETY: `results` is not accessed before the flush, the waits or the tests below have completed it.
                 requests.push(unsafe { ra.start(at, WordOp::FetchStore(value), result) }.unwrap());
             }
-            // Beside a full queue of swaps that go again, a blocking operation has its own result.
+            // Beside a full queue of repeated swaps, a blocking operation has its own result.
             for number in 0..20 {
                 assert_eq!(ra.fetch_add(counter, 1).unwrap(), 20 * round + number);
             }
@@ -183,7 +185,7 @@ fn a_scope_that_fails_or_panics_leaves_nothing_under_way() {
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             bulk::scope(ra, |scope| {
                 results.iter_mut().try_for_each(|result| scope.fetch_add(word, 1, result))?;
-                panic!("as the test wants it");
+                panic!("this panic is part of the test");
                 #[allow(unreachable_code, reason = "the closure's type")]
                 Ok(())
             })
@@ -201,14 +203,14 @@ fn an_operation_that_fails_halfway_leaves_its_buffer_alone() {
         let (me, peer) = (ra.rank(), Rank(1 - ra.rank().0));
         let (at, word) = (ra.heap().alloc(BYTES as u64, 8).unwrap(), ra.heap().alloc(8, 8).unwrap());
         let collectives = Collectives::new(ra).unwrap();
-        // Within the own segment the processor copies: no parts, so no failure.
+        // Within the local segment the processor copies: there are no parts, so there is no failure.
         ra.put_bytes(me.at(at), &vec![7; BYTES]).unwrap();
         collectives.barrier().unwrap();
         let mut buffer = vec![0; BYTES];
         // SAFETY: the buffer lives until the end, and nothing is under way with it once the call has failed.
         unsafe { ra.get_bytes_nb(peer.at(at), buffer.as_mut_ptr(), BYTES) }.unwrap_err();
         std::hint::black_box(&mut buffer).fill(1);
-        // The peer's adapter carries out requests in their order, so this one comes after all parts.
+        // The peer's adapter executes requests in order, so this one comes after all parts.
         ra.fetch_add(peer.at(word), 1).unwrap();
         assert!(std::hint::black_box(&buffer).iter().all(|&byte| byte == 1), "a get that failed has written later");
         collectives.barrier().unwrap();
@@ -272,7 +274,7 @@ fn data_of_one_host_is_copied_by_the_processor_unless_told_otherwise() {
             let mut seen = vec![0; 10_000];
             ra.get_bytes(me.at(at), &mut seen).unwrap();
             assert!(seen.iter().all(|&byte| byte == peer.0 as u8 + 1));
-            // Words of the same place go through the adapter all the same.
+            // Word operations on the same place still go through the adapter.
             let before = ra.statistics().requests;
             ra.fetch_add(peer.at(at), 0).unwrap();
             assert_eq!(ra.statistics().requests - before, 1);

@@ -1,7 +1,7 @@
-//! What goes wrong with RDMA verbs is an error of one line, told to all ranks, and nobody waits for ever.
+//! Every fault of RDMA verbs is an error of one line on all ranks, and no rank waits forever.
 //!
-//! These tests need Soft-RoCE and the rights of root: they kill ranks, take rights away from them, and take the device
-//! away. They fail without it.
+//! These tests need Soft-RoCE and the rights of root: they kill ranks, take rights from them, and remove the device.
+//! They fail without it.
 
 #![allow(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
@@ -19,10 +19,10 @@ use rmalab_atomics::{Collectives, Disp, Error, Rank, RemoteAtomics, Result, Time
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// In which every survivor has to have been told.
+/// The time within which every survivor must get the error.
 const TOLD_WITHIN: Duration = Duration::from_secs(5);
 
-/// What the test that plays a rank reads: the scenario, the rank, the number of ranks and the invitation.
+/// The variable for the test that plays a rank: the scenario, the rank, the number of ranks and the invitation.
 const PART: &str = "RMALAB_VERBS_FAULTS_PART";
 
 /// Ranks that are processes.
@@ -43,7 +43,7 @@ impl Drop for Process {
     }
 }
 
-/// Starts the ranks of `scenario`, each by a command that `change` may change.
+/// Starts the ranks of `scenario`, each with a command that `change` may change.
 fn start(scenario: &str, size: u32, change: impl Fn(u32, &mut Command)) -> Ranks {
     let hub = Hub::open(HERE, size).unwrap();
     let invitation = hub.invitation().to_text();
@@ -57,7 +57,7 @@ fn start(scenario: &str, size: u32, change: impl Fn(u32, &mut Command)) -> Ranks
         let (sender, lines) = mpsc::channel();
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(|line| line.ok()) {
-                // What the test framework says around it is of no interest.
+                // The output of the test framework around it is ignored.
                 if let Some((_, words)) = line.split_once("rank says: ") {
                     let _ = sender.send(words.to_owned());
                 }
@@ -74,17 +74,17 @@ impl Ranks {
         line.unwrap_or_else(|error| panic!("rank {rank} says nothing within {within:?}: {error}"))
     }
 
-    /// Waits until all ranks are where the scenario has them.
+    /// Waits until all ranks have reached the scenario's point.
     fn all_ready(&self) {
         for rank in 0..self.ranks.len() {
             assert_eq!(self.line(rank, PATIENCE), "ready");
         }
-        // They say so just before.
+        // They report it just before.
         std::thread::sleep(Duration::from_millis(300));
     }
 }
 
-/// Bytes that a rank writes at once.
+/// The number of bytes that a rank writes at once.
 const BULK: usize = 100_000;
 
 fn say(words: impl std::fmt::Display) {
@@ -113,7 +113,7 @@ fn play(scenario: &str, ra: &Verbs) -> Result<()> {
     let bulk = ra.heap().alloc(BULK as u64, 8)?;
     let collectives = Collectives::new(ra)?;
     collectives.barrier()?;
-    // Everybody has connected to everybody.
+    // Every rank has connected to every rank.
     for rank in (0..ra.size()).map(Rank) {
         ra.fetch_add(rank.at(word), 0)?;
     }
@@ -135,9 +135,9 @@ fn play(scenario: &str, ra: &Verbs) -> Result<()> {
                 results.iter_mut().try_for_each(|result| scope.fetch_add(Rank(1).at(word), 0, result))
             })?;
         },
-        // Does not look whether an operation could be started, so only the end of the scope can tell.
+        // This loop ignores the results of starts, so only the end of the scope can return the error.
         ("death", 6) => loop {
-            // More than a queue holds, so that most of the time goes into starting them.
+            // More operations than a queue holds, so that starting them takes most of the time.
             let mut results = [!0; 2000];
             bulk::scope(ra, |scope| {
                 for result in &mut results {
@@ -161,7 +161,7 @@ fn play(scenario: &str, ra: &Verbs) -> Result<()> {
 #[test]
 fn the_death_of_a_rank_is_told_to_all_whatever_they_do() {
     let mut world = start("death", 7, |_, command| {
-        // So that the writes of bulk data go through the device.
+        // With this, writes of bulk data go through the device.
         command.env("RMALAB_NODE_SHARED", "0");
     });
     world.all_ready();
@@ -170,11 +170,11 @@ fn the_death_of_a_rank_is_told_to_all_whatever_they_do() {
     for rank in [0, 2, 3, 4, 5, 6] {
         let line = world.line(rank, TOLD_WITHIN.saturating_sub(killed.elapsed()));
         assert_eq!(line, "peer failed: 1", "rank {rank}");
-        println!("rank {rank} was told {:?} after the kill", killed.elapsed());
+        println!("rank {rank} got the error {:?} after the kill", killed.elapsed());
     }
 }
 
-/// The one line that rank 0 of `scenario` ends with.
+/// Returns the last line of rank 0 of `scenario`.
 fn words_of(scenario: &str, change: impl Fn(u32, &mut Command)) -> String {
     let world = start(scenario, 1, change);
     let line = world.line(0, PATIENCE);
@@ -213,7 +213,7 @@ fn a_refused_registration_says_how_to_raise_the_limit() {
             command.get_envs().map(|(name, value)| (name.to_owned(), value.unwrap().to_owned())).collect();
         *command = Command::new("sh");
         command.args(["-c", "ulimit -l 64; exec \"$0\" \"$@\""]).arg(program).args(args).envs(environment);
-        // Root may lock as much as it likes.
+        // Root may lock any amount of memory, so the test drops root.
         command.uid(65_534).gid(65_534);
     });
     for expected in
@@ -229,7 +229,8 @@ fn a_full_completion_queue_is_one_line() {
     let member = Membership::join(hub.invitation(), Rank(0), 1, "here", PATIENCE, None).unwrap();
     let ra = Attach::new().completion_entries(1).attach(member).unwrap();
     let at = Rank(0).at(Disp(0));
-    // Behind a wait a put asks for a completion, and nobody takes them out before there is no room for another request.
+    // After a wait a put asks for a completion, and completions stay in the queue until there is no room for another
+    // request.
     let put = |value| {
         ra.put(at, value)?;
         ra.wait_until_deadline(Disp(0), Until::Ge(0), Time(0))
@@ -240,8 +241,8 @@ fn a_full_completion_queue_is_one_line() {
     assert!(error.contains("completion queue") && !error.contains('\n'), "{error}");
 }
 
-/// Soft-RoCE's device does not go as long as somebody has it open: the kernel waits, and tells nobody. Its network does, and
-/// those who wait are told as those who work.
+/// Soft-RoCE's device cannot be removed while a process has it open: the kernel waits, and reports nothing. Its network can
+/// be removed, and waiting ranks get the error like working ones.
 #[test]
 fn a_network_that_goes_away_is_one_line() {
     let world = start("network", 3, |_, _| ());

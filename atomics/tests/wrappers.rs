@@ -1,7 +1,7 @@
-//! The wrappers pass on what they do not change.
+//! The wrappers pass on the calls that they do not change.
 //!
-//! [`Probe`] is a backend that writes down what reaches it, and does nothing else. What is called on a wrapper has to reach
-//! the probe as if it were called on the probe itself, unless the test says why not.
+//! [`Probe`] is a backend that only records the calls that reach it. A call on a wrapper has to reach the probe like a call
+//! on the probe itself, unless the test says why not.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
@@ -18,7 +18,7 @@ use rmalab_atomics::{
     SymmetricHeap, Time, Topology, Until,
 };
 
-/// A backend that knows nothing but what has reached it.
+/// A backend that only records calls.
 struct Probe {
     view: WorldView,
     words: [AtomicU64; 1],
@@ -168,14 +168,14 @@ type Method = (&'static str, fn(&dyn RemoteAtomics, Rank));
 
 const AT: Disp = Disp(8);
 
-/// Every method of the trait that a backend does something for.
+/// Every method of the trait that makes a call of the backend.
 const METHODS: &[Method] = &[
     ("fetch_add", |ra, rank| _ = ra.fetch_add(rank.at(AT), 1)),
     ("compare_and_swap", |ra, rank| _ = ra.compare_and_swap(rank.at(AT), 2, 3)),
     ("fetch_store", |ra, rank| _ = ra.fetch_store(rank.at(AT), 4)),
     ("get", |ra, rank| _ = ra.get(rank.at(AT))),
     ("put", |ra, rank| _ = ra.put(rank.at(AT), 5)),
-    // SAFETY: the probe never touches what it is given.
+    // SAFETY: the probe never accesses its arguments.
     ("start", |ra, rank| _ = unsafe { ra.start(rank.at(AT), WordOp::FetchStore(6), &mut 0) }),
     // SAFETY: as above.
     ("put_bytes_nb", |ra, rank| _ = unsafe { ra.put_bytes_nb(rank.at(AT), [0; 9].as_ptr(), 9) }),
@@ -210,15 +210,15 @@ const METHODS: &[Method] = &[
     ("get_bytes", |ra, rank| _ = ra.get_bytes(rank.at(AT), &mut [0; 9])),
 ];
 
-/// What a call of `method` on `ra` with `rank` brings to the probe.
+/// Returns the calls that reach the probe for a call of `method` on `ra` with `rank`.
 fn reached(probe: &Probe, ra: &dyn RemoteAtomics, method: &Method, rank: Rank) -> Vec<String> {
     probe.reached.lock().expect("no test panics here").clear();
     (method.1)(ra, rank);
     std::mem::take(&mut probe.reached.lock().expect("no test panics here"))
 }
 
-/// The methods that, called on `wrapper` with one of its ranks, bring something else to `probe` than the same call on the
-/// probe with the number that `outer` gives for that rank.
+/// Returns the methods that `wrapper` changes. For these, a call on `wrapper` with one of its ranks reaches `probe`
+/// differently from the same call on the probe with that rank's number by `outer`.
 fn changed(wrapper: &dyn RemoteAtomics, probe: &Probe, outer: impl Fn(Rank) -> Rank) -> Vec<&'static str> {
     let ranks = (0..wrapper.size()).map(Rank);
     let differs = |method: &&Method| {
@@ -231,7 +231,7 @@ fn changed(wrapper: &dyn RemoteAtomics, probe: &Probe, outer: impl Fn(Rank) -> R
     METHODS.iter().filter(differs).map(|(name, _)| *name).collect()
 }
 
-/// The extras that `ra` does not have.
+/// Returns the extras that `ra` does not have.
 fn missing(ra: &dyn RemoteAtomics) -> Vec<String> {
     let extras = format!("{:?}", ra.extras());
     let fields = extras.trim_start_matches("Extras { ").trim_end_matches(" }").split(", ");
@@ -268,7 +268,7 @@ fn the_threads_of_a_rank_share_a_subset_by_its_own_numbers() {
     assert_eq!(shared.topology(), subset.topology());
     assert_eq!(changed(shared, &probe, |rank| members[rank.index()]), [""; 0]);
     assert_eq!(missing(shared), ["shared"]);
-    // There is one heap, whichever handle allocates.
+    // There is one heap for all handles.
     let first = subset.heap().alloc(8, 8).expect("room");
     assert_eq!(shared.heap().alloc(8, 8).expect("room"), first.plus(8));
 }

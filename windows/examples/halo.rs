@@ -1,10 +1,10 @@
-//! Halo exchange: heat spreads over a plate that is cut into strips of columns, one for each rank.
+//! Halo exchange: heat spreads over a plate, which is cut into strips of columns, one for each rank.
 //!
 //! In every step each rank puts its outermost columns into the halo columns of its neighbours, between two fences. A
 //! column of a matrix in row-major order is a layout: one number from every row.
 //!
-//! `cargo run -p rmalab-windows --example halo -- --backend shm --ranks 4`; with `--features mpi` under
-//! `mpirun -n 4`, with `--features verbs` either way.
+//! `cargo run -p rmalab-windows --example halo -- --backend shm --ranks 4`; with `--features mpi` under `mpirun -n 4`,
+//! with `--features verbs` both ways.
 
 mod world;
 
@@ -13,7 +13,7 @@ use std::path::Path;
 use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_windows::{Layout, Team, Window, WindowDisp};
 
-/// Rows of the plate; the first and the last one keep their temperatures.
+/// Rows of the plate; the first and the last row keep their temperatures.
 const ROWS: usize = 24;
 /// Columns of a rank's strip.
 const WIDTH: usize = 16;
@@ -21,13 +21,13 @@ const WIDTH: usize = 16;
 const PITCH: usize = WIDTH + 2;
 const STEPS: usize = 60;
 
-/// The temperatures at the start, of `pitch` columns from column `first` on, row by row.
+/// Returns the initial temperatures of `pitch` columns from column `first` on, row by row.
 fn plate(first: usize, pitch: usize) -> Vec<f64> {
     let place = |i: usize| ((i / pitch) as f64, (first + i % pitch) as f64);
     (0..ROWS * pitch).map(place).map(|(row, column)| (row * 0.7 + column * 0.3).sin()).collect()
 }
 
-/// One step of the computation: every number inside becomes the mean of its four neighbours.
+/// Computes one step: every number inside becomes the mean of its four neighbours.
 fn step(old: &[f64], pitch: usize) -> Vec<f64> {
     let mut new = old.to_vec();
     for row in 1..ROWS - 1 {
@@ -41,7 +41,7 @@ fn step(old: &[f64], pitch: usize) -> Vec<f64> {
 fn spread(ra: &dyn RemoteAtomics, record: Option<&Path>) -> world::Result<u64> {
     let team = Team::new(ra)?;
     let (me, size) = (team.rank().0, team.size());
-    // At the edges of the plate there is no neighbour: `None`, the null target, of which everything may be asked.
+    // At the edges of the plate there is no neighbour: `None` is the null target, which accepts all operations.
     let left = me.checked_sub(1).map(Rank);
     let right = Some(Rank(me + 1)).filter(|right| right.0 < size);
 
@@ -56,10 +56,10 @@ fn spread(ra: &dyn RemoteAtomics, record: Option<&Path>) -> world::Result<u64> {
 
     let mut strip = plate(me as usize * WIDTH, PITCH);
     for _ in 0..STEPS {
-        // Outside of epochs the window is this rank's own.
+        // Outside of epochs only this rank uses its part.
         window.local()?.write(WindowDisp(0), &strip)?;
 
-        // Behind this fence all ranks have written their strips; behind the next one all columns have arrived.
+        // After this fence all ranks have written their strips; after the next one all columns have arrived.
         let epoch = window.fence()?;
         epoch.at(left)?.put_layout(right_halo, column.item(), &strip[1..], column.item())?;
         epoch.at(right)?.put_layout(left_halo, column.item(), &strip[WIDTH..], column.item())?;
@@ -70,7 +70,7 @@ fn spread(ra: &dyn RemoteAtomics, record: Option<&Path>) -> world::Result<u64> {
     }
     window.free()?;
 
-    // The same without any cuts: a plate of all strips, and one column more at either end.
+    // The same without cuts: a plate of all strips, with one more column at either end.
     let whole_pitch = size as usize * WIDTH + 2;
     let whole = (0..STEPS).fold(plate(0, whole_pitch), |plate, _| step(&plate, whole_pitch));
     for (row, own) in strip.chunks(PITCH).enumerate() {
@@ -84,6 +84,6 @@ fn spread(ra: &dyn RemoteAtomics, record: Option<&Path>) -> world::Result<u64> {
 
 fn main() -> world::Result<()> {
     world::run(spread, |numbers| {
-        println!("{numbers} temperatures after {STEPS} steps, each as the sequential computation has it");
+        println!("{numbers} temperatures after {STEPS} steps, each equal to the sequential computation");
     })
 }

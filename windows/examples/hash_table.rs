@@ -1,15 +1,15 @@
-//! A distributed hash table: a set of keys that every rank inserts into and looks into, and no rank serves.
+//! A distributed hash table: every rank inserts and looks up keys, and no rank has to serve requests.
 //!
 //! After R. Gerstenberger, M. Besta, T. Hoefler, Enabling highly-scalable remote memory access programming with MPI-3 one
-//! sided, SC'13, section 4.1. Each rank has a part: a table of slots, and a heap of cells for keys whose slot is taken.
-//! A key goes into its slot by compare_and_swap; one that comes too late gets a cell by fetch_and_op, and another
+//! sided, SC'13, section 4.1. Each rank has a part: a table of slots, and a heap of cells for keys whose slot is taken. A
+//! key goes into its slot with compare_and_swap. If the slot is taken, the key gets a cell with fetch_and_op, and another
 //! compare_and_swap links the cell to the slot's list.
 //!
-//! `cargo run -p rmalab-windows --example hash_table -- --backend shm --ranks 4`; with `--features mpi` under
-//! `mpirun -n 4`, with `--features verbs` either way.
+//! `cargo run -p rmalab-windows --example hash_table -- --backend shm --ranks 4`; with `--features mpi` under `mpirun
+//! -n 4`, with `--features verbs` both ways.
 //!
-//! With `--record DIR` it leaves a trace of what it did (see `rmalab_windows::trace`), which other lock policies can be
-//! tried on.
+//! With `--record DIR` it records a trace (see `rmalab_windows::trace`), which can be replayed under other lock
+//! policies.
 
 mod world;
 
@@ -18,13 +18,13 @@ use std::path::Path;
 use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_windows::{LockAll, Op, Result, Team, Window, WindowDisp};
 
-/// Keys that each rank inserts.
+/// The number of keys that each rank inserts.
 const KEYS: u64 = 500;
-/// Slots of each rank.
+/// The number of slots of each rank.
 const SLOTS: u64 = 50;
 
-// Each rank's part, in words: how many cells are taken, then the slots, then the cells. Slots and cells are a key, 0 for
-// none, and the place of the next cell, 0 for none.
+// Each rank's part, in words: the number of used cells, then the slots, then the cells. Slots and cells are a key, 0
+// for none, and the place of the next cell, 0 for none.
 const TAKEN: WindowDisp = WindowDisp(0);
 const FIRST_CELL: u64 = 1 + 2 * SLOTS;
 
@@ -36,7 +36,7 @@ fn next_at(place: u64) -> WindowDisp {
     WindowDisp(place as i64 + 1)
 }
 
-/// The rank and the place of a key's slot.
+/// Returns the rank and the place of a key's slot.
 fn slot_of(key: u64, ranks: u32) -> (Rank, u64) {
     let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     (Rank((hash % u64::from(ranks)) as u32), 1 + 2 * (hash / u64::from(ranks) % SLOTS))
@@ -53,7 +53,7 @@ fn insert(table: &LockAll<'_, '_, dyn RemoteAtomics + '_>, key: u64, ranks: u32)
     let mut head: u64 = part.get_value(next_at(slot))?;
     loop {
         part.put(key_at(cell), &[key, head])?;
-        table.flush(rank)?; // nobody may find the cell before its words are there
+        table.flush(rank)?; // no rank may find the cell before its words are there
         match part.compare_and_swap(next_at(slot), head, cell)? {
             seen if seen == head => return Ok(true),
             seen => head = seen,
@@ -77,7 +77,7 @@ fn fill_and_search(ra: &dyn RemoteAtomics, record: Option<&Path>) -> world::Resu
     let team = Team::new(ra)?;
     let (me, size) = (u64::from(team.rank().0), team.size());
     let inserted = u64::from(size) * KEYS;
-    // Cells for all keys, wherever they hash to.
+    // Cells for all keys, even if all hash to one rank.
     let mut builder = Window::builder(&team).disp_unit(8).name("hash_table");
     if let Some(dir) = record {
         builder = builder.record(dir);
@@ -91,7 +91,7 @@ fn fill_and_search(ra: &dyn RemoteAtomics, record: Option<&Path>) -> world::Resu
     }
     team.barrier()?;
 
-    // Everybody looks for everybody's keys, and for as many that nobody has inserted.
+    // Every rank looks for all ranks' keys, and for as many keys that were not inserted.
     for key in 1..=2 * inserted {
         if contains(&table, key, size)? != (key <= inserted) {
             return Err(format!("{}: a wrong answer for key {key} of {inserted}", team.rank()).into());

@@ -1,4 +1,4 @@
-//! What it costs to record a window: nanoseconds of each call with and without, and bytes of each event.
+//! The cost of recording a window: nanoseconds of each call with and without it, and bytes of each event.
 //!
 //! `cargo run --release -p rmalab-windows --example record_cost`
 
@@ -13,7 +13,7 @@ use rmalab_windows::{LockKind, Result, Team, Window, WindowDisp};
 const CALLS: u32 = 300_000;
 const ROUNDS: u32 = 5;
 
-/// Nanoseconds of a put under lock_all, and of a lock, a put and an unlock together.
+/// Returns the nanoseconds of a put under lock_all, and of a lock, a put and an unlock together.
 fn measure(record: Option<&Path>) -> Result<[f64; 2]> {
     let ranks = World::threads(1).run(|ra| {
         let team = Team::new(ra)?;
@@ -50,7 +50,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     let mut best = [[f64::INFINITY; 2]; 2];
     let mut bytes = 0.0;
     for _ in 0..ROUNDS {
-        // Interleaved, so that both meet the same disturbances.
+        // The runs are interleaved, so that both meet the same disturbances.
         let dir = tempfile::tempdir()?;
         for (best, record) in best.iter_mut().zip([None, Some(dir.path())]) {
             for (best, now) in best.iter_mut().zip(measure(record)?) {

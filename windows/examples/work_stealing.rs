@@ -1,10 +1,10 @@
-//! Work stealing: every rank has a queue of tasks, and takes them from the others' queues when its own one is empty.
+//! Work stealing: every rank has a queue of tasks, and takes tasks from the others' queues when its own queue is empty.
 //!
-//! A queue of tasks that are known beforehand is one counter, the number of the next task: fetch_and_op takes one, for
-//! the owner as for a thief, and neither needs the other's help.
+//! Since the tasks are known beforehand, a queue is one counter, the number of the next task. Owner and thief both take
+//! a task with fetch_and_op, and neither needs the other's help.
 //!
 //! `cargo run -p rmalab-windows --example work_stealing -- --backend shm --ranks 4`; with `--features mpi` under
-//! `mpirun -n 4`, with `--features verbs` either way.
+//! `mpirun -n 4`, with `--features verbs` both ways.
 
 mod world;
 
@@ -13,16 +13,17 @@ use std::path::Path;
 use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_windows::{Op, Team, Window, WindowDisp};
 
-/// Tasks of each rank.
+/// The number of tasks of each rank.
 const TASKS: u64 = 5000;
 
-// Each rank's part of the window, in words: the next task, how often each of its tasks was done, and the results.
+// Each rank's part of the window, in words: the next task, the number of times that each task was done, and the
+// results.
 const NEXT: WindowDisp = WindowDisp(0);
 const DONE: WindowDisp = WindowDisp(1);
 const RESULTS: WindowDisp = WindowDisp(1 + TASKS as i64);
 const WORDS: u64 = 1 + 2 * TASKS;
 
-/// A task: the longest of some Collatz sequences. Those of rank 0 take by far the most time.
+/// Does a task: finds the longest of some Collatz sequences. The tasks of rank 0 take by far the most time.
 fn work(owner: Rank, task: u64) -> u64 {
     let (first, many) = (1 + task * 10, if owner == Rank(0) { 40 } else { 1 });
     let length = |mut n: u64| {
@@ -46,15 +47,15 @@ fn work_and_steal(ra: &dyn RemoteAtomics, record: Option<&Path>) -> world::Resul
     let mut window = builder.allocate(8 * WORDS)?;
     let mut stolen = 0;
 
-    // One epoch for all of it: operations on all targets, and no rank takes part in those on its own queue.
+    // One epoch for all operations on all targets. No rank takes part in operations of others on its queue.
     let epoch = window.lock_all()?;
-    // The own queue first, then the others', beginning with the next rank's.
+    // The local queue comes first, then the others' queues, beginning with the next rank's.
     for owner in (0..size).map(|distance| Rank((me.0 + distance) % size)) {
         let queue = epoch.at(owner)?;
         loop {
             let task: u64 = queue.fetch_and_op(NEXT, Op::Sum, 1)?;
             if task >= TASKS {
-                break; // the queue is empty: the counter goes on, to no effect
+                break; // the queue is empty; a larger counter has no effect
             }
             let result = work(owner, task);
             queue.put_value(RESULTS.plus(task as i64), result)?;
@@ -62,9 +63,9 @@ fn work_and_steal(ra: &dyn RemoteAtomics, record: Option<&Path>) -> world::Resul
             stolen += u64::from(owner != me);
         }
     }
-    epoch.unlock_all()?; // what this rank has put is complete
+    epoch.unlock_all()?; // this rank's puts are complete
 
-    // Behind the barrier that is so for all ranks, and each looks at its own tasks.
+    // After the barrier all ranks' puts are complete, and each rank checks its own tasks.
     team.barrier()?;
     let (mut done, mut results) = (vec![0_u64; TASKS as usize], vec![0_u64; TASKS as usize]);
     window.local()?.read(DONE, &mut done)?;

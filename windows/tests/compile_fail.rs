@@ -1,7 +1,7 @@
-//! What must not compile, and what the compiler says to it.
+//! Programs that must not compile, and the compiler's messages.
 //!
-//! After a change of a message, or of the compiler: look at it, then `TRYBUILD=overwrite cargo test -p rmalab-windows --test
-//! compile_fail`.
+//! After a change of a message, or of the compiler, check it, then run `TRYBUILD=overwrite cargo test -p rmalab-windows
+//! --test compile_fail`.
 
 #[test]
 fn what_must_not_compile_does_not() {

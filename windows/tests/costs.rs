@@ -1,4 +1,4 @@
-//! What synchronization and communication cost in operations: the figures of the modules' texts, counted.
+//! The cost of synchronization and communication in operations: counts for the figures in the modules' documentation.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use rmalab_atomics::controlled::{Answer, Call, Controlled, Executor, Shape};
@@ -37,7 +37,7 @@ fn rounds(size: u32) -> u64 {
     u64::from(size.next_power_of_two().ilog2())
 }
 
-/// The ranks behind this one, without it.
+/// Returns the ranks after this one, without this one.
 fn others(ra: &Ranks<'_>) -> Vec<Rank> {
     (1..ra.size()).map(|by| Rank((ra.rank().0 + by) % ra.size())).collect()
 }
@@ -57,7 +57,7 @@ fn a_fence_is_a_flush_and_a_barrier() {
                 assert_eq!((counts.remote_operations(), counts.own_operations()), (steps, 0), "{fence} {size}");
                 assert_eq!(counts.flush.total(), 0, "{fence} {size}");
                 ra.take();
-                // Nothing to complete: no flush.
+                // There is nothing to complete, so no flush.
                 let epoch = epoch.next_assert(FenceAssert { noprecede: true, ..Default::default() }).unwrap();
                 let counts = ra.take();
                 assert_eq!(
@@ -66,7 +66,7 @@ fn a_fence_is_a_flush_and_a_barrier() {
                 );
                 epoch.close().unwrap();
                 ra.reset();
-                // Nothing before it, nothing behind it: no fence at all.
+                // There is nothing before it and nothing after it, so no fence at all.
                 let none = FenceAssert { noprecede: true, nosucceed: true, ..Default::default() };
                 let _ = window.fence_assert(none).unwrap();
                 assert_eq!(ra.take(), Counts::default(), "{fence} {size}");
@@ -77,7 +77,7 @@ fn a_fence_is_a_flush_and_a_barrier() {
 
 #[test]
 fn post_and_complete_cost_a_pair_of_ranks_one_message_each() {
-    // The remote operations of a post, by each strategy: a put, or a ticket and a slot.
+    // The remote operations of a post under each strategy: a put, or a ticket and a slot.
     for (pscw, post) in [(PscwStrategy::Flags, 1), (PscwStrategy::Matching, 2)] {
         for size in SIZES {
             let config = Config { pscw, ..Config::default() };
@@ -94,7 +94,7 @@ fn post_and_complete_cost_a_pair_of_ranks_one_message_each() {
                     assert_eq!((posted.wait, posted.pause), (0, 0), "{pscw} {size}");
                     let accessed = access.start(&group).unwrap();
                     assert_eq!(ra.take().remote_operations(), 0, "{pscw} {size}: start is local");
-                    // Two epochs in three do something.
+                    // Two of three epochs have operations.
                     let flushes = if round == 0 { 0 } else { pairs };
                     if let (true, Some(&target)) = (round > 0, group.first()) {
                         let _ = accessed.at(target).unwrap();
@@ -129,7 +129,7 @@ fn lock_all_is_one_operation_at_any_number_of_ranks() {
     }
 }
 
-/// Everything that one rank does to another, while the others do nothing.
+/// All operations of one rank on another, while the other ranks do nothing.
 #[test]
 fn an_operation_is_one_operation() {
     for accumulate in [AccumulateStrategy::Native, AccumulateStrategy::Cas, AccumulateStrategy::Locked] {
@@ -141,7 +141,7 @@ fn an_operation_is_one_operation() {
             let what = |counts: &Counts| (counts.remote_operations(), counts.flush.others() + counts.flush_all);
             let lock = window.lock(LockKind::Exclusive, Rank(1)).unwrap();
             let locked = ra.take();
-            // The master, which is this rank's own, and the target.
+            // The master, which is on this rank, and the target.
             assert_eq!((locked.own_operations(), what(&locked)), (1, (1, 0)));
             lock.put_value(FIRST, 5_u64).unwrap();
             let put = ra.take();
@@ -201,16 +201,16 @@ fn free_is_two_barriers() {
     }
 }
 
-/// Carries nothing out.
+/// Executes no call.
 struct Silent;
 
 impl Executor for Silent {
     fn call(&self, call: Call) -> Answer {
-        panic!("making a symmetric window communicates nothing, and calls {call}")
+        panic!("making a symmetric window must not communicate, but calls {call}")
     }
 }
 
-/// Bytes of the symmetric heap that a window of `bytes` bytes takes at each rank.
+/// Returns the bytes of the symmetric heap that a window of `bytes` bytes takes at each rank.
 fn memory(size: u32, bytes: u64, pscw: PscwStrategy) -> u64 {
     let ra = Controlled::new(Silent, &Shape::new(size), Rank(size / 2));
     let team = Team::new(&ra).unwrap();
@@ -225,13 +225,13 @@ fn memory(size: u32, bytes: u64, pscw: PscwStrategy) -> u64 {
 #[test]
 fn memory_of_an_allocated_window_does_not_grow_with_the_number_of_ranks() {
     let auto = |size| memory(size, 4096, PscwStrategy::Auto);
-    // Up to 512 ranks two words for each, at most 8 KiB.
+    // Up to 512 ranks it takes two words for each rank, at most 8 KiB.
     assert!(auto(512) - auto(2) <= 2 * 8 * 512, "{} {}", auto(512), auto(2));
-    // Beyond 512 ranks posts go to a ring, of 64 slots at any number of ranks.
+    // Beyond 512 ranks posts go to a ring, with 64 slots at any number of ranks.
     assert_eq!(auto(1024), auto(1 << 20));
     assert!(auto(1 << 20) <= 4096 + 2048, "{}", auto(1 << 20));
     let matching = |size| memory(size, 4096, PscwStrategy::Matching);
     assert_eq!(matching(64), matching(1 << 20));
-    // What flags take, whoever asks for them: two words for each rank.
+    // The flags take two words for each rank if the program chooses them.
     assert_eq!(memory(4096, 8, PscwStrategy::Flags) - memory(64, 8, PscwStrategy::Flags), 16 * (4096 - 64));
 }

@@ -1,13 +1,13 @@
-//! The variable that sets the default lock policy, as a process gets it.
+//! The environment variable that sets the default lock policy.
 
 use std::process::Command;
 
 use rmalab_windows::{Config, Info};
 
-/// Set in the child: the policy that it must find, and how many hints are reported.
+/// Set in the child: the policy that it must find, and the number of reported hints.
 const EXPECTED: &str = "RMALAB_TEST_EXPECTED";
 
-/// Runs itself, with the variable set in different ways.
+/// Runs itself, with different values of the variable.
 #[test]
 fn the_variable_sets_the_default_policy() {
     if let Ok(expected) = std::env::var(EXPECTED) {

@@ -1,4 +1,4 @@
-//! What epochs promise, on threads.
+//! The guarantees of epochs, on threads.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics, World};
@@ -15,7 +15,7 @@ fn on<T: Send>(size: u32, body: impl Fn(&Mapped, &Team<'_, Mapped>) -> T + Sync)
     World::threads(size).run(|ra| body(ra, &Team::new(ra).unwrap())).unwrap()
 }
 
-/// Each holder finds every word of the block as one earlier holder left it, and leaves its own.
+/// Each holder finds every word of the block with the value of one earlier holder, and writes its own value.
 fn exclusive_sections<W: WindowLock>(params: W::Params) {
     const WORDS: usize = 64;
     let last = on(4, |ra, team| {
@@ -80,7 +80,7 @@ fn compare_and_swap_lets_one_rank_win() {
 fn several_epochs_at_once_to_different_targets() {
     let seen = on(3, |_, team| {
         let mut window = Window::allocate(team, 8).unwrap();
-        // In the order of the ranks, so that nobody waits in a circle.
+        // In the order of the ranks, so that ranks do not wait in a circle.
         for _ in 0..200 {
             let low = window.lock(LockKind::Exclusive, Rank(0)).unwrap();
             let middle = window.lock(LockKind::Exclusive, Rank(1)).unwrap();
@@ -92,7 +92,7 @@ fn several_epochs_at_once_to_different_targets() {
             middle.put_value(COUNTER, value + 1).unwrap();
             low.flush().unwrap();
             middle.flush().unwrap();
-            // The first one locked is the first one unlocked.
+            // The first target locked is the first target unlocked.
             middle.unlock().unwrap();
             low.unlock().unwrap();
         }
@@ -102,7 +102,7 @@ fn several_epochs_at_once_to_different_targets() {
     assert_eq!(seen, [600; 3]);
 }
 
-/// In every round each rank writes to all others, and finds behind the fence what all others wrote.
+/// In every round each rank writes to all others, and finds after the fence the values of all others.
 #[test]
 fn fences_separate_rounds() {
     for fence in [FenceStrategy::Dissemination, FenceStrategy::Naive] {
@@ -130,7 +130,7 @@ fn fences_separate_rounds() {
     }
 }
 
-/// A ring: each rank writes to its successor and reads what its predecessor wrote.
+/// A ring: each rank writes to its successor and reads the value of its predecessor.
 #[test]
 fn post_start_complete_wait_pass_a_token() {
     for pscw in [PscwStrategy::Auto, PscwStrategy::Flags, PscwStrategy::Matching] {
@@ -162,7 +162,7 @@ fn post_start_complete_wait_pass_a_token() {
     }
 }
 
-/// More posters than the ring has slots: everybody posts to everybody before anybody starts.
+/// There are more posters than the ring has slots: every rank posts to all ranks before any rank starts.
 #[test]
 fn a_full_ring_of_posts_keeps_nobody() {
     const SIZE: u32 = 80;
@@ -290,7 +290,7 @@ fn misuse_of_groups_is_an_error() {
 fn an_epoch_asserted_free_of_conflicts_locks_nothing() {
     on(1, |_, team| {
         let mut window = Window::allocate(team, 8).unwrap();
-        // What is not locked is not unlocked either: a lock that follows still works.
+        // An epoch without a lock does not unlock either: a later lock still works.
         window.lock_assert(LockKind::Exclusive, Rank(0), Assert::NoCheck).unwrap().unlock().unwrap();
         window.lock_all_assert(Assert::NoCheck).unwrap().unlock_all().unwrap();
         window.lock(LockKind::Exclusive, Rank(0)).unwrap().unlock().unwrap();
@@ -303,7 +303,7 @@ fn a_freed_window_leaves_clean_memory_and_nothing_else() {
     on(3, |ra, team| {
         let before = ra.heap().free_bytes();
         let bytes = 200_000;
-        // More windows than fit at once.
+        // Makes more windows than fit at once.
         for round in 1..20_u64 {
             let window = Window::allocate(team, bytes).unwrap();
             let last = WindowDisp(bytes as i64 - 8);

@@ -1,4 +1,4 @@
-//! Misuse that types cannot see: errors that name the call, the rank and the open epoch, and their classes.
+//! Misuse that types cannot prevent: errors that name the call, the rank and the open epoch, and their classes.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 mod support;
@@ -15,7 +15,7 @@ type Win<'t> = Window<'t, Mapped>;
 type Forget = fn(&mut Win<'_>);
 type Try = fn(&mut Win<'_>) -> Result<()>;
 
-/// Epochs that are opened and forgotten, by what stands open then.
+/// Epochs that are opened and forgotten, by the kind of the open epoch.
 const FORGOTTEN: [(Open, Forget); 5] = [
     (Open::Lock, |window| std::mem::forget(window.lock(LockKind::Shared, Rank(1)).unwrap())),
     (Open::LockAll, |window| std::mem::forget(window.lock_all().unwrap())),
@@ -33,7 +33,7 @@ const FORGOTTEN: [(Open, Forget); 5] = [
 
 /// Every call that opens an epoch.
 const CALLS: [(Call, Try); 6] = [
-    // To a target that nobody has locked.
+    // To a target that no rank has locked.
     (Call::Lock, |window| window.lock(LockKind::Exclusive, Rank(0)).map(drop)),
     (Call::LockAll, |window| window.lock_all().map(drop)),
     (Call::Fence, |window| window.fence().map(drop)),
@@ -42,7 +42,7 @@ const CALLS: [(Call, Try); 6] = [
     (Call::Free, |_| Ok(())),
 ];
 
-/// What an error of this kind has to name.
+/// Checks the names in an error of this kind.
 fn names(error: &Error, rank: Rank, call: &str, open: &str) {
     let text = error.to_string();
     for part in [rank.to_string().as_str(), call, open] {
@@ -51,7 +51,7 @@ fn names(error: &Error, rank: Rank, call: &str, open: &str) {
     assert_eq!(error.class(), Class::RmaSync, "{text}");
 }
 
-/// Every call behind every epoch that was forgotten, each with a window of its own.
+/// Every call after every forgotten epoch, each with its own window.
 fn misuse(team: &Team<'_, Mapped>) {
     let me = team.rank();
     for (open, forget) in FORGOTTEN {
@@ -70,7 +70,7 @@ fn misuse(team: &Team<'_, Mapped>) {
                 let error = try_call(&mut window).unwrap_err();
                 match (&error, open) {
                     (&Error::Conflict { rank, call: refused, open: found }, _) => {
-                        // The two sides of one call are asked for together.
+                        // `pscw` returns both sides together.
                         let refused = if refused == Call::Start && call == Call::Post { call } else { refused };
                         assert_eq!((rank, refused, found), (me, call, open));
                         names(&error, me, if call == Call::Post { "start" } else { call.name() }, &open.to_string());
@@ -87,7 +87,7 @@ fn misuse(team: &Team<'_, Mapped>) {
                 }
             }
             if (open, call) == (Open::Fence, Call::Fence) {
-                // The second fence has closed the epoch, and has no operations behind it.
+                // The second fence has closed the epoch, and has no operations after it.
                 window.free().unwrap();
                 continue;
             }
@@ -103,7 +103,7 @@ fn every_call_with_every_epoch_open() {
     threads(2, misuse);
 }
 
-/// An access and an exposure epoch may be open together, two of a kind may not, although one was forgotten.
+/// An access and an exposure epoch may be open together, but not two of a kind, even if one was forgotten.
 #[test]
 fn a_second_start_and_a_second_post() {
     threads(1, |team| {
@@ -117,7 +117,7 @@ fn a_second_start_and_a_second_post() {
             let error = exposure.post(&[]).unwrap_err();
             names(&error, Rank(0), "post", "an exposure epoch (post)");
         }
-        // The window that was forgotten with it is as good as gone; others know nothing of it.
+        // The window that was forgotten with the epoch cannot be used any more; other windows are not affected.
         let mut other = Window::allocate(team, 8).unwrap();
         other.fence().unwrap().close().unwrap();
         other.free().unwrap();
@@ -184,7 +184,7 @@ fn groups_and_targets_that_are_not() {
             assert!(error.to_string().contains("twice"), "{error}");
             assert_eq!(error.class(), Class::Group);
         }
-        // What was refused has opened nothing.
+        // The refused calls have opened no epoch.
         let exposed = exposure.post(&[me]).unwrap();
         let epoch = access.start(&[me]).unwrap();
         let error = epoch.at(Rank(1 - me.0)).unwrap_err();
@@ -202,7 +202,7 @@ fn groups_and_targets_that_are_not() {
     });
 }
 
-/// An error of each class that windows know.
+/// An error of each class of windows.
 #[test]
 fn every_error_has_its_class() {
     threads(1, |team| {
@@ -239,7 +239,7 @@ fn every_error_has_its_class() {
         let error = Layout::subarray(&[4], &[2], &[3], rmalab_windows::layout::Order::C, &number).unwrap_err();
         assert!(matches!(error, LayoutError::Subarray { dimension: 0, .. }), "{error}");
         epoch.unlock().unwrap();
-        // An operation that was refused leaves its epoch as it was, and the window in order.
+        // A refused operation leaves its epoch and its window unchanged.
         window.free().unwrap();
         dynamic.free().unwrap();
     });

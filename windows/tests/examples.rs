@@ -1,9 +1,9 @@
-//! The examples run, on threads and on processes, and find their own results right.
+//! The examples run on threads and on processes, and check their own results.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// An example as cargo has built it beside the tests: `target/PROFILE/examples/NAME`.
+/// Returns the path of an example that cargo has built beside the tests: `target/PROFILE/examples/NAME`.
 fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a test has a path");
     let profile = test.parent().and_then(|deps| deps.parent()).expect("a test is in PROFILE/deps");
@@ -34,7 +34,7 @@ fn runs_everywhere(name: &str, outcome: &str) {
 
 #[test]
 fn halo() {
-    runs_everywhere("halo", "each as the sequential computation has it");
+    runs_everywhere("halo", "each equal to the sequential computation");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! How windows come to their memory, and how they give it back.
+//! How windows get their memory, and how they return it.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 mod support;
@@ -16,7 +16,7 @@ fn ranks(team: &Team<'_, Mapped>) -> impl Iterator<Item = Rank> + use<> {
     (0..team.size()).map(Rank)
 }
 
-/// Rank r gives 3 r numbers; rank i mod p writes the one at place i.
+/// Rank r provides 3 r numbers; rank i mod p writes number i.
 fn created(team: &Team<'_, Mapped>) {
     let (me, size) = (team.rank().0, team.size());
     let window = Window::create(team, vec![-1.0; 3 * me as usize]).unwrap();
@@ -42,7 +42,7 @@ fn created_windows_give_the_memory_back_with_what_was_written() {
     everywhere("created_windows_give_the_memory_back_with_what_was_written", 4, created);
 }
 
-/// Odd lengths, odd starts, and each rank with a unit of its own.
+/// Odd lengths, odd starts, and a different unit at each rank.
 fn created_at_odd_places(team: &Team<'_, Mapped>) {
     let (me, size) = (team.rank().0 as usize, team.size());
     let (unit, len) = (me + 1, 7 + 5 * me);
@@ -50,7 +50,7 @@ fn created_at_odd_places(team: &Team<'_, Mapped>) {
     let mut window = Window::builder(team).disp_unit(unit as u32).create(memory).unwrap();
     assert_eq!((window.bytes(), window.disp_unit()), (len as u64, unit as u32));
     let mut epoch = window.fence().unwrap();
-    // Every rank writes what its right neighbour has, unit by unit.
+    // Every rank writes the memory of its right neighbour, unit by unit.
     let right = Rank((me as u32 + 1) % size);
     let target = epoch.at(right).unwrap();
     let (unit, len) = (u64::from(target.disp_unit()), target.bytes());
@@ -99,7 +99,7 @@ fn allocated(team: &Team<'_, Mapped>) {
     team.barrier().unwrap();
     let seen: Vec<u64> = window.base().unwrap().iter().map(|word| word.load(Ordering::SeqCst)).collect();
     assert_eq!(seen, (1..=u64::from(size)).collect::<Vec<_>>());
-    // Since MPI-4.1 the others' parts can be asked for, too.
+    // Since MPI-4.1 the other ranks' parts can be queried, too.
     let right = Rank((me.0 + 1) % size);
     assert_eq!(window.shared_query(right).unwrap().words().unwrap()[0].load(Ordering::SeqCst), 1);
     window.free().unwrap();
@@ -110,7 +110,7 @@ fn allocated_windows_are_zeros_at_every_rank() {
     everywhere("allocated_windows_are_zeros_at_every_rank", 3, allocated);
 }
 
-/// Where the part of `rank` starts and ends.
+/// Returns the start and the end of the part of `rank`.
 fn ends(window: &Window<'_, Mapped>, rank: Rank) -> (usize, usize) {
     let words = window.shared_query(rank).unwrap().words().unwrap().as_ptr_range();
     (words.start.addr(), words.end.addr())
@@ -120,7 +120,7 @@ fn shared(team: &Team<'_, Mapped>) {
     let (me, size) = (team.rank(), team.size());
     for apart in [false, true] {
         let info: Info = format!("alloc_shared_noncontig={apart}").parse().unwrap();
-        // Rank 0 has nothing.
+        // Rank 0 has no bytes.
         let window =
             Window::builder(team).info(&info).disp_unit(8 + me.0).allocate_shared(24 * u64::from(me.0)).unwrap();
         assert_eq!(
@@ -142,7 +142,7 @@ fn shared(team: &Team<'_, Mapped>) {
         }
         assert_eq!(window.shared_query(None).unwrap().rank(), Rank(1), "the lowest rank whose part is not empty");
         assert!(matches!(window.shared_query(Rank(size)), Err(Error::NoSuchTarget { call: Call::SharedQuery, .. })));
-        // By stores, then a barrier, then loads.
+        // Access with stores, then a barrier, then loads.
         for rank in (1..size).map(Rank) {
             let word = &window.shared_query(rank).unwrap().words().unwrap()[me.index() % 3];
             word.fetch_add(1 << (8 * me.0), Ordering::SeqCst);
@@ -152,7 +152,7 @@ fn shared(team: &Team<'_, Mapped>) {
         let sum: u64 = window.base().unwrap().iter().map(|word| word.load(Ordering::SeqCst)).sum();
         assert_eq!(sum, if me.0 == 0 { 0 } else { (0..size).map(|rank| 1 << (8 * rank)).sum() });
         team.barrier().unwrap();
-        // And by operations.
+        // Access with operations.
         let last = Rank(size - 1);
         let epoch = window.lock(LockKind::Exclusive, last).unwrap();
         epoch.fetch_and_op(WindowDisp(0), Op::Replace, 7_u64).unwrap();
@@ -186,7 +186,7 @@ fn nothing_is_shared_between_nodes() {
         assert!(matches!(error, Error::NotShared { call: Call::SharedQuery, .. }), "{error}");
         window.shared_query(Rank(team.rank().0 ^ 1)).unwrap();
         window.free().unwrap();
-        // As the error says.
+        // As the error advises.
         let node = team.split_by_node().unwrap();
         let team = Team::new(&node).unwrap();
         let window = Window::allocate_shared(&team, 64).unwrap();
@@ -198,7 +198,7 @@ fn nothing_is_shared_between_nodes() {
     world.unwrap();
 }
 
-/// Every rank attaches numbers, and gets them back with what the others have added.
+/// Every rank attaches numbers, and gets them back with the additions of the others.
 fn dynamic(team: &Team<'_, Mapped>) {
     let (me, size) = (team.rank().0, team.size());
     let mut window = Window::create_dynamic(team).unwrap();
@@ -224,7 +224,7 @@ fn dynamic(team: &Team<'_, Mapped>) {
         let mut seen = [0.0];
         part.get_layout(floats.plus(8), before.item(), &mut seen, Layout::of::<f64>().item()).unwrap();
         assert_eq!(seen, [f64::from(target.0)]);
-        // Where nothing is: beside it, across its end, and at addresses that are negative as numbers.
+        // Unattached addresses: beside the region, across its end, and negative as numbers.
         for (disp, len) in
             [(numbers.plus(64), 1), (numbers.plus(60), 8), (WindowDisp(-8), 16), (WindowDisp(i64::MIN), 1)]
         {
@@ -250,7 +250,7 @@ fn dynamic(team: &Team<'_, Mapped>) {
         .collect();
     assert_eq!(numbers, expected);
     team.barrier().unwrap();
-    // Used before, detached since: an error at the origin.
+    // A region that was used before and detached since is an error at the origin.
     let right = Rank((me + 1) % size);
     let epoch = window.lock(LockKind::Shared, right).unwrap();
     let error = epoch.get_value::<u32>(starts[right.index()][0]).unwrap_err();
@@ -266,7 +266,7 @@ fn dynamic_windows_reach_what_is_attached_and_nothing_else() {
     everywhere("dynamic_windows_reach_what_is_attached_and_nothing_else", 3, dynamic);
 }
 
-/// Rank 0 attaches and detaches without end while the others use what stays.
+/// Rank 0 attaches and detaches repeatedly while the others use memory that stays.
 fn attach_while_others_access(team: &Team<'_, Mapped>) {
     const ROUNDS: u64 = 300;
     let ra = team.ra();
@@ -320,14 +320,14 @@ fn attach_refuses_what_overlaps_and_what_is_empty() {
     });
 }
 
-/// Thousands of regions, which come and go while another rank reads them.
+/// Thousands of regions, which are attached and detached while another rank reads them.
 fn many_regions(team: &Team<'_, Mapped>) {
     const REGIONS: usize = 3000;
     let (me, size) = (team.rank().0, team.size());
     let window = Window::create_dynamic(team).unwrap();
     let memory = |number: usize| UserMemory::from_vec(vec![u64::from(me), number as u64]);
     let mut all: Vec<WindowDisp> = Vec::new();
-    // Where the others find the regions of each rank.
+    // The addresses of each rank's regions, for the others.
     let places = Window::allocate(team, 8 * REGIONS as u64).unwrap();
     let publish = |number: usize, disp: WindowDisp| {
         places.local().unwrap().store(WindowDisp(8 * number as i64), disp.0).unwrap();
@@ -354,7 +354,7 @@ fn many_regions(team: &Team<'_, Mapped>) {
     team.barrier().unwrap();
     check(0..REGIONS);
     team.barrier().unwrap();
-    // Every third one goes, and others take its entry.
+    // Every third region is detached, and others take its entry.
     for number in (0..REGIONS).step_by(3) {
         let back = window.detach(all[number]).unwrap();
         assert_eq!(back.into_vec::<u64>().unwrap(), [u64::from(me), number as u64]);
@@ -374,7 +374,7 @@ fn a_window_has_thousands_of_regions() {
     everywhere("a_window_has_thousands_of_regions", 2, many_regions);
 }
 
-/// The limit is that of exposed memory: an error that says so, and room that comes back.
+/// The limit is the limit of registered memory: the error names it, and detached regions make room again.
 #[test]
 fn the_last_region_is_an_error_that_names_the_limit() {
     threads(1, |team| {
@@ -398,7 +398,7 @@ fn the_last_region_is_an_error_that_names_the_limit() {
     });
 }
 
-/// Shared memory of the node, reached through a dynamic window of all.
+/// Shared memory of the node, reached through a dynamic window of all ranks.
 fn nested(team: &Team<'_, Mapped>) {
     let (me, size) = (team.rank().0, team.size());
     let inner = Window::allocate_shared(team, 64).unwrap();
@@ -455,7 +455,7 @@ fn calls_of_another_flavor_are_errors() {
     });
 }
 
-/// A window of no bytes anywhere is a window.
+/// A window with no bytes on any rank is a window.
 #[test]
 fn windows_of_no_bytes_of_every_flavor() {
     threads(2, |team| {
@@ -484,7 +484,7 @@ fn windows_of_no_bytes_of_every_flavor() {
     });
 }
 
-/// One rank whose unit is 0 keeps nobody waiting.
+/// A rank whose unit is 0 keeps no rank waiting.
 #[test]
 fn a_unit_of_no_bytes_is_an_error_everywhere() {
     threads(3, |team| {
@@ -519,7 +519,7 @@ fn a_window_that_is_too_large_is_an_error_and_takes_nothing() {
     });
 }
 
-/// Whatever stands open: the window is freed, all memory is back and zero, and the error says what it was.
+/// With any open epoch the window is freed, all memory is free and zero again, and the error names the epoch.
 #[test]
 fn windows_are_freed_in_every_state() {
     type Forget = fn(&mut Window<'_, Mapped>, Rank);
@@ -561,7 +561,7 @@ fn windows_are_freed_in_every_state() {
                 assert_eq!(team.ra().heap().free_bytes(), free, "{made:?}, {open:?}");
             }
         }
-        // What comes next finds clean words.
+        // The next window finds clean words.
         let mut window = Window::allocate(team, 64).unwrap();
         window.lock_all().unwrap().unlock_all().unwrap();
         window.fence().unwrap().close().unwrap();

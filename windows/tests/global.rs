@@ -1,4 +1,4 @@
-//! What global memory promises, on units that are all on one node, each on its own, or some of both.
+//! The guarantees of global memory, on units that are all on one node, each on its own node, or a mix.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use std::sync::atomic::Ordering;
@@ -9,7 +9,7 @@ use rmalab_windows::{Call, Error, GlobalMemory, GlobalPtr, Handle, Op, Pair, Res
 
 const RESERVE: Reserve = Reserve { collective: 128 << 10, pool: 4 << 10 };
 
-/// Runs `body` on threads of which `per_node` each are on a node.
+/// Runs `body` on threads, `per_node` of them on each node.
 fn on<T: Send>(units: u32, per_node: u32, body: impl Fn(&GlobalMemory<'_, Mapped>) -> Result<T> + Sync) -> Vec<T> {
     let world = World::threads(units).segment_bytes(2 << 20);
     let world = world.topology(Topology::blocks(units, per_node, 1).unwrap());
@@ -39,16 +39,16 @@ impl Random {
     }
 }
 
-/// Neighbouring bytes of one unit, and what has to be in them.
+/// Neighbouring bytes of one unit, and their expected values.
 struct Block {
     start: GlobalPtr,
     bytes: Vec<u8>,
 }
 
-/// A random program, which every unit runs as a whole on its model and its own part of it on the memory.
+/// A random program. Every unit runs all of it on its model, and its own part of it on the memory.
 ///
-/// In every phase the bytes of all blocks are dealt out to the units in runs, which begin and end within words. Each
-/// unit writes its own runs only, so the outcome is defined; behind a barrier all units compare all bytes.
+/// In every phase the units share the bytes of all blocks in runs, which begin and end within words. Each unit writes
+/// only its own runs, so the outcome is defined. After a barrier all units compare all bytes.
 struct Program<'p, 'm> {
     memory: &'p GlobalMemory<'m, Mapped>,
     random: Random,
@@ -72,7 +72,7 @@ impl<'m> Program<'_, 'm> {
             let blocks = self.collective.swap_remove(self.random.below(self.collective.len()));
             memory.team_memfree(blocks[self.random.below(blocks.len())].start)?;
         }
-        // The other units learn of these by a collective.
+        // The other units learn of these through a collective.
         let owner = Rank(self.random.below(size as usize) as u32);
         let len = 1 + self.random.below(60);
         let mine = if owner == memory.rank() { memory.memalloc(len as u64)? } else { GlobalPtr::NULL };
@@ -85,12 +85,12 @@ impl<'m> Program<'_, 'm> {
                 memory.memfree(block.start)?;
             }
         }
-        // Nobody writes to memory that is not zeroed yet.
+        // No unit writes to memory that is not zeroed yet.
         memory.team().barrier()?;
         Ok(())
     }
 
-    /// `actor` does something to its runs of every block.
+    /// `actor` makes an operation on its runs of every block.
     fn act(&mut self, actor: Rank, run: usize) -> Result<()> {
         let memory = self.memory;
         let (mine, units) = (actor == memory.rank(), memory.team().size() as usize);
@@ -174,7 +174,7 @@ impl<'m> Program<'_, 'm> {
     }
 }
 
-/// The same programs do the same wherever the units are.
+/// The same programs have the same results for all placements of the units.
 #[test]
 fn random_programs_agree_with_a_model_on_any_nodes() {
     for seed in 0..25 {
@@ -191,7 +191,7 @@ fn random_programs_agree_with_a_model_on_any_nodes() {
 fn on_processes(test: &str, units: u32, per_node: u32) {
     let program = std::env::current_exe().unwrap();
     let world = World::processes(units).segment_bytes(2 << 20).ranks_per_node(per_node);
-    // The ranks run this very test, and do not come back from the call.
+    // The ranks run this same test, and do not return from the call.
     let world = world.command(program, [test, "--exact", "--nocapture", "--test-threads=1"]);
     let world = world.output(Output::Discard).time_limit(Duration::from_secs(120));
     let digests = world.try_run(|ra| {
@@ -214,7 +214,7 @@ fn random_programs_on_processes_of_one_node() {
     on_processes("random_programs_on_processes_of_one_node", 3, 3);
 }
 
-/// What every operation costs, by what it is to: loads and stores, or operations of the network.
+/// The cost of every operation, by its target: loads and stores, or operations of the network.
 #[test]
 fn the_own_node_is_reached_by_loads_and_stores() {
     let world = World::threads(4).topology(Topology::blocks(4, 2, 1).unwrap());
@@ -228,7 +228,7 @@ fn the_own_node_is_reached_by_loads_and_stores() {
             let single = GlobalPtr::from_words(words);
             let here = |unit: Rank| unit.0 / 2 == memory.rank().0 / 2;
             for unit in (0..4).map(Rank) {
-                // Once, so that this unit knows what is attached there.
+                // This is done once, so that this unit knows the attached memory there.
                 memory.fetch_and_op(array.at_unit(unit), Op::NoOp, 0_u64)?;
                 let targets = [Some(array.at_unit(unit)), (unit == single.unit()).then_some(single)];
                 for at in targets.into_iter().flatten() {
@@ -240,7 +240,7 @@ fn the_own_node_is_reached_by_loads_and_stores() {
                     let gets = ra.take();
                     let mut expected = (Counts::default(), Counts::default());
                     if !here(unit) {
-                        // A look whether anything was detached, and the operation.
+                        // A check whether anything was detached, and the operation.
                         expected.0.get.remote = 2;
                         expected.0.put_bytes.remote = 2;
                         expected.0.bytes.remote = 13;
@@ -251,13 +251,13 @@ fn the_own_node_is_reached_by_loads_and_stores() {
                     }
                     assert_eq!((puts, gets), expected, "{} on {at}", memory.rank());
                 }
-                // Long copies on the own node are bulk operations, and nothing else.
+                // Long copies on the local node are bulk operations, and nothing else.
                 memory.put(array.at_unit(unit).plus(1), &[1_u8; 1000])?;
                 memory.get(array.at_unit(unit).plus(1), &mut [0_u8; 1000])?;
                 let counts = ra.take();
                 let seen = (counts.get.total(), counts.put_bytes.remote, counts.get_bytes.remote, counts.bytes.total());
                 assert_eq!(seen, if here(unit) { (0, 0, 0, 2000) } else { (2, 1, 1, 2000) }, "{unit}");
-                // What does not block, and atomics, take the window everywhere.
+                // Non-blocking operations and atomics use the window on all nodes.
                 memory.put_handle(array.at_unit(unit), vec![1_u64])?.wait()?;
                 memory.fetch_and_op(array.at_unit(unit), Op::Sum, 1_u64)?;
                 let counts = ra.take();
@@ -266,7 +266,7 @@ fn the_own_node_is_reached_by_loads_and_stores() {
                 assert_eq!(seen, (2, 1, 1, 1), "{} on {unit}", memory.rank());
                 assert_eq!(memory.local(array.at_unit(unit), 64)?.is_some(), here(unit));
             }
-            // Otherwise a free behind this would come before the others are done.
+            // Without the barrier the following free would come before the others are done.
             memory.team().barrier()?;
             Ok::<_, Error>(())
         })
@@ -275,7 +275,7 @@ fn the_own_node_is_reached_by_loads_and_stores() {
     world.unwrap();
 }
 
-/// Whoever changes a byte of a word, from the same node or another one, changes no other byte.
+/// A unit that changes a byte of a word, from the same node or another one, changes no other byte.
 #[test]
 fn neighbours_in_one_word_lose_nothing() {
     on(4, 2, |memory| {
@@ -303,7 +303,7 @@ fn atomics_of_all_units_meet() {
             memory.fetch_and_op(memory_of.plus(9), Op::Sum, 1_u8)?;
             memory.fetch_and_op(memory_of.plus(16), Op::Sum, 0.5_f64)?;
             memory.fetch_and_op(memory_of.plus(24), Op::MaxLoc, Pair::new(round as i64, i64::from(me)))?;
-            // A counter by compare-and-swap.
+            // Counts with compare-and-swap.
             let mut seen = memory.get_value::<u32>(memory_of.plus(44))?;
             loop {
                 match memory.compare_and_swap(memory_of.plus(44), seen, seen + 1)? {
@@ -331,7 +331,7 @@ fn pointers_are_data() {
         let (me, size) = (memory.rank().0, memory.team().size());
         let heads = memory.team_memalloc_aligned(size_of::<GlobalPtr>() as u64)?;
         assert!(memory.get_value::<GlobalPtr>(heads.at_unit(Rank(me)))?.is_null(), "fresh memory holds null pointers");
-        // Nodes of a link and a value.
+        // Each node is a link and a value.
         let node = memory.memalloc(24)?;
         memory.put_value(node.plus(16), u64::from(me))?;
         memory.put_value(heads.at_unit(Rank(me)), node)?;
@@ -459,7 +459,7 @@ fn bad_pointers_are_errors_and_change_nothing() {
         bad(memory.memfree(single.plus(8)), "no allocation starts there");
         bad(memory.memfree(single.at_unit(other)), "another unit's");
         bad(memory.memfree(GlobalPtr::NULL), "nothing is there");
-        // The part ends where it ends, not where its last word ends; at both kinds of units.
+        // The part ends at its last byte, not at its last word, at both kinds of units.
         for at in [array.at_unit(me), array.at_unit(other)] {
             memory.put(at.plus(12), &[5_u64])?;
             memory.put::<u64>(at.plus(20), &[])?;
@@ -499,7 +499,7 @@ fn bad_pointers_are_errors_and_change_nothing() {
     });
 }
 
-/// While one unit is still at it, the others wait in the free.
+/// While one unit still uses the memory, the others wait in the free.
 #[test]
 fn a_free_waits_for_all_units() {
     on(4, 2, |memory| {
@@ -519,7 +519,7 @@ fn a_free_waits_for_all_units() {
 
 #[test]
 fn allocations_are_made_by_all_units_or_by_none() {
-    // Two units on one node, one on another, whose arena has more room as its team needs no words.
+    // Two units on one node, one on another, whose arena has more room, since its team needs no words.
     on(3, 2, |memory| {
         let error = memory.team_memalloc_aligned(u64::MAX).unwrap_err();
         assert!(matches!(error, Error::Atomics(rmalab_atomics::Error::OutOfMemory { .. })), "{error}");
@@ -547,7 +547,7 @@ fn allocations_are_made_by_all_units_or_by_none() {
     });
 }
 
-/// What is not freed is freed at the end, and comes back zeroed; an error of the body is the error of the run.
+/// The end frees all remaining memory, which is zero when it is allocated again. The run returns an error of the body.
 #[test]
 fn one_memory_after_the_other() {
     let world = World::threads(2).topology(Topology::one_node(2)).run(|ra| {

@@ -1,4 +1,4 @@
-//! What the values of epochs allow, and how they end: batches, fences without operations, panics, flushes.
+//! The calls that epoch values allow, and the end of epochs: batches, fences without operations, panics, flushes.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 mod support;
@@ -19,7 +19,7 @@ fn transports() -> [Config; 2] {
     [Transport::OneSided, Transport::TwoSided].map(|transport| Config { transport, ..Config::default() })
 }
 
-/// A target of another team has the same type, and other numbers of ranks.
+/// A target of another team has the same type, but other rank numbers.
 #[test]
 fn a_batch_refuses_targets_of_other_windows() {
     World::threads(4)
@@ -56,7 +56,7 @@ fn a_batch_refuses_targets_of_other_windows() {
         .unwrap();
 }
 
-/// A fence with NOSUCCEED opens nothing, so its value reaches nothing.
+/// A fence with NOSUCCEED opens no epoch, so its value reaches no target.
 #[test]
 fn a_fence_that_nothing_succeeds_has_no_targets() {
     threads(2, |team| {
@@ -70,7 +70,7 @@ fn a_fence_that_nothing_succeeds_has_no_targets() {
             refused(window.fence_assert(last).unwrap().at(Rank(0)).unwrap_err());
             let epoch = window.fence().unwrap().next_assert(last).unwrap();
             refused(epoch.at(None).unwrap_err());
-            // The next one opens an epoch again.
+            // The next fence opens an epoch again.
             let epoch = epoch.next().unwrap();
             epoch.at(Rank(1)).unwrap().put_value(FIRST, 5_u64).unwrap();
             epoch.close().unwrap();
@@ -82,7 +82,7 @@ fn a_fence_that_nothing_succeeds_has_no_targets() {
     });
 }
 
-/// What opens an epoch is a fence with operations behind it.
+/// A fence opens an epoch only if operations follow it.
 #[test]
 fn a_fence_without_operations_opens_no_epoch() {
     threads(2, |team| {
@@ -119,7 +119,7 @@ fn a_fence_without_operations_opens_no_epoch() {
                 let expected = if team.rank() == Rank(0) { 100 + round } else { 200 + round };
                 assert_eq!(window.local().unwrap().load::<u64>(FIRST).unwrap(), expected);
             }
-            // Nor is the last fence of a program an epoch that was left open.
+            // The last fence of a program does not leave an epoch open either.
             window.free().unwrap();
         }
     });
@@ -132,7 +132,7 @@ fn strategies() -> Vec<Config> {
     all
 }
 
-/// A rank that catches a panic of its own goes on with the window, and its peers wait for nothing.
+/// A rank that catches its own panic continues with the window, and its peers do not wait.
 #[test]
 fn a_caught_panic_ends_access_epochs() {
     support::watched(|| {
@@ -177,7 +177,7 @@ fn a_caught_panic_ends_exposure_epochs() {
                             panic!("caught");
                         }));
                         assert_eq!(caught.unwrap_err().downcast_ref(), Some(&"caught"));
-                        // The panic itself waits for nobody: here the origin still waits for this rank.
+                        // The panic itself does not wait: here the origin still waits for this rank.
                         team.barrier().unwrap();
                         match round {
                             1 => _ = window.pscw().unwrap(),
@@ -213,7 +213,7 @@ fn a_post_that_failed_leaves_nothing_open() {
             if ra.rank() == Rank(2) {
                 panic!("rank 2 fails");
             }
-            // Rank 2's only slot is taken by one of the two, and the other one waits until rank 2 has failed.
+            // One of the two takes rank 2's only slot, and the other waits until rank 2 has failed.
             while let Ok(exposed) = exposure.post(&[Rank(2)]) {
                 assert!(exposed.wait().is_err());
             }
@@ -225,14 +225,14 @@ fn a_post_that_failed_leaves_nothing_open() {
     assert_eq!(kept.into_inner(), 2);
 }
 
-/// The policy that locks nothing is no promise that its caller is alone, as the assertion is none.
+/// The policy that locks nothing does not guarantee that its caller is alone, and neither does the assertion.
 #[test]
 fn a_policy_that_locks_nothing_leaves_accumulates_atomic() {
     World::threads(2)
         .run(|ra| {
             let ra = Counted::new(ra);
             let team = Team::new(&ra).unwrap();
-            // Elements that no network atomic adds: alone with the target, they are read, added and written.
+            // Elements that no network atomic adds: a rank that is alone with the target reads, adds and writes them.
             let counts = |epoch: &Target<'_, Counted<'_, Mapped>>| {
                 ra.reset();
                 epoch.accumulate(FIRST, Op::Sum, &[1.5_f64; 8]).unwrap();
@@ -256,7 +256,7 @@ fn a_policy_that_locks_nothing_leaves_accumulates_atomic() {
         .unwrap();
 }
 
-/// Memory of a window may lie in the segment of another rank than its target: that rank is flushed.
+/// A target's memory may lie in the segment of another rank: then that rank is flushed.
 #[test]
 fn flushes_name_the_rank_that_has_the_memory() {
     World::threads(2)
@@ -268,7 +268,7 @@ fn flushes_name_the_rank_that_has_the_memory() {
             let mut dynamic = Window::create_dynamic(&team).unwrap();
             let at = dynamic.attach_window(&shared).unwrap();
             team.barrier().unwrap();
-            // Rank 1's parts lie behind rank 0's, in its segment.
+            // Rank 1's parts lie after rank 0's parts, in rank 0's segment.
             if team.rank() == Rank(1) {
                 for (window, at) in [(&mut shared, FIRST), (&mut dynamic, at)] {
                     let flushes = || {
@@ -328,7 +328,7 @@ fn a_flush_of_no_rank_is_an_error_of_its_class() {
     });
 }
 
-/// A rank's own memory is there in every epoch.
+/// A rank's own memory can be used in every epoch.
 #[test]
 fn local_memory_is_reached_in_every_epoch() {
     threads(2, |team| {
@@ -361,7 +361,7 @@ fn local_memory_is_reached_in_every_epoch() {
     });
 }
 
-/// A rank that holds a mutex comes to a barrier; a rank that waits for the mutex does not.
+/// A rank that holds a mutex reaches a barrier; a rank that waits for the mutex does not.
 #[test]
 fn a_barrier_inside_a_mutex_is_refused() {
     support::watched(|| {
@@ -384,7 +384,7 @@ fn a_barrier_inside_a_mutex_is_refused() {
                 team.barrier().unwrap();
                 window.free().unwrap();
             }
-            // All others share their locks.
+            // All other policies share their locks.
             for policy in PolicyKind::ALL.iter().filter(|kind| !mutexes.contains(&kind.name())) {
                 let config = Config { policy: *policy, ..Config::default() };
                 let mut window = Window::builder(team).config(config).allocate(8).unwrap();
@@ -397,7 +397,7 @@ fn a_barrier_inside_a_mutex_is_refused() {
                 window.free().unwrap();
             }
         });
-        // Alone there is nobody to wait for.
+        // In a team of one rank there is no other rank to wait for.
         threads(1, |team| {
             let config = Config { policy: PolicyKind::Mcs, ..Config::default() };
             let mut window = Window::builder(team).config(config).allocate(8).unwrap();

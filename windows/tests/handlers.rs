@@ -1,4 +1,4 @@
-//! Error handlers: each error of a call on a window is heard once, before the call returns it.
+//! Error handlers: the handler gets each error of a call on a window once, before the call returns it.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 mod support;
@@ -12,7 +12,7 @@ use rmalab_windows::{
 };
 use support::{processes, threads};
 
-/// What the handler of a window has heard.
+/// The errors that the handler of a window got.
 #[derive(Clone, Default)]
 struct Heard(Arc<Mutex<Vec<String>>>);
 
@@ -24,7 +24,7 @@ impl Heard {
         heard
     }
 
-    /// `result` is an error, and the handler has heard it, once, and nothing else.
+    /// Checks that `result` is an error, and that the handler got only this error, once.
     #[track_caller]
     fn once<T>(&self, result: Result<T>) {
         let Err(error) = result else { panic!("no error") };
@@ -35,7 +35,7 @@ impl Heard {
 const FAR: WindowDisp = WindowDisp(1 << 40);
 const START: WindowDisp = WindowDisp(0);
 
-/// Every operation that all epochs have, at a place that the window does not have, or with what does not fit.
+/// Makes every operation that all epochs have, outside of the window, or with buffers that do not fit.
 fn operations<P>(heard: &Heard, target: &Target<'_, Mapped, P>) {
     let (one, two) = (Layout::of::<u32>(), Layout::contiguous(2, &Layout::of::<u32>()).unwrap());
     let mut buffer = [0_u32; 2];
@@ -64,7 +64,7 @@ fn operations<P>(heard: &Heard, target: &Target<'_, Mapped, P>) {
     heard.once(target.compare_and_swap(FAR, 1_u16, 2));
 }
 
-/// The forms with requests.
+/// Makes the forms with requests.
 fn requests(heard: &Heard, target: &Target<'_, Mapped>) {
     let one = Layout::of::<u32>();
     heard.once(target.rput(FAR, vec![1_u8]));
@@ -146,7 +146,7 @@ fn every_call(team: &Team<'_, Mapped>, transport: Transport) {
     heard.once(epoch.put(START, &[1_u8]));
     heard.once(epoch.fetch_and_op(START, Op::Sum, 1_u64));
     epoch.unlock().unwrap();
-    // No error, nothing heard.
+    // Without an error the handler is not called.
     window.free().unwrap();
     assert!(heard.0.lock().unwrap().is_empty());
 }
@@ -170,7 +170,7 @@ fn locks_that_are_refused_by_a_hint_are_heard() {
     });
 }
 
-/// The handler that MPI begins with ends all ranks of the process; the others hear of it.
+/// MPI's default handler ends all ranks of the process; the other ranks get the failure.
 #[test]
 fn the_fatal_handler_ends_the_process() {
     let outcome = processes("the_fatal_handler_ends_the_process", 2).run(|ra| {

@@ -1,4 +1,4 @@
-//! Hints from text to what a window does, names, attributes, and error handlers.
+//! Hints and their effects on a window, names, attributes, and error handlers.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 mod support;
@@ -18,7 +18,7 @@ fn info(text: &str) -> Info {
     text.parse().unwrap()
 }
 
-/// What the defaults are, in use by one rank; the lock policy's may come from the environment.
+/// The defaults for one rank. The environment may set the lock policy.
 const DEFAULTS: [(&str, &str); 15] = [
     ("accumulate_ops", "same_op_no_op"),
     ("accumulate_ordering", "rar,raw,war,waw"),
@@ -48,7 +48,7 @@ fn get_info_reports_the_defaults() {
     });
 }
 
-/// Each hint with a value that is not its default: granted, and seen.
+/// Each hint with a value other than its default is granted and reported.
 #[test]
 fn every_hint_is_granted_and_reported() {
     let hints = [
@@ -79,7 +79,7 @@ fn every_hint_is_granted_and_reported() {
     });
 }
 
-/// Who wants more than a word to be synchronized at once gets a lock; accumulates are right either way.
+/// A program that needs more than a word to be synchronized at once gets a lock. Accumulates are right either way.
 #[test]
 fn a_granularity_of_more_than_a_word_asks_for_a_lock() {
     threads(2, |team| {
@@ -102,7 +102,7 @@ fn a_granularity_of_more_than_a_word_asks_for_a_lock() {
     });
 }
 
-/// Every lock policy by its name, and locks that work under it.
+/// Tests every lock policy by its name, and locks under it.
 fn policies(team: &Team<'_, Mapped>) {
     for &policy in PolicyKind::ALL.iter().filter(|&&policy| policy != PolicyKind::NoCheck) {
         let hint = info(&format!("rmalab_lock_policy={policy}"));
@@ -144,7 +144,7 @@ fn what_is_not_granted_is_reported() {
         assert_eq!(in_use.get("colour"), None);
         assert_eq!(in_use.get("no_locks"), Some("false"));
         assert_eq!(in_use.get("rmalab_fence"), Some("dissemination"));
-        // It works as if they had not been given.
+        // The window works as without the ignored hints.
         window.lock(LockKind::Exclusive, Rank(0)).unwrap().unlock().unwrap();
         window.free().unwrap();
     });
@@ -163,7 +163,7 @@ fn a_window_without_locks_refuses_them() {
         let error = window.lock_all().unwrap_err();
         assert!(matches!(error, Error::NoLocks { call: Call::LockAll, .. }), "{error}");
         assert_eq!(error.class(), Class::RmaSync);
-        // Epochs of other kinds are as ever.
+        // Epochs of other kinds still work.
         let epoch = window.fence().unwrap();
         epoch.at(Rank(1 - rank.0)).unwrap().put_value(WindowDisp(0), 7_u64).unwrap();
         epoch.close().unwrap();
@@ -172,7 +172,7 @@ fn a_window_without_locks_refuses_them() {
     });
 }
 
-/// Sizes or units that differ although they should not: an error of all ranks, and nothing is taken.
+/// Sizes or units that differ in spite of a promise are an error on all ranks, and no memory is taken.
 fn broken_promises(team: &Team<'_, Mapped>) {
     let free = team.ra().heap().free_bytes();
     let me = team.rank().0;
@@ -187,7 +187,7 @@ fn broken_promises(team: &Team<'_, Mapped>) {
             assert!(matches!(error, Error::Hint { what: found, .. } if found == what), "{error}");
             assert_eq!(error.class(), class);
         }
-        // Promises that are kept are no error.
+        // Kept promises are not errors.
         builder().disp_unit(4).allocate_shared(8).unwrap().free().unwrap();
         builder().disp_unit(4).allocate(8).unwrap().free().unwrap();
     }
@@ -215,7 +215,7 @@ fn set_info_changes_what_may_change() {
         let in_use = window.info();
         let seen = ["accumulate_ordering", "accumulate_ops", "no_locks", "same_size"].map(|key| in_use.get(key));
         assert_eq!(seen, [Some("rar"), Some("same_op"), Some("false"), Some("true")]);
-        // More order than the window was made with is not to be had any more.
+        // A stricter order than at the window's making is not granted later.
         assert_eq!(window.set_info(&info("accumulate_ordering=rar,waw")).len(), 1);
         assert_eq!(window.set_info(&info("accumulate_ordering=none")).len(), 0);
         assert_eq!(window.info().get("accumulate_ordering"), Some("none"));
@@ -228,7 +228,7 @@ fn set_info_changes_what_may_change() {
 fn allocated_memory_is_aligned_as_asked() {
     let world = World::threads(2).segment_bytes(1 << 20).run(|ra| {
         let team = Team::new(ra).unwrap();
-        // So that the next allocation would not be aligned by chance.
+        // This prevents an alignment of the next allocation by chance.
         let _before = Window::allocate(&team, 8).unwrap();
         for (text, align) in
             [("", 128), ("mpi_minimum_memory_alignment=4096", 4096), ("mpi_minimum_memory_alignment=8", 128)]
@@ -268,7 +268,7 @@ fn windows_have_base_size_unit_flavor_and_model() {
             (window.flavor().to_string(), window.model().to_string()),
             ("allocate".to_owned(), "unified".to_owned())
         );
-        // The base is the memory that the others reach.
+        // The base is the memory that the other ranks reach.
         let base = window.base().unwrap();
         assert_eq!(base.len(), 8);
         base[3].store(u64::from(me) + 5, Ordering::SeqCst);
@@ -307,9 +307,9 @@ fn attributes_are_deleted_with_their_window() {
         first.free();
         assert_eq!(*deleted.lock().unwrap(), [("first", 1), ("second", 9)]);
         window.free().unwrap();
-        // The last one set is the first one deleted; a keyval that was freed before counts, too.
+        // Attributes are deleted in reverse order, including one whose keyval was freed before.
         assert_eq!(deleted.lock().unwrap()[2..], [("first", 3), ("second", 2)]);
-        // A window that is dropped deletes, too.
+        // Dropping a window deletes attributes, too.
         other.attributes().borrow_mut().set(&unset, 4);
         drop(other);
         assert_eq!(deleted.lock().unwrap().last(), Some(&("unset", 4)));
@@ -317,7 +317,7 @@ fn attributes_are_deleted_with_their_window() {
     });
 }
 
-/// An error that no call can return: the handler is told, and the next call returns it, once.
+/// If no call can return an error, the handler gets it, and the next call returns it once.
 #[test]
 fn an_epoch_that_ends_by_being_dropped_tells_the_error_handler() {
     let told = Mutex::new(Vec::new());
@@ -347,7 +347,7 @@ fn an_epoch_that_ends_by_being_dropped_tells_the_error_handler() {
             }
             assert!(window.pscw().is_ok(), "reported once");
             *told.lock().unwrap() = std::mem::take(&mut *errors.lock().unwrap());
-            // What a program tells the handler itself.
+            // A program can call the handler itself.
             let own = Error::NotMade { rank: Rank(1) };
             assert!(window.error_handler().call(&own));
             assert_eq!(errors.lock().unwrap().len(), 1);
@@ -362,7 +362,7 @@ fn an_epoch_that_ends_by_being_dropped_tells_the_error_handler() {
     assert!(told[0].1.contains("rank 1"), "{told:?}");
 }
 
-/// Strategies that the builder sets come out as the hints of the same names.
+/// The window reports strategies of the builder as the hints of the same names.
 #[test]
 fn a_configuration_is_its_hints() {
     threads(1, |team| {
@@ -374,7 +374,7 @@ fn a_configuration_is_its_hints() {
         let error = window.lock(LockKind::Shared, Rank(0)).unwrap_err();
         assert!(matches!(error, Error::NoLocks { .. }), "{error}");
         window.free().unwrap();
-        // An epoch that stands open changes no hint.
+        // An open epoch changes no hint.
         let mut window = Window::allocate(team, 8).unwrap();
         let _ = window.fence().unwrap().at(Rank(0)).unwrap();
         assert_eq!(window.set_info(&info("accumulate_ops=same_op")).len(), 0);

@@ -1,4 +1,4 @@
-//! Where the memory of windows is, and that it comes back.
+//! The place of the windows' memory, and its return.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 mod support;
@@ -14,7 +14,7 @@ use support::{everywhere, processes, threads, watched};
 
 const FIRST: WindowDisp = WindowDisp(0);
 
-/// Memory comes back with the error.
+/// The error contains the memory.
 #[test]
 fn reclaim_gives_memory_back_when_it_fails() {
     threads(2, |team| {
@@ -37,7 +37,7 @@ fn reclaim_gives_memory_back_when_it_fails() {
     });
 }
 
-/// Also when another rank has failed, and nobody accesses the memory.
+/// The memory is returned even if another rank has failed, when no rank accesses the memory.
 #[test]
 fn reclaim_gives_memory_back_when_a_peer_has_failed() {
     let back = AtomicUsize::new(0);
@@ -46,7 +46,7 @@ fn reclaim_gives_memory_back_when_a_peer_has_failed() {
             let team = Team::new(ra).unwrap();
             let window = Window::create(&team, vec![5_u64; 3]).unwrap();
             assert!(team.rank() != Rank(1), "rank 1 fails");
-            // Until that is known here.
+            // Waits until this rank knows of the failure.
             while ra.pause(1_000).is_ok() {}
             let failed = window.reclaim().unwrap_err();
             let peer = matches!(failed.error, Error::Atomics(rmalab_atomics::Error::PeerFailed { rank: Rank(1) }));
@@ -58,7 +58,7 @@ fn reclaim_gives_memory_back_when_a_peer_has_failed() {
     assert_eq!(back.into_inner(), 1);
 }
 
-/// Also when it was a process that was killed while it had the memory pinned.
+/// The memory is returned even if a process was killed while it had the memory pinned.
 #[test]
 fn reclaim_gives_memory_back_when_a_peer_was_killed() {
     const FOLDER: &str = "RMALAB_TEST_FOLDER";
@@ -85,12 +85,12 @@ fn reclaim_gives_memory_back_when_a_peer_was_killed() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "ranks that have their memory");
 }
 
-/// A window that could not be made has exposed nothing.
+/// A window that could not be made leaves no memory registered.
 #[test]
 fn a_window_that_was_not_made_leaves_nothing_exposed() {
     threads(2, |team| {
         let ra = team.ra();
-        // The first keys there are; the window's words find no room.
+        // These are the first keys; there is no room for the window's words.
         let filled = Window::allocate(team, ra.heap().free_bytes() - 4096).unwrap();
         while ra.heap().alloc(64, 64).is_ok() {}
         let first = ra.register(UserMemory::from_vec(vec![1_u8])).unwrap();
@@ -103,7 +103,7 @@ fn a_window_that_was_not_made_leaves_nothing_exposed() {
     });
 }
 
-/// Each rank asks for a size and a unit of its own, some for nothing.
+/// Each rank passes its own size and unit, some of them 0.
 fn allocate_unevenly(team: &Team<'_, Mapped>) {
     let (me, size) = (team.rank(), team.size());
     let bytes = |rank: Rank| 24 * u64::from(rank.0);
@@ -112,7 +112,7 @@ fn allocate_unevenly(team: &Team<'_, Mapped>) {
         let config = Config { transport, ..Config::default() };
         let free = team.ra().heap().free_bytes();
         let mut window = Window::builder(team).config(config).disp_unit(unit(me)).allocate(bytes(me)).unwrap();
-        // What comes next lies behind it at every rank.
+        // The next window lies after it at every rank.
         let next = Window::builder(team).config(config).allocate(64).unwrap();
         let attributes = (window.flavor(), window.bytes(), window.disp_unit());
         assert_eq!(attributes, (Flavor::Allocate, bytes(me), unit(me)));
@@ -148,7 +148,8 @@ fn allocate_takes_a_size_and_a_unit_of_each_rank() {
     watched(|| everywhere("allocate_takes_a_size_and_a_unit_of_each_rank", 4, allocate_unevenly));
 }
 
-/// Equal sizes are found equal, and nothing is remembered of the other ranks; whoever promises them communicates nothing.
+/// Equal sizes are detected, and no table of the other ranks is kept. A program that promises them does not
+/// communicate.
 #[test]
 fn equal_sizes_are_remembered_once() {
     World::threads(4)
@@ -165,7 +166,7 @@ fn equal_sizes_are_remembered_once() {
         .unwrap();
 }
 
-/// One rank's wrong arguments are an error of all.
+/// Wrong arguments of one rank are an error on all ranks.
 #[test]
 fn an_allocation_that_one_rank_cannot_have_is_an_error_of_all() {
     watched(|| {
@@ -190,7 +191,7 @@ fn an_allocation_that_one_rank_cannot_have_is_an_error_of_all() {
 /// The same displacement of the same rank in another world is other memory.
 #[test]
 fn windows_of_another_world_are_not_attached() {
-    // A part of the same world is no other one.
+    // A part of the same world is not another world.
     threads(1, |team| {
         let dynamic = Window::create_dynamic(team).unwrap();
         let node = team.split_by_node().unwrap();
@@ -219,16 +220,16 @@ fn windows_of_another_world_are_not_attached() {
         .unwrap();
 }
 
-/// Carries nothing out.
+/// Executes no call.
 struct Silent;
 
 impl Executor for Silent {
     fn call(&self, call: controlled::Call) -> Answer {
-        panic!("nothing is communicated, and calls {call}")
+        panic!("this must not communicate, but calls {call}")
     }
 }
 
-/// The null rank asks for the lowest rank that this one shares memory with.
+/// The null rank stands for the lowest rank that shares memory with this one.
 #[test]
 fn the_null_rank_is_of_the_own_node() {
     World::threads(6)
@@ -239,7 +240,7 @@ fn the_null_rank_is_of_the_own_node() {
             let node = me.0 / 2 * 2;
             let even = Window::allocate(&team, 64).unwrap();
             assert_eq!(even.shared_query(None).unwrap().rank(), Rank(node));
-            // The first rank of each node but the first has nothing, on the last one nobody has anything.
+            // On all nodes except the first, the first rank has no bytes; on the last node no rank has any.
             let bytes = if me.0 < 2 || me == Rank(3) { 16 } else { 0 };
             let uneven = Window::allocate(&team, bytes).unwrap();
             let found = uneven.shared_query(None).unwrap();
@@ -251,7 +252,7 @@ fn the_null_rank_is_of_the_own_node() {
         .unwrap();
 }
 
-/// What does not fit into the world's memory says how to get more.
+/// The error for an allocation without room says how to get more memory.
 #[test]
 fn an_allocation_that_finds_no_room_says_what_to_do() {
     threads(1, |team| {
@@ -260,7 +261,7 @@ fn an_allocation_that_finds_no_room_says_what_to_do() {
     });
 }
 
-/// Layouts of many runs on memory of another process go to the kernel together, and arrive whole.
+/// The runs of a layout on memory of another process go to the kernel together, and arrive complete.
 fn many_runs(team: &Team<'_, Mapped>) {
     const RUNS: usize = 3_000;
     let window = Window::create(team, vec![0_u32; 2 * RUNS]).unwrap();
@@ -275,7 +276,7 @@ fn many_runs(team: &Team<'_, Mapped>) {
     epoch.get_layout(FIRST, strided.item(), &mut back, strided.item()).unwrap();
     let expected: Vec<u32> = (0..2 * RUNS as u32).map(|i| if i % 2 == 0 { i / 2 + 1 } else { 0 }).collect();
     assert_eq!(back, expected);
-    // A get whose runs meet at the origin: the last one of them stays.
+    // If the runs of a get overlap at the origin, the last run stays.
     let over = Layout::hvector(RUNS as u64, 1, 0, &number).unwrap();
     let mut one = [0_u32];
     epoch.get_layout(FIRST, strided.item(), &mut one, over.item()).unwrap();

@@ -1,4 +1,4 @@
-//! What messages and packets promise: order, matching, room, errors and counts, on threads and on processes.
+//! The guarantees of messages and packets: order, matching, room, errors and counts, on threads and on processes.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 #[path = "../../atomics/tests/controlled/world.rs"]
@@ -18,7 +18,7 @@ const TIGHT: Options = Options { slots: 2, slot_bytes: 64, eager_limit: 100 };
 /// How long a world of processes may take before it counts as hung.
 const HUNG: Duration = Duration::from_secs(120);
 
-/// Bytes that tell whose they are, and which.
+/// Returns bytes that identify their sender and number.
 fn bytes(from: Rank, number: usize, len: usize) -> Vec<u8> {
     let seed = u64::from(from.0) << 32 | number as u64;
     (0..len as u64).map(|i| ((seed + 1).wrapping_mul(i.wrapping_add(0x9E37_79B9_7F4A_7C15)) >> 29) as u8).collect()
@@ -45,13 +45,13 @@ fn every_length_arrives() {
                 for (number, len) in lengths.enumerate() {
                     let tag = Tag(number as u32);
                     let expected = Status { from: peer, tag, len };
-                    // The other way round, so that both sides wait for each other.
+                    // In the opposite order, so that both sides wait for each other.
                     let receive = messages.irecv(peer, tag).unwrap();
                     let send = messages.isend(peer, tag, bytes(ra.rank(), number, len)).unwrap();
                     let (data, status) = receive.wait().unwrap();
                     assert_eq!((status, data == bytes(peer, number, len)), (expected, true));
                     assert_eq!(send.wait().unwrap(), bytes(ra.rank(), number, len));
-                    // Blocking, in turns.
+                    // Blocking calls, in turns.
                     if ra.rank() == Rank(0) {
                         messages.send(peer, tag, &bytes(Rank(0), number, len)).unwrap();
                     } else {
@@ -60,7 +60,7 @@ fn every_length_arrives() {
                         assert_eq!(buffer[..len], bytes(Rank(0), number, len));
                         assert_eq!(buffer[len..], [0xAA; 3]);
                     }
-                    // To oneself, before and after the receive.
+                    // Messages to this rank itself, before and after the receive.
                     let me = ra.rank();
                     messages.send(me, tag, &bytes(me, number, len)).unwrap();
                     assert_eq!(messages.recv_vec(me, ANY_TAG).unwrap().0, bytes(me, number, len));
@@ -120,7 +120,7 @@ fn more_full_rings_than_a_rank_can_be_told_of() {
         .unwrap();
 }
 
-/// A sender that has found a ring full sleeps until there is room, although nobody sends to it.
+/// A sender that has found a ring full sleeps until there is room, although no rank sends to it.
 #[test]
 fn who_waits_for_room_is_woken() {
     World::threads(3)
@@ -128,7 +128,7 @@ fn who_waits_for_room_is_woken() {
             let messages = Messages::with_options(ra, TIGHT).unwrap();
             for round in 0..10 {
                 if ra.rank() == Rank(0) {
-                    // Computes, long enough for the others to park.
+                    // Computes long enough for the others to park.
                     std::thread::sleep(Duration::from_millis(3 * round));
                     for _ in 0..2 * 40 {
                         messages.recv_vec(ANY_SOURCE, Tag(round as u32)).unwrap();
@@ -238,13 +238,13 @@ fn requests_that_are_dropped() {
             // A receive that is given up before it is matched takes no message.
             drop(messages.irecv(peer, Tag(0)).unwrap());
             collectives.barrier().unwrap();
-            // A send goes on without its request, eager or not.
+            // A send continues without its request, eager or not.
             drop(messages.isend(peer, Tag(0), vec![1; 50]).unwrap());
             drop(messages.isend(peer, Tag(0), vec![2; 500]).unwrap());
             drop(messages.isend(peer, Tag(0), vec![3; 500]).unwrap());
             assert_eq!(messages.recv_vec(peer, Tag(0)).unwrap().0, [1; 50]);
             messages.probe(peer, Tag(0)).unwrap();
-            // Matched with the second message, which is lost.
+            // This receive matches the second message, which is lost.
             drop(messages.irecv(peer, Tag(0)).unwrap());
             assert_eq!(messages.recv_vec(peer, Tag(0)).unwrap().0, [3; 500]);
             messages.send(peer, Tag(9), &[]).unwrap();
@@ -299,7 +299,7 @@ fn a_dead_rank_is_an_error_of_every_wait() {
             let error = match ra.rank().0 {
                 0 => messages.recv_vec(dead, ANY_TAG).unwrap_err(),
                 2 => messages.send(dead, Tag(0), &[0; 1_000]).unwrap_err(),
-                // Its ring is full in the end.
+                // The dead rank's ring is full in the end.
                 3 => (0..).find_map(|_| messages.send(dead, Tag(0), &[0; 50]).err()).unwrap(),
                 4 => messages.probe(ANY_SOURCE, ANY_TAG).unwrap_err(),
                 5 => {
@@ -376,13 +376,13 @@ fn packets_are_counted_by_kind_and_cost_what_is_said() {
             send.wait().unwrap();
             assert_eq!((counts(), messages.slots_filled()), ([3, 1, 1, 1], 5 + 2 + 3));
 
-            // Nobody leaves while the other one may still need its progress.
+            // A rank stays while the other one may still need its progress.
             collectives.barrier().unwrap();
         })
         .unwrap();
 }
 
-/// Every rank exchanges messages of all sorts with every other one, all of them at once.
+/// Every rank exchanges messages of all kinds with every other rank at the same time.
 fn exchange<A: RemoteAtomics>(ra: &A, options: Options, count: usize) {
     let messages = Messages::with_options(ra, options).unwrap();
     let len = |number: usize| [0, 50, 120][number % 3];
@@ -401,14 +401,15 @@ fn exchange<A: RemoteAtomics>(ra: &A, options: Options, count: usize) {
     sends.into_iter().for_each(|send| drop(send.wait().unwrap()));
 }
 
-/// Chance decides whose operation comes next and when puts arrive; who waits in vain is found at once.
+/// Random numbers choose the rank of the next operation and the arrival of puts. A rank that waits in vain is found at
+/// once.
 #[test]
 fn random_schedules_lose_no_packet_and_no_wake_up() {
     for seed in 0..300 {
         let puts = [Puts::AtOnce, Puts::Late][seed as usize % 2];
         let ranks = 2 + seed as u32 / 2 % 3;
         let slots = 1 + seed as u32 / 7 % 3;
-        // In the larger slots some of the data is put in bulk.
+        // In the larger slots some data travel as bulk puts.
         let slot_bytes = 64 << (seed / 3 % 2);
         let options = Options { slots, slot_bytes, eager_limit: 100 };
         let run = run_engine(ranks, 64 << 10, puts, seed, move |ra: &Ra<'_>| {
@@ -420,7 +421,7 @@ fn random_schedules_lose_no_packet_and_no_wake_up() {
     }
 }
 
-/// The ranks of a world of processes come to the test of this name.
+/// Returns a world of processes whose ranks run the test of this name.
 fn processes(test: &str, size: u32) -> rmalab_atomics::Processes {
     let only = [test, "--exact", "--nocapture", "--test-threads=1"];
     World::processes(size).command(std::env::current_exe().unwrap(), only).output(Output::Discard).time_limit(HUNG)
@@ -455,7 +456,7 @@ fn the_death_of_a_process_is_an_error_of_those_who_wait_for_it() {
     assert!(matches!(error, AtomicsError::RankEnded { rank: Rank(1), .. }), "{error}");
 }
 
-/// A step of a random program; numbers are taken modulo what there is.
+/// A step of a random program; numbers are taken modulo the valid range.
 #[derive(Clone, Debug)]
 enum Step {
     Send { from: u32, to: u32, tag: u32, len: usize },
@@ -476,7 +477,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the standard says: messages and receives that match, each in order; by the indices of their steps.
+/// Matches messages and receives in order, as the standard defines it, by the indices of their steps.
 fn model(program: &[Step]) -> Vec<Option<usize>> {
     let mut partner = vec![None; program.len()];
     for (now, step) in program.iter().enumerate() {
@@ -495,7 +496,7 @@ fn model(program: &[Step]) -> Vec<Option<usize>> {
     partner
 }
 
-/// Runs a program, one step at a time on all ranks, and returns for each receive which send it got.
+/// Runs a program, one step at a time on all ranks, and returns the matched send of each receive.
 fn run(program: &[Step]) -> Vec<Option<usize>> {
     let options = Options { slots: 64, slot_bytes: 64, eager_limit: 100 };
     let ranks = World::threads(RANKS).run(|ra| {
@@ -517,7 +518,7 @@ fn run(program: &[Step]) -> Vec<Option<usize>> {
             }
             collectives.barrier().unwrap();
             if now % 3 == 0 {
-                // What is clear to send goes in one barrier, and comes in the next.
+                // A message that is clear to send leaves in one barrier, and arrives in the next.
                 for _ in 0..3 {
                     messages.progress().unwrap();
                     collectives.barrier().unwrap();

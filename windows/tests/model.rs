@@ -2,21 +2,20 @@
 //!
 //! A program has 1 to 4 ranks, several windows of all flavors, sizes, units, policies and strategies, and phases of fence,
 //! PSCW and lock epochs on them side by side, with all operations; in some phases all ranks add to one integer many times.
-//! See `model/program.rs` for what is determined. After each phase every rank compares its memory and all that it has
-//! fetched with the model (`model/oracle.rs`).
+//! `model/program.rs` defines which results are determined. After each phase every rank compares its memory and all
+//! fetched values with the model (`model/oracle.rs`).
 //!
-//! A program follows from its seed. What the tests run can be set in the environment:
+//! A program follows from its seed. Environment variables select the programs:
 //!
 //! | variable | meaning | default |
 //! | --- | --- | --- |
-//! | `RMALAB_MODEL_PROGRAMS` | programs, half of them on threads and half on processes | 2000 |
+//! | `RMALAB_MODEL_PROGRAMS` | number of programs, half of them on threads and half on processes | 2000 |
 //! | `RMALAB_MODEL_SEED` | seed of the first program; the others follow it | 0 |
 //! | `RMALAB_MODEL_TRANSPORT` | transport of the windows, as the hint `rmalab_transport` | one-sided |
 //!
-//! A long run is
-//! `RMALAB_MODEL_PROGRAMS=100000 cargo test -p rmalab-windows --test model -- --nocapture`. One program that has failed runs
-//! again with its number as the seed and 2 programs: the same one on both backends. On threads a program that fails is shrunk.
-//! A program that hangs is aborted and printed.
+//! A long run is `RMALAB_MODEL_PROGRAMS=100000 cargo test -p rmalab-windows --test model -- --nocapture`. To run a failed
+//! program again, set its number as the seed, with 2 programs: it runs on both backends. On threads a failing program is
+//! shrunk. A hanging program is aborted and printed.
 
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
@@ -43,13 +42,13 @@ use program::{Call, Plan, Raw, Step, Sync, plan, raw};
 /// How long one program may take before it counts as hung.
 const HUNG: Duration = Duration::from_secs(60);
 
-/// Programs that one world runs, one after the other.
+/// The number of programs that one world runs, one after the other.
 const BATCH: u64 = 500;
 
-/// What a process of a world is to run: first seed and number.
+/// The variable for the programs of a process: first seed and number.
 const RUN: &str = "RMALAB_MODEL_BATCH";
 
-/// Programs begun by this process, and the last one's seed and ranks.
+/// The number of programs that this process has begun.
 static BEGUN: AtomicU64 = AtomicU64::new(0);
 static LAST: Mutex<(u64, u32)> = Mutex::new((0, 0));
 /// The first program that has failed in this process.
@@ -59,12 +58,12 @@ fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |value| value.parse().expect("a number of programs or a seed"))
 }
 
-/// The programs of one of the two tests: the first seed, and how many.
+/// Returns the programs of one of the two tests: the first seed and the number.
 fn programs() -> (u64, u64) {
     (number("RMALAB_MODEL_SEED", 0), number("RMALAB_MODEL_PROGRAMS", 2000).div_ceil(2))
 }
 
-/// The seeds of `first..first + count` whose programs are for `ranks` ranks.
+/// Returns the seeds of `first..first + count` whose programs are for `ranks` ranks.
 fn seeds(first: u64, count: u64, ranks: u32) -> impl Iterator<Item = u64> {
     const RANKS: [u32; 10] = [1, 2, 2, 2, 3, 3, 3, 4, 4, 4];
     (first..first + count).filter(move |seed| RANKS[(seed % 10) as usize] == ranks)
@@ -82,7 +81,7 @@ fn program(seed: u64, ranks: u32) -> Plan {
     plan(&tree(seed).current(), ranks)
 }
 
-/// Aborts the process, with the program printed, when none is begun for a long time.
+/// Prints the program and aborts the process when no program begins for a long time.
 fn watch() {
     static START: Once = Once::new();
     START.call_once(|| {
@@ -102,14 +101,14 @@ fn watch() {
     });
 }
 
-/// Tells that a long run goes on.
+/// Reports the progress of a long run.
 fn progress(backend: &str, start: u64, first: u64, count: u64) {
     if count > 10_000 && (start - first).is_multiple_of(20 * BATCH) {
         eprintln!("{backend}: {} of {count} programs", start - first);
     }
 }
 
-/// Remembers the program that was under way at a panic.
+/// Stores the program that was under way at a panic.
 struct UnderWay {
     seed: u64,
     ranks: u32,
@@ -131,7 +130,7 @@ impl Drop for UnderWay {
 /// One rank's run of several programs in one world.
 fn run_all<'p>(ra: &Mapped, show: bool, ranks: u32, plans: impl Iterator<Item = (u64, &'p Plan)>) {
     let team = Team::new(ra).unwrap();
-    // The end-points of two-sided windows stay with the team.
+    // The end-points of two-sided windows belong to the team.
     let config = rmalab_windows::Config { transport: program::transport(), ..Default::default() };
     Window::builder(&team).config(config).allocate(0).unwrap().free().unwrap();
     for (seed, plan) in plans {
@@ -143,8 +142,8 @@ fn run_all<'p>(ra: &Mapped, show: bool, ranks: u32, plans: impl Iterator<Item = 
     }
 }
 
-/// That the programs are not empty: every call in every kind of epoch that may have it, every kind of element, and enough
-/// of what is hard.
+/// The programs have every call in every kind of epoch that may have it, every kind of element, and enough difficult
+/// cases.
 #[test]
 fn programs_meet_everything() {
     let mut met = HashSet::new();
@@ -208,7 +207,7 @@ fn programs_on_threads() {
             let plans: Vec<(u64, Plan)> = of_batch.map(|seed| (seed, program(seed, ranks))).collect();
             let all = |ra: &Mapped| run_all(ra, false, ranks, plans.iter().map(|(seed, plan)| (*seed, plan)));
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| World::threads(ranks).run(all).unwrap())) {
-                // Not under the lock, which programs that fail take.
+                // The lock is released here, since failing programs take it.
                 let failed = *FAILED.lock().unwrap();
                 if let Some(seed) = failed {
                     shrink(seed, ranks);
@@ -219,7 +218,7 @@ fn programs_on_threads() {
     }
 }
 
-/// Prints the smallest program that fails, of those that shrinking comes to.
+/// Prints the smallest failing program that shrinking finds.
 fn shrink(seed: u64, ranks: u32) {
     const STEPS: u32 = 2_000;
     // A race may not be lost every time.

@@ -1,13 +1,13 @@
-//! Every type that a field, an error or a method of the public interface has can be named by a program.
+//! A program can name every type of the public interface's fields, errors and methods.
 //!
-//! The lint `unnameable_types` finds one that cannot; here are those that could not, each used by its name.
+//! The lint `unnameable_types` finds types without a name. This test uses those that once had none.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use rmalab_windows::{
     AccumulateOpSet, Config, EpochKinds, IgnoredReason, Info, InvalidHintValue, MemoryKinds, Transport,
 };
 
-/// A structure of a program that keeps what a window was asked for.
+/// A program's structure for the configuration of a window.
 struct Asked {
     epochs: EpochKinds,
     operations: AccumulateOpSet,

@@ -1,4 +1,4 @@
-//! What operations do, against models: every element type, operation, strategy, flavor and place.
+//! The results of operations, against models: every element type, operation, strategy, flavor and place.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 mod support;
@@ -12,7 +12,7 @@ use rmalab_windows::{
 };
 use support::{Made, accumulating, everywhere, processes, threads};
 
-/// Elements to try: zeros, equal ones, small ones of which sums are exact.
+/// Sample elements: zeros, equal values, small values whose sums are exact.
 trait Sample: Element {
     fn sample(seed: u64) -> Self;
 }
@@ -81,7 +81,7 @@ fn right(team: &Team<'_, Mapped>) -> Rank {
 
 const BYTES: usize = 160;
 
-/// Every operation on elements of `T`, in all forms, changes what it should and nothing beside it.
+/// Checks that every operation on elements of `T`, in all forms, changes the right bytes and no others.
 fn updates<T: Sample>(target: &Target<'_, Mapped>, start: i64, offsets: &[usize]) {
     for op in Op::ALL {
         if !op.is_defined_for(T::KIND) {
@@ -138,7 +138,8 @@ fn updates<T: Sample>(target: &Target<'_, Mapped>, start: i64, offsets: &[usize]
     }
 }
 
-/// Compare and swap of elements of `T` stores its value where the element is the expected one, and nothing beside it.
+/// Checks that compare and swap of elements of `T` stores its value if the element is the expected one, and changes no
+/// other bytes.
 fn swaps<T: Sample + Swappable>(target: &Target<'_, Mapped>, start: i64, offsets: &[usize]) {
     let [old, other, new] = [T::from_word(u64::MAX), T::from_word(0x0706_0504_0302_0100), T::from_word(1)];
     for &offset in offsets {
@@ -157,7 +158,7 @@ fn swaps<T: Sample + Swappable>(target: &Target<'_, Mapped>, start: i64, offsets
     }
 }
 
-/// Alone with every target, in shared and exclusive mode.
+/// A rank alone with every target, in shared and exclusive mode.
 fn every_update(team: &Team<'_, Mapped>, transport: Transport, made: &[Made], offsets: &[usize]) {
     for made in made {
         for &strategy in AccumulateStrategy::ALL {
@@ -178,7 +179,7 @@ fn every_update(team: &Team<'_, Mapped>, transport: Transport, made: &[Made], of
 
 #[test]
 fn every_operation_on_every_type_by_every_strategy() {
-    // Where the kernel copies, an operation takes much longer.
+    // If the kernel copies, an operation takes much longer.
     let world = processes("every_operation_on_every_type_by_every_strategy", 2);
     world.run(|ra| every_update(&Team::new(ra).unwrap(), Transport::OneSided, &Made::ALL, &[8, 13])).unwrap();
     threads(2, |team| every_update(team, Transport::OneSided, &Made::ALL, &[0, 1, 4, 6, 8, 13, 16]));
@@ -186,18 +187,18 @@ fn every_operation_on_every_type_by_every_strategy() {
 
 #[test]
 fn every_operation_on_every_type_by_messages() {
-    // A rank serves its own requests, so that none of them waits for the other rank to run.
+    // A rank serves its own requests, so that no request waits for the other rank to run.
     threads(1, |team| every_update(team, Transport::TwoSided, &Made::ALL, &[8, 13]));
 }
 
-/// All ranks combine into the same elements at once; in which order does not matter for the result.
+/// All ranks combine into the same elements at once; the result does not depend on the order.
 fn together<T: Sample>(team: &Team<'_, Mapped>, window: &Window<'_, Mapped>, start: i64, rounds: u64) {
     const LEN: usize = 3;
     let last = Rank(team.size() - 1);
     let value = |rank: u32, round: u64, at: usize| T::sample(1000 * u64::from(rank) + 3 * round + at as u64);
     let ops = [Op::Sum, Op::Min, Op::Max, Op::BitXor, Op::MinLoc, Op::MaxLoc];
     for op in ops.into_iter().filter(|op| op.is_defined_for(T::KIND)) {
-        // At a word, and one byte behind it.
+        // At a word, and one byte after it.
         for (disp, expected) in [0, 65].map(|at| (WindowDisp(start + at), at)) {
             let first: [T; LEN] = std::array::from_fn(|at| T::sample(expected as u64 + at as u64));
             if team.rank() == last {
@@ -258,10 +259,10 @@ fn accumulates_of_all_ranks_at_once_lose_nothing() {
     everywhere("accumulates_of_all_ranks_at_once_lose_nothing", 4, all_together);
 }
 
-/// Ranks combine into runs that begin and end within the same words, and so change words that hold elements of other runs.
+/// Ranks combine into runs that begin and end within the same words, so they change words with elements of other runs.
 fn neighbours<T: Sample>(team: &Team<'_, Mapped>, window: &Window<'_, Mapped>, start: i64, one: T) {
     const LEN: usize = 48;
-    // So many that the ranks meet.
+    // Enough rounds for the ranks to meet.
     const ROUNDS: usize = 20_000;
     let run =
         |rank: usize, round: usize| (rank + 5 * round) % (LEN - 12)..(rank + 5 * round) % (LEN - 12) + 1 + round % 11;
@@ -299,7 +300,7 @@ fn neighbours<T: Sample>(team: &Team<'_, Mapped>, window: &Window<'_, Mapped>, s
 fn runs_leave_the_neighbours_of_their_words_alone() {
     threads(3, |team| {
         for strategy in [AccumulateStrategy::Native, AccumulateStrategy::Cas] {
-            // By atomics for ever.
+            // Always with atomics.
             let config = accumulating(strategy);
             let (window, starts) = Made::Allocated
                 .make_by(team, config, 512, |builder| builder.accumulate_limits(usize::MAX, u64::MAX, 1));
@@ -313,9 +314,9 @@ fn runs_leave_the_neighbours_of_their_words_alone() {
     });
 }
 
-/// Ranks update the same elements by runs, one by one, and by compare and swap, while the target changes its mode.
+/// Ranks update the same elements with runs, one by one, and with compare and swap, while the target changes its mode.
 fn runs_and_singles(team: &Team<'_, Mapped>) {
-    // A run by atomics takes longer than a fence everywhere.
+    // A run with atomics takes longer than a fence everywhere.
     const LEN: usize = 1_000;
     const ROUNDS: u64 = 1_500;
     for made in [Made::Allocated, Made::Created] {
@@ -336,7 +337,7 @@ fn runs_and_singles(team: &Team<'_, Mapped>) {
                     random ^= random >> 7;
                     random ^= random << 17;
                     let (first, value) = ((random >> 8) as usize % LEN, random >> 32);
-                    // Ranks change what they mostly do, not all at the same time.
+                    // Ranks change their most frequent operation, at different times.
                     let last = match (round / 100 + me) % 3 {
                         0 => LEN,
                         1 => LEN.min(first + random as usize % 100 + 1),
@@ -384,7 +385,7 @@ fn runs_and_single_updates_lose_nothing_of_each_other() {
     everywhere("runs_and_single_updates_lose_nothing_of_each_other", 3, runs_and_singles);
 }
 
-/// All ranks count by compare and swap, each in its way through the others.
+/// All ranks count with compare and swap, and retry after updates of the others.
 fn count<T: Swappable>(team: &Team<'_, Mapped>, window: &Window<'_, Mapped>, start: i64) {
     const ROUNDS: u64 = 40;
     let all_ones = T::from_word(u64::MAX);
@@ -433,7 +434,7 @@ fn compare_and_swap_of_every_width_counts_exactly() {
     everywhere("compare_and_swap_of_every_width_counts_exactly", 4, count_all);
 }
 
-/// A spin lock of one element, which each rank takes by compare and swap to change the number beside it.
+/// A spin lock of one element, which each rank takes with compare and swap to change the number beside it.
 fn spin<T: Swappable>(team: &Team<'_, Mapped>, window: &Window<'_, Mapped>, start: i64, free: T, taken: T) {
     const ROUNDS: u64 = 20;
     let (lock, number) = (WindowDisp(start + 1), WindowDisp(start + 8));
@@ -471,8 +472,8 @@ fn logical_values_and_bytes_are_compared_and_swapped() {
     });
 }
 
-/// What one rank accumulates to one place takes effect in the order of its calls, whatever order the hint asks for, and
-/// whichever operations it promises to mix.
+/// Accumulates of one rank to one place take effect in the order of its calls, for all hints on order and on mixed
+/// operations.
 fn ordered(team: &Team<'_, Mapped>) {
     let relaxed = Config {
         accumulate_ordering: AccumulateOrdering::NONE,
@@ -501,12 +502,12 @@ fn accumulates_of_one_rank_are_ordered() {
     everywhere("accumulates_of_one_rank_are_ordered", 2, ordered);
 }
 
-/// Numbers that tell where they are.
+/// Returns numbers that identify their places.
 fn numbers<const N: usize>() -> [u16; N] {
     std::array::from_fn(|at| at as u16 + 1)
 }
 
-/// Layouts at both ends, by put, get and their forms with requests, against copies one by one.
+/// Layouts at both ends, with put, get and their forms with requests, against copies one by one.
 fn layouts(team: &Team<'_, Mapped>) {
     let number = Layout::of::<u16>();
     let column = Layout::vector(4, 1, 5, &number).unwrap();
@@ -567,7 +568,7 @@ fn layouts_at_both_ends() {
     everywhere("layouts_at_both_ends", 2, layouts);
 }
 
-/// A get into bytes that overlap each other: the last item counts. A put, likewise.
+/// For a get into overlapping bytes the last item counts, and for a put, too.
 #[test]
 fn overlapping_layouts_are_written_in_order() {
     threads(2, |team| {
@@ -584,7 +585,7 @@ fn overlapping_layouts_are_written_in_order() {
             assert_eq!(dest, [1, 3, 4]);
             let dest = epoch.rget_layout(disp, plain.item(), vec![0_u16; 3], twice.item()).unwrap().wait().unwrap();
             assert_eq!(dest, [1, 3, 4]);
-            // The same bytes of the target, over and over.
+            // The same bytes of the target, repeatedly.
             let again = Layout::vector(4, 1, 0, &number).unwrap();
             let mut dest = [0_u16; 4];
             epoch.get_layout(disp.plus(2), again.item(), &mut dest, plain.item()).unwrap();
@@ -629,7 +630,7 @@ fn accumulates_take_layouts_at_all_three_ends() {
                     .unwrap();
                 assert_eq!(results, [1, 0, 3, 0, 5, 0]);
                 assert_eq!(epoch.get_value::<[i32; 6]>(disp).unwrap(), [31, 2, 23, 4, 15, 6]);
-                // No_op ignores the origin, whatever it is.
+                // No_op ignores any origin.
                 epoch
                     .get_accumulate_layout(
                         disp,
@@ -708,7 +709,7 @@ fn batches(team: &Team<'_, Mapped>) {
                 batch.put(&epoch.at(None)?, WindowDisp(-1), &mine)
             })
             .unwrap();
-        // Complete here and there: no flush.
+        // The operations are complete at both ends without a flush.
         team.barrier().unwrap();
         let mut all = vec![[0_u64; LEN]; (size * size) as usize];
         epoch
@@ -761,7 +762,7 @@ fn requests(team: &Team<'_, Mapped>) {
         assert!(got.chunks(1000).zip(1..).all(|(chunk, value)| chunk.iter().all(|&byte| byte == value)));
         drop(epoch.rget(disp, vec![0_u8; 100]).unwrap());
         assert!(epoch.rput(disp, Vec::<u64>::new()).unwrap().wait().unwrap().is_empty());
-        // The layouts are needed for the call only.
+        // The layouts are needed only during the call.
         let spread = {
             let every_other = Layout::vector(2, 1, 2, &Layout::of::<u16>()).unwrap();
             epoch.rput_layout(disp.plus(3100), every_other.item(), vec![6_u16, 7, 8], every_other.item()).unwrap()
@@ -769,7 +770,7 @@ fn requests(team: &Team<'_, Mapped>) {
         assert_eq!(spread.wait().unwrap(), [6, 7, 8]);
         epoch.flush().unwrap();
         assert_eq!(epoch.get_value::<[u16; 3]>(disp.plus(3100)).unwrap(), [6, 0, 8]);
-        // One that outlives its epoch is complete by then.
+        // A request that outlives its epoch is complete by then.
         let late = epoch.rput(disp.plus(3001), vec![5_u16]).unwrap();
         epoch.unlock().unwrap();
         assert_eq!(late.wait().unwrap(), [5]);
@@ -785,7 +786,7 @@ fn requests_give_their_buffers_back() {
     everywhere("requests_give_their_buffers_back", 2, requests);
 }
 
-/// Every form of an operation that locks have, on the null target: nothing is reached, and nothing is read.
+/// Every form of an operation under a lock, on the null target: nothing is written, and nothing is read.
 fn null_forms(nobody: &Target<'_, Mapped>) {
     let (disp, plain) = (WindowDisp(i64::MIN), Layout::of::<u32>());
     assert_eq!(nobody.rank(), None);
@@ -801,7 +802,7 @@ fn null_forms(nobody: &Target<'_, Mapped>) {
     assert_eq!((dest, results), ([7], [8]));
     assert_eq!(nobody.fetch_and_op(disp, Op::Sum, 5_u64).unwrap(), 0);
     assert_eq!(nobody.compare_and_swap(disp, 5_u64, 6).unwrap(), 0);
-    // What is wrong with every target stays an error.
+    // Errors that do not depend on the target stay errors.
     assert_eq!(nobody.accumulate(disp, Op::BitXor, &[1.0_f64]).unwrap_err().class(), Class::Op);
     assert_eq!(nobody.put_layout(disp, plain.items(2), &dest, plain.item()).unwrap_err().class(), Class::Count);
 }
@@ -839,7 +840,7 @@ fn the_null_target_is_locked_at_once() {
                 epoch.unlock().unwrap();
             }
             drop(window.lock(LockKind::Exclusive, None).unwrap());
-            // The epoch is over: others may be opened.
+            // The epoch is over, so other epochs may open.
             window.lock_all().unwrap().unlock_all().unwrap();
             window.fence().unwrap().close().unwrap();
             window.free().unwrap();
@@ -859,7 +860,7 @@ fn counts_and_displacements_have_64_bits() {
         let last = WindowDisp(bytes as i64 - 8);
         epoch.put_value(last, 7_u64).unwrap();
         assert_eq!(epoch.fetch_and_op(last, Op::Sum, 1_u64).unwrap(), 7);
-        // Its first and its last byte by one layout.
+        // The first and the last byte of the window in one layout.
         let ends = Layout::hvector(2, 1, bytes as i64 - 1, &Layout::of::<u8>()).unwrap();
         epoch.put_layout(WindowDisp(0), ends.item(), &[1_u8, 2], Layout::of::<u8>().items(2)).unwrap();
         assert_eq!(epoch.get_value::<u8>(WindowDisp(bytes as i64 - 1)).unwrap(), 2);
@@ -875,7 +876,7 @@ fn counts_and_displacements_have_64_bits() {
         epoch.flush().unwrap();
         assert_eq!(epoch.rget(last.plus(-8), vec![0_u64; 2]).unwrap().wait().unwrap(), [5, 19]);
         assert_eq!(window.shared_query(Rank(0)).unwrap().bytes(), bytes);
-        // More items than there are bytes of memory: described, counted, and refused.
+        // A layout with more items than memory has bytes can be described and measured, but is refused.
         let same = Layout::hvector(HUGE, 1, 0, &Layout::of::<u8>()).unwrap();
         let error = epoch.put_layout(WindowDisp(0), Layout::of::<u8>().items(HUGE), &[1_u8], same.item()).unwrap_err();
         assert!(matches!(error, Error::OutOfWindow { len: HUGE, .. }), "{error}");
@@ -887,14 +888,14 @@ fn counts_and_displacements_have_64_bits() {
     world.unwrap();
 }
 
-/// An epoch asserted free of conflicts locks nothing, and its operations work all the same.
+/// An epoch asserted free of conflicts locks nothing, but its operations work.
 fn nocheck(team: &Team<'_, Mapped>) {
     for made in Made::ALL {
         let (mut window, starts) = made.make(team, Config::default(), 64);
         team.barrier().unwrap();
         let disp = |target: Rank| WindowDisp(starts[target.index()]);
         let last = Rank(team.size() - 1);
-        // All at once, in exclusive mode, since nothing is locked: atomic all the same.
+        // All ranks at once, in exclusive mode, since nothing is locked: the operations are still atomic.
         let epoch = window.lock_assert(LockKind::Exclusive, last, Assert::NoCheck).unwrap();
         team.barrier().unwrap();
         for _ in 0..100 {
@@ -929,7 +930,7 @@ fn nocheck_skips_the_acquisition_and_nothing_else() {
     everywhere("nocheck_skips_the_acquisition_and_nothing_else", 3, nocheck);
 }
 
-/// Asserts that hold change nothing but the cost.
+/// Asserts that hold change only the cost.
 fn fences_with_asserts(team: &Team<'_, Mapped>) {
     let me = u64::from(team.rank().0);
     for made in Made::ALL {
@@ -938,21 +939,21 @@ fn fences_with_asserts(team: &Team<'_, Mapped>) {
         let read = |epoch: &rmalab_windows::Fence<'_, '_, Mapped>, rank: Rank| {
             epoch.at(rank).unwrap().get_value::<u64>(WindowDisp(starts[rank.index()])).unwrap()
         };
-        // Nothing before, and nobody puts.
+        // There is nothing before it, and no rank puts.
         let first = FenceAssert { noprecede: true, noput: true, ..FenceAssert::default() };
         let mut epoch = window.fence_assert(first).unwrap();
         for round in 1..=50 {
             epoch.at(to).unwrap().put_value(WindowDisp(starts[to.index()]), 100 * round + me).unwrap();
-            // Nobody has stored locally, and nobody puts until the next one.
+            // No rank has stored locally, and no rank puts until the next fence.
             epoch = epoch.next_assert(FenceAssert { nostore: true, noput: true, ..FenceAssert::default() }).unwrap();
             assert_eq!(read(&epoch, team.rank()), 100 * round + from, "{made:?}");
             assert_eq!(read(&epoch, to), 100 * round + me);
             epoch = epoch.next_assert(FenceAssert { nostore: true, ..FenceAssert::default() }).unwrap();
         }
         drop(epoch.next_assert(FenceAssert { nosucceed: true, ..FenceAssert::default() }).unwrap());
-        // Nothing succeeds: other epochs are free to come.
+        // No operations follow: other epochs may open.
         window.lock(LockKind::Shared, to).unwrap().unlock().unwrap();
-        // No fence at all, as both asserts say.
+        // Both asserts together mean no fence at all.
         let none = FenceAssert { noprecede: true, nosucceed: true, ..FenceAssert::default() };
         drop(window.fence_assert(none).unwrap());
         window.lock_all().unwrap().unlock_all().unwrap();
@@ -972,7 +973,7 @@ fn pscw_with_asserts(team: &Team<'_, Mapped>) {
         let mut window = Window::builder(team).config(config).allocate(64).unwrap();
         let (to, from) = (right(team), Rank((team.rank().0 + team.size() - 1) % team.size()));
         for round in 1..=50 {
-            // With nocheck the post comes first by other means, and neither side tells the other.
+            // With nocheck, other means order the post first, and neither side notifies the other.
             let nocheck = round % 2 == 0;
             let post = PostAssert { nocheck, nostore: round % 3 == 0, ..PostAssert::default() };
             let (mut access, mut exposure) = window.pscw().unwrap();
@@ -986,7 +987,7 @@ fn pscw_with_asserts(team: &Team<'_, Mapped>) {
             exposed.wait().unwrap();
             let seen = window.local().unwrap().load::<u64>(WindowDisp(0)).unwrap();
             assert_eq!(seen, 100 * round + u64::from(from.0));
-            // Only gets.
+            // This epoch has only gets.
             let (mut access, mut exposure) = window.pscw().unwrap();
             let exposed = exposure.post_assert(&[from], PostAssert { noput: true, ..PostAssert::default() }).unwrap();
             let epoch = access.start(&[to]).unwrap();
@@ -1003,7 +1004,7 @@ fn asserts_of_post_and_start_change_no_result() {
     everywhere("asserts_of_post_and_start_change_no_result", 3, pscw_with_asserts);
 }
 
-/// Exclusive holders leave two numbers equal, and unequal meanwhile; nobody else sees that.
+/// Exclusive holders make two numbers unequal and then equal again; no other rank sees them unequal.
 fn exclusion(team: &Team<'_, Mapped>) {
     for made in Made::ALL {
         let (mut window, starts) = made.make(team, Config::default(), 64);
@@ -1041,7 +1042,7 @@ fn exclusive_locks_exclude_shared_ones_and_lock_all() {
     everywhere("exclusive_locks_exclude_shared_ones_and_lock_all", 4, exclusion);
 }
 
-/// One epoch of every kind, each on a window of its own, all open at once.
+/// One epoch of every kind, each on its own window, all open at once.
 fn overlapping_epochs(team: &Team<'_, Mapped>) {
     let (me, to) = (team.rank(), right(team));
     let make = || Window::allocate(team, 8).unwrap();
@@ -1058,7 +1059,7 @@ fn overlapping_epochs(team: &Team<'_, Mapped>) {
         started.at(to).unwrap().put_value(WindowDisp(0), round).unwrap();
         lock_all.at(to).unwrap().put_value(WindowDisp(0), round).unwrap();
         lock.put_value(WindowDisp(0), round).unwrap();
-        // None of them ends in the order in which they have begun.
+        // The epochs do not end in the order of their begins.
         lock_all.unlock_all().unwrap();
         lock.unlock().unwrap();
         started.complete().unwrap();
@@ -1080,7 +1081,7 @@ fn epochs_of_different_windows_overlap() {
     everywhere("epochs_of_different_windows_overlap", 3, overlapping_epochs);
 }
 
-/// A lock of oneself is held when the call returns: own loads and stores are safe then.
+/// A rank's lock of itself is held when the call returns, so its loads and stores are safe then.
 #[test]
 fn a_rank_locks_and_reaches_itself() {
     threads(3, |team| {

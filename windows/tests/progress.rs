@@ -1,8 +1,8 @@
 //! Passive-target operations complete while their target computes and makes no call.
 //!
-//! The target spins on a plain flag of its own until the origin has done everything and raises the flag by a way that has
-//! nothing to do with the window: between threads an atomic, between processes a file. Where an operation needed the target's
-//! help, neither would ever go on.
+//! The target spins on a plain flag until the origin has done everything and raises the flag. The flag does not use the
+//! window: between threads it is an atomic, between processes a file. If an operation needed the target's help, both would
+//! wait forever.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 mod support;
@@ -15,7 +15,7 @@ use rmalab_locks::PolicyKind;
 use rmalab_windows::{AccumulateStrategy, Config, LockKind, Op, Team, WindowDisp};
 use support::{Made, processes, threads};
 
-/// Everything that a passive epoch offers, to rank 0, which takes no part in it.
+/// All operations of a passive epoch, to rank 0, which takes no part in it.
 fn operate(team: &Team<'_, Mapped>, window: &mut rmalab_windows::Window<'_, Mapped>, disp: WindowDisp) {
     let target = Rank(0);
     for kind in [LockKind::Exclusive, LockKind::Shared] {
@@ -42,7 +42,7 @@ fn operate(team: &Team<'_, Mapped>, window: &mut rmalab_windows::Window<'_, Mapp
     epoch.unlock_all().unwrap();
 }
 
-/// `compute` returns once `finished` was called, and makes no call of the window meanwhile.
+/// `compute` returns once `finished` was called, and makes no call of the window in between.
 fn computes_alone(team: &Team<'_, Mapped>, compute: impl Fn(usize), finished: impl Fn(usize)) {
     let mut round = 0;
     for made in Made::ALL {

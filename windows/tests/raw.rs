@@ -1,4 +1,4 @@
-//! The untyped interface: epochs that are calls, checked when they are made.
+//! The untyped interface, whose calls check epochs at run time.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -88,7 +88,7 @@ fn requests_belong_to_locks() {
     });
 }
 
-/// Every call that needs an epoch which is not open is refused, changes nothing and has MPI's class.
+/// Every call that needs an epoch that is not open is refused with MPI's class, and changes nothing.
 #[test]
 fn calls_outside_of_their_epochs_are_refused() {
     on_windows(1, |_, window| {
@@ -110,7 +110,7 @@ fn calls_outside_of_their_epochs_are_refused() {
         refused("wait", window.wait(), Class::RmaSync);
         refused("test", window.test().map(drop), Class::RmaSync);
         refused("lock of no rank", window.lock(LockKind::Shared, Rank(1), Assert::None), Class::Rank);
-        // In an epoch of one kind, calls of the others.
+        // Calls of other kinds in an epoch of one kind.
         window.lock(LockKind::Shared, me, Assert::None)?;
         refused("a second lock", window.lock(LockKind::Shared, me, Assert::None), Class::RmaSync);
         refused("lock_all", window.lock_all(Assert::None), Class::RmaSync);
@@ -138,7 +138,7 @@ fn the_call_after_a_fence_decides() {
         window.fence(FenceAssert::default())?;
         window.lock(LockKind::Shared, me, Assert::None)?;
         window.unlock(me)?;
-        // The lock has ended what the fence allowed.
+        // The lock has ended the epoch that the fence allowed.
         assert!(matches!(add(window, me, 1), Err(Error::NotOpen { .. })));
         window.fence(FenceAssert::default())?;
         add(window, me, 1)?;
@@ -152,7 +152,7 @@ fn the_call_after_a_fence_decides() {
     });
 }
 
-/// A window that is freed with locks held, or an access epoch open, says so and keeps no other rank waiting.
+/// Freeing a window with locks held, or an access epoch open, returns an error and keeps no other rank waiting.
 #[test]
 fn what_was_left_open_is_released_by_free() {
     for transport in [Transport::OneSided, Transport::TwoSided] {
@@ -180,7 +180,7 @@ fn what_was_left_open_is_released_by_free() {
     }
 }
 
-/// A guard that was forgotten is one more case of a lock that was left open.
+/// A forgotten guard is another case of a lock that was left open.
 #[test]
 fn a_forgotten_lock_is_released_when_its_window_is_dropped() {
     let dropped = AtomicBool::new(false);

@@ -45,12 +45,12 @@ const CHAPTER: &str = "
     MPI_ERRORS_ARE_FATAL MPI_ERRORS_RETURN
 ";
 
-/// What stands between backquotes.
+/// Returns the texts between backquotes.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// The rows of all tables whose last column tells of tests: their cells.
+/// Returns the cells of the rows of all tables whose last column names tests.
 fn rows(readme: &str) -> Vec<Vec<&str>> {
     let mut rows = Vec::new();
     let mut within = false;
@@ -77,7 +77,7 @@ fn exists(test: &str) -> bool {
         let case = root.join("tests/compile_fail").join(name);
         return case.with_extension("rs").exists() && case.with_extension("stderr").exists();
     }
-    // A file of the crate may have its tests in one of their own.
+    // The tests of a source file may be in a separate file.
     [format!("tests/{file}.rs"), format!("src/{file}.rs"), format!("src/{file}/tests.rs")].iter().any(|path| {
         let text = std::fs::read_to_string(root.join(path)).unwrap_or_default();
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
@@ -113,7 +113,7 @@ fn the_table_is_complete() {
     assert!(rows.len() > 100 && !exists("readme::rows") && !exists("compile_fail::nothing"), "what it finds");
 }
 
-/// Every case of what must not compile is in a row.
+/// Every case of `compile_fail` is in a row.
 #[test]
 fn no_case_is_left_out() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

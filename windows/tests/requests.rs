@@ -1,16 +1,16 @@
-//! Requests on a network, where operations take time: what an epoch's calls leave of them.
+//! Requests on a network, where operations take time, and the effect of an epoch's calls on them.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use rmalab_atomics::sim::{Options, Profile, Sim, Simulator};
 use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_windows::{AccumulateOrdering, Config, LockKind, Op, Request, Result, Team, Window, WindowDisp};
 
-/// Two ranks of two nodes; rank 0 runs `body`.
+/// Runs `body` on rank 0 of two ranks on two nodes.
 fn across(body: impl Fn(&mut Window<'_, Sim<'_>>) -> Result<()> + 'static) {
     across_with(Config::default(), body);
 }
 
-/// As [`across`], on a window of that configuration.
+/// Like [`across`], on a window with that configuration.
 fn across_with(config: Config, body: impl Fn(&mut Window<'_, Sim<'_>>) -> Result<()> + 'static) {
     let profile = Profile::builtin("infiniband-ndr").unwrap();
     let options = Options { ranks_per_node: Some(1), ..Options::new(2) };
@@ -29,7 +29,7 @@ fn across_with(config: Config, body: impl Fn(&mut Window<'_, Sim<'_>>) -> Result
 
 const LONG: usize = 1 << 15;
 
-/// One look, which takes no time: whether the request is complete already.
+/// Returns whether the request is complete already; this takes no virtual time.
 fn is_complete(request: &mut Request<'_, Sim<'_>, u8>) -> bool {
     request.test().unwrap()
 }
@@ -99,11 +99,11 @@ fn requests_are_complete_when_their_epoch_has_ended() {
     });
 }
 
-/// How many updates the tests below have under way.
+/// The number of updates that the tests below have under way.
 const UPDATES: usize = 32;
 
-/// The network has many updates under way at a time: together they take less than half of what they take one by one, on the
-/// network's clock.
+/// The network has many updates under way at a time. On its clock, together they take less than half of their time one by
+/// one.
 #[test]
 fn updates_of_a_batch_overlap() {
     across(|window| {
@@ -134,7 +134,7 @@ fn updates_of_a_batch_overlap() {
             batch.compare_and_swap(&target, disp(2), 102, 7, &mut swapped)
         })?;
         assert_eq!((words, swapped), ([100, 101], 102));
-        // What the network does not have is done when the call returns: floats, an element at an odd place.
+        // Operations that the network does not have are done when the call returns: floats, an unaligned element.
         let (mut float, mut odd) = (0.0, 0_u64);
         epoch.batch(|batch| {
             batch.fetch_and_op(&target, disp(UPDATES), Op::Sum, 1.5_f64, &mut float)?;
@@ -147,7 +147,7 @@ fn updates_of_a_batch_overlap() {
     });
 }
 
-/// Accumulates with requests overlap if the window says that their order does not matter, and only then.
+/// Accumulates with requests overlap only if a hint of the window says that their order does not matter.
 #[test]
 fn accumulates_with_requests_overlap_where_their_order_does_not_matter() {
     for (accumulate_ordering, overlap) in [(AccumulateOrdering::NONE, true), (AccumulateOrdering::ALL, false)] {
@@ -166,7 +166,7 @@ fn accumulates_with_requests_overlap_where_their_order_does_not_matter() {
             epoch.flush()?;
             assert!(read.test()?);
             assert!(read.wait()?.iter().zip(&values).all(|(seen, value)| *seen == 2 * value));
-            // Buffers that do not fit each other are refused as ever.
+            // Buffers that do not fit each other are refused as usual.
             assert!(epoch.rget_accumulate(WindowDisp(0), Op::Sum, &values[1..], vec![0; UPDATES]).is_err());
             epoch.unlock()
         });

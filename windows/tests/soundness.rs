@@ -1,4 +1,4 @@
-//! What safe code may do to a window: forget, panic, drop and race. Nothing is undefined, and nobody hangs who need not.
+//! Safe code may forget, drop, race and panic. Nothing is undefined, and no rank hangs without need.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 mod support;
@@ -11,7 +11,7 @@ use rmalab_atomics::{Error as AtomicsError, Mapped, Rank, RemoteAtomics, World};
 use rmalab_windows::{Call, Config, Error, LockKind, Op, Open, Result, Team, Window, WindowDisp};
 use support::{Made, everywhere, processes, threads};
 
-/// Does not compile if the type has the trait: there would be two ways to choose from.
+/// Does not compile if the type has the trait: the choice would be ambiguous.
 macro_rules! assert_is_not {
     ($type:ty: $trait:path) => {
         const _: fn() = || {
@@ -33,7 +33,7 @@ assert_is_not!(rmalab_windows::Lock<'static, 'static, Mapped>: Send);
 assert_is_not!(rmalab_windows::Lock<'static, 'static, Mapped>: Sync);
 assert_is_not!(rmalab_windows::Target<'static, Mapped>: Sync);
 
-/// What a rank does that does not end well.
+/// The epoch in which a rank fails.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Way {
     Exclusive,
@@ -51,7 +51,7 @@ impl Way {
         [Way::Exclusive, Way::Shared, Way::LockAll, Way::Fence, Way::Access, Way::Exposure, Way::Batch, Way::Request];
 }
 
-/// Rank 1 opens an epoch of this kind and calls `end` in it; the others do what would wait for it.
+/// Rank 1 opens an epoch of this kind and calls `end` in it; the other ranks make calls that would wait for it.
 fn end_within(team: &Team<'_, Mapped>, way: Way, end: impl Fn()) -> Result<()> {
     let mut window = Window::allocate(team, 4096)?;
     let (me, data) = (team.rank(), vec![me_byte(team.rank()); 4096]);
@@ -108,9 +108,9 @@ fn end_within(team: &Team<'_, Mapped>, way: Way, end: impl Fn()) -> Result<()> {
     }
     match way {
         Way::Fence => window.fence()?.close()?,
-        // Nobody completes.
+        // No rank completes.
         Way::Access => window.pscw()?.1.post(&[Rank(1)])?.wait()?,
-        // What was posted can be accessed.
+        // The posted memory can be accessed.
         Way::Exposure => {
             let (mut access, _) = window.pscw()?;
             let epoch = access.start(&[Rank(1)])?;
@@ -119,7 +119,7 @@ fn end_within(team: &Team<'_, Mapped>, way: Way, end: impl Fn()) -> Result<()> {
         }
         Way::Exclusive | Way::Shared | Way::LockAll | Way::Batch | Way::Request => {
             team.barrier()?;
-            // Rank 1 has let go in its panic, or it has not, and this waits no longer than it lives.
+            // Rank 1 may have released the lock in its panic. If not, this waits only as long as rank 1 lives.
             window.lock(LockKind::Exclusive, Rank(0))?.unlock()?;
         }
     }
@@ -130,7 +130,7 @@ fn me_byte(rank: Rank) -> u8 {
     rank.0 as u8 + 1
 }
 
-/// What the others may find: that rank 1 has failed.
+/// Returns whether the result is the failure of rank 1.
 fn is_failure(result: &Result<()>) -> bool {
     use rmalab_locks::Error as LockError;
     matches!(
@@ -160,7 +160,7 @@ fn a_panic_in_an_epoch_is_an_error_of_the_others() {
 fn a_process_that_dies_in_an_epoch_is_an_error_of_the_others() {
     const WAY: &str = "RMALAB_TEST_WAY";
     for (number, way) in Way::ALL.into_iter().enumerate() {
-        // A rank comes to the call of its own world only.
+        // A rank runs only the call of its own world.
         if std::env::var(WAY).is_ok_and(|wanted| wanted != number.to_string()) {
             continue;
         }
@@ -169,7 +169,7 @@ fn a_process_that_dies_in_an_epoch_is_an_error_of_the_others() {
             let result = end_within(&Team::new(ra).unwrap(), way, || std::process::abort());
             assert!(is_failure(&result), "{way:?}: {result:?}");
         });
-        // An assertion that failed at another rank would be named instead.
+        // The error would name a failed assertion of another rank instead.
         match outcome {
             Err(AtomicsError::RankEnded { rank: Rank(1), .. }) => {}
             outcome => panic!("{way:?}: {outcome:?}"),
@@ -177,7 +177,7 @@ fn a_process_that_dies_in_an_epoch_is_an_error_of_the_others() {
     }
 }
 
-/// A panic that the rank itself catches leaves the epoch closed and the window in order.
+/// A panic that the rank itself catches leaves the epoch closed and the window usable.
 #[test]
 fn a_panic_that_is_caught_closes_its_epochs() {
     threads(2, |team| {
@@ -215,14 +215,14 @@ fn a_panic_that_is_caught_closes_its_epochs() {
     });
 }
 
-/// Requests and epochs that are forgotten cost their memory and their locks, and nothing else.
+/// Forgotten requests and epochs cost only their memory and their locks.
 fn forget(team: &Team<'_, Mapped>) {
     for made in Made::ALL {
         let (mut window, starts) = made.make(team, Config::default(), 4096);
         team.barrier().unwrap();
         let (me, disp) = (team.rank(), |rank: Rank| WindowDisp(starts[rank.index()]));
         let right = Rank((me.0 + 1) % team.size());
-        // Buffers of requests that nobody waits for: their memory is never used for anything else.
+        // Buffers of requests that no call waits for: their memory is never reused.
         let epoch = window.lock(LockKind::Shared, right).unwrap();
         for round in 0..100_u8 {
             std::mem::forget(epoch.rput(disp(right), vec![round; 2000]).unwrap());
@@ -241,7 +241,7 @@ fn forget(team: &Team<'_, Mapped>) {
         std::mem::forget(epoch);
         let error = window.lock_all().map(drop).unwrap_err();
         assert!(matches!(error, Error::Locks(_)), "{error}");
-        // Others go on: the lock is shared.
+        // The other ranks continue: the lock is shared.
         let epoch = window.lock(LockKind::Shared, me).unwrap();
         assert_eq!(epoch.get_value::<[u8; 64]>(disp(me)).map(|bytes| bytes.len()).unwrap(), 64);
         epoch.unlock().unwrap();
@@ -255,7 +255,7 @@ fn what_is_forgotten_costs_its_memory_only() {
     everywhere("what_is_forgotten_costs_its_memory_only", 3, forget);
 }
 
-/// Windows that nobody frees: forgotten or dropped, while others still put.
+/// Windows that are not freed, but forgotten or dropped, while others still put.
 fn abandon(team: &Team<'_, Mapped>, forget: bool) {
     let me = team.rank();
     for made in Made::ALL {
@@ -271,7 +271,7 @@ fn abandon(team: &Team<'_, Mapped>, forget: bool) {
             None
         };
         team.barrier().unwrap();
-        // What comes next is somewhere else.
+        // The next window is at another place.
         let next = Window::allocate(team, 64).unwrap();
         let memory = (0..50).map(|_| vec![0x11_u8; 64]).collect::<Vec<_>>();
         if let Some(window) = &kept {
@@ -300,7 +300,8 @@ fn windows_that_are_forgotten_stay_in_place() {
     everywhere("windows_that_are_forgotten_stay_in_place", 3, |team| abandon(team, true));
 }
 
-/// A rank leaves the world with a created window that others still put to: they find memory, or that it has left.
+/// A rank leaves the world with a created window while others still put to it: they reach the memory, or get an error
+/// that the rank has left.
 fn leave(team: &Team<'_, Mapped>) {
     let window = Window::create(team, vec![0_u64; 512]).unwrap();
     team.barrier().unwrap();
@@ -314,7 +315,7 @@ fn leave(team: &Team<'_, Mapped>) {
         }
         team.ra().pause(10).unwrap();
     }
-    // The unlock of the drop may fail; it says so to nobody, and does not hang.
+    // The unlock of the drop may fail; it reports no error, and does not hang.
 }
 
 #[test]
@@ -322,7 +323,7 @@ fn a_rank_that_leaves_with_its_window_harms_nobody() {
     everywhere("a_rank_that_leaves_with_its_window_harms_nobody", 2, leave);
 }
 
-/// Everybody at the same bytes at once, by every way there is: what is there is undefined, and that is all.
+/// All ranks access the same bytes at once, with all operations: the values are undefined, but nothing else is.
 fn race(team: &Team<'_, Mapped>) {
     for made in [Made::Allocated, Made::CreatedOdd, Made::Shared, Made::Dynamic] {
         let (mut window, starts) = made.make(team, Config::default(), 256);
@@ -356,7 +357,7 @@ fn racing_ranks_find_bytes() {
     everywhere("racing_ranks_find_bytes", 4, race);
 }
 
-/// Memory that its owner takes away while others write to it comes back whole, and is never written to again.
+/// Memory that its owner detaches while others write to it is returned complete, and is never written to again.
 #[test]
 fn detached_memory_belongs_to_its_owner() {
     const ROUNDS: usize = 200;

@@ -1,4 +1,4 @@
-//! Teams, and locks and windows on the subsets that they make, while the other ranks use theirs.
+//! Teams, and locks and windows on their subsets, while the other ranks use other subsets.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use rmalab_atomics::{Mapped, Rank, RemoteAtomics, Subset, Topology, World};
@@ -6,7 +6,7 @@ use rmalab_locks::suite::{readers_meet_on, rw_lock_on};
 use rmalab_locks::{LockKind, McsRwRp, TwoLevel};
 use rmalab_windows::{Error, Team, Window, WindowDisp};
 
-/// A reader-writer lock, and a window under foMPI's locks, on every part of a split.
+/// Tests a reader-writer lock, and a window under foMPI's locks, on a part of a split.
 fn locks_exclude<A: RemoteAtomics>(part: &A) {
     const ROUNDS: u64 = 2_000;
     readers_meet_on::<McsRwRp, _>(part, ()).unwrap();
@@ -75,7 +75,7 @@ fn ranks_are_translated_between_teams() {
             assert_eq!(team.translate(rank, &world), order.get(rank.index()).copied());
             assert_eq!(team.translate(rank, &team), (rank.0 < 4).then_some(rank));
         }
-        // Ranks 1 and 2 of the world, as 0 and 1.
+        // Ranks 1 and 2 of the world are ranks 0 and 1 here.
         let inner = team.subset(&back).unwrap();
         let Some(inner) = &inner else { return };
         let inner = Team::new(inner).unwrap();

@@ -50,7 +50,7 @@ fn calls<A: RemoteAtomics + ?Sized>(target: &Target<'_, A>, start: WindowDisp) -
     Ok(fetched)
 }
 
-/// What the calls do is the same on three regions as on one.
+/// The calls have the same effect on three regions as on one.
 fn compare(team: &Team<'_, impl RemoteAtomics>) {
     for transport in [Transport::OneSided, Transport::TwoSided] {
         for &accumulate in AccumulateStrategy::ALL {
@@ -94,7 +94,7 @@ fn regions_that_touch_are_accessed_as_one() {
     watched(|| everywhere("regions_that_touch_are_accessed_as_one", 2, compare));
 }
 
-/// An access that is not in attached memory as a whole changes nothing of what is attached.
+/// An access that is only partly in attached memory changes no attached memory.
 fn uncovered(team: &Team<'_, impl RemoteAtomics>) {
     for transport in [Transport::OneSided, Transport::TwoSided] {
         let config = Config { transport, ..Config::default() };
@@ -148,7 +148,7 @@ fn an_access_beyond_attached_memory_changes_nothing() {
     watched(|| everywhere("an_access_beyond_attached_memory_changes_nothing", 2, uncovered));
 }
 
-/// An element of which two regions have a part each is updated atomically, as are the elements on both sides of it.
+/// An element across two regions is updated atomically, and so are the elements on both sides of it.
 fn contended(team: &Team<'_, impl RemoteAtomics>) {
     const TIMES: u32 = 300;
     for &accumulate in AccumulateStrategy::ALL {
@@ -183,14 +183,14 @@ fn an_element_across_a_border_is_updated_atomically() {
     watched(|| everywhere("an_element_across_a_border_is_updated_atomically", 3, contended));
 }
 
-/// Parts of other windows, which are in segments, touch as well.
+/// Parts of other windows, which are in segments, can touch, too.
 #[test]
 fn windows_that_touch_are_accessed_as_one() {
     threads(2, |team| {
         let heap = team.ra().heap();
         for transport in [Transport::OneSided, Transport::TwoSided] {
             let config = Config { transport, ..Config::default() };
-            // What is allocated first is behind: the other takes the only range of this length that is in front of it.
+            // The first allocation lies after the second, which takes the only range of this length ahead of it.
             let before = heap.alloc(4096, 64).unwrap();
             let second = Window::allocate(team, 4096).unwrap();
             heap.release(before).unwrap();
@@ -226,13 +226,13 @@ fn a_served_put_is_complete_at_the_rank_that_has_the_memory() {
         .run(|ra| {
             let ra = Counted::new(ra);
             let team = Team::new(&ra).unwrap();
-            // All of it is in the segment of rank 0.
+            // The whole window is in the segment of rank 0.
             let shared = Window::allocate_shared(&team, 8).unwrap();
             let config = Config { transport: Transport::TwoSided, ..Config::default() };
             let window = Window::builder(&team).config(config).create_dynamic().unwrap();
             let own = window.attach_window(&shared).unwrap();
             let starts = team.allgather(&[own.0 as u64]).unwrap();
-            // Ahead of the barrier, since rank 1 may serve the put before it leaves that.
+            // Ahead of the barrier, since rank 1 may serve the put before it leaves the barrier.
             ra.reset();
             team.barrier().unwrap();
             if team.rank() == Rank(0) {

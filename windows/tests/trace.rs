@@ -1,4 +1,4 @@
-//! Traces: recorded on threads and on processes, read whole, cut and damaged, and replayed.
+//! Traces: recorded on threads and on processes, read complete, cut and damaged, and replayed.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 mod support;
@@ -19,7 +19,7 @@ use support::processes;
 
 const DIR: &str = "RMALAB_TEST_DIR";
 
-/// The folder of a test: that of the parent in the ranks that are processes.
+/// The folder of a test. Ranks that are processes use the parent's folder.
 struct Dir {
     path: PathBuf,
     _own: Option<tempfile::TempDir>,
@@ -42,7 +42,7 @@ fn calls(trace: &Trace, rank: u32) -> Vec<Step> {
     steps.filter(|step| !matches!(step, Step::Compute(_))).collect()
 }
 
-/// Everything that is recorded, on a window of 256 bytes with units of one: what the rank should find in its trace.
+/// Makes all recorded calls on a window of 256 bytes with units of one byte; returns the rank's expected trace.
 fn everything(
     team: &Team<'_, Mapped>,
     mut window: Window<'_, Mapped>,
@@ -66,7 +66,7 @@ fn everything(
         let four = Layout::of::<u16>();
         epoch.put_layout(at(16), column.item(), &[1u16, 2, 3, 4], four.items(4))?;
         epoch.get_layout(at(16), column.item(), &mut [0u16; 4], four.items(4))?;
-        // A column from the bottom up begins six bytes a row before the displacement.
+        // A column from the bottom up begins ahead of the displacement, by six bytes for each row.
         let upwards = Layout::vector(4, 1, -3, &Layout::of::<u16>()).unwrap();
         epoch.put_layout(at(34), upwards.item(), &[1u16, 2, 3, 4], four.items(4))?;
         steps.extend([put(16, 8), get(16, 8), put(16, 8)]);
@@ -86,7 +86,7 @@ fn everything(
         epoch.get_accumulate(at(64), Op::NoOp, &[], &mut [0i64; 3])?;
         epoch.get_accumulate(at(64), Op::Replace, &[1i64, 2, 3], &mut [0i64; 3])?;
         epoch.fetch_and_op(at(64), Op::BitOr, 1i16)?;
-        // Three elements, of which each begins in the one before: the bytes of two and a half.
+        // Three elements, each of which begins within the previous one: the bytes of two and a half elements.
         let over = Layout::hvector(3, 1, 3, &Layout::of::<u32>()).unwrap();
         let three = Layout::of::<u32>();
         epoch.accumulate_layout(at(64), over.item(), Op::BitXor, &[1u32, 2, 3], three.items(3))?;
@@ -110,7 +110,7 @@ fn everything(
             batch.get(&epoch, at(40), &mut dest)
         })?;
         steps.extend([Step::BatchBegin, put(0, 20), get(40, 30), Step::BatchEnd]);
-        // What is refused is not done.
+        // A refused operation has no effect.
         assert!(epoch.put(at(1 << 40), &[0u8]).is_err());
         epoch.flush_local()?;
         epoch.unlock()?;
@@ -173,7 +173,7 @@ fn everything(
     Ok(steps)
 }
 
-/// Records [`everything`] on windows of this kind, and says what should be found.
+/// Records [`everything`] on windows of this kind, and returns the expected trace.
 fn record(team: &Team<'_, Mapped>, dir: &Path, kind: &str) -> Vec<String> {
     let mut config = Config::default();
     if let Some(transport) = Transport::ALL.iter().find(|transport| transport.name() == kind) {
@@ -214,7 +214,7 @@ fn check_everything(dir: &Path, kind: &str, expected: &[Vec<String>]) {
         "dynamic" => Flavor::Dynamic,
         _ => Flavor::Allocate,
     };
-    // Of attached memory the places on cache lines are kept, too.
+    // For attached memory, the offsets within cache lines are kept, too.
     let bytes = trace.shape().bytes();
     assert!(trace.shape().flavor() == flavor && (bytes == 256 || kind == "dynamic" && bytes > 256), "{kind}");
 }
@@ -234,7 +234,7 @@ fn what_the_program_does_is_recorded_on_threads() {
 fn what_the_program_does_is_recorded_on_processes() {
     let dir = Dir::new();
     let world = processes("what_the_program_does_is_recorded_on_processes", 3).env(DIR, &dir.path);
-    // Over memory of the processes' own, access to it may be forbidden.
+    // Access to private memory of other processes may be forbidden.
     let kinds = || KINDS.into_iter().filter(|kind| !["created", "dynamic"].contains(kind));
     let expected = world.run(|ra| {
         let team = Team::new(ra).unwrap();
@@ -266,7 +266,7 @@ fn the_time_between_calls_is_recorded() {
     assert_eq!(inside.filter(|&ns| ns >= 2_000_000).count(), 3, "{steps:?}");
 }
 
-/// A program of many acquisitions; calls `after` each.
+/// A program of many acquisitions, which calls `after` after each.
 fn many(team: &Team<'_, Mapped>, window: &mut Window<'_, Mapped>, rounds: u32, after: impl Fn(u32)) {
     for round in 0..rounds {
         let target = Rank(round % team.size());
@@ -283,7 +283,7 @@ fn many(team: &Team<'_, Mapped>, window: &mut Window<'_, Mapped>, rounds: u32, a
     }
 }
 
-/// What [`many`] leaves in the trace.
+/// Returns the steps of [`many`] in the trace.
 fn steps_of_many(size: u32, rounds: u32) -> Vec<Step> {
     let mut steps = Vec::new();
     for round in 0..rounds {
@@ -300,7 +300,8 @@ fn steps_of_many(size: u32, rounds: u32) -> Vec<Step> {
     steps
 }
 
-/// A block's events at the most: each has two bytes at least, and a block 4 KiB and one event when no lock is held.
+/// The largest number of events of a block: each has at least two bytes, and a block has 4 KiB and one event when no
+/// lock is held.
 const BLOCK: usize = 2048 + 16;
 
 #[test]
@@ -316,7 +317,7 @@ fn a_killed_process_leaves_all_but_its_last_block() {
             let killed = Command::new("kill").args(["-9", &std::process::id().to_string()]).status();
             panic!("still alive: {killed:?}");
         }
-        // Not with all.
+        // The barrier fails, since one rank was killed.
         team.barrier().unwrap_err();
     });
     assert!(matches!(outcome, Err(rmalab_atomics::Error::RankEnded { rank: Rank(1), .. })), "{outcome:?}");
@@ -361,7 +362,7 @@ fn a_trace_that_is_cut_anywhere_is_read_up_to_there() {
                 lengths.insert(found.len());
                 assert_eq!(trace.remarks().len(), 1);
             }
-            // Without its header it is nothing.
+            // Without its header the file is not a trace.
             Err(error) => assert!(is_one_line(&error.to_string(), &file) && cut < 1000, "{cut}: {error}"),
         }
     }
@@ -369,7 +370,7 @@ fn a_trace_that_is_cut_anywhere_is_read_up_to_there() {
     assert!(lost_seen > 0);
 }
 
-/// Whether an error is one line that names the file and a place in it.
+/// Returns whether an error is one line that names the file and a place in it.
 fn is_one_line(error: &str, file: &Path) -> bool {
     error.lines().count() == 1 && error.starts_with(&format!("{}: byte ", file.display()))
 }
@@ -405,14 +406,14 @@ fn files_that_are_no_trace_together_are_errors() {
     assert_eq!(Trace::open(dir.path.join("b")).unwrap().window(), "b");
     let file = |name: &str, rank: u32| dir.path.join(format!("{name}-rank-{rank}.trace"));
     std::fs::copy(file("a", 1), file("b", 1)).unwrap();
-    fails(&dir.path.join("b"), "b-rank-1.trace: another window than");
+    fails(&dir.path.join("b"), "b-rank-1.trace: the window differs from the one in");
     std::fs::copy(file("a", 2), file("b", 1)).unwrap();
-    fails(&dir.path.join("b"), "the header is of rank 2, the file's name of rank 1");
+    fails(&dir.path.join("b"), "the header is of rank 2, but the file's name is of rank 1");
     std::fs::remove_file(file("b", 1)).unwrap();
     fails(&dir.path.join("b"), "b-rank-1.trace: this file of the trace is missing");
     std::fs::remove_file(file("b", 2)).unwrap();
-    fails(&dir.path.join("b"), "files of 1 ranks, where the program had 3");
-    std::fs::write(file("b", 0), "This is a text that somebody wrote.").unwrap();
+    fails(&dir.path.join("b"), "files of 1 ranks, but the program had 3");
+    std::fs::write(file("b", 0), "This is some other text.").unwrap();
     fails(&dir.path.join("b"), "byte 0: this is not a trace");
     for old in [1, 2] {
         std::fs::write(file("b", 0), [&b"rmalab\0T"[..], &[old, 0, 0, 0]].concat()).unwrap();
@@ -454,7 +455,7 @@ fn a_folder_that_cannot_be_is_an_error_everywhere() {
     let dir = Dir::new();
     let taken = dir.path.join("file");
     std::fs::write(&taken, "").unwrap();
-    // A file of rank 1 is there already, though none of rank 0.
+    // A file of rank 1 already exists, but none of rank 0.
     let half = dir.path.join("half");
     std::fs::create_dir(&half).unwrap();
     std::fs::write(half.join("window-rank-1.trace"), "").unwrap();
@@ -473,7 +474,7 @@ fn a_folder_that_cannot_be_is_an_error_everywhere() {
     assert_eq!(std::fs::read_dir(&half).unwrap().count(), 1);
 }
 
-/// Without being asked for nothing is written; by the variable and by the hint it is.
+/// Nothing is written without a request. The variable and the hint are requests.
 #[test]
 fn recordings_are_asked_for() {
     const CHILD: &str = "RMALAB_TEST_CHILD";
@@ -506,7 +507,7 @@ fn recordings_are_asked_for() {
     }
 }
 
-/// Replays a trace under a policy on threads; each rank's lock calls as they were observed, and what was counted.
+/// Replays a trace under a policy on threads; returns each rank's observed lock calls, and the counts.
 fn replay<W: WindowLock>(trace: &Trace, params: W::Params) -> Vec<(Vec<Step>, rmalab_atomics::Counts)> {
     let world = World::threads(trace.ranks());
     let ranks = world.run(|ra| {
@@ -555,7 +556,7 @@ fn a_replay_makes_the_calls_of_the_trace_under_any_policy() {
     for (rank, (seen, _)) in replay::<PerTarget<McsRwRp>>(&trace, ()).iter().enumerate() {
         assert_eq!(seen, &expected, "rank {rank}");
     }
-    // Without locks what is left is what else was recorded.
+    // Without locks the other recorded operations remain.
     for (seen, counts) in replay::<Policy>(&trace, PolicyKind::NoCheck) {
         assert_eq!(seen, expected);
         assert_eq!((counts.put_bytes.total(), counts.fetch_add.total()), (200, 2));
@@ -573,7 +574,7 @@ fn a_replay_of_a_trace_that_ends_early_ends() {
         }
         window.free().unwrap();
     });
-    // Rank 1 loses its end, and barriers with it.
+    // The file of rank 1 loses its end, including barriers.
     let file = dir.path.join("window-rank-1.trace");
     let bytes = std::fs::read(&file).unwrap();
     std::fs::write(&file, &bytes[..bytes.len() * 2 / 3]).unwrap();
@@ -585,13 +586,13 @@ fn a_replay_of_a_trace_that_ends_early_ends() {
     assert!(ranks[1].0.len() < ranks[0].0.len());
 }
 
-/// Files of one program each, whose calls of some rank were exchanged: they do not fit each other.
+/// Files of different programs, one of them for each rank: their calls do not fit each other.
 #[test]
 fn ranks_that_do_not_fit_are_errors() {
     let dir = Dir::new();
     let (fence, start) = (FenceAssert::default(), StartAssert::default());
     let nocheck = StartAssert { nocheck: true };
-    // Two ranks. The programs differ in what rank 1 does.
+    // Programs of two ranks, which differ in the calls of rank 1.
     let record = |name: &str, body: &(dyn Fn(&Team<'_, Mapped>, &mut Window<'_, Mapped>) + Sync)| {
         support::threads(2, |team| {
             let mut window = Window::builder(team).record(dir.path.join(name)).allocate(8).unwrap();
@@ -660,7 +661,7 @@ fn ranks_that_do_not_fit_are_errors() {
     }
 }
 
-/// The same for epochs of post and start: those that one file lacks are left out of the others.
+/// Epochs of post and start that one file lacks are left out of the others.
 #[test]
 fn a_replay_leaves_out_epochs_that_not_all_files_have() {
     const ROUNDS: usize = 1500;
@@ -696,7 +697,7 @@ fn a_replay_leaves_out_epochs_that_not_all_files_have() {
     };
     assert_eq!((puts(0, 2), puts(2, 0)), (ROUNDS, ROUNDS));
     assert!(puts(0, 1) < ROUNDS && puts(1, 0) <= puts(0, 1) + 1, "{} {}", puts(0, 1), puts(1, 0));
-    // No rank has the fence at its end, as rank 1 lacks it.
+    // No rank has the fence at its end, since rank 1 lacks it.
     assert!(!calls(&trace, 0).iter().any(|step| matches!(step, Step::Fence(_))));
     replay::<TwoLevel>(&trace, Default::default());
 }
@@ -827,7 +828,7 @@ fn mixed(team: &Team<'_, Mapped>, mut window: Window<'_, Mapped>, starts: &[i64]
     window.free()
 }
 
-/// Makes a window of this kind, each rank's part larger than the one before, and says where the parts start.
+/// Makes a window of this kind, with parts of growing size, and returns the starts of the parts.
 fn of_kind<'t>(team: &'t Team<'t, Mapped>, kind: &str, builder: Builder<'t, Mapped>) -> (Window<'t, Mapped>, Vec<i64>) {
     let mut starts = vec![0; team.size() as usize];
     let bytes = 256 + 8 * u64::from(team.rank().0);
@@ -836,7 +837,7 @@ fn of_kind<'t>(team: &'t Team<'t, Mapped>, kind: &str, builder: Builder<'t, Mapp
         "shared" => builder.allocate_shared(bytes),
         "dynamic" => {
             let window = builder.create_dynamic().unwrap();
-            // Memory that comes and goes, and some that stays.
+            // Memory that is attached and detached, and some that stays.
             let first = window.attach(UserMemory::from_vec(vec![0u64; 4])).unwrap();
             let own = window.attach(UserMemory::from_vec(vec![0u8; bytes as usize])).unwrap();
             window.detach(first).unwrap();
@@ -848,7 +849,7 @@ fn of_kind<'t>(team: &'t Team<'t, Mapped>, kind: &str, builder: Builder<'t, Mapp
     (window.unwrap(), starts)
 }
 
-/// The calls of a trace, with the displacements of a dynamic window counted from where each rank's memory starts.
+/// Returns the calls of a trace. Displacements of a dynamic window count from the start of each rank's memory.
 fn comparable(trace: &Trace, rank: u32, starts: &[i64]) -> Vec<String> {
     let start = |target: Rank| starts[target.index()];
     let calls = calls(trace, rank).into_iter().map(|step| match step {
@@ -862,7 +863,7 @@ fn comparable(trace: &Trace, rank: u32, starts: &[i64]) -> Vec<String> {
     calls.map(|step| format!("{step:?}")).collect()
 }
 
-/// What a replay does is what was recorded: calls, targets, displacements, bytes, elements, operations, groups, assertions.
+/// A replay repeats the recorded calls, targets, displacements, bytes, elements, operations, groups and assertions.
 #[test]
 fn a_replay_that_is_recorded_is_the_same_trace() {
     let dir = Dir::new();
@@ -903,7 +904,7 @@ fn a_replay_that_is_recorded_is_the_same_trace() {
     }
 }
 
-/// Where each rank's memory starts in a replay of a dynamic window: as far from the recorded start as any put is.
+/// Returns the start of each rank's memory in a replay of a dynamic window: as far from the recorded start as any put.
 fn second_starts(second: &Trace, first: &Trace, starts: &[i64], kind: &str) -> Vec<i64> {
     if kind != "dynamic" {
         return starts.to_vec();

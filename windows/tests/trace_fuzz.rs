@@ -1,8 +1,8 @@
-//! Traces that are changed at random: an error is one line that names the file and a place in it, and what is no error
-//! can be read to its end. Inputs that led somewhere new are kept in `tests/corpus/traces`, with what they led to.
+//! Traces that are changed at random. An error is one line that names the file and a place in it; a trace without an
+//! error can be read to its end. Inputs with a new outcome are kept in `tests/corpus/traces`, with their outcomes.
 //!
 //! `RMALAB_FUZZ_CASES=1000000 RMALAB_FUZZ_KEEP=1 cargo test -p rmalab-windows --test trace_fuzz -- --test-threads 1` looks
-//! for more of them, once the old ones are removed.
+//! for more inputs, once the old ones are removed.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use rmalab_atomics::{Rank, RemoteAtomics, World};
 use rmalab_windows::trace::Trace;
 use rmalab_windows::{LockKind, Op, Team, Window, WindowDisp};
 
-/// Bytes before the first block, and of a block before its body; the length of the body is at this place of them.
+/// Bytes ahead of the first block.
 const PREFIX: usize = 12;
 const HEAD: usize = 17;
 const LEN: usize = 5;
@@ -56,7 +56,7 @@ fn short(dir: &Path) -> Vec<u8> {
     std::fs::read(dir.join("window-rank-0.trace")).unwrap()
 }
 
-/// Where the blocks of a trace begin, as far as they are whole.
+/// Returns the offsets of the whole blocks of a trace.
 fn blocks(bytes: &[u8]) -> Vec<usize> {
     let (mut at, mut blocks) = (PREFIX, Vec::new());
     while let Some(head) = bytes.get(at..at + HEAD) {
@@ -70,7 +70,7 @@ fn blocks(bytes: &[u8]) -> Vec<usize> {
     blocks
 }
 
-/// Gives every block the sums that it should have, so that what follows them is read.
+/// Gives every block its correct checksums, so that its content is read.
 fn repair(bytes: &mut [u8]) {
     for at in blocks(bytes) {
         let len = u32::from_le_bytes(bytes[at + LEN..at + LEN + 4].try_into().unwrap()) as usize;
@@ -99,7 +99,7 @@ fn change(bytes: &mut Vec<u8>, random: &mut StdRng) {
         }
         5 => bytes[at..to].fill(random.random()),
         6 => {
-            // A block twice, or in another place.
+            // A block is repeated, or moved to another place.
             let starts = blocks(bytes);
             if let [first, .., last] = starts[..] {
                 let copy = bytes[first..last].to_vec();
@@ -108,7 +108,7 @@ fn change(bytes: &mut Vec<u8>, random: &mut StdRng) {
             }
         }
         7 => {
-            // The head of a block: its kind, its count, its length.
+            // The head of a block changes: its kind, its count, its length.
             let starts = blocks(bytes);
             if !starts.is_empty() {
                 let start = starts[random.random_range(0..starts.len())];
@@ -116,7 +116,7 @@ fn change(bytes: &mut Vec<u8>, random: &mut StdRng) {
             }
         }
         _ => {
-            // The bodies of the last blocks, which are short.
+            // The bodies of the last blocks change, which are short.
             let from = blocks(bytes).get(1).map_or(0, |start| start + HEAD).min(bytes.len() - 1);
             let at = random.random_range(from..bytes.len());
             bytes[at] = random.random_range(0..64);
@@ -124,7 +124,7 @@ fn change(bytes: &mut Vec<u8>, random: &mut StdRng) {
     }
 }
 
-/// What comes of a trace: the error without its path, or what was read.
+/// Returns the outcome of a trace: the error without its path, or a summary of its content.
 fn outcome(path: &Path) -> String {
     let trace = match Trace::open(path) {
         Ok(trace) => trace,
@@ -147,7 +147,7 @@ fn outcome(path: &Path) -> String {
     format!("{} events, {steps} steps. {remarks}", trace.events())
 }
 
-/// The kind of an outcome: without numbers and what is quoted.
+/// Returns the kind of an outcome, without numbers and quoted text.
 fn kind(outcome: &str) -> String {
     if outcome.contains("the header: ") {
         return "the header".to_owned();
@@ -187,7 +187,7 @@ fn traces_changed_at_random_are_read_or_refused() {
         }
     }
     if cases >= 2000 {
-        // The changes reach all layers: sums, blocks, events, the rules of epochs, and traces that are fine.
+        // The changes reach all layers: checksums, blocks, events, the rules of epochs, and valid traces.
         for layer in ["checksum", "ends before", "rank , event", "unknown kind", "events of the block", "the header"] {
             assert!(kinds.keys().any(|kind| kind.contains(layer)), "{layer}: {kinds:#?}");
         }

@@ -1,4 +1,4 @@
-//! Windows whose operations travel as messages: the epochs of one-sided windows, the messages that they need, and progress.
+//! Windows whose operations travel as messages: all kinds of epochs, their messages, and progress.
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 use std::time::Duration;
@@ -34,7 +34,7 @@ fn window<'t, A: RemoteAtomics>(team: &'t Team<'t, A>, bytes: u64) -> Window<'t,
 
 /// Runs `body` on threads, each with its team.
 fn on<T: Send>(size: u32, body: impl Fn(&Mapped, &Team<'_, Mapped>) -> T + Sync) -> Vec<T> {
-    // Room for two-sided windows in a part of the world, whose memory is an eighth of this.
+    // This leaves room for two-sided windows in a part of the world, whose memory is an eighth of this.
     World::threads(size).segment_bytes(8 << 20).run(|ra| body(ra, &Team::new(ra).unwrap())).unwrap()
 }
 
@@ -58,7 +58,7 @@ fn strategies_are_those_of_messages() {
     });
 }
 
-/// Each holder finds every word of the block as one earlier holder left it, and leaves its own.
+/// Each holder finds every word of the block with the value of one earlier holder, and writes its own value.
 fn exclusive_sections<A: RemoteAtomics>(ra: &A, rounds: u64) {
     const WORDS: usize = 64;
     let team = Team::new(ra).unwrap();
@@ -123,7 +123,7 @@ fn counters<A: RemoteAtomics>(ra: &A, rounds: u64) {
         at.accumulate(WindowDisp(8), Op::Sum, &[1_u32, 2]).unwrap();
     }
     let won = at.compare_and_swap(WindowDisp(8), 0_u8, 1).unwrap();
-    // Behind this rank's own accumulates, which were recorded before.
+    // This follows the rank's own accumulates, which were recorded before.
     assert_ne!(won, 0);
     epoch.flush(target).unwrap();
     epoch.unlock_all().unwrap();
@@ -169,7 +169,8 @@ fn several_epochs_at_once_to_different_targets() {
     });
 }
 
-/// In every round each rank writes to all, finds behind the fence what all wrote, and gets another's.
+/// In every round each rank writes to all ranks, finds the values of all after the fence, and gets another rank's
+/// value.
 fn fences<A: RemoteAtomics>(ra: &A, rounds: u64) {
     let (size, me) = (ra.size(), ra.rank().0);
     let team = Team::new(ra).unwrap();
@@ -199,7 +200,7 @@ fn fences_separate_rounds() {
     }
 }
 
-/// A ring: each rank writes to its successor and reads what its predecessor wrote.
+/// A ring: each rank writes to its successor and reads the value of its predecessor.
 fn tokens<A: RemoteAtomics>(ra: &A, rounds: u64) {
     let (size, me) = (ra.size(), ra.rank().0);
     let team = Team::new(ra).unwrap();
@@ -210,7 +211,7 @@ fn tokens<A: RemoteAtomics>(ra: &A, rounds: u64) {
         let mut exposure = exposure.post(&[predecessor]).unwrap();
         let access = access.start(&[successor]).unwrap();
         let at = access.at(successor).unwrap();
-        // Each other round with a value that comes back within the epoch.
+        // Every other round fetches a value within the epoch.
         if round % 2 == 0 {
             assert_eq!(at.fetch_and_op(COUNTER, Op::Replace, round).unwrap(), round - 1);
         } else {
@@ -237,7 +238,7 @@ fn post_start_complete_wait_pass_a_token() {
     }
 }
 
-/// The ranks of a world of processes come to the test of this name.
+/// Returns a world of processes whose ranks run the test of this name.
 fn processes(test: &str, size: u32) -> rmalab_atomics::Processes {
     let only = [test, "--exact", "--nocapture", "--test-threads=1"];
     World::processes(size).command(std::env::current_exe().unwrap(), only).output(Output::Discard).time_limit(HUNG)
@@ -255,7 +256,7 @@ fn epochs_of_processes() {
     assert_eq!(done.unwrap(), [Rank(0), Rank(1), Rank(2)]);
 }
 
-/// All operations on one target of an epoch, with layouts, and what they fetch.
+/// Makes all operations on one target of an epoch, with layouts, and returns the fetched values.
 fn everything<A: RemoteAtomics, P>(target: &rmalab_windows::Target<'_, A, P>, seed: u64) -> Vec<u64> {
     let mut seen = Vec::new();
     let column = Layout::vector(3, 1, 2, &Layout::of::<u32>()).unwrap();
@@ -287,7 +288,7 @@ fn everything<A: RemoteAtomics, P>(target: &rmalab_windows::Target<'_, A, P>, se
     seen.extend([pair.value() as u64, pair.index() as u64]);
     seen.push(target.compare_and_swap(WindowDisp(64), 0_u16, seed as u16).unwrap().into());
     seen.push(target.compare_and_swap(WindowDisp(66), 9_i8, 1).unwrap() as u64);
-    // Longer than a slot of a ring, and than what a lock request carries.
+    // Longer than a slot of a ring, and than the data of a lock request.
     target.put(WindowDisp(80), &vec![seed as u16; 6000]).unwrap();
     let mut long = vec![0_u16; 6000];
     target.get(WindowDisp(80), &mut long).unwrap();
@@ -295,7 +296,7 @@ fn everything<A: RemoteAtomics, P>(target: &rmalab_windows::Target<'_, A, P>, se
     seen
 }
 
-/// The same program in each kind of epoch; what it fetches, and the memory that it leaves.
+/// Runs the same program in each kind of epoch; returns the fetched values, and the final memory.
 fn program(ra: &Mapped, team: &Team<'_, Mapped>, transport: Transport) -> Vec<u64> {
     const BYTES: usize = 12_200;
     let mut window = Window::builder(team).config(config(transport)).allocate(BYTES as u64).unwrap();
@@ -312,7 +313,8 @@ fn program(ra: &Mapped, team: &Team<'_, Mapped>, transport: Transport) -> Vec<u6
     for target in [other, me] {
         let seed = u64::from(me.0 + target.0) + 2;
         let epoch = window.fence().unwrap();
-        // Its values are there when the calls return; a fence between, as those before are in the same epoch.
+        // The values are there when the calls return. A fence separates these calls from the earlier ones of the same
+        // epoch.
         seen.extend(everything(&epoch.at(target).unwrap(), seed));
         epoch.close().unwrap();
         all(&window, &mut seen);
@@ -353,7 +355,7 @@ fn program(ra: &Mapped, team: &Team<'_, Mapped>, transport: Transport) -> Vec<u6
         epoch.unlock_all().unwrap();
         window.team().barrier().unwrap();
         all(&window, &mut seen);
-        // Nothing to be locked.
+        // There is nothing to lock.
         let epoch = window.lock_assert(LockKind::Shared, target, Assert::NoCheck).unwrap();
         seen.extend(everything(&epoch, seed + 4));
         epoch.unlock().unwrap();
@@ -419,17 +421,17 @@ fn misuse_is_an_error_as_ever() {
     });
 }
 
-/// The packets of each kind that this rank has sent, but for barriers and sums.
+/// Returns the number of packets of each kind that this rank has sent, without barriers and sums.
 fn sent(window: &Window<'_, Mapped>) -> Vec<(Kind, u64)> {
     let kinds = [PUT, ACCUMULATE, GET, FETCH, CAS, LOCK, UNLOCK, COMPLETE, GRANT, ACK, ANSWER, POST];
     kinds.into_iter().map(|kind| (kind, window.messages_sent(kind))).collect()
 }
 
-/// Runs `body` on every rank of three between two barriers, and returns what each has sent meanwhile.
+/// Runs `body` on every rank of three between two barriers, and returns the packets that each has sent.
 fn packets(body: impl Fn(&mut Window<'_, Mapped>, Rank) + Sync) -> Vec<Vec<(Kind, u64)>> {
     on(3, |ra, team| {
         let mut window = window(team, 16_384);
-        // Before anybody can ask this rank for anything.
+        // Before any rank can send a request to this rank.
         let before = sent(&window);
         window.team().barrier().unwrap();
         body(&mut window, ra.rank());
@@ -464,7 +466,7 @@ fn a_fence_is_a_sum_and_its_operations() {
             }
         }
         drop(epoch.next().unwrap());
-        // Two rounds for three ranks; 5 operations to 2 targets, and those to itself are no messages.
+        // Two rounds for three ranks; 5 operations to 2 targets. A rank's operations on itself are not messages.
         let operations = if ra.rank() == Rank(0) { 10 } else { 0 };
         assert_eq!(window.messages_sent(PUT), operations);
         assert_eq!(count(&window) - before, 2 + operations);
@@ -494,13 +496,13 @@ fn each_pair_of_post_and_start_needs_one_message_besides_operations() {
         })
     };
     assert_eq!(run(false), [vec![(PUT, 3), (COMPLETE, 1)], vec![(POST, 1)], vec![(POST, 1)]]);
-    // On the caller's word the operations alone; those that come before the post are kept in the count.
+    // With nocheck only the operations are sent; operations that arrive before the post stay counted.
     assert_eq!(run(true), [vec![(PUT, 3), (COMPLETE, 1)], vec![], vec![]]);
 }
 
 type Sent = Vec<(Kind, u64)>;
 
-/// The packets of one passive epoch of rank 0 to rank 1, and of rank 1.
+/// Returns the packets of rank 0 and of rank 1 for one passive epoch of rank 0 to rank 1.
 fn passive(body: impl Fn(&mut Window<'_, Mapped>) + Sync) -> (Sent, Sent) {
     let mut all = packets(|window, me| {
         if me == Rank(0) {
@@ -533,7 +535,7 @@ fn the_messages_of_locks() {
         assert_eq!(long, (vec![(PUT, 1), (LOCK, 1)], ack.clone()));
         let several = with(kind, |epoch| (0..7).for_each(|_| epoch.put_value(COUNTER, 1_u64).unwrap()));
         assert_eq!(several, (vec![(PUT, 7), (LOCK, 1)], ack));
-        // A value that comes back has to be waited for, and the lock is released behind it.
+        // The origin has to wait for a fetched value, and releases the lock after it.
         let get = with(kind, |epoch| assert!(epoch.get_value::<u64>(COUNTER).is_ok()));
         assert_eq!(get, (vec![(GET, 1), (UNLOCK, 1)], vec![(ANSWER, 1)]));
         let ops = with(kind, |epoch| {
@@ -576,7 +578,7 @@ fn the_messages_of_locks() {
     assert_eq!(all, (vec![(PUT, 1)], vec![(ACK, 1)]), "lock_all asks the targets that it uses");
 }
 
-/// A word that a rank waits for without a call of the windows.
+/// A word that a rank waits for without a call on a window.
 struct Flag<'a, A>(&'a A, Disp);
 
 impl<'a, A: RemoteAtomics> Flag<'a, A> {
@@ -609,7 +611,7 @@ fn without_an_agent_nothing_is_served_before_the_targets_next_call() {
             flag.wait(1);
             epoch.put_value(COUNTER, 1_u64).unwrap();
             epoch.put_value(WindowDisp(8), 2_u64).unwrap();
-            // Under an exclusive lock nobody has to know that they are done.
+            // Under an exclusive lock no rank has to know that the operations are done.
             epoch.unlock().unwrap();
             flag.raise(Rank(1));
         } else {
@@ -641,7 +643,7 @@ fn an_agent_serves_while_its_rank_computes() {
             std::thread::scope(|scope| {
                 let serve = || scope.spawn(|| agent.lock().unwrap().serve().unwrap());
                 let mut serving = serve();
-                // A window that was made when the agent was there.
+                // A window that was made after the agent.
                 let mut window = builder().allocate(16).unwrap();
                 if ra.rank() == Rank(0) {
                     flag.wait(2);
@@ -668,7 +670,7 @@ fn an_agent_serves_while_its_rank_computes() {
                     flag.raise(Rank(0));
                 }
                 window.team().barrier().unwrap();
-                // The agent ends and begins again, and active epochs are the rank's own.
+                // The agent ends and begins again, while the rank itself serves active epochs.
                 window.stop_agent().unwrap();
                 serving.join().unwrap();
                 let epoch = window.fence().unwrap();
@@ -692,7 +694,8 @@ fn an_agent_serves_while_its_rank_computes() {
     }
 }
 
-/// A rank that waits on one window serves the others: each holds a lock of its own part, and wants the other's window.
+/// A rank that waits on one window serves the others: each rank holds a lock of its own part, and waits for the other's
+/// window.
 #[test]
 fn who_waits_on_one_window_serves_all() {
     on(2, |ra, team| {
@@ -728,7 +731,7 @@ fn what_a_rank_has_put_to_itself_it_loads() {
     });
 }
 
-/// Both lock in the same order, and use what they have locked in different ones.
+/// Both ranks lock in the same order, and use the locked targets in different orders.
 #[test]
 fn locks_are_acquired_in_the_order_of_their_calls() {
     on(2, |ra, team| {
@@ -755,7 +758,7 @@ fn locks_are_acquired_in_the_order_of_their_calls() {
     });
 }
 
-/// The opening fence does nothing, and yet nobody reads what is stored before it too early.
+/// The opening fence does nothing, but no rank reads the earlier stores too early.
 #[test]
 fn operations_of_an_epoch_wait_for_the_targets_fence() {
     on(2, |ra, team| {
@@ -766,7 +769,7 @@ fn operations_of_an_epoch_wait_for_the_targets_fence() {
                 assert_eq!(epoch.at(Rank(1)).unwrap().get_value::<u64>(COUNTER).unwrap(), round);
                 epoch.close().unwrap();
             } else {
-                // Long enough for the request to come.
+                // Long enough for the request to arrive.
                 for _ in 0..200 {
                     window.progress().unwrap();
                 }
@@ -779,7 +782,7 @@ fn operations_of_an_epoch_wait_for_the_targets_fence() {
     });
 }
 
-/// Shared memory that is reached without operations is locked by the call.
+/// The call locks shared memory, which can be reached without operations.
 #[test]
 fn locks_of_shared_windows_exclude_loads_and_stores() {
     on(3, |_, team| {
@@ -789,7 +792,7 @@ fn locks_of_shared_windows_exclude_loads_and_stores() {
             let epoch = window.lock(LockKind::Exclusive, Rank(2)).unwrap();
             let memory = window.shared_query(Rank(2)).unwrap();
             let value = memory.load::<u64>(COUNTER).unwrap();
-            // Others run, and would load the same.
+            // Other ranks run here, and would load the same value.
             std::thread::yield_now();
             memory.store(COUNTER, value + 1).unwrap();
             epoch.unlock().unwrap();
@@ -850,7 +853,7 @@ fn the_death_of_a_target_is_an_error_of_those_who_wait_for_it() {
     assert!(matches!(error, AtomicsError::RankEnded { rank: Rank(2), .. }), "{error}");
 }
 
-/// Runs `body`, and fails where it has not returned after a minute: the ranks wait for each other for ever then.
+/// Runs `body`, and fails if it has not returned after a minute: then the ranks wait for each other forever.
 fn ends<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, end) = std::sync::mpsc::channel();
     let run = std::thread::spawn(move || drop(done.send(body())));
@@ -885,7 +888,7 @@ fn a_request_that_fails_at_its_target_is_an_error_at_its_origin() {
                         assert_eq!(error.class(), Class::RmaRange, "{error}");
                         assert!(error.to_string().contains("rank 1"), "{error}");
                         epoch.unlock().unwrap();
-                        // The failed request has left no lock behind.
+                        // The failed request has left no lock held.
                         let epoch = window.lock(LockKind::Exclusive, Rank(1)).unwrap();
                         let error = epoch.get_value::<u64>(address).unwrap_err();
                         assert_eq!(error.class(), Class::RmaRange, "{error}");
@@ -902,7 +905,7 @@ fn a_request_that_fails_at_its_target_is_an_error_at_its_origin() {
     }
 }
 
-/// An operation that nobody acknowledges fails all the same, at the latest when the window is freed.
+/// The error of an operation without an acknowledgement is returned at the latest when the window is freed.
 #[test]
 fn a_put_that_fails_after_its_unlock_is_an_error_of_a_later_call() {
     ends(|| {
@@ -940,7 +943,7 @@ enum Left {
     Caught,
 }
 
-/// What `left` does with an epoch: its value is lost, or a panic unwinds it.
+/// Leaves an epoch: its value is forgotten, or a panic unwinds it.
 fn leave<E>(left: Left, epoch: impl FnOnce() -> E) {
     match left {
         Left::Forgotten => std::mem::forget(epoch()),
@@ -954,7 +957,7 @@ fn leave<E>(left: Left, epoch: impl FnOnce() -> E) {
     }
 }
 
-/// An epoch that was never closed goes with its window, and the next window works.
+/// An epoch that was never closed ends with its window, and the next window works.
 #[test]
 fn an_epoch_that_was_left_open_does_not_outlive_its_window() {
     for left in [Left::Forgotten, Left::Caught] {
@@ -982,7 +985,7 @@ fn an_epoch_that_was_left_open_does_not_outlive_its_window() {
                             }
                         }
                         if freed {
-                            // That it was left open is an error, as far as the window can know.
+                            // The open epoch is an error, as far as the window can know of it.
                             drop(first.free());
                         } else {
                             drop(first);
@@ -1004,7 +1007,7 @@ fn an_epoch_that_was_left_open_does_not_outlive_its_window() {
     }
 }
 
-/// A rank that leaves its window with a lock, and then the world, does not keep the others waiting.
+/// A rank that drops its window with a lock held, and then leaves the world, does not keep the others waiting.
 #[test]
 fn a_lock_that_leaves_with_its_rank_is_a_failure_of_that_rank() {
     ends(|| {
@@ -1126,7 +1129,7 @@ fn a_lock_of_a_one_sided_window_serves_two_sided_ones() {
     }
 }
 
-/// Rank 0 waits for rank 1 by one team while rank 1 waits for rank 0 by another one.
+/// Rank 0 waits for rank 1 in one team while rank 1 waits for rank 0 in another team.
 #[test]
 fn two_sided_windows_of_one_team_are_served_in_the_calls_of_another() {
     type Waits = fn(&mut Window<'_, Mapped>);
@@ -1166,12 +1169,13 @@ fn two_sided_windows_of_one_team_are_served_in_the_calls_of_another() {
     }
 }
 
-/// Each rank holds a lock of one team's window and gets by another one's, each in its own order; one team is over a part.
+/// Each rank holds a lock of one team's window and gets from another team's window, in its own order. One team is over
+/// a part of the world.
 #[test]
 fn epochs_of_several_teams_interleave() {
     ends(|| {
         on(3, |_, team| {
-            // The members have other numbers than in the world.
+            // The members' numbers differ from those in the world.
             let part = team.subset(&[Rank(2), Rank(0)]).unwrap();
             let world = window(team, 16);
             let inner_team = part.as_ref().map(|part| Team::new(part).unwrap());
@@ -1219,7 +1223,7 @@ fn regions_in_another_members_segment_are_reached_by_its_number_in_the_team() {
         on(3, |_, team| {
             let Some(part) = team.subset(&[Rank(2), Rank(1)]).unwrap() else { return };
             let inner = Team::new(&part).unwrap();
-            // All of its memory is in the segment of the team's first rank.
+            // The whole window is in the segment of the team's first rank.
             let shared = Window::allocate_shared(&inner, 8).unwrap();
             let mut window = Window::builder(&inner).config(config(Transport::TwoSided)).create_dynamic().unwrap();
             let own = window.attach_window(&shared).unwrap();
@@ -1238,7 +1242,7 @@ fn regions_in_another_members_segment_are_reached_by_its_number_in_the_team() {
     });
 }
 
-/// Before a rank makes its agent it serves what would be the agent's in its own calls.
+/// Before a rank makes its agent, it serves the agent's requests in its own calls.
 #[test]
 fn without_its_agent_a_rank_serves_passive_epochs_itself() {
     ends(|| {
@@ -1253,7 +1257,7 @@ fn without_its_agent_a_rank_serves_passive_epochs_itself() {
                 epoch.unlock().unwrap();
             }
             team.barrier().unwrap();
-            // What the rank has served until now is the agent's from here on.
+            // From here on the agent serves the requests that the rank served before.
             let agent = window.agent().unwrap();
             std::thread::scope(|scope| {
                 let served = scope.spawn(move || agent.serve().unwrap());
@@ -1269,7 +1273,7 @@ fn without_its_agent_a_rank_serves_passive_epochs_itself() {
     });
 }
 
-/// What a rank does on a simulated machine whose peers return early; and its error, if it gets one.
+/// Runs a rank of a simulated machine whose peers return early; returns its error, if it gets one.
 fn after_the_last_barrier(ra: &dyn RemoteAtomics, freed: bool) -> Option<String> {
     let team = Team::new(ra).unwrap();
     let mut window = Window::builder(&team).config(config(Transport::TwoSided)).allocate(8).unwrap();
@@ -1294,7 +1298,7 @@ fn after_the_last_barrier(ra: &dyn RemoteAtomics, freed: bool) -> Option<String>
     None
 }
 
-/// Runs `after_the_last_barrier` on a simulated machine, and stops it where it goes on for ever.
+/// Runs `after_the_last_barrier` on a simulated machine, and stops it if it does not end.
 fn simulated(freed: bool) -> Result<Vec<Option<String>>, String> {
     let profile = Profile::builtin("gemini").unwrap();
     let machine = Simulator::new(&profile, &SimOptions { segment_bytes: 1 << 20, ..SimOptions::new(4) }).unwrap();
@@ -1319,7 +1323,7 @@ fn an_epoch_to_ranks_that_have_returned_without_free_is_an_error() {
     assert!(results[0].as_ref().is_some_and(|error| explains(error)), "{results:?}");
 }
 
-/// An agent that is dropped has served what had come; what comes later is an error of its origin.
+/// A dropped agent has served the requests that had arrived; the origin of a later request gets an error.
 #[test]
 fn a_request_to_an_agent_that_is_gone_is_an_error() {
     ends(|| {

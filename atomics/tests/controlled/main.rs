@@ -12,10 +12,10 @@ use rmalab_atomics::coroutine::Turn;
 use rmalab_atomics::{Collectives, Disp, Error, Rank, RemoteAtomics, Until, WORD, bulk};
 use world::{Puts, Ra, run};
 
-/// The least that the suite asks for.
+/// The smallest segment that the suite requires.
 const SEGMENT: u64 = 256 << 10;
 
-/// Runs the check `name` in worlds of the sizes that it is meant for.
+/// Runs the check `name` in worlds of its sizes.
 fn conforms(puts: Puts, name: &'static str, sizes: &[u32]) {
     for &ranks in sizes {
         let run = run(ranks, SEGMENT, puts, u64::from(ranks), move |ra: &Ra<'_>| {
@@ -26,7 +26,7 @@ fn conforms(puts: Puts, name: &'static str, sizes: &[u32]) {
     }
 }
 
-/// A module with one test for each check: `conformance!` is for backends without a lifetime.
+/// Defines a module with one test for each check: `conformance!` needs a backend without a lifetime.
 macro_rules! suite {
     ([$module:ident $puts:expr] $($group:ident $name:ident $ranks:expr,)*) => {
         mod $module {
@@ -121,8 +121,8 @@ fn a_wait_for_nothing_is_noticed() {
     });
 }
 
-/// The engine is no shallow one: late puts show every outcome that the memory model allows, and none that it forbids;
-/// without delays, what only late puts can do is not seen.
+/// Late puts show every outcome that the memory model allows, and none that it forbids. Without delays, outcomes of
+/// late puts do not occur.
 #[test]
 fn every_allowed_outcome_is_seen() {
     let outcomes = |puts: Puts, test: usize, ranks: u32| -> (BTreeSet<String>, BTreeSet<String>) {
@@ -152,7 +152,7 @@ fn every_allowed_outcome_is_seen() {
     assert_eq!(only_late, expected);
 }
 
-/// A barrier, a broadcast and another barrier: as often as one likes, the same calls in the same order.
+/// Every run of a barrier, a broadcast and another barrier has the same calls in the same order.
 #[test]
 fn thousands_of_ranks_run_alike_under_one_seed() {
     const RANKS: u32 = 5_000;
@@ -180,7 +180,7 @@ fn thousands_of_ranks_run_alike_under_one_seed() {
     assert_ne!(collective(2).1, hash, "another seed");
 }
 
-/// What makes a call when it is dropped, as the guard of a lock does.
+/// A value that makes a call when it is dropped, like the guard of a lock.
 struct Releases<'a, A: RemoteAtomics>(&'a A);
 
 impl<A: RemoteAtomics> Drop for Releases<'_, A> {
@@ -202,14 +202,14 @@ fn a_rank_that_unwinds_makes_no_more_calls() {
         };
         spawn(&Shape::new(1), Rank(0), body).expect("a stack")
     };
-    // Given up in the middle of a call, by `stop` and by drop.
+    // The task is given up in the middle of a call, with `stop` and with drop.
     let mut task = guarded(false);
     assert!(matches!(task.resume(Answer::Done), Turn::Calls(_)));
     task.stop();
     let mut task = guarded(false);
     assert!(matches!(task.resume(Answer::Done), Turn::Calls(_)));
     drop(task);
-    // By its own panic: the next turn is its end, and no call of a destructor.
+    // The task panics: the next turn is its end, and not a call of a destructor.
     let mut task = guarded(true);
     assert!(matches!(task.resume(Answer::Done), Turn::Calls(_)));
     match task.resume(Answer::Done) {

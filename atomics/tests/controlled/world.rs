@@ -1,4 +1,4 @@
-//! A small engine for the controlled backend: ranks are coroutines of one thread, chance decides whose call comes next,
+//! A small engine for the controlled backend: ranks are coroutines of one thread, random numbers choose the next call,
 //! and time is virtual.
 
 use std::cmp::Reverse;
@@ -10,25 +10,25 @@ use rmalab_atomics::coroutine::{Port, Turn};
 use rmalab_atomics::fabric::WordOp;
 use rmalab_atomics::{Address, Disp, Rank, Topology};
 
-/// What the code of a rank runs on.
+/// The backend of a rank's code.
 pub(crate) type Ra<'t> = Controlled<&'t Port<'t, Answer, Call>>;
 
-/// Virtual nanoseconds of a call, and of one operation of a pause.
+/// The virtual time of a call, and of one operation of a pause, in nanoseconds.
 const OPERATION: u64 = 100;
 
-/// More calls than any test makes: a world that goes on beyond them would never end.
+/// More calls than any test makes: a world with more calls would never end.
 const MOST_CALLS: u64 = 1 << 28;
 
 /// When puts take effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Puts {
-    /// As they are issued.
+    /// When they are issued.
     AtOnce,
-    /// At any time before a flush: word puts of one rank to one target in order, bulk puts in none.
+    /// At any time before a flush: word puts of one rank to one target in order, bulk puts without an order.
     Late,
 }
 
-/// Numbers that depend on the seed only.
+/// Random numbers that depend only on the seed.
 struct Chance(u64);
 
 impl Chance {
@@ -38,13 +38,13 @@ impl Chance {
     }
 }
 
-/// Something under way.
+/// A posted operation under way.
 struct Post {
     at: Address,
     what: What,
 }
 
-/// What is under way.
+/// The kind of a posted operation.
 #[derive(Clone, Copy)]
 enum What {
     Put(u64),
@@ -54,14 +54,14 @@ enum What {
 
 type Word = (Rank, Disp);
 
-/// How a run went.
+/// The outcome of a run.
 #[derive(Debug)]
 pub(crate) struct Run<T> {
-    /// How each rank ended: with an error, too, if it panicked.
+    /// The result of each rank; a panic is an error, too.
     pub(crate) ends: Vec<Result<T, String>>,
-    /// How many calls were carried out.
+    /// The number of executed calls.
     pub(crate) calls: u64,
-    /// A hash of who made which call with what answer, in order.
+    /// A hash of all calls with their ranks and answers, in order.
     pub(crate) hash: u64,
 }
 
@@ -73,21 +73,21 @@ pub(crate) struct World<T: 'static> {
     ends: Vec<Option<Result<T, String>>>,
     /// The call that each rank waits for.
     calls: Vec<Call>,
-    /// When a rank's pause is over, if that is what it waits for.
+    /// The end of a rank's pause, if it pauses.
     pauses: Vec<Option<u64>>,
-    /// Ranks whose call may be carried out, in no order.
+    /// Ranks whose call may be executed, unordered.
     runnable: Vec<usize>,
-    /// Whether a rank is not among them, since its wait or pause is not over.
+    /// Whether a rank is not runnable, since its wait or pause is not over.
     blocked: Vec<bool>,
-    /// Ranks that may wait for a word; those that no longer do look once more, and that is all.
+    /// Ranks that may wait for a word. A rank that no longer waits only looks once more.
     waiting: HashMap<Word, Vec<usize>>,
-    /// When a rank has to look again.
+    /// The times at which ranks have to look again.
     alarms: BinaryHeap<Reverse<(u64, usize)>>,
     words: HashMap<Word, u64>,
     posts: Vec<Vec<Post>>,
     /// The results of started operations that have taken effect, by rank and number.
     results: HashMap<(usize, u32), u64>,
-    /// Ranks that have something under way.
+    /// Ranks with operations under way.
     posting: Vec<usize>,
     failed: Option<Rank>,
     made: u64,
@@ -96,11 +96,11 @@ pub(crate) struct World<T: 'static> {
 
 /// Runs `body` on each of `ranks` ranks, whose segments have `segment` bytes, until all have ended.
 ///
-/// A rank fails by an error or a panic, and all others' waits fail from then on.
+/// A rank fails with an error or a panic. From then on all other ranks' waits fail.
 ///
 /// # Panics
 ///
-/// When nothing can happen any more, with what each rank waits for.
+/// If no step is possible any more, with the call of each rank.
 pub(crate) fn run<T: 'static>(
     ranks: u32,
     segment: u64,
@@ -147,7 +147,7 @@ pub(crate) fn run<T: 'static>(
 }
 
 impl<T: 'static> World<T> {
-    /// Lets one thing happen; false when there is nobody left.
+    /// Does one step; returns false when all ranks have ended.
     fn step(&mut self) -> bool {
         while let Some(&Reverse((time, rank))) = self.alarms.peek()
             && time <= self.clock
@@ -175,7 +175,7 @@ impl<T: 'static> World<T> {
         let rank = self.runnable[chosen];
         if let Some(answer) = self.carry_out(rank) {
             self.made += 1;
-            assert!(self.made < MOST_CALLS, "this goes on and on");
+            assert!(self.made < MOST_CALLS, "the run does not end");
             self.clock = self.clock.saturating_add(OPERATION);
             (rank, self.calls[rank], answer).hash(&mut self.hash);
             self.runnable.swap_remove(chosen);
@@ -193,7 +193,7 @@ impl<T: 'static> World<T> {
         }
     }
 
-    /// Blocks the rank until its alarm, if it has one, or until somebody wakes it.
+    /// Blocks the rank until its alarm, if it has one, or until another rank wakes it.
     fn block(&mut self, rank: usize, alarm: Option<u64>) -> Option<Answer> {
         self.blocked[rank] = true;
         self.alarms.extend(alarm.map(|time| Reverse((time, rank))));
@@ -251,7 +251,7 @@ impl<T: 'static> World<T> {
         Some(Answer::Done)
     }
 
-    /// Lets the put number `index` of those of `rank` take effect, or the one that has to come before it.
+    /// Lets put number `index` of `rank` take effect, or the put that has to come before it.
     fn arrive(&mut self, rank: usize, index: usize) {
         let posts = &mut self.posts[rank];
         let (ordered, target) = (matches!(posts[index].what, What::Put(_)), posts[index].at.rank);
@@ -267,11 +267,12 @@ impl<T: 'static> World<T> {
             What::Started { op, .. } => op.written(old).unwrap_or(old),
         });
         if let (What::Started { request, op }, Some(Answer::Word(old))) = (what, answer) {
-            assert_eq!(self.results.insert((rank, request), op.result(old)), None, "a number is of one operation");
+            assert_eq!(self.results.insert((rank, request), op.result(old)), None, "each number belongs to one operation");
         }
     }
 
-    /// The answer of the rank's call; none if it is not done yet: the rank is blocked, or is to be tried again.
+    /// Returns the answer to the rank's call; `None` if it is not done yet: the rank is blocked, or must be tried
+    /// again.
     fn carry_out(&mut self, rank: usize) -> Option<Answer> {
         match self.calls[rank] {
             Call::FetchAdd { at, value } => self.update(at, |old| old.wrapping_add(value)),

@@ -1,4 +1,4 @@
-//! Worlds that go well, and worlds that cannot be.
+//! Worlds that succeed, and impossible worlds.
 
 use rmalab_atomics::{
     Error, Launcher, Mapped, Rank, RemoteAtomics, SEGMENT_BYTES, SHARED_SEGMENT_BYTES, Topology, Until, World,
@@ -7,7 +7,7 @@ use rustix::process::{Resource, Rlimit};
 
 use crate::{alone, be_a_rank, children, here, is_driver, is_rank, is_rank_of_another_size, launcher, world};
 
-/// Every rank adds its number and one to a word of rank 0, and waits until it is told the sum.
+/// Every rank adds its number and one to a word of rank 0, and waits until it gets the sum.
 fn sum(ra: &Mapped) -> u64 {
     let words = ra.heap().alloc(16, 8).unwrap();
     let (sum, arrived) = (words.word(0), words.word(1));
@@ -66,7 +66,7 @@ fn the_topology_and_the_segments_are_as_asked_for() {
     assert_eq!(seen, vec![(topology, 12_352, "a value".to_string()); 6]);
 }
 
-/// A segment that nobody asked for has room for megabytes, where ranks share memory. A network does not hear of it.
+/// A segment of the default length has room for megabytes where ranks share memory, but not on a network.
 #[test]
 fn a_segment_of_the_default_length_holds_megabytes() {
     let seen = world(here!(), 2).run(|ra| {
@@ -131,7 +131,7 @@ fn a_program_that_cannot_be_executed_leaves_nothing_behind() {
         let error = start(3).unwrap_err().to_string();
         assert!(error.contains("starting rank 0") && error.contains("no-program"), "{error}");
         assert_eq!(children(std::process::id()), Vec::<u32>::new());
-        // A program that is gone once the first ranks run, so that most often a later one fails to start.
+        // The program is gone once the first ranks run, so a later rank most often fails to start.
         write("#!/bin/sh\nrm -f \"$0\"\nexec sleep 1000\n");
         let started = start(300).map(drop);
         std::fs::remove_dir_all(&folder).unwrap();
@@ -153,7 +153,7 @@ fn a_rank_of_a_world_of_another_size_ends_with_an_error() {
 #[test]
 fn a_rank_that_comes_to_another_call_ends_with_an_error() {
     alone(here!(), || {
-        // Started without a `command`, the ranks of the second call come to the first one.
+        // Started without a `command`, the ranks of the second call reach the first call.
         let first = World::processes(1).run(|ra| ra.rank()).unwrap();
         assert_eq!(first, [Rank(0)]);
         match World::processes(1).run(|ra| ra.rank()) {

@@ -1,4 +1,4 @@
-//! Ranks that meet through a hub: under the launcher of this crate, and under the real others.
+//! Ranks that meet through a hub: under the launcher of this crate, and under other launchers.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -13,22 +13,22 @@ use crate::{HUNG, here, is_rank, kill, launcher, only, own_binary};
 
 const RANKS: u32 = 4;
 
-/// Names the folder in which each rank leaves a file of what it has to tell: a launcher that has seen a rank die may
-/// pass no output of the others on.
+/// The variable for the folder in which each rank writes its report: a launcher that has seen a rank die may drop the
+/// output of the others.
 const TOLD: &str = "RMALAB_TEST_TOLD";
 
-/// Is the rank in a rank: prints what `body` returns.
+/// In a rank, runs `body` and prints its result.
 fn be_a_member(body: impl FnOnce(&Membership) -> String) {
     if !is_rank() {
         return;
     }
-    // Nobody else would end a rank that hangs.
+    // Nothing else would end a rank that hangs.
     std::thread::spawn(|| {
         std::thread::sleep(HUNG);
         std::process::exit(99)
     });
     let said = match Membership::by_environment() {
-        // It leaves before the process ends.
+        // The member leaves before the process ends.
         Ok(member) => body(&member),
         Err(error) => error.to_string(),
     };
@@ -52,7 +52,7 @@ fn talk(member: &Membership) -> String {
     format!("rank {me} of {}: {sum} on {} hosts", member.size(), member.topology().nodes())
 }
 
-/// Rank 2 kills itself while the others wait for it in a barrier, and then look without waiting.
+/// Rank 2 kills itself while the others wait for it in a barrier, and then check without waiting.
 fn lose_one(member: &Membership) -> String {
     member.barrier().unwrap();
     if member.rank() == Rank(2) {
@@ -90,7 +90,7 @@ fn loses_one(mut launcher: Command) {
     };
     // The launcher may end before the ranks do.
     let all = |told: &Vec<String>| told.iter().filter(|told| !told.is_empty()).count() == 3;
-    crate::eventually(&format!("word of the ranks that are left ({output:?})"), || all(&told()));
+    crate::eventually(&format!("reports of the remaining ranks ({output:?})"), || all(&told()));
     assert_eq!(told(), ["rank 2 has failed"; 3]);
 }
 
@@ -105,8 +105,8 @@ fn under_hydra() {
 #[ignore = "needs mpirun: MPICH's mpiexec.hydra"]
 fn a_death_under_hydra() {
     be_a_member(lose_one);
-    // It kills the processes of the others when one has ended; they get the time to tell what they have heard since each
-    // of them is the child of a shell, in a session of its own.
+    // It kills the processes of the other ranks when one has ended. Each rank has time to report, since it is the child
+    // of a shell, in its own session.
     let apart = ["sh", "-c", "setsid \"$@\" & wait $!", "sh"];
     loses_one(under(here!(), &[&["mpiexec.hydra", "-n", "4"], &apart[..]].concat()));
 }
@@ -122,7 +122,7 @@ fn under_open_mpi() {
 #[ignore = "needs mpirun: Open MPI's mpirun.openmpi, and libpmix"]
 fn a_death_under_open_mpi() {
     be_a_member(lose_one);
-    // Or it would kill the others before they have told what they have heard.
+    // Otherwise it would kill the others before they have reported.
     let launcher = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--enable-recovery", "-n", "4"];
     loses_one(under(here!(), &launcher));
 }

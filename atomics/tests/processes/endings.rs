@@ -1,4 +1,4 @@
-//! How jobs end: exit codes, signals, grace, and a launcher that is killed.
+//! The ends of jobs: exit codes, signals, grace periods, and a killed launcher.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn shell(size: u32, script: &str) -> Launcher {
 fn the_exit_code_is_that_of_the_first_failure() {
     let outcome = shell(3, "exit 0").spawn().unwrap().wait().unwrap();
     assert_eq!((outcome.exit_code(), outcome.success()), (0, true));
-    // Rank 0 ends only when it is asked to, so rank 1 is the first.
+    // Rank 0 ends only on request, so rank 1 is the first.
     let script = "case $RMALAB_RANK in 1) exit 42;; *) trap 'exit 7' TERM; while :; do sleep 0.01; done;; esac";
     let outcome = shell(2, script).grace(Duration::from_millis(50)).spawn().unwrap().wait().unwrap();
     assert_eq!((outcome.exit_code(), outcome.first_failure), (42, Some(Rank(1))));
@@ -108,7 +108,7 @@ fn a_rank_that_leaves_without_a_word_has_failed_to_the_others() {
     let outcome = launcher(here!(), 2).spawn().unwrap().wait().unwrap();
     let told: Vec<Option<String>> = crate::results(&outcome);
     assert_eq!(told[0].as_deref(), Some("Err(PeerFailed { rank: Rank(1) })"));
-    // It says that all is well, and it is not.
+    // Its exit code is a success, but it has failed.
     assert_eq!((outcome.first_failure, outcome.exit_code()), (Some(Rank(1)), 1));
     let described = outcome.describe(Rank(1));
     assert!(
@@ -154,7 +154,7 @@ fn driver_with_ranks(test: &str) -> (std::process::Child, Vec<u32>) {
     let mut ranks = Vec::new();
     eventually("four ranks that run", || {
         ranks = children(driver.id());
-        // They have been through exec, and so through all that comes before it.
+        // The ranks have called exec, and so have done everything before it.
         let sleeps = |pid: &u32| std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(|name| name == b"sleep\n");
         ranks.len() == 4 && ranks.iter().all(sleeps)
     });
@@ -246,7 +246,8 @@ fn a_rank_that_leaves_something_undone_has_failed() {
     assert_eq!(told, [Some("Err(PeerFailed { rank: Rank(1) })".to_string()), None]);
 }
 
-/// Is rank 0, which makes itself hard to end by `hide` and stays, or rank 1, which fails once `is_hidden` holds of rank 0's process.
+/// Plays rank 0, which becomes hard to end with `hide` and stays, or rank 1, which fails once `is_hidden` holds for
+/// rank 0's process.
 fn hide_or_fail(hide: impl FnOnce(), is_hidden: fn(u32) -> bool) {
     let ra = rmalab_atomics::shm::attach().unwrap();
     let word = ra.heap().alloc(8, 8).unwrap();

@@ -1,4 +1,4 @@
-//! Ranks that are killed at any moment: the others are told, and nothing is left.
+//! Ranks that are killed at any moment: the others get the failure, and nothing is left.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{alone, be_a_rank, here, launcher, results, signal_of};
 
 const RANKS: u32 = 4;
 
-/// A token goes round, each rank waiting for it in its own segment.
+/// Passes a token around; each rank waits for it in its own segment.
 fn ring(ra: &Mapped, token: Disp, rounds: std::ops::Range<u64>) -> Result<()> {
     let next = Rank((ra.rank().0 + 1) % ra.size());
     for round in rounds {
@@ -21,7 +21,7 @@ fn ring(ra: &Mapped, token: Disp, rounds: std::ops::Range<u64>) -> Result<()> {
     Ok(())
 }
 
-/// A queue as in the MCS lock: the tail on rank 0, and on every rank a next and a flag.
+/// A queue like that of the MCS lock: the tail on rank 0, and on every rank a next and a flag.
 fn queue(ra: &Mapped, words: Disp, times: u32) -> Result<()> {
     let (tail, next, blocked, counter) = (Rank(0).at(words), words.word(1), words.word(2), Rank(0).at(words.word(3)));
     let me = u64::from(ra.rank().0) + 1;
@@ -44,7 +44,7 @@ fn queue(ra: &Mapped, words: Disp, times: u32) -> Result<()> {
     Ok(())
 }
 
-/// Hands tokens and locks round until a peer fails, and returns which one did.
+/// Passes tokens and locks around until a peer fails, and returns that peer.
 fn until_a_peer_fails(ra: &Mapped) -> Rank {
     let token = ra.heap().alloc(8, 8).unwrap();
     let words = ra.heap().alloc(32, 8).unwrap();
@@ -58,7 +58,7 @@ fn until_a_peer_fails(ra: &Mapped) -> Rank {
     }
 }
 
-/// Kills one rank of `until_a_peer_fails` at some moment, and looks how that is taken.
+/// Kills one rank of `until_a_peer_fails` at some moment, and checks the outcome.
 fn kill_one(test: &str, victim: Rank, after: Duration) {
     let job = launcher(test, RANKS).spawn().unwrap();
     std::thread::sleep(after);
@@ -74,7 +74,7 @@ fn kill_one(test: &str, victim: Rank, after: Duration) {
     }
 }
 
-/// What a job could leave behind: processes, descriptors, mappings of shared memory, and files of it.
+/// The resources that a job could leave: processes, descriptors, mappings and files of shared memory.
 #[derive(PartialEq, Eq, Debug)]
 struct Left {
     children: Vec<u32>,
@@ -100,14 +100,14 @@ fn left() -> Left {
 fn campaign(test: &str, kills: u32) {
     be_a_rank(RANKS, until_a_peer_fails);
     alone(test, || {
-        // The first job sets up what stays: signal handlers.
+        // The first job installs signal handlers, which stay.
         kill_one(test, Rank(0), Duration::ZERO);
         let before = left();
         assert_eq!((before.children.len(), before.mappings, before.files), (0, 0, 0));
         let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
         let mut state = seed;
         for kill in 0..kills {
-            // Knuth's linear congruential generator (MMIX): any scatter will do.
+            // Knuth's linear congruential generator (MMIX) is good enough here.
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let victim = Rank((state >> 33) as u32 % RANKS);
             let after = Duration::from_micros((state >> 40) % 40_000);
@@ -129,7 +129,7 @@ fn two_hundred_random_kills() {
     campaign(here!(), 200);
 }
 
-/// Kills rank 2 when the other three are in the loop or wait that `wait` is.
+/// Kills rank 2 when the other three ranks are in the loop or wait of `wait`.
 fn killed_while(test: &str, wait: fn(&Mapped, Disp) -> Result<()>) {
     be_a_rank(RANKS, |ra| {
         let word = ra.heap().alloc(16, 8).unwrap();

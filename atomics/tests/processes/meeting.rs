@@ -1,4 +1,4 @@
-//! Ranks that another launcher has started: how they find each other, and how a death is noticed with no launcher to tell.
+//! Ranks that another launcher has started: how they find each other, and detect a death without a launcher's report.
 //!
 //! These tests are that launcher, with Hydra's variables.
 
@@ -10,13 +10,13 @@ use rustix::process::Signal;
 
 use crate::{alone, here, is_rank, only, own_binary};
 
-/// What precedes a rank's result on its standard output.
+/// The text ahead of a rank's result on its standard output.
 pub(crate) const MARK: &str = "the result: ";
 
-/// Runs `body` if this process is a rank, and prints what it returns.
+/// Runs `body` if this process is a rank, and prints its result.
 pub(crate) fn be_a_foreign_rank(size: u32, body: impl FnOnce(&Mapped) -> String) {
     if is_rank() {
-        // Nobody else would end a rank that hangs.
+        // Nothing else would end a rank that hangs.
         std::thread::spawn(|| {
             std::thread::sleep(crate::HUNG);
             std::process::exit(99)
@@ -34,7 +34,7 @@ pub(crate) fn marked(stdout: &[u8]) -> Vec<String> {
     text.lines().filter_map(|line| line.split_once(MARK)).map(|(_, result)| result.to_string()).collect()
 }
 
-/// A job name that no other test has.
+/// Returns a job name that no other test has.
 fn job() -> String {
     static JOBS: AtomicU32 = AtomicU32::new(0);
     format!("test {} {}", std::process::id(), JOBS.fetch_add(1, Ordering::Relaxed))
@@ -83,7 +83,7 @@ fn ranks_find_each_other_by_their_parent_even_through_a_wrapper() {
     alone(here!(), || {
         let start = |r: u32| {
             let mut command = if r == 1 {
-                // Not `exec`: the shell stays in between.
+                // This is not `exec`: the shell stays in between.
                 let mut command = Command::new("sh");
                 command.args(["-c", "\"$0\" \"$@\"; exit $?"]).arg(own_binary());
                 command
@@ -153,9 +153,9 @@ fn strangers_are_sent_away() {
     be_a_foreign_rank(2, sum);
     let job = job();
     let host = rank(here!(), 0, 2, &job).spawn().unwrap();
-    // Whatever listens now under a name of this user's jobs may be another test's rank 0, which is no worse off.
+    // A listener under a name of this user's jobs may be another test's rank 0, which this does not disturb.
     let mut names = Vec::new();
-    crate::eventually("somebody who listens", || {
+    crate::eventually("a listener", || {
         let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();
         names = sockets
             .lines()
@@ -198,7 +198,7 @@ fn nonsense_in_the_environment_is_named() {
     assert!(message.contains("PMI_RANK=2 does not exist"), "{message}");
 }
 
-/// Kills rank 1 in the middle of what `wait` is, with no launcher that could tell the others.
+/// Kills rank 1 in the middle of `wait`, without a launcher that could notify the others.
 fn killed_while(test: &str, wait: fn(&Mapped) -> rmalab_atomics::Result<()>) {
     be_a_foreign_rank(3, |ra| {
         if ra.rank() == Rank(1) {
@@ -211,7 +211,7 @@ fn killed_while(test: &str, wait: fn(&Mapped) -> rmalab_atomics::Result<()>) {
         }
     });
     let job = job();
-    // Nobody reaps rank 1 before the others have ended: a zombie has to be noticed, too.
+    // Rank 1 is not reaped before the others have ended: they have to detect a zombie, too.
     let ranks: Vec<Child> = (0..3).map(|r| rank(test, r, 3, &job).spawn().unwrap()).collect();
     let [first, second, third] = ranks.try_into().unwrap();
     assert_eq!(result(first).as_deref(), Some("rank 1 has failed"));
@@ -243,7 +243,7 @@ fn who_departs_in_good_order_is_not_dead() {
             return "gone".to_string();
         }
         let word = ra.heap().alloc(8, 8).unwrap();
-        // Twice as long as peers are looked after.
+        // Twice the interval at which peers are checked.
         let deadline = ra.now().after(std::time::Duration::from_millis(1100));
         format!("{:?}", ra.wait_until_deadline(word, Until::Ne(0), deadline))
     });

@@ -1,4 +1,4 @@
-//! Under the real ones: MPICH's Hydra and Open MPI.
+//! Ranks under real launchers: MPICH's Hydra and Open MPI.
 
 use std::process::Command;
 

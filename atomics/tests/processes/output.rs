@@ -1,4 +1,4 @@
-//! What becomes of the ranks' output.
+//! The output of ranks.
 
 use std::io::{BufRead, BufReader, Write};
 use std::sync::{Arc, Mutex};
@@ -40,9 +40,10 @@ fn lines_come_with_their_rank_and_stream() {
 #[test]
 fn lines_are_prefixed_and_whole() {
     if is_driver() {
-        // An end to the line that libtest has begun.
+        // This ends the line that libtest has begun.
         println!();
-        // Both streams to the full, so that ranks and launcher would block each other if one were read after the other.
+        // Both streams fill up, so that ranks and launcher would block each other if one stream were read after the
+        // other.
         let script = r#"i=0; while [ $i -lt 3000 ]; do echo "out $i aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa."; echo "err $i bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb." >&2; i=$((i+1)); done; printf last"#;
         assert!(shell(4, script).spawn().unwrap().wait().unwrap().success());
         return;
@@ -70,11 +71,11 @@ fn lines_are_prefixed_and_whole() {
 fn a_closed_stream_reaches_the_ranks_as_a_broken_pipe() {
     if is_driver() {
         let outcome = shell(2, "while :; do echo y || exit 3; done").spawn().unwrap().wait().unwrap();
-        // Libtest's words about a success would go the same closed way.
+        // Libtest's report of a success would go to the closed stream.
         std::process::exit(if outcome.success() { 50 } else { 51 });
     }
     let mut child = driver(here!()).stdout(std::process::Stdio::piped()).spawn().unwrap();
-    // libtest's own words have to be out before the stream is closed.
+    // Libtest must write its own output before the stream is closed.
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap() == "[1] y"));
     drop(lines);
@@ -114,7 +115,7 @@ fn a_panic_of_the_output_function_is_carried_on() {
     assert!(pids.into_iter().all(crate::has_ended));
 }
 
-/// Waits until nothing more goes into the pipe of `out`, since it is full.
+/// Waits until the pipe of `out` is full.
 fn until_full(out: &impl std::os::fd::AsFd) {
     let mut before = 0;
     crate::eventually("a full pipe", || {
@@ -138,7 +139,7 @@ fn signals_are_obeyed_while_no_process_reads_the_output() {
         child.try_wait().unwrap().is_some()
     });
     let status = child.wait().unwrap();
-    // Once the job is over, a further signal does to the launcher what it does to every process.
+    // Once the job is over, a further signal has its usual effect on the launcher.
     assert!(status.code() == Some(137) || crate::signal_of(status) == Some(15), "{status}");
     drop(out);
 }

@@ -1,12 +1,12 @@
-//! What the kernel or a container refuses.
+//! Calls that the kernel or a container refuses.
 
 use rmalab_atomics::{Collectives, Disp, Launcher, Mapped, Output, Rank, RemoteAtomics, World, bind_to_core};
 use rustix::process::Signal;
 
 use crate::{alone, be_a_rank, driver, has_ended, here, is_driver, launcher};
 
-/// Has every call of `number` by this thread, and by the threads and processes that it starts, fail with `error`: what
-/// the seccomp profile of a container does.
+/// Makes every system call `number` of this thread, and of the threads and processes that it starts, fail with `error`,
+/// like the seccomp profile of a container.
 fn refuse(number: libc::c_long, error: i32) {
     let instruction = |code: u32, jump_if_not: u8, value: u32| libc::sock_filter {
         code: u16::try_from(code).unwrap(),
@@ -15,7 +15,7 @@ fn refuse(number: libc::c_long, error: i32) {
         k: value,
     };
     let mut filter = [
-        // The number of the call is the first field of what a filter sees.
+        // The number of the call is the first field of a filter's data.
         instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
         instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, u32::try_from(number).unwrap()),
         instruction(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ERRNO | u32::try_from(error).unwrap()),
@@ -57,7 +57,7 @@ fn a_refused_binding_names_the_way_out() {
     });
 }
 
-/// Fills and frees memory of many pages, and returns whether all of it was zero when it came again.
+/// Fills and frees memory of many pages, and returns whether all of it is zero at the next allocation.
 fn fill_and_free(ra: &Mapped) -> bool {
     const BYTES: u64 = 512 << 10;
     let collectives = Collectives::new(ra).unwrap();

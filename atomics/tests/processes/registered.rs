@@ -1,4 +1,4 @@
-//! The program's own memory, registered to ranks that are processes.
+//! The program's memory, registered for ranks that are processes.
 
 use rmalab_atomics::registered::{RegisteredKey, UserMemory};
 use rmalab_atomics::{Collectives, Error, Mapped, Rank, RemoteAtomics, Until};
@@ -28,7 +28,7 @@ fn refusals() {
 #[test]
 fn a_deregistration_waits_for_the_pins() {
     let used = world(here!(), RANKS).run(registration::a_deregistration_waits_for_the_pins).unwrap()[0];
-    // Of some 200 ms of waiting, as between threads.
+    // The wait takes some 200 ms, as between threads.
     assert!(used < 20_000_000, "the deregistration has used {used} ns of processor time");
 }
 
@@ -61,7 +61,7 @@ fn die() {
     rustix::process::kill_process(rustix::process::getpid(), Signal::KILL).unwrap();
 }
 
-/// Registers memory on rank 1, and has the pin of it on every other rank when rank 1 is about to go on.
+/// Registers memory on rank 1, and pins it on every other rank before rank 1 continues.
 fn pinned<'a>(
     ra: &'a Mapped,
     collectives: &Collectives<'_, Mapped>,
@@ -82,7 +82,7 @@ fn the_death_of_the_owner_is_told_to_who_has_a_pin_and_who_wants_one() {
             return die();
         };
         let error = loop {
-            // One rank writes and one reads.
+            // One rank writes and the other reads.
             let done = if ra.rank() == Rank(0) { pin.put(1, &[1; 9]) } else { pin.get(1, &mut [0; 90_000]) };
             if let Err(error) = done {
                 break error;
@@ -111,12 +111,12 @@ fn memory_comes_back_from_a_holder_that_was_killed() {
             1 => {
                 let memory = ra.deregister(key).unwrap().into_vec::<u8>().unwrap();
                 assert_eq!((&memory[..2], &memory[99_998..]), (&[0, 0][..], &[7, 8][..]));
-                // Another registration does not get the place of the one that is pinned for ever.
+                // Another registration does not get the place of the one that stays pinned forever.
                 let next = ra.register(UserMemory::from_vec(vec![1_u8])).unwrap();
                 assert_ne!(next.0 as u32, key.0 as u32);
                 assert_eq!(ra.deregister(next).unwrap().len(), 1);
             }
-            // The pin of a rank that lives is waited for, until that rank hears of the failure.
+            // The deregistration waits for the pin of a live rank, until that rank gets the failure.
             _ => {
                 let told = ra.wait_until(ra.heap().alloc(8, 8).unwrap(), Until::Ne(0));
                 assert!(matches!(told, Err(Error::PeerFailed { rank: Rank(0) })), "{told:?}");
@@ -144,7 +144,7 @@ fn a_holder_that_lives_keeps_the_memory_when_another_was_killed() {
                 assert!(matches!(error, Error::NotRegistered { .. }), "{error}");
                 ra.put(Rank(2).at(over), 1).unwrap();
             }
-            // The memory is leaked, so this pin is as good as before.
+            // The memory is leaked, so this pin is still valid.
             _ => {
                 let pin = pin.unwrap();
                 eventually("the end of the deregistration", || ra.get(Rank(2).at(over)).unwrap() == 1);
@@ -157,13 +157,13 @@ fn a_holder_that_lives_keeps_the_memory_when_another_was_killed() {
     assert_eq!(results::<()>(&outcome), [None, Some(()), Some(())]);
 }
 
-/// Lets the kernel refuse the copies of this process from here on, as the seccomp profile of a container does.
+/// Makes the kernel refuse the copies of this process from here on, like the seccomp profile of a container.
 #[cfg(target_arch = "x86_64")]
 fn forbid_copies(errno: i32) {
     let statement = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
     let jump = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
     let mut program = [
-        // The number of the call is the first field of what the filter sees.
+        // The number of the call is the first field of the filter's data.
         statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
         statement(jump, 2, 0, libc::SYS_process_vm_readv as u32),
         statement(jump, 1, 0, libc::SYS_process_vm_writev as u32),
@@ -198,7 +198,7 @@ fn a_container_that_forbids_copies_is_named() {
             assert!(matches!(refused.error, Error::Unsupported { .. }), "{refused}");
             assert_eq!(refused.memory.into_vec::<u8>().unwrap(), [8; 3]);
             told.push(refused.error.to_string());
-            // Its own memory a rank reaches all the same.
+            // A rank still reaches its own memory.
             assert_eq!(registration::contents(ra, ra.rank(), keys[ra.rank().index()]), [7; 3]);
         }
         collectives.barrier().unwrap();

@@ -1,4 +1,4 @@
-//! What registered memory promises on every backend that has it: each function is called by all ranks of a world.
+//! The guarantees of registered memory on every backend that has it. All ranks of a world call each function.
 
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use rmalab_atomics::registered::{RegisteredKey, UserMemory};
 use rmalab_atomics::{Collectives, Error, Operation, Rank, RemoteAtomics, Until};
 
-/// How many ranks the checks are made for.
+/// The number of ranks of the checks.
 pub(crate) const RANKS: u32 = 3;
 
-/// Numbers to choose tests by (Knuth's generator, MMIX).
+/// Random numbers for the choice of tests (Knuth's generator, MMIX).
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -23,20 +23,20 @@ impl Random {
     }
 }
 
-/// `len` zeroed bytes that start `skew` bytes after a word.
+/// Returns `len` zeroed bytes that start `skew` bytes after a word.
 pub(crate) fn skewed(len: usize, skew: usize) -> UserMemory {
     let mut words = vec![0u64; (skew + len).div_ceil(8) + 1];
     let start = NonNull::new(words.as_mut_ptr()).unwrap().cast::<u8>();
-    // SAFETY: the bytes lie in the vector, which the memory owns and nobody else accesses.
+    // SAFETY: the bytes lie in the vector, which the memory owns and nothing else accesses.
     unsafe { UserMemory::from_raw(start.add(skew), len, Box::new(words)) }
 }
 
-/// The keys of all ranks.
+/// Returns the keys of all ranks.
 pub(crate) fn exchange(collectives: &Collectives<'_, impl RemoteAtomics>, key: RegisteredKey) -> Vec<RegisteredKey> {
     collectives.allgather(&[key.0]).unwrap().into_iter().map(RegisteredKey).collect()
 }
 
-/// Everything in the memory of `rank`, through a pin.
+/// Returns all bytes of the memory of `rank`, through a pin.
 pub(crate) fn contents(ra: &impl RemoteAtomics, rank: Rank, key: RegisteredKey) -> Vec<u8> {
     let pin = ra.pin(rank, key).unwrap();
     let mut bytes = vec![0; pin.bytes() as usize];
@@ -44,7 +44,7 @@ pub(crate) fn contents(ra: &impl RemoteAtomics, rank: Rank, key: RegisteredKey) 
     bytes
 }
 
-/// Ranks write in turn to everybody's memory, and all read the same as a model that each of them keeps.
+/// Ranks write in turn to all ranks' memory, and all ranks read the values of their model.
 pub(crate) fn agrees_with_a_model(ra: &impl RemoteAtomics) {
     let collectives = Collectives::new(ra).unwrap();
     let me = ra.rank().index();
@@ -54,14 +54,14 @@ pub(crate) fn agrees_with_a_model(ra: &impl RemoteAtomics) {
         let keys = exchange(&collectives, key);
         let pins: Vec<_> = (0..ra.size()).map(|rank| ra.pin(Rank(rank), keys[rank as usize]).unwrap()).collect();
         let mut model: Vec<Vec<u8>> = (0..pins.len()).map(|rank| vec![0; len(rank)]).collect();
-        // Drawn alike on all ranks.
+        // The random numbers are the same on all ranks.
         let mut random = Random(base as u64);
         for turn in 0..9 {
             let writer = turn % pins.len();
             for rank in 0..pins.len() {
                 let len = len(rank);
                 assert_eq!(pins[rank].bytes(), len as u64);
-                // Short memory at all offsets in all lengths, long memory here and there.
+                // Short memory is tested at all offsets in all lengths, long memory at some.
                 let ranges: Vec<(usize, usize)> = if len <= 16 {
                     (0..=len).flat_map(|at| (0..=len - at).map(move |part| (at, part))).collect()
                 } else {
@@ -106,7 +106,7 @@ pub(crate) fn agrees_with_a_model(ra: &impl RemoteAtomics) {
     }
 }
 
-/// Memory comes back with its type, and with what others have written.
+/// Memory is returned with its type, and with the writes of others.
 pub(crate) fn memory_comes_back(ra: &impl RemoteAtomics) {
     let collectives = Collectives::new(ra).unwrap();
     let size = ra.size() as usize;
@@ -131,7 +131,7 @@ pub(crate) fn memory_comes_back(ra: &impl RemoteAtomics) {
     }
 }
 
-/// Whatever does not exist is refused, and nothing happens.
+/// Keys, ranks and ranges that do not exist are refused, without effect.
 pub(crate) fn refusals(ra: &impl RemoteAtomics) {
     let collectives = Collectives::new(ra).unwrap();
     let pattern = vec![0x5au8; 100];
@@ -179,7 +179,7 @@ pub(crate) fn refusals(ra: &impl RemoteAtomics) {
         not_registered(rank, keys[rank.index()]);
     }
     collectives.barrier().unwrap();
-    // The same place, perhaps, but never the same key.
+    // The place may be the same, but never the key.
     let again = ra.register(UserMemory::from_vec(pattern)).unwrap();
     collectives.barrier().unwrap();
     for rank in (0..ra.size()).map(Rank) {
@@ -205,12 +205,12 @@ pub(crate) fn a_deregistration_waits_for_the_pins(ra: &impl RemoteAtomics) -> u6
     if let Some(pin) = pin {
         let me = ra.rank().0;
         ra.wait_until(word, Until::Ge(1)).unwrap();
-        // Soon new pins are refused, while this one still writes.
+        // Soon new pins are refused, while this rank still writes.
         while let Ok(another) = ra.pin(Rank(0), keys[0]) {
             drop(another);
             ra.pause(100).unwrap();
         }
-        // One after the other, so that the last pin is not the first to be seen.
+        // The pins end one after the other, so that the last pin is not the first one that the owner checks.
         ra.wait_until(word, Until::Ge(u64::from(me))).unwrap();
         std::thread::sleep(Duration::from_millis(100));
         pin.put(u64::from(me), &[me as u8; 7]).unwrap();
@@ -234,7 +234,7 @@ pub(crate) fn a_deregistration_waits_for_the_pins(ra: &impl RemoteAtomics) -> u6
     used
 }
 
-/// Rank 0 registers and deregisters as fast as it can, and the others access what they get hold of.
+/// Rank 0 registers and deregisters as fast as it can, and the others access all memory that they can pin.
 pub(crate) fn nothing_is_written_after_a_deregistration(ra: &impl RemoteAtomics) {
     const LEN: usize = 200;
     let word = ra.heap().alloc(16, 8).unwrap();
@@ -244,20 +244,20 @@ pub(crate) fn nothing_is_written_after_a_deregistration(ra: &impl RemoteAtomics)
     if ra.rank() == Rank(0) {
         let mut random = Random(1);
         let mut rounds = 0u64;
-        // At least so many, however slow the machine.
+        // At least this many rounds, even on a slow machine.
         while ra.now() < until || rounds < 200 {
             let key = ra.register(skewed(LEN, rounds as usize % 8)).unwrap();
             for rank in 1..ra.size() {
                 ra.fetch_store(Rank(rank).at(word), key.0).unwrap();
             }
             if rounds.is_multiple_of(4) {
-                // Now and then there are pins for sure.
+                // In some rounds the test makes sure that there are pins.
                 let before = ra.get(Rank(0).at(granted)).unwrap();
                 ra.wait_until(granted, Until::Ne(before)).unwrap();
             }
             ra.pause(random.below(200) as u32).unwrap();
             let memory = ra.deregister(key).unwrap();
-            // SAFETY: the memory has come back, so nobody but this rank accesses it.
+            // SAFETY: the memory has come back, so only this rank accesses it.
             let bytes = unsafe { std::slice::from_raw_parts_mut(memory.start().as_ptr(), LEN) };
             assert!(bytes.iter().all(|&byte| u32::from(byte) < ra.size()), "only what ranks write");
             bytes.fill(0xee);
@@ -292,7 +292,7 @@ pub(crate) fn nothing_is_written_after_a_deregistration(ra: &impl RemoteAtomics)
     collectives.barrier().unwrap();
 }
 
-/// There is an end to the places, `limit`, which the error reports, and places come back.
+/// The number of places is `limit`, which the error reports, and freed places are reused.
 pub(crate) fn places_are_used_up_and_come_back(ra: &impl RemoteAtomics, limit: usize) {
     let register = || ra.register(UserMemory::from_vec(vec![ra.rank().0]));
     let mut keys = Vec::new();

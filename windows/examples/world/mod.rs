@@ -1,4 +1,4 @@
-//! What the examples have in common: a world of ranks, as the command line asks for it.
+//! The common part of the examples: a world of ranks from the command line.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use rmalab_atomics::{Backend, Collectives, Rank, RemoteAtomics, started_as};
 
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Runs `body` on `--ranks N` ranks (4 by default, or as many as `mpirun` has started): threads with `--backend local`,
-/// the default, and processes with the others. Rank 0 says what their sum is.
+/// Runs `body` on `--ranks N` ranks (4 by default, or as many as `mpirun` has started). Ranks are threads with
+/// `--backend local`, the default, and processes with the other backends. Rank 0 prints the sum of their results.
 ///
-/// With `--record DIR` the body is given the folder, for its window to be recorded in.
+/// With `--record DIR` the body gets the folder for the recording of its window.
 pub(crate) fn run(
     body: impl Fn(&dyn RemoteAtomics, Option<&Path>) -> Result<u64> + Sync,
     say: impl Fn(u64) + Sync,
@@ -24,7 +24,7 @@ pub(crate) fn run(
         (Some(ranks), _) | (None, Some((_, ranks @ 2..))) => ranks,
         (None, _) => 4,
     };
-    // Where ranks are processes that this one starts, each runs this program from its start, and ends in this call.
+    // If this process starts the ranks as processes, each runs this program from its start, and ends in this call.
     backend.try_run(ranks, |ra| -> Result<()> {
         let mut sum = [body(ra, record.as_deref())?];
         Collectives::new(ra)?.allreduce(&mut sum, u64::wrapping_add)?;

@@ -1,4 +1,4 @@
-//! A buffer that is looked at while a get into it is under way.
+//! A buffer that is read while a get into it is under way.
 
 use rmalab_atomics::{Mapped, Rank};
 use rmalab_windows::{LockKind, Window, WindowDisp};

@@ -1,4 +1,4 @@
-//! A buffer that goes before the operation is complete.
+//! A buffer that is dropped before the operation is complete.
 
 use rmalab_atomics::{Mapped, Rank};
 use rmalab_windows::{LockKind, Window, WindowDisp};

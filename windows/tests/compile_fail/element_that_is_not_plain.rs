@@ -1,4 +1,4 @@
-//! A put of something that points elsewhere.
+//! A put of a value with a pointer.
 
 use rmalab_atomics::{Mapped, Rank};
 use rmalab_windows::{LockKind, Window, WindowDisp};

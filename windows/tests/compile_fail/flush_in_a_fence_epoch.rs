@@ -1,4 +1,4 @@
-//! A flush, which passive epochs have only.
+//! A flush in a fence epoch: only passive epochs have it.
 
 use rmalab_atomics::{Mapped, Rank};
 use rmalab_windows::{Window};

@@ -1,4 +1,4 @@
-//! A flush of nothing.
+//! A flush outside of an epoch.
 
 use rmalab_atomics::{Mapped, Rank};
 use rmalab_windows::{Window};

@@ -1,4 +1,4 @@
-//! A put, but to what, and when?
+//! A put outside of an epoch.
 
 use rmalab_atomics::Mapped;
 use rmalab_windows::{Window, WindowDisp};

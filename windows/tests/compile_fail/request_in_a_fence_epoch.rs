@@ -1,4 +1,4 @@
-//! A form with a request, which passive epochs have only.
+//! A form with a request in a fence epoch: only passive epochs have it.
 
 use rmalab_atomics::{Mapped, Rank};
 use rmalab_windows::{Window, WindowDisp};

@@ -1,8 +1,8 @@
-//! The sequential model: what the standard says that windows and buffers hold.
+//! The sequential model: the contents of windows and buffers by the standard.
 //!
-//! Every rank has a model of all ranks' memory. It replays the acts of all ranks in any order that keeps each rank's own,
-//! since what the plan allows does not depend on more, except for elements that several ranks update: for each of those
-//! it looks for an order of the updates that explains all values that were fetched and the one that is left.
+//! Every rank has a model of all ranks' memory. It replays the acts of all ranks in any order that keeps each rank's own
+//! order, since the results of a plan depend on nothing else. Elements that several ranks update are the exception. For
+//! each of these the model searches an order of the updates that explains all fetched values and the final one.
 
 use std::collections::{HashMap, HashSet};
 
@@ -24,28 +24,28 @@ pub(crate) struct Oracle {
     pub(crate) parts: Vec<Vec<Part>>,
 }
 
-/// What a buffer must hold; bytes without a value are not determined.
+/// The expected content of a buffer; bytes without a value are not determined.
 pub(crate) type Expected = Vec<Option<u8>>;
 
-/// What one rank has seen of contended elements: what it fetched, and what is left in its memory.
+/// The values of contended elements that one rank has fetched, and those left in its memory.
 pub(crate) struct Seen {
     pub(crate) fetched: HashMap<(u32, usize, usize), Vec<u8>>,
     pub(crate) left: Vec<Vec<u8>>,
-    /// Of each rank: the sum of what it found while all counted up, and what it has at that place afterwards.
+    /// For each rank: the sum of the values that it found while all counted up, and its final value at that place.
     pub(crate) storm: Vec<(u64, u64)>,
 }
 
-/// The first contents of windows over memory of the program.
+/// Returns the first contents of windows over memory of the program.
 pub(crate) fn pattern(rank: u32, len: usize) -> Vec<u8> {
     (0..len).map(|i| (i as u8).wrapping_mul(29) ^ rank as u8).collect()
 }
 
-/// What a local store writes.
+/// Returns the bytes of a local store.
 pub(crate) fn stored(salt: u32, len: usize) -> Vec<u8> {
     (0..len as u32).map(|i| element(Kind::U8, salt, i)[0]).collect()
 }
 
-/// Whether an element, or a part of a complex one, is a NaN.
+/// Returns whether an element, or a part of a complex element, is a NaN.
 fn is_nan(kind: Kind, bytes: &[u8]) -> bool {
     match kind {
         Kind::ComplexF32 => bytes.chunks(4).any(|part| is_nan(Kind::F32, part)),
@@ -56,12 +56,12 @@ fn is_nan(kind: Kind, bytes: &[u8]) -> bool {
     }
 }
 
-/// Whether two elements are the same, as far as arithmetic determines them: which NaN it is, it does not.
+/// Returns whether two elements are the same, as far as arithmetic determines them: it does not determine which NaN.
 fn same(kind: Kind, a: &[u8], b: &[u8]) -> bool {
     a == b || is_nan(kind, a) && is_nan(kind, b)
 }
 
-/// What an update makes of `old`.
+/// Returns the result of an update of `old`.
 fn updated(act: &Act, i: usize, old: &[u8]) -> Vec<u8> {
     let mut new = old.to_vec();
     if act.call == Call::CompareAndSwap {
@@ -80,7 +80,7 @@ impl Oracle {
         Oracle { parts: parts.into_iter().map(|parts| parts.into_iter().map(part).collect()).collect() }
     }
 
-    /// Replays the phase without what is contended, and returns what each act of `me` must have fetched.
+    /// Replays the phase without contended elements, and returns the values that each act of `me` must have fetched.
     pub(crate) fn replay(&mut self, phase: &Phase, me: u32) -> Vec<Expected> {
         let contended: HashSet<(u32, usize, usize)> =
             phase.contended.iter().flat_map(|element| element.updates.iter().copied()).collect();
@@ -157,7 +157,7 @@ impl Oracle {
         if act.call.fetches() { buffer } else { Vec::new() }
     }
 
-    /// Explains what the ranks have seen of contended elements, and takes over what is left.
+    /// Explains the values of contended elements that the ranks have seen, and takes over the final ones.
     pub(crate) fn explain(&mut self, phase: &Phase, seen: &Seen) -> Result<(), String> {
         if let Some(storm) = &phase.storm {
             self.count(storm, &seen.storm)?;
@@ -188,8 +188,8 @@ impl Oracle {
         Ok(())
     }
 
-    /// All ranks have added 1 to an integer many times: the values that they have found are determined, by whom they
-    /// were found is not.
+    /// Checks an integer to which all ranks have added 1 many times: the found values are determined, but not their
+    /// finders.
     fn count(&mut self, storm: &Storm, seen: &[(u64, u64)]) -> Result<(), String> {
         let size = storm.kind.size() as usize;
         let part = &self.parts[storm.window][storm.target as usize];
@@ -211,14 +211,14 @@ impl Oracle {
                 found.wrapping_sub(expected)
             ));
         }
-        // Not known before, known now: what its owner has found.
+        // The value was not known before; now the owner's value is known.
         let last = if known { first.wrapping_add(total) & mask } else { seen[storm.target as usize].1 };
         let bytes = last.to_le_bytes();
         self.write(storm.window, storm.target, storm.start, &bytes[..size]);
         Ok(())
     }
 
-    /// Compares a part with what is there.
+    /// Compares a part with its actual content.
     pub(crate) fn compare(&self, plan: &Plan, window: usize, rank: u32, found: &[u8]) -> Result<(), String> {
         let part = &self.parts[window][rank as usize];
         let expected: Expected =
@@ -234,7 +234,7 @@ impl Oracle {
     }
 }
 
-/// The first byte that is not as expected.
+/// Returns the first byte that differs from the expected one.
 pub(crate) fn differ(expected: &Expected, found: &[u8]) -> Option<usize> {
     if expected.len() != found.len() {
         return Some(expected.len().min(found.len()));
@@ -242,11 +242,11 @@ pub(crate) fn differ(expected: &Expected, found: &[u8]) -> Option<usize> {
     expected.iter().zip(found).position(|(expected, found)| expected.is_some_and(|expected| expected != *found))
 }
 
-/// An act, the number of its element, and what it has fetched there.
+/// An act, the number of its element, and the value that it has fetched there.
 type Update<'a> = (&'a Act, usize, Option<&'a Vec<u8>>);
 
-/// Looks for an order of the updates of one element, each rank's in the order of its calls, that leads from `first` to
-/// `left` by way of all values that were fetched.
+/// Searches an order of the updates of one element that leads from `first` to `left` through all fetched values. Each
+/// rank's updates stay in the order of its calls.
 fn explain_one(
     element: &Contended,
     acts: &HashMap<(u32, usize), &Act>,

@@ -1,8 +1,8 @@
-//! Random programs as data: what proptest generates, and what is made of it.
+//! Random programs as data, which proptest generates, and the plans made from them.
 //!
-//! A [`Raw`] program is numbers only, taken modulo what there is, so that every one is valid and a smaller one is a simpler
-//! one. [`plan`] makes the steps of each rank of it. It keeps a ledger of what every byte of every window has met in the
-//! phase, and leaves out what the standard would leave undefined, with these exceptions, which are marked: puts of
+//! A [`Raw`] program is only numbers, taken modulo the valid ranges. So every program is valid, and a smaller one is
+//! simpler. [`plan`] makes the steps of each rank from it. It keeps a ledger of the accesses to every byte of every window
+//! in the phase, and leaves out operations that the standard leaves undefined. There are two marked exceptions: puts of
 //! several ranks to the same bytes, which are undefined until they are written again, and gets of such bytes, which are not
 //! compared. Where a rank's own operations need a flush between them, the plan has one.
 
@@ -13,10 +13,10 @@ use rmalab_windows::{
     layout::Order,
 };
 
-/// Most windows of a program.
+/// The largest number of windows of a program.
 const WINDOWS: usize = 3;
 
-/// Most updates of one element by several ranks in a phase, so that the search for an order of them ends soon.
+/// The largest number of updates of one element by several ranks in a phase, so that the search for an order ends soon.
 const UPDATES: usize = 16;
 
 #[derive(Clone, Debug)]
@@ -95,7 +95,7 @@ pub(crate) fn raw() -> impl Strategy<Value = Raw> {
         .prop_map(|(windows, phases)| Raw { windows, phases })
 }
 
-/// What all ranks do, and what they do it with.
+/// The windows of a program, and the steps of all ranks.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) ranks: u32,
@@ -108,7 +108,7 @@ pub(crate) struct WindowPlan {
     pub(crate) flavor: Flavor,
     /// Whether a dynamic window gets memory of the program instead of another window's.
     pub(crate) attach_own: bool,
-    /// Bytes of the regions that touch, as which it gets that memory; `None` for one region.
+    /// The size of the touching regions in which that memory is attached; `None` for one region.
     pub(crate) pieces: Option<usize>,
     pub(crate) sizes: Vec<usize>,
     pub(crate) units: Vec<u32>,
@@ -128,11 +128,11 @@ pub(crate) struct Phase {
     pub(crate) syncs: Vec<Sync>,
     /// Local stores before everything else: (rank, window, offset, length, salt).
     pub(crate) stores: Vec<(u32, usize, usize, usize, u32)>,
-    /// Whether a barrier separates the stores from what follows.
+    /// Whether a barrier separates the stores from the operations.
     pub(crate) barrier: bool,
     /// Whether the first fence asserts that nothing precedes it.
     pub(crate) noprecede: bool,
-    /// Whether posts and starts assert that they need no check.
+    /// Whether posts and starts assert nocheck.
     pub(crate) nocheck: bool,
     /// Whether an extra, empty fence epoch follows each round.
     pub(crate) extra: bool,
@@ -141,18 +141,18 @@ pub(crate) struct Phase {
     pub(crate) rounds: Vec<Round>,
     /// Elements that several ranks update.
     pub(crate) contended: Vec<Contended>,
-    /// What all ranks count up at the start of the first round.
+    /// The integer that all ranks count up at the start of the first round.
     pub(crate) storm: Option<Storm>,
-    /// Bytes of which nothing is known behind the phase.
+    /// Bytes whose values are not determined after the phase.
     pub(crate) racy: Vec<(usize, u32, usize)>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Round {
-    /// Whom each rank starts an epoch to: by window, then by rank; empty lists where it is not PSCW.
+    /// The targets of each rank's start: by window, then by rank; empty without PSCW.
     pub(crate) starts: Vec<Vec<Vec<u32>>>,
     pub(crate) sections: Vec<Vec<Section>>,
-    /// Which parts are put or accumulated to, by window and rank.
+    /// Whether parts are put or accumulated to, by window and rank.
     pub(crate) written: Vec<Vec<bool>>,
 }
 
@@ -160,7 +160,7 @@ pub(crate) struct Round {
 pub(crate) struct Section {
     pub(crate) locks: Vec<Locks>,
     pub(crate) steps: Vec<Step>,
-    /// How the locks are given back.
+    /// How the locks are released.
     pub(crate) end: u8,
 }
 
@@ -174,7 +174,7 @@ pub(crate) enum Locks {
 #[derive(Debug)]
 pub(crate) enum Step {
     Act(Act),
-    /// Requests are waited for, and the target flushed.
+    /// Waits for requests, and flushes the target.
     Settle {
         window: usize,
         target: u32,
@@ -213,7 +213,7 @@ pub(crate) enum Call {
     ReadModifyWrite,
 }
 
-/// What a call does to a byte.
+/// The effect of a call on a byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Use {
     Get,
@@ -224,7 +224,7 @@ enum Use {
 }
 
 impl Call {
-    /// All calls, those more than once that are drawn more often.
+    /// All calls; frequent calls appear more than once.
     pub(crate) const OFTEN: [Call; 32] = [
         Call::Put,
         Call::Get,
@@ -270,7 +270,7 @@ impl Call {
         }
     }
 
-    /// Whether the origin reads the target's bytes.
+    /// Returns whether the origin reads the target's bytes.
     pub(crate) fn fetches(self) -> bool {
         match self.usage() {
             Use::Get | Use::Rget | Use::Rmw => true,
@@ -279,7 +279,7 @@ impl Call {
         }
     }
 
-    /// Whether it changes the target.
+    /// Returns whether the call changes the target.
     pub(crate) fn writes(self) -> bool {
         !matches!(self.usage(), Use::Get | Use::Rget)
     }
@@ -322,7 +322,7 @@ impl Call {
     }
 }
 
-/// One call, as all need it: the rank that makes it, and the models of all ranks.
+/// One call, for the rank that makes it, and for the models of all ranks.
 #[derive(Clone, Debug)]
 pub(crate) struct Act {
     /// Its number among the acts of its rank in the phase.
@@ -335,19 +335,19 @@ pub(crate) struct Act {
     pub(crate) op: Op,
     /// In the target's units.
     pub(crate) disp: i64,
-    /// Where in the target's part that is, in bytes.
+    /// The offset in the target's part, in bytes.
     pub(crate) base: i64,
-    /// Elements.
+    /// The number of elements.
     pub(crate) n: usize,
     pub(crate) here: Shape,
     pub(crate) there: Shape,
     pub(crate) results: Shape,
     pub(crate) salt: u32,
-    /// What it fetches is not determined.
+    /// Whether the fetched values are not determined.
     pub(crate) masked: bool,
-    /// It reaches outside of the window, and must be refused.
+    /// Whether the call reaches outside of the window, and must be refused.
     pub(crate) refused: bool,
-    /// For the other part of a batch, a get: bytes of the target.
+    /// The target's bytes of the other part of a batch, a get.
     pub(crate) also: Option<(i64, i64, usize)>,
 }
 
@@ -357,22 +357,22 @@ impl Act {
         self.kind.size() as usize
     }
 
-    /// Where in the target's part each element is.
+    /// Returns the offset of each element in the target's part.
     pub(crate) fn places(&self) -> Vec<i64> {
         self.there.offsets(self.n, self.size()).into_iter().map(|offset| self.base + offset).collect()
     }
 
-    /// The element that the origin gives for element `i`.
+    /// Returns the origin's value for element `i`.
     pub(crate) fn value(&self, i: usize) -> Vec<u8> {
         element(self.kind, self.salt, i as u32)
     }
 
-    /// What compare-and-swap expects.
+    /// Returns the expected element of compare-and-swap.
     pub(crate) fn expected(&self) -> Vec<u8> {
         element(self.kind, self.salt & !1 | 1, 7)
     }
 
-    /// The buffer that the origin's elements are in.
+    /// Returns the buffer with the origin's elements.
     pub(crate) fn source(&self) -> Vec<u8> {
         let size = self.size();
         let mut buffer = vec![0xee; self.here.bytes(self.n, size)];
@@ -382,18 +382,18 @@ impl Act {
         buffer
     }
 
-    /// How the fetched elements lie in their buffer.
+    /// Returns the shape of the fetched elements in their buffer.
     pub(crate) fn fetched(&self) -> Shape {
         if self.call == Call::GetAccumulateLayout { self.results } else { self.here }
     }
 
-    /// The buffer for what is fetched, before it is.
+    /// Returns the buffer for the fetched elements, before the fetch.
     pub(crate) fn blank(&self) -> Vec<u8> {
         vec![0xc3; self.fetched().bytes(self.n, self.size())]
     }
 }
 
-/// Bytes of an element that follow from `salt` and `i`: half of them small numbers, so that they meet again.
+/// Returns the bytes of an element for `salt` and `i`: half of the values are small numbers, so that values repeat.
 pub(crate) fn element(kind: Kind, salt: u32, i: u32) -> Vec<u8> {
     let mut bits = (u64::from(salt) << 32 | u64::from(i)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -423,7 +423,7 @@ pub(crate) fn element(kind: Kind, salt: u32, i: u32) -> Vec<u8> {
     }
 }
 
-/// How elements lie, at either end.
+/// The placement of elements, at either end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shape {
     Plain,
@@ -442,7 +442,7 @@ pub(crate) enum Shape {
         block: usize,
         gap: usize,
     },
-    /// Two blocks of elements, the first one behind the second one if `swap`.
+    /// Two blocks of elements, the first one after the second one if `swap`.
     Indexed {
         cut: usize,
         gap: usize,
@@ -456,7 +456,7 @@ pub(crate) enum Shape {
         above: usize,
         fortran: bool,
     },
-    /// As `Indexed`, with a gap in bytes.
+    /// Like `Indexed`, with a gap in bytes.
     Struct {
         cut: usize,
         gap: usize,
@@ -479,12 +479,12 @@ impl Shape {
         }
     }
 
-    /// A block length that divides `n`.
+    /// Returns a block length that divides `n`.
     fn block(block: usize, n: usize) -> usize {
         if n.is_multiple_of(block) { block } else { n.max(1) }
     }
 
-    /// Where each of `n` elements of `size` bytes is.
+    /// Returns the offset of each of `n` elements of `size` bytes.
     pub(crate) fn offsets(self, n: usize, size: usize) -> Vec<i64> {
         let at = |i: usize| -> i64 {
             let (i, size) = (i as i64, size as i64);
@@ -495,7 +495,7 @@ impl Shape {
             let halves = |cut: usize, swap: bool| {
                 let cut = cut.min(n) as i64;
                 let (first, second) = if swap { (n as i64 - cut, 0) } else { (0, cut) };
-                // Which block, the index there, where the block starts without the gap.
+                // The index of the element without the gap, and whether the gap lies ahead of it.
                 if i < cut { (first + i, swap) } else { (second + i - cut, !swap) }
             };
             match self {
@@ -525,12 +525,12 @@ impl Shape {
         (0..n).map(at).collect()
     }
 
-    /// Bytes of a buffer for it, in whole elements.
+    /// Returns the bytes of a buffer for the shape, in whole elements.
     pub(crate) fn bytes(self, n: usize, size: usize) -> usize {
         self.offsets(n, size).into_iter().max().map_or(0, |last| (last as usize + size).next_multiple_of(size))
     }
 
-    /// The layout, and how many items of it.
+    /// Returns the layout, and the number of its items.
     pub(crate) fn layout(self, n: usize, kind: Kind) -> (Layout, u64) {
         let one = Layout::of_kind(kind);
         let size = kind.size() as i64;
@@ -585,7 +585,7 @@ impl Shape {
     }
 }
 
-/// An integer that all ranks add 1 to, many times and at the same time, so that they really meet.
+/// An integer to which all ranks add 1, many times and at the same time, so that they really conflict.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Storm {
     pub(crate) window: usize,
@@ -616,11 +616,11 @@ pub(crate) struct Contended {
     pub(crate) target: u32,
     pub(crate) start: usize,
     pub(crate) kind: Kind,
-    /// Rank, its act's number, the element's number in the act; in the order of each rank's calls.
+    /// The rank, the number of its act, and the number of the element in the act, in the order of each rank's calls.
     pub(crate) updates: Vec<(u32, usize, usize)>,
 }
 
-/// What a byte has met in the phase.
+/// The accesses to a byte in the phase.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Touch {
     Nothing,
@@ -632,13 +632,13 @@ enum Touch {
         pending: Pending,
         pure: bool,
     },
-    /// Accumulates, of this element.
+    /// Accumulates of this element.
     Update(usize),
     /// Puts of several ranks.
     Racy,
 }
 
-/// A rank's own last operation, which may not be complete.
+/// A rank's own last operation, which may be incomplete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Pending {
     No,
@@ -651,10 +651,10 @@ enum Pending {
 struct Element {
     contended: Contended,
     ranks: u8,
-    /// Whether all have the target really locked.
+    /// Whether all updating ranks have really locked the target.
     locked: bool,
     rmw: bool,
-    /// The round is over in which it was updated by several ranks.
+    /// Whether the round with updates of several ranks is over.
     closed: bool,
 }
 
@@ -664,7 +664,7 @@ impl Element {
     }
 }
 
-/// Whether an operation may come behind what was there.
+/// Whether an operation may follow the earlier accesses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Fit {
     Fits,
@@ -683,7 +683,7 @@ impl Ledger {
         Ledger { touches: windows.iter().map(touches).collect(), elements: Vec::new() }
     }
 
-    /// `start` is where the element starts that the byte belongs to.
+    /// `start` is the offset of the byte's element.
     fn fit(&self, touch: Touch, rank: u32, usage: Use, kind: Kind, start: usize, locked: bool) -> Fit {
         let settle = |needed: bool| if needed { Fit::Settle } else { Fit::Fits };
         match touch {
@@ -723,7 +723,7 @@ impl Ledger {
         }
     }
 
-    /// Forgets what is pending of `rank` at a part.
+    /// Forgets the pending operations of `rank` at a part.
     fn settle(&mut self, window: usize, target: u32, rank: u32) {
         for touch in &mut self.touches[window][target as usize] {
             match touch {
@@ -752,7 +752,7 @@ impl Ledger {
                 element.rmw |= usage == Use::Rmw;
                 return;
             }
-            // Not where this rank has read: others may join in here, and the get would be no longer determined.
+            // Only bytes that this rank has not read: other ranks may update here, and the get would not be determined.
             if all(&|touch| touch == Touch::Nothing) {
                 let contended = Contended {
                     window,
@@ -786,11 +786,11 @@ impl Ledger {
 struct Planner {
     plan: Plan,
     ledger: Ledger,
-    /// Acts of each rank in the phase.
+    /// The number of acts of each rank in the phase.
     acts: Vec<usize>,
 }
 
-/// What the section is that an operation stands in.
+/// The section that contains an operation.
 struct Around<'s> {
     rank: u32,
     syncs: &'s [Sync],
@@ -799,7 +799,7 @@ struct Around<'s> {
 }
 
 impl Around<'_> {
-    /// The targets that can be reached on a window.
+    /// Returns the targets that can be reached on a window.
     fn targets(&self, window: usize, ranks: u32) -> Vec<u32> {
         match (self.syncs[window], &self.locks[window]) {
             (Sync::Fence, _) | (_, Locks::All { .. }) => (0..ranks).collect(),
@@ -809,7 +809,7 @@ impl Around<'_> {
         }
     }
 
-    /// Whether the target is really locked, and whether exclusively.
+    /// Returns whether the target is really locked, and whether exclusively.
     fn held(&self, window: usize, target: u32) -> (bool, bool) {
         match &self.locks[window] {
             Locks::None => (false, false),
@@ -825,7 +825,7 @@ impl Around<'_> {
 const SIZES: [usize; 16] = [0, 1, 7, 8, 16, 24, 24, 32, 32, 40, 61, 64, 64, 100, 257, 6000];
 const UNITS: [u32; 6] = [1, 1, 2, 4, 8, 3];
 
-/// How operations travel, by the variable `RMALAB_MODEL_TRANSPORT`.
+/// Returns the transport, from the variable `RMALAB_MODEL_TRANSPORT`.
 pub(crate) fn transport() -> Transport {
     std::env::var("RMALAB_MODEL_TRANSPORT").map_or(Transport::OneSided, |name| name.parse().expect("a transport"))
 }
@@ -846,7 +846,7 @@ fn window_plan(
         fence: [FenceStrategy::Dissemination, FenceStrategy::Naive][pick(0, 2)],
         pscw: [PscwStrategy::Auto, PscwStrategy::Flags, PscwStrategy::Matching, PscwStrategy::Matching][pick(1, 4)],
         accumulate: AccumulateStrategy::ALL[pick(3, 8) % 3],
-        // Memory that is attached is looked at under a lock.
+        // Attached memory is read under a lock.
         no_locks: pick(6, 8) == 7 && !attach_own,
         alloc_shared_noncontig: pick(9, 2) == 1,
         mpi_minimum_memory_alignment: [64, 8, 4096, 1][pick(10, 4)],
@@ -868,7 +868,7 @@ fn window_plan(
     }
 }
 
-/// The steps of a program for `ranks` ranks.
+/// Returns the steps of a program for `ranks` ranks.
 pub(crate) fn plan(raw: &Raw, ranks: u32) -> Plan {
     let windows: Vec<WindowPlan> = raw.windows.iter().map(|window| window_plan(ranks, window)).collect();
     let ledger = Ledger::new(&windows);
@@ -961,7 +961,7 @@ impl Planner {
         });
     }
 
-    /// Chooses what all ranks count up, and closes it for everything else.
+    /// Chooses the integer that all ranks count up, and excludes it from all other operations.
     fn storm(&mut self, raw: &RawPhase, syncs: &[Sync]) -> Option<Storm> {
         let (often, window, target, at, kind, way) = raw.storm;
         let (ranks, window) = (self.plan.ranks, usize::from(window) % syncs.len());
@@ -971,7 +971,7 @@ impl Planner {
         // The integers come first.
         let kind = Kind::ALL[usize::from(kind) % 8];
         let bytes = kind.size() as usize;
-        // Mostly aligned, so that all ways are met.
+        // Mostly aligned, so that all ways occur.
         let start = (usize::from(at >> 1) % 4 * bytes * if at & 1 == 0 { unit } else { 1 }).next_multiple_of(unit);
         if often % 3 != 0 || ranks == 1 || syncs[window] == Sync::Pscw || start + bytes > size {
             return None;
@@ -1003,7 +1003,7 @@ impl Planner {
         let trusted = self.plan.windows[window].config.policy == PolicyKind::NoCheck;
         let nocheck = trusted || flags >> (8 + 2 * window) & 3 == 0;
         let mut locks = vec![Locks::None; syncs.len()];
-        // Some by lock_all, some by a lock; the lock of each step of read-modify-write is its own.
+        // Some use lock_all, some use a lock; each read-modify-write step has its own lock.
         if syncs[window] == Sync::Passive && way != StormWay::ReadModifyWrite {
             locks[window] = if (rank + target).is_multiple_of(2) {
                 Locks::All { nocheck }
@@ -1014,7 +1014,7 @@ impl Planner {
         Section { locks, steps: vec![Step::Storm(storm)], end: 0 }
     }
 
-    /// Behind a fence, or a wait, everything is settled.
+    /// After a fence or a wait all operations are complete.
     fn round_ends(&mut self, syncs: &[Sync]) {
         for element in &mut self.ledger.elements {
             element.closed |= syncs[element.contended.window] != Sync::Passive && element.ranks.count_ones() > 1;
@@ -1048,7 +1048,7 @@ impl Planner {
                 if syncs[window] != Sync::Passive {
                     return Locks::None;
                 }
-                // Without a check nobody excludes anybody, so that only what needs no exclusion is right.
+                // With nocheck no rank excludes another, so only operations without exclusion are correct.
                 let trusted = self.plan.windows[window].config.policy == PolicyKind::NoCheck;
                 let nocheck = flags >> (8 + 2 * window) & 3 == 0;
                 let set = raw.sets >> (5 * window);
@@ -1066,8 +1066,9 @@ impl Planner {
                                 (target, kind(exclusive), nocheck || trusted)
                             })
                             .collect();
-                        // In the order of the targets, nobody waits in a circle. The first one exclusive if any is, since
-                        // one lock for the whole window cannot be upgraded, and see "Properties" of the two-level policy.
+                        // In the order of the targets, so that ranks do not wait in a circle. The first lock is exclusive
+                        // if any is, since a single lock for the whole window cannot be upgraded; see also "Properties"
+                        // of the two-level policy.
                         if held.iter().any(|held| held.1 == LockKind::Exclusive) {
                             held[0].1 = LockKind::Exclusive;
                         }
@@ -1093,7 +1094,7 @@ impl Planner {
 
     fn step(&mut self, around: &Around<'_>, raw: &RawOp, steps: &mut Vec<Step>) {
         let (ranks, windows) = (self.plan.ranks, self.plan.windows.len());
-        // The first window that can be reached, from the one that was drawn.
+        // The first reachable window, starting at the drawn one.
         let window = (0..windows).map(|i| (usize::from(raw.window) + i) % windows);
         let Some((window, targets)) =
             window.map(|window| (window, around.targets(window, ranks))).find(|(_, targets)| !targets.is_empty())
@@ -1101,7 +1102,7 @@ impl Planner {
             return;
         };
         let passive = around.syncs[window] == Sync::Passive;
-        // Half of all meet at the first one.
+        // Half of all operations go to the first target.
         let target =
             if raw.target & 1 == 0 { targets[0] } else { targets[usize::from(raw.target >> 1) % targets.len()] };
         if raw.flags & 0x78 == 0 && passive {
@@ -1150,7 +1151,7 @@ impl Planner {
         steps.push(Step::Act(act));
     }
 
-    /// What an operation would be on `target`, by itself.
+    /// Returns an operation on `target`, without regard to others.
     fn draw(&self, window: usize, target: u32, raw: &RawOp) -> Option<Act> {
         let here = &self.plan.windows[window];
         let (size, unit) = (here.sizes[target as usize] as i64, i64::from(here.units[target as usize]));
@@ -1164,7 +1165,7 @@ impl Planner {
         let bytes = kind.size() as i64;
         let there = if call.has_layout() { Shape::of(raw.there, true) } else { Shape::Plain };
         let shape = |raw| if call.has_layout() { Shape::of(raw, false) } else { Shape::Plain };
-        // Often one of the first elements, so that ranks meet.
+        // Often one of the first elements, so that ranks conflict.
         let mut disp = i64::from(raw.at >> 3) % (size / unit + 1);
         if raw.at & 7 < 5 {
             disp = (i64::from(raw.at >> 3) % 3 * bytes + unit - 1) / unit;
@@ -1205,7 +1206,7 @@ impl Planner {
         })
     }
 
-    /// Enters an operation into the ledger if it may be, with a flush before it if it needs one.
+    /// Enters an operation into the ledger if it is allowed, with a flush before it if it needs one.
     fn admit(
         &mut self,
         act: &mut Act,
@@ -1224,7 +1225,7 @@ impl Planner {
             let fits = fits.map(|(start, byte)| ledger.fit(touch(ledger, byte), rank, usage, act.kind, start, locked));
             fits.max().unwrap_or(Fit::Fits)
         };
-        // Elements that other ones overlap: all bytes are of one element, or none is.
+        // Elements that overlap others: either all bytes belong to one element, or none.
         let mixed = |ledger: &Ledger| {
             places.iter().any(|&start| {
                 let mut touches = bytes(start).map(|byte| touch(ledger, byte));
@@ -1270,7 +1271,7 @@ impl Planner {
         true
     }
 
-    /// The other part of a batch: a get of some bytes that the put does not touch.
+    /// Adds the other part of a batch: a get of some bytes that the put does not touch.
     fn batch(&mut self, act: &mut Act, rank: u32, locked: bool, raw: &RawOp) {
         let (window, target) = (act.window, act.target.expect("a real target") as usize);
         let here = &self.plan.windows[window];
@@ -1289,7 +1290,7 @@ impl Planner {
         }
     }
 
-    /// Moves an operation so that it reaches out of the window.
+    /// Moves an operation so that it reaches outside of the window.
     fn outside(&self, act: &mut Act, raw: &RawOp) -> bool {
         let here = &self.plan.windows[act.window];
         let target = act.target.expect("a real target") as usize;
@@ -1298,7 +1299,7 @@ impl Planner {
             return false;
         }
         let span = act.places().into_iter().max().unwrap_or(0) - act.base + act.size() as i64;
-        // The first displacement that is too far, or one before the start.
+        // The first displacement beyond the end, or one before the start.
         act.disp = if raw.at & 1 == 0 { ((size - span).div_euclid(unit) + 1).max(0) } else { -(1 + span / unit) };
         act.base = act.disp * unit;
         act.refused = true;

@@ -1,4 +1,4 @@
-//! One rank's run of a program on the window layer, checked against the model phase by phase.
+//! One rank's run of a program on windows, checked against the model after each phase.
 
 use std::collections::HashMap;
 
@@ -18,20 +18,20 @@ type Win<'t> = RawWindow<'t, Mapped>;
 /// Requests that no call has waited for: the act's number, whether it fetches, the request.
 type Requests<'w> = Vec<(usize, bool, Request<'w, Mapped, u8>)>;
 
-/// Elements of a kind, as bytes, after an update by one value.
+/// Returns an element of a kind, as bytes, after an update by one value.
 fn combined(kind: Kind, op: Op, mut element: Vec<u8>, value: &[u8]) -> Vec<u8> {
     kind.combine_bytes(op, &mut element, value);
     element
 }
 
-/// A call that every kind of epoch has.
+/// Makes a call that every kind of epoch has.
 fn call<P>(target: &Target<'_, Mapped, P>, disp: WindowDisp, act: &Act) -> Result<Vec<u8>, Error> {
     let (here, there) = (act.here.layout(act.n, act.kind), act.there.layout(act.n, act.kind));
     let (origin, to) = (here.0.items(here.1), there.0.items(there.1));
     let (source, mut dest) = (act.source(), act.blank());
     let (kind, op) = (act.kind, act.op);
     if matches!(act.call, Call::FetchAndOp | Call::GetValue) {
-        // What comes of the null target.
+        // The null target returns zeros.
         dest.fill(0);
     }
     match act.call {
@@ -61,7 +61,7 @@ fn call<P>(target: &Target<'_, Mapped, P>, disp: WindowDisp, act: &Act) -> Resul
     Ok(if act.call.fetches() { dest } else { Vec::new() })
 }
 
-/// A call with a request.
+/// Begins a call with a request.
 fn begin<'w>(
     target: &Target<'w, Mapped, Passive<'_>>,
     disp: WindowDisp,
@@ -80,7 +80,7 @@ fn begin<'w>(
     }
 }
 
-/// Adds 1 many times, while the others do; returns the sum of the values that were found.
+/// Adds 1 many times, while the others do the same; returns the sum of the found values.
 fn count(window: &Win<'_>, disp: WindowDisp, storm: &Storm) -> Result<u64, Error> {
     let (kind, target, size) = (storm.kind, Rank(storm.target), storm.kind.size() as usize);
     let one = &1_u64.to_ne_bytes()[..size];
@@ -125,12 +125,12 @@ fn count(window: &Win<'_>, disp: WindowDisp, storm: &Storm) -> Result<u64, Error
     Ok(sum)
 }
 
-/// A window, and what makes its displacements addresses where it is dynamic.
+/// A window, and the data that turn displacements into addresses for a dynamic window.
 struct Made<'t> {
     window: Win<'t>,
-    /// What a dynamic window has attached, if that is a window.
+    /// The window whose memory a dynamic window has attached, if there is one.
     inner: Option<Win<'t>>,
-    /// Where displacement 0 of each rank is.
+    /// The address of displacement 0 of each rank.
     bases: Vec<i64>,
 }
 
@@ -161,7 +161,7 @@ fn make<'t>(team: &'t Team<'t, Mapped>, plan: &WindowPlan) -> Result<Made<'t>, E
     Ok(Made { window, inner, bases })
 }
 
-/// Attaches `memory`, as regions of so many bytes if `pieces` says so; returns where it starts.
+/// Attaches `memory`, in regions of `pieces` bytes if set; returns its start.
 fn attach(window: &Win<'_>, mut memory: UserMemory, pieces: Option<usize>) -> Result<WindowDisp, Error> {
     let start = WindowDisp(memory.start().as_ptr() as i64);
     // A list of regions has 256 places in the segment.
@@ -191,7 +191,7 @@ impl Made<'_> {
         Ok(bytes)
     }
 
-    /// Local stores; every one starts at a unit, so bytes before it are written again.
+    /// Makes a local store; it starts at a unit, so earlier bytes are written again.
     fn store(&self, at: usize, bytes: &[u8], me: Rank) -> Result<(), Error> {
         let local = match (&self.inner, self.window.flavor()) {
             (Some(inner), _) => inner.local()?,
@@ -218,13 +218,13 @@ struct Rankwise<'a> {
     team: &'a Team<'a, Mapped>,
     plan: &'a Plan,
     me: u32,
-    /// What the acts of this phase have fetched.
+    /// The values that the acts of this phase have fetched.
     log: Vec<Vec<u8>>,
-    /// The sum of the values that it has found while all counted up.
+    /// The sum of the values that this rank has found while all counted up.
     found: u64,
 }
 
-/// Runs a program as one rank; panics where the layer and the model differ.
+/// Runs a program as one rank; panics if the windows and the model differ.
 pub(crate) fn run(ra: &Mapped, team: &Team<'_, Mapped>, plan: &Plan) -> Result<(), Error> {
     let me = ra.rank().0;
     let free = ra.heap().free_bytes();
@@ -236,7 +236,7 @@ pub(crate) fn run(ra: &Mapped, team: &Team<'_, Mapped>, plan: &Plan) -> Result<(
     });
     let mut oracle = Oracle::new(contents.collect());
     let mut rank = Rankwise { ra, team, plan, me, log: Vec::new(), found: 0 };
-    // What a window's making does not synchronize: memory that is attached or first stored to.
+    // Making a window does not synchronize attached memory or first stores.
     team.barrier()?;
     for (number, phase) in plan.phases.iter().enumerate() {
         rank.phase(&made, phase)?;
@@ -344,7 +344,7 @@ impl Rankwise<'_> {
                 Locks::All { nocheck } => {
                     window.lock_all(assert(*nocheck))?;
                     if transport() != Transport::OneSided {
-                        // Acquires all locks, in the order in which others may hold several.
+                        // Acquires all locks, in the order that all ranks use.
                         for (rank, _) in (0..).zip(&plan.sizes).filter(|&(_, &bytes)| bytes > 0) {
                             let disp = WindowDisp(bases[rank as usize]);
                             let get = |target: &Target<'_, Mapped, _>| target.get(disp, &mut [0_u8]);
@@ -433,7 +433,7 @@ impl Rankwise<'_> {
             let begun = window.operate_with_requests(name, target, |target| begin(target, disp, act));
             if let Some(request) = self.accepted(act, begun) {
                 requests.push((act.id, act.call.fetches(), request));
-                // Some are waited for at once, so that both ways are met.
+                // Some requests are waited for at once, so that both ways occur.
                 if act.salt & 2 == 0 {
                     self.wait(requests)?;
                 }
@@ -463,7 +463,7 @@ impl Rankwise<'_> {
         Ok(())
     }
 
-    /// The result of an act, unless the program expects that it is refused.
+    /// Returns the result of an act, unless the program expects that it is refused.
     fn accepted<R>(&self, act: &Act, result: Result<R, Error>) -> Option<R> {
         if act.refused {
             let error = result.map(drop).expect_err("an operation outside of the window");
@@ -473,16 +473,16 @@ impl Rankwise<'_> {
         Some(result.unwrap_or_else(|error| panic!("rank {}: {error}: {act:?}", self.me)))
     }
 
-    /// Compares everything that this rank has, and has fetched, with the model.
+    /// Compares this rank's memory and all fetched values with the model.
     fn check(&self, made: &[Made<'_>], phase: &Phase, oracle: &mut Oracle) -> Result<(), String> {
         let mut found = Vec::new();
         for (made, window) in made.iter().zip(&self.plan.windows) {
             found.push(made.read(window.sizes[self.me as usize], Rank(self.me)).map_err(|error| error.to_string())?);
         }
         let neighbour = Rank((self.me + 1) % self.plan.ranks);
-        // Behind a wait others may still be in their epochs; behind a fence and a barrier nobody is.
+        // After a wait others may still be in their epochs; after a fence and a barrier no rank is.
         let mut neighbours = Vec::new();
-        // Two-sided windows promise nothing of the neighbour's memory to loads.
+        // Two-sided windows give loads no guarantee for the neighbour's memory.
         if !phase.syncs.contains(&Sync::Pscw) && transport() == Transport::OneSided {
             for (window, (made, plan)) in made.iter().zip(&self.plan.windows).enumerate() {
                 if plan.flavor == Flavor::Shared || plan.flavor == Flavor::Allocate {
@@ -502,7 +502,7 @@ impl Rankwise<'_> {
         });
         for ((act, expected), found) in acts.zip(&expected).zip(&self.log) {
             if let Some(at) = differ(expected, found) {
-                return Err(format!("byte {at} of {found:?} is wrong, {expected:?} is expected: {act:?}"));
+                return Err(format!("byte {at} of {found:?} is wrong, expected {expected:?}: {act:?}"));
             }
         }
         oracle.explain(phase, &seen)?;
@@ -515,7 +515,7 @@ impl Rankwise<'_> {
         Ok(())
     }
 
-    /// Exchanges what all ranks have seen of contended elements; also the barrier that ends the phase.
+    /// Exchanges the values of contended elements that all ranks have seen. It is also the barrier that ends the phase.
     fn gather(&self, phase: &Phase, found: &[Vec<u8>]) -> Result<Seen, Error> {
         const WIDTH: usize = 16;
         let acts: HashMap<usize, &Act> = (phase.rounds.iter())

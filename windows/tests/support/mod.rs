@@ -16,19 +16,19 @@ pub(crate) fn threads<T: Send>(size: u32, body: impl Fn(&Team<'_, Mapped>) -> T 
     World::threads(size).run(|ra| body(&Team::new(ra).unwrap())).unwrap()
 }
 
-/// A world of processes, which come to the test of this name.
+/// Returns a world of processes that run the test of this name.
 pub(crate) fn processes(test: &str, size: u32) -> Processes {
     let only = [test, "--exact", "--nocapture", "--test-threads=1"];
     World::processes(size).command(std::env::current_exe().unwrap(), only).env("RUST_BACKTRACE", "0").time_limit(HUNG)
 }
 
-/// Runs `body` on processes, which come to the test of this name, and then on threads.
+/// Runs `body` on processes that run the test of this name, and then on threads.
 pub(crate) fn everywhere(test: &str, size: u32, body: impl Fn(&Team<'_, Mapped>) + Sync) {
     processes(test, size).run(|ra| body(&Team::new(ra).unwrap())).unwrap();
     threads(size, body);
 }
 
-/// How a window comes to its memory, with one more way: over memory that starts at an odd address.
+/// The kinds of windows by their memory, including memory that starts at an odd address.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Made {
     Allocated,
@@ -41,7 +41,7 @@ pub(crate) enum Made {
 impl Made {
     pub(crate) const ALL: [Made; 5] = [Made::Allocated, Made::Created, Made::CreatedOdd, Made::Shared, Made::Dynamic];
 
-    /// A window of `bytes` bytes of zeros at each rank, and where each rank's part starts.
+    /// Makes a window with `bytes` zero bytes at each rank, and returns the start of each rank's part.
     pub(crate) fn make<'t>(
         self,
         team: &'t Team<'t, Mapped>,
@@ -51,7 +51,7 @@ impl Made {
         self.make_by(team, config, bytes, |builder| builder)
     }
 
-    /// As [`make`](Made::make), with more said to the builder.
+    /// Like [`make`](Made::make), with a builder.
     pub(crate) fn make_by<'t>(
         self,
         team: &'t Team<'t, Mapped>,
@@ -78,7 +78,7 @@ impl Made {
     }
 }
 
-/// The default configuration with this strategy for accumulates.
+/// Returns the default configuration with this strategy for accumulates.
 pub(crate) fn accumulating(accumulate: AccumulateStrategy) -> Config {
     Config { accumulate, ..Config::default() }
 }
