@@ -37,7 +37,7 @@ fn the_counting_wrapper_changes_nothing() {
 }
 
 #[test]
-fn the_death_of_a_rank_is_told_to_all() {
+fn all_ranks_get_the_death_of_a_rank() {
     for ranks in [3, 4, 8] {
         let failures = Mutex::new(Vec::new());
         let outcome = catch_unwind(AssertUnwindSafe(|| {

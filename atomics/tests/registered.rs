@@ -42,8 +42,8 @@ fn nothing_is_written_after_a_deregistration() {
 }
 
 #[test]
-fn places_are_used_up_and_come_back() {
-    World::threads(RANKS).run(|ra| registration::places_are_used_up_and_come_back(ra, 16 << 10)).unwrap();
+fn used_up_places_are_reused() {
+    World::threads(RANKS).run(|ra| registration::used_up_places_are_reused(ra, 16 << 10)).unwrap();
 }
 
 /// Returns memory whose drop can be observed: `alive` has two owners until then.
@@ -55,7 +55,7 @@ fn watched(alive: &Arc<()>) -> UserMemory {
 }
 
 #[test]
-fn a_handle_that_goes_drops_its_memory_or_leaks_what_is_pinned() {
+fn dropping_a_handle_drops_its_memory_or_leaks_pinned_memory() {
     for pinned in [false, true] {
         let alive = Arc::new(());
         World::threads(2)

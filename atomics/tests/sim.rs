@@ -54,7 +54,7 @@ fn row() -> Shape {
 }
 
 #[test]
-fn operations_take_what_the_profile_says() {
+fn operations_take_the_times_of_the_profile() {
     let simulator = Simulator::new(&machine(torus()), &Options::new(4)).unwrap();
     let outcome = simulator.run(|ra| {
         let word = ra.heap().alloc(8, 8).unwrap();
@@ -76,8 +76,8 @@ fn operations_take_what_the_profile_says() {
         }
         times
     });
-    // One hop. An atomic takes 100 + 430 + 20 + 60 + 430 + 50; a get has 25 in the engine. A put takes 100, its flush waits
-    // until 430 + 15 + 430 after that, and takes 50. Bulk takes 100, 430, 15 + 100 while the bytes arrive, 430, 50.
+    // One hop. An atomic takes 100 + 430 + 20 + 60 + 430 + 50; a get has 25 in the engine. A put takes 100, and its flush
+    // 430 + 15 + 430 + 50. Bulk takes 100, 430, 15 + 100 while the bytes arrive, 430, 50.
     assert_eq!(outcome.unwrap().results[0], [1090, 1035, 100, 925, 5, 5, 123, 1125]);
 }
 
@@ -104,7 +104,7 @@ fn bulk_in_a_node(local_bulk: Option<LocalAtomics>) -> [u64; 3] {
 }
 
 #[test]
-fn bytes_go_to_the_own_node_by_the_processor_or_by_the_adapter() {
+fn the_processor_or_the_adapter_moves_bytes_within_a_node() {
     let usual = bulk_in_a_node(None);
     assert_eq!(bulk_in_a_node(Some(LocalAtomics::Processor)), usual);
     let [post, flush, get] = bulk_in_a_node(Some(LocalAtomics::Nic));
@@ -189,7 +189,7 @@ rmalab_atomics::__conformance_list!([suite] adapters On::Adapters);
 rmalab_atomics::__conformance_list!([suite] one_node On::OneNode);
 
 #[test]
-fn the_death_of_a_rank_is_told_to_all() {
+fn all_ranks_get_the_death_of_a_rank() {
     for ranks in [3, 4, 8] {
         let saw = Rc::new(RefCell::new(Vec::new()));
         let told = Rc::clone(&saw);
@@ -264,7 +264,7 @@ fn a_get_touches_no_memory_after_a_caught_panic_has_dropped_its_owned_buffer() {
 }
 
 #[test]
-fn a_caught_panic_gives_up_only_what_it_drops() {
+fn a_caught_panic_gives_up_only_the_operations_that_it_drops() {
     let outcome = simulate(On::Nodes, 4, 1, |ra| {
         let me = u64::from(ra.rank().0);
         ra.put_bytes(ra.rank().at(Disp(0)), &[me + 1].map(u64::to_ne_bytes)[0]).expect("a put");
@@ -283,7 +283,7 @@ fn a_caught_panic_gives_up_only_what_it_drops() {
 }
 
 #[test]
-fn a_wait_for_nothing_is_noticed() {
+fn a_wait_without_a_writer_is_detected() {
     let simulator = Simulator::new(&machine(torus()), &Options::new(3)).unwrap();
     let error = simulator.run(|ra| {
         if ra.rank() != Rank(1) {
@@ -296,7 +296,7 @@ fn a_wait_for_nothing_is_noticed() {
 }
 
 #[test]
-fn a_rank_that_has_left_is_the_error_of_those_who_wait_for_it() {
+fn waiting_ranks_get_an_error_when_a_rank_has_left() {
     let simulator = Simulator::new(&machine(torus()), &Options::new(3)).unwrap();
     let outcome = simulator.run(|ra| {
         let word = ra.heap().alloc(8, 8).unwrap();
@@ -317,7 +317,7 @@ fn a_rank_that_has_left_is_the_error_of_those_who_wait_for_it() {
 }
 
 #[test]
-fn a_rank_that_leaves_something_undone_has_failed() {
+fn a_rank_that_leaves_an_obligation_undone_has_failed() {
     let simulator = Simulator::new(&machine(torus()), &Options::new(2)).unwrap();
     let seen = Rc::new(RefCell::new(String::new()));
     let told = Rc::clone(&seen);
@@ -382,7 +382,7 @@ fn one_seed_gives_one_result_to_the_bit() {
 }
 
 #[test]
-fn a_busy_word_is_served_at_its_rate_and_the_statistics_tell() {
+fn a_busy_word_is_served_at_its_rate_and_the_statistics_show_it() {
     let pairs = 200_u64;
     let outcome = simulate(On::Nodes, 32, 1, move |ra| {
         for _ in 0..pairs {
@@ -427,7 +427,7 @@ fn four_engines_are_limited_by_the_word() {
 }
 
 #[test]
-fn who_is_near_a_busy_word_is_done_first() {
+fn ranks_near_a_busy_word_finish_first() {
     // 16 nodes in a row with 8 ranks each; the word is on the first node.
     let options = Options { ranks_per_node: Some(8), ..Options::new(128) };
     let of_nodes = |ends: &[u64]| ends.chunks(8).map(|node| *node.iter().max().unwrap()).collect::<Vec<_>>();

@@ -470,7 +470,7 @@ fn a_backend_whose_puts_are_not_atomic_with_its_atomics_passes() {
 }
 
 #[test]
-fn every_fault_fails_the_check_that_is_meant_for_it() {
+fn every_fault_fails_its_check() {
     let faults = [
         (Bend::PutsOvertake, "message_passing_put_same_target", 2),
         (Bend::PutsOvertake, "puts_of_one_rank_arrive_in_order", 2),

@@ -23,7 +23,7 @@ fn impossible_worlds_are_errors() {
 }
 
 #[test]
-fn a_panicking_rank_is_reported_to_all_and_its_panic_carried_on() {
+fn a_panicking_rank_is_reported_to_all_and_its_panic_is_passed_on() {
     let seen = Mutex::new(Vec::new());
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         World::threads(4).run(|ra| {
@@ -93,7 +93,7 @@ fn a_waiting_rank_uses_next_to_no_processor_time() {
 }
 
 #[test]
-fn a_rank_that_leaves_something_undone_has_failed() {
+fn a_rank_that_leaves_an_obligation_undone_has_failed() {
     let seen = Mutex::new(Vec::new());
     let outcome = World::threads(3).run(|ra| {
         if ra.rank() == Rank(1) {

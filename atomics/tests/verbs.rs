@@ -52,7 +52,7 @@ fn by_adapter(ranks: u32, check: fn(&Verbs) -> Result<(), Failure>) {
 /// Operations have the documented number of requests: one completion for a put and a flush, two for many puts and a
 /// flush.
 #[test]
-fn operations_cost_what_they_should() {
+fn operations_have_the_documented_cost() {
     world(2, &Attach::new(), |ra| {
         let peer = Rank(1 - ra.rank().0);
         let at = ra.heap().alloc(8, 8).unwrap();
@@ -252,12 +252,12 @@ fn nothing_is_written_after_a_deregistration() {
 }
 
 #[test]
-fn places_for_registered_memory_are_used_up_and_come_back() {
-    world(1, &Attach::new(), |ra| registration::places_are_used_up_and_come_back(ra, 1024));
+fn used_up_places_for_registered_memory_are_reused() {
+    world(1, &Attach::new(), |ra| registration::used_up_places_are_reused(ra, 1024));
 }
 
 #[test]
-fn data_of_one_host_is_copied_by_the_processor_unless_told_otherwise() {
+fn the_processor_copies_data_of_one_host_unless_disabled() {
     for shared in [true, false] {
         world(2, &Attach::new().node_shared(shared), |ra| {
             let at = ra.heap().alloc(10_000, 8).unwrap();

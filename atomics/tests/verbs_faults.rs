@@ -159,7 +159,7 @@ fn play(scenario: &str, ra: &Verbs) -> Result<()> {
 }
 
 #[test]
-fn the_death_of_a_rank_is_told_to_all_whatever_they_do() {
+fn all_ranks_get_the_death_of_a_rank_in_every_call() {
     let mut world = start("death", 7, |_, command| {
         // With this, writes of bulk data go through the device.
         command.env("RMALAB_NODE_SHARED", "0");
@@ -183,7 +183,7 @@ fn words_of(scenario: &str, change: impl Fn(u32, &mut Command)) -> String {
 }
 
 #[test]
-fn a_missing_device_is_named_with_those_that_are_there() {
+fn the_error_of_a_missing_device_names_the_others() {
     let line = words_of("alone", |_, command| {
         command.env("RMALAB_DEVICE", "mlx5_7");
     });
@@ -191,7 +191,7 @@ fn a_missing_device_is_named_with_those_that_are_there() {
 }
 
 #[test]
-fn ports_and_addresses_that_are_not_there_are_named() {
+fn errors_name_missing_ports_and_addresses() {
     for (name, value, expected) in [
         ("RMALAB_IB_PORT", "7", "port 7"),
         ("RMALAB_GID_INDEX", "200", "with number 200"),
@@ -224,7 +224,7 @@ fn a_refused_registration_says_how_to_raise_the_limit() {
 }
 
 #[test]
-fn a_full_completion_queue_is_one_line() {
+fn a_full_completion_queue_is_an_error_of_one_line() {
     let hub = Hub::open(HERE, 1).unwrap();
     let member = Membership::join(hub.invitation(), Rank(0), 1, "here", PATIENCE, None).unwrap();
     let ra = Attach::new().completion_entries(1).attach(member).unwrap();
@@ -244,7 +244,7 @@ fn a_full_completion_queue_is_one_line() {
 /// Soft-RoCE's device cannot be removed while a process has it open: the kernel waits, and reports nothing. Its network can
 /// be removed, and waiting ranks get the error like working ones.
 #[test]
-fn a_network_that_goes_away_is_one_line() {
+fn a_removed_network_is_an_error_of_one_line() {
     let world = start("network", 3, |_, _| ());
     world.all_ready();
     let set = |state| assert!(Command::new("ip").args(["link", "set", "lo", state]).status().unwrap().success());

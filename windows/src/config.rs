@@ -711,7 +711,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_granted_is_reported_and_has_its_default() {
+    fn ignored_hints_are_reported_and_have_their_defaults() {
         let (config, ignored) = by("colour=red,rmalab_lock_policy=x,no_locks=yes,mpi_accumulate_granularity=-1,\
                                     mpi_minimum_memory_alignment=48,accumulate_ordering=rar,later,rmalab_pscw=deferred");
         assert_eq!(config, Config::default());

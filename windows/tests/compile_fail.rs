@@ -4,6 +4,6 @@
 //! --test compile_fail`.
 
 #[test]
-fn what_must_not_compile_does_not() {
+fn invalid_programs_do_not_compile() {
     trybuild::TestCases::new().compile_fail("tests/compile_fail/*.rs");
 }

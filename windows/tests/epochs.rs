@@ -164,7 +164,7 @@ fn post_start_complete_wait_pass_a_token() {
 
 /// There are more posters than the ring has slots: every rank posts to all ranks before any rank starts.
 #[test]
-fn a_full_ring_of_posts_keeps_nobody() {
+fn a_full_ring_of_posts_blocks_no_rank() {
     const SIZE: u32 = 80;
     on(SIZE, |ra, team| {
         let config = Config { pscw: PscwStrategy::Matching, ..Config::default() };
@@ -188,7 +188,7 @@ fn a_full_ring_of_posts_keeps_nobody() {
 }
 
 #[test]
-fn the_window_ends_where_it_ends() {
+fn accesses_beyond_the_window_are_errors() {
     on(2, |ra, team| {
         let window = Window::builder(team).disp_unit(4).allocate(16).unwrap();
         let other = Rank(1 - ra.rank().0);

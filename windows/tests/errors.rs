@@ -161,7 +161,7 @@ fn an_upgrade_is_a_conflict() {
 }
 
 #[test]
-fn groups_and_targets_that_are_not() {
+fn invalid_groups_and_targets_are_errors() {
     threads(2, |team| {
         let me = team.rank();
         let mut window = Window::allocate(team, 8).unwrap();

@@ -38,8 +38,8 @@ fn created(team: &Team<'_, Mapped>) {
 }
 
 #[test]
-fn created_windows_give_the_memory_back_with_what_was_written() {
-    everywhere("created_windows_give_the_memory_back_with_what_was_written", 4, created);
+fn created_windows_return_the_memory_with_all_writes() {
+    everywhere("created_windows_return_the_memory_with_all_writes", 4, created);
 }
 
 /// Odd lengths, odd starts, and a different unit at each rank.
@@ -73,8 +73,8 @@ fn created_at_odd_places(team: &Team<'_, Mapped>) {
 }
 
 #[test]
-fn created_windows_of_odd_lengths_at_odd_addresses_with_units_of_their_own() {
-    let test = "created_windows_of_odd_lengths_at_odd_addresses_with_units_of_their_own";
+fn created_windows_of_odd_lengths_at_odd_addresses_with_different_units() {
+    let test = "created_windows_of_odd_lengths_at_odd_addresses_with_different_units";
     everywhere(test, 3, created_at_odd_places);
 }
 
@@ -262,8 +262,8 @@ fn dynamic(team: &Team<'_, Mapped>) {
 }
 
 #[test]
-fn dynamic_windows_reach_what_is_attached_and_nothing_else() {
-    everywhere("dynamic_windows_reach_what_is_attached_and_nothing_else", 3, dynamic);
+fn dynamic_windows_reach_only_attached_memory() {
+    everywhere("dynamic_windows_reach_only_attached_memory", 3, dynamic);
 }
 
 /// Rank 0 attaches and detaches repeatedly while the others use memory that stays.
@@ -300,7 +300,7 @@ fn memory_is_attached_and_detached_while_others_access_the_window() {
 }
 
 #[test]
-fn attach_refuses_what_overlaps_and_what_is_empty() {
+fn attach_refuses_overlapping_and_empty_memory() {
     threads(2, |team| {
         let window = Window::create_dynamic(team).unwrap();
         let refused = |result: rmalab_windows::Result<WindowDisp>, why: &str| {

@@ -216,7 +216,7 @@ fn random_programs_on_processes_of_one_node() {
 
 /// The cost of every operation, by its target: loads and stores, or operations of the network.
 #[test]
-fn the_own_node_is_reached_by_loads_and_stores() {
+fn the_local_node_is_reached_by_loads_and_stores() {
     let world = World::threads(4).topology(Topology::blocks(4, 2, 1).unwrap());
     let world = world.run(|ra| {
         let ra = Counted::new(ra);
@@ -549,7 +549,7 @@ fn allocations_are_made_by_all_units_or_by_none() {
 
 /// The end frees all remaining memory, which is zero when it is allocated again. The run returns an error of the body.
 #[test]
-fn one_memory_after_the_other() {
+fn global_memories_can_follow_each_other() {
     let world = World::threads(2).topology(Topology::one_node(2)).run(|ra| {
         let team = Team::new(ra).unwrap();
         let mut earlier = GlobalPtr::NULL;

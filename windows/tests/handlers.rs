@@ -152,7 +152,7 @@ fn every_call(team: &Team<'_, Mapped>, transport: Transport) {
 }
 
 #[test]
-fn every_error_of_a_call_is_heard_once() {
+fn the_handler_gets_every_error_once() {
     threads(2, |team| {
         every_call(team, Transport::OneSided);
         every_call(team, Transport::TwoSided);
@@ -160,7 +160,7 @@ fn every_error_of_a_call_is_heard_once() {
 }
 
 #[test]
-fn locks_that_are_refused_by_a_hint_are_heard() {
+fn the_handler_gets_locks_that_a_hint_refuses() {
     threads(1, |team| {
         let mut window = Window::builder(team).info(&"no_locks=true".parse().unwrap()).allocate(8).unwrap();
         let heard = Heard::listen(&window);

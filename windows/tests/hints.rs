@@ -129,7 +129,7 @@ fn a_lock_policy_is_chosen_by_its_name() {
 }
 
 #[test]
-fn what_is_not_granted_is_reported() {
+fn ignored_hints_are_reported() {
     threads(1, |team| {
         let asked = info(
             "colour=red,no_locks=perhaps,rmalab_lock_policy=fair,rmalab_fence=deferred,mpi_minimum_memory_alignment=100",
@@ -195,8 +195,8 @@ fn broken_promises(team: &Team<'_, Mapped>) {
 }
 
 #[test]
-fn promises_that_are_not_kept_are_errors_everywhere() {
-    everywhere("promises_that_are_not_kept_are_errors_everywhere", 3, broken_promises);
+fn broken_promises_are_errors_everywhere() {
+    everywhere("broken_promises_are_errors_everywhere", 3, broken_promises);
 }
 
 #[test]
@@ -319,7 +319,7 @@ fn attributes_are_deleted_with_their_window() {
 
 /// If no call can return an error, the handler gets it, and the next call returns it once.
 #[test]
-fn an_epoch_that_ends_by_being_dropped_tells_the_error_handler() {
+fn an_epoch_that_ends_by_being_dropped_calls_the_error_handler() {
     let told = Mutex::new(Vec::new());
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         World::threads(2).run(|ra| {
@@ -364,7 +364,7 @@ fn an_epoch_that_ends_by_being_dropped_tells_the_error_handler() {
 
 /// The window reports strategies of the builder as the hints of the same names.
 #[test]
-fn a_configuration_is_its_hints() {
+fn a_window_reports_its_configuration_as_hints() {
     threads(1, |team| {
         let (config, ignored) =
             Config::from_info(&info("rmalab_fence=naive,rmalab_pscw=flags,rmalab_accumulate=lock,no_locks=true"));

@@ -168,7 +168,7 @@ fn equal_sizes_are_remembered_once() {
 
 /// Wrong arguments of one rank are an error on all ranks.
 #[test]
-fn an_allocation_that_one_rank_cannot_have_is_an_error_of_all() {
+fn an_allocation_that_fails_on_one_rank_is_an_error_on_all() {
     watched(|| {
         threads(3, |team| {
             let free = team.ra().heap().free_bytes();
@@ -231,7 +231,7 @@ impl Executor for Silent {
 
 /// The null rank stands for the lowest rank that shares memory with this one.
 #[test]
-fn the_null_rank_is_of_the_own_node() {
+fn the_null_rank_is_on_the_local_node() {
     World::threads(6)
         .topology(Topology::blocks(6, 2, 1).unwrap())
         .run(|ra| {
@@ -254,7 +254,7 @@ fn the_null_rank_is_of_the_own_node() {
 
 /// The error for an allocation without room says how to get more memory.
 #[test]
-fn an_allocation_that_finds_no_room_says_what_to_do() {
+fn an_allocation_without_room_says_what_to_do() {
     threads(1, |team| {
         let error = Window::allocate(team, 1 << 30).unwrap_err();
         assert!(error.to_string().contains("segment_bytes"), "{error}");
@@ -288,6 +288,6 @@ fn many_runs(team: &Team<'_, Mapped>) {
 }
 
 #[test]
-fn layouts_of_many_runs_arrive_whole() {
-    everywhere("layouts_of_many_runs_arrive_whole", 2, many_runs);
+fn layouts_of_many_runs_arrive_complete() {
+    everywhere("layouts_of_many_runs_arrive_complete", 2, many_runs);
 }

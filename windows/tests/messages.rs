@@ -100,7 +100,7 @@ fn full_rings_of_all_ranks_do_not_deadlock() {
 }
 
 #[test]
-fn more_full_rings_than_a_rank_can_be_told_of() {
+fn more_full_rings_than_a_rank_has_nodes() {
     World::threads(12)
         .run(|ra| {
             let messages = Messages::with_options(ra, Options { slots: 1, ..TIGHT }).unwrap();
@@ -122,7 +122,7 @@ fn more_full_rings_than_a_rank_can_be_told_of() {
 
 /// A sender that has found a ring full sleeps until there is room, although no rank sends to it.
 #[test]
-fn who_waits_for_room_is_woken() {
+fn a_rank_that_waits_for_room_is_woken() {
     World::threads(3)
         .run(|ra| {
             let messages = Messages::with_options(ra, TIGHT).unwrap();
@@ -206,7 +206,7 @@ fn a_message_that_is_too_long_is_an_error_and_the_next_one_is_not() {
 }
 
 #[test]
-fn a_probe_tells_of_the_message_that_a_receive_gets() {
+fn a_probe_returns_the_message_that_a_receive_gets() {
     World::threads(2)
         .run(|ra| {
             let messages = Messages::with_options(ra, TIGHT).unwrap();
@@ -254,7 +254,7 @@ fn requests_that_are_dropped() {
 }
 
 #[test]
-fn what_cannot_be_is_an_error() {
+fn impossible_options_and_ranks_are_errors() {
     World::threads(2)
         .run(|ra| {
             for (options, text) in [
@@ -288,7 +288,7 @@ fn what_cannot_be_is_an_error() {
 }
 
 #[test]
-fn a_dead_rank_is_an_error_of_every_wait() {
+fn every_wait_for_a_dead_rank_is_an_error() {
     let outcome = std::panic::catch_unwind(|| {
         World::threads(8).run(|ra| {
             let messages = Messages::with_options(ra, TIGHT).unwrap();
@@ -342,7 +342,7 @@ fn a_freed_ring_leaves_clean_memory() {
 }
 
 #[test]
-fn packets_are_counted_by_kind_and_cost_what_is_said() {
+fn packets_are_counted_by_kind_and_have_the_documented_cost() {
     World::threads(2)
         .run(|ra| {
             let counted = Counted::new(ra);
@@ -438,8 +438,8 @@ fn processes_exchange_messages() {
 }
 
 #[test]
-fn the_death_of_a_process_is_an_error_of_those_who_wait_for_it() {
-    let outcome = processes("the_death_of_a_process_is_an_error_of_those_who_wait_for_it", 3).run(|ra| {
+fn waiting_ranks_get_the_death_of_a_process() {
+    let outcome = processes("waiting_ranks_get_the_death_of_a_process", 3).run(|ra| {
         let messages = Messages::with_options(ra, TIGHT).unwrap();
         Collectives::new(ra).unwrap().barrier().unwrap();
         if ra.rank() == Rank(1) {
@@ -556,7 +556,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_programs_match_as_the_model_does(program in prop::collection::vec(step(), 1..30)) {
+    fn random_programs_match_like_the_model(program in prop::collection::vec(step(), 1..30)) {
         let mut expected = model(&program);
         for (step, partner) in program.iter().zip(&mut expected) {
             if matches!(step, Step::Send { .. }) {

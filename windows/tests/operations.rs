@@ -381,8 +381,8 @@ fn runs_and_singles(team: &Team<'_, Mapped>) {
 }
 
 #[test]
-fn runs_and_single_updates_lose_nothing_of_each_other() {
-    everywhere("runs_and_single_updates_lose_nothing_of_each_other", 3, runs_and_singles);
+fn runs_and_single_updates_do_not_lose_each_other() {
+    everywhere("runs_and_single_updates_do_not_lose_each_other", 3, runs_and_singles);
 }
 
 /// All ranks count with compare and swap, and retry after updates of the others.

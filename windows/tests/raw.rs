@@ -154,7 +154,7 @@ fn the_call_after_a_fence_decides() {
 
 /// Freeing a window with locks held, or an access epoch open, returns an error and keeps no other rank waiting.
 #[test]
-fn what_was_left_open_is_released_by_free() {
+fn free_releases_open_epochs() {
     for transport in [Transport::OneSided, Transport::TwoSided] {
         let freed = World::threads(2).run(|ra| {
             let team = Team::new(ra)?;

@@ -115,7 +115,7 @@ fn the_table_is_complete() {
 
 /// Every case of `compile_fail` is in a row.
 #[test]
-fn no_case_is_left_out() {
+fn every_compile_fail_case_has_a_row() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
     for entry in std::fs::read_dir(root.join("tests/compile_fail")).unwrap() {

@@ -251,8 +251,8 @@ fn forget(team: &Team<'_, Mapped>) {
 }
 
 #[test]
-fn what_is_forgotten_costs_its_memory_only() {
-    everywhere("what_is_forgotten_costs_its_memory_only", 3, forget);
+fn forgotten_values_cost_only_their_memory() {
+    everywhere("forgotten_values_cost_only_their_memory", 3, forget);
 }
 
 /// Windows that are not freed, but forgotten or dropped, while others still put.
@@ -319,8 +319,8 @@ fn leave(team: &Team<'_, Mapped>) {
 }
 
 #[test]
-fn a_rank_that_leaves_with_its_window_harms_nobody() {
-    everywhere("a_rank_that_leaves_with_its_window_harms_nobody", 2, leave);
+fn a_rank_that_leaves_with_its_window_harms_no_rank() {
+    everywhere("a_rank_that_leaves_with_its_window_harms_no_rank", 2, leave);
 }
 
 /// All ranks access the same bytes at once, with all operations: the values are undefined, but nothing else is.

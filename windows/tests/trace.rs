@@ -222,7 +222,7 @@ fn check_everything(dir: &Path, kind: &str, expected: &[Vec<String>]) {
 const KINDS: [&str; 5] = ["one-sided", "created", "shared", "dynamic", "two-sided"];
 
 #[test]
-fn what_the_program_does_is_recorded_on_threads() {
+fn the_calls_of_a_program_are_recorded_on_threads() {
     let dir = Dir::new();
     for kind in KINDS {
         let expected = support::threads(3, |team| record(team, &dir.path, kind));
@@ -231,9 +231,9 @@ fn what_the_program_does_is_recorded_on_threads() {
 }
 
 #[test]
-fn what_the_program_does_is_recorded_on_processes() {
+fn the_calls_of_a_program_are_recorded_on_processes() {
     let dir = Dir::new();
-    let world = processes("what_the_program_does_is_recorded_on_processes", 3).env(DIR, &dir.path);
+    let world = processes("the_calls_of_a_program_are_recorded_on_processes", 3).env(DIR, &dir.path);
     // Access to private memory of other processes may be forbidden.
     let kinds = || KINDS.into_iter().filter(|kind| !["created", "dynamic"].contains(kind));
     let expected = world.run(|ra| {
@@ -376,7 +376,7 @@ fn is_one_line(error: &str, file: &Path) -> bool {
 }
 
 #[test]
-fn every_bit_that_is_wrong_is_noticed() {
+fn every_wrong_bit_is_detected() {
     let (dir, file, mut bytes) = small();
     for at in 0..bytes.len() {
         let bit = 1 << (at % 8);
@@ -389,7 +389,7 @@ fn every_bit_that_is_wrong_is_noticed() {
 }
 
 #[test]
-fn files_that_are_no_trace_together_are_errors() {
+fn files_of_different_traces_are_errors() {
     let dir = Dir::new();
     let fails = |path: &Path, what: &str| {
         let error = Trace::open(path).expect_err(what).to_string();
@@ -426,7 +426,7 @@ fn files_that_are_no_trace_together_are_errors() {
 }
 
 #[test]
-fn names_are_free_and_the_same_at_all_ranks() {
+fn names_of_traces_are_unused_and_the_same_at_all_ranks() {
     let dir = Dir::new();
     support::threads(2, |team| {
         let builder = || Window::builder(team).record(dir.path.join("made/here"));
@@ -451,7 +451,7 @@ fn names_are_free_and_the_same_at_all_ranks() {
 
 /// A window that cannot be recorded is not made, on any rank, and takes no memory.
 #[test]
-fn a_folder_that_cannot_be_is_an_error_everywhere() {
+fn a_folder_that_cannot_be_used_is_an_error_everywhere() {
     let dir = Dir::new();
     let taken = dir.path.join("file");
     std::fs::write(&taken, "").unwrap();
@@ -476,7 +476,7 @@ fn a_folder_that_cannot_be_is_an_error_everywhere() {
 
 /// Nothing is written without a request. The variable and the hint are requests.
 #[test]
-fn recordings_are_asked_for() {
+fn windows_are_recorded_only_on_request() {
     const CHILD: &str = "RMALAB_TEST_CHILD";
     let dir = Dir::new();
     if std::env::var_os(CHILD).is_some() {
@@ -493,7 +493,7 @@ fn recordings_are_asked_for() {
         let here = dir.path.join(recorded.to_string());
         std::fs::create_dir(&here).unwrap();
         let mut child = Command::new(std::env::current_exe().unwrap());
-        child.args(["recordings_are_asked_for", "--exact"]).env(CHILD, "1").env(DIR, &here).current_dir(&here);
+        child.args(["windows_are_recorded_only_on_request", "--exact"]).env(CHILD, "1").env(DIR, &here).current_dir(&here);
         child.env_remove(Config::RECORD_VARIABLE);
         if recorded {
             child.env(Config::RECORD_VARIABLE, here.join("variable"));
@@ -588,7 +588,7 @@ fn a_replay_of_a_trace_that_ends_early_ends() {
 
 /// Files of different programs, one of them for each rank: their calls do not fit each other.
 #[test]
-fn ranks_that_do_not_fit_are_errors() {
+fn calls_of_ranks_that_do_not_fit_are_errors() {
     let dir = Dir::new();
     let (fence, start) = (FenceAssert::default(), StartAssert::default());
     let nocheck = StartAssert { nocheck: true };
@@ -703,7 +703,7 @@ fn a_replay_leaves_out_epochs_that_not_all_files_have() {
 }
 
 #[test]
-fn a_replay_ends_what_is_left_open_and_refuses_what_cannot_be() {
+fn a_replay_ends_open_epochs_and_refuses_impossible_steps() {
     World::threads(1)
         .run(|ra| {
             let team = Team::new(ra).unwrap();

@@ -195,7 +195,7 @@ fn traces_changed_at_random_are_read_or_refused() {
 }
 
 #[test]
-fn the_corpus_is_read_as_ever() {
+fn the_corpus_has_the_expected_outcomes() {
     let mut names: Vec<String> = std::fs::read_dir(corpus())
         .unwrap()
         .filter_map(|entry| entry.unwrap().file_name().to_str()?.strip_suffix("-rank-0.trace").map(str::to_owned))

@@ -39,7 +39,7 @@ fn on<T: Send>(size: u32, body: impl Fn(&Mapped, &Team<'_, Mapped>) -> T + Sync)
 }
 
 #[test]
-fn strategies_are_those_of_messages() {
+fn two_sided_windows_report_their_strategies() {
     on(1, |_, team| {
         let window = window(team, 8);
         let info = window.info();
@@ -91,7 +91,7 @@ fn the_next_holder_sees_all_of_it() {
 }
 
 #[test]
-fn exclusive_locks_make_increments_of_four_ranks_whole() {
+fn exclusive_locks_make_increments_of_four_ranks_atomic() {
     const ROUNDS: u64 = 300;
     on(4, |ra, team| {
         let window = window(team, 8);
@@ -367,7 +367,7 @@ fn program(ra: &Mapped, team: &Team<'_, Mapped>, transport: Transport) -> Vec<u6
 }
 
 #[test]
-fn messages_do_what_one_sided_operations_do() {
+fn messages_have_the_effect_of_one_sided_operations() {
     for size in [1, 2, 3] {
         let one_sided = on(size, |ra, team| program(ra, team, Transport::OneSided));
         let two_sided = on(size, |ra, team| program(ra, team, Transport::TwoSided));
@@ -400,7 +400,7 @@ fn the_null_target_takes_everything() {
 }
 
 #[test]
-fn misuse_is_an_error_as_ever() {
+fn misuse_of_two_sided_windows_is_an_error() {
     on(2, |ra, team| {
         let builder = Window::builder(team).config(config(Transport::TwoSided));
         let mut window = builder.policy::<PerTarget<McsRwRp>>(()).disp_unit(4).allocate(16).unwrap();
@@ -697,7 +697,7 @@ fn an_agent_serves_while_its_rank_computes() {
 /// A rank that waits on one window serves the others: each rank holds a lock of its own part, and waits for the other's
 /// window.
 #[test]
-fn who_waits_on_one_window_serves_all() {
+fn a_rank_that_waits_on_one_window_serves_all() {
     on(2, |ra, team| {
         let windows = [window(team, 8), window(team, 8)];
         let (me, other) = (ra.rank(), Rank(1 - ra.rank().0));
@@ -714,7 +714,7 @@ fn who_waits_on_one_window_serves_all() {
 }
 
 #[test]
-fn what_a_rank_has_put_to_itself_it_loads() {
+fn a_rank_loads_its_own_puts() {
     on(1, |_, team| {
         let window = window(team, 16);
         for kind in [LockKind::Exclusive, LockKind::Shared] {
@@ -804,7 +804,7 @@ fn locks_of_shared_windows_exclude_loads_and_stores() {
 }
 
 #[test]
-fn dynamic_windows_reach_what_is_attached() {
+fn dynamic_windows_reach_attached_memory() {
     on(3, |ra, team| {
         let memory = Window::allocate(team, 64).unwrap();
         let mut window = Window::builder(team).config(config(Transport::TwoSided)).create_dynamic().unwrap();
@@ -832,8 +832,8 @@ fn dynamic_windows_reach_what_is_attached() {
 }
 
 #[test]
-fn the_death_of_a_target_is_an_error_of_those_who_wait_for_it() {
-    let outcome = processes("the_death_of_a_target_is_an_error_of_those_who_wait_for_it", 3).run(|ra| {
+fn waiting_ranks_get_the_death_of_a_target() {
+    let outcome = processes("waiting_ranks_get_the_death_of_a_target", 3).run(|ra| {
         let team = Team::new(ra).unwrap();
         let mut window = window(&team, 8);
         team.collectives().barrier().unwrap();
@@ -1009,7 +1009,7 @@ fn an_epoch_that_was_left_open_does_not_outlive_its_window() {
 
 /// A rank that drops its window with a lock held, and then leaves the world, does not keep the others waiting.
 #[test]
-fn a_lock_that_leaves_with_its_rank_is_a_failure_of_that_rank() {
+fn a_rank_that_leaves_with_a_lock_has_failed() {
     ends(|| {
         let outcome = World::threads(2).run(|ra| {
             let team = Team::new(ra).unwrap();

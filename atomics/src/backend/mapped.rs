@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_hold_something_is_found() {
+    fn pages_that_may_hold_data_are_found() {
         let check = |mapping: Mapping| {
             let page = rustix::param::page_size();
             let start = mapping.blocks().as_ptr().wrapping_add(2 * page).map_addr(|at| at & !(page - 1));

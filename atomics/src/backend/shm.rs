@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_large_world_everybody_is_asked_about_in_turn() {
+    fn in_a_large_world_all_ranks_are_checked_in_turn() {
         let layout = Layout::new(1000, 8).unwrap();
         let fd = create(layout).unwrap();
         let mapping = Arc::new(Mapping::shared(fd.as_fd(), layout, true).unwrap());

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_built_says_how() {
+    fn the_error_of_a_missing_backend_says_how_to_build_it() {
         for backend in Backend::ALL.into_iter().filter(|backend| !backend.is_built()) {
             let flag = format!("--features {backend}");
             let ran = backend.try_run(2, |_| Ok::<(), Error>(())).unwrap_err().to_string();
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_whose_body_fails_is_named_and_nobody_waits_for_it() {
+    fn a_thread_whose_body_fails_is_named_and_no_thread_waits_for_it() {
         let outcome = Backend::Local.try_run(3, |ra| {
             if ra.rank() == Rank(1) {
                 return Err("out of ideas".to_owned());

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_what_a_connection_takes() {
+    fn the_time_limit_of_a_silent_connection_is_read() {
         let silence = |value: Option<&str>| {
             Environment(&|name| value.filter(|_| name == SILENCE).map(OsString::from))
                 .silence()
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn launchers_tell_on_how_many_hosts_the_ranks_are() {
+    fn launchers_report_the_number_of_hosts() {
         #[track_caller]
         fn several(variables: &[(&str, &str)], why: &str) {
             match identity(variables).unwrap() {

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_handle_of_the_world_is_behind_every_handle() {
+    fn every_handle_leads_to_the_handle_of_the_world() {
         World::threads(3)
             .run(|ra| {
                 let subset = crate::Subset::of(ra, &[Rank(2), Rank(0)]).unwrap();

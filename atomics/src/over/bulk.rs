@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn owned_buffers_come_back_with_what_was_read() {
+    fn owned_buffers_are_returned_with_the_bytes_read() {
         World::threads(1)
             .run(|ra| {
                 ra.heap().alloc(64, 8).unwrap();

@@ -675,7 +675,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_leaves_a_barrier_before_all_have_come() {
+    fn no_rank_leaves_a_barrier_before_all_have_come() {
         for size in SIZES {
             World::threads(size)
                 .run(|ra| {

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_waits_for_ever_gets_an_error_that_names_what_it_does() {
+    fn a_rank_that_waits_forever_gets_an_error_that_names_its_call() {
         let polled = stuck(|ra, word| {
             while ra.get(Rank(0).at(word))? == 0 {}
             Ok(0)

@@ -676,7 +676,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_arena_depends_on_what_is_free() {
+    fn the_default_arena_depends_on_the_free_memory() {
         let arena = |free| World::threads(1).segment_bytes(free).run(Subset::default_arena_bytes).unwrap()[0];
         assert_eq!([8 << 20, 1 << 20, 256 << 10, 100 << 10].map(arena), [1 << 20, 128 << 10, 64 << 10, 48 << 10]);
         assert_eq!(arena(4096), 4096);

@@ -54,7 +54,7 @@ fn all_checks_follow_each_other_in_one_world() {
 }
 
 #[test]
-fn a_caught_panic_leaves_the_engine_nothing_of_the_ranks_memory() {
+fn after_a_caught_panic_the_engine_uses_no_memory_of_the_rank() {
     for puts in [Puts::AtOnce, Puts::Late] {
         let run = run(2, SEGMENT, puts, 1, |ra: &Ra<'_>| {
             let at = Rank(1 - ra.rank().0).at(Disp(64));
@@ -80,7 +80,7 @@ fn a_caught_panic_leaves_the_engine_nothing_of_the_ranks_memory() {
 }
 
 #[test]
-fn the_death_of_a_rank_is_told_to_all() {
+fn all_ranks_get_the_death_of_a_rank() {
     for ranks in [3, 4, 8] {
         for puts in [Puts::AtOnce, Puts::Late] {
             let run = run(ranks, SEGMENT, puts, 1, |ra: &Ra<'_>| {
@@ -97,7 +97,7 @@ fn the_death_of_a_rank_is_told_to_all() {
 }
 
 #[test]
-fn a_rank_that_fails_is_an_error_to_those_who_wait() {
+fn waiting_ranks_get_the_failure_of_a_rank() {
     let run = run(3, SEGMENT, Puts::Late, 1, |ra: &Ra<'_>| {
         let word = ra.heap().alloc(WORD, WORD).map_err(|error| error.to_string())?;
         if ra.rank() == Rank(2) {
@@ -111,7 +111,7 @@ fn a_rank_that_fails_is_an_error_to_those_who_wait() {
 
 #[test]
 #[should_panic(expected = "nothing can happen any more: rank 0 in wait_until(own 0x0 ≠ 0x0)")]
-fn a_wait_for_nothing_is_noticed() {
+fn a_wait_without_a_writer_is_detected() {
     run(2, SEGMENT, Puts::Late, 1, |ra: &Ra<'_>| {
         if ra.rank() == Rank(0) {
             let word = ra.heap().alloc(WORD, WORD).map_err(|error| error.to_string())?;

@@ -54,7 +54,7 @@ fn many_ranks_start() {
 }
 
 #[test]
-fn the_topology_and_the_segments_are_as_asked_for() {
+fn the_topology_and_the_segments_are_as_requested() {
     let world = world(here!(), 6);
     let topology = Topology::blocks(6, 2, 3).unwrap();
     let seen = world

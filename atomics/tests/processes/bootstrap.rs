@@ -157,7 +157,7 @@ fn a_rank_that_exits_without_leaving_is_named_by_the_launcher() {
 }
 
 #[test]
-fn a_program_that_never_joins_may_end_as_it_likes() {
+fn a_program_that_never_joins_may_end_in_any_way() {
     let job = rmalab_atomics::Launcher::new(2).hub(true).command("true", [""; 0]);
     assert!(job.spawn().unwrap().wait().unwrap().success());
 }

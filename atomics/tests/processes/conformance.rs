@@ -29,7 +29,7 @@ fn all_checks_fit_into_one_world() {
 }
 
 #[test]
-fn the_death_of_a_rank_is_told_to_all() {
+fn all_ranks_get_the_death_of_a_rank() {
     for ranks in [3, 4, 8] {
         if is_rank_of_another_size(ranks) {
             continue;

@@ -12,7 +12,7 @@ fn shell(size: u32, script: &str) -> Launcher {
 }
 
 #[test]
-fn the_exit_code_is_that_of_the_first_failure() {
+fn the_exit_code_is_the_code_of_the_first_failure() {
     let outcome = shell(3, "exit 0").spawn().unwrap().wait().unwrap();
     assert_eq!((outcome.exit_code(), outcome.success()), (0, true));
     // Rank 0 ends only on request, so rank 1 is the first.
@@ -32,7 +32,7 @@ fn a_signal_is_128_and_its_number_and_has_a_name() {
 }
 
 #[test]
-fn who_does_not_end_when_asked_is_killed() {
+fn a_rank_that_does_not_end_on_request_is_killed() {
     let script = "case $RMALAB_RANK in 0) exit 1;; *) trap '' TERM; while :; do sleep 0.01; done;; esac";
     let outcome = shell(2, script).grace(Duration::from_millis(50)).spawn().unwrap().wait().unwrap();
     assert_eq!(outcome.first_failure, Some(Rank(0)));
@@ -63,7 +63,7 @@ fn a_job_outlives_the_thread_that_has_started_it() {
 }
 
 #[test]
-fn a_panic_is_told_to_the_others_and_to_the_parent() {
+fn a_panic_is_reported_to_the_others_and_to_the_parent() {
     let world = world(here!(), 3);
     let ended = world.run(|ra| {
         assert_ne!(ra.rank(), Rank(1), "the first failure");
@@ -78,7 +78,7 @@ fn a_panic_is_told_to_the_others_and_to_the_parent() {
 }
 
 #[test]
-fn an_error_is_told_to_the_others_and_to_the_parent() {
+fn an_error_is_reported_to_the_others_and_to_the_parent() {
     let world = world(here!(), 3);
     let ended = world.try_run(|ra| {
         if ra.rank() == Rank(2) {
@@ -97,7 +97,7 @@ fn an_error_is_told_to_the_others_and_to_the_parent() {
 }
 
 #[test]
-fn a_rank_that_leaves_without_a_word_has_failed_to_the_others() {
+fn a_rank_that_exits_without_leaving_has_failed_for_the_others() {
     be_a_rank(2, |ra| {
         if ra.rank() == Rank(1) {
             std::process::exit(0);
@@ -118,7 +118,7 @@ fn a_rank_that_leaves_without_a_word_has_failed_to_the_others() {
 }
 
 #[test]
-fn a_rank_that_exits_inside_a_run_has_failed_to_the_parent() {
+fn a_rank_that_exits_inside_a_run_has_failed_for_the_parent() {
     let world = world(here!(), 2);
     let ended = world.run(|ra| {
         if ra.rank() == Rank(1) {
@@ -134,7 +134,7 @@ fn a_rank_that_exits_inside_a_run_has_failed_to_the_parent() {
 }
 
 #[test]
-fn a_rank_that_ends_before_it_joins_has_failed_to_the_others() {
+fn a_rank_that_ends_before_it_joins_has_failed_for_the_others() {
     if crate::is_rank() && std::env::var("RMALAB_RANK").as_deref() == Ok("1") {
         std::process::exit(9);
     }
@@ -188,7 +188,7 @@ fn signals_are_passed_on() {
 }
 
 #[test]
-fn between_jobs_signals_do_what_they_always_do() {
+fn between_jobs_signals_have_their_usual_effect() {
     if is_driver() {
         assert!(shell(1, "true").spawn().unwrap().wait().unwrap().success());
         kill(std::process::id(), Signal::TERM);
@@ -200,7 +200,7 @@ fn between_jobs_signals_do_what_they_always_do() {
 }
 
 #[test]
-fn a_rank_that_leaves_and_then_fails_has_failed_to_the_others() {
+fn a_rank_that_leaves_and_then_fails_has_failed_for_the_others() {
     if crate::is_rank() {
         let ra = rmalab_atomics::shm::attach().unwrap();
         if ra.rank() == Rank(1) {
@@ -216,7 +216,7 @@ fn a_rank_that_leaves_and_then_fails_has_failed_to_the_others() {
 }
 
 #[test]
-fn a_rank_that_waits_at_a_barrier_hears_of_one_that_has_left() {
+fn a_barrier_reports_a_rank_that_has_left() {
     be_a_rank(3, |ra| {
         let collectives = rmalab_atomics::Collectives::new(ra).unwrap();
         collectives.barrier().unwrap();
@@ -231,7 +231,7 @@ fn a_rank_that_waits_at_a_barrier_hears_of_one_that_has_left() {
 }
 
 #[test]
-fn a_rank_that_leaves_something_undone_has_failed() {
+fn a_rank_that_leaves_an_obligation_undone_has_failed() {
     be_a_rank(2, |ra| {
         if ra.rank() == Rank(1) {
             ra.forsake("an open epoch");

@@ -101,14 +101,14 @@ fn ranks_find_each_other_by_their_parent_even_through_a_wrapper() {
 }
 
 #[test]
-fn a_world_of_one_needs_nobody() {
+fn a_world_of_one_rank_needs_no_other_process() {
     be_a_foreign_rank(1, sum);
     let child = rank(here!(), 0, 1, &job()).spawn().unwrap();
     assert_eq!(result(child).as_deref(), Some("rank 0 of 1: 1"));
 }
 
 #[test]
-fn ranks_that_do_not_come_are_named_by_all_who_have() {
+fn all_ranks_name_the_ranks_that_did_not_come() {
     be_a_foreign_rank(4, sum);
     let job = job();
     let start = |r| rank(here!(), r, 4, &job).env("RMALAB_TIMEOUT", "3").spawn().unwrap();
@@ -119,7 +119,7 @@ fn ranks_that_do_not_come_are_named_by_all_who_have() {
 }
 
 #[test]
-fn a_rank_0_that_does_not_come_is_missed() {
+fn a_missing_rank_0_is_reported() {
     be_a_foreign_rank(2, sum);
     let child = rank(here!(), 1, 2, &job()).env("RMALAB_TIMEOUT", "0.2").spawn().unwrap();
     let error = result(child).unwrap();
@@ -127,7 +127,7 @@ fn a_rank_0_that_does_not_come_is_missed() {
 }
 
 #[test]
-fn ranks_that_disagree_are_told_so() {
+fn ranks_that_disagree_get_an_error() {
     be_a_foreign_rank(2, sum);
     let job = job();
     let first = rank(here!(), 0, 2, &job).env("RMALAB_SEGMENT_BYTES", "4096").spawn().unwrap();
@@ -180,7 +180,7 @@ fn strangers_are_sent_away() {
 }
 
 #[test]
-fn nonsense_in_the_environment_is_named() {
+fn errors_name_nonsense_in_the_environment() {
     be_a_foreign_rank(2, sum);
     let message = |variables: &[(&str, &str)]| {
         let mut command = Command::new(own_binary());
@@ -220,7 +220,7 @@ fn killed_while(test: &str, wait: fn(&Mapped) -> rmalab_atomics::Result<()>) {
 }
 
 #[test]
-fn a_death_is_noticed_by_who_waits() {
+fn waiting_ranks_detect_a_death() {
     killed_while(here!(), |ra| {
         let word = ra.heap().alloc(8, 8).unwrap();
         ra.wait_until(word, Until::Ne(0)).map(drop)
@@ -228,7 +228,7 @@ fn a_death_is_noticed_by_who_waits() {
 }
 
 #[test]
-fn a_death_is_noticed_by_who_polls() {
+fn polling_ranks_detect_a_death() {
     killed_while(here!(), |ra| {
         loop {
             ra.pause(10)?;
@@ -237,7 +237,7 @@ fn a_death_is_noticed_by_who_polls() {
 }
 
 #[test]
-fn who_departs_in_good_order_is_not_dead() {
+fn a_rank_that_has_left_is_not_dead() {
     be_a_foreign_rank(2, |ra| {
         if ra.rank() == Rank(1) {
             return "gone".to_string();

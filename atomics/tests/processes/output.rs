@@ -97,7 +97,7 @@ fn discarded_and_inherited_output() {
 }
 
 #[test]
-fn what_a_rank_leaves_running_holds_nobody_up() {
+fn processes_that_a_rank_leaves_running_block_no_rank() {
     let (lines, output) = collected();
     // The sleeper inherits the pipes, and dies with its rank.
     let outcome = shell(1, "sleep 1000 & echo started").output(output).spawn().unwrap().wait().unwrap();
@@ -106,7 +106,7 @@ fn what_a_rank_leaves_running_holds_nobody_up() {
 }
 
 #[test]
-fn a_panic_of_the_output_function_is_carried_on() {
+fn a_panic_of_the_output_function_is_passed_on() {
     let output = Output::Lines(Box::new(|_| panic!("of the function")));
     let job = shell(2, "echo line; sleep 1000").output(output).spawn().unwrap();
     let pids = [job.pid(Rank(0)), job.pid(Rank(1))];
@@ -145,7 +145,7 @@ fn signals_are_obeyed_while_no_process_reads_the_output() {
 }
 
 #[test]
-fn a_rank_that_dies_is_noticed_while_no_process_reads_the_output() {
+fn the_death_of_a_rank_is_detected_while_no_process_reads_the_output() {
     if is_driver() {
         println!();
         let script = "case $RMALAB_RANK in 0) while :; do echo y; done;; *) exec sleep 1000;; esac";

@@ -49,7 +49,7 @@ fn ranks_are_watched_where_pidfd_open_is_refused() {
 }
 
 #[test]
-fn a_refused_binding_names_the_way_out() {
+fn a_refused_binding_names_the_remedy() {
     alone(here!(), || {
         refuse(libc::SYS_sched_setaffinity, libc::EPERM);
         let error = bind_to_core(Rank(0)).unwrap_err().to_string();
@@ -72,7 +72,7 @@ fn fill_and_free(ra: &Mapped) -> bool {
 }
 
 #[test]
-fn freed_memory_is_zero_where_the_kernel_does_not_say_which_pages_are_there() {
+fn freed_memory_is_zero_where_the_kernel_does_not_report_pages() {
     const CALLS: [libc::c_long; 4] = [libc::SYS_madvise, libc::SYS_mincore, libc::SYS_lseek, libc::SYS_membarrier];
     be_a_rank(2, |ra| {
         CALLS.into_iter().for_each(|call| refuse(call, libc::ENOSYS));

@@ -38,8 +38,8 @@ fn nothing_is_written_after_a_deregistration() {
 }
 
 #[test]
-fn places_are_used_up_and_come_back() {
-    world(here!(), RANKS).run(|ra| registration::places_are_used_up_and_come_back(ra, 16 << 10)).unwrap();
+fn used_up_places_are_reused() {
+    world(here!(), RANKS).run(|ra| registration::used_up_places_are_reused(ra, 16 << 10)).unwrap();
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn pinned<'a>(
 }
 
 #[test]
-fn the_death_of_the_owner_is_told_to_who_has_a_pin_and_who_wants_one() {
+fn pins_report_the_death_of_their_owner() {
     be_a_rank(3, |ra| {
         let collectives = Collectives::new(ra).unwrap();
         let (key, pin) = pinned(ra, &collectives);

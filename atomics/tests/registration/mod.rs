@@ -293,7 +293,7 @@ pub(crate) fn nothing_is_written_after_a_deregistration(ra: &impl RemoteAtomics)
 }
 
 /// The number of places is `limit`, which the error reports, and freed places are reused.
-pub(crate) fn places_are_used_up_and_come_back(ra: &impl RemoteAtomics, limit: usize) {
+pub(crate) fn used_up_places_are_reused(ra: &impl RemoteAtomics, limit: usize) {
     let register = || ra.register(UserMemory::from_vec(vec![ra.rank().0]));
     let mut keys = Vec::new();
     let refused = loop {

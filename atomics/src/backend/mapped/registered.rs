@@ -760,7 +760,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_told_from_another_with_its_number() {
+    fn processes_with_the_same_number_are_distinguished() {
         let own = Process::own();
         let byte = 1u8;
         let (at, rank) = (std::ptr::from_ref(&byte).expose_provenance() as u64, Rank(4));
@@ -819,7 +819,7 @@ mod tests {
     }
 
     #[test]
-    fn who_forbids_it_is_named() {
+    fn the_error_names_what_forbids_access() {
         for (errno, scope, words) in [
             (libc::ENOSYS, "1", "no process_vm_readv"),
             (libc::EPERM, "3", "is 3"),

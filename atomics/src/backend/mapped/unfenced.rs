@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_fences_once_behind_its_puts() {
+    fn a_thread_fences_once_after_its_puts() {
         let unfenced = Unfenced::new();
         assert!(!unfenced.flush(), "nothing was put");
         for _ in 0..2 {

@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn fnv_is_what_its_authors_say() {
+    fn fnv_agrees_with_its_authors() {
         assert_eq!(hash(""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(hash("foobar"), 0x8594_4171_f739_67e8);
     }

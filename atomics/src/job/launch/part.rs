@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_understood() {
+    fn messages_are_read_back() {
         for said in [
             Said::Alive,
             Said::Ended { rank: Rank(7), pid: 99, status: ExitStatus::from_raw(9) },

@@ -352,7 +352,7 @@ impl Supervisor {
             for source in self.poll()? {
                 match source {
                     Source::Signals => self.pass_on(),
-                    Source::Lifeline => self.hear_owner(),
+                    Source::Lifeline => self.listen_to_owner(),
                     Source::Carried(at) => {
                         // Before its time it ends by an error or a panic only.
                         if let Some(carrier) = self.carriers[at].take() {
@@ -482,7 +482,7 @@ impl Supervisor {
     }
 
     /// Does what the job's owner says: a signal's number to pass on, or [`END`]; when it says no more, all is over.
-    fn hear_owner(&mut self) {
+    fn listen_to_owner(&mut self) {
         let Some(lifeline) = &mut self.lifeline else { return };
         let mut said = [0];
         match lifeline.read(&mut said) {

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn errors_name_missing_variables() {
         let refused = |variables: &[(&str, &str)], because: &str| {
             let words = with(variables, way).unwrap_err().to_string();
             assert!(words.contains(because), "{words}");
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hub_listens_where_it_is_told_to() {
+    fn a_hub_listens_at_the_given_address() {
         let address = |variables: &[(&str, &str)], one_host| {
             with(variables, |environment| hub_address(environment, one_host)).map_err(|error| error.to_string())
         };

@@ -593,7 +593,7 @@ impl State {
             body.extend((part.len() as u32).to_le_bytes());
             body.extend(part);
         }
-        self.tell_all(frame(kind::GATHER, &[&body]));
+        self.notify_all(frame(kind::GATHER, &[&body]));
     }
 
     /// Passes a request or an answer on.
@@ -654,11 +654,11 @@ impl State {
     fn announce(&mut self, rank: Rank) {
         if self.failed.is_none() {
             self.failed = Some(rank);
-            self.tell_all(frame(kind::FAILED, &[&rank.0.to_le_bytes()]));
+            self.notify_all(frame(kind::FAILED, &[&rank.0.to_le_bytes()]));
         }
     }
 
-    fn tell_all(&mut self, frame: Vec<u8>) {
+    fn notify_all(&mut self, frame: Vec<u8>) {
         let frame: Arc<[u8]> = frame.into();
         for connection in self.connections.values_mut() {
             if connection.is_member() {

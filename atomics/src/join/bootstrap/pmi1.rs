@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hub_that_cannot_be_opened_is_told_to_all() {
+    fn all_ranks_get_the_error_of_a_hub_that_cannot_open() {
         let words: Vec<String> = meet(3, || Err(Error::world("no such interface")))
             .into_iter()
             .map(|invitation| invitation.unwrap_err().to_string())
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_launcher_must_not_say_is_named() {
+    fn errors_name_forbidden_replies_of_a_launcher() {
         let good = "cmd=response_to_init rc=0\ncmd=maxes vallen_max=1024\ncmd=my_kvsname kvsname=k\ncmd=barrier_out\n";
         for (said, because) in [
             (String::new(), "closed the connection"),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invitation_that_has_no_room_is_told() {
+    fn an_invitation_without_room_is_reported() {
         let (mut pmi, mut theirs) = pair(0, 1, PATIENCE);
         let hub = Hub::open(IpAddr::V4(Ipv4Addr::LOCALHOST), 1).unwrap();
         theirs

@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_answer_is_waited_for_no_longer_than_asked() {
+    fn a_server_that_does_not_answer_is_waited_for_until_the_limit() {
         let (never, waits) = mpsc::channel::<()>();
         let words = patiently(&"waiting", Duration::from_millis(20), move || {
             waits.recv().ok();

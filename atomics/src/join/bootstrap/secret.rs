@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn text_keeps_a_secret_and_debug_does_not_tell_it() {
+    fn debug_does_not_print_a_secret() {
         let secret = Secret::new().unwrap();
         assert_eq!(Secret::from_hex(&secret.to_hex()).as_ref(), Some(&secret));
         assert!(!format!("{secret:?}").contains(&secret.to_hex()));

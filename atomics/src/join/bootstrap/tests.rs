@@ -25,7 +25,7 @@ fn job<T: Send>(size: u32, body: impl Fn(Membership) -> T + Sync) -> Vec<T> {
 }
 
 #[test]
-fn exchanges_give_everybody_everything_in_order() {
+fn exchanges_give_all_ranks_all_data_in_order() {
     for size in [1, 2, 3, 8, 40] {
         job(size, |member| {
             for round in 0..20 {
@@ -132,7 +132,7 @@ fn requests_are_answered_by_ranks_that_do_other_things() {
 }
 
 #[test]
-fn a_rank_that_fails_is_known_to_all_whatever_they_do() {
+fn all_ranks_get_a_failure_in_every_call() {
     let seen = job(4, |member| {
         if member.rank() == Rank(2) {
             member.fail();
@@ -167,7 +167,7 @@ fn a_connection_that_ends_without_farewell_is_a_death() {
 }
 
 #[test]
-fn an_exchange_with_one_who_has_left_ends_and_departure_alone_is_no_failure() {
+fn an_exchange_with_a_rank_that_has_left_ends_and_leaving_is_not_a_failure() {
     job(3, |member| {
         if member.rank() == Rank(1) {
             return;
@@ -194,7 +194,7 @@ fn an_exchange_with_one_who_has_left_ends_and_departure_alone_is_no_failure() {
 }
 
 #[test]
-fn the_launcher_tells_of_deaths_that_no_connection_tells_of() {
+fn the_launcher_reports_deaths_that_no_connection_reports() {
     let mut hub = Hub::open(HERE, 2).unwrap();
     let invitation = &hub.invitation().clone();
     std::thread::scope(|scope| {
@@ -242,7 +242,7 @@ fn a_launcher_that_goes_away_ends_the_waits() {
 }
 
 #[test]
-fn who_does_not_know_the_secret_is_refused_and_disturbs_nobody() {
+fn a_peer_without_the_secret_is_refused_and_disturbs_no_rank() {
     let hub = Hub::open(HERE, 2).unwrap();
     let invitation = hub.invitation();
     let wrong = Invitation { secret: Secret::new().unwrap(), ..invitation.clone() };
@@ -268,7 +268,7 @@ fn who_does_not_know_the_secret_is_refused_and_disturbs_nobody() {
 }
 
 #[test]
-fn ranks_that_cannot_be_are_refused() {
+fn impossible_ranks_are_refused() {
     let hub = Hub::open(HERE, 2).unwrap();
     let invitation = hub.invitation();
     for (rank, size, because) in [(2, 2, "does not exist"), (0, 3, "3 ranks, and it has 2")] {
@@ -359,7 +359,7 @@ fn crowd(hub: SocketAddr, said: &[u8]) -> Vec<TcpStream> {
 }
 
 #[test]
-fn ranks_join_whatever_crowd_is_connected() {
+fn ranks_join_beside_any_number_of_connections() {
     let mut hello = wire::MAGIC.to_vec();
     hello.resize(wire::HELLO, 7);
     for said in [&[][..], &hello[..wire::HELLO - 1], &hello, &[0xff; wire::HELLO]] {
@@ -377,7 +377,7 @@ fn ranks_join_whatever_crowd_is_connected() {
 }
 
 #[test]
-fn a_rank_that_no_hub_answers_says_what_it_has_seen() {
+fn a_rank_without_an_answering_hub_reports_what_it_has_seen() {
     let listener = std::net::TcpListener::bind(SocketAddr::new(HERE, 0)).unwrap();
     let invitation = Invitation { hub: listener.local_addr().unwrap(), secret: Secret::new().unwrap(), host: None };
     std::thread::spawn(move || {

@@ -39,7 +39,7 @@ fn received(damage: impl Fn(&mut [u64; 3]) + Sync) -> String {
 }
 
 #[test]
-fn a_damaged_slot_is_an_error_that_names_what_is_wrong() {
+fn the_error_of_a_damaged_slot_names_the_fault() {
     let error = received(|words| words[1] = words[1] & !0xFFFF_FFFF | 9);
     assert!(error.contains("end-point 0 of rank 9, which does not exist"), "{error}");
     let error = received(|words| words[1] |= 3 << 40);
