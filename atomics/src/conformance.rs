@@ -191,7 +191,7 @@ __conformance_list!([table]);
 macro_rules! conformance {
     ($name:ident, $backend:ty, $runner:expr $(,)?) => {
         mod $name {
-            #[allow(unused_imports)] // the runner may need nothing of what surrounds it
+            #[allow(unused_imports)] // the runner may need no name of its surroundings
             use super::*;
             $crate::__conformance_list!([$crate::__conformance_tests] $backend, $runner);
         }

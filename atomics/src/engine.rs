@@ -1,4 +1,4 @@
-//! Backends whose ranks are coroutines: an engine carries out their calls, for model checking or in simulated time.
+//! Backends whose ranks are coroutines: an engine executes their calls, for model checking or in simulated time.
 
 pub mod controlled;
 pub mod coroutine;

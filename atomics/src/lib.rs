@@ -11,10 +11,10 @@
 //! | `verbs` | processes of any hosts, through RDMA network adapters; a feature | [`World::processes`] over `Verbs` |
 //! | `mpi` | processes of an MPI job, through its remote memory access; a feature | [`World::processes`] over `Mpi` |
 //! | `sim` | coroutines in virtual time, over a model of a machine | [`sim::Simulator`] |
-//! | `controlled` | coroutines; an engine carries out each of their calls at a time that it chooses | [`controlled::spawn`] |
+//! | `controlled` | coroutines; an engine executes each of their calls at a time that it chooses | [`controlled::spawn`] |
 //!
 //! The folders, from the ground up: `model` (the operations and the traits), `over` (code that runs on every backend), `join` (how a
-//! process finds its world), `backend` and `engine` (code that carries operations out), `job` (starting ranks).
+//! process finds its world), `backend` and `engine` (code that executes operations), `job` (starting ranks).
 //!
 //! [`Counted`], [`Attended`] and [`Probed`] wrap any backend. [`conformance`](mod@conformance) is the suite that every backend passes.
 

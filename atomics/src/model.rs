@@ -1,4 +1,4 @@
-//! What an operation on a rank's memory is: addresses, words, worlds, the trait of users and the trait of backends.
+//! The model of operations on a rank's memory: addresses, words, worlds, the trait of users and the trait of backends.
 
 pub(crate) mod address;
 pub(crate) mod error;

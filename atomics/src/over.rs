@@ -1,4 +1,4 @@
-//! What stands on the trait and runs on every backend: wrappers, and operations made of others.
+//! Code over the trait that runs on every backend: wrappers, and operations made of others.
 
 pub(crate) mod attended;
 pub mod bulk;

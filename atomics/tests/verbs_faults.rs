@@ -236,7 +236,7 @@ fn a_full_completion_queue_is_an_error_of_one_line() {
         ra.wait_until_deadline(Disp(0), Until::Ge(0), Time(0))
     };
     let error = (0..1_000).find_map(|value| put(value).err()).or_else(|| ra.pause(0).err());
-    let error = error.expect("a queue of few entries cannot hold so many").to_string();
+    let error = error.expect("a queue of few entries cannot hold this many").to_string();
     println!("{error}");
     assert!(error.contains("completion queue") && !error.contains('\n'), "{error}");
 }

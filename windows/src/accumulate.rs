@@ -28,15 +28,15 @@
 //! - Where ranks share memory, a target that receives long runs for some time has all its updates under the lock. It goes
 //!   back to atomics when it receives single updates for some time. Under the lock, runs are plain loops. See bias.rs.
 //!
-//! An element of which two regions of a dynamic window have a part each is updated under the lock. Every other element of an
-//! access to several regions takes the path of its own region.
+//! An element across two regions of a dynamic window is updated under the lock. Every other element of an access to several
+//! regions takes the path of its own region.
 //!
 //! Each target has one MCS lock for accumulates. A rank takes it with its own node.
 //!
 //! # Order
 //!
-//! Every update is done when its call returns. So the updates of one rank are ordered as its calls are, whatever
-//! `accumulate_ordering` asks for.
+//! Every update is done when its call returns. So the updates of one rank have the order of its calls, for any
+//! `accumulate_ordering`.
 //!
 //! # Cost
 //!
@@ -86,7 +86,7 @@ const ALONE: u64 = 4;
 pub(crate) struct Updates<'u, A: RemoteAtomics + ?Sized> {
     pub(crate) ra: &'u A,
     pub(crate) path: &'u AccumulatePath<'u>,
-    /// What this rank remembers of its runs, where targets have modes.
+    /// This rank's record of its runs, where targets have modes.
     pub(crate) bias: Option<&'u Bias>,
     pub(crate) rank: Rank,
     pub(crate) place: Place<'u>,
@@ -125,7 +125,7 @@ impl Word for &AtomicU64 {
     }
 }
 
-/// A word behind the network.
+/// A word that is reached through the network.
 struct NetworkWord<'w, A: ?Sized>(&'w A, Address);
 
 impl<A: RemoteAtomics + ?Sized> Word for NetworkWord<'_, A> {
@@ -154,7 +154,7 @@ enum WordRef<'w> {
     Network(Address),
 }
 
-/// What keeps the other ranks' updates apart from those of this rank.
+/// The exclusion of other ranks' updates during an update of this rank.
 enum Held {
     /// The updates are atomics, and no other rank loops meanwhile.
     Atomics,
@@ -181,13 +181,13 @@ impl Bits {
         Bits { shift: 8 * (byte % WORD) as u32, mask }
     }
 
-    /// The element in `word`, as a word of its own.
+    /// Returns the element in `word`, as a separate word.
     #[inline(always)]
     fn get(self, word: u64) -> u64 {
         self.mask & if cfg!(target_endian = "little") { word >> self.shift } else { word << self.shift }
     }
 
-    /// `word` with this element in place of its own.
+    /// Returns `word` with this element in place of its old one.
     #[inline(always)]
     fn set(self, word: u64, element: u64) -> u64 {
         let place = |bits: u64| if cfg!(target_endian = "little") { bits << self.shift } else { bits >> self.shift };
@@ -219,7 +219,7 @@ impl Update {
         }
     }
 
-    /// Updates an element by `value`, and returns what it was before.
+    /// Updates an element by `value`, and returns its value before.
     #[inline(always)]
     fn run(self, word: &impl Word, bits: Bits, value: u64) -> Result<u64> {
         let combine = match self {
@@ -305,7 +305,7 @@ fn len_of(source: &[u8], result: &Option<&mut [u8]>) -> usize {
     result.as_ref().map_or(source.len(), |result| result.len())
 }
 
-/// Whether an element is a 64-bit integer, so that a sum of elements is one of words.
+/// Returns whether an element is a 64-bit integer, so that a sum of elements is a sum of words.
 #[inline(always)]
 fn is_word_integer(kind: Kind) -> bool {
     kind.is_integer() && kind.size() == WORD
@@ -390,7 +390,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         }
     }
 
-    /// Combines `value` into the element at `offset`, and returns what it was before. Both are words that stand for
+    /// Combines `value` into the element at `offset`, and returns its value before. Both are words that stand for
     /// elements of at most 8 bytes.
     #[inline(always)]
     pub(crate) fn one(&self, offset: u64, kind: Kind, op: Op, value: u64) -> Result<u64> {
@@ -461,7 +461,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         }
     }
 
-    /// Updates each element on its own path: those of memory of the program that begins or ends within a word.
+    /// Updates each element on its own path, for memory of the program that begins or ends within a word.
     #[cold]
     fn one_by_one(&self, offset: u64, kind: Kind, op: Op, source: &[u8], mut result: Option<&mut [u8]>) -> Result<()> {
         let size = kind.size() as usize;
@@ -473,8 +473,8 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         Ok(())
     }
 
-    /// Updates elements of regions that touch: those of one region on the path that they have there, and one across a
-    /// border, which no path within a region meets, under the lock.
+    /// Updates elements of regions that touch. Elements of one region take that region's path. An element across a
+    /// border, which no path within a region reaches, is updated under the lock.
     #[cold]
     #[inline(never)]
     fn run_joined(
@@ -657,8 +657,8 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         }
     }
 
-    /// Stores `desired` at `offset` if the element there is `expected`; returns what it was before. All three are words
-    /// that stand for elements. The kind is one that compare-and-swap takes.
+    /// Stores `desired` at `offset` if the element there is `expected`; returns its value before. All three are words
+    /// that stand for elements. Compare-and-swap must accept the kind.
     pub(crate) fn compare_and_swap(&self, offset: u64, kind: Kind, expected: u64, desired: u64) -> Result<u64> {
         if let Place::TwoSided(requests, rank) = self.place {
             return requests.compare_and_swap(rank, offset, kind, expected, desired);
@@ -681,8 +681,8 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         }
     }
 
-    /// Reads an element of at most 8 bytes, and writes what becomes of it, if anything does; returns what it was. No other
-    /// rank updates the element meanwhile.
+    /// Reads an element of at most 8 bytes, and writes its new value, if there is one; returns the old value. No other
+    /// rank updates the element during the call.
     #[inline(always)]
     fn plain_word(&self, offset: u64, kind: Kind, update: impl FnOnce(u64) -> Option<u64>) -> Result<u64> {
         let mut bytes = [0; WORD as usize];
@@ -750,7 +750,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         self.flush()
     }
 
-    /// Completes what was written, at the rank that has the memory, which need not be the target.
+    /// Completes the writes at the rank that has the memory, which need not be the target.
     #[inline(always)]
     fn flush(&self) -> Result<()> {
         if let Place::Joined(joined) = self.place {

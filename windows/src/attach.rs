@@ -10,8 +10,8 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
     /// Attaches this rank's part of `other` to a dynamic window, and returns its address for the others.
     ///
     /// So one dynamic window reaches memory that other windows have, as DART nests shared windows in one. The other one may
-    /// be over another team of the same world, such as this rank's node. What is attached has to be detached before `other`
-    /// is freed: after that, operations would reach whatever the memory is used for next.
+    /// be over another team of the same world, such as this rank's node. Detach the memory before `other` is freed: after
+    /// that, operations would reach memory with a new use.
     ///
     /// # Errors
     ///
@@ -35,7 +35,7 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
         }
         let unknown = || Error::NoSuchTarget { call: Call::Attach, target: owner, size: team.size() };
         let at = other.team().translate(owner, team).ok_or_else(unknown)?.at(at.disp);
-        // The address by which the program knows the memory; where it has none, the displacement is as good.
+        // The program's address of the memory; where there is none, the displacement serves as well.
         let address = local.words().filter(|words| !words.is_empty()).map_or(at.disp.0, |words| words.as_ptr() as u64);
         let started = self.start_record();
         let disp = dynamic.attach_segment(self.ra, address, at, local.bytes())?;
@@ -64,7 +64,7 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
         Ok(memory)
     }
 
-    /// Detaches the memory at `disp`, and gives it back (`MPI_Win_detach`).
+    /// Detaches the memory at `disp`, and returns it (`MPI_Win_detach`).
     ///
     /// Operations of others that are under way are waited for; later ones find nothing there.
     ///

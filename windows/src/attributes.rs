@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::Error;
 
-/// What is done to an attribute that is deleted; it captures what MPI passes as `extra_state`.
+/// The callback for an attribute that is deleted; it captures the data that MPI passes as `extra_state`.
 type Delete<T> = dyn Fn(&mut T) + Send + Sync;
 
 /// A name for attributes of type `T`, the same one for any number of windows (`MPI_Win_create_keyval`).
@@ -83,7 +83,7 @@ struct Attribute<T> {
     value: T,
 }
 
-/// An attribute of whichever type.
+/// An attribute of any type.
 trait Slot: Any + Send {
     /// Calls the delete callback.
     fn delete(&mut self);
@@ -134,7 +134,7 @@ impl Attributes {
     }
 }
 
-/// The slot as the attribute of `keyval`, if it is that.
+/// Returns the slot as the attribute of `keyval`, if it has that type.
 fn of<'s, T: Send + 'static>(slot: &'s dyn Slot, keyval: &Keyval<T>) -> Option<&'s Attribute<T>> {
     let slot: &dyn Any = slot;
     slot.downcast_ref::<Attribute<T>>().filter(|attribute| Arc::ptr_eq(&attribute.key, &keyval.key))

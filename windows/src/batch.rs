@@ -52,9 +52,9 @@ impl<'env, A: RemoteAtomics + ?Sized> Batch<'_, 'env, A> {
 
     /// Starts to combine `value` into the element at `disp` of `target`. `result` gets the old value.
     ///
-    /// The network carries out many such operations at a time if the element has 8 aligned bytes, the window's strategy is native, and the
+    /// The network executes many such operations at a time if the element has 8 aligned bytes, the window's strategy is native, and the
     /// operation is replace, no_op or a sum of integers. Any other operation is done when this returns. Operations of a batch have no order,
-    /// whatever `accumulate_ordering` says.
+    /// for any `accumulate_ordering`.
     ///
     /// # Errors
     ///
@@ -143,7 +143,7 @@ impl<'env, A: RemoteAtomics + ?Sized> Batch<'_, 'env, A> {
     }
 }
 
-/// Runs `body`, then `behind`, and returns when all that it started is complete, here and at the targets.
+/// Runs `body`, then `behind`, and returns when all started operations are complete, at the origin and at the targets.
 pub(crate) fn batch<'env, A: RemoteAtomics + ?Sized, R, B>(
     core: &WindowCore<'_, A>,
     body: impl for<'scope> FnOnce(&Batch<'scope, 'env, A>) -> Result<R>,
@@ -154,6 +154,6 @@ pub(crate) fn batch<'env, A: RemoteAtomics + ?Sized, R, B>(
         let done = body(&Batch { ra: bulk.ra(), window, bulk });
         Ok(done.map(|done| (done, behind())))
     });
-    // Errors of the body's operations have been heard.
+    // The handler already got the errors of the body's operations.
     done.map_err(|error| core.hear(error))?
 }

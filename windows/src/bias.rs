@@ -8,7 +8,7 @@
 //!
 //! # Sources
 //!
-//! A bias that the frequent side confirms by a word of its own, and the rare side revokes: D. Dice, M. Moir, W. Scherer,
+//! A bias that the frequent side confirms with its own word, and the rare side revokes: D. Dice, M. Moir, W. Scherer,
 //! Quickly reacquirable locks, 2003; D. Dice, A. Kogan, BRAVO: biased locking for reader-writer locks, USENIX ATC'19. The
 //! fence that the rare side runs for all: atomics/src/backend/mapped/asymmetric.rs. When to change: ski rental (A. Karlin,
 //! M. Manasse, L. Rudolph, D. Sleator, Competitive snoopy caching, Algorithmica 3, 1988).
@@ -57,8 +57,8 @@
 //!
 //! An update by atomics: two stores to a line of this rank's own and a load of a line that no rank writes. A change to mode
 //! locked: the lock, a fence everywhere (some microseconds), and a look at each rank. A rank changes the mode when its runs
-//! have lost by atomics about what that costs, and the holders of the lock change it back when single updates have, less
-//! what runs have won meanwhile: so about twice what the better mode would have cost.
+//! have lost about the cost of a change by using atomics. The holders of the lock change it back when single updates have
+//! lost as much, less the gain of runs since then. So the total is about twice the cost of the better mode.
 //!
 //! [`Capabilities::asymmetric_fence`]: rmalab_atomics::Capabilities::asymmetric_fence
 
@@ -172,7 +172,7 @@ impl<'e> AccumulatePath<'e> {
         }
     }
 
-    /// As [`enter`](Self::enter), where that takes no network operation; false elsewhere.
+    /// Like [`enter`](Self::enter), where that takes no network operation; false elsewhere.
     #[inline(always)]
     pub(crate) fn enter_by_processor<A: RemoteAtomics + ?Sized>(&self, ra: &A, target: Rank) -> bool {
         let Some((busy, mode)) = self.words else { return !self.biased };
@@ -185,7 +185,7 @@ impl<'e> AccumulatePath<'e> {
         may
     }
 
-    /// As [`rest`](Self::rest), after [`enter_by_processor`](Self::enter_by_processor).
+    /// Like [`rest`](Self::rest), after [`enter_by_processor`](Self::enter_by_processor).
     #[inline(always)]
     pub(crate) fn rest_by_processor(&self) {
         if let Some((busy, _)) = self.words {
@@ -205,7 +205,7 @@ impl<'e> AccumulatePath<'e> {
         Ok(may)
     }
 
-    /// This rank has updated what it entered for, with this outcome.
+    /// Notes the outcome of the update for which this rank entered.
     #[inline(always)]
     pub(crate) fn leave<A: RemoteAtomics + ?Sized, R, E: Into<Error>>(
         &self,
@@ -253,7 +253,7 @@ impl<'e> AccumulatePath<'e> {
     }
 }
 
-/// What a rank remembers of its runs on a window.
+/// A rank's record of its runs on a window.
 #[derive(Debug)]
 pub(crate) struct Bias {
     pub(crate) limits: Limits,

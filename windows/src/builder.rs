@@ -290,7 +290,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         let key = exposed.as_ref().map_or(0, |exposed| exposed.key.0);
         let refused = u64::from(exposed.is_err());
         let all = team.collectives().allgather(&[bytes, u64::from(self.disp_unit), key, refused])?;
-        // All ranks go through both exchanges, whatever happened to them, so that none is left waiting.
+        // All ranks take part in both exchanges, even after an error, so that no rank is left waiting.
         let leased: Result<Vec<_>> = if all.chunks_exact(4).any(|part| part[3] != 0) {
             Ok(Vec::new())
         } else {
@@ -303,7 +303,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         let made = team.collectives().allgather(&[u64::from(refused == 0 && leased.is_ok())])?;
         let failed = (0..).zip(&made).find(|&(_, &made)| made == 0).map(|(rank, _)| Rank(rank));
         let own = exposed?;
-        // What comes to an end by an error from here on gives its leases back first, then the memory.
+        // An error from here on drops the leases first, then the memory.
         let parts = leased?;
         if let Some(rank) = failed {
             return Err(Error::NotMade { rank });
@@ -368,7 +368,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         }
         let strategy = self.config.accumulate;
         let exclusion = if two_sided.is_some() { Exclusion::Conflicts } else { locks.exclusion() };
-        // Where nothing is locked, exclusive locks tell nothing of the others, and their targets must have no modes.
+        // Where nothing is locked, exclusive locks do not exclude others, and their targets must have no modes.
         let biased = strategy != AccumulateStrategy::Locked
             && exclusion != Exclusion::Nothing
             && two_sided.is_none()
@@ -404,7 +404,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         Ok(Window { raw: RawWindow::new(core, locks) })
     }
 
-    /// Allocates the matching's words, those of the accumulates' lock, and the locks; notes all of them.
+    /// Allocates the words of the matching and of the accumulates' lock, and the locks; notes all allocations.
     fn own_words(&self, allocations: &mut Vec<Disp>) -> Result<(Matching, Disp, WindowLocks<W>)> {
         let ra = self.team.ra();
         let matching = Matching::new(ra, self.config.pscw, self.slots)?;

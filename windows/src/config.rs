@@ -200,7 +200,7 @@ choice! {
 }
 
 choice! {
-    /// What carries the operations; hint `rmalab_transport`.
+    /// The transport of the operations; hint `rmalab_transport`.
     Transport {
         /// One-sided operations, in which the target takes no part. The default.
         #[default]
@@ -328,7 +328,7 @@ pub struct Config {
     pub pscw: PscwStrategy,
     /// How accumulates are atomic (`rmalab_accumulate`, default native).
     pub accumulate: AccumulateStrategy,
-    /// What carries the operations (`rmalab_transport`, default one-sided).
+    /// The transport of the operations (`rmalab_transport`, default one-sided).
     pub transport: Transport,
     /// The program never locks the window (`no_locks`, default false).
     pub no_locks: bool,
@@ -629,7 +629,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// The configuration by hints, without what the environment says, and what is reported, as text.
+    /// Returns the configuration from hints, without the environment, and the reported hints as text.
     fn by(text: &str) -> (Config, Vec<String>) {
         let (config, ignored) = Config::from_hints(&info(text), None);
         (config, texts(&ignored))
@@ -702,7 +702,7 @@ mod tests {
             which_accumulate_ops: AccumulateOpSet::SUM | AccumulateOpSet::CSWAP,
         };
         assert_eq!(config, expected);
-        // What get_info tells makes the same window again, and each hint is in it.
+        // The hints of get_info make the same window again, and include each hint.
         assert_eq!(config.to_info(), info(text));
         assert_eq!(by("").0.to_info().len(), HINTS.len());
         let (again, ignored) = by(&Config::default().to_info().to_string());
@@ -727,7 +727,7 @@ mod tests {
                 "mpi_minimum_memory_alignment=48 is ignored: '48' is not a power of two of at most 4096 bytes",
             ]
         );
-        // Memory of a kind that this library knows nothing of.
+        // Memory of a kind that this library does not know.
         let (config, ignored) = by("mpi_assert_memory_alloc_kinds=system,cuda:device");
         assert_eq!((config, ignored.len()), (Config::default(), 1));
         assert!(ignored[0].contains("mpi:win_allocate"), "{ignored:?}");
@@ -753,7 +753,7 @@ mod tests {
                 "rmalab_fence=dissemination is ignored: the two-sided transport does not offer it; deferred is used",
             ]
         );
-        // As fields, where what was asked for shows only by not being the default.
+        // As fields, where a request shows only as a value other than the default.
         let fields = Config { transport: Transport::TwoSided, pscw: PscwStrategy::Flags, ..Config::default() };
         let (config, ignored) = fields.normalized();
         assert_eq!((config.fence, config.pscw), (FenceStrategy::Deferred, PscwStrategy::Deferred));
@@ -782,7 +782,7 @@ mod tests {
         assert_eq!(config.update(&info("accumulate_ordering=rar,waw,accumulate_ops=same_op")), []);
         assert_eq!(config.accumulate_ordering, AccumulateOrdering::RAR | AccumulateOrdering::WAW);
         assert_eq!(config.accumulate_ops, AccumulateOps::SameOp);
-        // Not back, nor to what is neither less nor more.
+        // A change back is refused, and so is a change that is neither weaker nor stronger.
         let relaxed = config;
         assert_eq!(config.update(&info("accumulate_ordering=rar,raw,accumulate_ops=same_op_no_op")).len(), 2);
         assert_eq!(config, relaxed);

@@ -63,7 +63,7 @@ pub(crate) struct Dynamic {
     free: RefCell<Vec<usize>>,
     /// This rank's far entries.
     far: Cell<Option<Far>>,
-    /// What this rank knows of the others.
+    /// This rank's knowledge of the others.
     known: RefCell<HashMap<Rank, Known>>,
     /// Targets that this rank has accessed since their last flush, and other ranks that had the memory.
     owners: RefCell<Vec<(Rank, Rank)>>,
@@ -133,8 +133,8 @@ impl Region {
     }
 }
 
-/// Those of `regions`, which are in the order of their addresses, that have `len` bytes at `address` together: each begins
-/// where the one before it ends.
+/// Returns the regions of `regions`, which are in the order of their addresses, that together have `len` bytes at
+/// `address`: each begins where the previous one ends.
 fn touching(regions: &[Region], address: u64, len: u64) -> Option<Vec<Region>> {
     let first = regions.partition_point(|region| region.address <= address).checked_sub(1)?;
     let (regions, end) = (&regions[first..], address.checked_add(len)?);
@@ -176,7 +176,7 @@ impl Dynamic {
         self.version
     }
 
-    /// Bytes of what is known of the others.
+    /// Returns the bytes of this rank's knowledge of the others.
     pub(crate) fn remembered_bytes(&self) -> usize {
         let each = |known: &Known| size_of::<(Rank, Known)>() + size_of_val(&known.regions[..]);
         self.known.borrow().values().map(each).sum()
@@ -324,7 +324,7 @@ impl Dynamic {
         }
     }
 
-    /// Whether the region at `disp` is memory of the program, if there is one.
+    /// Returns whether the region at `disp` is memory of the program, if there is one.
     pub(crate) fn is_exposed(&self, disp: WindowDisp) -> Option<bool> {
         self.own.borrow().get(&(disp.0 as u64)).map(|(region, _)| matches!(region.memory, Memory::Exposed(_)))
     }
@@ -435,7 +435,7 @@ impl Dynamic {
         }
     }
 
-    /// Flushes `target`, and the other ranks that had what was accessed there.
+    /// Flushes `target`, and the other ranks whose memory was accessed through it.
     pub(crate) fn flush<A: RemoteAtomics + ?Sized>(&self, ra: &A, target: Rank) -> Result<()> {
         let mut flushed = ra.flush(target);
         self.owners.borrow_mut().retain(|&(accessed, owner)| {
@@ -447,7 +447,7 @@ impl Dynamic {
         Ok(flushed?)
     }
 
-    /// Brings what is known of `rank` up to date.
+    /// Updates this rank's knowledge of `rank`.
     fn refresh<A: RemoteAtomics + ?Sized>(&self, ra: &A, rank: Rank) -> Result<()> {
         let mut known = self.known.borrow_mut();
         let known = known.entry(rank).or_default();

@@ -96,7 +96,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
 }
 
 impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
-    /// Calls a fence, whatever is open.
+    /// Calls a fence, with any epoch open.
     pub(crate) fn synchronize(&self, assert: FenceAssert) -> Result<()> {
         let open = self.epochs.fence(!assert.nosucceed);
         let started = self.start_record();
@@ -152,7 +152,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Fence<'_, '_, A, W> {
     ///
     /// # Errors
     ///
-    /// As for [`WindowCore::local`](crate::WindowCore::local).
+    /// See [`WindowCore::local`](crate::WindowCore::local).
     pub fn local(&self) -> Result<Local<'_, A>> {
         self.window.local()
     }
@@ -161,7 +161,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Fence<'_, '_, A, W> {
     ///
     /// # Errors
     ///
-    /// As for [`WindowCore::progress`](crate::WindowCore::progress).
+    /// See [`WindowCore::progress`](crate::WindowCore::progress).
     pub fn progress(&self) -> Result<()> {
         self.window.progress()
     }

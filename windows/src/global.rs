@@ -35,7 +35,7 @@
 //!
 //! Each unit attaches its parts to the dynamic window. Blocking puts and gets to units of the same node are loads and stores, or copies of
 //! memory if they are long. All other operations use the dynamic window: non-blocking operations, since a copy by the processor blocks, and
-//! atomics, since they have to be atomic with those of other nodes.
+//! atomics, since they have to be atomic with the atomics of other nodes.
 //!
 //! # State
 //!
@@ -52,14 +52,14 @@
 //!
 //! # Differences from the paper
 //!
-//! * Memory that one unit has allocated is in the pools' segment, not in two windows of its own.
+//! * Memory that one unit has allocated is in the pools' segment, not in two separate windows.
 //! * A segment's number has 31 bits instead of 16, since numbers are not used again.
 //!
 //! # Cost
 //!
-//! On the same node: the search, and the loads and stores, or one bulk operation from 512 bytes on. On other nodes: one remote get, by which
-//! the dynamic window sees that nothing was detached, then the operation, and a flush for a blocking put. A collective allocation takes 8
-//! bytes for each unit at every unit.
+//! On the same node: the search, and the loads and stores, or one bulk operation from 512 bytes on. On other nodes: one remote get, with
+//! which the dynamic window sees that nothing was detached, then the operation, and a flush for a blocking put. A collective allocation
+//! takes 8 bytes for each unit at every unit.
 
 mod copy;
 mod pointer;
@@ -90,7 +90,8 @@ impl Reserve {
     /// Bytes that the pools' window takes beside the pool.
     const WINDOW: u64 = 8 << 10;
 
-    /// Bytes of a node's arena: what was asked for, the pools' window, and the collectives of the node's team.
+    /// Returns the bytes of a node's arena: the requested bytes, the pools' window, and the collectives of the node's
+    /// team.
     fn arena(self, ranks_per_node: u32) -> u64 {
         let links = u64::from(ranks_per_node.next_power_of_two().trailing_zeros());
         let team = links.saturating_mul(2 * CHUNK_BYTES + LINE);
@@ -159,15 +160,15 @@ struct Segment<'m, A: RemoteAtomics + ?Sized> {
     starts: Vec<u64>,
 }
 
-/// From this many bytes on, the own node is reached by the backend's copies, which are faster than a loop over words.
+/// From this many bytes on, the local node is reached by the backend's copies, which are faster than a loop over words.
 const COPIED: usize = 512;
 
 /// Where a pointer leads.
 struct Found<'m> {
-    /// The words of the part, if it is on the own node, and the offset there.
+    /// The words of the part, if it is on the local node, and the offset there.
     words: Option<&'m [AtomicU64]>,
     offset: usize,
-    /// The same place, if it is on the own node, as the ranks' memory.
+    /// The same place, if it is on the local node, as the ranks' memory.
     at: Address,
     /// Where it is in the dynamic window.
     disp: WindowDisp,
@@ -205,7 +206,7 @@ impl<A: RemoteAtomics + ?Sized> GlobalMemory<'_, A> {
         let memory = GlobalMemory { team, node: &node, epoch: &epoch, table, segments, pool };
         memory.add_segment(pointer::POOL, reserve.pool.saturating_add(WORD))?;
         let result = body(&memory)?;
-        // What is left in the nodes' arenas goes with them, behind the barriers of these two frees.
+        // Memory that is left in the nodes' arenas ends with them, after the barriers of these two frees.
         drop(memory);
         epoch.unlock_all()?;
         window.free()?;
@@ -291,7 +292,8 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
         }
     }
 
-    /// Frees a collective allocation. `pointer` is that of [`team_memalloc_aligned`](Self::team_memalloc_aligned), at any unit. Collective.
+    /// Frees a collective allocation. `pointer` is the result of
+    /// [`team_memalloc_aligned`](Self::team_memalloc_aligned), at any unit. Collective.
     ///
     /// # Errors
     ///
@@ -352,7 +354,7 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
         let start = Disp(pointer.offset());
         let unknown = |_| refuse("no allocation starts there: it was freed before, or the pointer is into one");
         let bytes = self.pool.len_of(start).map_err(unknown)?;
-        // Its own part is on the own node, and the pool within it.
+        // Its own part is on the local node, with the pool within it.
         let words = found.words.and_then(|words| words.get(found.offset / 8..(found.offset + bytes as usize) / 8));
         for word in words.unwrap_or_default() {
             word.store(0, Ordering::Relaxed);
@@ -456,7 +458,7 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
     ///
     /// # Errors
     ///
-    /// The errors of [`Target::fetch_and_op`], and those of all operations.
+    /// The errors of [`Target::fetch_and_op`], and of all operations.
     #[inline]
     pub fn fetch_and_op<T: Element>(&self, pointer: GlobalPtr, op: Op, value: T) -> Result<T> {
         let (target, disp) = self.target(Call::FetchAndOp, pointer, size_of::<T>())?;
@@ -480,10 +482,10 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
     ///
     /// # Errors
     ///
-    /// Those of the network, and [`RankOutOfRange`](rmalab_atomics::Error::RankOutOfRange).
+    /// The errors of the network, and [`RankOutOfRange`](rmalab_atomics::Error::RankOutOfRange).
     #[inline]
     pub fn flush(&self, unit: Rank) -> Result<()> {
-        fence(Ordering::SeqCst); // the stores to the own node
+        fence(Ordering::SeqCst); // the stores to the local node
         self.epoch.flush(unit)
     }
 
@@ -491,14 +493,14 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
     ///
     /// # Errors
     ///
-    /// Those of the network.
+    /// The errors of the network.
     #[inline]
     pub fn flush_all(&self) -> Result<()> {
         fence(Ordering::SeqCst);
         self.epoch.flush_all()
     }
 
-    /// The words of `bytes` bytes at `pointer`, if they belong to a unit of the own node and are whole words.
+    /// Returns the words of `bytes` bytes at `pointer`, if they belong to a unit of the local node and are whole words.
     ///
     /// They are memory that others access at the same time. Behind a free they may be part of another allocation.
     ///
@@ -555,10 +557,10 @@ const UNKNOWN: &str = "its segment was freed, or never allocated";
 ///
 /// Dropping it waits until the buffer is not in use any more; forgetting it leaks the buffer, and nothing worse.
 #[derive(Debug)]
-#[must_use = "the buffer comes back by `wait`"]
+#[must_use = "`wait` returns the buffer"]
 pub struct Handle<'m, A: RemoteAtomics + ?Sized, T: Pod> {
     request: Request<'m, A, T>,
-    /// What completes it at its target, if it is a put.
+    /// The epoch and the target to flush, if it is a put.
     flush: Option<(&'m LockAll<'m, 'm, A>, Rank)>,
 }
 
@@ -567,7 +569,7 @@ impl<A: RemoteAtomics + ?Sized, T: Pod> Handle<'_, A, T> {
     ///
     /// # Errors
     ///
-    /// Those of the network; the buffer is dropped then.
+    /// The errors of the network; the buffer is dropped then.
     pub fn wait(self) -> Result<Vec<T>> {
         let flush = self.flush;
         let buffer = self.request.wait()?;
@@ -581,25 +583,25 @@ impl<A: RemoteAtomics + ?Sized, T: Pod> Handle<'_, A, T> {
     ///
     /// # Errors
     ///
-    /// As [`wait`](Self::wait).
+    /// The errors of [`wait`](Self::wait).
     pub fn wait_local(self) -> Result<Vec<T>> {
         self.request.wait()
     }
 
-    /// Whether [`wait_local`](Self::wait_local) would return at once.
+    /// Returns whether [`wait_local`](Self::wait_local) would return at once.
     ///
     /// # Errors
     ///
-    /// Those of the network.
+    /// The errors of the network.
     pub fn test(&mut self) -> Result<bool> {
         self.request.test()
     }
 
-    /// As [`wait`](Self::wait), of several; the buffers come in the order of the handles.
+    /// Like [`wait`](Self::wait), for several handles; the buffers are in the order of the handles.
     ///
     /// # Errors
     ///
-    /// As [`wait`](Self::wait); the first error, after which the others were waited for here.
+    /// The errors of [`wait`](Self::wait): the first one, after a wait for all handles.
     pub fn wait_all(handles: impl IntoIterator<Item = Self>) -> Result<Vec<Vec<T>>> {
         handles.into_iter().map(Handle::wait).collect()
     }

@@ -1,4 +1,4 @@
-//! So many items of a layout, one behind the other: one end of an operation.
+//! A number of items of a layout, one after the other: one end of an operation.
 
 use crate::layout::{PairRuns, pair_elements, pair_runs};
 use crate::{Kind, Layout, LayoutError};
@@ -51,7 +51,7 @@ impl<'l> Items<'l> {
         self.layout.total(self.count)
     }
 
-    /// The first byte, and the number of bytes from there to behind the last one.
+    /// Returns the first byte, and the number of bytes from there to the end of the last one.
     pub(crate) fn reach(self) -> Result<(i64, u64), LayoutError> {
         let (first, end) = self.layout.span(self.count)?;
         Ok((first, end.abs_diff(first)))

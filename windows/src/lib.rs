@@ -9,7 +9,7 @@
 //! | element types, operations, layouts of data | [`Element`], [`Op`], [`Layout`], [`Items`] |
 //! | global pointers, without epochs | [`GlobalMemory`], [`GlobalPtr`] |
 //! | strategies and hints | [`Config`], [`Info`] |
-//! | traces of what a program does on a window, and their replay | [`trace`], [`replay`] |
+//! | traces of a program's calls on a window, and their replay | [`trace`], [`replay`] |
 //! | windows whose operations are messages to the target | [`two_sided`], [`Agent`] |
 //!
 //! An epoch is a value, and communication is its methods. So an operation outside an epoch does not compile, nor does a second epoch that

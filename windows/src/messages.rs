@@ -446,7 +446,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Messages<'a, A> {
 
     /// Returns the number of packets of a kind that this end-point has sent.
     ///
-    /// A packet counts once, however many slots it needs, from the call on that sends it.
+    /// A packet counts once, for any number of slots, from the call that sends it on.
     pub fn sent(&self, kind: Kind) -> u64 {
         self.state.borrow().packets.count(kind)
     }

@@ -59,7 +59,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     ///
     /// # Errors
     ///
-    /// The errors of [`WindowLocks::lock_all`](rmalab_locks::WindowLocks::lock_all), and otherwise those of [`lock`](Self::lock).
+    /// The errors of [`WindowLocks::lock_all`](rmalab_locks::WindowLocks::lock_all) and of [`lock`](Self::lock).
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub fn lock_all(&mut self) -> Result<LockAll<'_, 't, A, W>> {
         self.lock_all_assert(Assert::None)
@@ -87,8 +87,8 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
 pub struct Lock<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
     window: &'w RawWindow<'t, A, W>,
     target: Target<'w, A>,
-    /// Whether a flush of the target completes what was issued to it, and nothing is recorded. Here as well as in the
-    /// window, which changes behind shared references: it would be loaded anew after each flush's fence.
+    /// Whether a flush of the target completes its operations, and nothing is recorded. It is a copy of the window's
+    /// field, which may change through shared references and would be loaded again after each flush's fence.
     plain: bool,
 }
 
@@ -191,7 +191,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Drop for Lock<'_, '_, A, W> {
 #[must_use = "the epoch ends when it is dropped, which is at once if it is not bound to a name"]
 pub struct LockAll<'w, 't, A: RemoteAtomics + ?Sized, W: WindowLock = Policy> {
     window: &'w Window<'t, A, W>,
-    // As in `Lock`.
+    // See `Lock`.
     ra: &'t A,
     plain: bool,
 }

@@ -28,7 +28,7 @@ pub(crate) trait ByRequest: Debug {
         result: Option<&mut [u8]>,
     ) -> Result<()>;
 
-    /// Stores `desired` at `offset` if the element there is `expected`; returns what it was before.
+    /// Stores `desired` at `offset` if the element there is `expected`; returns its value before.
     fn compare_and_swap(&self, target: Rank, offset: u64, kind: Kind, expected: u64, desired: u64) -> Result<u64>;
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Joined<'e> {
 /// One of the regions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JoinedPart<'e> {
-    /// Its first byte, counted from that of the first region.
+    /// Its first byte, counted from the first byte of the first region.
     pub(crate) start: u64,
     /// The byte after its last one.
     pub(crate) end: u64,
@@ -104,7 +104,7 @@ impl<'e> Joined<'e> {
         self.pieces(offset, dest.len()).try_for_each(|(place, at, piece)| place.read(ra, at, &mut dest[piece]))
     }
 
-    /// Completes what was written to the regions, which `target` has attached.
+    /// Completes the writes to the regions, which `target` has attached.
     #[cold]
     #[inline(never)]
     pub(crate) fn flush<A: RemoteAtomics + ?Sized>(&self, ra: &A, target: Rank) -> Result<()> {
@@ -161,6 +161,6 @@ pub(crate) enum Part<'e> {
     Fixed(Place<'e>),
     /// Whatever its owner has attached, reached by requests if there are any.
     Dynamic(Option<&'e dyn ByRequest>),
-    /// One of the two before, and what is done to it is recorded; whether in an epoch of fences or of start.
+    /// One of the two before, with recorded operations. `active` says whether the epoch is one of fences or of start.
     Recorded { active: bool },
 }

@@ -1,4 +1,4 @@
-//! Epochs by post, start, complete and wait, as values. raw/matching.rs has the protocols by which the ranks meet.
+//! Epochs by post, start, complete and wait, as values. raw/matching.rs has the protocols with which the ranks meet.
 
 use rmalab_atomics::{Rank, RemoteAtomics};
 use rmalab_locks::{Policy, WindowLock};
@@ -118,7 +118,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Access<'_, '_, A, W> {
     ///
     /// # Errors
     ///
-    /// As for [`WindowCore::local`](crate::WindowCore::local).
+    /// See [`WindowCore::local`](crate::WindowCore::local).
     pub fn local(&self) -> Result<Local<'_, A>> {
         self.window.local()
     }
@@ -158,9 +158,9 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> ExposureSide<'_, 't, A, W> {
     ///
     /// # Errors
     ///
-    /// [`Error::Group`](crate::Error::Group), [`Error::NoSuchTarget`](crate::Error::NoSuchTarget),
-    /// [`Error::Conflict`](crate::Error::Conflict) when an exposure epoch was forgotten, and the errors of the network. After an error no epoch
-    /// is open. Ranks of the group that were notified before may access the window all the same.
+    /// [`Error::Group`](crate::Error::Group), [`Error::NoSuchTarget`](crate::Error::NoSuchTarget), [`Error::Conflict`](crate::Error::Conflict)
+    /// when an exposure epoch was forgotten, and the errors of the network. After an error no epoch is open. But ranks of the group that were
+    /// notified before may access the window.
     pub fn post(&mut self, group: &[Rank]) -> Result<Exposure<'_, 't, A, W>> {
         self.post_assert(group, PostAssert::default())
     }
@@ -192,7 +192,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Exposure<'_, '_, A, W> {
     ///
     /// # Errors
     ///
-    /// As for [`WindowCore::local`](crate::WindowCore::local).
+    /// See [`WindowCore::local`](crate::WindowCore::local).
     pub fn local(&self) -> Result<Local<'_, A>> {
         self.window.local()
     }

@@ -9,12 +9,12 @@ use crate::raw::core::WindowCore;
 
 /// An operation with a request, which owns its buffer.
 ///
-/// As in MPI, waiting for a put or an accumulate frees the buffer, and does not complete the operation at the target. Waiting for a get means
-/// that the data have arrived. A request may outlive its epoch, whose end completes the operation; a later wait takes no time. A request
-/// borrows the window, so an epoch that takes the whole window (`&mut`) can begin only when no request is left. Dropping a request waits for
-/// it. Forgetting one leaks its buffer, and nothing else.
+/// Like in MPI, waiting for a put or an accumulate frees the buffer, and does not complete the operation at the target. Waiting for a get
+/// means that the data have arrived. A request may outlive its epoch, whose end completes the operation; a later wait takes no time. A
+/// request borrows the window, so an epoch that takes the whole window (`&mut`) can begin only when no request is left. Dropping a request
+/// waits for it. Forgetting one leaks its buffer, and nothing else.
 #[derive(Debug)]
-#[must_use = "the buffer comes back by `wait`"]
+#[must_use = "`wait` returns the buffer"]
 pub struct Request<'e, A: RemoteAtomics + ?Sized, T: Pod> {
     state: State<'e, A, T>,
 }

@@ -2,7 +2,7 @@
 //!
 //! # Source
 //!
-//! Groups and communicators of MPI-4.1, chapter 7: a [`Team`] is what a communicator is to windows.
+//! Groups and communicators of MPI-4.1, chapter 7: a [`Team`] is the communicator of windows.
 //!
 //! | MPI | here |
 //! | --- | --- |
@@ -18,7 +18,7 @@
 //! # State
 //!
 //! A team borrows its ranks, which are a world or a [`Subset`], and has their [`Collectives`] and a name. A split makes a subset. The caller
-//! keeps it in a variable, like a world, and makes a team over it. So a window's type names what it is over, and nothing is counted or
+//! keeps it in a variable, like a world, and makes a team over it. So a window's type names its ranks' type, and nothing is counted or
 //! shared without the caller's knowledge.
 //!
 //! # Cost
@@ -67,12 +67,13 @@ use crate::{Error, Open, Result};
 #[derive(Debug)]
 pub struct Team<'a, A: RemoteAtomics + ?Sized> {
     collectives: Collectives<'a, A>,
-    /// What its two-sided windows share.
+    /// The end-points that its two-sided windows share.
     ends: Ends<'a>,
-    /// Those of its windows, which barriers are recorded with, too.
+    /// The recorders of its windows, which record barriers, too.
     recorders: RefCell<Vec<Weak<Recorder>>>,
-    /// How many locks this rank holds that let one rank in at a time, and what the first of them is.
+    /// The number of locks that this rank holds and that admit one rank at a time.
     inside: Cell<u32>,
+    /// The kind of the first of them.
     entered: Cell<Open>,
     name: String,
 }
@@ -131,7 +132,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
         self.barrier_anywhere()
     }
 
-    /// Like [`barrier`](Self::barrier), whatever this rank holds.
+    /// Like [`barrier`](Self::barrier), with any locks held.
     pub(crate) fn barrier_anywhere(&self) -> Result<()> {
         let recorders: Vec<_> = self.recorders.borrow().iter().filter_map(Weak::upgrade).collect();
         let started: Vec<_> = recorders.iter().map(|recorder| recorder.start(self.ra())).collect();
@@ -175,7 +176,8 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
         recorders.push(Rc::downgrade(recorder));
     }
 
-    /// Serves requests of other ranks that have arrived, on all two-sided windows of this rank, whatever their teams. Never waits.
+    /// Serves requests of other ranks that have arrived, on all two-sided windows of this rank, for all teams. Never
+    /// waits.
     ///
     /// # Errors
     ///

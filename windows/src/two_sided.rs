@@ -159,7 +159,7 @@ pub const COMPLETE: Kind = Kind(8);
 pub const GRANT: Kind = Kind(9);
 /// Puts or accumulates are done.
 pub const ACK: Kind = Kind(10);
-/// What an operation has fetched.
+/// The values that an operation has fetched.
 pub const ANSWER: Kind = Kind(11);
 /// The target has posted the window.
 pub const POST: Kind = Kind(12);
@@ -236,7 +236,7 @@ impl Record {
     }
 }
 
-/// What this rank still has to do at a target in the open epoch.
+/// This rank's remaining work at a target in the open epoch.
 #[derive(Debug, Default)]
 struct Pending {
     /// The lock of the epoch, if it needs one.
@@ -390,7 +390,7 @@ impl<'t> Requests<'t> {
         self.send(target, &Record::signal(kind), flags)
     }
 
-    /// Calls `body` with what this rank still has to do at a target.
+    /// Calls `body` with this rank's remaining work at a target.
     fn with<R>(&self, target: Rank, body: impl FnOnce(&mut Pending) -> R) -> R {
         let origin = &mut *self.origin.borrow_mut();
         let (all, fences) = (origin.all, origin.fences);
@@ -420,7 +420,7 @@ impl<'t> Requests<'t> {
         self.origin.borrow().targets.iter().any(|(&target, pending)| locked(pending) && self.wanted(target).is_none())
     }
 
-    /// Notes that nothing of `target` is to be waited for any more.
+    /// Notes that there is nothing left to wait for at `target`.
     fn settle(&self, target: Rank) {
         let gone = |wanted: &Wanted| wanted.window == self.window && wanted.target == target;
         self.ends.hub().state.borrow_mut().wanted.retain(|wanted| !gone(wanted));
@@ -605,7 +605,7 @@ impl<'t> Requests<'t> {
         origin.all = None;
     }
 
-    /// Notes that nothing of any target is to be waited for any more.
+    /// Notes that there is nothing left to wait for at any target.
     fn want_nothing(&self) {
         self.ends.hub().state.borrow_mut().wanted.retain(|wanted| wanted.window != self.window);
     }

@@ -63,7 +63,7 @@ impl fmt::Display for Flavor {
     }
 }
 
-/// What a rank sees of its own memory while others access it (the attribute `MPI_WIN_MODEL`).
+/// A rank's view of its own memory while others access it (the attribute `MPI_WIN_MODEL`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Model {
     /// One copy, which all ranks see.
@@ -119,7 +119,7 @@ impl<'t, A: RemoteAtomics + ?Sized> Window<'t, A> {
     ///
     /// # Errors
     ///
-    /// As for [`Builder::allocate`].
+    /// The errors of [`Builder::allocate`].
     pub fn allocate(team: &'t Team<'t, A>, bytes: u64) -> Result<Self> {
         Self::builder(team).allocate(bytes)
     }
@@ -128,7 +128,7 @@ impl<'t, A: RemoteAtomics + ?Sized> Window<'t, A> {
     ///
     /// # Errors
     ///
-    /// As for [`Builder::create`].
+    /// The errors of [`Builder::create`].
     pub fn create<T: Pod + Send>(team: &'t Team<'t, A>, vec: Vec<T>) -> Result<Self> {
         let unit = u32::try_from(size_of::<T>().max(1)).unwrap_or(u32::MAX);
         Self::builder(team).disp_unit(unit).create(UserMemory::from_vec(vec))
@@ -138,7 +138,7 @@ impl<'t, A: RemoteAtomics + ?Sized> Window<'t, A> {
     ///
     /// # Errors
     ///
-    /// As for [`Builder::allocate_shared`].
+    /// The errors of [`Builder::allocate_shared`].
     pub fn allocate_shared(team: &'t Team<'t, A>, bytes: u64) -> Result<Self> {
         Self::builder(team).allocate_shared(bytes)
     }
@@ -147,7 +147,7 @@ impl<'t, A: RemoteAtomics + ?Sized> Window<'t, A> {
     ///
     /// # Errors
     ///
-    /// As for [`Builder::create_dynamic`].
+    /// The errors of [`Builder::create_dynamic`].
     pub fn create_dynamic(team: &'t Team<'t, A>) -> Result<Self> {
         Self::builder(team).create_dynamic()
     }
@@ -164,7 +164,8 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
         self.flavor
     }
 
-    /// Returns what a rank sees of its own memory: one copy, except for two-sided windows (see [`two_sided`](crate::two_sided)).
+    /// Returns a rank's view of its own memory: one copy, except for two-sided windows (see
+    /// [`two_sided`](crate::two_sided)).
     pub fn model(&self) -> Model {
         if self.two_sided.is_some() { Model::Separate } else { Model::Unified }
     }
@@ -310,7 +311,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
     ///
     /// # Errors
     ///
-    /// As for [`Team::progress`](crate::Team::progress).
+    /// The errors of [`Team::progress`](crate::Team::progress).
     pub fn progress(&self) -> Result<()> {
         self.team.progress().map_err(|error| self.hear(error))
     }
@@ -353,7 +354,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     ///
     /// # Errors
     ///
-    /// As for [`RawWindow::free`].
+    /// The errors of [`RawWindow::free`].
     pub fn free(self) -> Result<()> {
         self.raw.free()
     }
@@ -362,13 +363,13 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Window<'t, A, W> {
     ///
     /// # Errors
     ///
-    /// As for [`RawWindow::reclaim`].
+    /// The errors of [`RawWindow::reclaim`].
     pub fn reclaim(self) -> Result<Vec<UserMemory>, FreeError> {
         self.raw.reclaim()
     }
 }
 
-/// The error of a window that was not freed in order, with the memory that came back; see [`Window::reclaim`].
+/// The error of a window that was not freed in order, with the returned memory; see [`Window::reclaim`].
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct FreeError {

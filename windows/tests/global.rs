@@ -425,7 +425,7 @@ fn a_pool_hands_out_zeroed_memory_once() {
                     let (start, content) = live.swap_remove(random.below(live.len()));
                     let mut seen = vec![0; content.len()];
                     memory.get(start, &mut seen)?;
-                    assert_eq!(seen, content, "nobody else has got the memory at {start}");
+                    assert_eq!(seen, content, "no other unit has got the memory at {start}");
                     memory.memfree(start)?;
                 }
             }
@@ -494,7 +494,7 @@ fn bad_pointers_are_errors_and_change_nothing() {
         bad(memory.team_memfree(array), "was freed");
         bad(memory.get_value::<u8>(array).map(drop), "was freed");
         let again = memory.team_memalloc_aligned(20)?;
-        assert_ne!(again, array, "a pointer to what was freed does not come back to life");
+        assert_ne!(again, array, "a pointer to freed memory does not become valid again");
         Ok(())
     });
 }

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "clippy.toml's exception for tests does not reach their helpers")]
 
 #[path = "../../atomics/tests/controlled/world.rs"]
-#[allow(dead_code, reason = "another crate's test engine, of which not everything is looked at here")]
+#[allow(dead_code, reason = "another crate's test engine, which is not fully used here")]
 mod world;
 
 use std::time::Duration;
@@ -364,7 +364,7 @@ fn packets_are_counted_by_kind_and_have_the_documented_cost() {
 
             messages.recv_vec(peer, ANY_TAG).unwrap();
             messages.recv_vec(peer, ANY_TAG).unwrap();
-            assert_eq!(counted.take().remote_operations(), 0, "a receive of what is there is local");
+            assert_eq!(counted.take().remote_operations(), 0, "a receive of a message that has arrived is local");
 
             // 8,192 bytes are more than two slots of 4,072.
             messages.send(peer, Tag(0), &[0; 8_192]).unwrap();

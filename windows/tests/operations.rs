@@ -127,7 +127,7 @@ fn updates<T: Sample>(target: &Target<'_, Mapped>, start: i64, offsets: &[usize]
                 }
                 _ => before = target.rget_accumulate(disp, op, ignored, before).unwrap().wait().unwrap(),
             }
-            assert_eq!(before, old, "{} of {} at {offset}: what was there", op, T::KIND);
+            assert_eq!(before, old, "{} of {} at {offset}: the value before", op, T::KIND);
             let mut expected = [0xA5_u8; BYTES];
             let new: &[u8] = bytemuck::cast_slice(&new);
             expected[offset..][..new.len()].copy_from_slice(new);

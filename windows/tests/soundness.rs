@@ -19,7 +19,7 @@ macro_rules! assert_is_not {
                 fn of() {}
             }
             impl<T: ?Sized> Choice<()> for T {}
-            #[allow(dead_code, reason = "a type of which nothing but its name is needed")]
+            #[allow(dead_code, reason = "only the name of the type is needed")]
             struct Has;
             impl<T: ?Sized + $trait> Choice<Has> for T {}
             let _ = <$type as Choice<_>>::of;

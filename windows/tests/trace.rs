@@ -417,7 +417,7 @@ fn files_of_different_traces_are_errors() {
     fails(&dir.path.join("b"), "byte 0: this is not a trace");
     for old in [1, 2] {
         std::fs::write(file("b", 0), [&b"rmalab\0T"[..], &[old, 0, 0, 0]].concat()).unwrap();
-        let lacks = "of the format, which lacks what a replay needs; this program reads";
+        let lacks = "of the format, which lacks data that a replay needs; this program reads";
         fails(&dir.path.join("b"), &format!("byte 8: version {old} {lacks}"));
         fails(&dir.path.join("b"), "record the program again");
     }

@@ -561,7 +561,7 @@ fn the_messages_of_locks() {
             epoch.accumulate_layout(COUNTER, column.item(), Op::Sum, &[3_u8; 9], Layout::of::<u8>().items(9)).unwrap();
         });
         let ack = if kind == LockKind::Shared { vec![(GRANT, 1), (ACK, 1)] } else { vec![(GRANT, 1)] };
-        assert_eq!(layout, (vec![(PUT, 1), (ACCUMULATE, 1), (LOCK, 1)], ack), "an operation, whatever its layout");
+        assert_eq!(layout, (vec![(PUT, 1), (ACCUMULATE, 1), (LOCK, 1)], ack), "one operation for any layout");
     }
     let unchecked = passive(|window| {
         let epoch = window.lock_assert(LockKind::Exclusive, Rank(1), Assert::NoCheck).unwrap();
@@ -653,7 +653,7 @@ fn an_agent_serves_while_its_rank_computes() {
                         2 * u64::from(kind == LockKind::Exclusive)
                     );
                     let nothing = sent(&window).iter().all(|&(_, count)| count == 0);
-                    assert!(nothing, "its own end-point has answered nobody: {:?}", sent(&window));
+                    assert!(nothing, "its own end-point has answered no request: {:?}", sent(&window));
                 } else {
                     for _ in 0..100 {
                         let epoch = window.lock(kind, Rank(0)).unwrap();
@@ -694,8 +694,8 @@ fn an_agent_serves_while_its_rank_computes() {
     }
 }
 
-/// A rank that waits on one window serves the others: each rank holds a lock of its own part, and waits for the other's
-/// window.
+/// A rank that waits on one window serves the others: each rank holds a lock of its own part, and waits for the other
+/// rank's window.
 #[test]
 fn a_rank_that_waits_on_one_window_serves_all() {
     on(2, |ra, team| {

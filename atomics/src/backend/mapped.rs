@@ -1,8 +1,8 @@
-//! Ranks that share coherent memory: what the thread and the process backend have in common.
+//! Ranks that share coherent memory: the common part of the thread and the process backend.
 //!
-//! Word operations are the processor's own atomics, sequentially consistent, but for the word put, which is a store with
-//! release. Bulk operations are copies that are done when the call returns; a flush is a fence behind the puts of either
-//! kind that have none yet (mapped/unfenced.rs), or nothing.
+//! Word operations are the processor's own atomics, sequentially consistent, except for the word put, which is a store
+//! with release. Bulk operations are copies that are done when the call returns. A flush is a fence after the puts of
+//! either kind that no fence has followed yet (mapped/unfenced.rs), or nothing.
 
 mod asymmetric;
 pub(crate) mod copy;
@@ -40,7 +40,7 @@ pub trait Liveness: Send + Sync {
     }
 }
 
-/// Peers that tell of their own end: threads, whose panics are caught.
+/// Peers that report their own end: threads, whose panics are caught.
 #[derive(Debug)]
 pub(crate) struct Vocal;
 
@@ -65,8 +65,9 @@ pub struct Mapped {
     light: bool,
     mapping: Arc<Mapping>,
     liveness: Box<dyn Liveness>,
-    /// What changes behind a shared reference; boxed, so that nothing of the above does, and the compiler may keep it in
-    /// registers across atomics (a load behind a locked instruction costs a third of that instruction).
+    /// The fields that change through a shared reference. They are boxed, so that the fields above never change, and
+    /// the compiler may keep those in registers across atomics (a load after a locked instruction costs a third of that
+    /// instruction).
     cells: Box<Cells>,
 }
 
@@ -200,7 +201,7 @@ impl Mapped {
     /// Wakes the rank of `control`, if it is parked, after its segment has been written to without regard to words.
     #[inline(always)]
     fn notify_any(&self, control: &memory::Control) {
-        // As in `notify`, with a fence in place of a sequentially consistent write.
+        // Like `notify`, with a fence in place of a sequentially consistent write.
         fence(Ordering::SeqCst);
         if control.parked.load(Ordering::SeqCst) != 0 {
             self.wake(control);
@@ -299,7 +300,7 @@ impl Fabric for Mapped {
             Bytes::Get(dest) => {
                 // SAFETY: the caller vouches for `dest` and for the span.
                 unsafe { copy::from_shared(shared, dest, at.len()) };
-                // Pairs with the release of the operation that told this rank that the bytes are there.
+                // Pairs with the release of the operation from which this rank knows that the bytes are there.
                 fence(Ordering::Acquire);
             }
             Bytes::Clear => {
@@ -458,7 +459,8 @@ impl Mapped {
                 copy::zero_shared(start.add(head + pages), bytes - head - pages);
                 if pages <= KEPT || !self.mapping.give_back(start.add(head), pages) {
                     self.mapping.resident(start.add(head), pages, |there, start, len| {
-                        // What is not there may still be swapped out: only giving it back makes it zero for sure.
+                        // A page that is not present may be swapped out: only giving it back to the kernel surely makes
+                        // it zero.
                         if there || !self.mapping.give_back(start, len) {
                             copy::zero_shared(start, len);
                         }

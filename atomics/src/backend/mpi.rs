@@ -355,7 +355,7 @@ impl Window {
         }
         Err(Error::Unsupported {
             what: "MPI_Compare_and_swap through the osc/rdma component of Open MPI 4",
-            why: "between ranks of one node it ends in a segmentation fault (its issue 7027); start with `mpirun --mca osc sm` on one node, with `--mca osc pt2pt` on several, or, where the network has atomics of its own, say `--mca osc rdma`",
+            why: "between ranks of one node it ends in a segmentation fault (its issue 7027); start with `mpirun --mca osc sm` on one node, with `--mca osc pt2pt` on several, or, where the network has its own atomics, say `--mca osc rdma`",
         })
     }
 }

@@ -1,16 +1,16 @@
 //! The `shm` backend: ranks are processes of one host that share an anonymous memory file (memfd).
 //!
-//! The file has no name, in `/dev/shm` or anywhere, so nothing can be left behind: it is gone with the last process that
-//! maps it, however that ends. It is sealed against changes of its size, so that no rank can pull the memory away under
-//! the others.
+//! The file has no name, in `/dev/shm` or anywhere, so nothing can be left: it is gone with the last process that maps
+//! it, in whatever way that process ends. It is sealed against changes of its size, so that no rank can remove the
+//! memory while the others use it.
 //!
 //! # How a death is noticed
 //!
 //! A rank holds a POSIX record lock on one byte of the file, the byte with its own number. The kernel releases it when
-//! the process ends, by whatever signal, and before anybody has reaped it; a fork does not inherit it. A waiting rank
-//! asks every half a second whether the bytes of those who have attached and not departed are still locked: of all of
-//! them in a world of up to 64 ranks, and beyond that of some in turn, so that those who wait share the work. A rank
-//! that departs in good order says so before it lets go of its lock.
+//! the process ends, after any signal, and before another process has reaped it; a fork does not inherit it. Every half
+//! a second a waiting rank checks whether the bytes of ranks that have attached and not departed are still locked. In a
+//! world of up to 64 ranks it checks all of them, and beyond that some in turn, so that the waiting ranks share the
+//! work. A rank that departs in good order reports it before it releases its lock.
 //!
 //! The launcher of this crate notices more, and at once: a rank that ends before it has attached, too.
 
@@ -53,7 +53,7 @@ pub fn launched_size() -> Result<Option<u32>> {
     })
 }
 
-/// What a rank asks of the world that it joins.
+/// A rank's options for the world that it joins.
 ///
 /// Ranks are started by [`Launcher`](crate::Launcher), by an `mpirun` (Open MPI, MPICH, and others that speak Hydra's
 /// variables), or by `srun`. Under the launcher of this crate the memory is inherited. Under the others rank 0 makes it
@@ -162,8 +162,8 @@ fn once() -> Result<()> {
 
 /// The layout of `size` ranks that share memory, with segments of the length that was asked for.
 ///
-/// Refuses more memory than there is. Of segments that nobody asked for, a rank is expected to touch no more than it would
-/// have on a network.
+/// Refuses more memory than there is. With segments of the default length, a rank is expected to touch no more memory than
+/// it would have on a network.
 pub(crate) fn layout(size: u32, segment_bytes: Option<u64>) -> Result<Layout> {
     let expected = Layout::new(size, segment_bytes.unwrap_or(SEGMENT_BYTES))?;
     crate::join::limits::memory(size, expected.segment_bytes(), expected.total_bytes())?;
@@ -183,7 +183,7 @@ pub(crate) fn create(layout: Layout) -> Result<OwnedFd> {
     rustix::fs::ftruncate(&fd, len).map_err(failed("sizing"))?;
     rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
         .map_err(failed("sealing"))?;
-    // A number above those of the standard streams, which a child would overwrite with its own.
+    // A number above the standard streams, which a child would overwrite with its own.
     if fd.as_raw_fd() < 3 { rustix::io::fcntl_dupfd_cloexec(&fd, 3).map_err(failed("keeping")) } else { Ok(fd) }
 }
 
@@ -240,7 +240,7 @@ fn join(fd: OwnedFd, layout: Layout, rank: Rank, topology: Topology) -> Result<M
 /// n ranks asked about all, they would take n³ steps together: a thousand ranks on two cores did nothing else.
 const QUESTIONS: u32 = 4096;
 
-/// The record locks by which the ranks of a memory file know that each other live.
+/// The record locks that show which ranks of a memory file live.
 struct Locks {
     /// The only descriptor of the file in this process: closing any other would release the lock.
     fd: OwnedFd,
@@ -266,7 +266,7 @@ impl Locks {
         Ok(Locks { fd, mapping, rank, next: AtomicU32::new(rank.0 + 1) })
     }
 
-    /// Whether another process holds the byte of `rank`.
+    /// Returns whether another process holds the byte of `rank`.
     fn held(&self, rank: Rank) -> bool {
         let mut byte = byte(rank);
         // SAFETY: the descriptor is open, and the kernel writes the structure during the call only.
@@ -357,11 +357,11 @@ mod tests {
         let fd = create(layout()).unwrap();
         let mapping = Arc::new(Mapping::shared(fd.as_fd(), layout(), true).unwrap());
         let locks = Locks::hold(fd, Arc::clone(&mapping), Rank(1)).unwrap();
-        assert_eq!(locks.dead_peer(), None, "who has not attached is not dead");
+        assert_eq!(locks.dead_peer(), None, "a rank that has not attached is not dead");
         mapping.mark_attached(Rank(2));
         assert_eq!(locks.dead_peer(), Some(Rank(2)));
         mapping.mark_departed(Rank(2));
-        assert_eq!(locks.dead_peer(), None, "who has departed is not dead");
+        assert_eq!(locks.dead_peer(), None, "a rank that has departed is not dead");
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub(super) fn fresh_memory_is_zero<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) 
         let at = lab.ra.heap().alloc(WORDS * 8, 8)?;
         let mut bytes = vec![0xff; WORDS as usize * 8];
         lab.ra.get_bytes(lab.own(at), &mut bytes)?;
-        require!(bytes.iter().all(|&byte| byte == 0), "memory handed out at {at} in round {round} is not zero");
+        require!(bytes.iter().all(|&byte| byte == 0), "memory allocated at {at} in round {round} is not zero");
         lab.barrier()?;
         for target in lab.ranks() {
             lab.ra.fetch_add(target.at(at.word(random.below(WORDS))), random.next())?;

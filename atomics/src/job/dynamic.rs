@@ -92,7 +92,7 @@ impl Backend {
         }
     }
 
-    /// Whether its ranks meet through a hub, which their launcher has to [open](crate::Launcher::hub).
+    /// Returns whether its ranks meet through a hub, which their launcher has to [open](crate::Launcher::hub).
     pub const fn meets(self) -> bool {
         match self {
             #[cfg(feature = "verbs")]
@@ -107,8 +107,8 @@ impl Backend {
     ///
     /// # Errors
     ///
-    /// Those of the backend; [`Error::Unsupported`] when this program was built without it, and [`Error::World`] for
-    /// `local`, whose ranks are no processes.
+    /// The errors of the backend; [`Error::Unsupported`] when this program was built without it, and [`Error::World`]
+    /// for `local`, whose ranks are not processes.
     pub fn join(self, wishes: Wishes) -> Result<Member> {
         match self {
             Backend::Local => Err(Error::world("local: its ranks are threads, which join nothing")),

@@ -115,7 +115,7 @@ pub struct Launcher {
     part: Option<Part>,
 }
 
-/// What a launcher needs that starts some of a job's ranks only.
+/// The data of a launcher that starts only some of a job's ranks.
 struct Part {
     /// The number of the first of them.
     first: u32,
@@ -123,7 +123,7 @@ struct Part {
     size: u32,
     /// Where all of them meet.
     invitation: Invitation,
-    /// Is told of each rank that has ended, with its process id.
+    /// The function to call for each rank that has ended, with its process id.
     ended: Box<dyn FnMut(Rank, u32, ExitStatus) + Send>,
 }
 
@@ -426,7 +426,7 @@ impl Drop for Job {
 pub struct Outcome {
     /// How each rank has ended.
     pub statuses: Vec<ExitStatus>,
-    /// What each rank has handed back (see [`Processes`](crate::Processes)), empty for most.
+    /// The result of each rank (see [`Processes`](crate::Processes)), empty for most.
     pub results: Vec<Vec<u8>>,
     /// The rank that was the first to fail, if one has: by a signal, by an exit code other than 0, or by an exit with 0
     /// that did not leave the world.
@@ -439,7 +439,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether every rank has ended well.
+    /// Returns whether every rank has ended with success.
     pub fn success(&self) -> bool {
         self.first_failure.is_none()
     }

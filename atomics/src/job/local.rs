@@ -84,7 +84,7 @@ impl Threads {
                 }) {
                     Ok(thread) => threads.push(thread),
                     Err(error) => {
-                        // Those that run already must not wait for ranks that will never come.
+                        // Ranks that run already must not wait for ranks that will never come.
                         mapping.mark_failed(rank);
                         refused = Some(Error::system(format!("starting a thread for {rank}"), error));
                         break;

@@ -130,7 +130,7 @@ impl<J: Joined> Processes<J> {
 
     /// Runs `body` on every rank and returns the results in the order of the ranks.
     ///
-    /// What the call does depends on how this process was started:
+    /// The effect of the call depends on how this process was started:
     ///
     /// * Without a launcher, the call starts the ranks and waits for them. Each rank runs the program from its start, so it must reach this
     ///   call, too, and does everything before it. If a program has several such calls, each starts its own ranks, which must reach *that*
@@ -138,7 +138,7 @@ impl<J: Joined> Processes<J> {
     ///   [`command`](Self::command).
     /// * Started by this call or by a [`Launcher`], the process is a rank. The call does not return. The process exits with 0, with 101 after
     ///   a panic, with 1 when it has [left something undone](crate::RemoteAtomics::forsake), or with 2 when it could not join (such as a
-    ///   world of another size). A body that ends the process itself has failed, whatever the code.
+    ///   world of another size). A body that ends the process itself has failed, with any exit code.
     /// * Started by `mpirun` or `srun`, the process is a rank without a parent that gathers results. The call returns only this rank's
     ///   result. A launcher that has started a single process does not count.
     ///
@@ -191,7 +191,7 @@ impl<J: Joined> Processes<J> {
                     )));
                 }
                 let ra = self.join()?;
-                // A panic goes on from here, and drops the handle on its way, which tells the others.
+                // A panic continues from here, and drops the handle on its way, which notifies the others.
                 match body(&ra) {
                     Ok(value) => match ra.forsaken() {
                         None => Ok(vec![value]),

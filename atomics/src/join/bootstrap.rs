@@ -1,10 +1,10 @@
 //! How ranks that are processes on one host or many find each other, agree, and learn of a death.
 //!
-//! Launchers differ in little that matters here: each tells a process its rank and the number of ranks, and carries a few
-//! bytes from rank 0 to the others. That is the trait [`Bootstrap`]. Everything else is the same under all of them: every
-//! rank connects to one *hub* over TCP, which the launcher of this crate hosts itself, and rank 0 under the others. Through
-//! it the ranks exchange keys ([`Membership::allgather`]), wait for each other, send each other the requests that connect
-//! queue pairs ([`Membership::request`]), and hear of a rank that has died: its connection ends without a farewell.
+//! Every launcher gives a process its rank and the number of ranks, and carries a few bytes from rank 0 to the others. That
+//! is the trait [`Bootstrap`]. Everything else is the same under all launchers: every rank connects to one *hub* over TCP.
+//! The launcher of this crate hosts the hub itself; under other launchers rank 0 does. Through the hub the ranks exchange
+//! keys ([`Membership::allgather`]), wait for each other, and send each other the requests that connect queue pairs
+//! ([`Membership::request`]). They also learn of a rank that has died: its connection ends without a farewell.
 //!
 //! ```text
 //! rank 0 ── hub ── rank 1        one connection a rank, kept as long as the rank lives
@@ -12,8 +12,8 @@
 //!         rank 2  rank 3
 //! ```
 //!
-//! A star, since a rank keeps O(1) memory and descriptors and whoever fails is known to all after one hop; the hub keeps
-//! one connection a rank. It carries what is rare: a few messages for each pair of ranks that talk at all.
+//! The topology is a star: a rank keeps O(1) memory and descriptors, and all ranks know of a failure after one hop. The
+//! hub keeps one connection a rank. Its messages are rare: a few for each pair of ranks that communicate at all.
 //!
 //! # Under which launchers
 //!
@@ -28,10 +28,10 @@
 //! # Who may take part
 //!
 //! Both ends of a connection prove that they know the job's secret, by HMAC-SHA-256 over the nonces of both, before
-//! anything else is believed; the secret itself never travels over the connection. What follows is not encrypted: the
-//! keys of registered memory are as good as the memory to whoever can read the network, as they are in RDMA itself.
-//! The hub listens on one address, and on no other: that of the interface that is named (`RMALAB_INTERFACE`), or the
-//! loopback interface where all ranks are on one host.
+//! they accept anything else; the secret itself never travels over the connection. Later data are not encrypted: an
+//! attacker who can read the network gets the keys of registered memory, as in RDMA itself. The hub listens on one
+//! address only: the address of the named interface (`RMALAB_INTERFACE`), or the loopback interface where all ranks are
+//! on one host.
 //!
 //! Any process that reaches this address can connect. A rank proves with its first message that it knows the secret, and
 //! connections that have not done so share 64 places, for two seconds each: a further one takes the place of the oldest.
@@ -67,7 +67,7 @@ use crate::{Error, Rank, Result};
 /// Opens the hub, in the one process that is asked to.
 pub type Opener<'a> = &'a mut dyn FnMut() -> Result<Invitation>;
 
-/// What a launcher gives to the processes that it has started.
+/// The data that a launcher gives to the processes that it has started.
 pub trait Bootstrap: fmt::Debug + Send {
     /// The launcher's protocol: `rmalab`, `pmi-1`, `pmix`.
     fn name(&self) -> &'static str;
@@ -78,7 +78,7 @@ pub trait Bootstrap: fmt::Debug + Send {
     /// How many ranks there are.
     fn size(&self) -> u32;
 
-    /// Whether all of them are on this host, if the launcher tells.
+    /// Returns whether all ranks are on this host, if the launcher reports it.
     fn one_host(&self) -> Option<bool>;
 
     /// Where the ranks meet; all of them call this once.
@@ -94,19 +94,19 @@ pub trait Bootstrap: fmt::Debug + Send {
 /// Reads what rank 0 has handed round.
 fn from_rank_0(text: &str) -> Result<Invitation> {
     if text.is_empty() {
-        return Err(Error::world("rank 0 has not told where the ranks meet; it says why"));
+        return Err(Error::world("rank 0 has not sent the address where the ranks meet; its message says why"));
     }
     Ok(Invitation { host: Some(Rank(0)), ..text.parse()? })
 }
 
-/// Where the ranks of a job meet, and what proves that one belongs to it.
+/// The address where the ranks of a job meet, and the secret that proves membership.
 ///
 /// As text (`127.0.0.1:4242/` and the secret in hexadecimal) it passes through launchers; [`fmt::Debug`] leaves the secret out.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Invitation {
     /// Where the hub listens.
     pub hub: SocketAddr,
-    /// What both sides have to know.
+    /// The secret that both sides have to know.
     pub secret: Secret,
     /// The rank whose process has the hub; none if that is the launcher. Not part of the text.
     pub host: Option<Rank>,

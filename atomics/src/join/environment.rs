@@ -1,7 +1,7 @@
-//! Who this process is: its rank and its world, as the environment tells it.
+//! The identity of this process: its rank and its world, from the environment.
 //!
-//! Nothing in the environment is trusted: every value is parsed and held against the others, and an error names the
-//! variable and what it said.
+//! Nothing in the environment is trusted: every value is parsed and compared with the others, and an error names the
+//! variable and its value.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::RawFd;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::join::bootstrap::Invitation;
 use crate::{Error, Rank, Result, Topology};
 
-/// The rank's number. The first of the variables by which the launcher tells a rank who it is.
+/// The rank's number: the first of the variables with which the launcher identifies a rank.
 pub(crate) const RANK: &str = "RMALAB_RANK";
 /// How many ranks there are.
 pub(crate) const SIZE: &str = "RMALAB_SIZE";
@@ -20,7 +20,7 @@ pub(crate) const SHM_FD: &str = "RMALAB_SHM_FD";
 pub(crate) const HUB: &str = "RMALAB_HUB";
 /// Bytes of a rank's segment in the shared memory.
 pub(crate) const SHM_SEGMENT_BYTES: &str = "RMALAB_SHM_SEGMENT_BYTES";
-/// Bytes of a rank's segment, as somebody has asked for.
+/// The requested bytes of a rank's segment.
 pub(crate) const SEGMENT_BYTES: &str = "RMALAB_SEGMENT_BYTES";
 /// Ranks a node and nodes a rack, with a comma between them.
 pub(crate) const TOPOLOGY: &str = "RMALAB_TOPOLOGY";
@@ -30,12 +30,12 @@ pub(crate) const RESULT_FD: &str = "RMALAB_RESULT_FD";
 pub(crate) const CALL: &str = "RMALAB_CALL";
 /// Seconds that the ranks wait for each other at the start.
 pub(crate) const TIMEOUT: &str = "RMALAB_TIMEOUT";
-/// Seconds after which a host of which nothing comes is lost.
+/// Seconds of silence after which a host is lost.
 pub(crate) const SILENCE: &str = "RMALAB_SILENCE";
-/// A name by which the ranks of one job find each other, instead of the one made from their common parent.
+/// A name with which the ranks of one job find each other, instead of the name from their common parent.
 pub(crate) const JOB: &str = "RMALAB_JOB";
 
-/// What a rank says its host is, in place of the host's own name: for tests of several hosts on one.
+/// The name of a rank's host in place of the real name, for tests of several hosts on one.
 pub(crate) const HOST: &str = "RMALAB_HOST";
 /// The interface that rank 0 opens the hub on, where the launcher has none.
 pub(crate) const INTERFACE: &str = "RMALAB_INTERFACE";
@@ -47,7 +47,7 @@ pub(crate) const OF_ONE_RANK: [&str; 12] =
 /// How long ranks wait for each other at the start, unless `RMALAB_TIMEOUT` says otherwise.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the environment says of this process.
+/// The environment's data about this process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Identity {
     /// No launcher has started it.
@@ -70,12 +70,12 @@ pub(crate) enum Identity {
         /// The variable that gave the rank.
         variable: &'static str,
         hosts: Hosts,
-        /// What tells this job from others of the same parent, if anything does.
+        /// The value that distinguishes this job from others of the same parent, if there is one.
         job: String,
     },
 }
 
-/// On how many hosts the ranks are, as far as a launcher's variables tell.
+/// The number of hosts of the ranks, as far as a launcher's variables report it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Hosts {
     Unknown,
@@ -85,7 +85,7 @@ pub(crate) enum Hosts {
     Several(Box<str>),
 }
 
-/// How one family of launchers says who a rank is.
+/// The variables with which one family of launchers identifies a rank.
 struct Dialect {
     rank: &'static str,
     /// Variables of the number of ranks; the first one that is set counts.
@@ -110,8 +110,8 @@ const DIALECTS: [Dialect; 4] = [
     },
     // Hydra (MPICH, MVAPICH, Intel MPI), and srun --mpi=pmi2.
     Dialect { rank: "PMI_RANK", size: &["PMI_SIZE"], local: "MPI_LOCALNRANKS", only_with: None, job: &["PMI_JOBID"] },
-    // PMIx by itself does not tell the number of ranks in the environment: srun --mpi=pmix does by Slurm's variables, and
-    // under others the user does.
+    // PMIx itself does not put the number of ranks into the environment: srun --mpi=pmix does with Slurm's variables, and
+    // under other launchers the user does.
     Dialect {
         rank: "PMIX_RANK",
         size: &["OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", SIZE],
@@ -157,7 +157,7 @@ impl Environment<'_> {
         self.number(name)?.ok_or_else(|| Error::world(format!("{beside} is set, but {name} is not")))
     }
 
-    /// Who this process is.
+    /// Returns the identity of this process.
     pub(crate) fn identity(&self) -> Result<Identity> {
         if let Some(rank) = self.number(RANK)? {
             let size = self.required(SIZE, RANK)?;
@@ -185,7 +185,7 @@ impl Environment<'_> {
         let Some(variable) = variable else {
             let names = dialect.size.join(" or ");
             return Err(Error::world(format!(
-                "{} is set, but nothing tells the number of ranks ({names})",
+                "{} is set, but no variable has the number of ranks ({names})",
                 dialect.rank
             )));
         };
@@ -209,7 +209,7 @@ impl Environment<'_> {
         Ok(None)
     }
 
-    /// The variable by which a launcher other than ours has told this process its rank.
+    /// Returns the variable with which another launcher has set this process's rank.
     pub(crate) fn foreign(&self) -> Result<Option<&'static str>> {
         Ok(self.dialect()?.map(|(dialect, _)| dialect.rank))
     }
@@ -241,12 +241,12 @@ impl Environment<'_> {
         Ok(Hosts::Unknown)
     }
 
-    /// What `RMALAB_SEGMENT_BYTES` says.
+    /// Returns the value of `RMALAB_SEGMENT_BYTES`.
     pub(crate) fn segment_bytes(&self) -> Result<Option<u64>> {
         self.number(SEGMENT_BYTES)
     }
 
-    /// What `RMALAB_TOPOLOGY` says.
+    /// Returns the value of `RMALAB_TOPOLOGY`.
     pub(crate) fn topology(&self, size: u32) -> Result<Option<Topology>> {
         let Some(text) = self.text(TOPOLOGY) else { return Ok(None) };
         let parts = text.split_once(',').and_then(|(ranks, nodes)| Some((ranks.parse().ok()?, nodes.parse().ok()?)));
@@ -272,12 +272,12 @@ impl Environment<'_> {
         Ok(seconds)
     }
 
-    /// What `RMALAB_JOB` says.
+    /// Returns the value of `RMALAB_JOB`.
     pub(crate) fn job(&self) -> Option<OsString> {
         (self.0)(JOB)
     }
 
-    /// What `name` says, if it is set to anything.
+    /// Returns the value of `name`, if it is set and not empty.
     pub(crate) fn chosen(&self, name: &str) -> Option<String> {
         self.text(name).filter(|text| !text.is_empty())
     }

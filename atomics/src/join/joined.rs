@@ -1,4 +1,4 @@
-//! What a backend whose ranks are processes tells the launcher's side of itself.
+//! The properties of a backend whose ranks are processes, for the launcher.
 
 use crate::{RemoteAtomics, Result, Topology};
 
@@ -21,7 +21,7 @@ pub trait Joined: RemoteAtomics + Sized {
     fn fail(self);
 }
 
-/// What a rank asks of the world that it joins; what it does not ask for, the launcher or the backend decides.
+/// A rank's options for the world that it joins. The launcher or the backend decides the options that are not set.
 #[derive(Clone, Default, Debug)]
 #[non_exhaustive]
 pub struct Wishes {

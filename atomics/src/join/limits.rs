@@ -1,4 +1,4 @@
-//! What the machine has, against what a world asks for: checked before anything is started.
+//! The machine's resources, compared with a world's requirements before anything is started.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,8 @@ use crate::{Error, Result};
 /// connection to the hub.
 const FDS_PER_RANK: u64 = 5;
 
-/// Descriptors that it needs besides: standard streams, shared memory, signals, and those of a start under way.
+/// Descriptors that it needs besides: standard streams, shared memory, signals, and the descriptors of a start under
+/// way.
 const FDS_BESIDE: u64 = 64;
 
 /// Refuses a world of `ranks` ranks that needs more bytes of memory than are free.
@@ -32,7 +33,7 @@ pub(crate) fn memory(ranks: u32, segment_bytes: u64, needed: u64) -> Result<()> 
     Ok(())
 }
 
-/// What the kernel says can be had without swapping, in bytes.
+/// Returns the bytes that the kernel can provide without swapping.
 fn available_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let kib = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

@@ -161,7 +161,7 @@ pub enum Error {
     Stuck {
         /// The rank that waits.
         rank: Rank,
-        /// What waits: lock, rank, operation and word, and for how long.
+        /// The waiting operation: lock, rank, operation and word, and the length of the wait.
         what: Box<str>,
     },
     /// A rank's process has failed: the error of the process that started the ranks.
@@ -183,7 +183,7 @@ pub enum Error {
     /// A world cannot be made as requested.
     #[error("{0}")]
     World(Box<str>),
-    /// Settings (a machine's profile, a workload) cannot be read. One line names the file, the line and the key, what is wrong, and what to
+    /// Settings (a machine's profile, a workload) cannot be read. One line names the file, the line and the key, the fault, and what to
     /// write instead.
     #[error("{0}")]
     Settings(Box<str>),
@@ -203,7 +203,7 @@ impl Error {
         Error::System { what: what.into(), source: source.into() }
     }
 
-    /// An [`Error::Settings`] from a sentence, of which control characters are left out.
+    /// Makes an [`Error::Settings`] from a sentence, without its control characters.
     pub fn settings(what: impl Into<String>) -> Error {
         let what: String = what.into();
         Error::Settings(what.chars().map(|c| if c.is_control() { ' ' } else { c }).collect())

@@ -15,7 +15,7 @@ use crate::{Disp, Error, Result};
 #[derive(Debug)]
 pub struct SymmetricHeap {
     capacity: u64,
-    /// The first displacement behind it.
+    /// The first displacement after it.
     end: u64,
     blocks: Mutex<Blocks>,
 }

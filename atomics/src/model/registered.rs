@@ -1,17 +1,17 @@
 //! Registered memory: memory of the program that other ranks can access.
 //!
 //! A rank [registers](crate::RemoteAtomics::register) memory that it owns, and sends the key to other ranks. When it
-//! [deregisters](crate::RemoteAtomics::deregister) the memory, it gets it back. A rank that accesses the memory holds a [`Pinned`] meanwhile,
-//! and a deregistration waits for the pins. So no access touches memory that was returned, whatever a program does with its keys. A key is a
-//! plain number. An invented key is refused, or names other registered memory. A key is never used twice.
+//! [deregisters](crate::RemoteAtomics::deregister) the memory, it gets it back. A rank holds a [`Pinned`] while it accesses the memory, and a
+//! deregistration waits for the pins. So no access touches memory that was returned, whatever a program does with its keys. A key is a plain
+//! number. An invented key is refused, or names other registered memory. A key is never used twice.
 //!
 //! A deregistration waits for ever for a forgotten pin, or for a pin of the caller. Dropping a handle drops its registered memory, but leaks
 //! memory that is pinned, since the holders of the pins may still write to it.
 //!
 //! Between threads an access is a copy, and [`Pinned::words`] returns the memory itself. Between processes the kernel copies
-//! (`process_vm_readv(2)`). It allows that to processes that may debug the owner: those of the same user, unless the system or a container
-//! forbids it; a pin then returns an error. While any memory is registered, a process allows it to every other process of its user
-//! (`PR_SET_PTRACER`). Otherwise only its parents may. Memory of the symmetric heap needs none of this, and costs less to access.
+//! (`process_vm_readv(2)`). It allows that to processes that may debug the owner. These are processes of the same user, unless the system
+//! or a container forbids it; a pin then returns an error. While any memory is registered, a process allows it to every other process of
+//! its user (`PR_SET_PTRACER`). Otherwise only its parents may. Memory of the symmetric heap needs none of this, and costs less to access.
 //!
 //! ```
 //! use rmalab_atomics::registered::{RegisteredKey, UserMemory};
@@ -69,7 +69,7 @@ impl UserMemory {
         UserMemory { start, len, owner: Box::new(vec) }
     }
 
-    /// Makes it of `len` bytes at `start`, such as those of a mapped file or of another language's array.
+    /// Makes it from `len` bytes at `start`, such as a mapped file or another language's array.
     ///
     /// # Safety
     ///

@@ -258,7 +258,7 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
     /// Starts an operation on a word. When it is complete, `result` has the value that the blocking form returns.
     ///
     /// A network carries out many such operations at a time, while each blocking operation takes a round trip. A backend without such
-    /// latency carries the operation out at once. After an error nothing is under way.
+    /// latency executes the operation at once. After an error nothing is under way.
     ///
     /// # Safety
     ///
@@ -280,7 +280,7 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
     /// # Errors
     ///
     /// After an error nothing is under way with this buffer any more: no part of the operation reads it later. Parts of
-    /// it may have been carried out at the target, and others may still be.
+    /// it may have been executed at the target, and others may still be.
     ///
     /// # Safety
     ///
@@ -437,7 +437,7 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
 
     /// Returns the `words` words at `at`, if they exist and this rank's processor reaches them by loads and stores.
     ///
-    /// Operations on them are as atomic as those of the trait, but do not wake a rank that waits on the word.
+    /// Operations on them are as atomic as the trait's operations, but do not wake a rank that waits on the word.
     #[inline(always)]
     fn shared_words(&self, at: Address, words: u64) -> Option<&[AtomicU64]> {
         self.extras().memory?.shared_words(at, words)

@@ -35,9 +35,9 @@ impl Distance {
 #[serde(try_from = "Plain", into = "Plain")]
 pub struct Topology {
     size: u32,
-    /// With a table: the most that one node has.
+    /// With a table: the largest number on one node.
     ranks_per_node: u32,
-    /// With a table: the most that one rack has.
+    /// With a table: the largest number in one rack.
     nodes_per_rack: u32,
     table: Option<Arc<Table>>,
 }

@@ -1,4 +1,4 @@
-//! Words and bytes that exist, and what is done to a word: what [`Fabric`](crate::model::fabric::Fabric) takes.
+//! The arguments of [`Fabric`](crate::model::fabric::Fabric): words and bytes that exist, and operations on a word.
 
 use crate::{Address, Disp, Operation, Rank};
 
@@ -21,7 +21,7 @@ impl Word {
         self.at.disp
     }
 
-    /// Whether a rank may wait on it; see [`Address::unwatched`].
+    /// Returns whether a rank may wait on the word; see [`Address::unwatched`].
     #[inline(always)]
     pub fn watched(self) -> bool {
         self.at.watched
@@ -78,7 +78,7 @@ impl Span {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no bytes.
     #[inline(always)]
     pub fn is_empty(self) -> bool {
         self.len == 0
@@ -98,9 +98,9 @@ pub enum WordOp {
     FetchAdd(u64),
     /// Stores `desired` if the word is `expected`; the result is the old word.
     CompareAndSwap {
-        /// What the word must be.
+        /// The value that the word must have.
         expected: u64,
-        /// What it then becomes.
+        /// The new value.
         desired: u64,
     },
     /// Stores; the result is the old word.
@@ -132,7 +132,7 @@ impl WordOp {
         }
     }
 
-    /// What it makes of the word `old`; `None` if it writes nothing.
+    /// Returns the new value of the word `old`; `None` if nothing is written.
     pub fn written(self, old: u64) -> Option<u64> {
         match self {
             WordOp::FetchAdd(value) => Some(old.wrapping_add(value)),

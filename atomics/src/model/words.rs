@@ -7,7 +7,7 @@
 //!
 //! # What an access means
 //!
-//! * A load acquires, a store releases, and an atomic operation is sequentially consistent with those of the trait.
+//! * A load acquires, a store releases, and an atomic operation is sequentially consistent with the trait's operations.
 //! * A store is a [posted put](crate::RemoteAtomics#memory-model) that no flush completes until its rank has called
 //!   [`stored`](crate::RemoteAtomics::stored). The rank's own loads of the word see it at once.
 //! * No access wakes a rank that waits on the word.
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::Result;
 use crate::model::word::{Word, WordOp};
 
-/// An engine that carries out accesses to local words in place of the processor.
+/// An engine that executes accesses to local words in place of the processor.
 pub trait LocalEngine {
     /// Reads a word.
     fn load(&self, at: Word) -> Result<u64>;
@@ -46,7 +46,7 @@ struct EngineWords<'a> {
 }
 
 impl<'a> LocalWords<'a> {
-    /// Those of `words`.
+    /// Makes the local words of `words`.
     #[inline(always)]
     pub fn of(words: &'a [AtomicU64]) -> LocalWords<'a> {
         LocalWords { words, engine: None }
@@ -186,7 +186,7 @@ impl LocalWord<'_> {
     ///
     /// # Errors
     ///
-    /// None over memory; those of the engine.
+    /// The errors of the engine; there are none over memory.
     #[inline(always)]
     pub fn load(self) -> Result<u64> {
         match self {
@@ -199,7 +199,7 @@ impl LocalWord<'_> {
     ///
     /// # Errors
     ///
-    /// As [`load`](Self::load).
+    /// The errors of [`load`](Self::load).
     #[inline(always)]
     pub fn store(self, value: u64) -> Result<()> {
         match self {
@@ -215,7 +215,7 @@ impl LocalWord<'_> {
     ///
     /// # Errors
     ///
-    /// As [`load`](Self::load).
+    /// The errors of [`load`](Self::load).
     #[inline(always)]
     pub fn atomic(self, op: WordOp) -> Result<u64> {
         match self {

@@ -18,7 +18,7 @@ const SHORTEST: Duration = Duration::from_micros(2);
 /// The longest wait between two calls of the function: each one that finds nothing doubles the wait up to here.
 const LONGEST: Duration = Duration::from_millis(2);
 
-/// What a call of an [`Attended`] handle's function has done.
+/// The result of a call of an [`Attended`] handle's function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Served {
     /// There is nothing that could ever need this rank: the wait goes on without further calls.
@@ -34,12 +34,9 @@ pub enum Served {
 /// ```
 /// use rmalab_atomics::{Attended, Rank, RemoteAtomics, Served, Until, World};
 ///
-/// World::threads(1).run(|ra| {
-///     let word = ra.heap().alloc(8, 8)?;
-///     // What this rank waits for comes of what it does meanwhile.
-///     let attended = Attended::new(ra, || ra.fetch_add(Rank(0).at(word), 1).map(|_| Served::Something));
-///     attended.wait_until(word, Until::Ge(3)).map(drop)
-/// })?.into_iter().collect::<Result<(), _>>()?;
+/// World::threads(1).run(|ra| { let word = ra.heap().alloc(8, 8)?; // The function that this rank calls while it waits
+/// ends the wait. let attended = Attended::new(ra, || ra.fetch_add(Rank(0).at(word), 1).map(|_| Served::Something));
+/// attended.wait_until(word, Until::Ge(3)).map(drop) })?.into_iter().collect::<Result<(), _>>()?;
 /// # Ok::<(), rmalab_atomics::Error>(())
 /// ```
 pub struct Attended<'a, A: RemoteAtomics + ?Sized, F> {
@@ -206,7 +203,7 @@ mod tests {
                     assert_eq!((world.rank(), world.size()), (ra.rank(), 3));
                     assert!(std::ptr::addr_eq(world.heap(), ra.heap()));
                 }
-                // A count misses nothing of the world.
+                // A counting handle has all parts of the world.
                 let counted = crate::Counted::new(ra);
                 counted.whole_world().get(Rank(1).at(Disp(0))).unwrap();
                 assert_eq!(counted.counts().get.total(), 1);

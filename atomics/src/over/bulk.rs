@@ -1,7 +1,7 @@
 //! Non-blocking operations on bytes and on words, whose buffers stay alive long enough.
 //!
-//! As in [`std::thread::scope`], operations that begin inside a scope are complete when the scope returns, whether its closure returns, fails
-//! or panics. Buffers are borrowed for the whole scope, so no `mem::forget` ends a borrow early.
+//! Like in [`std::thread::scope`], operations that begin inside a scope are complete when the scope returns, whether its closure returns,
+//! fails or panics. Buffers are borrowed for the whole scope, so no `mem::forget` ends a borrow early.
 
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -75,7 +75,7 @@ impl<'scope, 'env, A: RemoteAtomics + ?Sized> BulkScope<'scope, 'env, A> {
     }
 }
 
-/// Flushes when dropped, so that a panic, too, leaves no operation behind.
+/// Flushes when dropped, so that even a panic leaves no operation under way.
 struct FlushOnDrop<'a, A: RemoteAtomics + ?Sized>(&'a A);
 
 impl<A: RemoteAtomics + ?Sized> Drop for FlushOnDrop<'_, A> {
@@ -89,7 +89,7 @@ impl<A: RemoteAtomics + ?Sized> Drop for FlushOnDrop<'_, A> {
 ///
 /// # Errors
 ///
-/// Those of `body`, and those of the flush at the end.
+/// The errors of `body`, and of the flush at the end.
 ///
 /// ```
 /// # use rmalab_atomics::{World, Rank, RemoteAtomics, bulk};
@@ -149,7 +149,7 @@ impl<'a, A: RemoteAtomics + ?Sized, T: Pod> Owned<'a, A, T> {
     ///
     /// # Errors
     ///
-    /// Those of [`RemoteAtomics::put_bytes_nb`]; pieces that have begun are waited for, and the buffer is dropped.
+    /// The errors of [`RemoteAtomics::put_bytes_nb`]; pieces that have begun are waited for, and the buffer is dropped.
     ///
     /// # Panics
     ///
@@ -162,11 +162,11 @@ impl<'a, A: RemoteAtomics + ?Sized, T: Pod> Owned<'a, A, T> {
     ///
     /// # Errors
     ///
-    /// As [`put`](Self::put).
+    /// Like [`put`](Self::put).
     ///
     /// # Panics
     ///
-    /// As [`put`](Self::put), and when a piece does not start behind the one before it.
+    /// The errors of [`put`](Self::put), and an error when a piece does not start after the previous one.
     pub fn get(ra: &'a A, buffer: Vec<T>, pieces: impl IntoIterator<Item = Piece>) -> Result<Self> {
         Self::start(ra, buffer, pieces, Way::Get)
     }
@@ -175,7 +175,7 @@ impl<'a, A: RemoteAtomics + ?Sized, T: Pod> Owned<'a, A, T> {
     ///
     /// # Errors
     ///
-    /// Those of [`RemoteAtomics::start`]; operations that have begun are waited for, and the buffer is dropped.
+    /// The errors of [`RemoteAtomics::start`]; operations that have begun are waited for, and the buffer is dropped.
     ///
     /// # Panics
     ///
@@ -188,8 +188,8 @@ impl<'a, A: RemoteAtomics + ?Sized, T: Pod> Owned<'a, A, T> {
         for (i, (at, op)) in words.into_iter().enumerate() {
             assert!(i < parts.1, "an operation without an element of the {} for its result", parts.1);
             // SAFETY: element `i` is in the buffer (just checked) and is a word (checked above); no other operation has its
-            // result there, and nobody else can reach it until `self` has waited. T is Pod, so that any word is a value. If
-            // the call fails, nothing is under way with it, and the drop of `owned` waits for those before it.
+            // result there, and nothing else can reach it until `self` has waited. T is Pod, so that any word is a value.
+            // If the call fails, nothing is under way with it, and the drop of `owned` waits for those before it.
             owned.requests.push(unsafe { ra.start(at, op, parts.0.add(i).cast::<u64>())? });
         }
         Ok(owned)
@@ -206,9 +206,9 @@ impl<'a, A: RemoteAtomics + ?Sized, T: Pod> Owned<'a, A, T> {
                 offset <= bytes && len <= bytes - offset,
                 "a piece of {len} bytes at {offset} of a buffer of {bytes}"
             );
-            // SAFETY: the piece lies in the buffer (just checked), which nobody else can reach until `self` has waited.
-            // T is Pod, so any bytes that arrive are a value. If the call fails, nothing is under way with this piece,
-            // and the drop of `owned` waits for the pieces before it.
+            // SAFETY: the piece lies in the buffer (just checked), which nothing else can reach until `self` has
+            // waited. T is Pod, so any bytes that arrive are a value. If the call fails, nothing is under way with this
+            // piece, and the drop of `owned` waits for the pieces before it.
             let request = unsafe {
                 let start = parts.0.cast::<u8>().add(offset);
                 match way {
@@ -225,11 +225,11 @@ impl<'a, A: RemoteAtomics + ?Sized, T: Pod> Owned<'a, A, T> {
         Ok(owned)
     }
 
-    /// Whether it is complete at this rank: [`wait`](Self::wait) would return at once.
+    /// Returns whether it is complete at this rank: [`wait`](Self::wait) would return at once.
     ///
     /// # Errors
     ///
-    /// Those of [`RemoteAtomics::test`].
+    /// The errors of [`RemoteAtomics::test`].
     pub fn test(&mut self) -> Result<bool> {
         while let Some(request) = self.requests.last() {
             if !self.ra.test(request)? {
@@ -244,7 +244,7 @@ impl<'a, A: RemoteAtomics + ?Sized, T: Pod> Owned<'a, A, T> {
     ///
     /// # Errors
     ///
-    /// Those of [`RemoteAtomics::wait`]; the buffer is dropped then.
+    /// The errors of [`RemoteAtomics::wait`]; the buffer is dropped then.
     pub fn wait(mut self) -> Result<Vec<T>> {
         self.finish()?;
         self.requests = Vec::new();
@@ -264,7 +264,7 @@ impl<'a, A: RemoteAtomics + ?Sized, T: Pod> Owned<'a, A, T> {
 
     /// # Safety
     ///
-    /// `parts` are those of the vector that `start` took apart, and nothing is under way with it.
+    /// `parts` are the parts of the vector that `start` took apart, and nothing is under way with it.
     unsafe fn buffer((start, len, capacity): (*mut T, usize, usize)) -> Vec<T> {
         // SAFETY: the caller's promise.
         unsafe { Vec::from_raw_parts(start, len, capacity) }

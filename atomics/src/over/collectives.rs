@@ -29,22 +29,22 @@
 //! * I2. `arrived` = n implies that the data of messages up to n is in the slots: short messages are word puts, which
 //!   the put of `arrived` to the same target is ordered after; long ones are bulk puts, flushed before that put.
 //! * I3. `taken` = n implies that messages up to n are copied: gets are complete when they return, and the put follows.
-//! * I4. Message n is written only once `taken` ≥ n − 2, so that by I3 nobody needs what its slot held; and the puts of
-//!   message n − 2 took effect before, since by I2 the successor saw `arrived` ≥ n − 2 after them.
+//! * I4. Message n is written only once `taken` ≥ n − 2, so that by I3 no rank needs the old content of its slot; and
+//!   the puts of message n − 2 took effect before, since by I2 the successor saw `arrived` ≥ n − 2 after them.
 //! * I5. All ranks make the same calls in the same order, and a call is the same sequence of steps (chunk, link) on all of
-//!   them; within a step a rank sends before it receives. So nobody waits for ever: consider a waiting rank whose step
-//!   is the earliest. If it receives, its predecessor sends at the same step, and can wait at an earlier place only. If
-//!   it sends, it waits for a receive of an earlier step, at which its successor would have to wait. Both contradict
-//!   the choice. (In a broadcast a rank receives before it sends, but at an earlier step: it sends on higher links. In an
+//!   them; within a step a rank sends before it receives. So no rank waits forever: consider a waiting rank whose step is
+//!   the earliest. If it receives, its predecessor sends at the same step, and can wait only at an earlier place. If it
+//!   sends, it waits for a receive of an earlier step, at which its successor would have to wait. Both contradict the
+//!   choice. (In a broadcast a rank receives before it sends, but at an earlier step: it sends on higher links. In an
 //!   allgather of different lengths a rank may have no message at a step; then its successor expects none.)
-//! * I6. Operations may follow each other without a barrier, since numbers go on from one to the next (I1) and the
-//!   flow control is that of the link, whichever operation sends on it (I4).
+//! * I6. Operations may follow each other without a barrier, since numbers continue from one to the next (I1), and the
+//!   link has the flow control for all operations on it (I4).
 //!
 //! # Memory
 //!
-//! On every rank 24 bytes and two chunks for each of the R links, whatever the length of the messages: with the default
-//! chunk, 4 KiB for each link. These words stay allocated as long as the world lives: the last barrier before
-//! they could be taken back would itself need them. Make one for a world and share it.
+//! Every rank has 24 bytes and two chunks for each of the R links, for any length of messages: with the default chunk,
+//! 4 KiB for each link. These words stay allocated as long as the world lives: the last barrier before they could be
+//! taken back would itself need them. Make one for a world and share it.
 
 use std::cell::{Cell, RefCell};
 
@@ -92,11 +92,11 @@ pub struct Collectives<'a, A: RemoteAtomics + ?Sized> {
     epoch: Cell<u64>,
     /// Where words become bytes; one chunk.
     bytes: RefCell<Vec<u8>>,
-    /// What waits call meanwhile.
+    /// The function that waits call.
     serve: Option<Serve>,
 }
 
-/// What the waits of a rank call meanwhile, with the rank's handle of the world.
+/// The function that a rank's waits call, with the rank's handle of the world.
 type Serve = fn(&dyn RemoteAtomics) -> Result<Served>;
 
 /// One rank's ends of a link: it sends to the successor, and receives from the predecessor.
@@ -124,7 +124,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
         Collectives::with_chunk(ra, CHUNK_BYTES)
     }
 
-    /// As [`new`](Self::new), with chunks of `bytes` bytes, rounded up to whole words; all ranks pass the same.
+    /// Like [`new`](Self::new), with chunks of `bytes` bytes, rounded up to whole words; all ranks pass the same.
     ///
     /// # Errors
     ///
@@ -162,7 +162,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
         })
     }
 
-    /// The same operations, whose waits call `serve` again and again, as those of an [`Attended`] handle.
+    /// Returns the same operations, whose waits call `serve` repeatedly, like the waits of an [`Attended`] handle.
     #[must_use]
     pub fn attended(self, serve: Serve) -> Collectives<'a, A> {
         Collectives { serve: Some(serve), ..self }
@@ -184,11 +184,12 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
         self.ra
     }
 
-    /// Returns once all ranks have called it: what was *complete* at any rank's call, everybody sees behind the barrier.
+    /// Returns once all ranks have called it. After the barrier, every rank sees operations that were *complete* at any
+    /// rank's call.
     ///
-    /// It flushes nothing by itself. What a rank has put before it, without a flush, is *posted*, and need not be
-    /// visible to anybody behind the barrier: whoever needs that calls [`flush_all`](RemoteAtomics::flush_all)
-    /// first. Gets, fetching operations and flushed puts are complete already.
+    /// It flushes nothing by itself. A rank's earlier puts without a flush are *posted*, and need not be visible to any
+    /// rank after the barrier: call [`flush_all`](RemoteAtomics::flush_all) first if they must be. Gets, fetching
+    /// operations and flushed puts are complete already.
     ///
     /// R = ⌈log₂ p⌉ word puts and as many waits.
     ///
@@ -227,7 +228,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
         Ok(())
     }
 
-    /// As [`broadcast`](Self::broadcast), for bytes.
+    /// Like [`broadcast`](Self::broadcast), for bytes.
     ///
     /// # Errors
     ///
@@ -284,7 +285,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
     /// [`PeerFailed`](crate::Error::PeerFailed).
     pub fn allgather(&self, words: &[u64]) -> Result<Vec<u64>> {
         let (me, size, len) = (self.ra.rank().index(), self.ra.size() as usize, words.len());
-        // Block number k is that of rank me − k.
+        // Block number k belongs to rank me − k.
         let mut blocks = vec![0; size * len];
         blocks[..len].copy_from_slice(words);
         for (r, link) in self.links.iter().enumerate() {
@@ -301,7 +302,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
         Ok(gathered)
     }
 
-    /// Gathers `bytes` of all ranks, of any length each, on all ranks: element i is that of rank i.
+    /// Gathers `bytes` of all ranks, of any length each, on all ranks: element i comes from rank i.
     ///
     /// An [`allgather`](Self::allgather) of the lengths, and then of blocks of those lengths, in whole words: 2 R rounds,
     /// and no rank sends or receives a block twice.
@@ -313,7 +314,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
         const WORD_BYTES: usize = WORD as usize;
         let (me, size) = (self.ra.rank().index(), self.ra.size() as usize);
         let lengths = self.allgather(&[bytes.len() as u64])?;
-        // Block number k is that of rank me − k, and starts at word starts[k].
+        // Block number k belongs to rank me − k, and starts at word starts[k].
         let mut starts = vec![0; size + 1];
         for k in 0..size {
             starts[k + 1] = starts[k] + lengths[(me + size - k) % size].div_ceil(WORD) as usize;
@@ -339,11 +340,11 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
         Ok((0..size).map(block).collect())
     }
 
-    /// Sends block number i of `words` to rank i, and returns the blocks for this rank, that of rank i at place i; there is
-    /// one block for each rank, and all have the same length, on all ranks.
+    /// Sends block number i of `words` to rank i, and returns the blocks for this rank, with the block of rank i at index
+    /// i; there is one block for each rank, and all have the same length, on all ranks.
     ///
-    /// R rounds, in each of which half of the blocks travel: the best for short blocks. Long ones are better put where
-    /// they belong.
+    /// It takes R rounds, in each of which half of the blocks travel, which is best for short blocks. Put long blocks
+    /// directly to their targets.
     ///
     /// # Errors
     ///
@@ -370,7 +371,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
                 blocks[block(k)].copy_from_slice(&theirs[block(i)]);
             }
         }
-        // What has come k ranks far is of rank me − k.
+        // A block that has come from a distance of k ranks belongs to rank me − k.
         Ok((0..size).flat_map(|rank| &blocks[block(me + size - rank)]).copied().collect())
     }
 
@@ -382,7 +383,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
     ///
     /// A rank's window of n is the result over the n ranks that end with it. Windows of 2^r double from link to link, and
     /// where p has bit r, one of 2^r continues the window of the lower bits of p, which the predecessor sends as well. So no
-    /// rank is counted twice, whatever p is.
+    /// rank is counted twice, for any p.
     ///
     /// R rounds, each with one message of as many words, or of twice as many where p has the bit. Long vectors are better
     /// reduced in parts, each rank one, and gathered.
@@ -392,7 +393,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
     /// [`PeerFailed`](crate::Error::PeerFailed).
     pub fn allreduce(&self, words: &mut [u64], combine: impl Fn(u64, u64) -> u64) -> Result<()> {
         let (size, len) = (u64::from(self.ra.size()), words.len());
-        // The window of 2^r, and behind it that of p mod 2^r.
+        // The window of 2^r, followed by the window of p mod 2^r.
         let mut ours = [&*words, &*words].concat();
         let mut theirs = vec![0; 2 * len];
         for (r, link) in self.links.iter().enumerate() {
@@ -438,7 +439,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
             let keep = 1 << r;
             let give = keep.min(size - keep);
             let theirs = &mut theirs[..give];
-            // What this rank gives for rank me + keep + k is part number k to the rank keep further on.
+            // This rank's contribution for rank me + keep + k is part number k to the rank keep further on.
             self.exchange(link, &parts[keep..keep + give], theirs)?;
             for (part, theirs) in parts.iter_mut().zip(theirs) {
                 *part = part.wrapping_add(*theirs);
@@ -449,8 +450,8 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
 
     /// Gives the allocation at `disp` back to the symmetric heap on all ranks, zeroed.
     ///
-    /// Between two barriers: nobody's memory is zeroed while a rank may still use it, and nobody gets it again before
-    /// it is zero everywhere. What this rank has issued is flushed first, so that no late put lands in it.
+    /// This happens between two barriers: no memory is zeroed while a rank may still use it, and no rank gets it again
+    /// before it is zero on all ranks. This rank's operations are flushed first, so that no late put lands in it.
     ///
     /// # Errors
     ///
@@ -481,7 +482,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
         }
     }
 
-    /// Sends one message, of a chunk at the most.
+    /// Sends one message, of at most a chunk.
     fn send(&self, link: &Link, words: &[u64]) -> Result<()> {
         let number = link.sent.get() + 1;
         if let Some(taken) = number.checked_sub(SLOTS).filter(|&taken| taken > 0) {
@@ -503,7 +504,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
         Ok(())
     }
 
-    /// Receives one message, of a chunk at the most.
+    /// Receives one message, of at most a chunk.
     fn receive(&self, link: &Link, words: &mut [u64]) -> Result<()> {
         let number = link.received.get() + 1;
         self.wait(link.arrived, Until::Ge(number), link.predecessor)?; // I2
@@ -535,7 +536,7 @@ fn word_of(part: &[u8]) -> u64 {
     u64::from_ne_bytes(word)
 }
 
-/// ⌈log₂ size⌉: after that many doublings, everybody has been reached.
+/// ⌈log₂ size⌉: after that many doublings, every rank has been reached.
 fn rounds(size: u32) -> u32 {
     size.saturating_sub(1).checked_ilog2().map_or(0, |log| log + 1)
 }
@@ -555,7 +556,7 @@ mod tests {
         }
     }
 
-    /// What every rank would hold in a sequential run, from numbers that all ranks draw alike.
+    /// Returns the data of a rank, from random numbers that all ranks draw alike.
     fn data(seed: u64, rank: u32, len: usize) -> Vec<u64> {
         let mut random = Random::new(seed, u64::from(rank));
         (0..len).map(|_| random.next()).collect()
@@ -583,7 +584,7 @@ mod tests {
         }
     }
 
-    /// Many calls of all kinds back to back, compared with what a sequential program computes.
+    /// Many calls of all kinds back to back, compared with the results of a sequential program.
     fn mixed(size: u32, chunk: u64, calls: u64) {
         World::threads(size)
             .run(|ra| {

@@ -70,15 +70,15 @@ pub struct Counts {
     pub get: ByDistance,
     /// Calls of [`put`](RemoteAtomics::put).
     pub put: ByDistance,
-    /// Bulk gets, of whatever length.
+    /// Bulk gets, of any length.
     pub get_bytes: ByDistance,
-    /// Bulk puts, of whatever length.
+    /// Bulk puts, of any length.
     pub put_bytes: ByDistance,
     /// Calls of [`flush`](RemoteAtomics::flush), by its target; [`put_bytes`](RemoteAtomics::put_bytes) makes one.
     pub flush: ByDistance,
     /// Calls of [`flush_all`](RemoteAtomics::flush_all), which has no one target.
     pub flush_all: u64,
-    /// Calls of [`wait_until`](RemoteAtomics::wait_until) and its form with a deadline, on words of the own rank.
+    /// Calls of [`wait_until`](RemoteAtomics::wait_until) and its form with a deadline, on words of the local rank.
     pub wait: u64,
     /// Calls of [`pause`](RemoteAtomics::pause).
     pub pause: u64,
@@ -95,7 +95,7 @@ impl Counts {
         self.operations().map(|(_, counts)| counts.others()).sum()
     }
 
-    /// Word and bulk operations on the own rank.
+    /// Returns the number of word and bulk operations on the local rank.
     pub fn own_operations(&self) -> u64 {
         self.operations().map(|(_, counts)| counts.own).sum()
     }
@@ -160,7 +160,7 @@ impl std::iter::Sum for Counts {
 impl Sub for Counts {
     type Output = Counts;
 
-    /// What was counted since the snapshot `earlier`.
+    /// Returns the counts since the snapshot `earlier`.
     ///
     /// # Panics
     ///
@@ -248,7 +248,7 @@ pub struct Counted<'a, A: RemoteAtomics + ?Sized> {
 }
 
 impl<'a, A: RemoteAtomics + ?Sized> Counted<'a, A> {
-    /// Counts what is issued through the new wrapper; what is issued through `inner` itself is not seen.
+    /// Counts operations through the new wrapper; operations through `inner` itself are not counted.
     pub fn new(inner: &'a A) -> Counted<'a, A> {
         Counted {
             inner,
@@ -268,12 +268,12 @@ impl<'a, A: RemoteAtomics + ?Sized> Counted<'a, A> {
         }
     }
 
-    /// What is wrapped.
+    /// Returns the wrapped handle.
     pub fn inner(&self) -> &'a A {
         self.inner
     }
 
-    /// What was counted since the wrapper was made, or since the last [`take`](Self::take) or [`reset`](Self::reset).
+    /// Returns the counts since the wrapper was made, or since the last [`take`](Self::take) or [`reset`](Self::reset).
     pub fn counts(&self) -> Counts {
         Counts {
             fetch_add: self.fetch_add.read(),
@@ -645,7 +645,7 @@ mod tests {
                 ra.clear(Disp(u64::MAX), 1).unwrap_err();
                 let words = RemoteAtomics::shared_words(&ra, ra.rank().at(at), 3).unwrap();
                 words[1].fetch_add(5, std::sync::atomic::Ordering::SeqCst);
-                assert_eq!(ra.counts(), expected, "nobody counts what goes past the trait");
+                assert_eq!(ra.counts(), expected, "accesses past the trait are not counted");
                 assert_eq!(ra.get(ra.rank().at(at.word(1))).unwrap(), 5);
                 assert_eq!(ra.world_rank(Rank(1)), Rank(1));
             })

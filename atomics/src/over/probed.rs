@@ -19,7 +19,7 @@ const ONE_IN: u64 = 8;
 
 /// A rank whose operations fail once no rank comes further.
 ///
-/// Every rank says by [`begin`](Self::begin) what it does next, which counts as coming further.
+/// Every rank reports its next step with [`begin`](Self::begin), which counts as progress.
 pub struct Probed<'a, A: RemoteAtomics + ?Sized> {
     inner: &'a A,
     view: &'a WorldView,
@@ -52,11 +52,11 @@ impl<'a, A: RemoteAtomics + ?Sized> Probed<'a, A> {
         }
     }
 
-    /// Says what this rank does next: it has come further.
+    /// Reports this rank's next step, which is progress.
     ///
     /// # Errors
     ///
-    /// Those of the world.
+    /// The errors of the world.
     pub fn begin(&self, doing: &'static str) -> Result<()> {
         self.doing.set(doing);
         self.inner.fetch_add(self.view.rank().at(self.beats), 1)?;
@@ -207,7 +207,8 @@ mod tests {
             let probed = Probed::new(ra, "never-free", beats, PATIENCE);
             probed.begin("acquire").unwrap();
             match wait(&probed, word).unwrap_err() {
-                // Both may say so, or one and then the other hears of nothing: its rank is still there.
+                // Both ranks may report it, or only one: then the other gets no error, since the first rank is still
+                // there.
                 error @ Error::Stuck { .. } => error,
                 other => panic!("{other}"),
             }

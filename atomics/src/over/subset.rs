@@ -10,7 +10,7 @@
 //!
 //! # State
 //!
-//! * The members: a number, three numbers, or a list with an index, whichever is enough.
+//! * The members: a number, three numbers, or a list with an index, whichever is sufficient.
 //! * The *arena*: a range of the parent's symmetric heap that all ranks of the parent reserve when the subset is made.
 //!   The subset's own heap is over the arena. Displacements mean the same in the subset as in the parent.
 //! * The members' topology: 3 numbers where they form blocks, 4 bytes for each member where they do not.
@@ -18,10 +18,10 @@
 //! # Invariants
 //!
 //! * I1. All ranks of the parent reserve and give back arenas in the same order and of the same sizes, members or not, so
-//!   that their heaps agree afterwards as before.
-//! * I2. Subsets that share an arena (those of one split) have no member in common. So no word has two owners: a
+//!   that their heaps agree before and after.
+//! * I2. Subsets that share an arena (the subsets of one split) have no member in common. So no word has two owners: a
 //!   displacement in the arena of a rank belongs to the one subset that the rank is in.
-//! * I3. An arena is zero when it is handed out, as all memory of a heap.
+//! * I3. An arena is zero when it is allocated, like all memory of a heap.
 //!
 //! # Cost
 //!
@@ -40,17 +40,17 @@ use crate::model::registered::{Pinned, Refused, RegisteredKey, UserMemory};
 use crate::model::words::LocalWords;
 use crate::{Address, Collectives, Disp, Error, Rank, RemoteAtomics, Request, Result, SymmetricHeap, Time, Until};
 
-/// The share of the parent's free memory that is an arena's, by default: one part of so many.
+/// A default arena is the parent's free memory divided by this number.
 ///
 /// So several splits leave room for each other, and for the parent's own windows: four take 41 % together.
 const ARENA_SHARE: u64 = 8;
 
-/// Bytes of a default arena at least, unless that is more than half of what is free.
+/// The smallest size of a default arena in bytes, unless that is more than half of the free memory.
 ///
 /// Collectives take 4 KiB for each of ⌈log₂ p⌉ links: they, and some locks, have room in it.
 const ARENA_LEAST: u64 = 64 << 10;
 
-/// What a default arena is a multiple of.
+/// The size of a default arena is a multiple of this number.
 const ARENA_UNIT: u64 = 4096;
 
 /// The alignment of an arena: two cache lines, as locks want them.
@@ -62,7 +62,7 @@ const NOWHERE: Rank = Rank(u32::MAX);
 /// Which ranks of the parent are members, in the order of their numbers here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Members {
-    /// All of so many, in their own order.
+    /// All `count` ranks, in their own order.
     All { count: u32 },
     /// first, first + stride, and so on; `stride` ≥ 1.
     Strided { first: u32, stride: u32, count: u32 },
@@ -136,15 +136,15 @@ impl Members {
 
 /// Some of the ranks of a parent, numbered from 0, used as a world.
 ///
-/// Displacements are those of the parent. So members reach memory that the parent has allocated through the subset, too, by their numbers in
-/// it. The subset's [`heap`](RemoteAtomics::heap) allocates in its arena.
+/// Displacements are the same as in the parent. So members also reach memory of the parent through the subset, by their numbers in it. The
+/// subset's [`heap`](RemoteAtomics::heap) allocates in its arena.
 ///
 /// Dropping a subset leaves its arena reserved. [`free`](Self::free) returns it.
 ///
 /// # Errors
 ///
 /// Errors name ranks by their numbers in the subset. There are two exceptions: [`PeerFailed`](Error::PeerFailed) may concern a rank that is
-/// not a member, and so names its number in the whole world. Errors of a [pin](RemoteAtomics::pin) that exists are those of the parent.
+/// not a member, and so names its number in the whole world. Errors of an existing [pin](RemoteAtomics::pin) are the parent's errors.
 ///
 /// ```
 /// use rmalab_atomics::{Collectives, RemoteAtomics, Subset, World};
@@ -167,8 +167,8 @@ pub struct Subset<'a, A: RemoteAtomics + ?Sized> {
     members: Members,
     view: WorldView,
     arena: Disp,
-    /// The same subset over what the parent shares between threads. Made at once and not when it is asked for, since a cell
-    /// would make the type invariant in `'a`.
+    /// The same subset over the parent's handle for threads. It is made at once and not on demand, since a cell would make
+    /// the type invariant in `'a`.
     shared: Option<Box<Subset<'a, dyn RemoteAtomics + Sync + 'a>>>,
 }
 
@@ -183,8 +183,8 @@ impl<A: RemoteAtomics + ?Sized> fmt::Debug for Subset<'_, A> {
 }
 
 impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
-    /// Bytes of an arena of `parent`, unless the constructor is told otherwise: an eighth of what is free there, but at
-    /// least 64 KiB or, if that is less, a half; in whole pages of 4 KiB, and at least one.
+    /// Returns the default size of an arena of `parent`, in bytes. It is an eighth of the free memory there, but at
+    /// least 64 KiB or, if that is less, a half. It is a whole number of pages of 4 KiB, and at least one.
     pub fn default_arena_bytes(parent: &A) -> u64 {
         let free = parent.heap().free_bytes();
         let share = (free / ARENA_SHARE).max(ARENA_LEAST.min(free / 2));
@@ -206,11 +206,11 @@ impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
         Subset::split_with_arena(parent, colour, key, arena_bytes)
     }
 
-    /// As [`split`](Self::split), with arenas of `arena_bytes` bytes; all ranks of the parent pass the same.
+    /// Like [`split`](Self::split), with arenas of `arena_bytes` bytes; all ranks of the parent pass the same.
     ///
     /// # Errors
     ///
-    /// Those of [`split`](Self::split).
+    /// The errors of [`split`](Self::split).
     pub fn split_with_arena(
         parent: &Collectives<'a, A>,
         colour: Option<u32>,
@@ -241,11 +241,11 @@ impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
         Subset::by_node_with_arena(parent, Subset::default_arena_bytes(parent))
     }
 
-    /// As [`by_node`](Self::by_node), with arenas of `arena_bytes` bytes; all ranks of the parent pass the same.
+    /// Like [`by_node`](Self::by_node), with arenas of `arena_bytes` bytes; all ranks of the parent pass the same.
     ///
     /// # Errors
     ///
-    /// Those of [`by_node`](Self::by_node).
+    /// The errors of [`by_node`](Self::by_node).
     pub fn by_node_with_arena(parent: &'a A, arena_bytes: u64) -> Result<Subset<'a, A>> {
         let topology = parent.topology();
         let node = topology.node_of(parent.rank());
@@ -267,11 +267,11 @@ impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
         Subset::of_with_arena(parent, members, Subset::default_arena_bytes(parent))
     }
 
-    /// As [`of`](Self::of), with an arena of `arena_bytes` bytes; all ranks of the parent pass the same.
+    /// Like [`of`](Self::of), with an arena of `arena_bytes` bytes; all ranks of the parent pass the same.
     ///
     /// # Errors
     ///
-    /// Those of [`of`](Self::of).
+    /// The errors of [`of`](Self::of).
     pub fn of_with_arena(parent: &'a A, members: &[Rank], arena_bytes: u64) -> Result<Option<Subset<'a, A>>> {
         let size = parent.size();
         if let Some(unknown) = members.iter().find(|member| member.0 >= size) {
@@ -309,8 +309,8 @@ impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
 
     /// Gives the arena back, zeroed, with everything in it; collective over the parent.
     ///
-    /// All ranks of the parent call it: members with their subset (those of one split with theirs, in one call), the others
-    /// with `None`. If there is no member at all, nothing is done.
+    /// All ranks of the parent call it: members with their subset (members of one split in one call), the others with
+    /// `None`. If there is no member at all, nothing is done.
     ///
     /// An allreduce of two words, and [`Collectives::free`].
     ///
@@ -336,7 +336,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
         }
     }
 
-    /// What the subset is of.
+    /// Returns the parent.
     pub fn parent(&self) -> &'a A {
         self.parent
     }
@@ -384,8 +384,8 @@ impl<A: RemoteAtomics + ?Sized> Fabric for Subset<'_, A> {
 
     #[inline]
     unsafe fn transfer(&self, at: Span, bytes: Bytes, until: Completion) -> Result<Request> {
-        // SAFETY: the caller's promise, passed on: a member's number becomes that of a rank of the parent, whose segments
-        // have the same length. Requests and flushes of this subset are the parent's.
+        // SAFETY: the caller's promise, passed on: a member's number becomes the number of a rank of the parent, whose
+        // segments have the same length. Requests and flushes of this subset are the parent's.
         unsafe { self.parent.transfer(at.renumbered(self.outer(at.rank())), bytes, until) }
     }
 
@@ -544,7 +544,7 @@ mod tests {
         }
     }
 
-    /// What a rank gives to a split: drawn by all ranks alike.
+    /// Returns each rank's arguments of a split, which all ranks draw alike.
     fn choices(random: &mut Random, size: u32) -> Vec<(Option<u32>, u32)> {
         let colours = 1 + random.below(4);
         let keys = 1 + random.below(u64::from(size));
@@ -552,7 +552,7 @@ mod tests {
         (0..size).map(|_| (colour(random.below(1 + colours)), random.below(keys) as u32)).collect()
     }
 
-    /// `MPI_Comm_split` in one thread: who is in the subset of `me`, in order.
+    /// Computes `MPI_Comm_split` in one thread: the members of the subset of `me`, in order.
     fn model(choices: &[(Option<u32>, u32)], me: Rank) -> Option<Vec<Rank>> {
         let (mine, _) = choices[me.index()];
         mine?;
@@ -562,7 +562,7 @@ mod tests {
         Some(members)
     }
 
-    /// The subset is what the model says, and what its members do reaches its members only.
+    /// Checks that the subset equals the model, and that operations of its members reach only its members.
     fn compare<A: RemoteAtomics>(subset: Option<&Subset<'_, A>>, expected: Option<&[Rank]>) {
         let (Some(subset), Some(expected)) = (subset, expected) else {
             return assert_eq!(subset.is_some(), expected.is_some());
@@ -680,7 +680,7 @@ mod tests {
         let arena = |free| World::threads(1).segment_bytes(free).run(Subset::default_arena_bytes).unwrap()[0];
         assert_eq!([8 << 20, 1 << 20, 256 << 10, 100 << 10].map(arena), [1 << 20, 128 << 10, 64 << 10, 48 << 10]);
         assert_eq!(arena(4096), 4096);
-        // By halves, as long as there are pages.
+        // Splits by halves, as long as there are pages.
         World::threads(1)
             .segment_bytes(64 << 10)
             .run(|ra| {

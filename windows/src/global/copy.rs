@@ -1,7 +1,7 @@
 //! Copies between a buffer and words that others may access at the same time, by loads and stores, exact to the byte.
 //!
-//! Whole words are stored with release and loaded with acquire. A word of which only some bytes are written is changed
-//! by a compare-and-swap, so that writers of its other bytes lose nothing.
+//! Whole words are stored with release and loaded with acquire. A word with only some written bytes is changed by a
+//! compare-and-swap, so that writers of its other bytes lose nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

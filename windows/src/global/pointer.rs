@@ -55,7 +55,7 @@ impl GlobalPtr {
         GlobalPtr { unit: 0, key, offset: 0 }
     }
 
-    /// Whether it is the null pointer.
+    /// Returns whether it is the null pointer.
     pub const fn is_null(self) -> bool {
         self.unit == 0 && self.key == POOL && self.offset == 0
     }
@@ -70,7 +70,7 @@ impl GlobalPtr {
         self.key & !COLLECTIVE
     }
 
-    /// Whether it points to memory that was allocated collectively.
+    /// Returns whether it points to memory that was allocated collectively.
     pub const fn is_collective(self) -> bool {
         self.key & COLLECTIVE != 0
     }
@@ -92,7 +92,7 @@ impl GlobalPtr {
         GlobalPtr { offset: self.offset.wrapping_add_signed(bytes), ..self }
     }
 
-    /// How many bytes this pointer is behind `other`; `None` if they point into different parts.
+    /// Returns how many bytes this pointer is after `other`; `None` if they point into different parts.
     pub fn offset_from(self, other: GlobalPtr) -> Option<i64> {
         let same = (self.unit, self.key) == (other.unit, other.key);
         same.then(|| self.offset.wrapping_sub(other.offset).cast_signed())

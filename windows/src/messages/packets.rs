@@ -19,8 +19,8 @@
 //!
 //! * I1. A sender that takes a ticket has room for it: it tries the compare-and-swap of the tail from t to t + 1 only with t
 //!   < head + S, and the head only grows. So a sender fills its slot without waiting, and the owner waits for a slot at most
-//!   as long as a put takes. A fetch-and-add would hand out tickets without room. Their holders may be computing when there
-//!   is room, and all later senders in the ring would wait for them.
+//!   as long as a put takes. A fetch-and-add would give tickets without room. Their holders may be computing when there is
+//!   room, and all later senders in the ring would wait for them.
 //! * I2. The number is put only after header, word and data are ordered ahead of it. Up to [`SHORT`] bytes, these are
 //!   word puts to the same target. Longer data are a bulk put, which is flushed unless the backend keeps puts in order.
 //! * I3. Slot t is written again only after its owner has shown head > t, which is after the owner has read it.
@@ -511,7 +511,7 @@ impl Packets {
     }
 
     /// Shows how far the ring has been read, and wakes the end-points that found it full (I5).
-    fn tell<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
+    fn show_head<A: RemoteAtomics + ?Sized>(&mut self, ra: &A) -> Result<()> {
         let (layout, Endpoint { rank, port }) = (&self.layout, self.me);
         self.shown = self.head;
         ra.fetch_store(rank.at(layout.head(port)), self.head)?;

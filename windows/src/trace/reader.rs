@@ -275,7 +275,7 @@ fn open_file(path: &Path, rank: u32) -> Result<(Header, u64), TraceError> {
         let version = version.iter().rev().fold(0u32, |sum, &byte| sum << 8 | u32::from(byte));
         let what = if version < VERSION {
             format!(
-                "version {version} of the format, which lacks what a replay needs; this program reads version {VERSION}: \
+                "version {version} of the format, which lacks data that a replay needs; this program reads version {VERSION}: \
                  record the program again"
             )
         } else {

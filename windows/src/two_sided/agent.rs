@@ -88,7 +88,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
             return Err(refuse("the handle belongs to another rank; pass one of this rank"));
         }
         let station = requests.ends.hub().agent.take();
-        let station = station.ok_or_else(|| refuse("the team's agent was made already; run that one again"))?;
+        let station = station.ok_or_else(|| refuse("the team's agent was made already; run the existing one again"))?;
         Ok(Agent { ra, station: RefCell::new(station) })
     }
 

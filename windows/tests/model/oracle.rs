@@ -207,7 +207,7 @@ impl Oracle {
         let expected = (0..total).fold(0u64, |sum, i| sum.wrapping_add(first.wrapping_add(i) & mask));
         if known && storm.way != StormWay::Accumulate && found != expected {
             return Err(format!(
-                "what the ranks have found differs in its sum by {}: {storm:?}",
+                "the sum of the values that the ranks have found differs by {}: {storm:?}",
                 found.wrapping_sub(expected)
             ));
         }

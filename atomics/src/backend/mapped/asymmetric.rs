@@ -1,20 +1,20 @@
-//! One fence for two: whoever parks also fences for those who put.
+//! One fence for two: a rank that parks also fences for the ranks that put.
 //!
 //! The same two fences are the trait's `fence_light` and `fence_everywhere`, for protocols of a frequent and a rare side.
 //!
-//! A put stores to a word and then looks whether the word's owner is parked. The owner says that it parks and then looks
+//! A put stores to a word and then looks whether the word's owner is parked. The owner sets its parked flag and then looks
 //! at the word. If both looks came before both stores were seen, the wake-up would be lost, so there must be a fence
 //! between store and look on both sides. Puts are frequent, and a fence would cost more than the put. A rank that parks has
-//! spun and yielded for many microseconds before. So the puts fence only the compiler (*light*), and the parking rank
-//! asks the kernel to run a fence on every processor that runs a thread of the world (*heavy*): membarrier(2).
+//! spun and yielded for many microseconds before. So the puts fence only the compiler (*light*), and the parking rank asks
+//! the kernel to run a fence on every processor that runs a thread of the world (*heavy*): membarrier(2).
 //!
 //! # Why it is right
 //!
 //! The heavy fence acts as if every other thread had executed a full fence at some moment between the call and its
 //! return. For a put that moment is before the look at `parked` or after it. Before: the look comes after the moment, and
 //! so after the owner's store to `parked`, and sees it; the put wakes the owner. After: in program order the store comes
-//! before the look and so before the moment, and the owner, who looks at the word after the call, sees it. A thread that
-//! does not run is fenced by the switch that stopped it.
+//! before the look and so before the moment, and the owner, which looks at the word after the call, sees it. A thread
+//! that does not run is fenced by the switch that stopped it.
 //!
 //! The kernel fences only processes that have registered. A process that could not register fences at each put instead.
 //! A rank whose heavy fence is refused (a sandbox may do so) parks for a short time only.

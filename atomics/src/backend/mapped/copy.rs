@@ -5,7 +5,7 @@
 //! processor stores at once is copied by one access; long runs go through its vector registers, where it has wide ones.
 //!
 //! The string move (`rep movs`) is not used: from 64 KiB to 4 MiB it is at most as fast as vectors, for short runs its
-//! start-up costs more than the run, and it is several times slower where the destination begins up to 64 bytes behind
+//! start-up costs more than the run, and it is several times slower where the destination begins up to 64 bytes after
 //! the source, modulo the page size (measured on Zen 4).
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -16,8 +16,8 @@ const WORD: usize = size_of::<u64>();
 #[cfg(target_arch = "x86_64")]
 const VECTOR: usize = 32;
 
-/// Vectors that one round of the loop over long runs moves. With eight of them 1 MiB takes as long as by the C library,
-/// with four 10 % longer (measured on Zen 4).
+/// The number of vectors that one round of the loop over long runs moves. With eight of them 1 MiB takes as long as by
+/// the C library, with four 10 % longer (measured on Zen 4).
 #[cfg(target_arch = "x86_64")]
 const ROUND: usize = 8;
 
@@ -75,7 +75,7 @@ pub(crate) unsafe fn zero_shared(shared: *mut u8, len: usize) {
         unsafe { (*shared.cast::<AtomicU8>().add(i)).store(0, Ordering::Relaxed) };
     }
     for i in 0..words {
-        // SAFETY: word `i` behind the head lies in the range and is aligned.
+        // SAFETY: word `i` after the head lies in the range and is aligned.
         unsafe { (*shared.add(head).cast::<AtomicU64>().add(i)).store(0, Ordering::Relaxed) };
     }
 }
@@ -121,7 +121,8 @@ trait Direction {
     ///
     /// # Safety
     ///
-    /// As [`to_shared`] or [`from_shared`], for the bytes of the number; the shared side is aligned to it.
+    /// The conditions of [`to_shared`] or [`from_shared`], for the bytes of the number; the shared side is aligned to
+    /// it.
     unsafe fn copy<T: Number>(source: *const T, dest: *mut T);
 }
 
@@ -159,7 +160,7 @@ impl Direction for FromShared {
 ///
 /// # Safety
 ///
-/// As [`Direction::copy`], for all of them.
+/// The conditions of [`Direction::copy`], for all of them.
 #[inline(always)]
 unsafe fn each<D: Direction, T: Number>(source: *const u8, dest: *mut u8, count: usize) {
     for i in 0..count {
@@ -168,11 +169,11 @@ unsafe fn each<D: Direction, T: Number>(source: *const u8, dest: *mut u8, count:
     }
 }
 
-/// Copies `len` bytes, whatever their number and place.
+/// Copies `len` bytes of any number and alignment.
 ///
 /// # Safety
 ///
-/// As [`to_shared`] or [`from_shared`].
+/// The conditions of [`to_shared`] or [`from_shared`].
 #[inline(never)] // so that the one access to a word costs no more where it is inlined
 unsafe fn run<D: Direction>(mut source: *const u8, mut dest: *mut u8, mut len: usize) {
     let shared = D::shared(source, dest);
@@ -205,9 +206,10 @@ unsafe fn run<D: Direction>(mut source: *const u8, mut dest: *mut u8, mut len: u
     }
 }
 
-/// Adds `values` to `words`, as many as both have, each by a load and a store of its own.
+/// Adds `values` to `words`, as many as both have, each with a separate load and store.
 ///
-/// Nothing of it is atomic: what others add to the same words meanwhile may be lost. Nor is it ordered: fence behind it.
+/// It is not atomic: concurrent additions of others to the same words may be lost. It is not ordered either: fence
+/// after it.
 pub fn add_words(words: &[AtomicU64], values: &[u64]) {
     let count = words.len().min(values.len());
     let (words, values) = (&words[..count], &values[..count]);
@@ -230,7 +232,7 @@ pub fn add_words(words: &[AtomicU64], values: &[u64]) {
     singly(words, values);
 }
 
-/// Words that one round of [`add_vectors`] adds.
+/// The number of words that one round of [`add_vectors`] adds.
 #[cfg(target_arch = "x86_64")]
 const ADDED: usize = 4 * VECTOR / WORD;
 
@@ -279,8 +281,8 @@ unsafe fn add_vectors(values: *const u64, words: *const AtomicU64, rounds: usize
 ///
 /// # Safety
 ///
-/// The processor has AVX; else as the two copies above, for whichever side is the shared one, which is aligned to
-/// [`VECTOR`] bytes.
+/// The processor has AVX; otherwise the conditions of the two copies above. The shared side is aligned to [`VECTOR`]
+/// bytes.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx")]
 unsafe fn vectors(source: *const u8, dest: *mut u8, count: usize) {
@@ -322,7 +324,7 @@ unsafe fn vectors(source: *const u8, dest: *mut u8, count: usize) {
             "dec rdx",
             "jnz 4b",
             "5:",
-            // What follows may use the narrow registers, which are slow while the wide ones hold something.
+            // Later code may use the narrow registers, which are slow while the wide ones hold values.
             "vzeroupper",
             inout("rsi") source => _,
             inout("rdi") dest => _,

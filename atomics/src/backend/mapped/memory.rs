@@ -14,7 +14,7 @@ use crate::{Error, Rank, Result};
 /// Bytes of a page, the unit in which ranks' blocks are laid out so that no two of them share one.
 const PAGE: u64 = 4096;
 
-/// What the first page of a mapping says.
+/// The first page of a mapping.
 #[repr(C)]
 struct Header {
     magic: AtomicU64,
@@ -27,7 +27,7 @@ struct Header {
 /// "rmalab" and the version of this layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"rmalab\0\x03");
 
-/// What precedes a rank's segment: two cache lines, since processors fetch them in pairs.
+/// The control block ahead of a rank's segment: two cache lines, since processors fetch them in pairs.
 #[repr(C, align(128))]
 pub(super) struct Control {
     /// The displacement that this rank is parked on, plus one; 0 while it is not parked. Its low half is the futex.
@@ -40,7 +40,7 @@ const ABSENT: u32 = 0;
 const ATTACHED: u32 = 1;
 const DEPARTED: u32 = 2;
 
-/// Bytes before a rank's segment: a page, so that what is aligned in a segment is aligned in memory, up to a page.
+/// Bytes ahead of a rank's segment: a page, so that alignments up to a page in a segment are alignments in memory.
 pub(super) const CONTROL: usize = PAGE as usize;
 const _: () = assert!(size_of::<Control>() <= CONTROL);
 
@@ -110,7 +110,7 @@ pub struct Mapping {
     base: NonNull<u8>,
     layout: Layout,
     futexes: futex::Flags,
-    /// The file behind it, if one is.
+    /// The file of the memory, if there is one.
     file: Option<OwnedFd>,
 }
 
@@ -208,7 +208,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// What lies where.
+    /// Returns the layout of the mapping.
     pub fn layout(&self) -> Layout {
         self.layout
     }
@@ -248,11 +248,11 @@ impl Mapping {
     /// with `false` for those that are not in memory, and may be swapped out. Pages of a file that it has no bytes for are
     /// zero, and left out.
     ///
-    /// A page that the kernel does not tell of counts as one that is there.
+    /// A page that the kernel does not report counts as present.
     ///
     /// # Safety
     ///
-    /// As [`give_back`](Self::give_back).
+    /// The conditions of [`give_back`](Self::give_back).
     pub(super) unsafe fn resident(&self, start: *mut u8, len: usize, mut each: impl FnMut(bool, *mut u8, usize)) {
         let Some(file) = &self.file else {
             // SAFETY: the caller's promise.
@@ -262,7 +262,7 @@ impl Mapping {
         let end = first + len as u64;
         let mut at = first;
         while at < end {
-            // The file's runs of bytes, which take the kernel one step each, however long they and what is between are.
+            // The file's runs of bytes. Each takes the kernel one step, for any length of runs and gaps.
             let data = match rustix::fs::seek(file, SeekFrom::Data(at)) {
                 Ok(data) => data.min(end),
                 // No bytes from here on.
@@ -279,7 +279,7 @@ impl Mapping {
         }
     }
 
-    /// As [`resident`](Self::resident), of memory that no file is behind.
+    /// Like [`resident`](Self::resident), for memory without a file.
     ///
     /// # Safety
     ///
@@ -304,7 +304,8 @@ impl Mapping {
         }
     }
 
-    /// What `rank` has registered of the program's own memory, and what it pins; it lies in no segment.
+    /// Returns the registry of `rank`: the program's memory that it has registered, and its pins. It lies in no
+    /// segment.
     pub(super) fn registry(&self, rank: Rank) -> &Registry {
         assert!(rank.0 < self.layout.size, "{rank} has no registry in a mapping of {} ranks", self.layout.size);
         let blocks = self.layout.stride() * self.layout.size as usize;
@@ -312,7 +313,8 @@ impl Mapping {
         unsafe { self.blocks().add(blocks + rank.index() * REGISTRY as usize).cast::<Registry>().as_ref() }
     }
 
-    /// Whether only threads of this process reach the memory; otherwise whoever has the file may map and write it.
+    /// Returns whether only threads of this process reach the memory. Otherwise every process with the file may map and
+    /// write it.
     pub(super) fn is_private(&self) -> bool {
         self.futexes == futex::Flags::PRIVATE
     }
@@ -323,7 +325,7 @@ impl Mapping {
         self.header().failed.load(Ordering::SeqCst).checked_sub(1).map(Rank)
     }
 
-    /// Says that `rank` has failed (unless another was first) and wakes everybody who waits, to tell them.
+    /// Marks `rank` as failed, unless another rank was first, and wakes all waiting ranks.
     pub fn mark_failed(&self, rank: Rank) {
         let failed = &self.header().failed;
         let _ = failed.compare_exchange(0, rank.0.saturating_add(1), Ordering::SeqCst, Ordering::SeqCst);
@@ -345,17 +347,17 @@ impl Mapping {
         self.control(rank).state.store(DEPARTED, Ordering::SeqCst);
     }
 
-    /// Whether `rank` has attached and not departed.
+    /// Returns whether `rank` has attached and not departed.
     pub fn is_attached(&self, rank: Rank) -> bool {
         self.control(rank).state.load(Ordering::SeqCst) == ATTACHED
     }
 
-    /// Whether `rank` has never attached.
+    /// Returns whether `rank` has never attached.
     pub fn is_absent(&self, rank: Rank) -> bool {
         self.control(rank).state.load(Ordering::SeqCst) == ABSENT
     }
 
-    /// Whether `rank` has attached and has left in good order since.
+    /// Returns whether `rank` has attached and has left in good order since.
     pub fn has_departed(&self, rank: Rank) -> bool {
         self.control(rank).state.load(Ordering::SeqCst) == DEPARTED
     }
@@ -368,25 +370,25 @@ impl Mapping {
         unsafe { &*std::ptr::from_ref(word).cast::<AtomicU32>().add(half) }
     }
 
-    /// Wakes whoever is parked on this control block.
+    /// Wakes the threads that are parked on this control block.
     #[cold]
     pub(super) fn wake(&self, control: &Control) {
         self.wake_word(&control.parked);
     }
 
-    /// Sleeps while the parked word of `control` is `token`, for `limit` at the most.
+    /// Sleeps while the parked word of `control` is `token`, for at most `limit`.
     pub(super) fn sleep(&self, control: &Control, token: u64, limit: std::time::Duration) {
         self.sleep_word(&control.parked, token, limit);
     }
 
-    /// Wakes whoever sleeps on a word of this mapping.
+    /// Wakes the threads that sleep on a word of this mapping.
     #[cold]
     pub(super) fn wake_word(&self, word: &AtomicU64) {
         // The address is valid, so there is nothing that this call could fail for.
         let _ = futex::wake(Mapping::futex(word), self.futexes, i32::MAX as u32);
     }
 
-    /// Sleeps while the low half of a word of this mapping is that of `value`, for `limit` at the most.
+    /// Sleeps while the low half of a word of this mapping equals the low half of `value`, for at most `limit`.
     pub(super) fn sleep_word(&self, word: &AtomicU64, value: u64, limit: std::time::Duration) {
         let limit = futex::Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: i64::from(limit.subsec_nanos()) };
         // Every way out (a wake-up, a changed word, a signal, the time limit) is followed by a look at the word.

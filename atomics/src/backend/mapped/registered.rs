@@ -3,17 +3,17 @@
 //!
 //! # State
 //!
-//! Each rank has a registry of [`CAPACITY`] entries in the mapping, behind all segments. No displacement reaches it, so no
-//! put can forge an address. An [`Entry`] is one word of state, and where the memory is. Keys are the entry's index (low
-//! half) and generation (high half). Between processes a rank also writes down which entries of other ranks it pins, up to
-//! [`HELD`] at a time, so that an owner can tell whose pins are left when a rank has been killed.
+//! Each rank has a registry of [`CAPACITY`] entries in the mapping, after all segments. No displacement reaches it, so no
+//! put can forge an address. An [`Entry`] is one word of state, and the place of the memory. Keys are the entry's index
+//! (low half) and generation (high half). Between processes a rank also writes down which entries of other ranks it pins,
+//! up to [`HELD`] at a time, so that an owner can tell whose pins are left when a rank has been killed.
 //!
 //! | bits of the state | meaning |
 //! | --- | --- |
 //! | 0–29 | how many pins there are |
 //! | 30 | taken: the owner is about to open it, or it is open, or it waits for the last pins |
 //! | 31 | open: new pins are granted |
-//! | 32–63 | the generation of what is registered, or was last; 0 before the first |
+//! | 32–63 | the generation of the current or last registration; 0 before the first |
 //!
 //! # Invariants
 //!
@@ -23,9 +23,9 @@
 //!   has counted itself.
 //! * I3. Opening an entry begins a new generation, so no key names two pieces of memory. An entry whose generations are
 //!   used up is never taken again.
-//! * I4. The owner keeps the [`UserMemory`] in a table of its own process, and takes it out to give it back (or to drop
-//!   it) only when the entry is closed, and has no pins or those of dead processes only. If that cannot be waited for, since
-//!   a rank has failed or the handle goes, the memory is leaked: a rank that holds a pin may still write to it.
+//! * I4. The owner keeps the [`UserMemory`] in a table of its own process. It takes the memory out, to return or drop it,
+//!   only when the entry is closed and has no pins except those of dead processes. If it cannot wait for that, since a rank
+//!   has failed or the handle is dropped, the memory is leaked: a rank with a pin may still write to it.
 //! * I5. A rank writes a pin down after it has counted it, and strikes it out before it gives the count back. So a dead rank
 //!   has at most as many pins written down as are counted, and an entry that has no more pins than those of dead ranks has
 //!   none of living ones. Such an entry stays taken for ever, since its count never falls.
@@ -33,8 +33,8 @@
 //! # Memory ordering
 //!
 //! Opening releases and pinning acquires: the memory's contents and I2's fields. The end of a pin releases and the
-//! deregistration acquires: what was written through pins. These are operations on one word that are all
-//! read-modify-writes between opening and closing, so every pin's release is acquired.
+//! deregistration acquires: the writes through pins. These are operations on one word that are all read-modify-writes
+//! between opening and closing, so every pin's release is acquired.
 //!
 //! # Between processes
 //!
@@ -45,8 +45,8 @@
 //!
 //! * Rights. The kernel asks for those of a debugger: the same user, and with Yama (`ptrace_scope` 1) the owner's consent,
 //!   which is given to all (`PR_SET_PTRACER_ANY`, since it can be given to one process or to all) while anything is
-//!   registered. So in that time any process of the same user may attach to the owner, as on a system without Yama. Whatever
-//!   else of the program has given such a consent before loses it with the last deregistration.
+//!   registered. So in that time any process of the same user may attach to the owner, as on a system without Yama. If other
+//!   code of the program has given such a consent before, the last deregistration takes it away.
 //! * Checks. An owner can find out only whether the call exists at all and whether the memory is of a kind that can be
 //!   copied; whether a peer may call it, that peer's pin finds out.
 //! * Identity. A process number means something in its namespace only, and goes to another process some time after the
@@ -54,9 +54,9 @@
 //!   owner's memory, and where it is. It is read when the pin begins and again before any copy more than [`RECHECK`]
 //!   after the last time. For a copy to reach a stranger, the owner would have to die, and every other process number
 //!   (2^15 or more) be given out, in that time.
-//! * Who may write the file of the shared memory by other means than this crate can forge an entry, and so direct copies
-//!   at any process of the user, as by `/proc/PID/mem`. Pointers are not taken from there: a rank reaches what it has
-//!   registered itself by its own table.
+//! * A process that can write the file of the shared memory without this crate can forge an entry, and so direct copies
+//!   at any process of the user, as with `/proc/PID/mem`. Pointers are not taken from there: a rank reaches its own
+//!   registered memory through its own table.
 //!
 //! # Cost
 //!
@@ -79,7 +79,7 @@ use super::{Mapped, copy};
 use crate::model::registered::{Pinned, PinnedWords, Refused, RegisteredKey, Run, UserMemory};
 use crate::{Error, Operation, Rank, RemoteAtomics, Result};
 
-/// What a handle has registered, with the memory itself.
+/// The registrations of a handle, with the memory itself.
 pub(super) struct Registrations {
     mapping: Arc<Mapping>,
     rank: Rank,
@@ -127,7 +127,7 @@ impl Registrations {
         Some((entry, memory))
     }
 
-    /// After `close`, when there are no pins any more but those of the dead.
+    /// Frees an entry after `close`, when the only remaining pins are those of dead processes.
     fn free(&self, entry: &Entry) {
         if entry.pins() == 0 {
             entry.free();
@@ -182,7 +182,7 @@ impl Drop for Note<'_> {
 }
 
 impl Drop for Registrations {
-    /// Drops what nobody pins, and leaks the rest (I4).
+    /// Drops memory without pins, and leaks the rest (I4).
     fn drop(&mut self) {
         let keys: Vec<RegisteredKey> = self.memory().keys().copied().collect();
         for (entry, memory) in keys.into_iter().filter_map(|key| self.close(key)) {
@@ -207,8 +207,8 @@ const WATCH: Duration = Duration::from_micros(200);
 /// How long it sleeps before it looks whether its peers live; the last pin wakes it before.
 const SLEEP: Duration = Duration::from_millis(100);
 
-/// How long it waits for the pins of ranks that live when another one has failed: several times as long as a rank takes to
-/// hear of a failure, and to end what it is about.
+/// How long a deregistration waits for the pins of live ranks after another rank has failed. It is several times as long
+/// as a rank needs to get the failure and to end its access.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 impl Mapped {
@@ -250,7 +250,7 @@ impl Mapped {
         }
     }
 
-    /// How many pins of what this rank has registered as `key` are those of ranks that have died.
+    /// Returns how many pins of this rank's registration `key` belong to dead ranks.
     #[cold]
     fn pins_of_the_dead(&self, key: RegisteredKey) -> u64 {
         let pin = held(self.view.rank(), key.0 as u32 as usize);
@@ -305,8 +305,8 @@ struct Pin<'a> {
 impl Drop for Pin<'_> {
     fn drop(&mut self) {
         let old = self.entry.state.fetch_sub(1, Ordering::Release);
-        // The last one of a closed entry, whose owner may sleep until then. If the entry has been given to other memory
-        // since, the wake-up is for nobody, which does no harm.
+        // This was the last pin of a closed entry, whose owner may sleep until then. If the entry has other memory
+        // since, no rank waits for the wake-up, which is harmless.
         if old & (OPEN | PINS) == 1 {
             self.mapping.wake_word(&self.entry.state);
         }
@@ -318,7 +318,7 @@ impl Drop for Pin<'_> {
 enum Way<'a> {
     /// It starts here, in this process.
     Direct(NonNull<u8>),
-    /// By the kernel. In a place of its own, so that a pin between threads is short.
+    /// Copies by the kernel. It is boxed, so that a pin between threads is short.
     Kernel(Box<Kernel<'a>>),
 }
 
@@ -334,7 +334,7 @@ struct Kernel<'a> {
 }
 
 struct MappedPinned<'a> {
-    /// Ahead of the pin: what is written down is struck out before the count is given back (I5).
+    /// Ahead of the pin, since it is dropped first: the note is removed before the count is given back (I5).
     way: Way<'a>,
     _pin: Pin<'a>,
     owner: Rank,
@@ -377,7 +377,7 @@ impl MappedPinned<'_> {
     ///
     /// # Safety
     ///
-    /// As [`kernel_copy`], with `process` as the owner of this memory.
+    /// The conditions of [`kernel_copy`], with `process` as the owner of this memory.
     unsafe fn copy(&self, call: Call, local: *mut u8, runs: &[Run]) -> Result<()> {
         let Way::Kernel(kernel) = &self.way else { return Ok(()) };
         let Kernel { process, start, checked, .. } = &**kernel;
@@ -404,8 +404,8 @@ impl Pinned for MappedPinned<'_> {
     fn put(&self, offset: u64, source: &[u8]) -> Result<()> {
         self.check(offset, source.len())?;
         match self.way {
-            // SAFETY: `source` is borrowed; the range lies in the memory (checked), which stays what it is while this
-            // pin lives (I4), and which all accesses meanwhile reach through pins, by these copies and atomics.
+            // SAFETY: `source` is borrowed; the range lies in the memory (checked), which stays valid while this pin
+            // lives (I4), and which all accesses in that time reach through pins, by these copies and atomics.
             Way::Direct(start) => unsafe {
                 copy::to_shared(source.as_ptr(), start.as_ptr().add(offset as usize), source.len());
             },
@@ -449,7 +449,7 @@ impl Pinned for MappedPinned<'_> {
                 self.copy(Call::Readv, dest.as_mut_ptr(), &[Run { offset, ..whole(dest.len()) }])?;
             },
         }
-        // Pairs with the release of whatever told this rank that the bytes are there.
+        // Pairs with the release of the operation from which this rank knows that the bytes are there.
         std::sync::atomic::fence(Ordering::Acquire);
         Ok(())
     }
@@ -480,8 +480,8 @@ impl Pinned for MappedPinned<'_> {
         let words = match (bytes - head) / size_of::<u64>() {
             // There may be no aligned address in the memory.
             0 => &[],
-            // SAFETY: the words lie in the memory, behind the bytes before the first aligned one; it stays what it is
-            // while this pin lives (I4), and is accessed by atomics and copies that act as such.
+            // SAFETY: the words lie in the memory, after the bytes before the first aligned one; it stays valid while
+            // this pin lives (I4), and is accessed by atomics and copies that act as such.
             words => unsafe {
                 std::slice::from_raw_parts(start.as_ptr().add(head).cast::<AtomicU64>().cast_const(), words)
             },
@@ -501,7 +501,7 @@ fn coarse_time() -> Duration {
 
 impl Process {
     fn own() -> Process {
-        /// A word that no other process has at this address, but for children of this one.
+        /// A word that no other process has at this address, except for children of this one.
         static COOKIE: OnceLock<u64> = OnceLock::new();
         let cookie = COOKIE.get_or_init(|| std::hash::RandomState::new().hash_one(std::process::id()));
         Process {
@@ -512,7 +512,7 @@ impl Process {
         }
     }
 
-    /// Checks that this process may reach that one, which is `rank`, and memory of it.
+    /// Checks that this process may reach the process of `rank`, and its memory.
     fn probe(&self, rank: Rank, start: u64, bytes: u64) -> Result<()> {
         if self.namespace != namespace() {
             return Err(unsupported(
@@ -521,7 +521,7 @@ impl Process {
         }
         self.recognize(rank)?;
         let mut first = 0;
-        // SAFETY: the kernel writes one byte at the most, to `first`.
+        // SAFETY: the kernel writes at most one byte, to `first`.
         unsafe { kernel_copy(Call::Readv, self.pid, &raw mut first, start, &[whole(bytes.min(1) as usize)]) }
             .map_err(|error| refusal(rank, Call::Readv, error))
     }
@@ -529,7 +529,7 @@ impl Process {
     /// Checks that the process that has the number now is the one that was meant.
     fn recognize(&self, rank: Rank) -> Result<()> {
         let mut cookie = 0u64;
-        // SAFETY: the kernel writes 8 bytes at the most, to `cookie`.
+        // SAFETY: the kernel writes at most 8 bytes, to `cookie`.
         let read = unsafe {
             kernel_copy(Call::Readv, self.pid, (&raw mut cookie).cast(), self.cookie_at, &[whole(size_of::<u64>())])
         };
@@ -572,11 +572,11 @@ thread_local! {
 ///
 /// # Safety
 ///
-/// The runs of `local` are valid for reads if the kernel writes to the other process, and otherwise for writes, with
-/// nobody else accessing them. If the process is this one, those of `remote` are valid as well, and accessed meanwhile by
-/// atomics or such copies only.
+/// The runs of `local` are valid for reads if the kernel writes to the other process, and otherwise for writes, with no
+/// other access to them. If the process is this one, those of `remote` are valid as well, and during the call they are
+/// accessed only by atomics or such copies.
 unsafe fn kernel_copy(call: Call, pid: u64, local: *mut u8, remote: u64, runs: &[Run]) -> std::io::Result<()> {
-    // What was stored there is what another user of the shared memory says; 0 is nobody's number.
+    // The stored number comes from another user of the shared memory; 0 is not the number of a process.
     let pid = libc::pid_t::try_from(pid).unwrap_or(0);
     // A single run needs no memory for its vectors.
     let (mut one, mut many) = ([NO_BYTES; 2], Vec::new());
@@ -649,7 +649,7 @@ fn unsupported(why: &'static str) -> Error {
     Error::Unsupported { what: "access to another process's own memory", why }
 }
 
-/// What the kernel's refusal to copy from or to the memory of `rank` means.
+/// Returns the error for the kernel's refusal to copy from or to the memory of `rank`.
 #[cold]
 fn refusal(rank: Rank, call: Call, error: std::io::Error) -> Error {
     match error.raw_os_error() {
@@ -668,7 +668,7 @@ fn refusal(rank: Rank, call: Call, error: std::io::Error) -> Error {
     }
 }
 
-/// Who forbids it, and what to do; `scope` is what Yama's setting reads, nothing without Yama.
+/// Returns what forbids the access, and what to do. `scope` is Yama's setting, empty without Yama.
 fn why_forbidden(errno: i32, scope: &str) -> &'static str {
     match (errno, scope) {
         (libc::ENOSYS, _) => {
@@ -686,7 +686,7 @@ fn why_forbidden(errno: i32, scope: &str) -> &'static str {
     }
 }
 
-/// The consent of this process to be reached by others of the same user, which Yama asks for.
+/// The consent of this process that others of the same user reach it, which Yama requires.
 struct Consent;
 
 /// How many registrations need it.

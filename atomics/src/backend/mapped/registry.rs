@@ -1,18 +1,18 @@
-//! What a rank has registered, as it lies in the mapping; registered.rs has the protocol.
+//! A rank's registry in the mapping; registered.rs has the protocol.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Rank;
 use crate::model::registered::{RegisteredKey, UserMemory};
 
-/// How many pieces of memory a rank can have registered at a time: they take 1 MiB of address space, of which only what is
-/// used is ever touched.
+/// The number of pieces of memory that a rank can have registered at a time. They take 1 MiB of address space, of which
+/// only the used part is ever touched.
 pub(super) const CAPACITY: usize = 16 << 10;
 
 /// How many of its pins a rank writes down.
 pub(super) const HELD: usize = 4096;
 
-/// What one rank has registered, and which pins it holds.
+/// The registrations of one rank, and the pins that it holds.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct Registry {
@@ -50,7 +50,7 @@ impl Entry {
     pub(super) fn take(&self) -> bool {
         let state = self.state.load(Ordering::Relaxed);
         let free = state & (PINS | TAKEN | OPEN) == 0 && state >> GENERATION < u64::from(u32::MAX);
-        // Acquires what the previous user has released; fails if another handle was faster.
+        // Acquires the previous user's writes; fails if another handle was faster.
         free && self.state.compare_exchange(state, state | TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
@@ -110,11 +110,11 @@ impl Entry {
     }
 }
 
-/// A process, so that others can tell whether they speak of the same one.
+/// The identity of a process, so that others can compare processes.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Process {
     pub(super) pid: u64,
-    /// The process numbers that this one is among; 0 if the system does not tell.
+    /// The namespace of its process number; 0 if the system does not report it.
     pub(super) namespace: u64,
     /// Where it has the cookie.
     pub(super) cookie_at: u64,

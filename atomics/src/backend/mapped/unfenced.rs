@@ -1,9 +1,9 @@
-//! Whether a flush has to fence: the puts that no fence stands behind yet.
+//! The puts that no fence has followed yet, which decide whether a flush has to fence.
 //!
-//! A word put is a store with release, a bulk put on an unwatched address plain relaxed stores. A flush makes them complete: nobody who acts on what
-//! follows it may miss them, the store buffer's reordering (put x, read y) included. That takes a sequentially
-//! consistent fence, one locked instruction on x86-64, between the stores and whatever follows the flush. It is paid
-//! for once for all puts before it, and not by a flush that has no puts before it.
+//! A word put is a store with release, a bulk put on an unwatched address plain relaxed stores. A flush makes them complete: a rank that acts on a
+//! later operation must not miss them, even with the store buffer's reordering (put x, read y). That takes a sequentially consistent fence, one
+//! locked instruction on x86-64, between the stores and the operations after the flush. One fence serves all puts before it, and a flush without
+//! puts before it needs none.
 //!
 //! # State
 //!
@@ -23,9 +23,9 @@
 //! * By threads t and u. P has read or written `thread` as t or `MANY`. That happens before F's look, which hence
 //!   (coherence) sees t or `MANY`, and neither u nor `NONE`: F fences, and touches nothing.
 //!
-//! So no thread relies on another one's fence, and a flag that one thread sets and another one clears at the same time
-//! does not exist. Numbers are never given twice, so a thread is not taken for one that has ended. On x86-64 with its
-//! ordered stores less would do; this is the argument in the C11 model, which the other processors need.
+//! So no thread relies on another thread's fence, and no flag is set by one thread and cleared by another at the same
+//! time. Numbers are never reused, so a thread is not mistaken for one that has ended. On x86-64 with its ordered
+//! stores less would be enough; this is the argument in the C11 model, which the other processors need.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -85,7 +85,7 @@ impl Unfenced {
                 return false;
             }
             fence(Ordering::SeqCst);
-            // Behind the fence, which so has one store less to wait for; nobody else looks.
+            // After the fence, which so has one store less to wait for; no other thread reads it.
             self.dirty.store(false, Ordering::Relaxed);
             return true;
         }
@@ -120,7 +120,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 assert!(unfenced.flush());
-                assert!(unfenced.flush(), "it cannot tell whether the other thread has put since");
+                assert!(unfenced.flush(), "it cannot know whether the other thread has put since");
             });
         });
         assert!(unfenced.flush(), "another thread's fence is not this one's");

@@ -10,7 +10,7 @@ use crate::{Error, Rank, Result, Time, Until};
 /// How long a waiter tries the cheap ways before it parks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
-    /// Whether there are more ranks than cores, so that whoever is waited for may need this very core.
+    /// Whether there are more ranks than cores, so that the rank that this one waits for may need this core.
     crowded: bool,
     /// Polls with the processor's pause instruction in between.
     spins: u32,
@@ -38,10 +38,10 @@ const LIVENESS: Duration = Duration::from_millis(500);
 /// How long a rank parks that could not fence for the others, and so may miss a wake-up.
 const UNFENCED: Duration = Duration::from_micros(500);
 
-/// What one uncontended word operation takes, in nanoseconds: the unit of `pause`.
+/// The time of one uncontended word operation, in nanoseconds: the unit of `pause`.
 pub(crate) const OPERATION: u64 = 20;
 
-/// Pauses from this long on give up the processor: a sleep takes some 60 us, whatever it was asked for.
+/// Pauses of at least this length yield the processor: even the shortest sleep takes some 60 us.
 const SLEEP: u64 = 50_000;
 
 /// When a rank has last looked whether its peers live, on the backend's clock in nanoseconds.
@@ -57,7 +57,8 @@ impl Mapped {
         }
     }
 
-    /// An error if any rank has failed; looks whether all live, if it is time for that, and tells everybody if not.
+    /// Returns an error if any rank has failed. At intervals it checks whether all live, and marks a dead rank as
+    /// failed for all.
     fn check_peers(&self, now: Time) -> Result<()> {
         let last = Time(self.last_look().0.load(Ordering::Relaxed));
         if now.since(last) >= LIVENESS {

@@ -119,8 +119,8 @@ impl Session {
             return Ok(Session { finalizes: false });
         }
         let mut provided = 0;
-        // SAFETY: MPI is not initialized (just asked, and nobody else comes past STARTED); null arguments are allowed
-        // (section 8.7).
+        // SAFETY: MPI is not initialized (just asked, and no other thread comes past STARTED); null arguments are
+        // allowed (section 8.7).
         let code = unsafe {
             let (mut argc, mut argv) = (0, std::ptr::null_mut());
             ffi::MPI_Init_thread(&mut argc, &mut argv, ffi::RSMPI_THREAD_FUNNELED, &mut provided)

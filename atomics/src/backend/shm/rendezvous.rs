@@ -1,8 +1,8 @@
 //! How ranks that a foreign launcher has started find each other: rank 0 makes the memory and hands it round.
 //!
 //! Rank 0 listens on a Unix socket with an abstract name (`unix(7)`), which exists only as long as its socket does. Each
-//! of the others sends a hello and gets the memory's descriptor, or an error; it joins and says that it is ready; when all
-//! are, rank 0 tells everybody to go. Whatever goes wrong before that goes wrong for all, with the same words.
+//! of the others sends a hello and gets the memory's descriptor, or an error; it joins and reports that it is ready. When
+//! all are ready, rank 0 tells all ranks to start. Any earlier error is an error of all ranks, with the same text.
 //!
 //! The name can be guessed, so both sides ask the kernel for the other's user id. A process of another user can take the
 //! name; then the ranks end with an error that says so, and `RMALAB_JOB` gives the job a name that cannot be guessed.
@@ -24,7 +24,7 @@ use crate::backend::mapped::{Layout, Mapped, Mapping};
 use crate::join::environment::Environment;
 use crate::{Error, Rank, Result, Topology};
 
-/// The first bytes of every hello: what it is, and the version of what follows.
+/// The first bytes of every hello: its kind and version.
 const MAGIC: [u8; 8] = *b"rmalab\0\x01";
 
 /// Bytes of a hello: the magic, then rank and size in 4 bytes and the segment's length in 8, little-endian.
@@ -38,13 +38,13 @@ const READY: u8 = b'R';
 const MEMORY: u8 = b'M';
 const REFUSED: u8 = b'E';
 
-/// How long to wait before asking again for a name that no process has bound yet, or that one still has.
+/// The time between two tries for a name that no process has bound yet, or that another process still has.
 const RETRY: Duration = Duration::from_millis(5);
 
 /// How long a process may hold the name without listening. A rank 0 listens as soon as it has the name.
 const HELD: Duration = Duration::from_secs(1);
 
-/// What to do about a name that another process has taken.
+/// The advice for a name that another process has taken.
 const WAY_OUT: &str = "set RMALAB_JOB for all ranks to words that other users cannot guess";
 
 /// One rank's part in the meeting.
@@ -77,7 +77,7 @@ impl Meeting {
         loop {
             match rustix::net::bind(&listener, &address) {
                 Ok(()) => break,
-                // Another rank 0 of this very job may have the name, and give it back; another user's process does not.
+                // Another rank 0 of this same job may have the name, and release it; another user's process does not.
                 Err(Errno::ADDRINUSE) if Instant::now() < deadline => {
                     if self.is_held(&address)? {
                         silent_since = Instant::now();
@@ -109,7 +109,7 @@ impl Meeting {
             }
             Err(error) => {
                 let words = refusal(&error);
-                // Those who have connected by now, too, shall know why.
+                // Guests that have connected by now get the reason, too.
                 while guests.admit(&listener, self.user).unwrap_or(false) {}
                 for guest in &guests.all {
                     let _ = send(&guest.socket, &words);
@@ -119,7 +119,7 @@ impl Meeting {
         }
     }
 
-    /// Whether a process of this user listens under the name.
+    /// Returns whether a process of this user listens under the name.
     ///
     /// # Errors
     ///
@@ -214,7 +214,7 @@ impl Meeting {
     }
 }
 
-/// Somebody who has connected to rank 0.
+/// A process that has connected to rank 0.
 struct Guest {
     socket: OwnedFd,
     /// Known from the hello on.
@@ -228,7 +228,7 @@ struct Guests {
 }
 
 impl Guests {
-    /// Serves whoever comes, until all ranks are ready.
+    /// Serves all guests, until all ranks are ready.
     fn receive(&mut self, meeting: &Meeting, listener: &OwnedFd, fd: BorrowedFd<'_>, deadline: Instant) -> Result<()> {
         let size = meeting.layout.size();
         while self.all.iter().filter(|guest| guest.ready).count() + 1 < size as usize {
@@ -238,7 +238,7 @@ impl Guests {
                 return Err(self.missing(meeting));
             }
             let called: Vec<bool> = polled.iter().map(|polled| !polled.revents().is_empty()).collect();
-            // From the last to the first, so that a guest who is sent away does not shift those who are still to come.
+            // From the last to the first, so that a removed guest does not shift the guests that still follow.
             for at in (0..self.all.len()).rev().filter(|&at| called[at + 1]) {
                 self.hear(at, meeting, fd)?;
             }
@@ -246,7 +246,7 @@ impl Guests {
                 self.admit(listener, meeting.user)?;
             }
         }
-        // Somebody who has said hello and is no rank of this world must not be told to go.
+        // A guest that is not a rank of this world must not get the message to start.
         self.all.retain(|guest| guest.ready);
         Ok(())
     }
@@ -282,14 +282,14 @@ impl Guests {
                 Ok(())
             }
             (Some(rank), []) => Err(Error::world(format!("{rank} has ended while the ranks were joining"))),
-            (Some(rank), _) => Err(Error::world(format!("{rank} has said what nobody understands"))),
+            (Some(rank), _) => Err(Error::world(format!("{rank} has sent a message of unknown kind"))),
             (None, hello) => match self.greet(hello, meeting) {
                 Ok(rank) => {
                     self.all[at].rank = Some(rank);
                     send_fd(&self.all[at].socket, fd)
                 }
-                // A stranger (one who connects and says nothing of sense) is sent away; a rank with other ideas of this
-                // world is an error for all.
+                // A stranger, which connects and sends no valid hello, is disconnected; a rank with other settings of
+                // this world is an error for all.
                 Err(None) => {
                     self.all.swap_remove(at);
                     Ok(())
@@ -325,7 +325,7 @@ impl Guests {
             ))));
         }
         if rank.0 == 0 || rank.0 >= size {
-            return Err(Some(Error::world(format!("somebody has come as {rank} of {size} ranks, which cannot be"))));
+            return Err(Some(Error::world(format!("a process has come as {rank} of {size} ranks, which does not exist"))));
         }
         if self.all.iter().any(|guest| guest.rank == Some(rank)) {
             return Err(Some(Error::world(format!("two processes have come as {rank}"))));
@@ -417,7 +417,7 @@ fn refusal(error: &Error) -> Vec<u8> {
     words
 }
 
-/// The name by which the ranks of one job find each other, and those of two jobs do not.
+/// Returns the name with which the ranks of one job find each other, and not those of another job.
 ///
 /// The ranks of a job on one host have one parent: `mpirun` itself, or its or Slurm's daemon for this host and step. A
 /// wrapper (a shell, `perf`) may come in between, and has inherited the rank's variable: so the common parent is the

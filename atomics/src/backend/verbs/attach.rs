@@ -75,14 +75,14 @@ impl Attach {
         self
     }
 
-    /// Whether bulk operations between ranks of one host are copies by the processor; otherwise `RMALAB_NODE_SHARED`, or
-    /// yes. Words go through the adapter either way.
+    /// Sets whether bulk operations between ranks of one host are copies by the processor; otherwise
+    /// `RMALAB_NODE_SHARED`, or yes. Word operations always go through the adapter.
     pub fn node_shared(mut self, shared: bool) -> Attach {
         self.node_shared = Some(shared);
         self
     }
 
-    /// Entries of the completion queues, instead of as many as there are requests: for tests of what happens to full ones.
+    /// Sets the entries of the completion queues, instead of one for each request, for tests of full queues.
     #[doc(hidden)]
     pub fn completion_entries(mut self, entries: u32) -> Attach {
         self.completion_entries = Some(entries);

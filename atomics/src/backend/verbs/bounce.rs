@@ -61,7 +61,7 @@ impl<G> BouncePool<G> {
         let memory: Box<[Cell<u8>]> = memory.into_boxed_slice();
         let first = memory.as_ptr().addr().next_multiple_of(page) - memory.as_ptr().addr();
         let region = register(memory[first..].as_ptr().cast(), pages)?;
-        // Slot 0 is handed out first.
+        // Slot 0 is taken first.
         let free = RefCell::new((0..slots).rev().collect());
         Ok(BouncePool { slab: Rc::new(Slab { region, memory, first, slot_bytes, free }) })
     }

@@ -49,7 +49,7 @@ impl Verbs {
             Bytes::Get(dest) => {
                 // SAFETY: the caller vouches for `dest` and the span, to which all access acts as atomic.
                 unsafe { copy::from_shared(shared, dest, len) };
-                // Pairs with the release of the operation that told this rank that the bytes are there.
+                // Pairs with the release of the operation from which this rank knows that the bytes are there.
                 fence(Ordering::Acquire);
             }
             Bytes::Clear => {

@@ -220,7 +220,7 @@ impl Connection {
         Ok(number)
     }
 
-    /// Posts an operation on a word, whose result lands in a word of its own; returns its number.
+    /// Posts an operation on a word, whose result lands in its own registered word; returns its number.
     #[inline]
     fn fetch(&mut self, target: Target, work: Work) -> Result<u64> {
         let (number, signalled) = self.next(true);

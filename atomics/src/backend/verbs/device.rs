@@ -225,7 +225,7 @@ impl Device {
     pub(super) fn gids(&self, port: &Port) -> Vec<Gid> {
         let entry = |index: u8| {
             let mut entry = MaybeUninit::<ffi::ibv_gid_entry>::zeroed();
-            // SAFETY: as in `abilities`; the library is told the structure's length by the call.
+            // SAFETY: as in `abilities`; the call passes the structure's length to the library.
             let (answer, entry) = unsafe {
                 let (number, index) = (port.number.into(), index.into());
                 let answer = ffi::ibv_query_gid_ex(self.context.as_ptr(), number, index, entry.as_mut_ptr(), 0);
@@ -291,7 +291,7 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // SAFETY: whatever was made in the domain holds a reference to this value, hence is gone by now.
+        // SAFETY: every object made in the domain holds a reference to this value, hence is gone by now.
         unsafe {
             ffi::ibv_dealloc_pd(self.domain.as_ptr());
             ffi::ibv_close_device(self.context.as_ptr());
@@ -423,7 +423,7 @@ impl Completions {
     #[inline]
     pub(super) fn poll(&self, mut each: impl FnMut(Completion)) -> Result<usize> {
         let mut entries = MaybeUninit::<[ffi::ibv_wc; BATCH]>::uninit();
-        // SAFETY: the library writes at most as many entries as it is told there are.
+        // SAFETY: the library writes at most as many entries as the call allows.
         let count = unsafe { ffi::ibv_poll_cq(self.queue.as_ptr(), BATCH as i32, entries.as_mut_ptr().cast()) };
         let Ok(count) = usize::try_from(count) else {
             let what = format!("verbs: polling a completion queue of {}", self.device.name);

@@ -229,7 +229,7 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// [`Error::Settings`]: file, line, key, what is wrong, what to write instead.
+    /// [`Error::Settings`]: file, line, key, the fault, and what to write instead.
     pub fn parse(name: &str, text: &str) -> Result<Profile> {
         let table = Table::parse(name, text, &[&KEYS[..], &NETWORK[..]].concat())?;
         let shape = shape(&table)?;

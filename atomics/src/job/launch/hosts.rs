@@ -5,12 +5,12 @@
 //!      hub        └── ssh b rmalab launch --part ── ranks 2, 3    stdin: orders, stdout: lines
 //! ```
 //!
-//! The hub is this process's: the parts' ranks connect to it straight. What a part tells is output, and ends of ranks. The
-//! first failure, of a rank or of a part, is told to all parts, which end their ranks as a [`Launcher`] of one host does:
-//! some time to end by themselves, then SIGTERM, then SIGKILL. A part that is not heard of any more has failed.
+//! The hub is in this process: the parts' ranks connect to it directly. A part reports output and the ends of ranks. The
+//! first failure, of a rank or of a part, goes to all parts, which end their ranks like a [`Launcher`] of one host: some
+//! time to end by themselves, then SIGTERM, then SIGKILL. A part that has become silent has failed.
 //!
-//! Threads of their own write the output, so that a process that reads it slowly slows the ranks' writes down, and not
-//! the supervision: what a part may send ahead is limited by [credit](super::part).
+//! Separate threads write the output, so that a slow reader slows down the ranks' writes, and not the supervision.
+//! [Credit](super::part) limits the output that a part may send ahead.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -34,7 +34,7 @@ use crate::join::bootstrap::{Hub, Presence, address_of};
 use crate::join::environment;
 use crate::{Error, Rank, Result, SEGMENT_BYTES};
 
-/// How often the launcher looks at what no message tells of: signals, the clock, processes that have ended.
+/// How often the launcher looks for events without a message: signals, the clock, processes that have ended.
 const TICK: Duration = Duration::from_millis(50);
 
 /// How much longer than its ranks a part may take to end.
@@ -47,13 +47,13 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Messages of the parts that wait to be dealt with; the threads that read more wait.
 const WAITING: usize = 1024;
 
-/// Lines of parts are cut at this length, which is beyond what a part sends.
+/// Lines of parts are cut at this length, which is longer than any line of a part.
 const LONGEST: u64 = 256 << 10;
 
 /// A host, and how many ranks it has room for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Host {
-    /// What the remote shell is given; this host's own name, `localhost`, or an address of it, for this host.
+    /// The name for the remote shell; for this host its own name, `localhost`, or one of its addresses.
     pub name: String,
     /// How many ranks it may have.
     pub ranks: u32,
@@ -109,7 +109,7 @@ impl Host {
 /// Starts a program as the ranks of one job on several hosts.
 ///
 /// The ranks meet through a hub of this process and share no memory, so they need a backend of a network. Their output
-/// comes line by line behind their numbers.
+/// comes line by line with the ranks' numbers as prefixes.
 #[derive(Debug)]
 #[must_use = "nothing happens before `run`"]
 pub struct Hosts {
@@ -241,7 +241,7 @@ impl Hosts {
         let mut first = 0;
         for (at, host) in self.hosts.iter().enumerate() {
             let orders = self.orders(first, host.ranks, &job.hub)?;
-            // What has been started ends with `job`.
+            // The started processes end with `job`.
             let started = self.start(host, first, &orders, |part| reader(part, at, &tell))?;
             job.parts.push(started);
             first += host.ranks;
@@ -269,7 +269,7 @@ impl Hosts {
             if !job.over() {
                 continue;
             }
-            // What the parts have said last. They have ended, so this does not wait.
+            // The last messages of the parts. They have ended, so this does not wait.
             while let Ok((at, what)) = told.try_recv() {
                 job.hear(at, what);
             }
@@ -292,7 +292,7 @@ impl Hosts {
     fn orders(&self, first: u32, count: u32, hub: &Hub) -> Result<String> {
         let text = |what: &OsStr| {
             what.to_str().map(str::to_owned).ok_or_else(|| {
-                Error::world(format!("{:?} is not text, and cannot be told to other hosts", what.to_string_lossy()))
+                Error::world(format!("{:?} is not text, and cannot be sent to other hosts", what.to_string_lossy()))
             })
         };
         let passes = |name: &str| {
@@ -372,10 +372,10 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
-/// What has come from a part.
+/// A message from a part.
 enum Came {
     Out(Vec<u8>),
-    /// A line of its standard error, and the credit to give back once the line has been written.
+    /// A line of its standard error, and the credit to return once the line has been written.
     Err(Vec<u8>, Arc<Credit>),
     /// It says no more on its standard output, or on its standard error.
     End {
@@ -385,19 +385,19 @@ enum Came {
     Written(usize),
 }
 
-/// What a writer writes.
+/// A piece of output for a writer.
 enum Piece {
     /// A line of a rank of a part.
     Line { part: usize, rank: Rank, stream: Stream, bytes: Vec<u8> },
     /// A line of the launcher's own, to standard error.
     Notice(String),
-    /// A line of a part's standard error, and the credit to give back.
+    /// A line of a part's standard error, and the credit to return.
     Err { name: String, line: Vec<u8>, credit: Arc<Credit> },
 }
 
 /// A thread that writes to one of this process's streams, and waits for the process that reads it.
 ///
-/// What waits to be written is limited by the parts' credit.
+/// The parts' credit limits the output that waits to be written.
 struct Writer {
     pieces: Option<Sender<Piece>>,
     thread: JoinHandle<()>,
@@ -437,14 +437,14 @@ fn write(pieces: &Receiver<Piece>, tell: &SyncSender<(usize, Came)>) {
             }
             Piece::Line { part, rank, stream, bytes } => {
                 sink.one(Line { rank, stream, bytes: &bytes });
-                // At the end of the job it does not listen any more.
+                // At the end of the job the receiver is gone.
                 let _ = tell.send((part, Came::Written(cost(&bytes))));
             }
         }
     }
 }
 
-/// Starts the threads that read what a part says.
+/// Starts the threads that read the output of a part.
 fn reader(child: &mut Child, at: usize, tell: &SyncSender<(usize, Came)>) -> Result<()> {
     let start = |stream: Box<dyn Read + Send>, is_out: bool| {
         let tell = tell.clone();
@@ -469,7 +469,7 @@ fn reader(child: &mut Child, at: usize, tell: &SyncSender<(usize, Came)>) -> Res
                     return;
                 }
             }
-            // Nobody listens any more when the job is over.
+            // The receiver is gone when the job is over.
             let _ = tell.send((at, Came::End { is_out }));
         };
         std::thread::Builder::new()
@@ -501,7 +501,7 @@ struct PartProcess {
     /// Whether its standard error has ended.
     quiet: bool,
     heard: Instant,
-    /// What has been written of its lines, and not granted yet.
+    /// The number of bytes of its lines that were written and not granted yet.
     written: usize,
     status: Option<ExitStatus>,
 }
@@ -509,7 +509,7 @@ struct PartProcess {
 impl PartProcess {
     fn say(&mut self, bytes: &[u8]) {
         if let Some(input) = &mut self.input {
-            // One that cannot be told is noticed by its silence or its end.
+            // If this fails, the part's silence or its end is detected.
             let _ = input.write_all(bytes);
         }
     }
@@ -641,7 +641,7 @@ impl Running {
         self.err.write(Piece::Notice(line));
     }
 
-    /// Whether all parts have ended, and it is known how all ranks have.
+    /// Returns whether all parts have ended, and the ends of all ranks are known.
     fn over(&self) -> bool {
         self.parts.iter().all(|part| part.status.is_some()) && self.undecided.is_empty()
     }
@@ -672,18 +672,19 @@ impl Running {
             if part.status.is_some() {
                 continue;
             }
-            // One that has closed its output has nothing more to say, and is to end as well.
+            // A part that has closed its output sends nothing more, and must end as well.
             let silent = (part.greeted || part.closed) && part.heard.elapsed() >= SILENCE;
             if over || silent {
                 part.kill();
             }
-            // What it has said before its end counts first.
+            // Messages from before its end count first.
             if !(part.closed || over || silent) {
                 continue;
             }
             // An error could only say that it is no child of this process, which it is.
             let Ok(Some(status)) = part.child.try_wait() else { continue };
-            // Why it has ended stands in its last words; what a remote shell has left behind may keep their stream open.
+            // Its last output has the reason of its end; a process that a remote shell has left may keep that stream
+            // open.
             if !(part.quiet || over || part.heard.elapsed() >= LAST_WORDS) {
                 continue;
             }
@@ -692,12 +693,12 @@ impl Running {
                 (part.first..).zip(&part.ended).filter(|(_, ended)| !**ended).map(|(rank, _)| Rank(rank)).collect();
             let Some(first) = missing.first() else { continue };
             let why = match status.code() {
-                _ if silent => format!("nothing has been heard of it for {SILENCE:?}"),
+                _ if silent => format!("it has been silent for {SILENCE:?}"),
                 Some(code) => format!("it has ended with exit code {code}"),
                 None => format!("it has ended with {status}"),
             };
             let how = format!(
-                "{}: the launcher on this host has not told of the end of {first} (and {} others): {why}",
+                "{}: the launcher on this host has not reported the end of {first} (and {} others): {why}",
                 part.name,
                 missing.len() - 1
             );

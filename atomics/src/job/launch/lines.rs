@@ -1,7 +1,7 @@
-//! The output of many ranks on one stream, line by line, carried by a thread of its own.
+//! The output of many ranks on one stream, line by line, written by a separate thread.
 //!
-//! A process that reads the launcher's output slowly, or not at all, slows down this thread, and by the full pipes the
-//! ranks that write. Supervision never waits for it: signals are obeyed, and ends of ranks noticed, all the same.
+//! A process that reads the launcher's output slowly, or not at all, slows down this thread, and through full pipes the
+//! writing ranks. Supervision never waits for it: signals are still obeyed, and the ends of ranks detected.
 
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::thread::JoinHandle;
@@ -17,7 +17,7 @@ const LONGEST: usize = 64 * 1024;
 
 /// Where the lines go.
 pub(super) enum Sink {
-    /// To this process's own streams, behind a prefix.
+    /// To this process's own streams, with a prefix.
     Prefixed(Vec<u8>),
     /// To the caller.
     Lines(Box<dyn FnMut(Line<'_>) + Send>),
@@ -42,7 +42,7 @@ impl Sink {
         let _ = self.flush(line.stream);
     }
 
-    /// Hands on what has been collected: lines leave whole, whatever else this process prints.
+    /// Passes on the collected output. Lines leave whole, even if this process prints other output.
     fn flush(&mut self, stream: Stream) -> std::io::Result<()> {
         let Sink::Prefixed(batch) = self else { return Ok(()) };
         let written = match stream {
@@ -75,7 +75,7 @@ pub(super) struct Lines {
     pipe: PipeReader,
     rank: Rank,
     stream: Stream,
-    /// What has come of the line that has not ended yet.
+    /// The begun part of a line.
     begun: Vec<u8>,
 }
 
@@ -115,7 +115,7 @@ impl Lines {
         Ok(if sink.flush(self.stream).is_ok() { Pumped::More(len) } else { Pumped::Unread })
     }
 
-    /// Passes on what is in the pipe now, and a last line that nothing has ended.
+    /// Passes on the content of the pipe, and a last line without an end.
     ///
     /// A process that the rank has started may hold the pipe open, and write on: the carrier does not wait for that.
     fn drain(&mut self, sink: &mut Sink) -> Result<()> {
@@ -148,7 +148,7 @@ impl Lines {
 /// A thread that carries the output of ranks, and the launcher's own notices.
 #[derive(Debug)]
 pub(super) struct Carrier {
-    /// Takes the notices. When it closes, the carrier passes on what is in the pipes, and ends.
+    /// Takes the notices. When it closes, the carrier passes on the content of the pipes, and ends.
     notices: Option<PipeWriter>,
     /// Ends with the thread.
     running: PipeReader,
@@ -173,7 +173,7 @@ impl Carrier {
         Ok(Carrier { notices: Some(notices), running, thread })
     }
 
-    /// What becomes readable when the thread has ended.
+    /// A pipe that becomes readable when the thread has ended.
     pub(super) fn running(&self) -> &PipeReader {
         &self.running
     }
@@ -216,7 +216,7 @@ fn carry(mut pipes: Vec<Lines>, mut notices: PipeReader, mut sink: Sink) -> Resu
                 Ok(0) => {
                     return pipes.iter_mut().try_for_each(|lines| lines.drain(&mut sink));
                 }
-                // What no process reads is lost, as for every program that writes to standard error.
+                // Output that no process reads is lost, as for every program that writes to standard error.
                 Ok(len) => drop(std::io::stderr().write_all(&chunk[..len])),
                 Err(_) => {}
             }
@@ -229,7 +229,7 @@ fn carry(mut pipes: Vec<Lines>, mut notices: PipeReader, mut sink: Sink) -> Resu
             match if ready { lines.pump(&mut sink) } else { Ok(Pumped::Dry) } {
                 Ok(Pumped::More(_) | Pumped::Dry) => true,
                 Ok(Pumped::Ended) => false,
-                // As in a pipeline: a rank that writes to a stream without a reader gets a broken pipe.
+                // Like in a pipeline, a rank that writes to a stream without a reader gets a broken pipe.
                 Ok(Pumped::Unread) => {
                     unread = Some(lines.stream);
                     false

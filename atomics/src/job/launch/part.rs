@@ -1,10 +1,10 @@
 //! The launcher of those ranks of a job that are on one of its hosts, on behalf of the launcher of the whole job.
 //!
-//! It is started by a remote shell, and hears and says everything through its standard streams: nothing secret is on a
-//! command line, and when the connection or the other launcher is gone, its standard input ends.
+//! A remote shell starts it, and it communicates only through its standard streams: no secret is on a command line, and
+//! when the connection or the other launcher is gone, its standard input ends.
 //!
-//! Standard input: one line of JSON, the [`Orders`]; then bytes, each with a meaning of its own: a signal's number to pass
-//! on, [`END`], [`ALIVE`], or [`MORE`]. Standard output: [`GREETING`], and then lines:
+//! Standard input: one line of JSON, the [`Orders`]; then single bytes: a signal's number to pass on, [`END`], [`ALIVE`],
+//! or [`MORE`]. Standard output: [`GREETING`], and then lines:
 //!
 //! ```text
 //! O3 text              rank 3 has written this line to its standard output
@@ -13,11 +13,11 @@
 //! .                    all is well
 //! ```
 //!
-//! Both sides take the other one for lost when they have heard nothing for ten seconds.
+//! Each side treats the other one as lost after ten seconds of silence.
 //!
-//! Output and supervision share a stream, so the launcher always reads it. What keeps the output within bounds is credit:
-//! a part sends [`CREDIT`] bytes of lines ahead of what the launcher has written, and each [`MORE`] says that the launcher
-//! has written [`GRANT`] bytes of them. A reader that is slow so slows the ranks down, and nothing else.
+//! Output and supervision share a stream, so the launcher always reads it. Credit bounds the output: a part sends at most
+//! [`CREDIT`] bytes of lines that the launcher has not written yet, and each [`MORE`] reports that the launcher has
+//! written [`GRANT`] bytes of them. So a slow reader slows down only the ranks.
 
 use std::fs::File;
 use std::io::{PipeWriter, Read, Write};
@@ -35,7 +35,7 @@ use super::supervisor::END;
 use super::{Launcher, Line, Output, Part, Stream};
 use crate::{Error, Rank, Result};
 
-/// The first line that a part says, behind which everything has its form; shells may say other things before it.
+/// The first line of a part, after which all output has the defined form; shells may print other lines before it.
 pub(super) const GREETING: &str = "rmalab part 2";
 
 /// Says nothing but that the sender is there. No signal that is passed on has this number.
@@ -44,7 +44,7 @@ pub(super) const ALIVE: u8 = b'.';
 /// Says that the launcher has written [`GRANT`] bytes of this part's lines. No signal that is passed on has this number.
 pub(super) const MORE: u8 = b'+';
 
-/// How many bytes of lines a part may send ahead of what the launcher has written: at least the longest line.
+/// How many bytes of lines a part may send that the launcher has not written yet: at least the longest line.
 pub(super) const CREDIT: usize = 4 * GRANT;
 
 /// How many bytes one [`MORE`] stands for.
@@ -62,7 +62,7 @@ const LAST: Duration = Duration::from_secs(2);
 /// The longest orders, in bytes.
 const LONGEST: usize = 4 << 20;
 
-/// What a part is to do.
+/// The orders for a part.
 #[derive(Serialize, Deserialize, PartialEq, Eq, Debug)]
 pub(super) struct Orders {
     /// Where the ranks meet, and the secret.
@@ -83,7 +83,7 @@ pub(super) struct Orders {
     pub(super) grace: Duration,
 }
 
-/// What a part says.
+/// A message of a part.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Said<'a> {
     Line(Line<'a>),
@@ -131,12 +131,12 @@ impl<'a> Said<'a> {
     /// Says it on standard output, as a whole.
     fn say(&self) {
         let mut out = std::io::stdout().lock();
-        // When nobody listens any more, the standard input ends as well, and with it everything.
+        // When the reader is gone, the standard input ends as well, and that ends the part.
         let _ = out.write_all(&self.to_line()).and_then(|()| out.flush());
     }
 }
 
-/// How many bytes of lines may still be sent ahead of what has been written.
+/// The number of bytes of lines that may still be sent.
 pub(super) struct Credit {
     bytes: Mutex<usize>,
     granted: Condvar,
@@ -170,7 +170,7 @@ impl Credit {
 pub fn part() -> Result<i32> {
     println!("{GREETING}");
     let failed = |error| Error::system("reading the orders of the job's launcher", error);
-    // Not through the standard library's buffer, into which nobody else could look.
+    // Not through the standard library's buffer, which other code could not read.
     let mut input = File::from(std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
     let mut line = Vec::new();
     let end = loop {
@@ -185,7 +185,7 @@ pub fn part() -> Result<i32> {
             _ => break line.len(),
         }
     };
-    // What has come behind the orders, if anything.
+    // The bytes that have arrived after the orders, if any.
     let ahead = line.split_off(end);
     let orders: Orders = serde_json::from_slice(&line).map_err(|_| {
         Error::world("`rmalab launch --part` is for `rmalab launch --hosts` alone: its standard input has no orders")
@@ -201,7 +201,7 @@ pub fn part() -> Result<i32> {
     let credit = Arc::new(Credit::new());
     let lines = {
         let credit = Arc::clone(&credit);
-        // On a thread of its own, which alone waits for credit.
+        // This runs on a separate thread, and only that thread waits for credit.
         move |line: Line<'_>| {
             credit.take(cost(line.bytes));
             Said::Line(line).say();
@@ -238,13 +238,13 @@ pub fn part() -> Result<i32> {
     Ok(i32::from(!job.wait()?.success()))
 }
 
-/// Passes on to the ranks' supervisor what the standard input says, until that ends or falls silent.
+/// Passes the commands of the standard input on to the ranks' supervisor, until the input ends or falls silent.
 fn obey(control: Option<PipeWriter>, mut input: File, ahead: &[u8], credit: &Credit) {
     let Some(mut control) = control else { return };
     let mut pass_on = |bytes: &[u8]| {
         credit.grant(bytes.iter().filter(|&&byte| byte == MORE).count() * GRANT);
         let commands: Vec<u8> = bytes.iter().copied().filter(|&byte| byte != ALIVE && byte != MORE).collect();
-        // A supervisor that is gone has nobody to pass anything on to.
+        // If this fails, the supervisor is gone, and there are no ranks.
         let _ = control.write_all(&commands);
     };
     pass_on(ahead);
@@ -265,13 +265,14 @@ fn obey(control: Option<PipeWriter>, mut input: File, ahead: &[u8], credit: &Cre
     // The other launcher is gone: this kills the ranks.
     drop(control);
     std::thread::sleep(LAST);
-    // The supervisor has not ended by itself, as when it waits to be heard: with it the kernel ends the ranks.
+    // The supervisor has not ended by itself, for instance since it waits for a reader: with it the kernel ends the
+    // ranks.
     std::process::exit(1);
 }
 
-/// What a line takes of the credit; both sides count alike.
+/// The credit that a line takes; both sides count alike.
 pub(super) fn cost(line: &[u8]) -> usize {
-    /// The line's kind and number, and what the launcher needs to keep it.
+    /// The line's kind and number, and the launcher's memory for the line.
     const BESIDE: usize = 64;
     (line.len() + BESIDE).min(CREDIT)
 }

@@ -15,9 +15,9 @@ pub(super) const FORWARDED: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHU
 /// How many jobs of this process run, and what that means for signals.
 struct Jobs {
     running: u32,
-    /// Set while no job runs: then a signal does what it would do without this crate.
+    /// Set while no job runs: then a signal has its usual effect, as without this crate.
     idle: Arc<AtomicBool>,
-    /// What is known of each of [`FORWARDED`] once the first job has looked.
+    /// Whether each of [`FORWARDED`] is forwarded, once the first job has checked.
     forwarded: Option<[bool; 3]>,
 }
 
@@ -103,7 +103,7 @@ impl Drop for Arrivals {
     }
 }
 
-/// What this process does on `signal`: `SIG_DFL`, `SIG_IGN`, or a handler's address.
+/// Returns this process's action for `signal`: `SIG_DFL`, `SIG_IGN`, or a handler's address.
 fn disposition(signal: i32) -> libc::sighandler_t {
     // SAFETY: a structure of integers, a set of bits and an optional function, of which all may be zero.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };

@@ -1,6 +1,6 @@
 //! The launcher's thread: starts the ranks, and then is one loop over everything that can happen to them.
 //!
-//! The loop never waits for a process that reads output: threads of their own carry that (lines.rs).
+//! The loop never waits for a process that reads output: separate threads write it (lines.rs).
 
 use std::ffi::OsString;
 use std::io::{PipeReader, Read};
@@ -34,13 +34,13 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How often the loop looks for ranks that have ended, where the system refuses the descriptors that would report it.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Who is to hear that a rank has ended.
+/// The receiver of the news that a rank has ended.
 pub(super) enum Ended {
     /// Nobody.
     Untold,
-    /// The hub of this launcher, by which the others of a rank hear of it that has not joined.
+    /// The hub of this launcher, which reports the end of a rank that has not joined to the others.
     Hub(Hub),
-    /// The launcher of which this one starts a part of the ranks.
+    /// The launcher for which this one starts a part of the ranks.
     Whole(Box<dyn FnMut(Rank, u32, ExitStatus) + Send>),
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Plan {
     pub(super) output: Output,
     pub(super) grace: Duration,
     pub(super) time_limit: Option<Duration>,
-    /// What the ranks share, unless they are on several hosts.
+    /// The memory that the ranks share, unless they are on several hosts.
     pub(super) memory: Option<(OwnedFd, Arc<Mapping>)>,
     pub(super) ended: Ended,
     pub(super) open_files: Rlimit,
@@ -72,7 +72,7 @@ struct Process {
     status: Option<ExitStatus>,
 }
 
-/// What a descriptor in the poll stands for.
+/// The meaning of a descriptor in the poll.
 #[derive(Clone, Copy)]
 enum Source {
     Signals,
@@ -217,7 +217,7 @@ fn start(plan: &Plan, rank: Rank, mask: libc::sigset_t) -> Result<(Process, Hand
         command.stdout(Stdio::null()).stderr(Stdio::null());
     }
     let (result, result_end) = pipe().map_err(failed)?;
-    // Another launcher's word for who this process is must not reach its ranks.
+    // Another launcher's variables for this process must not reach its ranks.
     command
         .env_remove(environment::CALL)
         .env_remove(environment::HUB)
@@ -250,7 +250,7 @@ fn pipe() -> std::io::Result<(PipeReader, std::io::PipeWriter)> {
     Ok((reader, writer))
 }
 
-/// What a rank's process does between fork and exec.
+/// Runs in a rank's process between fork and exec.
 fn in_child(launcher: Pid, kept: [Option<RawFd>; 2], open_files: Rlimit, mask: &libc::sigset_t) -> std::io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     // A launcher that has died before the line above sends no signal any more.
@@ -264,8 +264,8 @@ fn in_child(launcher: Pid, kept: [Option<RawFd>; 2], open_files: Rlimit, mask: &
     }
     rustix::process::setrlimit(Resource::Nofile, open_files)?;
     for signal in signals::FORWARDED {
-        // SAFETY: the call only changes this process's table of signals. A handler of the launcher's would tell the
-        // launcher of this process's signals; one that is ignored stays so (as under `nohup`).
+        // SAFETY: the call only changes this process's table of signals. A handler of the launcher would report this
+        // process's signals to the launcher; an ignored signal stays ignored (as under `nohup`).
         unsafe {
             if libc::signal(signal, libc::SIG_DFL) == libc::SIG_IGN {
                 libc::signal(signal, libc::SIG_IGN);
@@ -301,7 +301,7 @@ impl Process {
     fn signal(&self, signal: Signal) {
         let pid = pid(&self.child);
         let in_group = rustix::process::getpgid(Some(pid)).is_ok_and(|group| group == pid);
-        // Each can only fail because what it is for has ended.
+        // Each can only fail because its target has ended.
         let _ = rustix::process::kill_process_group(pid, signal);
         if !in_group || signal == Signal::KILL {
             let _ = rustix::process::kill_process(pid, signal);
@@ -314,7 +314,7 @@ impl Process {
         self.signal(Signal::CONT);
     }
 
-    /// Whether the rank has ended. It is not reaped: it keeps its number.
+    /// Returns whether the rank has ended. It is not reaped: it keeps its number.
     fn has_ended(&self) -> std::io::Result<bool> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         Ok(rustix::process::waitid(WaitId::Pid(pid(&self.child)), options)?.is_some())
@@ -367,7 +367,7 @@ impl Supervisor {
             }
             self.see_to_the_clock();
         }
-        // What they have handed back last. A process that a rank has started may hold a pipe open: this does not wait for
+        // The last results of the ranks. A process that a rank has started may hold a pipe open: this does not wait for
         // it.
         for rank in 0..self.ranks.len() {
             while self.take_result(rank)? {}
@@ -481,7 +481,7 @@ impl Supervisor {
         }
     }
 
-    /// Does what the job's owner says: a signal's number to pass on, or [`END`]; when it says no more, all is over.
+    /// Obeys the job's owner: a signal's number to pass on, or [`END`]. When the owner's stream ends, the job ends.
     fn listen_to_owner(&mut self) {
         let Some(lifeline) = &mut self.lifeline else { return };
         let mut said = [0];
@@ -503,7 +503,7 @@ impl Supervisor {
         }
     }
 
-    /// Reads what a rank hands back, once; whether there may be more.
+    /// Reads a rank's result once; returns whether there may be more.
     fn take_result(&mut self, rank: usize) -> Result<bool> {
         let process = &mut self.ranks[rank];
         let Some(result) = &mut process.result else { return Ok(false) };
@@ -532,7 +532,8 @@ impl Supervisor {
         if !ended {
             return Ok(());
         }
-        // It has ended but still keeps its number, so this reaches what it has left running, and no other process.
+        // It has ended but still keeps its number, so this reaches the processes that it has left running, and no
+        // others.
         process.signal(Signal::KILL);
         let status = process.child.wait();
         let status = status.map_err(|error| Error::system(format!("waiting for {rank}"), error))?;
@@ -542,8 +543,8 @@ impl Supervisor {
         let mut stayed = false;
         if let Some(mapping) = &self.mapping {
             stayed = mapping.is_attached(rank) || mapping.failed() == Some(rank);
-            // A rank that has not left in good order is missing to the others, whatever its exit code says; and one that
-            // says that it has failed, has.
+            // A rank that has not left in good order has failed for the others, for any exit code; so has a rank whose
+            // exit code reports a failure.
             if !status.success() || !mapping.has_departed(rank) {
                 mapping.mark_failed(rank);
             }
@@ -605,7 +606,7 @@ impl Supervisor {
 }
 
 impl Drop for Supervisor {
-    /// Leaves no rank behind when the loop has ended by an error or a panic.
+    /// Ends all ranks when the loop has ended with an error or a panic.
     fn drop(&mut self) {
         self.ranks.iter_mut().for_each(Process::kill_and_reap);
     }

@@ -64,7 +64,7 @@ fn way(environment: &Environment<'_>) -> Result<Way> {
             "the launcher of this process has no PMIx server for it (PMIX_NAMESPACE is not set); start it with `rmalab launch`, `srun --mpi=pmix`, or an mpirun of Open MPI 4 or newer",
         ))
     };
-    // It has no number of ranks in the environment, and need not have: its server tells.
+    // It need not have the number of ranks in the environment: its server reports it.
     if environment.chosen("RMALAB_RANK").is_none()
         && matches!(environment.foreign()?, Some("OMPI_COMM_WORLD_RANK" | "PMIX_RANK"))
     {
@@ -111,7 +111,7 @@ fn inherited(fd: RawFd) -> Result<UnixStream> {
         return Err(Error::world(format!("{PMI_FD}={fd} is not a socket")));
     }
     // SAFETY: it is an open socket (just checked) that the environment names as this process's connection to its
-    // launcher, so nothing else in this process owns it; `once` lets nobody come here twice.
+    // launcher, so nothing else in this process owns it; `once` prevents a second call.
     let owned = unsafe { OwnedFd::from_raw_fd(fd) };
     rustix::io::fcntl_setfd(&owned, FdFlags::CLOEXEC)
         .map_err(|error| Error::system("keeping the launcher's connection from child processes", error))?;
@@ -127,7 +127,7 @@ fn once() -> Result<()> {
     Ok(())
 }
 
-/// What the launcher that has started this process gives to it; once in the life of a process.
+/// Returns the bootstrap of the launcher that has started this process; once in the life of a process.
 ///
 /// # Errors
 ///
@@ -155,12 +155,12 @@ fn hub_address(environment: &Environment<'_>, one_host: Option<bool>) -> Result<
             "the ranks are on several hosts: set {INTERFACE} to the network interface of rank 0 (its name, or an address) that all of them can reach"
         ))),
         (None, None) => Err(Error::world(format!(
-            "the launcher does not tell whether the ranks are on one host: set {INTERFACE} to the network interface of rank 0 (its name, or an address) that all of them can reach; lo if they are on one host"
+            "the launcher does not report whether the ranks are on one host: set {INTERFACE} to the network interface of rank 0 (its name, or an address) that all of them can reach; lo if they are on one host"
         ))),
     }
 }
 
-/// What tells this host from others: its name, and which of its lives this is.
+/// Returns the identity of this host: its name, and its boot.
 fn host(environment: &Environment<'_>) -> Result<String> {
     if let Some(host) = environment.chosen(HOST) {
         return Ok(host);
@@ -174,7 +174,7 @@ fn host(environment: &Environment<'_>) -> Result<String> {
 }
 
 impl Membership {
-    /// Joins the job that this process was started in, by whichever launcher; once in the life of a process.
+    /// Joins the job in which any launcher has started this process; once in the life of a process.
     ///
     /// Where the launcher does not host the meeting itself, rank 0 does, and `RMALAB_INTERFACE` in its environment names
     /// the network interface (by name or address) that the others reach it through; ranks on one host need no such name.
@@ -182,8 +182,8 @@ impl Membership {
     ///
     /// # Errors
     ///
-    /// Those of [`by_environment`] and of [`join`](Membership::join), and [`Error::World`] when the interface is missing
-    /// or unknown.
+    /// The errors of [`by_environment`] and of [`join`](Membership::join), and [`Error::World`] when the interface is
+    /// missing or unknown.
     pub fn by_environment() -> Result<Membership> {
         let environment = Environment::own();
         let (patience, host) = (environment.patience()?, host(&environment)?);
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(address(&[(INTERFACE, "lo")], Some(false)), loopback);
         assert_eq!(address(&[(INTERFACE, "127.0.0.1")], None), loopback);
         assert!(address(&[], Some(false)).unwrap_err().contains("several hosts: set RMALAB_INTERFACE"));
-        assert!(address(&[], None).unwrap_err().contains("does not tell"));
+        assert!(address(&[], None).unwrap_err().contains("does not report"));
         let words = address(&[(INTERFACE, "no-such")], Some(true)).unwrap_err();
         assert!(words.contains("RMALAB_INTERFACE=\"no-such\""), "{words}");
     }

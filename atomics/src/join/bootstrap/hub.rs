@@ -31,7 +31,7 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Connections that the kernel keeps until the hub takes them; of a large job all come at once.
 const BACKLOG: i32 = 4096;
 
-/// Descriptors that the hub needs besides those of its connections.
+/// Descriptors that the hub needs besides its connections.
 const FDS_BESIDE: u64 = 16;
 
 /// How long the hub leaves alone the connections that the system does not let it take.
@@ -64,7 +64,7 @@ impl Hub {
     ///
     /// # Errors
     ///
-    /// As [`open`](Hub::open); a port in use is an [`Error::System`] that names it.
+    /// The errors of [`open`](Hub::open); a port in use is an [`Error::System`] that names it.
     pub fn open_at(address: SocketAddr, size: u32) -> Result<Hub> {
         if size == 0 {
             return Err(Error::world("a world needs at least one rank"));
@@ -100,14 +100,14 @@ impl Hub {
         Ok(Hub { invitation, control: Some(control), thread: Some(thread), last: Vec::new() })
     }
 
-    /// What a rank needs to join.
+    /// Returns the data that a rank needs to join.
     pub fn invitation(&self) -> &Invitation {
         &self.invitation
     }
 
     /// Says that the process of `rank` has ended, and returns where the rank is, by everything that it has sent.
     ///
-    /// A rank that has not joined never will, and all other ranks are told so. One that has joined is
+    /// A rank that has not joined never will, and all other ranks get that failure. One that has joined is
     /// [`Joined`](Presence::Joined) here as long as its connection has not ended, which may take a moment if it ran on
     /// another host.
     pub fn ended(&mut self, rank: Rank) -> Presence {
@@ -157,7 +157,7 @@ impl Drop for Hub {
     }
 }
 
-/// What is known of one rank.
+/// The state of one rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
     Empty,
@@ -189,7 +189,7 @@ enum Who {
         claim: [u8; 8],
     },
     Member(Rank),
-    /// Is to hear why it was refused, and no more.
+    /// Gets only the reason why it was refused.
     Refused,
 }
 
@@ -198,10 +198,10 @@ struct Connection {
     stream: TcpStream,
     who: Who,
     since: Instant,
-    /// Of a stranger: what it has said so far.
+    /// The bytes of a stranger so far.
     said: Vec<u8>,
     frames: Frames,
-    /// What has still to go. A frame to all is there once, however many connections wait for it.
+    /// The frames still to send. A frame to all ranks exists once, for any number of connections.
     out: VecDeque<Arc<[u8]>>,
     /// How much of the first of them has gone.
     gone: usize,
@@ -210,7 +210,7 @@ struct Connection {
 impl Connection {
     fn send(&mut self, frame: impl Into<Arc<[u8]>>) {
         self.out.push_back(frame.into());
-        // What does not go now goes when the socket takes more; an error shows at the next read.
+        // The rest is sent when the socket accepts more; the next read returns an error.
         let _ = self.push();
     }
 
@@ -239,14 +239,14 @@ impl Connection {
         matches!(self.who, Who::Stranger)
     }
 
-    /// Whether the handshake has taken too long.
+    /// Returns whether the handshake has taken too long.
     fn is_late(&self) -> bool {
         let limit = if self.is_stranger() { SILENT } else { HANDSHAKE };
         !self.is_member() && self.since.elapsed() >= limit
     }
 }
 
-/// What a member has said, taken out of its connection.
+/// A frame of a member, taken out of its connection.
 type Said = (u8, Vec<u8>);
 
 struct State {
@@ -258,7 +258,7 @@ struct State {
     members: Vec<Place>,
     /// The exchange that is going on.
     parts: Vec<Option<Vec<u8>>>,
-    /// Requests without an answer: whom they are to, who asks, and by which number.
+    /// Requests without an answer: the receiver, the sender, and the number.
     asked: BTreeSet<(Rank, Rank, [u8; 8])>,
     failed: Option<Rank>,
     /// Since when nothing is awaited any more but that the last words get out.
@@ -268,7 +268,7 @@ struct State {
 }
 
 impl State {
-    /// Runs the hub until all ranks have left, or nobody needs it any more; returns where they are.
+    /// Runs the hub until all ranks have left, or no rank needs it any more; returns the states of the ranks.
     fn run(mut self) -> Vec<Place> {
         loop {
             let over = self.members.iter().all(|place| matches!(place, Place::Departed | Place::Failed));
@@ -343,7 +343,7 @@ impl State {
 
     /// Notes that the process of a rank has ended, and returns where the rank was.
     fn has_ended(&mut self, rank: Rank) -> Presence {
-        // What it has sent comes first, a farewell for instance.
+        // Its earlier frames come first, for instance a farewell.
         while let Some(&Place::Joined(number)) = self.members.get(rank.index()) {
             let waiting =
                 self.connections.get(&number).map(|connection| rustix::io::ioctl_fionread(&connection.stream));
@@ -388,7 +388,7 @@ impl State {
             let number = self.next;
             self.next += 1;
             self.connections.insert(number, connection);
-            // The hello of a rank has most often come by now, and a rank takes no room of the strangers.
+            // The hello of a rank has most often arrived by now, and a rank takes no room of the strangers.
             self.hear(number);
             self.make_room(peer);
         }
@@ -422,8 +422,8 @@ impl State {
                 "connections that do not belong to the job crowd its hub{hub}, the last one from {peer}; the hub ends them, and ranks come first"
             ));
         };
-        // On a thread of its own: a standard error that no process reads must not hold up the hub. Without a thread there
-        // is no report.
+        // On a separate thread: a standard error that no process reads must not block the hub. Without a thread there is
+        // no report.
         let _ = std::thread::Builder::new().name("rmalab-hub-report".into()).spawn(say);
     }
 
@@ -465,7 +465,7 @@ impl State {
         }
     }
 
-    /// Ends a connection; that of a member that has not said farewell is a failure.
+    /// Ends a connection; a member that has not sent a farewell has failed.
     fn close(&mut self, number: u64) {
         let Some(connection) = self.connections.remove(&number) else { return };
         if let Who::Member(rank) = connection.who
@@ -553,7 +553,7 @@ impl State {
         Ok(())
     }
 
-    /// Does what a member says; whether its connection goes on.
+    /// Obeys a member's frame; returns whether its connection continues.
     fn obey(&mut self, rank: Rank, kind: u8, body: &[u8]) -> bool {
         match kind {
             kind::GATHER if body.len() <= MOST && self.parts[rank.index()].is_none() => {
@@ -576,7 +576,7 @@ impl State {
         }
     }
 
-    /// Ends the exchange if everybody has come, or tells that it cannot end since somebody has left.
+    /// Ends the exchange if all ranks have contributed, or reports that it cannot end since a rank has left.
     fn finish_exchange(&mut self) {
         let waiting = self.parts.iter().any(Option::is_some);
         let left = self.members.iter().position(|place| *place == Place::Departed);
@@ -601,7 +601,7 @@ impl State {
         let Some((to, rest)) = wire::number(body) else { return false };
         let to = Rank(to);
         let Some((number, said)) = rest.split_first_chunk::<8>() else { return false };
-        // A byte that tells errors, and what is said.
+        // A byte that marks errors, and the text.
         if said.len() > 1 + MOST {
             return false;
         }
@@ -629,7 +629,7 @@ impl State {
         self.tell(from, frame(kind::ANSWER, &[&to.0.to_le_bytes(), number, &[1], why.as_bytes()]));
     }
 
-    /// Notes that a rank is no longer there, and tells all if it has failed, and those who wait for its answers.
+    /// Notes that a rank is gone. Notifies all ranks if it has failed, and the ranks that wait for its answers.
     fn gone(&mut self, rank: Rank, how: Place) {
         self.members[rank.index()] = how;
         if how == Place::Failed {

@@ -4,13 +4,13 @@ use std::net::IpAddr;
 
 use crate::{Error, Result};
 
-/// The address of this host that `interface` means: an address, or the name of a network interface, of which an IPv4
-/// address is taken if it has one.
+/// Returns the address of this host for `interface`: an address, or the name of a network interface. An IPv4 address is
+/// preferred.
 ///
 /// # Errors
 ///
 /// [`Error::World`] when this host has no such interface or address, with those that it has; [`Error::System`] when the
-/// system does not tell them.
+/// system does not report them.
 pub fn address_of(interface: &str) -> Result<IpAddr> {
     let mut all = if_addrs::get_if_addrs()
         .map_err(|error| Error::system("asking the system for its network interfaces", error))?;

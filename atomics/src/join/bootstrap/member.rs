@@ -20,7 +20,7 @@ const NO_RANK: u32 = u32::MAX;
 /// The hub has gone away, and its host was no rank.
 const LAUNCHER: u32 = u32::MAX - 1;
 
-/// What a rank answers to a request of another one, or why it cannot, in words.
+/// A rank's answer to a request of another rank, or the reason why it cannot answer.
 pub type Answer = std::result::Result<Vec<u8>, String>;
 
 type Server = Box<dyn FnMut(Rank, &[u8]) -> Answer + Send>;
@@ -52,7 +52,7 @@ struct Shared {
     server: Mutex<Option<Server>>,
 }
 
-/// A rank's place in its job: it exchanges keys, meets the others, and hears of their deaths.
+/// A rank's membership in its job: it exchanges keys, meets the others, and learns of their deaths.
 ///
 /// Made by [`join`](Membership::join). Dropping it leaves the job in good order, or as failed in a thread that panics.
 pub struct Membership {
@@ -79,9 +79,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Membership {
-    /// Joins the job at `invitation` as `rank` of `size`, and waits until all have, for `patience` at the most.
+    /// Joins the job at `invitation` as `rank` of `size`, and waits until all ranks have joined, for at most
+    /// `patience`.
     ///
-    /// `host` tells which ranks are on one host: those that say the same. `hub` is the hub itself, in the process that hosts it.
+    /// Ranks with the same `host` are on one host. `hub` is the hub itself, in the process that hosts it.
     ///
     /// # Errors
     ///
@@ -135,7 +136,7 @@ impl Membership {
         let hosts = match membership.exchange(host.as_bytes(), Some((deadline, patience))) {
             Ok(hosts) => hosts,
             Err(error) => {
-                // Without this rank there is no job; a hub of its own does not wait for those who never come.
+                // Without this rank there is no job; its own hub does not wait for ranks that never come.
                 membership.leave(true);
                 membership.hub = None;
                 return Err(error);
@@ -165,7 +166,7 @@ impl Membership {
         self.size
     }
 
-    /// What each rank has said of its host, in the order of the ranks.
+    /// Returns the host of each rank, in the order of the ranks.
     pub fn hosts(&self) -> &[Box<str>] {
         &self.hosts
     }
@@ -188,12 +189,12 @@ impl Membership {
     ///
     /// # Errors
     ///
-    /// As [`allgather`](Membership::allgather).
+    /// The errors of [`allgather`](Membership::allgather).
     pub fn barrier(&self) -> Result<()> {
         self.allgather(&[]).map(drop)
     }
 
-    /// Asks `to`, whose [server](Membership::serve) answers while its rank does whatever it does.
+    /// Sends a request to `to`, whose [server](Membership::serve) answers while its rank runs its own code.
     ///
     /// # Errors
     ///
@@ -204,7 +205,7 @@ impl Membership {
         self.shared.send(&frame(kind::REQUEST, &[&to.0.to_le_bytes(), &number.to_le_bytes(), bytes]))?;
         let answer = self.shared.wait(None, |state| state.answers.remove(&number))?;
         answer.or_else(|why| {
-            // Of one who has failed the hub says that it has left, behind the word that it has failed.
+            // For a failed rank, the hub reports that it has left after it has reported the failure.
             self.check()?;
             Err(Error::world(format!("{to}: {why}")))
         })
@@ -212,12 +213,12 @@ impl Membership {
 
     /// Has `server` answer the requests of the other ranks, on the thread that listens to the hub.
     ///
-    /// It must not wait for other ranks itself, since nothing is heard of them meanwhile. If it panics, its rank has
-    /// failed.
+    /// It must not wait for other ranks itself, since it receives nothing from them in that time. If it panics, its
+    /// rank has failed.
     pub fn serve(&self, server: impl FnMut(Rank, &[u8]) -> Answer + Send + 'static) {
         let mut place = lock(&self.shared.server);
         *place = Some(Box::new(server));
-        // The state is locked behind the server, here and nowhere else: requests come either before or after.
+        // The state is locked after the server, only here: requests come either before or after.
         let early = std::mem::take(&mut lock(&self.shared.state).early);
         for Early { from, number, bytes } in early {
             self.shared.answer(place.as_mut(), from, number, &bytes);
@@ -234,7 +235,7 @@ impl Membership {
         self.shared.check()
     }
 
-    /// Leaves the job as failed: all other ranks hear of it.
+    /// Leaves the job as failed: all other ranks get the failure.
     pub fn fail(self) {
         self.leave(true);
     }
@@ -248,7 +249,7 @@ impl Membership {
     /// Tells all ranks that this one has failed, or that it leaves; only the first word counts.
     fn leave(&self, failed: bool) {
         let kind = if failed { kind::FAILED } else { kind::DEPART };
-        // A hub that is gone has nobody to tell.
+        // If this fails, the hub is gone, and there is nothing to notify.
         let _ = self.shared.send(&frame(kind, &[]));
     }
 
@@ -269,14 +270,15 @@ impl Membership {
 impl Drop for Membership {
     fn drop(&mut self) {
         let failed = std::thread::panicking();
-        // Before it leaves: the hub ends the connection of who has left, which looks like its end.
+        // This is read before the rank leaves: the hub ends the connection of a rank that has left, which looks like
+        // the hub's end.
         let told = self.check().is_err();
         self.leave(failed);
         if let Some(mut hub) = self.hub.take() {
             if failed || told {
                 drop(hub);
             } else {
-                // Nobody else could tell the others of a death, so the host leaves last.
+                // Only the host can report a death to the others, so it leaves last.
                 hub.settle();
             }
         }
@@ -300,7 +302,7 @@ impl Shared {
     fn send(&self, bytes: &[u8]) -> Result<()> {
         let _one = lock(&self.writing);
         wire::send(&self.stream, bytes).map_err(|error| {
-            // A rank's failure is what it is about, if there is one.
+            // If a rank has failed, that is the error.
             self.check().err().unwrap_or_else(|| Error::system("writing to the job's hub", error))
         })
     }
@@ -349,9 +351,9 @@ impl Shared {
         }
     }
 
-    /// Without its server a rank answers nobody, so it has failed.
+    /// Without its server a rank answers no request, so it has failed.
     fn server_panicked(&self) {
-        // A hub that is gone has nobody to tell.
+        // If this fails, the hub is gone, and there is nothing to notify.
         let _ = self.send(&frame(kind::FAILED, &[]));
         self.failed(self.rank.0);
     }
@@ -363,7 +365,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Deals with a frame of the hub; `None` for one that it does not send.
+    /// Handles a frame of the hub; `None` for an invalid frame.
     fn hear(&self, kind: u8, body: &[u8]) -> Option<()> {
         match kind {
             kind::GATHER => {
@@ -412,7 +414,7 @@ impl Shared {
                 (1, why.into_bytes())
             }
         };
-        // Whoever has asked hears of a hub that is gone by itself.
+        // If this fails, the hub is gone, and the asking rank detects that itself.
         let _ = self.send(&frame(kind::ANSWER, &[&from.0.to_le_bytes(), &number.to_le_bytes(), &[refused], &answer]));
     }
 }
@@ -455,7 +457,7 @@ fn shake_hands(invitation: &Invitation, rank: Rank, size: u32, patience: Duratio
     unreachable!("the loop ends by its deadline")
 }
 
-/// As [`shake_hands`], once; `None` when the hub has closed the connection before it answered.
+/// Like [`shake_hands`], once; `None` when the hub has closed the connection before it answered.
 fn shake_hands_once(invitation: &Invitation, rank: Rank, size: u32) -> Result<Option<TcpStream>> {
     use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, TimedOut, UnexpectedEof};
     let hub = invitation.hub;

@@ -1,9 +1,9 @@
-//! PMI-1, by which MPICH's Hydra and Slurm (`srun --mpi=pmi2`, which speaks both) carry a few bytes between ranks.
+//! PMI-1, with which MPICH's Hydra and Slurm (`srun --mpi=pmi2`, which speaks both) carry a few bytes between ranks.
 //!
 //! Source: "Simple Process Manager Interface v1", Flux RFC 13, sections on environment and wire protocol.
 //!
 //! The launcher leaves a connected socket open in every rank (`PMI_FD`). A request is one line of `key=value` fields, and
-//! so is its answer. Rank 0 puts the invitation, all wait at a barrier, behind which the others get it:
+//! so is its answer. Rank 0 puts the invitation, all wait at a barrier, and after it the others get the invitation:
 //!
 //! ```text
 //! cmd=init pmi_version=1 pmi_subversion=1     cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0
@@ -15,7 +15,7 @@
 //! cmd=finalize                                cmd=finalize_ack
 //! ```
 //!
-//! What the launcher says is not trusted: whatever is not the answer that is due is an error.
+//! The launcher is not trusted: anything except the expected answer is an error.
 
 use std::fmt::Display;
 use std::io::{self, Read, Write};
@@ -35,7 +35,7 @@ const LONGEST: usize = 64 << 10;
 #[derive(Debug)]
 pub(super) struct Pmi1 {
     stream: UnixStream,
-    /// What has come behind the last answer.
+    /// The bytes that have arrived after the last answer.
     ahead: Vec<u8>,
     rank: Rank,
     size: u32,
@@ -57,7 +57,7 @@ impl Pmi1 {
         Pmi1 { stream, ahead: Vec::new(), rank, size, one_host, patience }
     }
 
-    /// Sends a request and returns its answer, which is to be `due` and to tell of no error.
+    /// Sends a request and returns its answer, which must be `due` and must not report an error.
     fn ask(&mut self, request: &str, due: &str, deadline: Instant) -> Result<Answer> {
         let failed = |what: &dyn Display| Error::world(format!("the launcher (PMI_FD), asked {request:?}: {what}"));
         let io_failed = |error: io::Error| match error.kind() {
@@ -141,7 +141,7 @@ impl Bootstrap for Pmi1 {
             Error::world(format!("the launcher (PMI_FD) says vallen_max={:?}, which is no number", start(&room)))
         })?;
         let names = self.field("cmd=get_my_kvsname", "my_kvsname", "kvsname", deadline)?;
-        // If rank 0 has nothing to put, the others are to hear of it, and not to wait for it.
+        // If rank 0 has nothing to put, the others must get an error, and must not wait.
         let mine = (self.rank == Rank(0)).then(|| {
             let invitation = open()?;
             self.put(&names, &invitation.to_text(), room, deadline)?;
@@ -152,7 +152,7 @@ impl Bootstrap for Pmi1 {
             Some(mine) => mine,
             None => self
                 .field(&format!("cmd=get kvsname={names} key={KEY}"), "get_result", "value", deadline)
-                .map_err(|error| Error::world(format!("rank 0 has not told where the ranks meet: {error}")))
+                .map_err(|error| Error::world(format!("rank 0 has not sent the address where the ranks meet: {error}")))
                 .and_then(|text| from_rank_0(&text)),
         };
         // The launcher takes a rank that ends without this word for one that has failed.
@@ -161,7 +161,7 @@ impl Bootstrap for Pmi1 {
     }
 }
 
-/// The start of what the launcher has said, for an error.
+/// Returns the first part of the launcher's answer, for an error.
 fn start(text: &str) -> &str {
     let text = text.trim_end();
     &text[..text.floor_char_boundary(200)]
@@ -256,11 +256,11 @@ mod tests {
             .collect();
         assert_eq!(words[0], "no such interface");
         for words in &words[1..] {
-            assert!(words.contains("rank 0 has not told") && words.contains("key_not_found"), "{words}");
+            assert!(words.contains("rank 0 has not sent") && words.contains("key_not_found"), "{words}");
         }
     }
 
-    /// What a rank says to a launcher that says `said`, and then nothing more.
+    /// Returns the error of a rank whose launcher sends `said`, and then nothing more.
     fn hearing(said: &[u8]) -> String {
         let (mut pmi, mut theirs) = pair(1, 2, PATIENCE);
         theirs.write_all(said).unwrap();

@@ -1,18 +1,18 @@
-//! PMIx, by which Open MPI's `mpirun`, PRRTE's `prterun` and Slurm (`srun --mpi=pmix`) carry data between ranks.
+//! PMIx, with which Open MPI's `mpirun`, PRRTE's `prterun` and Slurm (`srun --mpi=pmix`) carry data between ranks.
 //!
 //! Source: PMIx Standard 4.1, chapters 3 (data structures), 5 (`PMIx_Init`, `PMIx_Finalize`) and 7 (`PMIx_Put`,
 //! `PMIx_Commit`, `PMIx_Fence`, `PMIx_Get`).
 //!
-//! The protocol between rank and launcher is the library's own affair, so this goes through the system's `libpmix`, which
-//! is loaded when a rank needs it. The structures here are those of the versions 3 to 5 of the library, which share the
-//! name `libpmix.so.2` with version 2; of a value that the library has made only the member that counts is touched, since
-//! version 2 has shorter ones.
+//! The protocol between rank and launcher is private to the library, so this uses the system's `libpmix`, which is loaded
+//! when a rank needs it. The structures here belong to the versions 3 to 5 of the library, which share the name
+//! `libpmix.so.2` with version 2. Only the needed member of a library's value is read, since the values of version 2 are
+//! shorter.
 //!
-//! Rank 0 puts the invitation; a fence over all ranks collects what has been put; the others get it. Then all finalize:
-//! a launcher takes a rank that ends without that for one that has failed.
+//! Rank 0 puts the invitation; a fence over all ranks collects the data; the others get them. Then all finalize: for a
+//! launcher, a rank that ends without that has failed.
 //!
-//! The library's calls have no deadlines. They are made on a thread of their own, which is left alone once the rank has
-//! lost its patience.
+//! The library's calls have no deadlines. They run on a separate thread, which is abandoned when the rank's time limit
+//! is over.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt::Display;
@@ -31,14 +31,14 @@ const KEY: &CStr = c"rmalab.invitation";
 const JOB_SIZE: &CStr = c"pmix.job.size";
 /// The number of them on this host, a `UINT32`.
 const LOCAL_SIZE: &CStr = c"pmix.local.size";
-/// Whether a fence collects what the ranks have put, a `BOOL`.
+/// Whether a fence collects the ranks' data, a `BOOL`.
 const COLLECT_DATA: &CStr = c"pmix.collect";
 
 const SUCCESS: c_int = 0;
 const BOOL: u16 = 1;
 const STRING: u16 = 3;
 const UINT32: u16 = 14;
-/// Data for all ranks, wherever they are.
+/// Data for all ranks on all hosts.
 const GLOBAL: u8 = 3;
 /// Stands for the job itself in place of a rank.
 const WILDCARD: u32 = u32::MAX - 1;
@@ -108,9 +108,9 @@ struct Library {
 
 impl Library {
     fn load() -> Result<Library> {
-        // Its plug-ins look for its symbols among those that all libraries see.
-        // SAFETY: the name ends with a null byte. That loading runs the library's initializers is what the launcher, whose
-        // library it is, counts on; nothing unloads it.
+        // The library's plug-ins look for its symbols among the global ones. SAFETY: the name ends with a null byte. That
+        // loading runs the library's initializers is what the launcher, whose library it is, counts on; nothing unloads
+        // it.
         let handle = unsafe { libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
         if handle.is_null() {
             return Err(Error::world(format!(
@@ -157,7 +157,7 @@ impl Library {
         Err(Error::world(format!("{what}: the PMIx library answers {words} ({status})")))
     }
 
-    /// Becomes a client of the launcher; who this process is.
+    /// Becomes a client of the launcher, and returns the identity of this process.
     fn init(&self) -> Result<Proc> {
         let mut me = Proc { nspace: [0; 256], rank: 0 };
         // SAFETY: it writes to `me`, which is a `pmix_proc_t`, and reads no information.
@@ -173,7 +173,7 @@ impl Library {
         // SAFETY: the key is in an array of the length that keys have; the value is a string, which the library copies.
         let status = unsafe { (self.put)(GLOBAL, padded(key).as_ptr(), &raw mut value) };
         self.check("telling the ranks where to meet (PMIx_Put)", status)?;
-        // SAFETY: the library has been initialized: nobody comes here without what `init` returned.
+        // SAFETY: the library has been initialized: no caller comes here without the result of `init`.
         self.check("telling the ranks where to meet (PMIx_Commit)", unsafe { (self.commit)() })
     }
 
@@ -187,7 +187,7 @@ impl Library {
         self.check("meeting the other ranks (PMIx_Fence)", status)
     }
 
-    /// What `of` has under `key`, taken out by `take`, which is only shown values of type `kind`.
+    /// Returns the value of `of` under `key`, which `take` extracts; `take` gets only values of type `kind`.
     fn get<T>(&self, of: &Proc, key: &CStr, kind: u16, take: impl FnOnce(*const Data) -> Option<T>) -> Result<T> {
         let name = key.to_string_lossy();
         let mut value = std::ptr::null_mut();
@@ -227,7 +227,7 @@ impl Library {
     }
 
     fn finalize(&self) -> Result<()> {
-        // SAFETY: the library has been initialized, and nothing of it is used after this.
+        // SAFETY: the library has been initialized, and it is not used after this.
         self.check("leaving the launcher's PMIx server (PMIx_Finalize)", unsafe {
             (self.finalize)(std::ptr::null(), 0)
         })
@@ -252,7 +252,7 @@ fn padded(key: &CStr) -> Key {
     padded
 }
 
-/// Runs `calls` on a thread of its own, and waits for them until `deadline`.
+/// Runs `calls` on a separate thread, and waits for them until `deadline`.
 fn patiently<T: Send + 'static>(
     what: &dyn Display,
     patience: Duration,
@@ -301,7 +301,7 @@ impl Pmix {
             if me.rank >= size {
                 return Err(Error::world(format!("the launcher's PMIx server says rank {} of {size}", me.rank)));
             }
-            // Not every server tells this one.
+            // Not every server reports this number.
             let one_host = library.number(&job, LOCAL_SIZE).ok().map(|local| local == size);
             Ok(Pmix { library, me, size, one_host, patience })
         })
@@ -326,7 +326,7 @@ impl Bootstrap for Pmix {
     }
 
     fn invitation(&mut self, open: Opener<'_>) -> Result<Invitation> {
-        // If rank 0 has nothing to tell, the others are to hear of it, and not to wait for it: an empty text.
+        // If rank 0 has no data, the others get an empty text, and do not wait for it.
         let mine = (self.me.rank == 0).then(open);
         let text = mine.as_ref().map(|opened| opened.as_ref().map_or_else(|_| String::new(), Invitation::to_text));
         let (library, host) = (self.library, Proc { rank: 0, ..self.me.clone() });

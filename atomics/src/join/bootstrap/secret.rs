@@ -1,4 +1,4 @@
-//! What the ranks of one job know and nobody else.
+//! The secret that only the ranks of one job know.
 
 use std::fmt;
 
@@ -48,12 +48,12 @@ impl Secret {
         Some(Secret(bytes))
     }
 
-    /// The proof that one knows the secret: of who speaks (`role`), both sides' nonces and the rank that is claimed.
+    /// Returns the proof of knowing the secret, over the sender's `role`, both sides' nonces and the claimed rank.
     pub(super) fn prove(&self, role: &[u8], nonces: [&[u8; BYTES]; 2], claim: &[u8]) -> [u8; BYTES] {
         self.mac(role, nonces, claim).finalize().into_bytes().into()
     }
 
-    /// Whether `proof` is that proof; takes as long for a wrong one as for a right one.
+    /// Returns whether `proof` is that proof; takes the same time for a wrong proof and a right one.
     pub(super) fn verify(&self, role: &[u8], nonces: [&[u8; BYTES]; 2], claim: &[u8], proof: &[u8]) -> bool {
         self.mac(role, nonces, claim).verify_slice(proof).is_ok()
     }
@@ -68,7 +68,7 @@ impl Secret {
     }
 }
 
-/// Bytes that nobody can guess.
+/// Returns bytes that cannot be guessed.
 pub(super) fn random() -> Result<[u8; BYTES]> {
     let mut bytes = [0; BYTES];
     let mut filled = 0;

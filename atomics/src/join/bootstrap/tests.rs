@@ -177,7 +177,7 @@ fn an_exchange_with_a_rank_that_has_left_ends_and_leaving_is_not_a_failure() {
     });
     job(2, |member| {
         if member.rank() == Rank(0) {
-            // Goes on after the other has left, and hears of it when it asks.
+            // Continues after the other has left, and gets an error when it sends a request.
             let words = loop {
                 match member.request(Rank(1), b"") {
                     Err(Error::World(words)) => break words,

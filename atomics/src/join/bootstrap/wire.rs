@@ -1,4 +1,4 @@
-//! What hub and members say to each other: frames of a length, a kind and a body.
+//! The messages between hub and members: frames of a length, a kind and a body.
 //!
 //! All numbers are little-endian. Before the proofs have been checked, frames are of fixed, small lengths.
 
@@ -10,13 +10,13 @@ use super::secret::BYTES;
 use crate::join::environment::Environment;
 use crate::{Error, Result};
 
-/// What a connection starts with: what it is, and the version of what follows.
+/// The start of a connection: its kind and version.
 pub(super) const MAGIC: [u8; 8] = *b"rmahub\0\x02";
 
-/// The most that one rank gives to an exchange, or sends to another one, in bytes.
+/// The largest contribution of a rank to an exchange, or message to another rank, in bytes.
 pub(crate) const MOST: usize = 64 << 10;
 
-/// The most bytes of a body, but for the results of exchanges, which are as long as all contributions.
+/// The largest body, in bytes, except for the results of exchanges, which are as long as all contributions.
 const LONGEST: usize = 1 << 30;
 
 /// After the magic: the member's nonce, its rank, the number of ranks, and a proof for these. The hub drops a connection
@@ -43,11 +43,11 @@ pub(super) mod kind {
     pub(in crate::join::bootstrap) const WELCOME: u8 = 1;
     /// From the hub: it was not, or the rank cannot be; in words.
     pub(in crate::join::bootstrap) const REFUSED: u8 = 2;
-    /// From a member: its part of the exchange. From the hub: everybody's, each behind its length in 4 bytes.
+    /// From a member: its part of the exchange. From the hub: the parts of all, each after its length in 4 bytes.
     pub(in crate::join::bootstrap) const GATHER: u8 = 3;
     /// A request of one member to another: the other's rank (from the hub: the asker's), a number, the bytes.
     pub(in crate::join::bootstrap) const REQUEST: u8 = 4;
-    /// The answer to it: in the same form, and a byte that tells whether it is an error in words.
+    /// The answer to a request, in the same form, with a byte that marks an error text.
     pub(in crate::join::bootstrap) const ANSWER: u8 = 5;
     /// From a member: it leaves in good order.
     pub(in crate::join::bootstrap) const DEPART: u8 = 6;
@@ -77,7 +77,8 @@ pub(super) struct Frames {
 impl Frames {
     /// Reads once; whether the connection goes on.
     ///
-    /// Once, since what has come may be whole frames, and the next read of a connection that blocks would wait for more.
+    /// It reads once, since the bytes may be whole frames, and the next read of a blocking connection would wait for
+    /// more.
     pub(super) fn read(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
         self.bytes.drain(..std::mem::take(&mut self.taken));
         let mut chunk = [0; 16 << 10];
@@ -92,13 +93,13 @@ impl Frames {
         }
     }
 
-    /// The next whole frame's kind and body; an error for one that nobody sends.
+    /// Returns the next whole frame's kind and body; an error for an invalid frame.
     pub(super) fn next(&mut self) -> Result<Option<(u8, &[u8])>> {
         let rest = &self.bytes[self.taken..];
         let Some((&length, behind)) = rest.split_first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_le_bytes(length) as usize;
         if length > LONGEST {
-            return Err(Error::world(format!("a frame of {length} bytes, which nobody sends")));
+            return Err(Error::world(format!("a frame of {length} bytes, which is not valid")));
         }
         if behind.len() < 1 + length {
             return Ok(None);
@@ -124,8 +125,8 @@ pub(super) fn send(mut stream: &TcpStream, frame: &[u8]) -> io::Result<()> {
     stream.write_all(frame)
 }
 
-/// Sets a connection up: no delays, and an end once the other host has been silent for some four seconds, or as many as
-/// `RMALAB_SILENCE` says. That a process has died its host tells at once.
+/// Sets a connection up: no delays, and an end once the other host has been silent for some four seconds, or the
+/// seconds of `RMALAB_SILENCE`. The host of a process reports its death at once.
 pub(super) fn prepare(stream: &TcpStream) -> Result<()> {
     use rustix::net::sockopt;
     let silence = Environment::own().silence()?;
