@@ -15,7 +15,7 @@ use rmalab_atomics::{Collectives, Disp, Error, Rank, RemoteAtomics, Result};
 
 const RANKS: u32 = 3;
 
-/// How the owner adds.
+/// The way in which the owner adds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Adapter,

@@ -230,7 +230,7 @@ fn a_host_that_is_lost_ends_the_job() {
     );
     assert_eq!(output.status.code(), Some(1));
     let words = stderr(&output);
-    assert!(words.contains("b: the launcher on this host has not told of the end of rank 2"), "{words}");
+    assert!(words.contains("b: the launcher on this host has not reported the end of rank 2"), "{words}");
     are_gone(&pids);
 }
 

@@ -24,7 +24,8 @@
 //! The path depends on the window's strategy and on the element's type and place alone, not on the call or the number of
 //! elements. So all updates that have to be atomic against each other take the same path. There are two exceptions:
 //!
-//! - A rank that holds the target exclusively needs neither atomics nor the lock: no other rank may update meanwhile.
+//! - A rank that holds the target exclusively needs neither atomics nor the lock: no other rank may update at the same
+//!   time.
 //! - Where ranks share memory, a target that receives long runs for some time has all its updates under the lock. It goes
 //!   back to atomics when it receives single updates for some time. Under the lock, runs are plain loops. See bias.rs.
 //!
@@ -102,7 +103,7 @@ trait Word {
     fn compare_and_swap(&self, expected: u64, desired: u64) -> Result<u64>;
 }
 
-/// By the processor, where it reaches the word.
+/// A word that the processor reaches.
 impl Word for &AtomicU64 {
     #[inline(always)]
     fn load(&self) -> Result<u64> {
@@ -156,7 +157,7 @@ enum WordRef<'w> {
 
 /// The exclusion of other ranks' updates during an update of this rank.
 enum Held {
-    /// The updates are atomics, and no other rank loops meanwhile.
+    /// The updates are atomics, and no other rank runs a plain loop at the same time.
     Atomics,
     /// The target's lock; no rank loops while this one updates by atomics under it.
     Lock(Mcs),
@@ -373,7 +374,7 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
             return self.plain(offset, kind, op, source, result);
         }
         match (self.word(offset, size).is_some(), self.word(offset + len - size, size).is_some()) {
-            // Each branch ends by itself: what both have as one result would be kept in memory.
+            // Each branch ends separately: the compiler would keep a common result of both in memory.
             (true, true) => match self.begin_run(n)? {
                 Held::Loop(lock) => {
                     let done = self.plain(offset, kind, op, source, result);
@@ -706,10 +707,11 @@ impl<A: RemoteAtomics + ?Sized> Updates<'_, A> {
         done
     }
 
-    /// Reads, combines and writes; no other rank updates these elements meanwhile.
+    /// Reads, combines and writes; no other rank updates these elements at the same time.
     #[inline(never)]
     fn plain(&self, offset: u64, kind: Kind, op: Op, source: &[u8], result: Option<&mut [u8]>) -> Result<()> {
-        // Of words, so that the elements are aligned, and no larger than needed: it takes time to set it to 0.
+        // The buffer is of words, so that the elements are aligned, and no larger than needed, since zeroing it takes
+        // time.
         match len_of(source, &result) {
             ..=64 => self.plain_in(&mut [0; 64 / 8], offset, kind, op, source, result),
             65..=256 => self.plain_in(&mut [0; 256 / 8], offset, kind, op, source, result),

@@ -92,13 +92,13 @@ impl Default for Limits {
     }
 }
 
-/// How many elements of a run win in mode locked what one single update loses.
+/// How many elements of a run gain in mode locked as much as one single update loses.
 const PAID: u64 = 16;
 
-/// How many times as much a single update loses that waits for the lock.
+/// How many times as much a single update loses if it waits for the lock.
 const WAITED: u64 = 4;
 
-/// How the elements of a window are updated, and where the words for that are. Both are the same on every rank.
+/// The update strategy of a window's elements, and the place of its words. Both are the same on every rank.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AccumulatePath<'e> {
     pub(crate) strategy: AccumulateStrategy,
@@ -106,8 +106,8 @@ pub(crate) struct AccumulatePath<'e> {
     pub(crate) lock: Disp,
     /// Whether targets have modes. Otherwise all of them stay in mode atomics.
     pub(crate) biased: bool,
-    /// `busy` and `mode`, where the processor reaches them: stores and loads of them are no operations of the network, and no
-    /// flush has to wait for them. Of a window instead of a target, both are this rank's own.
+    /// `busy` and `mode`, where the processor reaches them: stores and loads of them are not operations of the network, and
+    /// no flush has to wait for them. For a window instead of a target, both belong to this rank.
     words: Option<(&'e AtomicU64, &'e AtomicU64)>,
 }
 
@@ -212,7 +212,8 @@ impl<'e> AccumulatePath<'e> {
         ra: &A,
         done: std::result::Result<R, E>,
     ) -> Result<R> {
-        // In both arms: an outcome that is kept meanwhile is kept in memory, which the next atomic waits for.
+        // This is in both arms: the compiler would keep a stored outcome in memory, and the next atomic would wait for
+        // it.
         match done {
             Ok(done) => {
                 self.rest(ra)?;

@@ -1,4 +1,4 @@
-//! How windows are made.
+//! The builder of windows.
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -139,7 +139,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         self
     }
 
-    /// Records what each rank does on the window; see [`trace`](crate::trace).
+    /// Records each rank's calls on the window; see [`trace`](crate::trace).
     ///
     /// Each rank writes its own file in the folder `dir`, which is made if need be. Either all ranks call this, with the same folder, or no
     /// rank. Making the window is always collective then. If a file cannot be made, the error is [`Error::Trace`], and [`Error::NotMade`]
@@ -159,8 +159,8 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         self
     }
 
-    /// Sets when accumulates change from atomics to a lock and back, for tests in which few updates have to do so: from how
-    /// many elements on a run is one, after how many elements of runs, after how many single updates.
+    /// Sets when accumulates change from atomics to a lock and back, for tests with few updates: the smallest run, in
+    /// elements, the elements of runs before a change, and the single updates before a change back.
     #[doc(hidden)]
     pub fn accumulate_limits(mut self, run: usize, debt: u64, rent: u64) -> Self {
         self.limits = Limits { run, debt, rent };

@@ -189,7 +189,8 @@ impl PscwStrategy {
 choice! {
     /// How accumulates are made atomic for each element (MPI-4.1, section 12.7.1); hint `rmalab_accumulate`.
     AccumulateStrategy {
-        /// By the network's atomics, if it has them for the type and the operation; otherwise as [`Locked`](Self::Locked). The default.
+        /// With the network's atomics, if it has them for the type and the operation; otherwise like
+        /// [`Locked`](Self::Locked). The default.
         #[default]
         Native = "native",
         /// Under a lock of the target.
@@ -424,12 +425,12 @@ impl fmt::Display for Ignored {
     }
 }
 
-/// One hint: how it is written, read, and changed.
+/// The functions that write, read and change one hint.
 struct Hint {
     key: &'static str,
     get: fn(&Config) -> String,
     set: fn(&mut Config, &str) -> Result<(), String>,
-    /// Whether a window with the first configuration may go on with the second, which differs in this hint only.
+    /// Whether a window with the first configuration may change to the second, which differs only in this hint.
     may_change: fn(&Config, &Config) -> bool,
 }
 

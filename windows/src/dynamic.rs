@@ -417,7 +417,8 @@ impl Dynamic {
         Ok(Some(leases))
     }
 
-    /// Where a region of `target` is by this handle's numbers, whose rank then has to be flushed with the target.
+    /// Returns the address of a region of `target` in this handle's numbers. Its rank then has to be flushed with the
+    /// target.
     fn in_segment(&self, target: Rank, at: Address) -> Address {
         let owner = self.ranks.get(at.rank.index()).copied().unwrap_or(at.rank);
         self.note_owner(target, owner);

@@ -311,7 +311,7 @@ pub enum Error {
     Attach {
         /// The rank that called.
         rank: Rank,
-        /// Where the memory starts.
+        /// The start of the memory.
         disp: WindowDisp,
         /// Its length in bytes.
         len: u64,

@@ -25,7 +25,7 @@
 //! # When an epoch is open
 //!
 //! A fence without NOSUCCEED opens an epoch when an operation follows it. Without an operation, no epoch is open, and any synchronization
-//! call may follow. Ranks need not agree on that: what they do together depends only on the asserts, also in two-sided windows.
+//! call may follow. Ranks need not agree on that: their common steps depend only on the asserts, even in two-sided windows.
 //!
 //! # Cost
 //!

@@ -137,7 +137,7 @@ pub struct GlobalMemory<'m, A: RemoteAtomics + ?Sized> {
     epoch: &'m LockAll<'m, 'm, A>,
     /// The translation table, sorted by key. Keys are by themselves, so that a search meets few cache lines.
     table: RefCell<Vec<(u32, Box<Segment<'m, A>>)>>,
-    /// How many collective segments there have been.
+    /// The number of collective segments so far.
     segments: Cell<u32>,
     /// This unit's pool; offset 0 is left out, since it would make a null pointer.
     pool: SymmetricHeap,
@@ -152,25 +152,25 @@ struct Segment<'m, A: RemoteAtomics + ?Sized> {
     window: Window<'m, Subset<'m, A>>,
     /// The parts of the node's units, by their numbers there.
     words: Vec<&'m [AtomicU64]>,
-    /// Where they are in those units' memory.
+    /// Their place in those units' memory.
     base: Disp,
-    /// Where this unit's part is in the dynamic window.
+    /// The place of this unit's part in the dynamic window.
     own: WindowDisp,
-    /// Where each unit's part is there: the paper's disp-set.
+    /// The place of each unit's part there: the paper's disp-set.
     starts: Vec<u64>,
 }
 
 /// From this many bytes on, the local node is reached by the backend's copies, which are faster than a loop over words.
 const COPIED: usize = 512;
 
-/// Where a pointer leads.
+/// The memory of a pointer.
 struct Found<'m> {
     /// The words of the part, if it is on the local node, and the offset there.
     words: Option<&'m [AtomicU64]>,
     offset: usize,
     /// The same place, if it is on the local node, as the ranks' memory.
     at: Address,
-    /// Where it is in the dynamic window.
+    /// Its place in the dynamic window.
     disp: WindowDisp,
 }
 
@@ -514,7 +514,7 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
         Ok(words.filter(|_| whole).and_then(|words| words.get(offset / WORD as usize..(offset + len) / WORD as usize)))
     }
 
-    /// Where `len` bytes at `pointer` are.
+    /// Returns the place of `len` bytes at `pointer`.
     #[inline(always)]
     fn find(&self, call: Call, pointer: GlobalPtr, len: usize) -> Result<Found<'m>> {
         let table = self.table.borrow();

@@ -37,7 +37,7 @@ impl<'l> Items<'l> {
         self.layout
     }
 
-    /// How many items there are.
+    /// Returns the number of items.
     pub fn count(self) -> u64 {
         self.count
     }

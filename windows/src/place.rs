@@ -1,4 +1,4 @@
-//! Where a window's bytes are, and how they are reached.
+//! The places of a window's bytes, and access to them.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -17,7 +17,7 @@ pub(crate) trait ByRequest: Debug {
     /// Reads the pieces `runs` of the target's part.
     fn get(&self, target: Rank, runs: Vec<(u64, u64)>) -> Result<Vec<u8>>;
 
-    /// Combines `source` into the elements in `runs`; with `result`, what they were before goes there.
+    /// Combines `source` into the elements in `runs`; their values before go to `result`, if there is one.
     fn update(
         &self,
         target: Rank,
@@ -32,7 +32,7 @@ pub(crate) trait ByRequest: Debug {
     fn compare_and_swap(&self, target: Rank, offset: u64, kind: Kind, expected: u64, desired: u64) -> Result<u64>;
 }
 
-/// Where bytes of a window are.
+/// The place of a window's bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place<'e> {
     /// In a rank's segment.
@@ -74,7 +74,7 @@ impl<'e> Joined<'e> {
         Joined { parts: regions.map(part).collect() }
     }
 
-    /// The region that has the byte `offset`; the last one has what none has.
+    /// Returns the region with the byte `offset`; the last region if none has it.
     pub(crate) fn part(&self, offset: u64) -> JoinedPart<'e> {
         let before = self.parts.partition_point(|part| part.end <= offset);
         self.parts[before.min(self.parts.len() - 1)]

@@ -197,7 +197,7 @@ impl<A: RemoteAtomics + ?Sized, W: WindowLock> Exposure<'_, '_, A, W> {
         self.window.local()
     }
 
-    /// Waits until all ranks of the group have completed, and what they wrote has arrived (`MPI_Win_wait`).
+    /// Waits until all ranks of the group have completed, and their writes have arrived (`MPI_Win_wait`).
     ///
     /// # Errors
     ///

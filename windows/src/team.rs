@@ -161,7 +161,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Team<'a, A> {
         self.inside.set(self.inside.get() - locks);
     }
 
-    /// That this rank keeps no other one from what all ranks have to come to.
+    /// Checks that this rank holds no lock that keeps other ranks from a call that all ranks have to reach.
     pub(crate) fn check_outside(&self) -> Result<()> {
         if self.inside.get() == 0 || self.size() == 1 {
             return Ok(());

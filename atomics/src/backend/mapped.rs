@@ -55,7 +55,7 @@ impl Liveness for Vocal {
 /// When it is dropped, the rank has left the world: in good order, or, when its thread is panicking or the rank has
 /// [left something undone](crate::RemoteAtomics::forsake), as a failure that the others' waits report.
 pub struct Mapped {
-    /// Where rank 0's control block starts.
+    /// The start of rank 0's control block.
     blocks: NonNull<u8>,
     /// From one rank's control block to the next one's, in bytes.
     stride: usize,

@@ -41,11 +41,11 @@ pub fn attach() -> Result<Mapped> {
     Attach::new().attach()
 }
 
-/// How many ranks this process was started among, if a launcher started it as one.
+/// Returns the number of ranks of this process's job, if a launcher started it as a rank.
 ///
 /// # Errors
 ///
-/// [`Error::World`] when the environment says what cannot be; the error names the variable.
+/// [`Error::World`] when a variable of the environment has an impossible value; the error names the variable.
 pub fn launched_size() -> Result<Option<u32>> {
     Ok(match Environment::own().identity()? {
         Identity::Alone => None,
@@ -92,9 +92,9 @@ impl Attach {
     ///
     /// # Errors
     ///
-    /// [`Error::World`] when no launcher has started this process, when the environment says what cannot be, when the
-    /// ranks are not all on this host, when some of them do not come, or when they disagree; [`Error::System`] when the
-    /// system refuses memory, a socket or a lock.
+    /// [`Error::World`] when no launcher has started this process, when a variable of the environment has an impossible
+    /// value, when the ranks are not all on this host, when some of them do not come, or when they disagree;
+    /// [`Error::System`] when the system refuses memory, a socket or a lock.
     pub fn attach(self) -> Result<Mapped> {
         self.attach_as(Environment::own().identity()?)
     }
@@ -212,7 +212,7 @@ fn check_memory_file(fd: BorrowedFd<'_>, layout: Layout, from: &str) -> Result<(
 fn inherited(number: RawFd, layout: Layout) -> Result<OwnedFd> {
     let from = format!("{}={number}", environment::SHM_FD);
     // SAFETY: the borrow ends with the checks, which fail without harm when nothing is open at this number; no code of
-    // this process knows a descriptor that it has inherited, hence none closes it meanwhile.
+    // this process knows a descriptor that it has inherited, hence none closes it during the checks.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     check_memory_file(borrowed, layout, &from)?;
     once()?;
@@ -234,7 +234,7 @@ fn join(fd: OwnedFd, layout: Layout, rank: Rank, topology: Topology) -> Result<M
     Mapped::new(mapping, rank, topology, BACKEND, Box::new(locks))
 }
 
-/// How many questions about locks the ranks of a world may ask together, each time that all of them look.
+/// The number of lock queries that the ranks of a world make together each time that all of them check.
 ///
 /// The kernel keeps the locks of a file in a list, so that a question takes time in proportion to the ranks. If each of
 /// n ranks asked about all, they would take n³ steps together: a thousand ranks on two cores did nothing else.

@@ -365,7 +365,7 @@ impl Sim<'_> {
         }
     }
 
-    /// Returns whether the word operation goes through an adapter, so that this rank's processor is free meanwhile.
+    /// Returns whether the word operation goes through an adapter, so that this rank's processor is free during it.
     fn adapter_carries_out(&self, target: Rank, op: WordOp) -> bool {
         match self.view.topology().distance(self.view.rank(), target) {
             Distance::Remote => true,

@@ -81,7 +81,7 @@ impl Backend {
         }
     }
 
-    /// How its ranks are started, if only another launcher than this crate's can do it.
+    /// Returns how its ranks are started, if only another launcher can start them.
     pub const fn started_by(self) -> Option<&'static str> {
         match self {
             #[cfg(feature = "verbs")]
@@ -241,7 +241,7 @@ impl Member {
         Ok(Member(Box::new(J::join(wishes)?)))
     }
 
-    /// Its operations.
+    /// Returns the rank's operations.
     pub fn atomics(&self) -> &dyn RemoteAtomics {
         self.0.atomics()
     }

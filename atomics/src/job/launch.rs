@@ -28,7 +28,7 @@ use crate::join::bootstrap::{Hub, Invitation};
 use crate::join::{environment, limits};
 use crate::{Error, Rank, Result, SEGMENT_BYTES, Topology};
 
-/// How long the ranks that are left may take to end by themselves after one has failed.
+/// How long the remaining ranks may take to end by themselves after one has failed.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// One of the two streams that a rank writes.
@@ -51,7 +51,7 @@ pub struct Line<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Where the ranks' output goes.
+/// The destination of the ranks' output.
 #[non_exhaustive]
 pub enum Output {
     /// Line by line to this process's streams, after the rank's number: `[3] text`. Lines never mix.
@@ -75,7 +75,7 @@ impl std::fmt::Debug for Output {
     }
 }
 
-/// Where the ranks are placed.
+/// The placement of the ranks.
 #[derive(Clone, Debug)]
 enum Placement {
     Machine,
@@ -119,9 +119,9 @@ pub struct Launcher {
 struct Part {
     /// The number of the first of them.
     first: u32,
-    /// How many ranks the job has.
+    /// The number of ranks of the job.
     size: u32,
-    /// Where all of them meet.
+    /// The meeting point of all ranks.
     invitation: Invitation,
     /// The function to call for each rank that has ended, with its process id.
     ended: Box<dyn FnMut(Rank, u32, ExitStatus) + Send>,
@@ -236,7 +236,7 @@ impl Launcher {
         self
     }
 
-    /// Where the caller has placed the ranks, if it has.
+    /// Returns the caller's placement of the ranks, if there is one.
     pub(crate) fn placed(&self) -> Result<Option<Topology>> {
         match &self.placement {
             Placement::Machine => Ok(None),
@@ -342,7 +342,7 @@ fn shared_memory(size: u32, segment_bytes: Option<u64>) -> Result<(OwnedFd, Mapp
 }
 
 fn ended(thread: JoinHandle<Result<Outcome>>) -> Result<Outcome> {
-    // Its panic can only be one of the caller's output function.
+    // Only the caller's output function can panic there.
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
@@ -399,7 +399,7 @@ impl Job {
     /// # Errors
     ///
     /// [`Error::World`] when the job has run into its time limit, and [`Error::System`] when the system refuses
-    /// something; the ranks have ended then as well. That a rank has failed is no error here, see [`Outcome`].
+    /// something; the ranks have ended then as well. The failure of a rank is not an error here, see [`Outcome`].
     ///
     /// # Panics
     ///
@@ -414,7 +414,7 @@ impl Drop for Job {
     fn drop(&mut self) {
         drop(self.control.take());
         if let Some(thread) = self.thread.take() {
-            // Nobody asks how it went.
+            // The result is not needed.
             let _ = thread.join();
         }
     }
@@ -444,13 +444,13 @@ impl Outcome {
         self.first_failure.is_none()
     }
 
-    /// The first failure as a shell would say it: its exit code, or 128 and the signal's number; 1 for a rank that has
+    /// Returns the first failure like a shell: its exit code, or 128 plus the signal's number; 1 for a rank that has
     /// exited with 0 without leaving its world, and 0 if there is no failure.
     pub fn exit_code(&self) -> i32 {
         self.first_failure.map_or(0, |rank| exit_code(self.statuses[rank.index()]))
     }
 
-    /// How `rank` has ended, in words: `rank 3 (pid 1234) was killed by signal 9 (SIGKILL)`.
+    /// Returns a description of the end of `rank`: `rank 3 (pid 1234) was killed by signal 9 (SIGKILL)`.
     ///
     /// # Panics
     ///
@@ -465,7 +465,7 @@ fn exit_code(status: ExitStatus) -> i32 {
     status.code().map_or_else(|| 128 + status.signal().unwrap_or(0), |code| if code == 0 { 1 } else { code })
 }
 
-/// How a rank has ended; `stayed` says that it did not leave the world that it had joined.
+/// Describes the end of a rank; `stayed` says that it did not leave the world that it had joined.
 fn describe(rank: Rank, pid: u32, status: ExitStatus, stayed: bool) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) if stayed => format!(

@@ -55,8 +55,7 @@ impl Threads {
     ///
     /// # Panics
     ///
-    /// When a rank panics, with the first panic. Waits of the other ranks return [`Error::PeerFailed`] meanwhile, so that no rank waits for
-    /// ever.
+    /// When a rank panics, with the first panic. Waits of the other ranks then return [`Error::PeerFailed`], so that no rank waits forever.
     pub fn run<T: Send>(self, body: impl Fn(&Mapped) -> T + Sync) -> Result<Vec<T>> {
         let topology = self.topology.unwrap_or_else(|| Topology::of_machine(self.size));
         let mapping = Layout::new(self.size, self.segment_bytes.unwrap_or(SHARED_SEGMENT_BYTES))

@@ -146,9 +146,9 @@ impl<J: Joined> Processes<J> {
     ///
     /// # Errors
     ///
-    /// [`Error::RankEnded`] when a rank has panicked, has been killed, or has failed otherwise; waits of the other ranks return
-    /// [`PeerFailed`](Error::PeerFailed) meanwhile. [`Error::World`] and [`Error::System`] when the ranks could not be started, or when a
-    /// result is missing or is not a `T`.
+    /// [`Error::RankEnded`] when a rank has panicked, has been killed, or has failed otherwise; waits of the other ranks then return
+    /// [`PeerFailed`](Error::PeerFailed). [`Error::World`] and [`Error::System`] when the ranks could not be started, or when a result is
+    /// missing or is not a `T`.
     pub fn run<T: Serialize + DeserializeOwned>(self, body: impl FnOnce(&J) -> T) -> Result<Vec<T>> {
         self.try_run(|ra| Ok::<T, std::convert::Infallible>(body(ra)))
     }
@@ -307,7 +307,7 @@ fn check_result_pipe(number: RawFd) -> Result<()> {
         return Err(Error::world(format!("{name}={number} is a standard stream, not the pipe of the launcher")));
     }
     // SAFETY: the borrow ends with the checks, which fail without harm when nothing is open at this number; no code of
-    // this process knows a descriptor that it has inherited, hence none closes it meanwhile.
+    // this process knows a descriptor that it has inherited, hence none closes it during the checks.
     let fd = unsafe { BorrowedFd::borrow_raw(number) };
     let failed = |error| Error::system(format!("{name}={number} is not an open descriptor"), error);
     let stat = rustix::fs::fstat(fd).map_err(failed)?;

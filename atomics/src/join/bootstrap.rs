@@ -1,4 +1,4 @@
-//! How ranks that are processes on one host or many find each other, agree, and learn of a death.
+//! How ranks that are processes on one or many hosts find each other, agree, and learn of a death.
 //!
 //! Every launcher gives a process its rank and the number of ranks, and carries a few bytes from rank 0 to the others. That
 //! is the trait [`Bootstrap`]. Everything else is the same under all launchers: every rank connects to one *hub* over TCP.
@@ -75,19 +75,19 @@ pub trait Bootstrap: fmt::Debug + Send {
     /// Which rank this process is.
     fn rank(&self) -> Rank;
 
-    /// How many ranks there are.
+    /// Returns the number of ranks.
     fn size(&self) -> u32;
 
     /// Returns whether all ranks are on this host, if the launcher reports it.
     fn one_host(&self) -> Option<bool>;
 
-    /// Where the ranks meet; all of them call this once.
+    /// Returns the meeting point of the ranks. All ranks call this once.
     ///
     /// Under a launcher that does not host the meeting itself rank 0 calls `open`, and its invitation reaches the others.
     ///
     /// # Errors
     ///
-    /// That of `open`, and [`Error::World`] when the launcher does not answer or says what cannot be.
+    /// The error of `open`, and [`Error::World`] when the launcher does not answer or sends an impossible answer.
     fn invitation(&mut self, open: Opener<'_>) -> Result<Invitation>;
 }
 
@@ -104,7 +104,7 @@ fn from_rank_0(text: &str) -> Result<Invitation> {
 /// As text (`127.0.0.1:4242/` and the secret in hexadecimal) it passes through launchers; [`fmt::Debug`] leaves the secret out.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Invitation {
-    /// Where the hub listens.
+    /// The address of the hub.
     pub hub: SocketAddr,
     /// The secret that both sides have to know.
     pub secret: Secret,

@@ -12,11 +12,11 @@ use crate::{Error, Rank, Result, Topology};
 
 /// The rank's number: the first of the variables with which the launcher identifies a rank.
 pub(crate) const RANK: &str = "RMALAB_RANK";
-/// How many ranks there are.
+/// The number of ranks.
 pub(crate) const SIZE: &str = "RMALAB_SIZE";
 /// The descriptor of the shared memory.
 pub(crate) const SHM_FD: &str = "RMALAB_SHM_FD";
-/// Where the ranks meet, and the job's secret: an [`Invitation`].
+/// The meeting point of the ranks, and the job's secret: an [`Invitation`].
 pub(crate) const HUB: &str = "RMALAB_HUB";
 /// Bytes of a rank's segment in the shared memory.
 pub(crate) const SHM_SEGMENT_BYTES: &str = "RMALAB_SHM_SEGMENT_BYTES";
@@ -58,7 +58,7 @@ pub(crate) enum Identity {
         size: u32,
         /// The descriptor of the shared memory, and the bytes of a segment there. None where its ranks do not share a host.
         shm: Option<(RawFd, u64)>,
-        /// None where the launcher was not asked for a hub.
+        /// `None` if the launcher has not opened a hub.
         hub: Option<Invitation>,
         topology: Option<Topology>,
         call: Option<u32>,
@@ -119,7 +119,7 @@ const DIALECTS: [Dialect; 4] = [
         only_with: None,
         job: &["PMIX_NAMESPACE"],
     },
-    // A batch script has SLURM_PROCID as well, but is no step, and so no rank.
+    // A batch script has SLURM_PROCID as well, but is not a step, and so not a rank.
     Dialect {
         rank: "SLURM_PROCID",
         size: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
@@ -256,7 +256,7 @@ impl Environment<'_> {
         Topology::blocks(size, ranks, nodes).map(Some)
     }
 
-    /// How long the ranks wait for each other at the start.
+    /// Returns how long the ranks wait for each other at the start.
     pub(crate) fn patience(&self) -> Result<Duration> {
         let Some(seconds) = self.number::<f64>(TIMEOUT)? else { return Ok(PATIENCE) };
         Duration::try_from_secs_f64(seconds)

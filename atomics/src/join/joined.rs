@@ -7,7 +7,7 @@ pub trait Joined: RemoteAtomics + Sized {
     /// Whether the ranks meet through a [`Hub`](crate::join::bootstrap::Hub), which their launcher opens for them.
     const MEETS: bool;
 
-    /// How the ranks are started where [`Processes::run`](crate::Processes::run) cannot do it, as the error says then.
+    /// How the ranks are started if [`Processes::run`](crate::Processes::run) cannot start them, for its error.
     const STARTED_BY: Option<&'static str> = None;
 
     /// Joins the world that this process was started in; once in its life.
@@ -27,6 +27,6 @@ pub trait Joined: RemoteAtomics + Sized {
 pub struct Wishes {
     /// Bytes of every segment, at the least.
     pub segment_bytes: Option<u64>,
-    /// Where the ranks are placed.
+    /// The placement of the ranks.
     pub topology: Option<Topology>,
 }

@@ -12,7 +12,7 @@ use crate::{Error, Result};
 /// connection to the hub.
 const FDS_PER_RANK: u64 = 5;
 
-/// Descriptors that it needs besides: standard streams, shared memory, signals, and the descriptors of a start under
+/// Further descriptors that it needs: standard streams, shared memory, signals, and the descriptors of a start under
 /// way.
 const FDS_BESIDE: u64 = 64;
 

@@ -169,7 +169,7 @@ pub enum Error {
     RankEnded {
         /// The first rank that failed.
         rank: Rank,
-        /// How it ended, its name and process id included.
+        /// A description of its end, with its name and process id.
         how: Box<str>,
     },
     /// The backend, or the machine, cannot do this.

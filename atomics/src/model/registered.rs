@@ -2,7 +2,7 @@
 //!
 //! A rank [registers](crate::RemoteAtomics::register) memory that it owns, and sends the key to other ranks. When it
 //! [deregisters](crate::RemoteAtomics::deregister) the memory, it gets it back. A rank holds a [`Pinned`] while it accesses the memory, and a
-//! deregistration waits for the pins. So no access touches memory that was returned, whatever a program does with its keys. A key is a plain
+//! deregistration waits for the pins. So no access touches memory that was returned, for any use of keys by a program. A key is a plain
 //! number. An invented key is refused, or names other registered memory. A key is never used twice.
 //!
 //! A deregistration waits for ever for a forgotten pin, or for a pin of the caller. Dropping a handle drops its registered memory, but leaks
@@ -110,7 +110,7 @@ impl UserMemory {
         Ok((part(start, len), part(rest, all - len)))
     }
 
-    /// Returns the vector that it was made from, with what peers have written.
+    /// Returns the vector that it was made from, with the peers' writes.
     ///
     /// # Errors
     ///
@@ -133,7 +133,7 @@ impl UserMemory {
         self.len == 0
     }
 
-    /// Where it starts in this process.
+    /// Returns its start in this process.
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }

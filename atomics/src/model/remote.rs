@@ -161,8 +161,8 @@ impl<F: Fabric> WholeWorld for F {
 /// * Without [`Capabilities::atomic_puts`], an atomic is a read and a write, and a `put` of another rank may come between them. The write
 ///   then overwrites the put. This concerns `fetch_add`, `fetch_store` and a `compare_and_swap` that stores. A `compare_and_swap` that
 ///   fails writes nothing, so it loses no put.
-/// * So a put to a word is safe if no other rank changes the word by atomics meanwhile: the word has one writer at a time, or other ranks
-///   only compare it with a value that it does not have. Otherwise write it by `fetch_store`.
+/// * So a put to a word is safe if no other rank changes the word by atomics at the same time: the word has one writer at a time, or
+///   other ranks only compare it with a value that it does not have. Otherwise write it by `fetch_store`.
 ///
 /// When each operation takes effect:
 ///
@@ -393,7 +393,7 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
     ///
     /// # Errors
     ///
-    /// [`PeerFailed`](crate::Error::PeerFailed), since a poll could go on for ever.
+    /// [`PeerFailed`](crate::Error::PeerFailed), since a poll could go on forever.
     #[inline(always)]
     fn pause(&self, operations: u32) -> Result<()> {
         self.delay(Delay::Operations(operations))
@@ -443,7 +443,7 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
         self.extras().memory?.shared_words(at, words)
     }
 
-    /// Returns words like [`shared_words`](Self::shared_words), which this rank may use by itself from now on. Returns `None`, too, if operations
+    /// Returns words like [`shared_words`](Self::shared_words), which this rank may use directly from now on. Returns `None`, too, if operations
     /// have to use this handle, such as a handle that counts.
     ///
     /// A store to them is a put. A flush completes it if [`stored`](Self::stored) is called after the store.

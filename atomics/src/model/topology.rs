@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::{Error, Rank, Result};
 
-/// How far two ranks are from each other.
+/// The distance between two ranks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Distance {
@@ -27,7 +27,7 @@ impl Distance {
     }
 }
 
-/// Where the ranks of a world are placed.
+/// The placement of the ranks of a world.
 ///
 /// Mostly ranks form blocks: rank r is on node r / `ranks_per_node`, and nodes form racks in the same way. That takes no memory for each rank.
 /// The ranks of a [`Subset`](crate::Subset) need not form blocks. Then there is a table, which clones share.
@@ -201,7 +201,7 @@ impl Topology {
     }
 }
 
-/// How often the most frequent number is in `numbers`, which are counted from 0; at least 1.
+/// Returns how often the most frequent number occurs in `numbers`, which count from 0; at least 1.
 fn largest(numbers: &[u32]) -> u32 {
     let mut counts = vec![0; numbers.iter().max().map_or(0, |&most| most as usize + 1)];
     for &number in numbers {
@@ -210,7 +210,7 @@ fn largest(numbers: &[u32]) -> u32 {
     counts.into_iter().max().unwrap_or(1)
 }
 
-/// How many numbers a kernel list such as `0-3,8` names.
+/// Returns how many numbers a kernel list such as `0-3,8` names.
 fn count_list(list: &str) -> Option<u32> {
     list.split(',').try_fold(0u32, |sum, part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

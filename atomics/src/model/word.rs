@@ -15,7 +15,7 @@ impl Word {
         self.at.rank
     }
 
-    /// Where in the segment: a multiple of 8.
+    /// Returns the displacement in the segment: a multiple of 8.
     #[inline(always)]
     pub fn disp(self) -> Disp {
         self.at.disp
@@ -27,7 +27,7 @@ impl Word {
         self.at.watched
     }
 
-    /// Where it is.
+    /// Returns its address.
     #[inline(always)]
     pub fn address(self) -> Address {
         self.at
@@ -54,25 +54,25 @@ pub struct Span {
 }
 
 impl Span {
-    /// Whose segment they lie in.
+    /// Returns the rank of the segment.
     #[inline(always)]
     pub fn rank(self) -> Rank {
         self.at.rank
     }
 
-    /// Where in the segment.
+    /// Returns the displacement in the segment.
     #[inline(always)]
     pub fn disp(self) -> Disp {
         self.at.disp
     }
 
-    /// Where the first one is.
+    /// Returns the address of the first byte.
     #[inline(always)]
     pub fn address(self) -> Address {
         self.at
     }
 
-    /// How many there are.
+    /// Returns the number of bytes.
     #[inline(always)]
     pub fn len(self) -> usize {
         self.len
@@ -124,7 +124,7 @@ impl WordOp {
         }
     }
 
-    /// Its result where the word was `old`.
+    /// Returns the result of the operation on the word `old`.
     pub fn result(self, old: u64) -> u64 {
         match self {
             WordOp::Put(_) => 0,

@@ -1,4 +1,4 @@
-//! The `attended` wrapper: a handle whose waits do something for other ranks meanwhile.
+//! The `attended` wrapper: a handle that works for other ranks while it waits.
 //!
 //! A rank that waits inside a lock or a barrier may be needed by the rank that it waits for, where a layer above serves
 //! requests. [`Attended`] forwards every operation, and calls a function of that layer again and again while it waits. A handle
@@ -23,7 +23,7 @@ const LONGEST: Duration = Duration::from_millis(2);
 pub enum Served {
     /// There is nothing that could ever need this rank: the wait goes on without further calls.
     Never,
-    /// Nothing has come.
+    /// There was nothing to serve.
     Nothing,
     /// Something has come and is done.
     Something,

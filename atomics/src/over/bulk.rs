@@ -120,7 +120,7 @@ where
 pub struct Piece {
     /// Offset in the buffer, in bytes.
     pub offset: usize,
-    /// Where it goes to, or comes from.
+    /// Its destination or source.
     pub at: Address,
     /// Bytes.
     pub len: usize,

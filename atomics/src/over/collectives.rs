@@ -88,9 +88,9 @@ pub struct Collectives<'a, A: RemoteAtomics + ?Sized> {
     links: Vec<Link>,
     /// Words of a chunk.
     chunk: usize,
-    /// How many barriers this rank has come to.
+    /// The number of barriers of this rank.
     epoch: Cell<u64>,
-    /// Where words become bytes; one chunk.
+    /// A buffer of one chunk, for the conversion between words and bytes.
     bytes: RefCell<Vec<u8>>,
     /// The function that waits call.
     serve: Option<Serve>,
@@ -108,9 +108,9 @@ struct Link {
     arrived: Disp,
     taken: Disp,
     slots: Disp,
-    /// How many messages this rank has sent.
+    /// The number of messages that this rank has sent.
     sent: Cell<u64>,
-    /// How many messages this rank has received.
+    /// The number of messages that this rank has received.
     received: Cell<u64>,
 }
 
@@ -251,7 +251,8 @@ impl<'a, A: RemoteAtomics + ?Sized> Collectives<'a, A> {
         Ok(())
     }
 
-    /// Where this rank is in the binomial tree below `root`: its parent's link, if any, and its children's.
+    /// Returns this rank's place in the binomial tree below `root`: its parent's link, if any, and its children's
+    /// links.
     fn tree(&self, root: Rank) -> (Option<usize>, (usize, usize)) {
         let size = u64::from(self.ra.size());
         assert!(u64::from(root.0) < size, "broadcast: the root is {root}, and there are {size} ranks");

@@ -3,9 +3,9 @@
 //! Costs of locks are stated in remote operations of an acquire and a release. [`Counted`] measures them, so that a table of costs is a test
 //! and not prose. It wraps any backend and forwards every call. A backend that is not wrapped pays nothing.
 //!
-//! One call counts as one operation. A call that fails is not counted, since it has done nothing. Operations by which a backend emulates
-//! another one are not counted. A put or get through a [`Pinned`] is a bulk operation on the memory's owner. Taking a pin is not counted,
-//! since it is set-up. Accesses to the words of a pin are not calls, and are not counted.
+//! One call counts as one operation. A call that fails is not counted, since it has done nothing. A backend's own operations for the
+//! emulation of another one are not counted. A put or get through a [`Pinned`] is a bulk operation on the memory's owner. Taking a pin is
+//! not counted, since it is set-up. Accesses to the words of a pin are not calls, and are not counted.
 
 use std::cell::Cell;
 use std::fmt;
@@ -328,7 +328,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Counted<'a, A> {
         }
     }
 
-    /// How far away `target` is; asked only about ranks that exist.
+    /// Returns the distance of `target`, which must exist.
     #[inline(always)]
     fn distance(&self, target: Rank) -> Distance {
         let rank = self.view.rank();
@@ -450,13 +450,13 @@ impl<A: RemoteAtomics + ?Sized> LocalMemory for Counted<'_, A> {
         self.inner.shared_words(at, words)
     }
 
-    /// None: a load or a store is no call, and would not be counted.
+    /// `None`: a load or a store is not a call, and would not be counted.
     #[inline(always)]
     fn direct_words(&self, _at: Address, _words: u64) -> Option<&[AtomicU64]> {
         None
     }
 
-    /// None, as [`direct_words`](LocalMemory::direct_words).
+    /// `None`, like [`direct_words`](LocalMemory::direct_words).
     #[inline(always)]
     fn local_words(&self, _at: Address, _words: u64) -> Option<LocalWords<'_>> {
         None

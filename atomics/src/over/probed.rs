@@ -24,7 +24,7 @@ pub struct Probed<'a, A: RemoteAtomics + ?Sized> {
     inner: &'a A,
     view: &'a WorldView,
     name: &'a str,
-    /// At each rank: how often it has come further.
+    /// A word at each rank: the number of its steps.
     beats: Disp,
     patience: Duration,
     doing: Cell<&'static str>,
@@ -36,7 +36,7 @@ pub struct Probed<'a, A: RemoteAtomics + ?Sized> {
 
 impl<'a, A: RemoteAtomics + ?Sized> Probed<'a, A> {
     /// The handle `inner`, to try out the lock `name`. `beats` is a word at every rank that nothing else uses; all ranks wait
-    /// `patience` for one of them to come further.
+    /// `patience` for one of them to make progress.
     pub fn new(inner: &'a A, name: &'a str, beats: Disp, patience: Duration) -> Self {
         let view = inner.view();
         Probed {

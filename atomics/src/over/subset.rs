@@ -68,7 +68,7 @@ enum Members {
     Strided { first: u32, stride: u32, count: u32 },
     /// Any.
     List {
-        /// By number here.
+        /// The parent's numbers, by number in the subset.
         outer: Arc<[u32]>,
         /// Numbers of the parent with those here, in ascending order.
         index: Arc<[(u32, u32)]>,
@@ -322,7 +322,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
         // The largest and the smallest displacement; non-members know none.
         let mut arena = match subset {
             Some(subset) if std::ptr::addr_eq(subset.parent, parent.ra()) => [subset.arena.0 + 1, !subset.arena.0],
-            // Of another parent: the numbers disagree, on all ranks.
+            // A subset of another parent: the numbers disagree, on all ranks.
             Some(_) => [u64::MAX; 2],
             None => [0; 2],
         };

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const WORD: usize = size_of::<u64>();
 
-/// How many of `len` bytes from `offset` on are in front of the first whole word.
+/// Returns how many of `len` bytes from `offset` on are ahead of the first whole word.
 fn head(offset: usize, len: usize) -> usize {
     len.min(offset.next_multiple_of(WORD) - offset)
 }

@@ -34,7 +34,7 @@ impl<P> Fixed<P> {
     }
 }
 
-/// Where a window's memory is.
+/// The place of a window's memory.
 #[derive(Debug)]
 pub(crate) enum Memory<'t> {
     /// The same range of every rank's segment, so that no table of the other ranks is needed.

@@ -5,8 +5,8 @@
 //! * MPI-4.1, section 12.5.2 (general active target synchronization) and section 12.5.5 (asserts).
 //! * [`PscwStrategy::Flags`]: a flag for each rank, written by the target in the origin's memory: W. Jiang, J. Liu,
 //!   H.-W. Jin, D. K. Panda, D. Buntinas, R. Thakur, W. D. Gropp, Efficient implementation of MPI-2 passive one-sided
-//!   communication and of active synchronization over InfiniBand, 2004. A flag here is a word, since a word is what one
-//!   writer can put without an atomic operation, and it holds the number of the epoch, so that no rank resets it.
+//!   communication and of active synchronization over InfiniBand, 2004. A flag here is a word, since one writer can put
+//!   a word without an atomic operation, and it holds the number of the epoch, so that no rank resets it.
 //! * [`PscwStrategy::Matching`]: lists of announcements, as foMPI's (R. Gerstenberger, M. Besta, T. Hoefler, SC'13, section
 //!   2.3), here a ring of slots with a ticket counter instead of a list with a free list.
 //! * [`PscwStrategy::Deferred`]: see [`two_sided`](crate::two_sided).

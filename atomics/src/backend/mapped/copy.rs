@@ -16,8 +16,8 @@ const WORD: usize = size_of::<u64>();
 #[cfg(target_arch = "x86_64")]
 const VECTOR: usize = 32;
 
-/// The number of vectors that one round of the loop over long runs moves. With eight of them 1 MiB takes as long as by
-/// the C library, with four 10 % longer (measured on Zen 4).
+/// The number of vectors that one round of the loop over long runs moves. With eight of them 1 MiB takes as long as
+/// with the C library, with four 10 % longer (measured on Zen 4).
 #[cfg(target_arch = "x86_64")]
 const ROUND: usize = 8;
 
@@ -29,8 +29,8 @@ const VECTORS: usize = 3 * VECTOR;
 ///
 /// # Safety
 ///
-/// `source` is valid for reads and `shared` for reads and writes of `len` bytes; nothing writes `source` meanwhile, and
-/// `shared` is accessed meanwhile by atomics or by these copies only.
+/// `source` is valid for reads and `shared` for reads and writes of `len` bytes; during the call nothing writes
+/// `source`, and `shared` is accessed only by atomics or by these copies.
 #[inline(always)]
 pub(crate) unsafe fn to_shared(source: *const u8, shared: *mut u8, len: usize) {
     // SAFETY: `shared` is aligned to the word (just checked), `source` need not be; both have `len` bytes.
@@ -47,8 +47,8 @@ pub(crate) unsafe fn to_shared(source: *const u8, shared: *mut u8, len: usize) {
 ///
 /// # Safety
 ///
-/// `dest` is valid for writes and `shared` for reads of `len` bytes; nothing else accesses `dest` meanwhile, and
-/// `shared` is accessed meanwhile by atomics or by these copies only.
+/// `dest` is valid for writes and `shared` for reads of `len` bytes; during the call nothing else accesses `dest`, and
+/// `shared` is accessed only by atomics or by these copies.
 #[inline(always)]
 pub(crate) unsafe fn from_shared(shared: *const u8, dest: *mut u8, len: usize) {
     // SAFETY: `shared` is aligned to the word (just checked), `dest` need not be; both have `len` bytes.
@@ -65,7 +65,7 @@ pub(crate) unsafe fn from_shared(shared: *const u8, dest: *mut u8, len: usize) {
 ///
 /// # Safety
 ///
-/// `shared` is valid for writes of `len` bytes, and accessed meanwhile by atomics or by these copies only.
+/// `shared` is valid for writes of `len` bytes, and during the call it is accessed only by atomics or by these copies.
 pub(crate) unsafe fn zero_shared(shared: *mut u8, len: usize) {
     let head = shared.align_offset(WORD).min(len);
     let (words, tail) = ((len - head) / WORD, (len - head) % WORD);
@@ -84,12 +84,12 @@ pub(crate) unsafe fn zero_shared(shared: *mut u8, len: usize) {
 trait Number: Copy {
     /// # Safety
     ///
-    /// `at` is aligned and valid for reads, and accessed meanwhile by atomics or by these copies only.
+    /// `at` is aligned and valid for reads, and during the call it is accessed only by atomics or by these copies.
     unsafe fn load(at: *const Self) -> Self;
 
     /// # Safety
     ///
-    /// `at` is aligned and valid for writes, and accessed meanwhile by atomics or by these copies only.
+    /// `at` is aligned and valid for writes, and during the call it is accessed only by atomics or by these copies.
     unsafe fn store(at: *mut Self, value: Self);
 }
 

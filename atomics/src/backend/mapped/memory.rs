@@ -47,8 +47,8 @@ const _: () = assert!(size_of::<Control>() <= CONTROL);
 /// Bytes of a rank's registry of registered memory, a multiple of the page.
 const REGISTRY: u64 = size_of::<Registry>().next_multiple_of(PAGE as usize) as u64;
 
-/// Where everything lies in a mapping: a page of header, then for each rank its control block and its segment, then for
-/// each rank its registry of registered memory, which no displacement reaches.
+/// The layout of a mapping: a page of header, then for each rank its control block and its segment, then for each rank
+/// its registry of registered memory, which no displacement reaches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
     size: u32,
@@ -61,7 +61,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// [`Error::World`] when there is no rank, no memory in a segment, or more than the address space holds.
+    /// [`Error::World`] when there are no ranks, no memory in a segment, or more memory than the address space holds.
     pub fn new(size: u32, segment_bytes: u64) -> Result<Layout> {
         if size == 0 {
             return Err(Error::world("a world needs at least one rank, and 0 were asked for"));
@@ -83,7 +83,7 @@ impl Layout {
         Ok(Layout { size, segment, stride })
     }
 
-    /// How many ranks there are.
+    /// Returns the number of ranks.
     pub fn size(&self) -> u32 {
         self.size
     }
@@ -342,7 +342,7 @@ impl Mapping {
         self.control(rank).state.store(ATTACHED, Ordering::SeqCst);
     }
 
-    /// Says that `rank` has left in good order: its end is no failure.
+    /// Notes that `rank` has left in good order: its end is not a failure.
     pub fn mark_departed(&self, rank: Rank) {
         self.control(rank).state.store(DEPARTED, Ordering::SeqCst);
     }

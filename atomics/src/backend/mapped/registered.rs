@@ -6,7 +6,7 @@
 //! Each rank has a registry of [`CAPACITY`] entries in the mapping, after all segments. No displacement reaches it, so no
 //! put can forge an address. An [`Entry`] is one word of state, and the place of the memory. Keys are the entry's index
 //! (low half) and generation (high half). Between processes a rank also writes down which entries of other ranks it pins,
-//! up to [`HELD`] at a time, so that an owner can tell whose pins are left when a rank has been killed.
+//! up to [`HELD`] at a time, so that an owner knows whose pins are left when a rank has been killed.
 //!
 //! | bits of the state | meaning |
 //! | --- | --- |
@@ -137,7 +137,7 @@ impl Registrations {
         }
     }
 
-    /// Where this rank writes its pins down.
+    /// Returns the list in which this rank notes its pins.
     fn held(&self) -> &[AtomicU64; HELD] {
         &self.mapping.registry(self.rank).held
     }
@@ -154,7 +154,7 @@ impl Registrations {
         Note { registrations: self, place }
     }
 
-    /// Where memory of this very handle starts.
+    /// Returns the start of memory of this same handle.
     fn start(&self, key: RegisteredKey) -> Option<NonNull<u8>> {
         self.memory().get(&key).map(UserMemory::start)
     }
@@ -204,7 +204,7 @@ fn entry(mapping: &Mapping, owner: Rank, key: RegisteredKey) -> Option<&Entry> {
 /// How long a deregistration watches the pins before it sleeps.
 const WATCH: Duration = Duration::from_micros(200);
 
-/// How long it sleeps before it looks whether its peers live; the last pin wakes it before.
+/// How long it sleeps before it checks whether its peers live; the end of the last pin wakes it earlier.
 const SLEEP: Duration = Duration::from_millis(100);
 
 /// How long a deregistration waits for the pins of live ranks after another rank has failed. It is several times as long
@@ -326,7 +326,7 @@ enum Way<'a> {
 #[derive(Debug)]
 struct Kernel<'a> {
     process: Process,
-    /// Where it starts there.
+    /// Its start in that process.
     start: u64,
     /// When the process was there.
     checked: Cell<Duration>,
@@ -490,7 +490,7 @@ impl Pinned for MappedPinned<'_> {
     }
 }
 
-/// How old the knowledge may be that a process number still means the owner.
+/// How old a check may be that a process number still means the owner.
 const RECHECK: Duration = Duration::from_millis(100);
 
 /// A clock that ticks every few milliseconds and costs next to nothing.
@@ -558,7 +558,7 @@ enum Call {
     Writev,
 }
 
-/// Runs that one call of the kernel takes at most (`UIO_MAXIOV`).
+/// The largest number of runs of one call of the kernel (`UIO_MAXIOV`).
 const BATCH: usize = 1024;
 
 #[cfg(test)]
@@ -785,7 +785,7 @@ mod tests {
         let pieces: Vec<Run> = (0..runs).map(|i| Run { at: 5 * i, offset: 8 * i as u64 + 3, len: 5 }).collect();
         let (pid, remote) = (std::process::id().into(), other.as_mut_ptr().expose_provenance() as u64);
         CALLS.set(0);
-        // SAFETY: the runs lie in both vectors, which only the kernel accesses meanwhile.
+        // SAFETY: the runs lie in both vectors, which only the kernel accesses during the call.
         unsafe { kernel_copy(call, pid, buffer.as_mut_ptr(), remote, &pieces).unwrap() };
         for (i, Run { at, offset, len }) in pieces.into_iter().enumerate() {
             let (here, there) = (&buffer[at..at + len], &other[offset as usize..offset as usize + len]);

@@ -9,7 +9,7 @@ use crate::model::registered::{RegisteredKey, UserMemory};
 /// only the used part is ever touched.
 pub(super) const CAPACITY: usize = 16 << 10;
 
-/// How many of its pins a rank writes down.
+/// The number of pins that a rank can note.
 pub(super) const HELD: usize = 4096;
 
 /// The registrations of one rank, and the pins that it holds.
@@ -42,7 +42,7 @@ pub(super) struct Entry {
 pub(super) const PINS: u64 = (1 << 30) - 1;
 const TAKEN: u64 = 1 << 30;
 pub(super) const OPEN: u64 = 1 << 31;
-/// Where the generation starts; a key has it at the same place.
+/// The first bit of the generation, in a state and in a key.
 pub(super) const GENERATION: u32 = 32;
 
 impl Entry {
@@ -90,7 +90,7 @@ impl Entry {
         self.state.fetch_and(!OPEN, Ordering::Relaxed);
     }
 
-    /// How many pins there are; all that they did is acquired when there are none.
+    /// Returns the number of pins. If there are none, this acquires all their writes.
     pub(super) fn pins(&self) -> u64 {
         self.state.load(Ordering::Acquire) & PINS
     }
@@ -116,7 +116,7 @@ pub(super) struct Process {
     pub(super) pid: u64,
     /// The namespace of its process number; 0 if the system does not report it.
     pub(super) namespace: u64,
-    /// Where it has the cookie.
+    /// The address of its cookie.
     pub(super) cookie_at: u64,
     pub(super) cookie: u64,
 }

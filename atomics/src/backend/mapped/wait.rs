@@ -7,7 +7,7 @@ use super::{Mapped, asymmetric};
 use crate::model::fabric::{Fabric, Word};
 use crate::{Error, Rank, Result, Time, Until};
 
-/// How long a waiter tries the cheap ways before it parks.
+/// How long a waiter spins and yields before it parks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     /// Whether there are more ranks than cores, so that the rank that this one waits for may need this core.
@@ -20,7 +20,7 @@ pub(super) struct Patience {
 
 impl Patience {
     /// With a core for every rank, a waiter spins for as long as the wake-up of an idle core takes (some 40 us on virtual
-    /// machines). In a crowd it yields almost at once, and does so for most of a millisecond: with 8 ranks on 2 cores
+    /// machines). With more ranks than cores it yields almost at once, for most of a millisecond. With 8 ranks on 2 cores
     /// that pass an MCS lock around, parking at once costs 20 us a handover, parking after 50 us 1.7 us, and this 1.3 us.
     pub(super) fn new(size: u32) -> Patience {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -32,10 +32,10 @@ impl Patience {
     }
 }
 
-/// How often a parked rank looks whether its peers live.
+/// How often a parked rank checks whether its peers live.
 const LIVENESS: Duration = Duration::from_millis(500);
 
-/// How long a rank parks that could not fence for the others, and so may miss a wake-up.
+/// How long a rank parks if it could not fence for the others, and so may miss a wake-up.
 const UNFENCED: Duration = Duration::from_micros(500);
 
 /// The time of one uncontended word operation, in nanoseconds: the unit of `pause`.

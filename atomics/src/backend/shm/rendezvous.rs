@@ -1,4 +1,5 @@
-//! How ranks that a foreign launcher has started find each other: rank 0 makes the memory and hands it round.
+//! How ranks that another launcher has started find each other: rank 0 makes the memory and sends its descriptor to the
+//! others.
 //!
 //! Rank 0 listens on a Unix socket with an abstract name (`unix(7)`), which exists only as long as its socket does. Each
 //! of the others sends a hello and gets the memory's descriptor, or an error; it joins and reports that it is ready. When
@@ -390,7 +391,7 @@ fn send_fd(socket: &OwnedFd, fd: BorrowedFd<'_>) -> Result<()> {
         .map_err(|error| Error::system("handing the shared memory to another rank", error))
 }
 
-/// One message and the descriptor that came with it; of no bytes when the other end has closed, `None` when there is none.
+/// Returns one message and its descriptor; no bytes when the other end has closed, `None` when there is no message.
 fn receive(socket: &OwnedFd, bytes: &mut [u8]) -> Result<Option<(usize, Option<OwnedFd>)>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -444,7 +445,7 @@ fn parent_without(variable: &str) -> String {
         // The second field is the command in parentheses, and may hold anything; the third is the state.
         let fields: Vec<&str> = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ').collect();
         let (parent, started) = (fields.get(1), fields.get(19));
-        // Another user's environment cannot be read: that is no wrapper of this user's.
+        // Another user's environment cannot be read: that is not a wrapper of this user.
         let wrapper = std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environment| marks(&environment));
         match parent.and_then(|parent| parent.parse().ok()) {
             Some(parent) if wrapper && parent > 0 => pid = parent,

@@ -259,7 +259,7 @@ impl Pinned for VerbsPinned<'_> {
         let part = self.part(offset, source.len())?;
         if let Some(shared) = self.own(part) {
             // SAFETY: the range lies in memory that this rank has registered (checked), which stays while it is pinned (I4);
-            // accesses to it meanwhile are these copies and the adapter's.
+            // accesses to it in that time are these copies and the adapter's.
             unsafe { copy::to_shared(source.as_ptr(), shared, source.len()) };
             return Ok(());
         }

@@ -62,7 +62,7 @@ pub enum Jitter {
     Exponential(Span),
 }
 
-/// How ranks are placed on nodes.
+/// The placement of ranks on nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Placement {
     /// In blocks: node 0 is filled first.
@@ -130,7 +130,7 @@ pub struct Profile {
     pub placement: Placement,
     /// The processor's part in starting a network operation.
     pub overhead: Span,
-    /// The processor's part in noticing that one is done.
+    /// The processor's part in noticing the completion of an operation.
     pub completion: Span,
     /// The time of the way from node to node, without hops.
     pub wire: Span,

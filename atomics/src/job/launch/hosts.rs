@@ -40,8 +40,8 @@ const TICK: Duration = Duration::from_millis(50);
 /// How much longer than its ranks a part may take to end.
 const BESIDE: Duration = Duration::from_secs(5);
 
-/// How long a part that has ended is waited for whose standard error is still open; and, after a second signal, how long
-/// the last output is waited for once the ranks have ended.
+/// How long the launcher waits for a part that has ended while its standard error is still open. After a second signal,
+/// it is the wait for the last output after the ranks have ended.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Messages of the parts that wait to be dealt with; the threads that read more wait.
@@ -55,12 +55,12 @@ const LONGEST: u64 = 256 << 10;
 pub struct Host {
     /// The name for the remote shell; for this host its own name, `localhost`, or one of its addresses.
     pub name: String,
-    /// How many ranks it may have.
+    /// The largest number of its ranks.
     pub ranks: u32,
 }
 
 impl Host {
-    /// Reads `a:2,b:4,c`: names with the number of ranks that each may have, 1 where there is none.
+    /// Reads `a:2,b:4,c`: names with the largest number of ranks of each, by default 1.
     ///
     /// # Errors
     ///
@@ -73,7 +73,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// [`Error::World`] that names the line that cannot be read, or when there is none.
+    /// [`Error::World`] with the line that cannot be read, or when there is no line.
     pub fn file(text: &str) -> Result<Vec<Host>> {
         let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
         let hosts: Vec<Host> = lines
@@ -188,7 +188,7 @@ impl Hosts {
 
     /// Sets a variable in the environment of every rank.
     ///
-    /// Of this process's environment the ranks on other hosts get what starts with `RMALAB_` or `RUST_`.
+    /// From this process's environment, ranks on other hosts get the variables that start with `RMALAB_` or `RUST_`.
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Hosts {
         self.env.push((name.into(), value.into()));
         self
@@ -450,7 +450,7 @@ fn reader(child: &mut Child, at: usize, tell: &SyncSender<(usize, Came)>) -> Res
         let tell = tell.clone();
         let read = move || {
             let mut stream = BufReader::new(stream);
-            // Of the standard error, which a part sends without asking for credit.
+            // The credit of the standard error, which a part sends without a request for credit.
             let credit = Arc::new(Credit::new());
             loop {
                 let mut line = Vec::new();
@@ -541,9 +541,9 @@ struct Running {
     grace: Duration,
     /// When the parts are killed, once one has failed.
     ending: Option<Instant>,
-    /// Of the first failure.
+    /// The exit code of the first failure.
     exit_code: Option<i32>,
-    /// How many ranks have failed.
+    /// The number of failed ranks.
     failures: u32,
     /// Ranks that have exited with 0, whose connections to the hub have not ended yet: the part, the process and when.
     undecided: Vec<(usize, Rank, u32, Instant)>,
@@ -602,7 +602,7 @@ impl Running {
         } else if presence == Presence::Failed {
             self.rank_failed(at, rank, pid, status, true);
         } else if presence == Presence::Joined {
-            // Its farewell, or the end of its connection, comes by another way than the news of its end.
+            // Its farewell, or the end of its connection, takes another way than the news of its end.
             self.undecided.push((at, rank, pid, Instant::now()));
         }
     }
@@ -681,7 +681,7 @@ impl Running {
             if !(part.closed || over || silent) {
                 continue;
             }
-            // An error could only say that it is no child of this process, which it is.
+            // An error could only mean that it is not a child of this process, but it is.
             let Ok(Some(status)) = part.child.try_wait() else { continue };
             // Its last output has the reason of its end; a process that a remote shell has left may keep that stream
             // open.

@@ -15,7 +15,7 @@ use crate::{Error, Rank, Result};
 /// Lines longer than this are cut, so that a rank that never ends one cannot fill the launcher's memory.
 const LONGEST: usize = 64 * 1024;
 
-/// Where the lines go.
+/// The destination of the lines.
 pub(super) enum Sink {
     /// To this process's own streams, with a prefix.
     Prefixed(Vec<u8>),
@@ -57,7 +57,7 @@ impl Sink {
     }
 }
 
-/// How a pipe was left.
+/// The state of a pipe after a read.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Pumped {
     /// This many bytes were read, and there may be more now.
@@ -185,7 +185,7 @@ impl Carrier {
         }
     }
 
-    /// Says that the ranks have ended, so that the thread ends once it has passed on what they wrote.
+    /// Notes that the ranks have ended, so that the thread ends once it has passed on their output.
     pub(super) fn finish(&mut self) {
         self.notices = None;
     }

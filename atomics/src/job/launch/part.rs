@@ -47,16 +47,16 @@ pub(super) const MORE: u8 = b'+';
 /// How many bytes of lines a part may send that the launcher has not written yet: at least the longest line.
 pub(super) const CREDIT: usize = 4 * GRANT;
 
-/// How many bytes one [`MORE`] stands for.
+/// The number of bytes of one [`MORE`].
 pub(super) const GRANT: usize = 64 << 10;
 
-/// How often each side says that it is there.
+/// How often each side sends a sign of life.
 pub(super) const BEAT: Duration = Duration::from_secs(1);
 
 /// After how long a silence the other side is lost.
 pub(super) const SILENCE: Duration = Duration::from_secs(10);
 
-/// How long the ranks' end may take once the other launcher is gone, before this process ends and takes them along.
+/// How long the ranks' end may take once the other launcher is gone, before this process ends and the kernel ends them.
 const LAST: Duration = Duration::from_secs(2);
 
 /// The longest orders, in bytes.
@@ -65,16 +65,16 @@ const LONGEST: usize = 4 << 20;
 /// The orders for a part.
 #[derive(Serialize, Deserialize, PartialEq, Eq, Debug)]
 pub(super) struct Orders {
-    /// Where the ranks meet, and the secret.
+    /// The meeting point of the ranks, and the secret.
     pub(super) invitation: String,
     /// The number of the part's first rank.
     pub(super) first: u32,
-    /// How many ranks it has.
+    /// The number of its ranks.
     pub(super) count: u32,
-    /// How many the job has.
+    /// The number of ranks of the job.
     pub(super) size: u32,
     pub(super) segment_bytes: u64,
-    /// Variables that the ranks get besides those that they find on their host.
+    /// Variables that the ranks get in addition to those of their host.
     pub(super) env: Vec<(String, String)>,
     /// The working directory.
     pub(super) folder: PathBuf,
@@ -234,7 +234,7 @@ pub fn part() -> Result<i32> {
             }
         }),
     )?;
-    // How each rank has ended was said.
+    // The end of each rank was reported already.
     Ok(i32::from(!job.wait()?.success()))
 }
 

@@ -12,7 +12,7 @@ use crate::{Error, Result};
 /// The signals that ask a job to end.
 pub(super) const FORWARDED: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// How many jobs of this process run, and what that means for signals.
+/// The running jobs of this process, and their effect on signals.
 struct Jobs {
     running: u32,
     /// Set while no job runs: then a signal has its usual effect, as without this crate.

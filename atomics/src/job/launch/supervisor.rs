@@ -24,11 +24,11 @@ use crate::join::bootstrap::{Hub, Presence};
 use crate::join::environment;
 use crate::{Error, Rank, Result};
 
-/// By this the job's owner says that a rank has failed elsewhere; no signal has this number.
+/// The job's owner sends this when a rank has failed elsewhere; no signal has this number.
 pub(super) const END: u8 = 0;
 
-/// How long the last output is waited for once the ranks were to end at once: a second signal, the time limit, an owner
-/// that is gone.
+/// How long to wait for the last output once the ranks must end at once: after a second signal, the time limit, or the
+/// loss of the owner.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// How often the loop looks for ranks that have ended, where the system refuses the descriptors that would report it.
@@ -48,7 +48,7 @@ pub(super) enum Ended {
 pub(super) struct Plan {
     /// The number of the first of its ranks.
     pub(super) first: u32,
-    /// How many ranks it starts.
+    /// The number of ranks that it starts.
     pub(super) size: u32,
     pub(super) program: PathBuf,
     pub(super) args: Vec<OsString>,
@@ -83,7 +83,7 @@ enum Source {
     End(usize),
 }
 
-/// How far the ending of the job has gone.
+/// The progress of the end of the job.
 #[derive(Clone, Copy)]
 enum Ending {
     /// All is well.
@@ -296,8 +296,8 @@ fn pid(child: &Child) -> Pid {
 impl Process {
     /// Sends a signal to a rank that has not been reaped, and to all that it has started in its group.
     ///
-    /// The rank's number cannot belong to another process before this thread, its parent, reaps it. A rank that has left
-    /// its group gets the signal by itself; in its group it must not get it twice.
+    /// The rank's number cannot belong to another process before this thread, its parent, reaps it. A rank that has
+    /// left its group gets the signal separately; in its group it must not get it twice.
     fn signal(&self, signal: Signal) {
         let pid = pid(&self.child);
         let in_group = rustix::process::getpgid(Some(pid)).is_ok_and(|group| group == pid);
@@ -308,7 +308,7 @@ impl Process {
         }
     }
 
-    /// Asks a rank to end by `signal`. A rank that is stopped goes on, so that it can.
+    /// Asks a rank to end with `signal`. A stopped rank is continued, so that it can end.
     fn ask(&self, signal: Signal) {
         self.signal(signal);
         self.signal(Signal::CONT);
@@ -330,7 +330,7 @@ impl Process {
 }
 
 impl Supervisor {
-    /// The loop: until every rank has ended and has been reaped, and what they wrote has been carried off.
+    /// Runs the loop until every rank has ended and has been reaped, and all output was passed on.
     fn watch(&mut self) -> Result<()> {
         let mut ended = false;
         loop {

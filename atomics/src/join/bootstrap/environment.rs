@@ -47,7 +47,7 @@ impl Bootstrap for Launched {
     }
 }
 
-/// How this process can reach its launcher.
+/// The connection of this process to its launcher.
 #[derive(PartialEq, Eq, Debug)]
 enum Way {
     Launched { rank: Rank, size: u32, invitation: Invitation },
@@ -103,7 +103,7 @@ fn inherited(fd: RawFd) -> Result<UnixStream> {
         return Err(Error::world(format!("{PMI_FD}={fd} is a standard stream, not a connection to the launcher")));
     }
     // SAFETY: the borrow ends with the check, which fails without harm when nothing is open at this number; no code of
-    // this process knows a descriptor that it has inherited, hence none closes it meanwhile.
+    // this process knows a descriptor that it has inherited, hence none closes it during the check.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     let stat = rustix::fs::fstat(borrowed)
         .map_err(|error| Error::system(format!("{PMI_FD}={fd} is not an open descriptor"), error))?;
@@ -131,8 +131,8 @@ fn once() -> Result<()> {
 ///
 /// # Errors
 ///
-/// [`Error::World`] when no launcher has started this process, when it has left no way for the ranks to find each other,
-/// or when the environment says what cannot be.
+/// [`Error::World`] when no launcher has started this process, when it gives the ranks no way to find each other, or
+/// when a variable of the environment has an impossible value.
 pub fn by_environment() -> Result<Box<dyn Bootstrap>> {
     let environment = Environment::own();
     let (way, patience) = (way(&environment)?, environment.patience()?);
@@ -144,7 +144,7 @@ pub fn by_environment() -> Result<Box<dyn Bootstrap>> {
     })
 }
 
-/// Where a hub of this process is to listen.
+/// Returns the address where a hub of this process must listen.
 fn hub_address(environment: &Environment<'_>, one_host: Option<bool>) -> Result<IpAddr> {
     match (environment.chosen(INTERFACE), one_host) {
         (Some(interface), _) => {
@@ -176,9 +176,9 @@ fn host(environment: &Environment<'_>) -> Result<String> {
 impl Membership {
     /// Joins the job in which any launcher has started this process; once in the life of a process.
     ///
-    /// Where the launcher does not host the meeting itself, rank 0 does, and `RMALAB_INTERFACE` in its environment names
-    /// the network interface (by name or address) that the others reach it through; ranks on one host need no such name.
-    /// All wait for each other, 30 seconds or what `RMALAB_TIMEOUT` says.
+    /// If the launcher does not host the hub, rank 0 does. `RMALAB_INTERFACE` in its environment names the network
+    /// interface (by name or address) through which the others reach it; ranks on one host do not need it. All ranks
+    /// wait for each other, for 30 seconds or the time of `RMALAB_TIMEOUT`.
     ///
     /// # Errors
     ///

@@ -25,7 +25,7 @@ const STRANGERS: usize = 64;
 /// Connections with a hello but without the last proof that the hub keeps at most, beyond one for each rank.
 const CLAIMS: usize = 64;
 
-/// How long the last words to the members may take to get out, once a rank has failed and the hub is to end.
+/// How long the last frames to the members may take, once a rank has failed and the hub must end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Connections that the kernel keeps until the hub takes them; of a large job all come at once.
@@ -34,10 +34,10 @@ const BACKLOG: i32 = 4096;
 /// Descriptors that the hub needs besides its connections.
 const FDS_BESIDE: u64 = 16;
 
-/// How long the hub leaves alone the connections that the system does not let it take.
+/// How long the hub waits before it tries again to accept connections that the system refuses.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// Where the ranks of one job meet. When it is dropped, it ends, and with it the job's connections.
+/// The meeting point of the ranks of one job. Dropping it ends the job's connections.
 #[derive(Debug)]
 pub struct Hub {
     invitation: Invitation,
@@ -137,7 +137,7 @@ impl Hub {
     }
 }
 
-/// Where a rank is, see [`Hub::ended`].
+/// The presence of a rank, see [`Hub::ended`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Presence {
     /// It has never joined.
@@ -203,7 +203,7 @@ struct Connection {
     frames: Frames,
     /// The frames still to send. A frame to all ranks exists once, for any number of connections.
     out: VecDeque<Arc<[u8]>>,
-    /// How much of the first of them has gone.
+    /// The number of bytes of the first frame that were sent.
     gone: usize,
 }
 
@@ -475,7 +475,7 @@ impl State {
         }
     }
 
-    /// Reads the next part of a handshake, and no more than that; returns whether the connection goes on.
+    /// Reads only the next part of a handshake; returns whether the connection continues.
     fn listen_to_stranger(&mut self, number: u64) -> Result<bool> {
         let Some(connection) = self.connections.get_mut(&number) else { return Ok(false) };
         let awaited = if matches!(connection.who, Who::Stranger) { HELLO } else { BYTES };

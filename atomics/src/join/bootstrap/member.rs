@@ -73,7 +73,7 @@ impl fmt::Debug for Membership {
     }
 }
 
-/// Nothing of ours panics while it holds a lock, but a server that is not ours may.
+/// This crate does not panic while it holds a lock, but a caller's server may.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -161,7 +161,7 @@ impl Membership {
         self.rank
     }
 
-    /// How many ranks the job has.
+    /// Returns the number of ranks of the job.
     pub fn size(&self) -> u32 {
         self.size
     }
@@ -176,7 +176,8 @@ impl Membership {
         &self.topology
     }
 
-    /// Gives `bytes`, at most 64 KiB, to all ranks, and returns what all have given, in their order. All ranks call it.
+    /// Gives `bytes`, at most 64 KiB, to all ranks, and returns the bytes of all ranks, in their order. All ranks call
+    /// it.
     ///
     /// # Errors
     ///

@@ -177,7 +177,7 @@ impl Library {
         self.check("telling the ranks where to meet (PMIx_Commit)", unsafe { (self.commit)() })
     }
 
-    /// Waits for all ranks of the job, and collects what they have put.
+    /// Waits for all ranks of the job, and collects their data.
     fn fence(&self) -> Result<()> {
         let mut collect =
             Info { key: padded(COLLECT_DATA), flags: 0, value: Value { kind: BOOL, data: Data { room: [0; 3] } } };
@@ -197,8 +197,8 @@ impl Library {
         if value.is_null() {
             return Err(Error::world(format!("asking for {name} (PMIx_Get): no value")));
         }
-        // SAFETY: the library says that it has written a value, and leaves it to this process; its type tells which
-        // member of the union counts. The standard's PMIX_VALUE_RELEASE frees both, as is done here.
+        // SAFETY: the library reports that it has written a value, which this process then owns; its type selects the
+        // member of the union. The standard's PMIX_VALUE_RELEASE frees both, as is done here.
         let taken = unsafe {
             let found = (*value).kind;
             let taken = if found == kind { take(&raw const (*value).data) } else { None };
@@ -218,7 +218,7 @@ impl Library {
 
     fn text(&self, of: &Proc, key: &CStr) -> Result<String> {
         self.get(of, key, STRING, |data| {
-            // SAFETY: `get` shows it strings only, which end with a null byte unless there is none.
+            // SAFETY: `get` passes only strings, which end with a null byte unless the pointer is null.
             unsafe {
                 let string = (*data).string;
                 (!string.is_null()).then(|| CStr::from_ptr(string).to_string_lossy().into_owned())
@@ -340,7 +340,7 @@ impl Bootstrap for Pmix {
             found
         });
         match mine {
-            // Its own error comes first: it is the reason of all others.
+            // Its own error comes first: it is the cause of all others.
             Some(mine) => mine.and_then(|mine| found.map(|_| Invitation { host: Some(Rank(0)), ..mine })),
             None => from_rank_0(&found?),
         }

@@ -275,7 +275,7 @@ fn impossible_ranks_are_refused() {
         let words = join(invitation, rank, size).unwrap_err().to_string();
         assert!(words.contains(because), "{words}");
     }
-    // Of two that come as rank 0 the second one is refused, and the first waits for rank 1.
+    // If two processes come as rank 0, the second is refused, and the first waits for rank 1.
     std::thread::scope(|scope| {
         let twins = [0, 1].map(|_| scope.spawn(|| join(invitation, 0, 2)?.barrier()));
         while !twins.iter().any(|twin| twin.is_finished()) {
@@ -345,7 +345,7 @@ fn the_rank_that_hosts_the_hub_leaves_last() {
     });
 }
 
-/// Connections that say `said` and no more, and stay open: more than a hub ever keeps of those that are no ranks.
+/// Makes connections that send `said` and stay open: more than a hub keeps of connections that are not ranks.
 fn crowd(hub: SocketAddr, said: &[u8]) -> Vec<TcpStream> {
     const CROWD: usize = 600;
     crate::join::limits::open_files(3 * CROWD as u64, 3).unwrap();

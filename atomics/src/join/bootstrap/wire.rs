@@ -31,7 +31,7 @@ pub(super) const GREETING: &[u8] = b"hello";
 pub(super) const HUB: &[u8] = b"hub";
 pub(super) const RANK: &[u8] = b"rank";
 
-/// How long each step of the handshake may take, once a hello has come.
+/// How long each step of the handshake may take after a hello.
 pub(super) const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// How long the hub waits for the hello on a new connection.
@@ -41,7 +41,7 @@ pub(super) const SILENT: Duration = Duration::from_secs(2);
 pub(super) mod kind {
     /// From the hub: the proof was right.
     pub(in crate::join::bootstrap) const WELCOME: u8 = 1;
-    /// From the hub: it was not, or the rank cannot be; in words.
+    /// From the hub: the proof is wrong, or the rank is impossible, as a text.
     pub(in crate::join::bootstrap) const REFUSED: u8 = 2;
     /// From a member: its part of the exchange. From the hub: the parts of all, each after its length in 4 bytes.
     pub(in crate::join::bootstrap) const GATHER: u8 = 3;
@@ -75,7 +75,7 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Reads once; whether the connection goes on.
+    /// Reads once; returns whether the connection continues.
     ///
     /// It reads once, since the bytes may be whole frames, and the next read of a blocking connection would wait for
     /// more.
