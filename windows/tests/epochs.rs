@@ -228,15 +228,15 @@ fn the_null_target_takes_everything() {
     on(1, |_, team| {
         let mut window = Window::allocate(team, 0).unwrap();
         let epoch = window.fence().unwrap();
-        let nobody = epoch.at(None).unwrap();
-        assert_eq!(nobody.rank(), None);
-        nobody.put(WindowDisp(1 << 40), &[1_u64]).unwrap();
+        let null = epoch.at(None).unwrap();
+        assert_eq!(null.rank(), None);
+        null.put(WindowDisp(1 << 40), &[1_u64]).unwrap();
         let mut dest = [7_u32];
-        nobody.get(WindowDisp(-1), &mut dest).unwrap();
+        null.get(WindowDisp(-1), &mut dest).unwrap();
         assert_eq!(dest, [7]);
-        nobody.accumulate(WindowDisp(5), Op::Sum, &[1.0_f32]).unwrap();
-        assert_eq!(nobody.fetch_and_op(WindowDisp(5), Op::Replace, 5_u8).unwrap(), 0);
-        assert_eq!(nobody.compare_and_swap(WindowDisp(5), 5_u8, 6).unwrap(), 0);
+        null.accumulate(WindowDisp(5), Op::Sum, &[1.0_f32]).unwrap();
+        assert_eq!(null.fetch_and_op(WindowDisp(5), Op::Replace, 5_u8).unwrap(), 0);
+        assert_eq!(null.compare_and_swap(WindowDisp(5), 5_u8, 6).unwrap(), 0);
         epoch.close().unwrap();
     });
 }

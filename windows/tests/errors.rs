@@ -165,21 +165,21 @@ fn invalid_groups_and_targets_are_errors() {
     threads(2, |team| {
         let me = team.rank();
         let mut window = Window::allocate(team, 8).unwrap();
-        let nobody = Rank(2);
-        assert_eq!(window.lock(LockKind::Shared, nobody).unwrap_err().class(), Class::Rank);
-        assert_eq!(window.shared_query(nobody).unwrap_err().class(), Class::Rank);
+        let missing = Rank(2);
+        assert_eq!(window.lock(LockKind::Shared, missing).unwrap_err().class(), Class::Rank);
+        assert_eq!(window.shared_query(missing).unwrap_err().class(), Class::Rank);
         let epoch = window.lock_all().unwrap();
-        let error = epoch.at(nobody).unwrap_err();
+        let error = epoch.at(missing).unwrap_err();
         assert_eq!(error.to_string(), "lock_all: rank 2 does not exist in a team of 2 ranks");
-        assert_eq!(epoch.flush_local(nobody).unwrap_err().class(), Class::Rank);
-        epoch.flush(nobody).unwrap_err();
+        assert_eq!(epoch.flush_local(missing).unwrap_err().class(), Class::Rank);
+        epoch.flush(missing).unwrap_err();
         epoch.unlock_all().unwrap();
         let epoch = window.fence().unwrap();
-        assert_eq!(epoch.at(nobody).unwrap_err().class(), Class::Rank);
+        assert_eq!(epoch.at(missing).unwrap_err().class(), Class::Rank);
         epoch.close().unwrap();
         let (mut access, mut exposure) = window.pscw().unwrap();
-        assert_eq!(access.start(&[nobody]).unwrap_err().class(), Class::Rank);
-        assert_eq!(exposure.post(&[nobody]).unwrap_err().class(), Class::Rank);
+        assert_eq!(access.start(&[missing]).unwrap_err().class(), Class::Rank);
+        assert_eq!(exposure.post(&[missing]).unwrap_err().class(), Class::Rank);
         for error in [access.start(&[me, me]).unwrap_err(), exposure.post(&[me, me]).unwrap_err()] {
             assert!(error.to_string().contains("twice"), "{error}");
             assert_eq!(error.class(), Class::Group);

@@ -78,11 +78,11 @@ fn requests(heard: &Heard, target: &Target<'_, Mapped>) {
 }
 
 fn every_call(team: &Team<'_, Mapped>, transport: Transport) {
-    let (me, nobody) = (team.rank(), Rank(9));
+    let (me, missing) = (team.rank(), Rank(9));
     let mut window = Window::builder(team).config(Config { transport, ..Config::default() }).allocate(64).unwrap();
     let heard = Heard::listen(&window);
     // Calls on the window.
-    heard.once(window.shared_query(nobody));
+    heard.once(window.shared_query(missing));
     heard.once(window.local().unwrap().load::<u64>(FAR));
     heard.once(window.local().unwrap().write(FAR, &[1_u8; 3]));
     heard.once(window.attach(UserMemory::from_vec(vec![0_u8])));
@@ -91,7 +91,7 @@ fn every_call(team: &Team<'_, Mapped>, transport: Transport) {
     heard.once(window.agent());
     heard.once(window.stop_agent());
     // Epochs by locks.
-    heard.once(window.lock(LockKind::Shared, nobody));
+    heard.once(window.lock(LockKind::Shared, missing));
     let epoch = window.lock(LockKind::Shared, me).unwrap();
     heard.once(window.lock(LockKind::Shared, me));
     operations(&heard, &epoch);
@@ -101,8 +101,8 @@ fn every_call(team: &Team<'_, Mapped>, transport: Transport) {
     heard.once(epoch.batch(|batch| batch.get(&epoch, FAR, &mut dest)));
     epoch.unlock().unwrap();
     let epoch = window.lock_all().unwrap();
-    heard.once(epoch.at(nobody));
-    heard.once(epoch.flush_local(nobody));
+    heard.once(epoch.at(missing));
+    heard.once(epoch.flush_local(missing));
     operations(&heard, &epoch.at(me).unwrap());
     requests(&heard, &epoch.at(me).unwrap());
     let target = epoch.at(me).unwrap();
@@ -111,7 +111,7 @@ fn every_call(team: &Team<'_, Mapped>, transport: Transport) {
     epoch.unlock_all().unwrap();
     // Fences.
     let epoch = window.fence().unwrap();
-    heard.once(epoch.at(nobody));
+    heard.once(epoch.at(missing));
     operations(&heard, &epoch.at(me).unwrap());
     drop(epoch);
     heard.once(window.lock(LockKind::Shared, me));
@@ -121,7 +121,7 @@ fn every_call(team: &Team<'_, Mapped>, transport: Transport) {
     // Post and start.
     {
         let (mut access, mut exposure) = window.pscw().unwrap();
-        heard.once(access.start(&[nobody]));
+        heard.once(access.start(&[missing]));
         heard.once(exposure.post(&[me, me]));
         let exposed = exposure.post(&[me]).unwrap();
         let epoch = access.start(&[me]).unwrap();

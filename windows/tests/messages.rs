@@ -271,15 +271,15 @@ fn impossible_options_and_ranks_are_errors() {
             assert!(matches!(error, Error::Atomics(AtomicsError::OutOfMemory { .. })), "{error}");
 
             let messages = Messages::new(ra).unwrap();
-            let nobody = Rank(2);
+            let missing = Rank(2);
             let expected = "there is no end-point 0 of rank 2: there are 2 ranks";
             for error in [
-                messages.send(nobody, Tag(0), &[]).unwrap_err(),
-                messages.isend(nobody, Tag(0), vec![]).map(drop).unwrap_err(),
-                messages.irecv(nobody, ANY_TAG).map(drop).unwrap_err(),
-                messages.recv(nobody, ANY_TAG, &mut []).unwrap_err(),
-                messages.probe(nobody, ANY_TAG).unwrap_err(),
-                messages.try_probe(nobody, ANY_TAG).unwrap_err(),
+                messages.send(missing, Tag(0), &[]).unwrap_err(),
+                messages.isend(missing, Tag(0), vec![]).map(drop).unwrap_err(),
+                messages.irecv(missing, ANY_TAG).map(drop).unwrap_err(),
+                messages.recv(missing, ANY_TAG, &mut []).unwrap_err(),
+                messages.probe(missing, ANY_TAG).unwrap_err(),
+                messages.try_probe(missing, ANY_TAG).unwrap_err(),
             ] {
                 assert_eq!(error.to_string(), expected);
             }

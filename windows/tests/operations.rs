@@ -787,24 +787,24 @@ fn requests_give_their_buffers_back() {
 }
 
 /// Every form of an operation under a lock, on the null target: nothing is written, and nothing is read.
-fn null_forms(nobody: &Target<'_, Mapped>) {
+fn null_forms(null: &Target<'_, Mapped>) {
     let (disp, plain) = (WindowDisp(i64::MIN), Layout::of::<u32>());
-    assert_eq!(nobody.rank(), None);
-    assert_eq!(nobody.rput(disp, vec![1_u8; 3]).unwrap().wait().unwrap(), [1; 3]);
-    assert_eq!(nobody.rget(disp, vec![1_u8; 3]).unwrap().wait().unwrap(), [1; 3]);
-    assert_eq!(nobody.raccumulate(disp, Op::Max, vec![1_u8]).unwrap().wait().unwrap(), [1]);
-    assert_eq!(nobody.rget_accumulate(disp, Op::Max, &[1], vec![9_u8]).unwrap().wait().unwrap(), [9]);
+    assert_eq!(null.rank(), None);
+    assert_eq!(null.rput(disp, vec![1_u8; 3]).unwrap().wait().unwrap(), [1; 3]);
+    assert_eq!(null.rget(disp, vec![1_u8; 3]).unwrap().wait().unwrap(), [1; 3]);
+    assert_eq!(null.raccumulate(disp, Op::Max, vec![1_u8]).unwrap().wait().unwrap(), [1]);
+    assert_eq!(null.rget_accumulate(disp, Op::Max, &[1], vec![9_u8]).unwrap().wait().unwrap(), [9]);
     let mut dest = [7_u32];
-    nobody.put_layout(disp, plain.item(), &dest, plain.item()).unwrap();
-    nobody.get_layout(disp, plain.item(), &mut dest, plain.item()).unwrap();
+    null.put_layout(disp, plain.item(), &dest, plain.item()).unwrap();
+    null.get_layout(disp, plain.item(), &mut dest, plain.item()).unwrap();
     let mut results = [8_u32];
-    nobody.get_accumulate_layout(disp, plain.item(), Op::Sum, &dest, plain.item(), &mut results, plain.item()).unwrap();
+    null.get_accumulate_layout(disp, plain.item(), Op::Sum, &dest, plain.item(), &mut results, plain.item()).unwrap();
     assert_eq!((dest, results), ([7], [8]));
-    assert_eq!(nobody.fetch_and_op(disp, Op::Sum, 5_u64).unwrap(), 0);
-    assert_eq!(nobody.compare_and_swap(disp, 5_u64, 6).unwrap(), 0);
+    assert_eq!(null.fetch_and_op(disp, Op::Sum, 5_u64).unwrap(), 0);
+    assert_eq!(null.compare_and_swap(disp, 5_u64, 6).unwrap(), 0);
     // Errors that do not depend on the target stay errors.
-    assert_eq!(nobody.accumulate(disp, Op::BitXor, &[1.0_f64]).unwrap_err().class(), Class::Op);
-    assert_eq!(nobody.put_layout(disp, plain.items(2), &dest, plain.item()).unwrap_err().class(), Class::Count);
+    assert_eq!(null.accumulate(disp, Op::BitXor, &[1.0_f64]).unwrap_err().class(), Class::Op);
+    assert_eq!(null.put_layout(disp, plain.items(2), &dest, plain.item()).unwrap_err().class(), Class::Count);
 }
 
 #[test]

@@ -383,16 +383,16 @@ fn the_null_target_takes_everything() {
     on(1, |_, team| {
         let mut window = window(team, 0);
         let epoch = window.lock_all().unwrap();
-        let nobody = epoch.at(None).unwrap();
-        nobody.put(WindowDisp(1 << 40), &[1_u64]).unwrap();
+        let missing = epoch.at(None).unwrap();
+        missing.put(WindowDisp(1 << 40), &[1_u64]).unwrap();
         let mut dest = [7_u32];
-        nobody.get(WindowDisp(-1), &mut dest).unwrap();
+        missing.get(WindowDisp(-1), &mut dest).unwrap();
         assert_eq!(dest, [7]);
-        nobody.accumulate(WindowDisp(5), Op::Sum, &[1.0_f32]).unwrap();
-        assert_eq!(nobody.fetch_and_op(WindowDisp(5), Op::Replace, 5_u8).unwrap(), 0);
+        missing.accumulate(WindowDisp(5), Op::Sum, &[1.0_f32]).unwrap();
+        assert_eq!(missing.fetch_and_op(WindowDisp(5), Op::Replace, 5_u8).unwrap(), 0);
         let item = Layout::of::<u32>();
-        nobody.put_layout(WindowDisp(3), item.item(), &[1_u32], item.item()).unwrap();
-        nobody.get_layout(WindowDisp(3), item.item(), &mut dest, item.item()).unwrap();
+        missing.put_layout(WindowDisp(3), item.item(), &[1_u32], item.item()).unwrap();
+        missing.get_layout(WindowDisp(3), item.item(), &mut dest, item.item()).unwrap();
         assert_eq!(dest, [7]);
         epoch.unlock_all().unwrap();
         window.free().unwrap();

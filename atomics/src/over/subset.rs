@@ -581,8 +581,8 @@ mod tests {
                 parent.topology().distance(parent.rank(), outer),
             );
         }
-        let nobody = Rank(subset.size());
-        assert_eq!((subset.outer(nobody), subset.world_rank(nobody)), (NOWHERE, NOWHERE));
+        let missing = Rank(subset.size());
+        assert_eq!((subset.outer(missing), subset.world_rank(missing)), (NOWHERE, NOWHERE));
         let collectives = Collectives::with_chunk(subset, 64).unwrap();
         let numbers = collectives.allgather(&[u64::from(parent.rank().0)]).unwrap();
         assert!(numbers.iter().copied().eq(expected.iter().map(|member| u64::from(member.0))));
@@ -758,11 +758,11 @@ mod tests {
                 let subset = Subset::of(ra, &[3, 1].map(Rank)).unwrap();
                 let Some(subset) = &subset else { return };
                 let subset: &dyn RemoteAtomics = subset;
-                let nobody = Rank(2).at(Disp(0));
-                let refused = subset.get(nobody).unwrap_err();
+                let missing = Rank(2).at(Disp(0));
+                let refused = subset.get(missing).unwrap_err();
                 assert!(matches!(refused, Error::RankOutOfRange { operation: Operation::Get, rank: Rank(2), size: 2 }));
                 assert!(matches!(subset.flush(Rank(3)), Err(Error::RankOutOfRange { rank: Rank(3), size: 2, .. })));
-                assert!(subset.shared_words(nobody, 1).is_none());
+                assert!(subset.shared_words(missing, 1).is_none());
                 let odd = Rank(0).at(Disp(4));
                 assert!(matches!(subset.put(odd, 1), Err(Error::Misaligned { at, .. }) if at == odd));
                 let far = Rank(1).at(Disp(1 << 60));
