@@ -440,7 +440,7 @@ impl<'t> Requests<'t> {
         let answer = answer?;
         let (came, expected) = (answer.len(), record.fetches());
         if came != expected {
-            let what = format!("{came} bytes from {target} in place of the {expected} that were asked for").into();
+            let what = format!("{came} bytes from {target} in place of the {expected} requested bytes").into();
             let at = Endpoint { rank: self.ends.world().rank(), port: 0 };
             return Err(crate::messages::Error::Damaged { at, what }.into());
         }

@@ -491,7 +491,7 @@ tests! {
         Ok(i.get(Y, 0)? | i.get_bytes(X, 1)?)
     }, STALE);
 
-    /// A read is complete before the write after it begins: two ranks do not both read what the other writes later.
+    /// A read is complete before the next write begins: two ranks do not both read the other's later write.
     load_buffering Shape {
         roles: 2,
         homes: Homes::Mixed,

@@ -85,7 +85,7 @@ enum Placement {
 
 /// Starts a program as the ranks of one world.
 ///
-/// The ranks share an anonymous memory file, which is gone when they have ended, however they end. A rank joins it with
+/// The ranks share an anonymous memory file, which is gone when they have ended in any way. A rank joins it with
 /// [`shm::attach`](crate::backend::shm::attach). Each rank is the leader of its own process group. So a Ctrl-C at the terminal reaches it once,
 /// through the launcher, and processes that a rank leaves in its group end with it. No rank outlives the launcher, even if SIGKILL ends the
 /// launcher. (A rank is the program itself: a wrapper between launcher and program has to `exec` it.) The standard input of ranks is

@@ -345,7 +345,7 @@ pub struct Extras<'a> {
     pub fence: Option<&'a dyn AsymmetricFence>,
     /// Registration of the program's memory.
     pub registration: Option<&'a dyn Registration>,
-    /// Knowledge of which ranks have left.
+    /// Tracks which ranks have left.
     pub leaving: Option<&'a dyn Leaving>,
     /// The world around this one; `None` if this one is the whole world.
     pub outer: Option<&'a dyn OuterWorld>,
@@ -400,7 +400,7 @@ pub trait Registration {
     fn pin(&self, rank: Rank, key: RegisteredKey) -> Result<Box<dyn Pinned + '_>>;
 }
 
-/// Knowledge of which ranks have left, and how this one leaves.
+/// Tracks which ranks have left, and how this one leaves.
 pub trait Leaving {
     /// Waits like [`Fabric::wait_on`] without a deadline, see [`RemoteAtomics::wait_until_from`]. `writer` exists.
     ///

@@ -11,7 +11,8 @@ use crate::{Disp, Error, Result};
 
 /// The allocator of one rank; see the module's text for how ranks agree.
 ///
-/// Allocated memory is zero: new segments are zero, and [`Collectives::free`](crate::Collectives::free) zeroes what it frees.
+/// Allocated memory is zero: new segments are zero, and [`Collectives::free`](crate::Collectives::free) zeroes the
+/// memory that it frees.
 #[derive(Debug)]
 pub struct SymmetricHeap {
     capacity: u64,

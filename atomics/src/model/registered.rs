@@ -174,7 +174,7 @@ pub struct PinnedWords<'a> {
     pub head: u64,
     /// The words. There may be none, and up to 7 bytes of the memory follow them.
     pub words: &'a [AtomicU64],
-    /// Whether every rank has these words, so that atomics on them are atomic with those of all ranks.
+    /// Whether every rank has these words, so that atomics on them are atomic with all ranks' atomics.
     pub everywhere: bool,
 }
 

@@ -14,7 +14,7 @@ pub const WORD: u64 = 8;
 
 /// The condition of a [`wait_until`](RemoteAtomics::wait_until): a comparison with the word's value.
 ///
-/// It is a value and not a closure, so that a model checker can evaluate, store and print it. The comparisons are those of OpenSHMEM's
+/// It is a value and not a closure, so that a model checker can evaluate, store and print it. It has the comparisons of OpenSHMEM's
 /// `shmem_wait_until` (section 9.10), and two on bit masks. All comparisons are unsigned.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Until {
@@ -79,13 +79,13 @@ impl Time {
 /// The operations with which network atomics are atomic (the verbs API's `atomic_cap`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Atomicity {
-    /// All: those of the network, and the processor's atomics on the same word.
+    /// With all atomics: the network's, and the processor's on the same word.
     Global,
-    /// Only those of the same network adapter, so the owner has to use the adapter, too.
+    /// Only with atomics of the same network adapter, so the owner has to use the adapter, too.
     Hca,
 }
 
-/// The capabilities of a backend: what it does natively, and what it emulates.
+/// The capabilities of a backend: its native and its emulated operations.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct Capabilities {
@@ -137,7 +137,7 @@ pub struct Request(pub u64);
 ///
 /// Every sized [`Fabric`] has it. It is a separate trait so that unsized ones have it, too.
 pub trait WholeWorld {
-    /// Returns this rank's handle of the whole world, whose numbers of ranks are those of [`RemoteAtomics::world_rank`].
+    /// Returns this rank's handle of the whole world, which numbers ranks like [`RemoteAtomics::world_rank`].
     fn whole_world(&self) -> &dyn RemoteAtomics;
 }
 
@@ -179,7 +179,8 @@ impl<F: Fabric> WholeWorld for F {
 /// * A [started](Self::start) operation takes effect at one moment between its start and its completion, atomically. It is ordered neither
 ///   with other started operations nor with later operations of the same rank. It is complete at the target, and its result has arrived,
 ///   once the rank has waited for it or flushed its target.
-/// * A successful [`wait_until`](Self::wait_until) acquires what the operation that made its condition true released.
+/// * A successful [`wait_until`](Self::wait_until) acquires the writes that the operation which made its condition true
+///   released.
 ///
 /// # Rest
 ///
@@ -257,7 +258,7 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
 
     /// Starts an operation on a word. When it is complete, `result` has the value that the blocking form returns.
     ///
-    /// A network carries out many such operations at a time, while each blocking operation takes a round trip. A backend without such
+    /// A network executes many such operations at a time, while each blocking operation takes a round trip. A backend without such
     /// latency executes the operation at once. After an error nothing is under way.
     ///
     /// # Safety
@@ -382,7 +383,7 @@ pub trait RemoteAtomics: Fabric + WholeWorld {
         }
     }
 
-    /// Returns what this rank has [left undone](Self::forsake), if anything.
+    /// Returns the obligation that this rank has [left undone](Self::forsake), if there is one.
     fn forsaken(&self) -> Option<&'static str> {
         self.extras().leaving?.forsaken()
     }

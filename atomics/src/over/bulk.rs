@@ -40,7 +40,7 @@ impl<'scope, 'env, A: RemoteAtomics + ?Sized> BulkScope<'scope, 'env, A> {
     }
 }
 
-/// Word operations that a network carries out at the same time. Their results have arrived when the scope returns. They have no order; see
+/// Word operations that a network executes at the same time. Their results have arrived when the scope returns. They have no order; see
 /// [`RemoteAtomics::start`].
 impl<'scope, 'env, A: RemoteAtomics + ?Sized> BulkScope<'scope, 'env, A> {
     /// Starts to add `value` to the word at `at`. `result` gets the old word.

@@ -17,8 +17,8 @@
 //!
 //! # Invariants
 //!
-//! * I1. All ranks of the parent reserve and give back arenas in the same order and of the same sizes, members or not, so
-//!   that their heaps agree before and after.
+//! * I1. All ranks of the parent reserve and free arenas in the same order and of the same sizes, members or not, so that
+//!   their heaps agree before and after.
 //! * I2. Subsets that share an arena (the subsets of one split) have no member in common. So no word has two owners: a
 //!   displacement in the arena of a rank belongs to the one subset that the rank is in.
 //! * I3. An arena is zero when it is allocated, like all memory of a heap.
@@ -331,7 +331,7 @@ impl<'a, A: RemoteAtomics + ?Sized> Subset<'a, A> {
             [0, _] => Ok(()),
             [largest, smallest] if largest - 1 == !smallest => parent.free(Disp(!smallest)),
             _ => Err(Error::world(
-                "subset: the ranks give back subsets that were not made in one call of theirs; every rank passes the one that it got from that call, and the parent's collectives",
+                "subset: the ranks free subsets that one call did not make; every rank passes its subset from the same call, and the parent's collectives",
             )),
         }
     }

@@ -41,7 +41,7 @@ fn every_rank_runs_once_and_results_keep_their_order() {
         pids.push(std::process::id());
         pids.sort_unstable();
         pids.dedup();
-        assert_eq!(pids.len(), size as usize + 1, "each rank is a process of its own");
+        assert_eq!(pids.len(), size as usize + 1, "each rank is a separate process");
     }
 }
 

@@ -304,7 +304,7 @@ pub(crate) fn used_up_places_are_reused(ra: &impl RemoteAtomics, limit: usize) {
         assert!(keys.len() <= limit, "places without an end");
     };
     assert!(matches!(refused.error, Error::RegistrationFull { limit: full, .. } if full == limit as u64), "{refused}");
-    assert_eq!(refused.memory.into_vec::<u32>().unwrap(), [ra.rank().0], "the memory has come back");
+    assert_eq!(refused.memory.into_vec::<u32>().unwrap(), [ra.rank().0], "the memory was returned");
     assert_eq!(keys.len(), limit);
     ra.deregister(keys.remove(500)).unwrap();
     keys.push(register().unwrap());

@@ -31,10 +31,13 @@ impl Run {
 /// use rmalab_windows::Layout;
 /// use rmalab_windows::layout::{Order, Run};
 ///
-/// // Column 2 of a matrix of 3 rows and 4 columns of f64. let column = Layout::subarray(&[3, 4], &[3, 1], &[0, 2],
-/// Order::C, &Layout::of::<f64>())?; let offsets: Vec<i64> = column.runs(1)?.map(|run| run.offset).collect();
-/// assert_eq!(offsets, [16, 48, 80]); // The whole matrix is one run. let matrix = Layout::contiguous(12,
-/// &Layout::of::<f64>())?; assert_eq!(matrix.runs(1)?.collect::<Vec<_>>(), [Run { offset: 0, bytes: 96 }]);
+/// // Column 2 of a matrix of 3 rows and 4 columns of f64.
+/// let column = Layout::subarray(&[3, 4], &[3, 1], &[0, 2], Order::C, &Layout::of::<f64>())?;
+/// let offsets: Vec<i64> = column.runs(1)?.map(|run| run.offset).collect();
+/// assert_eq!(offsets, [16, 48, 80]);
+/// // The whole matrix is one run.
+/// let matrix = Layout::contiguous(12, &Layout::of::<f64>())?;
+/// assert_eq!(matrix.runs(1)?.collect::<Vec<_>>(), [Run { offset: 0, bytes: 96 }]);
 /// # Ok::<(), rmalab_windows::LayoutError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -18,12 +18,23 @@ use crate::{Error, Result, WindowCore};
 /// use rmalab_atomics::{Rank, RemoteAtomics, World};
 /// use rmalab_windows::{Config, Op, Team, Transport, Window, WindowDisp};
 ///
-/// let config = Config { transport: Transport::TwoSidedAgent, ..Config::default() }; World::threads(2).run(|ra| { let
-/// team = Team::new(ra)?; let mut window = Window::builder(&team).config(config).allocate(8)?; let agent =
-/// window.agent()?; std::thread::scope(|scope| { let served = scope.spawn(move || agent.serve()); let epoch =
-/// window.lock_all()?; let other = Rank(1 - ra.rank().0); assert_eq!(epoch.at(other)?.fetch_and_op(WindowDisp(0),
-/// Op::Sum, 5_u64)?, 0); epoch.unlock_all()?; // After the barrier no rank sends requests to this rank's agent any
-/// more. team.barrier()?; window.stop_agent()?; served.join().expect("the agent does not panic") })?; window.free()
+/// let config = Config { transport: Transport::TwoSidedAgent, ..Config::default() };
+/// World::threads(2).run(|ra| {
+///     let team = Team::new(ra)?;
+///     let mut window = Window::builder(&team).config(config).allocate(8)?;
+///     let agent = window.agent()?;
+///     std::thread::scope(|scope| {
+///         let served = scope.spawn(move || agent.serve());
+///         let epoch = window.lock_all()?;
+///         let other = Rank(1 - ra.rank().0);
+///         assert_eq!(epoch.at(other)?.fetch_and_op(WindowDisp(0), Op::Sum, 5_u64)?, 0);
+///         epoch.unlock_all()?;
+///         // No rank sends requests to the agent after the barrier.
+///         team.barrier()?;
+///         window.stop_agent()?;
+///         served.join().expect("the agent does not panic")
+///     })?;
+///     window.free()
 /// })?.into_iter().collect::<Result<(), _>>()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

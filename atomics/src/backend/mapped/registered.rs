@@ -43,8 +43,8 @@
 //! while it is registered (through a pin of its own); caches are coherent, and the stores are before the caller's next
 //! release in the order of its instructions. Unlike the copies between threads they may tear within a word.
 //!
-//! * Rights. The kernel asks for those of a debugger: the same user, and with Yama (`ptrace_scope` 1) the owner's consent,
-//!   which is given to all (`PR_SET_PTRACER_ANY`, since it can be given to one process or to all) while anything is
+//! * Rights. The kernel requires the rights of a debugger: the same user, and with Yama (`ptrace_scope` 1) the owner's
+//!   consent, which is given to all (`PR_SET_PTRACER_ANY`, since it can be given to one process or to all) while anything is
 //!   registered. So in that time any process of the same user may attach to the owner, as on a system without Yama. If other
 //!   code of the program has given such a consent before, the last deregistration takes it away.
 //! * Checks. An owner can find out only whether the call exists at all and whether the memory is of a kind that can be
@@ -573,8 +573,8 @@ thread_local! {
 /// # Safety
 ///
 /// The runs of `local` are valid for reads if the kernel writes to the other process, and otherwise for writes, with no
-/// other access to them. If the process is this one, those of `remote` are valid as well, and during the call they are
-/// accessed only by atomics or such copies.
+/// other access to them. If the process is this one, the runs of `remote` are valid as well, and during the call they
+/// are accessed only by atomics or such copies.
 unsafe fn kernel_copy(call: Call, pid: u64, local: *mut u8, remote: u64, runs: &[Run]) -> std::io::Result<()> {
     // The stored number comes from another user of the shared memory; 0 is not the number of a process.
     let pid = libc::pid_t::try_from(pid).unwrap_or(0);

@@ -84,7 +84,7 @@ impl Meeting {
                         silent_since = Instant::now();
                     } else if silent_since.elapsed() >= HELD {
                         return Err(Error::world(format!(
-                            "another process has taken the name @{} by which the ranks of this job meet, and does not listen; {WAY_OUT}",
+                            "another process has taken the name @{} by which the ranks of this job meet, but does not listen; {WAY_OUT}",
                             self.name
                         )));
                     }
@@ -140,7 +140,7 @@ impl Meeting {
             return Ok(());
         }
         Err(Error::world(format!(
-            "a process of user {} has taken the name @{} by which the ranks of this job meet, and the ranks belong to user {}; {WAY_OUT}",
+            "a process of user {} has taken the name @{} by which the ranks of this job meet, but the ranks belong to user {}; {WAY_OUT}",
             found.as_raw(),
             self.name,
             self.user.as_raw()

@@ -341,7 +341,7 @@ impl Hosts {
             command.args(options).arg(&host.name).arg(format!("exec {} launch --part", quoted(program)));
             command
         };
-        // A group of its own: a Ctrl-C at the terminal is for this process, which passes it on.
+        // A separate group: this process gets a Ctrl-C at the terminal, and passes it on.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let child = command.spawn().map_err(failed)?;
         let mut part = PartProcess {

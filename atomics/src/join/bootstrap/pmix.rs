@@ -66,7 +66,7 @@ union Data {
     flag: bool,
     uint32: u32,
     string: *mut c_char,
-    /// As long as the longest member of the original.
+    /// The size of the longest member of the original.
     room: [u64; 3],
 }
 
