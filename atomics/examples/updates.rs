@@ -2,11 +2,11 @@
 //!
 //! `cargo run --release -p rmalab-atomics --example updates -- --backend sim`
 //!
-//! Rank 0 adds to random words of the other rank, with 1, 8 and 64 additions under way: in scopes of that many
-//! (`fetch_add`), and with the next addition started when the oldest is complete (`sliding`). It inserts keys into a hash
-//! table there with compare-and-swaps, in scopes (`insert`). Each line has the backend, the test, the number under way,
-//! millions a second (the best of five rounds, which take turns), and the speed relative to one at a time. All results are
-//! checked afterwards.
+//! Rank 0 adds to random words of the other rank, with 1, 8 and 64 additions under way. `fetch_add` uses scopes of that
+//! many; `sliding` starts the next addition when the oldest is complete. It inserts keys into a hash table there with
+//! compare-and-swaps, in scopes (`insert`). Each line has the backend, the test, the number under way, millions a second
+//! (the best of five rounds, which take turns), and the speed relative to one at a time. All results are checked
+//! afterwards.
 
 use std::collections::VecDeque;
 use std::error::Error;

@@ -1,7 +1,7 @@
 //! A litmus test that shows why a rank's operations on its own words go through its network adapter.
 //!
 //! Rank 0 adds to its own word, and the other ranks add to the same word through the adapter. If the adapter's atomics are atomic
-//! only among themselves (`ATOMIC_HCA`), additions of the owner's processor get lost: the adapter reads the word, the processor
+//! only among themselves (`ATOMIC_HCA`), additions of the owner's processor get lost. The adapter reads the word, the processor
 //! adds, and the adapter writes the read value plus its addend. Through the adapter no addition is lost; if one is, the program
 //! exits with an error.
 

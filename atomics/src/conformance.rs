@@ -184,9 +184,9 @@ __conformance_list!([table]);
 
 /// Defines a module with one test for each check.
 ///
-/// `conformance!(name, Backend, runner)`: the runner is called with a number of ranks and a check, `fn(&Backend) ->
-/// Result<(), Failure>`; it makes a world of that many ranks, runs the check on each, and panics if one fails. See [the
-/// module](mod@crate::conformance).
+/// `conformance!(name, Backend, runner)`: the macro calls the runner with a number of ranks and a check, `fn(&Backend)
+/// -> Result<(), Failure>`. It makes a world of that many ranks, runs the check on each, and panics if one fails. See
+/// [the module](mod@crate::conformance).
 #[macro_export]
 macro_rules! conformance {
     ($name:ident, $backend:ty, $runner:expr $(,)?) => {

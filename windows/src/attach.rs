@@ -43,7 +43,7 @@ impl<A: RemoteAtomics + ?Sized> WindowCore<'_, A> {
         Ok(disp)
     }
 
-    /// Detaches what [`attach_window`](Self::attach_window) has attached at `disp`.
+    /// Detaches the memory that [`attach_window`](Self::attach_window) has attached at `disp`.
     ///
     /// # Errors
     ///

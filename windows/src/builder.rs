@@ -328,7 +328,7 @@ impl<'t, A: RemoteAtomics + ?Sized, W: WindowLock> Builder<'t, A, W> {
         self.make(Flavor::Dynamic, Memory::Dynamic(dynamic), allocations)
     }
 
-    /// Makes the words of a window's own beside its memory, or gives `allocations` back.
+    /// Makes a window's own words beside its memory, or frees `allocations` after an error.
     fn make(mut self, flavor: Flavor, memory: Memory<'t>, mut allocations: Vec<Disp>) -> Result<Window<'t, A, W>> {
         let ra = self.team.ra();
         self.config.pscw = self.config.pscw.for_ranks(ra.size());

@@ -48,7 +48,7 @@ const NEAR: usize = 256;
 /// Words of an entry.
 const ENTRY: usize = 4;
 
-/// Word operations' worth of pause while the owner changes its list.
+/// The pause while the owner changes its list, in word operations.
 const CHANGING: u32 = 4;
 
 /// A dynamic window's memory: one rank's part.
@@ -505,7 +505,7 @@ impl Dynamic {
     }
 }
 
-/// The error of an attach for which `error` says that no memory can be exposed.
+/// Returns the error of an attach after the registration's `error`.
 fn full<A: RemoteAtomics + ?Sized>(ra: &A, address: u64, len: u64, error: rmalab_atomics::Error) -> Error {
     match error {
         rmalab_atomics::Error::RegistrationFull { rank, .. } if rank == ra.rank() => Error::Attach {

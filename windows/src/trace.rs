@@ -20,7 +20,7 @@
 //! | attach, detach, of a dynamic window | one, with address and bytes |
 //!
 //! Each event also has the time from the end of the previous call to the begin of this one. So neither the time in calls
-//! nor the recorder's own time counts as the program's, except for one reading of the clock, some 20 ns. Not recorded are
+//! nor the recorder's own time counts as the program's, except for one reading of the clock, some 20 ns. The trace omits
 //! calls with the null target, flush_local, a rank's loads and stores ([`Local`](crate::Local)), the waits of requests,
 //! and the other collectives of a team: these are time between calls.
 //!

@@ -46,12 +46,12 @@
 //!
 //! # Progress
 //!
-//! A rank serves requests on all of its two-sided windows, of all teams, while any call of this crate waits: a lock, a fence,
-//! a start or a wait of any window, a barrier or another collective of any team, and the calls that make and free windows.
-//! [`Team::progress`] serves without waiting. A rank that computes serves nothing, and neither does a rank that waits in calls
-//! of the layers below. So before a program computes for long, it waits in [`Team::barrier`] for the ranks that still need it.
-//! The processor wakes a rank that waits at one ring. A rank that waits for a word of a one-sided window, or has rings of
-//! several teams, polls all of them, every 2 µs at first and every 2 ms at last.
+//! A rank serves requests on all of its two-sided windows, of all teams, while any call of this crate waits. These calls are a
+//! lock, a fence, a start or a wait of any window, a barrier or another collective of any team, and the calls that make and
+//! free windows. [`Team::progress`] serves without waiting. A rank that computes serves nothing, and neither does a rank that
+//! waits in calls of the layers below. So before a program computes for long, it waits in [`Team::barrier`] for the ranks that
+//! still need it. The processor wakes a rank that waits at one ring. A rank that waits for a word of a one-sided window, or
+//! has rings of several teams, polls all of them, every 2 µs at first and every 2 ms at last.
 //!
 //! Only the [`Agent`], if there is one, serves the requests of passive epochs, at any time. The rank serves those of
 //! active epochs as before. Until a rank makes its agent, it serves all requests itself.
@@ -60,8 +60,8 @@
 //!
 //! * A request that fails at its target is answered with the error: [`Error::AtTarget`], with the class of the target's
 //!   error. The lock that it carries is acquired and released, and epochs end, as if it had not failed.
-//! * The error of an operation whose call has returned is returned by a later flush or end of an epoch of its window: the
-//!   first one that finds the error. Under an exclusive lock and between fences it may come later than the operation's own
+//! * If an operation fails after its call has returned, a later flush or end of an epoch of its window returns the error:
+//!   the first one that finds it. Under an exclusive lock and between fences it may come later than the operation's own
 //!   epoch, at the latest in [`Window::free`].
 //! * An impossible packet, such as one with an unknown code, is refused with an error that names the fault. The origin
 //!   gets the error if the packet can be answered, otherwise the receiver's next call on a window of the team returns
@@ -92,7 +92,7 @@
 //! * I4. An operation is acknowledged before the call that sent it returns, or that call waits for the answer to a later
 //!   request. The exceptions are the last operations under an exclusive lock, and those that fence and wait count.
 //! * I5. The barrier sends after everything else, so a rank that leaves it has served all that others sent before it.
-//! * I6. A rank acquires a lock that stays held after the acquiring call only after the locks and posts of its earlier lock
+//! * I6. Before a rank acquires a lock that stays held after the call, it waits for the locks and posts of its earlier lock
 //!   and start calls, on any window. So programs can order their calls to avoid a circle of waiting ranks, although a rank
 //!   waits for locks and posts only when there are operations. The locks of a lock_all count as locked when their targets are
 //!   first used. Where others hold exclusive locks of several targets at once, use the targets in the same order.

@@ -1,7 +1,7 @@
 //! Random programs on the window layer, on threads and on processes, against a sequential model.
 //!
 //! A program has 1 to 4 ranks, several windows of all flavors, sizes, units, policies and strategies, and phases of fence,
-//! PSCW and lock epochs on them side by side, with all operations; in some phases all ranks add to one integer many times.
+//! PSCW and lock epochs on them side by side, with all operations. In some phases all ranks add to one integer many times.
 //! `model/program.rs` defines which results are determined. After each phase every rank compares its memory and all
 //! fetched values with the model (`model/oracle.rs`).
 //!

@@ -19,7 +19,7 @@
 //! | `put_bytes`, `post_bytes`, `get_bytes` | `MPI_Put` or `MPI_Get`, then `MPI_Win_flush`, or `MPI_Win_flush_local` |
 //! | `wait_until` | loads of the local word, `MPI_Iprobe` between them (mpi/wait.rs) |
 //!
-//! Some puts need a flush before them: MPI orders the accumulates of one rank only at one *location* (section 11.7.1),
+//! Some puts need a flush before them. MPI orders the accumulates of one rank only at one *location* (section 11.7.1),
 //! but the trait orders the puts of one rank at one *target*. [`Mpi::ordering_flushes`] counts these flushes.
 //!
 //! # Requirements on an MPI beyond the standard
@@ -134,8 +134,8 @@ impl Attach {
     /// # Errors
     ///
     /// [`Error::World`] when no `mpirun`, or the `mpirun` of another MPI, has started this process, when the ranks
-    /// disagree on their segments, when the topology has another number of ranks, and at a second call;
-    /// [`Error::Unsupported`] on a machine without coherent memory; [`Error::System`] when MPI refuses something.
+    /// disagree on their segments, when the topology has another number of ranks, and at a second call.
+    /// [`Error::Unsupported`] on a machine without coherent memory. [`Error::System`] when MPI refuses something.
     pub fn attach(self) -> Result<Mpi> {
         let environment = Environment::own();
         let segment = match (self.segment_bytes, environment.segment_bytes()?) {

@@ -42,7 +42,7 @@
 //!   owner's processor reads its words only in a wait, which needs only acquire order.
 //! * A completed write has arrived at the target's adapter. A rank that learns of it through an operation on memory of
 //!   the same host sees it, since the adapter's writes to memory keep their order (relaxed ordering is not requested).
-//! * Bytes that the processor has copied (see below) are in memory before a later request is posted: a post of the library
+//! * Bytes that the processor has copied (see below) are in memory before a later request is posted. A post of the library
 //!   orders earlier stores to memory, and a flush is also a fence.
 //!
 //! The specification (section 9.4.5) says that atomics are atomic with each other. It does not say so of a write. An adapter
@@ -53,10 +53,10 @@
 //!
 //! The trait's memory model requires that a failed compare-and-swap writes nothing, so that it loses no put. Soft-RoCE
 //! breaks this rule in Linux 6.1 (6.1.192, rxe_resp.c, `atomic_reply`): it takes a lock, loads the word, compares, and
-//! stores a word in either case, the old one if the comparison has failed. A write takes no lock, so a write between the
-//! load and the store is lost: 5 of 40,000 puts beside 360,000 failed comparisons of three ranks, on four emulated
-//! processors. Kernels in which `rxe_mr_do_atomic_op` of rxe_mr.c executes atomics (2023) store only if the comparison has
-//! succeeded.
+//! stores a word in any case. If the comparison has failed, that is the old word. A write takes no lock, so a write
+//! between the load and the store is lost. Four emulated processors lost 5 of 40,000 puts beside 360,000 failed
+//! comparisons of three ranks. Kernels in which `rxe_mr_do_atomic_op` of rxe_mr.c executes atomics (2023) store only if
+//! the comparison has succeeded.
 //!
 //! Soft-RoCE copies written and read bytes with the kernel's `memcpy`. On processors with the flag `erms` that is `rep
 //! movsb`, which guarantees only single bytes: a rank may then see a part of a put of a word. An emulated processor does
@@ -99,7 +99,7 @@
 //!
 //! # Failures
 //!
-//! A failed request makes its queue pair unusable. The rank first asks the bootstrap whether a rank has died: the
+//! A failed request makes its queue pair unusable. The rank first asks the bootstrap whether a rank has died. The
 //! bootstrap knows it at once, but an adapter needs seconds of retries to find that the peer does not answer. Before an
 //! error is returned, the queue pair is destroyed, so that the adapter no longer accesses any slot of its requests.
 //!
@@ -109,9 +109,9 @@
 //! this backend starts on any host, and reports that there is no device. `ibverbs-sys` links it: without libibverbs.so.1 the
 //! same program does not start (the loader ends it with status 127). Otherwise they are alike: posts and polls are calls
 //! through the device's own table. The same loop of fetch-and-adds over Soft-RoCE, twice each on a loaded machine, took 21.3
-//! and 21.3 µs at the 10th percentile with the first and 33.0 and 21.3 µs with the second, which shows no further difference.
-//! The safe crate `ibverbs` has only sends and receives. `sideway`, over the first of the two, was not measured: it has the
-//! needed calls, but is MPL-2.0, and this module would still have to define who owns a buffer, and for how long.
+//! and 21.3 µs at the 10th percentile with the first and 33.0 and 21.3 µs with the second. That shows no further difference.
+//! The safe crate `ibverbs` has only sends and receives. `sideway`, over the first of the two, was not measured. It has the
+//! needed calls, but is MPL-2.0, and this module would still have to define the owner of a buffer, and for how long.
 
 mod answering;
 mod attach;

@@ -91,8 +91,8 @@ pub struct LitmusTest<A: ?Sized> {
     pub run: fn(&A, u64) -> Result<Litmus, Failure>,
 }
 
-/// Long pauses within instances: one instance of this number has one, of this many operations. It yields the processor
-/// where ranks share it.
+/// Long pauses within instances: one instance of the first number has a pause, of the second number of operations. A
+/// long pause yields the processor where ranks share it.
 const LONG_PAUSE: (u64, u32) = (32, 4_000);
 /// Short pauses, like [`LONG_PAUSE`], of random length up to this many operations.
 const SHORT_PAUSE: (u64, u32) = (8, 64);

@@ -1,4 +1,4 @@
-//! A world of processes in one call, as [`World::threads`] is a world of threads.
+//! A world of processes in one call, like [`World::threads`] for threads.
 
 use std::ffi::OsStr;
 use std::fmt::Display;

@@ -196,7 +196,7 @@ impl Environment<'_> {
         Ok(Identity::Foreign { rank: Rank(rank), size, variable: dialect.rank, hosts, job })
     }
 
-    /// The launcher, other than ours, that has started this process as a rank, and as which one.
+    /// Returns the other launcher that has started this process, and its rank.
     fn dialect(&self) -> Result<Option<(&'static Dialect, u32)>> {
         for dialect in &DIALECTS {
             if dialect.only_with.is_some_and(|name| (self.0)(name).is_none()) {

@@ -5,7 +5,7 @@
 //! deregistration waits for the pins. So no access touches memory that was returned, for any use of keys by a program. A key is a plain
 //! number. An invented key is refused, or names other registered memory. A key is never used twice.
 //!
-//! A deregistration waits for ever for a forgotten pin, or for a pin of the caller. Dropping a handle drops its registered memory, but leaks
+//! A deregistration waits forever for a forgotten pin, or for a pin of the caller. Dropping a handle drops its registered memory, but leaks
 //! memory that is pinned, since the holders of the pins may still write to it.
 //!
 //! Between threads an access is a copy, and [`Pinned::words`] returns the memory itself. Between processes the kernel copies

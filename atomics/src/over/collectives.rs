@@ -26,8 +26,8 @@
 //! # Invariants
 //!
 //! * I1. Every word and slot has one writer, and the values of every word only grow; all words start as 0.
-//! * I2. `arrived` = n implies that the data of messages up to n is in the slots: short messages are word puts, which
-//!   the put of `arrived` to the same target is ordered after; long ones are bulk puts, flushed before that put.
+//! * I2. `arrived` = n implies that the data of messages up to n is in the slots: Short messages are word puts, and the
+//!   put of `arrived` to the same target is ordered after them. Long messages are bulk puts, flushed before that put.
 //! * I3. `taken` = n implies that messages up to n are copied: gets are complete when they return, and the put follows.
 //! * I4. Message n is written only once `taken` ≥ n − 2, so that by I3 no rank needs the old content of its slot; and
 //!   the puts of message n − 2 took effect before, since by I2 the successor saw `arrived` ≥ n − 2 after them.

@@ -35,18 +35,18 @@
 //! * I3. The number of posts that are in slots, or will soon be, is the tail minus the number that this rank has taken. A
 //!   poster that finds its slot full waits for it. A poster with a later ticket may be first; the slots are a set, so their
 //!   order does not matter.
-//! * I4. No rank waits forever for a full ring: a rank that waits for another rank's slot empties its own ring
-//!   meanwhile, and so does a rank that waits in start; a rank that computes will reach start. A rank that waits for a
-//!   slot takes only the posts that are there, and waits for no other. If it waited for a post whose slot is still
-//!   empty, the poster might in turn wait for a slot that has only just become empty, and so on in a circle.
+//! * I4. No rank waits forever for a full ring. A rank that waits for another rank's slot empties its own ring, and so
+//!   does a rank that waits in start. A rank that computes will reach start. A rank that waits for a slot takes only
+//!   the posts that are there, and waits for no other. If it waited for a post whose slot is still empty, its poster
+//!   might wait for a slot that has just become empty, and so on in a circle.
 //!
 //! # Cost
 //!
 //! For each pair of a target and an origin, in remote operations: flags take 1 put for the post and 1 for the complete,
-//! like MPICH-2's messages; matching takes 2 for the post and 1 for the complete. Start and wait are local. Each target
-//! takes a flush, unless nothing was done, or the network keeps puts in their order ([`Capabilities::ordered_puts`]):
-//! then the complete follows the data, as in MVAPICH2, and no rank waits for an acknowledgement. The memory is 2 p words
-//! and as many counts, or min(p, 64) + 2 words a rank.
+//! like MPICH-2's messages. Matching takes 2 for the post and 1 for the complete. Start and wait are local. Each target
+//! takes a flush, unless nothing was done, or the network keeps puts in their order ([`Capabilities::ordered_puts`]).
+//! In the latter case the complete follows the data, as in MVAPICH2, and no rank waits for an acknowledgement. The
+//! memory is 2 p words and as many counts, or min(p, 64) + 2 words a rank.
 //!
 //! [`Capabilities::ordered_puts`]: rmalab_atomics::Capabilities::ordered_puts
 

@@ -233,8 +233,8 @@ impl Trace {
     /// The steps of `rank`, which are read on demand: its calls, and the time between them as [`Step::Compute`].
     ///
     /// If some files end early, the steps that other ranks lack are left out, so that a replay ends. These are barriers
-    /// that not all ranks have, everything from the first such fence on, and ranks of a group that have no epoch for it,
-    /// with the operations on them. Tests that found an epoch open are left out, too.
+    /// that not all ranks have, and everything from the first such fence on. Ranks of a group without an epoch for it
+    /// are left out, too, with the operations on them. Tests that found an epoch open are left out, too.
     ///
     /// If the file has changed since it was opened, the last item is an error. A rank that does not exist has no steps.
     ///

@@ -39,8 +39,8 @@ use crate::{Error, Result, WindowCore};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Until a rank makes its agent, it serves these requests itself, in its own calls. Once there is an agent, nothing else
-/// serves them: while the agent does not run, the origins wait, and after it was dropped, the origins get an error.
+/// Until a rank makes its agent, it serves these requests itself, in its own calls. Once there is an agent, nothing
+/// else serves them. While the agent does not run, the origins wait. After it was dropped, they get an error.
 #[derive(Debug)]
 #[must_use = "only its `serve` answers the requests of passive epochs from here on"]
 pub struct Agent<'t, A: RemoteAtomics + ?Sized> {

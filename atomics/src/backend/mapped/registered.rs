@@ -26,9 +26,9 @@
 //! * I4. The owner keeps the [`UserMemory`] in a table of its own process. It takes the memory out, to return or drop it,
 //!   only when the entry is closed and has no pins except those of dead processes. If it cannot wait for that, since a rank
 //!   has failed or the handle is dropped, the memory is leaked: a rank with a pin may still write to it.
-//! * I5. A rank writes a pin down after it has counted it, and strikes it out before it gives the count back. So a dead rank
-//!   has at most as many pins written down as are counted, and an entry that has no more pins than those of dead ranks has
-//!   none of living ones. Such an entry stays taken for ever, since its count never falls.
+//! * I5. A rank writes a pin down after it has counted it, and strikes it out before it gives the count back. So the notes
+//!   of a dead rank have at most its counted pins. An entry whose count equals the pins of dead ranks has no pins of live
+//!   ranks. Such an entry stays taken for ever, since its count never falls.
 //!
 //! # Memory ordering
 //!
@@ -52,8 +52,8 @@
 //! * Identity. A process number means something in its namespace only, and goes to another process some time after the
 //!   owner's end. So an entry names the owner's namespace, which a pin compares, and a cookie: a random word in the
 //!   owner's memory, and where it is. It is read when the pin begins and again before any copy more than [`RECHECK`]
-//!   after the last time. For a copy to reach a stranger, the owner would have to die, and every other process number
-//!   (2^15 or more) be given out, in that time.
+//!   after the last time. A copy could reach another process only if in that time the owner died and every other
+//!   process number (2^15 or more) was used.
 //! * A process that can write the file of the shared memory without this crate can forge an entry, and so direct copies
 //!   at any process of the user, as with `/proc/PID/mem`. Pointers are not taken from there: a rank reaches its own
 //!   registered memory through its own table.

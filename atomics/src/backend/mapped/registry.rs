@@ -95,7 +95,7 @@ impl Entry {
         self.state.load(Ordering::Acquire) & PINS
     }
 
-    /// Gives a closed entry without pins free.
+    /// Frees a closed entry without pins.
     pub(super) fn free(&self) {
         self.state.fetch_and(!TAKEN, Ordering::Release);
     }

@@ -46,10 +46,10 @@ impl Patience {
 /// The number of loads between two calls of MPI while a waiter spins: together they take as long as the call.
 const LOADS: u32 = 32;
 
-/// A call of MPI that takes longer than this, in nanoseconds, has probably served another rank. Under MPICH 4.0.2, on the
-/// machine where this was written, a call that finds nothing takes 0.3 us, half of it for the clock (nine of ten less than
-/// 0.6 us). A call that executes a fetch-and-op takes 3.8 us (nine of ten more than 1.7 us). A wrong guess costs some
-/// processor time, or some speed.
+/// A call of MPI that takes longer than this, in nanoseconds, has probably served another rank. Under MPICH 4.0.2, on one
+/// machine, a call that finds nothing takes 0.3 us, half of it for the clock (nine of ten less than 0.6 us). A call that
+/// executes a fetch-and-op takes 3.8 us (nine of ten more than 1.7 us). A wrong guess costs some processor time, or some
+/// speed.
 const SERVED: u64 = 1_000;
 
 /// How long a waiter that has served another rank polls for the next request before it sleeps, in nanoseconds.

@@ -100,8 +100,8 @@ impl Attach {
     ///
     /// # Errors
     ///
-    /// [`Error::World`] when there is no such device, port or address, when the device has no atomics, or when the ranks
-    /// disagree; [`Error::System`] when the system refuses memory or its registration; [`Error::PeerFailed`] when
+    /// [`Error::World`] when there is no such device, port or address, when the device has no atomics, or when the
+    /// ranks disagree. [`Error::System`] when the system refuses memory or its registration. [`Error::PeerFailed`] when
     /// another rank could not join.
     pub fn attach(self, membership: Membership) -> Result<Verbs> {
         match self.prepare(&membership) {

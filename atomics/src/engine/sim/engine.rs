@@ -870,7 +870,7 @@ impl<'p> World<'p> {
             Load::Bytes { .. } => now,
         };
         let done = if posted {
-            // Stores take effect in their order, for any times of their lines.
+            // Stores take effect in their order, even if their lines take different times.
             let stored = &mut self.ranks[rank as usize].stored;
             *stored = done.max(*stored);
             if let Some(channel) = self.channels.get_mut(&Self::channel(rank, at.rank)) {

@@ -1,7 +1,7 @@
 //! The operations under way that return bytes, which are bulk gets and started word operations, and the destinations of
 //! the bytes.
 //!
-//! The engine and the ranks share this table, since a rank can give up a get without a call of the engine: a rank that
+//! The engine and the ranks share this table, since a rank can give up a get without a call of the engine. A rank that
 //! unwinds makes no calls, but its buffer still ends. A get that was given up still takes its time in the network, and
 //! its bytes are discarded.
 

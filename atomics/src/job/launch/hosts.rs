@@ -416,7 +416,7 @@ impl Writer {
 
     fn write(&self, piece: Piece) {
         if let Some(pieces) = &self.pieces {
-            // The thread ends only once it gets no more.
+            // The thread ends only once there are no more pieces.
             let _ = pieces.send(piece);
         }
     }
@@ -646,7 +646,7 @@ impl Running {
         self.parts.iter().all(|part| part.status.is_some()) && self.undecided.is_empty()
     }
 
-    /// Says the last words, and lets the writers end when they have written everything.
+    /// Writes the last messages, and lets the writers end when they have written everything.
     fn close_output(&mut self) {
         if self.err.pieces.is_some() && self.failures > 1 {
             let others = self.failures - 1;

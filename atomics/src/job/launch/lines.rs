@@ -194,7 +194,7 @@ impl Carrier {
     ///
     /// # Panics
     ///
-    /// With the panic of the caller's output function.
+    /// With the panic of the caller's output function, if there was one.
     pub(super) fn join(self) -> Result<()> {
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }

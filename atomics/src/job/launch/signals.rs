@@ -47,7 +47,8 @@ impl Arrivals {
                 for (signal, forwarded) in FORWARDED.into_iter().zip(&mut forwarded) {
                     match disposition(signal) {
                         libc::SIG_IGN => *forwarded = false,
-                        // A handler stays for the life of the process: between jobs it has to do what none would do.
+                        // A handler stays for the life of the process: between jobs it has to give signals their usual
+                        // effect.
                         libc::SIG_DFL => {
                             signal_hook::flag::register_conditional_default(signal, Arc::clone(&jobs.idle))
                                 .map_err(failed)?;

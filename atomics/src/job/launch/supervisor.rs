@@ -100,7 +100,7 @@ struct Supervisor {
     first: u32,
     ranks: Vec<Process>,
     handles: Arc<[Handle]>,
-    /// The threads that carry output, as long as they run. The last one writes the notices, if there are to be any.
+    /// The threads that write output, as long as they run. The last one writes the notices, if there are to be any.
     carriers: Vec<Option<Carrier>>,
     /// Whether failures are reported on standard error.
     tells: bool,
@@ -375,7 +375,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Waits until something has happened, or it is time to do something.
+    /// Waits for an event, or for the next deadline.
     fn poll(&self) -> Result<Vec<Source>> {
         let readable = PollFlags::IN;
         let mut watched = Vec::with_capacity(4 + 2 * self.ranks.len());
