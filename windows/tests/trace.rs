@@ -493,7 +493,11 @@ fn windows_are_recorded_only_on_request() {
         let here = dir.path.join(recorded.to_string());
         std::fs::create_dir(&here).unwrap();
         let mut child = Command::new(std::env::current_exe().unwrap());
-        child.args(["windows_are_recorded_only_on_request", "--exact"]).env(CHILD, "1").env(DIR, &here).current_dir(&here);
+        child
+            .args(["windows_are_recorded_only_on_request", "--exact"])
+            .env(CHILD, "1")
+            .env(DIR, &here)
+            .current_dir(&here);
         child.env_remove(Config::RECORD_VARIABLE);
         if recorded {
             child.env(Config::RECORD_VARIABLE, here.join("variable"));

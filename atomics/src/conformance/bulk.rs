@@ -283,7 +283,10 @@ pub(super) fn buffers_come_and_go<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -
         dest.renew()?;
         lab.ra.get_bytes(place, dest.bytes())?;
         let wrong = dest.bytes().iter().position(|&byte| byte != round);
-        require!(wrong.is_none(), "round {round}: byte {wrong:?} of a fresh buffer differs from the byte that the get has read");
+        require!(
+            wrong.is_none(),
+            "round {round}: byte {wrong:?} of a fresh buffer differs from the byte that the get has read"
+        );
     }
     Ok(())
 }

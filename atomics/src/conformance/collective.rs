@@ -14,10 +14,7 @@ pub(super) fn barriers_separate<A: RemoteAtomics + ?Sized>(lab: &Lab<'_, A>) -> 
         lab.barrier()?;
         let seen = lab.ra.get(counter)?;
         let (least, most) = (round * lab.size(), (round + 1) * lab.size() - 1);
-        require!(
-            (least..=most).contains(&seen),
-            "after barrier {round}, {seen} arrivals instead of {least} to {most}"
-        );
+        require!((least..=most).contains(&seen), "after barrier {round}, {seen} arrivals instead of {least} to {most}");
     }
     Ok(())
 }

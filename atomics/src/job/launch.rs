@@ -245,9 +245,11 @@ impl Launcher {
                 "the ranks of the topology do not form blocks, and a launcher places ranks in blocks only",
             )),
             Placement::Given(topology) if topology.size() == self.size => Ok(Some(topology.clone())),
-            Placement::Given(topology) => {
-                Err(Error::world(format!("the topology has {} ranks, but the world has {}", topology.size(), self.size)))
-            }
+            Placement::Given(topology) => Err(Error::world(format!(
+                "the topology has {} ranks, but the world has {}",
+                topology.size(),
+                self.size
+            ))),
         }
     }
 

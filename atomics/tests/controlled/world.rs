@@ -267,7 +267,11 @@ impl<T: 'static> World<T> {
             What::Started { op, .. } => op.written(old).unwrap_or(old),
         });
         if let (What::Started { request, op }, Some(Answer::Word(old))) = (what, answer) {
-            assert_eq!(self.results.insert((rank, request), op.result(old)), None, "each number belongs to one operation");
+            assert_eq!(
+                self.results.insert((rank, request), op.result(old)),
+                None,
+                "each number belongs to one operation"
+            );
         }
     }
 

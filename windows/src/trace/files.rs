@@ -34,7 +34,10 @@ pub(super) fn files_of(path: &Path) -> Result<Vec<PathBuf>, TraceError> {
         return Err(TraceError::set(path, what));
     }
     let Some((window, files)) = windows.pop_first() else {
-        return Err(TraceError::set(path, "there is no trace here; the files of a trace are called WINDOW-rank-N.trace"));
+        return Err(TraceError::set(
+            path,
+            "there is no trace here; the files of a trace are called WINDOW-rank-N.trace",
+        ));
     };
     if let Some((rank, _)) = (0..).zip(files.keys()).find(|(rank, there)| rank != *there) {
         return Err(TraceError::set(

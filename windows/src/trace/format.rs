@@ -440,7 +440,8 @@ impl Last {
 fn take_update(from: &mut &[u8]) -> Result<Option<(ElementKind, Op)>, String> {
     let Some((&[element, op], rest)) = from.split_first_chunk() else { return Ok(None) };
     *from = rest;
-    let element = ElementKind::from_code(element).ok_or_else(|| format!("{element} is not a code of an element type"))?;
+    let element =
+        ElementKind::from_code(element).ok_or_else(|| format!("{element} is not a code of an element type"))?;
     let op = Op::from_code(op).ok_or_else(|| format!("{op} is not a code of an operation"))?;
     Ok(Some((element, op)))
 }

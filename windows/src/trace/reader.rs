@@ -136,7 +136,10 @@ impl Trace {
                 ("clock", own.clock == header.clock),
             ];
             if let Some((what, _)) = differs.into_iter().find(|&(_, same)| !same) {
-                let what = format!("the {what} differs from the one in {}; the files are of different programs", file.display());
+                let what = format!(
+                    "the {what} differs from the one in {}; the files are of different programs",
+                    file.display()
+                );
                 return Err(TraceError::set(own_file, what));
             }
         }

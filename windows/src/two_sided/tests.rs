@@ -67,8 +67,16 @@ fn errors_name_unknown_codes_by_their_numbers() {
         (PUT, (0, [0, u64::MAX].into_iter().flat_map(u64::to_ne_bytes).collect()), "is not a code"),
         (PUT, (0, [0, 0xFFFF_FFFF << 16].into_iter().flat_map(u64::to_ne_bytes).collect()), "pieces do not fit"),
         (Kind(99), request(0, 0, sum, (0, 8), &[0; 8]), "99 is not a kind of request"),
-        (REGISTER, (0, [7, 0, 0, 0, 0, 0].into_iter().flat_map(u64::to_ne_bytes).collect()), "7 is not a code of a place"),
-        (REGISTER, (0, [0, 0, 0, 0, 9, 0].into_iter().flat_map(u64::to_ne_bytes).collect()), "9 is not a code of an acc"),
+        (
+            REGISTER,
+            (0, [7, 0, 0, 0, 0, 0].into_iter().flat_map(u64::to_ne_bytes).collect()),
+            "7 is not a code of a place",
+        ),
+        (
+            REGISTER,
+            (0, [0, 0, 0, 0, 9, 0].into_iter().flat_map(u64::to_ne_bytes).collect()),
+            "9 is not a code of an acc",
+        ),
         (REGISTER, (0, vec![0; 8]), "8 bytes in place of 6 words"),
         (ANSWER, (5 << 32, vec![]), "an answer to request 5, which waits for none"),
         (SUM, (0, vec![0; 9]), "9 bytes are not whole words"),

@@ -104,7 +104,9 @@ impl Session {
     pub(super) fn start() -> Result<Session> {
         static STARTED: AtomicBool = AtomicBool::new(false);
         if STARTED.swap(true, Ordering::SeqCst) {
-            return Err(Error::world("this process has joined its MPI world before; a process can join once, as one rank"));
+            return Err(Error::world(
+                "this process has joined its MPI world before; a process can join once, as one rank",
+            ));
         }
         let (mut initialized, mut finalized) = (0, 0);
         // SAFETY: both may be called at any time (MPI-3.1, section 8.7), and write one integer each.

@@ -326,7 +326,9 @@ impl Guests {
             ))));
         }
         if rank.0 == 0 || rank.0 >= size {
-            return Err(Some(Error::world(format!("a process has come as {rank} of {size} ranks, which does not exist"))));
+            return Err(Some(Error::world(format!(
+                "a process has come as {rank} of {size} ranks, which does not exist"
+            ))));
         }
         if self.all.iter().any(|guest| guest.rank == Some(rank)) {
             return Err(Some(Error::world(format!("two processes have come as {rank}"))));

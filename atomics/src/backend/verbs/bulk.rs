@@ -139,7 +139,9 @@ impl Verbs {
     /// Returns an error if a test wants part `number` of a bulk operation to fail.
     fn may_fail(&self, number: u64) -> Result<()> {
         match self.failing_part {
-            Some(part) if part == number => Err(Error::world(format!("verbs: part {part} fails because a test asked for it"))),
+            Some(part) if part == number => {
+                Err(Error::world(format!("verbs: part {part} fails because a test asked for it")))
+            }
             _ => Ok(()),
         }
     }
