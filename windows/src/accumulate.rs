@@ -159,7 +159,7 @@ enum WordRef<'w> {
 enum Held {
     /// The updates are atomics, and no other rank runs a plain loop at the same time.
     Atomics,
-    /// The target's lock; no rank loops while this one updates by atomics under it.
+    /// The target's lock; no rank runs a plain loop while this rank updates by atomics under it.
     Lock(Mcs),
     /// The target's lock, under which this rank may loop.
     Loop(Mcs),

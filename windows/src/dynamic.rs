@@ -23,8 +23,8 @@
 //!
 //! * I1. A copy is a list that the owner had, if the same even version was read before and after it.
 //! * I2. An operation on registered memory pins it. If a detach comes between the read of the version and the operation, either the detach
-//!   waits, or the pin fails and the list is read again. So no operation of a peer touches memory that was returned to the program, however
-//!   wrong the program is.
+//!   waits, or the pin fails and the list is read again. So no operation of a peer touches memory that was returned to the program, even if
+//!   the program is wrong.
 //!
 //! # Cost
 //!

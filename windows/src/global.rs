@@ -99,7 +99,7 @@ impl Reserve {
     }
 }
 
-/// The memory of all units of a team under global pointers, while [`run`](Self::run) runs.
+/// The memory of all units of a team under global pointers, during [`run`](Self::run).
 ///
 /// Units are the ranks of the team. There are no epochs: blocking operations are complete at both ends when they return. Other operations are
 /// complete after a wait for their handles, or after a flush. Synchronize with other units before you read what they have written, by the
@@ -550,7 +550,7 @@ impl<'m, A: RemoteAtomics + ?Sized> GlobalMemory<'m, A> {
     }
 }
 
-/// Why a pointer is refused that the table does not have.
+/// Returns why a pointer that is not in the table is refused.
 const UNKNOWN: &str = "its segment was freed, or never allocated";
 
 /// A put or get that is under way, which owns its buffer.

@@ -255,7 +255,7 @@ impl<'t, A: RemoteAtomics + ?Sized> WindowCore<'t, A> {
     /// Returns access to a rank's part by loads, stores and copies (`MPI_Win_shared_query`).
     ///
     /// `None` means the lowest rank that shares memory with this one and has a part that is not empty. If all parts are empty, it means
-    /// the lowest rank that shares memory. As of MPI-4.1, this works for created and allocated windows, too, if the memory is reachable.
+    /// the lowest rank that shares memory. Since MPI-4.1, this works for created and allocated windows, too, if the memory is reachable.
     ///
     /// # Errors
     ///

@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn the_living_hold_their_bytes() {
-        // Locks belong to the process, which is every rank here: to itself it always looks dead.
+        // Locks belong to the process, which is every rank here: the process always looks dead to itself.
         let fd = create(layout()).unwrap();
         let mapping = Arc::new(Mapping::shared(fd.as_fd(), layout(), true).unwrap());
         let locks = Locks::hold(fd, Arc::clone(&mapping), Rank(1)).unwrap();

@@ -49,7 +49,7 @@ fn in_units(bytes: u64) -> String {
     }
 }
 
-/// Sees to it that this process may open the descriptors of `size` ranks, and returns the limit as it was.
+/// Raises the limit of descriptors of this process for `size` ranks if needed, and returns the old limit.
 ///
 /// # Errors
 ///

@@ -120,7 +120,8 @@ impl Topology {
         Topology::of_places(ranks.map(|rank| (self.node_of(rank), self.rack_of(rank))))
     }
 
-    /// Ranks at the given places, each a node and its rack; both are numbered anew, in the order in which they come.
+    /// Makes a topology of ranks at the given places, each a node and its rack. Both are renumbered, in the order of
+    /// their first use.
     pub(crate) fn of_places(places: impl IntoIterator<Item = (u32, u32)>) -> Topology {
         let (mut new_nodes, mut new_racks) = (HashMap::new(), HashMap::new());
         let (mut nodes, mut racks) = (Vec::new(), Vec::new());

@@ -132,7 +132,8 @@ pub struct Piece {
 #[derive(Debug)]
 pub struct Owned<'a, A: RemoteAtomics + ?Sized, T: Pod> {
     ra: &'a A,
-    /// Taken apart, so that moving `self` touches the buffer in no way; put together again when nothing is under way.
+    /// The vector is taken apart, so that moving `self` does not access the buffer. It is rebuilt when nothing is under
+    /// way.
     buffer: (*mut T, usize, usize),
     requests: Vec<Request>,
 }

@@ -35,8 +35,8 @@ pub struct Probed<'a, A: RemoteAtomics + ?Sized> {
 }
 
 impl<'a, A: RemoteAtomics + ?Sized> Probed<'a, A> {
-    /// The handle `inner`, to try out the lock `name`. `beats` is a word at every rank that nothing else uses; all ranks wait
-    /// `patience` for one of them to make progress.
+    /// Wraps the handle `inner`, for a trial of the lock `name`. `beats` is a word at every rank that nothing else uses; all
+    /// ranks wait `patience` for one of them to make progress.
     pub fn new(inner: &'a A, name: &'a str, beats: Disp, patience: Duration) -> Self {
         let view = inner.view();
         Probed {

@@ -613,7 +613,8 @@ mod tests {
                         let subset = Subset::split(&world, colour, key).unwrap();
                         let expected = model(&asked, ra.rank());
                         compare(subset.as_ref(), expected.as_deref());
-                        // A split of that, by numbers that all ranks draw, so that the streams stay alike.
+                        // A split of the first split, with random numbers that all ranks draw, so that the streams stay
+                        // equal.
                         let asked = choices(&mut random, size);
                         if let Some(subset) = &subset {
                             let collectives = Collectives::new(subset).unwrap();

@@ -54,7 +54,7 @@ impl Entry {
         free && self.state.compare_exchange(state, state | TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Opens the entry, which the caller has taken, to a new generation, and returns that, as a key has it.
+    /// Opens the entry, which the caller has taken, with a new generation, and returns the generation for a key.
     pub(super) fn open(&self, memory: &UserMemory, owner: Process) -> u64 {
         self.start.store(memory.start().as_ptr().expose_provenance() as u64, Ordering::Relaxed);
         self.bytes.store(memory.len() as u64, Ordering::Relaxed);

@@ -360,7 +360,7 @@ impl Hosts {
         read(&mut part.child)?;
         part.input = part.child.stdin.take();
         if let Some(input) = &mut part.input {
-            // A part that does not take its orders says why, or ends.
+            // If this fails, the part reports the reason, or ends.
             let _ = input.write_all(format!("{orders}\n").as_bytes());
         }
         Ok(part)
@@ -491,7 +491,7 @@ fn reader(child: &mut Child, at: usize, tell: &SyncSender<(usize, Came)>) -> Res
 struct PartProcess {
     name: String,
     first: u32,
-    /// Which of its ranks have ended.
+    /// The ended ranks of the part.
     ended: Vec<bool>,
     input: Option<ChildStdin>,
     child: Child,

@@ -551,7 +551,7 @@ impl Supervisor {
         }
         match &mut self.ended {
             Ended::Untold => {}
-            // It has ended, so it leaves no more.
+            // The rank has ended, so it can no longer leave the world.
             Ended::Hub(hub) => stayed |= matches!(hub.ended(rank), Presence::Joined | Presence::Failed),
             Ended::Whole(tell) => tell(rank, self.handles[at].pid, status),
         }
