@@ -58,7 +58,7 @@ pub(crate) fn descriptors(size: u32) -> Result<Rlimit> {
     open_files(FDS_BESIDE + FDS_PER_RANK * u64::from(size), size)
 }
 
-/// Sees to it that this process may open `more` descriptors for `size` ranks, and returns the limit as it was.
+/// Raises the limit of descriptors of this process by `more` for `size` ranks if needed, and returns the old limit.
 ///
 /// # Errors
 ///

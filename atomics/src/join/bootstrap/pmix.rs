@@ -108,9 +108,9 @@ struct Library {
 
 impl Library {
     fn load() -> Result<Library> {
-        // The library's plug-ins look for its symbols among the global ones. SAFETY: the name ends with a null byte. That
-        // loading runs the library's initializers is what the launcher, whose library it is, counts on; nothing unloads
-        // it.
+        // The library's plug-ins look for its symbols among the global ones.
+        // SAFETY: the name ends with a null byte. That loading runs the library's initializers is what the launcher,
+        // whose library it is, counts on; nothing unloads it.
         let handle = unsafe { libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
         if handle.is_null() {
             return Err(Error::world(format!(
