@@ -1,24 +1,24 @@
-//! How fast the explorer is, and how much memory it takes, beside the goals that it was built for.
+//! The explorer's speed and its memory per state, beside its goals.
 //!
-//! `cargo bench -p rmalab-verify --bench explorer` prints them. Each search is repeated, and the median told; nothing
-//! fails when a goal is missed: that is for people to judge, who know what else the machine did.
+//! `cargo bench -p rmalab-verify --bench explorer` prints the median of several searches. A missed goal fails nothing,
+//! since the figures depend on the load of the machine.
 
 use std::time::Duration;
 
 use rmalab_verify::explorer::{Options, Search, explore};
 use rmalab_verify::{Check, Finding, Progress, subject};
 
-/// Searches of one kind.
+/// Repetitions of each short search.
 const REPETITIONS: usize = 9;
 
-/// Distinct states in a second, by one thread.
+/// Goal: distinct states per second on one thread.
 const STATES_A_SECOND: f64 = 300_000.0;
-/// Bytes for one state.
+/// Goal: bytes per state.
 const BYTES_A_STATE: f64 = 120.0;
-/// For the 1.5 million states of two readers and two writers with two acquisitions each.
+/// Goal: time for the 1.5 million states of two readers and two writers with two acquisitions each.
 const LONG: Duration = Duration::from_secs(60);
 
-/// The searches: what they are called, scenario, options, how often.
+/// The searches: name, scenario, options, repetitions.
 fn rows() -> Vec<(&'static str, &'static str, Options, usize)> {
     let options = Options { threads: 1, symmetry: false, ..Options::default() };
     let depth = Options { search: Search::DepthFirst, ..options.clone() };
@@ -35,15 +35,15 @@ fn rows() -> Vec<(&'static str, &'static str, Options, usize)> {
 }
 
 fn search(scenario: &str, options: &Options) -> Progress {
-    let lock = subject("mcs-rw-rp").expect("it is one of the standard locks");
-    let check = Check::new(lock, scenario.parse().expect("it is a scenario"));
+    let lock = subject("mcs-rw-rp").expect("a standard lock");
+    let check = Check::new(lock, scenario.parse().expect("a valid scenario"));
     let outcome = explore(&check, options, &|_| true).expect("the check makes sense");
     assert_eq!(outcome.finding, Finding::Holds, "{scenario}");
     outcome.progress
 }
 
 fn main() {
-    // `cargo test` runs bench targets to see that they work, not to measure.
+    // `cargo test` only checks that bench targets run.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }

@@ -1,4 +1,4 @@
-//! One rank of a check as a coroutine: what the explorer and the replay run.
+//! One rank of a check as a coroutine, for the explorer and the replay.
 
 use std::cell::RefCell;
 use std::fmt::Debug;
@@ -13,7 +13,7 @@ use crate::Result;
 use crate::check::Check;
 use crate::play::{Event, Player};
 
-/// An event, with what the lock's code remembers there.
+/// An event, and the handle at that moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Told {
     /// The event.
@@ -39,11 +39,11 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// The rank, which has not begun.
+    /// Creates the rank, which has not begun.
     ///
     /// # Errors
     ///
-    /// [`rmalab_atomics::Error::System`] when there is no memory for its stack.
+    /// [`rmalab_atomics::Error::System`] when the system has no memory for its stack.
     pub fn new(check: &Arc<Check>, rank: Rank) -> Result<Actor> {
         let told = Rc::new(RefCell::new(Vec::new()));
         let (check, tells) = (Arc::clone(check), Rc::clone(&told));
@@ -51,19 +51,20 @@ impl Actor {
         Ok(Actor { task, told })
     }
 
-    /// Lets the rank go on with the answer to its last call, until it makes the next one; it begins with any answer.
+    /// Passes the rank the answer to its last call, and runs it until its next call. The first call of `resume` ignores
+    /// the answer.
     pub fn resume(&mut self, answer: Answer) -> Move {
         let turn = self.task.resume(answer);
         Move { told: self.told.take(), turn }
     }
 
-    /// Gives the rank up.
+    /// Ends the rank before its code has returned.
     pub fn stop(self) {
         self.task.stop();
     }
 }
 
-/// A rank's coroutine, and the events that it has reported.
+/// A rank's coroutine, and the events that the rank has reported.
 struct Watched<'t> {
     port: &'t Port<'t, Answer, Call>,
     tells: Rc<RefCell<Vec<Told>>>,

@@ -1,4 +1,4 @@
-//! One check: what ranks run, in which scenario, over which network, with which mutant.
+//! One check: its subject, scenario, network and mutant.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,28 +14,28 @@ use crate::subject::Subject;
 use crate::workload::{Program, Workload};
 use crate::{Access, Result, Scenario};
 
-/// What every engine gets: all that a verdict depends on, apart from how the engine searches.
+/// The input of every engine. A verdict depends on this, and on how the engine searches.
 #[derive(Clone, Debug)]
 pub struct Check {
     /// The lock, the policy or the program.
     pub subject: Subject,
-    /// Which rank acquires what, how often; of a program, the number of ranks alone.
+    /// Which rank acquires what, and how often. For a program, only the number of ranks.
     pub scenario: Scenario,
     /// What ranks do inside.
     pub section: Section,
-    /// The network's model; for engines that have one.
+    /// The network model, for engines that have one.
     pub network: Network,
-    /// What is broken on purpose.
+    /// The planted defect, if any.
     pub mutant: Option<&'static Mutant>,
-    /// Where the lock's global words are; without it, at a rank of its own, which takes no part.
+    /// The rank that holds the lock's global words. `None` stands for an extra rank that takes no part.
     ///
-    /// That is the strongest check. Posted puts to a lock's words and to a node are then never to one target, so that
-    /// more of them are unordered, and no flush of one covers the other.
+    /// `None` gives the strongest check. Posted puts to the lock's words and puts to a node then never have the same
+    /// target. So more of them are unordered, and no flush of one covers the other.
     pub home: Option<Rank>,
 }
 
 impl Check {
-    /// A check of the real lock, with nothing done inside, on the sequentially consistent network.
+    /// A check of the real lock on the sequentially consistent network, with nothing done inside.
     pub fn new(subject: Subject, scenario: Scenario) -> Check {
         Check { subject, scenario, section: Section::Empty, network: Network::Sc, mutant: None, home: None }
     }
@@ -46,12 +46,12 @@ impl Check {
         Check::new(Subject::program(name, program), scenario)
     }
 
-    /// Where the lock's global words are.
+    /// The rank that holds the lock's global words.
     pub fn home(&self) -> Rank {
         self.home.unwrap_or(Rank(self.active().max(self.targets())))
     }
 
-    /// How many ranks take part: those from 0 on.
+    /// The number of ranks that take part: ranks 0 to `active() - 1`.
     pub fn active(&self) -> u32 {
         self.scenario.ranks()
     }
@@ -64,13 +64,13 @@ impl Check {
         }
     }
 
-    /// How many ranks the world has.
+    /// The number of ranks of the world.
     pub fn world(&self) -> u32 {
         let home = if self.subject.has_home() { self.home().0 + 1 } else { 0 };
         self.active().max(self.targets()).max(home)
     }
 
-    /// Where the ranks of the world are, which is what the lock sees.
+    /// The placement of the world's ranks, as the lock sees it.
     pub fn topology(&self) -> Topology {
         self.scenario.topology(self.world())
     }
@@ -86,7 +86,7 @@ impl Check {
         }
     }
 
-    /// Returns whether `rank` differs from others by its memory: it is the home, or a target of a window.
+    /// Returns whether the memory of `rank` has a special role: it is the home, or a target of a window.
     pub fn is_named(&self, rank: Rank) -> bool {
         let home = self.subject.has_home() && rank == self.home();
         home || self.subject.is_window() && rank.0 < self.targets()
@@ -97,7 +97,7 @@ impl Check {
     /// # Errors
     ///
     /// [`Error::Scenario`](crate::Error::Scenario) when a lock gets the roles of a window, and
-    /// [`Error::Mutant`](crate::Error::Mutant) when the mutant is of another lock.
+    /// [`Error::Mutant`](crate::Error::Mutant) when the mutant does not suit the lock.
     pub fn validate(&self) -> Result<()> {
         let of_windows = self.scenario.groups().iter().find(|group| group.role.is_of_windows());
         if !self.subject.is_window()
@@ -119,11 +119,11 @@ impl Check {
         }
     }
 
-    /// Runs the code of `rank`: every engine lets every rank do this, on whatever carries out its calls.
+    /// Runs the code of `rank`. Every engine calls this for each rank, with its own `player`.
     ///
     /// # Errors
     ///
-    /// Those of the lock and of the player.
+    /// The errors of the lock and of the player.
     pub fn play(&self, rank: Rank, player: &dyn Player) -> Result<()> {
         let deviating;
         let player: &dyn Player = match self.mutant {
@@ -145,7 +145,7 @@ impl Check {
         self.play_lock(&stage, &mut *handle)
     }
 
-    /// Runs the acquisitions of the stage's rank with the lock `handle`.
+    /// Runs all acquisitions of one rank.
     fn play_lock(&self, stage: &Stage<'_>, handle: &mut dyn Handle) -> Result<()> {
         let player = stage.executor();
         for access in self.scenario.accesses(stage.rank()) {
@@ -165,7 +165,7 @@ impl Check {
     }
 }
 
-/// Reads the data, and writes them if `access` allows it.
+/// Reads the data, and also writes them if `access` allows that.
 fn visit(stage: &Stage<'_>, handle: &dyn Handle, access: Access, data: Address) -> Result<()> {
     let mut bytes = [0; WORD as usize];
     stage.get_bytes(data, &mut bytes)?;

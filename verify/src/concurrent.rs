@@ -1,21 +1,20 @@
-//! What loom and shuttle have in common: both run the ranks as threads of a model checker.
+//! The common part of loom and shuttle, which run the ranks as threads of a model checker.
 //!
-//! In both of them one thread runs at a time, from one call to the next. So an observer beside the model checker's
-//! memory sees every call, in the order in which the calls are carried out. It keeps what the properties are about: how
-//! far each rank has come, and the values of the words in a sequentially consistent memory. The order of the calls is
-//! the schedule of a counterexample. [`replay`](crate::replay) follows that schedule call by call, whichever engine
-//! found it.
+//! In both engines, one thread runs at a time, from one call to the next. An observer beside the model checker's memory
+//! sees all calls in the order of their execution. It keeps the progress of each rank, and the values of the words in a
+//! sequentially consistent memory. The properties are about these. The order of the calls is the schedule of a
+//! counterexample. [`replay`](crate::replay) follows that schedule call by call, whichever engine found it.
 //!
 //! # Waiting
-//! A wait is a transition once its comparison holds, as in the explorer. A pause counts as the end of a poll that
-//! failed, and that would fail again if the words were unchanged. So the rank goes on once another rank has changed a
-//! word that it used in this poll. If it counted itself in and out again in the poll, it may also go on once another
-//! rank has made any call: that rank may meet its passing writes at another moment. `polls` bounds how often. If no
-//! rank can go on, that is a deadlock, or a livelock if one of them polls.
+//! A wait is enabled once its comparison holds, as in the explorer. A pause ends a failed poll, which would fail again
+//! if the words were unchanged. So the rank continues only after another rank has changed a word that this poll used.
+//! There is one exception: the poll itself may count the rank in and out again. Then any call of another rank also lets
+//! it continue, because that rank may see the poll's temporary writes at another moment. `polls` bounds how often. If
+//! no rank can continue, that is a deadlock, or a livelock if one of the ranks polls.
 //!
 //! # Store buffers
-//! Where the engine says so, the memory has store buffers: a put of a word waits in its rank's buffer until the engine
-//! lets it arrive, in order, and the rank itself reads it there.
+//! If the engine asks for it, the memory has store buffers. A put of a word then waits in its rank's buffer until the
+//! engine delivers it, in order. The rank itself reads its own buffered puts.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -40,18 +39,18 @@ use crate::{Counterexample, Error, Property, Result, Violation};
 #[derive(Debug, Default)]
 struct Watched {
     status: Status,
-    /// The call that it is about to make, or waits in.
+    /// Its next call, or the one that it waits in.
     call: Option<Call>,
     finished: bool,
-    /// The words that it has used since its last pause.
+    /// The words used since its last pause.
     round: Vec<Used>,
-    /// It has changed a word twice since its last pause.
+    /// True if it has changed a word twice since its last pause.
     passing: bool,
-    /// How many calls had been carried out when it began to pause.
+    /// The number of calls carried out before it began to pause.
     paused: usize,
-    /// Its pauses in this acquisition that followed on such writes.
+    /// The number of pauses in this acquisition that followed such writes.
     polls: u32,
-    /// Its calls and their answers, without those of pauses.
+    /// A hash of its calls and their answers, without pauses.
     behaviour: DefaultHasher,
 }
 
@@ -59,9 +58,9 @@ struct Watched {
 #[derive(Clone, Copy, Debug)]
 struct Used {
     slot: u16,
-    /// The version that it has if no other rank has changed it since this rank used it first.
+    /// The version of the word, unless another rank has changed it since this rank first used it.
     version: u64,
-    /// Whether this rank has changed it.
+    /// True if this rank has changed it.
     changed: bool,
 }
 
@@ -70,12 +69,12 @@ struct State {
     ranks: Vec<Watched>,
     memory: Memory,
     slots: Slots,
-    /// How often each word has changed, by slot.
+    /// The number of changes of each word, by slot.
     versions: Vec<u64>,
     schedule: Vec<Choice>,
     /// The steps of the schedule, counted from 0, that posted a put to a store buffer.
     posting: Vec<usize>,
-    /// Whether a rank has made another call while a put of its own was in its store buffer.
+    /// True if a rank has made another call while its own put was in its store buffer.
     late: bool,
     violation: Option<Violation>,
     unsound: Option<String>,
@@ -88,9 +87,9 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Observer {
     check: Arc<Check>,
-    /// How often a rank may poll by writing, in one acquisition.
+    /// The number of polls by writes that a rank may make in one acquisition.
     polls: Option<u32>,
-    /// When a put of a word takes effect.
+    /// Decides when a put of a word takes effect.
     network: Network,
     state: Mutex<State>,
 }
@@ -122,13 +121,13 @@ impl Observer {
         }
     }
 
-    /// The value of the newest put to the word at `at` in the store buffer of `rank`, which is what `rank` reads there.
+    /// The value of the newest put to `at` in the store buffer of `rank`. `rank` reads this value.
     pub(crate) fn buffered(&self, rank: Rank, at: Address) -> Option<u64> {
         let state = lock(&self.state);
         state.buffered(rank, state.slots.find(at)?)
     }
 
-    /// The oldest put in the store buffer of `rank` takes effect.
+    /// Delivers the oldest put in the store buffer of `rank`.
     pub(crate) fn arrives(&self, rank: Rank) {
         let mut state = lock(&self.state);
         let slot = state.memory.posts[rank.index()][0].slot;
@@ -139,7 +138,7 @@ impl Observer {
         state.uses(rank, slot, changed);
     }
 
-    /// `rank` is about to make `call`, or waits in it.
+    /// Records that `rank` is about to make `call`, or waits in it.
     pub(crate) fn issues(&self, rank: Rank, call: Call) {
         let mut state = lock(&self.state);
         let steps = state.schedule.len();
@@ -157,29 +156,29 @@ impl Observer {
         self.settle(&mut state);
     }
 
-    /// Returns whether `rank` could go on with the call that it has issued.
+    /// Returns whether the call that `rank` has issued is enabled.
     pub(crate) fn ready(&self, rank: Rank) -> bool {
         lock(&self.state).ready(rank)
     }
 
-    /// How often the word of the call that `rank` has issued has changed.
+    /// The number of changes of the word that the issued call of `rank` is about.
     pub(crate) fn awaited_version(&self, rank: Rank) -> u64 {
         let state = lock(&self.state);
         let address = state.ranks[rank.index()].call.and_then(|call| call.address(rank));
         address.and_then(|address| state.slots.find(address)).map_or(0, |slot| state.version(slot))
     }
 
-    /// The engine has carried out the call by `rank`, with this answer; `consistent` says that its memory promises to
-    /// be sequentially consistent, so that there is but one right answer.
+    /// Records that the engine has carried out the call by `rank` with this answer. `consistent` states that the
+    /// engine's memory is sequentially consistent, so that exactly one answer is right.
     pub(crate) fn answered(&self, rank: Rank, call: Call, answer: Answer, consistent: bool) {
         let expected = self.carry_out(rank, call);
         if consistent && expected != answer {
-            let text = format!("{call} by {rank} was answered by {answer:?}, a consistent memory says {expected:?}");
+            let text = format!("{call} by {rank} returned {answer:?}, but a consistent memory returns {expected:?}");
             lock(&self.state).unsound.get_or_insert(text);
         }
     }
 
-    /// Carries out the call by `rank` on the observer's own words, and returns the answer.
+    /// Carries out the call of `rank` on the observer's own words, and returns the answer.
     pub(crate) fn carry_out(&self, rank: Rank, call: Call) -> Answer {
         let mut state = lock(&self.state);
         let state = &mut *state;
@@ -198,7 +197,7 @@ impl Observer {
         if let Call::Start { .. } = call
             && posts
         {
-            // These engines carry it out as it is started, after what is in the store buffer.
+            // These engines carry out a started operation at its start, after the puts in the store buffer.
             state.posting.push(state.schedule.len());
             state.schedule.push(Choice::Step(rank));
             let index = state.memory.posts[rank.index()].len() - 1;
@@ -227,7 +226,7 @@ impl Observer {
         answer
     }
 
-    /// `rank` has come to `event`.
+    /// Records `event` of `rank`.
     pub(crate) fn event(&self, rank: Rank, event: Event) {
         let mut state = lock(&self.state);
         let watched = &mut state.ranks[rank.index()];
@@ -244,10 +243,10 @@ impl Observer {
         }
     }
 
-    /// Makes the calls of `rank`, which `play` makes, to their end or until the rank takes its `exit`.
+    /// Runs the code of `rank`, `play`, to its end or until the rank takes its `exit`.
     pub(crate) fn plays(&self, rank: Rank, exit: &Exit, play: impl FnOnce() -> Result<()>) {
         let ended = quietly(play);
-        // If the execution is over, the stack of a rank that was under way is unwound.
+        // When the execution is over, the stack of an unfinished rank is unwound.
         exit.leave();
         let wrong = match ended {
             Ok(result) => result.err().map(|error| error.breaks()),
@@ -256,7 +255,7 @@ impl Observer {
         self.ended(rank, wrong);
     }
 
-    /// The code of `rank` has ended, with this text if it should not have.
+    /// Records that the code of `rank` has ended, and the violation if it ended wrongly.
     fn ended(&self, rank: Rank, wrong: Option<(Property, String)>) {
         let mut state = lock(&self.state);
         let watched = &mut state.ranks[rank.index()];
@@ -271,14 +270,14 @@ impl Observer {
         }
     }
 
-    /// The engine itself has found something broken, when `rank` did what it last did.
+    /// Records a violation that the engine itself has found at the last step of `rank`.
     pub(crate) fn broken(&self, rank: Rank, property: Property, seen: String) {
         let mut state = lock(&self.state);
         let acquisition = Some(state.ranks[rank.index()].status.acquisition);
         state.violation.get_or_insert(Violation { property, rank, acquisition, seen });
     }
 
-    /// Looks whether nothing can happen any more, and if so, whether that is the end that it should be.
+    /// Checks the final state if no step is possible any more.
     fn settle(&self, state: &mut State) {
         let over = (0..).zip(&state.ranks).all(|(rank, watched)| watched.finished || !state.ready(Rank(rank)));
         if !over || state.violation.is_some() {
@@ -295,24 +294,24 @@ impl Observer {
         }
     }
 
-    /// Returns whether the execution need not go on: something is broken.
+    /// Returns whether a violation has ended the execution.
     pub(crate) fn stopped(&self) -> bool {
         let state = lock(&self.state);
         state.violation.is_some() || state.unsound.is_some()
     }
 
-    /// Returns whether every rank has come to its end.
+    /// Returns whether every rank has ended.
     pub(crate) fn finished(&self) -> bool {
         lock(&self.state).ranks.iter().all(|watched| watched.finished)
     }
 
-    /// The word at `address`, as the calls so far have left it.
+    /// The current value of the word at `address`.
     pub(crate) fn word(&self, address: Address) -> u64 {
         let state = lock(&self.state);
         state.slots.find(address).map_or(0, |slot| state.memory.word(slot))
     }
 
-    /// Returns whether a rank has polled more often than allowed.
+    /// Returns whether a rank has polled more often than `polls` allows.
     pub(crate) fn cut(&self) -> bool {
         lock(&self.state).cut
     }
@@ -323,7 +322,7 @@ impl State {
         self.ranks.iter().map(|watched| watched.status).collect()
     }
 
-    /// `rank` has used the word in `slot`, and perhaps changed it.
+    /// Records that `rank` has used the word in `slot`; `changed` is true if it has changed it.
     fn uses(&mut self, rank: Rank, slot: u16, changed: bool) {
         let index = usize::from(slot);
         if index >= self.versions.len() {
@@ -348,10 +347,10 @@ impl State {
         })
     }
 
-    /// The schedule as a replay takes it, and the network that it is of.
+    /// The schedule for a replay, and its network.
     ///
-    /// A put that takes effect before its rank makes another call might as well have been made then: such a schedule is
-    /// one of a consistent memory. Any other needs a network of late puts.
+    /// A put that takes effect before its rank's next call could also have taken effect at once. Such a schedule
+    /// belongs to a consistent memory. Any other schedule needs a network of late puts.
     fn replayable(&self) -> (Network, Vec<Choice>) {
         if self.late {
             return (Network::LatePuts, self.schedule.clone());
@@ -388,7 +387,7 @@ impl State {
     }
 }
 
-/// One run of an engine, as its threads share it.
+/// One run of an engine, shared by its threads.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) check: Arc<Check>,
@@ -416,15 +415,15 @@ impl Results {
 }
 
 impl Run {
-    /// A run that has not begun.
+    /// Creates a run.
     ///
     /// # Errors
     ///
-    /// Those of [`Check::validate`], and [`Error::Unsupported`] for another network than [`Network::Sc`].
+    /// The errors of [`Check::validate`], and [`Error::Unsupported`] for any network except [`Network::Sc`].
     pub(crate) fn new(engine: &'static str, check: &Check) -> Result<Arc<Run>> {
         check.validate()?;
         if check.network != Network::Sc {
-            let why = format!("it knows no network but sc, and not {}; the explorer does", check.network);
+            let why = format!("this engine supports only the network sc, not {}; use the explorer", check.network);
             return Err(Error::Unsupported { engine, why });
         }
         Ok(Arc::new(Run { check: Arc::new(check.clone()), start: Instant::now(), results: Mutex::default() }))
@@ -435,7 +434,7 @@ impl Run {
         Progress { executions, elapsed: self.start.elapsed(), ..Progress::default() }
     }
 
-    /// Counts an execution that begins, if there may be one more.
+    /// Counts a new execution, and returns whether the limits allow it.
     pub(crate) fn begins(&self, most: Option<u64>) -> bool {
         let mut results = lock(&self.results);
         if most.is_some_and(|most| results.executions >= most) {
@@ -446,7 +445,7 @@ impl Run {
         begins
     }
 
-    /// Adds an execution to the results; of several counterexamples, the first one counts.
+    /// Adds an execution to the results. The first of several counterexamples counts.
     pub(crate) fn ends(&self, observer: &Observer, cut: bool) {
         let state = lock(&observer.state);
         let mut results = lock(&self.results);
@@ -472,23 +471,23 @@ impl Run {
         lock(&self.results).limit.get_or_insert(limit);
     }
 
-    /// Returns whether the run is to make no more executions.
+    /// Returns whether the run makes no more executions.
     pub(crate) fn over(&self) -> bool {
         lock(&self.results).over()
     }
 
-    /// Starts again: nothing of what was done so far counts.
+    /// Discards all results, and starts again.
     pub(crate) fn again(&self) {
         let mut results = lock(&self.results);
         (results.executions, results.cut) = (0, 0);
         results.behaviours.clear();
     }
 
-    /// Lets `model` make executions on a thread of its own, and `watch` see how far it has come.
+    /// Runs `model` on a thread of its own, and reports its progress to `watch`.
     ///
     /// # Errors
     ///
-    /// [`Error::Unsound`] when the model checker itself failed, and those of `model`.
+    /// [`Error::Unsound`] when the model checker itself failed, and the errors of `model`.
     pub(crate) fn conduct(
         &self,
         max_time: Option<Duration>,
@@ -504,7 +503,7 @@ impl Run {
             result
         });
         let thread =
-            thread.map_err(|error| Error::Unsound(format!("the system refuses a thread for the engine: {error}")))?;
+            thread.map_err(|error| Error::Unsound(format!("the system refused a thread for the engine: {error}")))?;
         loop {
             match ended.recv_timeout(PERIOD) {
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
@@ -540,5 +539,5 @@ impl Run {
     }
 }
 
-/// How often the progress is shown.
+/// The time between two reports of progress.
 const PERIOD: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! The standard configurations: in which each lock is checked unless the user chooses others.
+//! The standard configurations: the checks of each lock unless the user chooses others.
 
 use crate::network::Network::{self, Hca, LatePuts, Sc, UnorderedBulk};
 use crate::play::Section;
@@ -7,20 +7,20 @@ use crate::{Check, Scenario, Subject, Workload};
 /// One standard configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Configuration {
-    /// Which rank acquires what, how often.
+    /// Which rank acquires what, and how often.
     pub scenario: Scenario,
-    /// The network's model.
+    /// The network model.
     pub network: Network,
     /// What ranks do inside.
     pub section: Section,
-    /// Whether the order that the lock claims is checked as well, which takes more states.
+    /// True if the claimed order of the lock is checked as well, which takes more states.
     pub order: bool,
-    /// Whether it takes so long, or so much memory, that it is left out unless it is asked for.
+    /// True if it takes much time or memory, so that it runs only on request.
     pub long: bool,
 }
 
 impl Configuration {
-    /// The check of `subject` in this configuration.
+    /// Returns the check of `subject` in this configuration.
     pub fn check(&self, subject: &Subject) -> Check {
         let mut check = Check::new(subject.clone(), self.scenario.clone());
         check.network = self.network;
@@ -29,15 +29,15 @@ impl Configuration {
     }
 }
 
-/// What is special about some configurations; none combines two of these.
+/// The special feature of a configuration. No configuration has two of them.
 #[derive(Clone, Copy, PartialEq)]
 enum Special {
     Plain,
     /// With [`Section::Data`].
     Data,
-    /// With the order that the lock claims.
+    /// With the claimed order of the lock.
     Order,
-    /// Minutes and gigabytes.
+    /// Takes minutes and gigabytes.
     Long,
 }
 use Special::{Data, Long, Order, Plain};
@@ -45,7 +45,7 @@ use Special::{Data, Long, Order, Plain};
 /// Scenarios on one network, in the order of reports.
 type Row = (Network, Special, &'static [&'static str]);
 
-/// The locks that poll are small: their handles remember next to nothing.
+/// Locks that poll have few states: their handles remember almost nothing.
 const TAS: &[Row] =
     &[(Sc, Plain, &["4Wx2"]), (LatePuts, Plain, &["4Wx2"]), (UnorderedBulk, Data, &["2Wx2"]), (Hca, Plain, &["3Wx1"])];
 
@@ -65,7 +65,7 @@ const MCS: &[Row] = &[
     (Hca, Plain, &["3Wx1"]),
 ];
 
-/// On two nodes of two ranks, and on one.
+/// Two nodes of two ranks, and one node.
 const COHORT: &[Row] = &[
     (Sc, Plain, &["4Wx1/2", "3Wx2/2"]),
     (LatePuts, Plain, &["4Wx1/2", "3Wx2/2", "3Wx2/1", "3Wx2"]),
@@ -75,7 +75,7 @@ const COHORT: &[Row] = &[
     (Hca, Plain, &["3Wx2/2"]),
 ];
 
-/// On two nodes of two ranks, the home on another one; on three levels, two racks.
+/// Two nodes of two ranks, with the home on a third; and three levels with two racks.
 const RMA_MCS: &[Row] = &[
     (Sc, Plain, &["4Wx1/2", "3Wx2/2"]),
     (LatePuts, Plain, &["4Wx1/2", "3Wx2/2"]),
@@ -104,7 +104,7 @@ const TAS_RW: &[Row] = &[
     (Hca, Plain, &["2R1Wx1"]),
 ];
 
-/// The reader-preference and writer-preference forms of the queue lock.
+/// The reader-preference and the writer-preference queue lock.
 const MCS_RW: &[Row] = &[
     (Sc, Plain, &["2R2Wx2"]),
     (Sc, Order, &["2R1Wx1", "1R2Wx1"]),
@@ -122,7 +122,7 @@ const MCS_RW_NEUTRAL: &[Row] = &[
     (Sc, Long, &["4R1Wx2", "3R2Wx2"]),
 ];
 
-/// What a policy's six calls have to get right: all targets against one, one against another.
+/// Combinations of a policy's six calls: all targets against one, and one against another.
 const GLOBAL: &[Row] = &[
     (Sc, Plain, &["1E@0 1E@1 1S@0 2Ax1", "1A1E@0 1S@0x2"]),
     (LatePuts, Plain, &["1A1E@0 1S@1x1"]),
@@ -131,7 +131,7 @@ const GLOBAL: &[Row] = &[
     (LatePuts, Plain, &["1E@0 1E@1 1S@0 2Ax1"]),
 ];
 
-/// A lock_all may take a lock for each rank.
+/// A lock_all may take one lock per rank.
 const PER_TARGET: &[Row] = &[
     (Sc, Plain, &["1A1E@0 1E@1 1S@0x1", "1A1E@0 1S@0x2"]),
     (LatePuts, Plain, &["1A1E@0 1S@1x1"]),
@@ -141,7 +141,7 @@ const PER_TARGET: &[Row] = &[
     (LatePuts, Long, &["1E@0 1E@1 1S@0 2Ax1"]),
 ];
 
-/// It has no queues, and is small.
+/// It has no queues, and few states.
 const TWO_LEVEL: &[Row] = &[
     (Sc, Plain, &["1E@0 1E@1 1S@0 2Ax1"]),
     (LatePuts, Plain, &["1E@0 1E@1 1S@0 2Ax1"]),
@@ -150,7 +150,7 @@ const TWO_LEVEL: &[Row] = &[
     (Hca, Plain, &["1A1E@0 1S@1x1"]),
 ];
 
-/// On nodes of two ranks and of one; with the home there are three leaves, so that the tree has two levels.
+/// Nodes of two ranks and of one. With the home, there are three leaves, so that the tree has two levels.
 const HIERARCHICAL: &[Row] = &[
     (Sc, Plain, &["1A1E@0x2/1", "2A1E@0x1/1", "1A2E@0x1/1", "2E@0 1S@0x1/2", "1A1E@0 1S@0x2/2", "1A1E@0 1A1E@1x1/2"]),
     (LatePuts, Plain, &["2A1E@0x1/1", "1A2E@0x1/1", "2E@0 1S@0x1/2", "1A1E@0 1S@1x1/2"]),
@@ -160,7 +160,7 @@ const HIERARCHICAL: &[Row] = &[
     (LatePuts, Long, &["1A1E@0 1A1E@0x1/2", "1A1E@0 1A1E@1x1/2"]),
 ];
 
-/// Of a lock that is not one of the workspace's own.
+/// For a lock from outside the workspace.
 const OTHER: &[Row] = &[
     (Sc, Plain, &["2R1Wx2", "1R2Wx2"]),
     (LatePuts, Plain, &["2R1Wx1"]),
@@ -168,7 +168,7 @@ const OTHER: &[Row] = &[
     (Hca, Plain, &["2R1Wx1"]),
 ];
 
-/// The standard configurations of `subject`; none for `nocheck`, which promises nothing.
+/// The standard configurations of `subject`. `nocheck` has none, since it promises nothing.
 pub fn configurations(subject: &Subject) -> Vec<Configuration> {
     let rows = match (subject.name(), subject.workload()) {
         ("tas", _) => TAS,
@@ -191,7 +191,7 @@ pub fn configurations(subject: &Subject) -> Vec<Configuration> {
     for &(network, special, scenarios) in rows {
         let section = if special == Data { Section::Data } else { Section::Empty };
         for scenario in scenarios {
-            let scenario = scenario.parse().expect("the standard scenarios are well written");
+            let scenario = scenario.parse().expect("a valid standard scenario");
             let (order, long) = (special == Order, special == Long);
             all.push(Configuration { scenario, network, section, order, long });
         }

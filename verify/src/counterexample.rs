@@ -1,4 +1,4 @@
-//! A violation together with the schedule that leads to it: what is shown, saved and replayed.
+//! A violation with the schedule that leads to it.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -12,39 +12,39 @@ use crate::network::Network;
 use crate::play::Section;
 use crate::{Error, Result, Violation};
 
-/// A way to break a property: all that a replay needs besides the lock.
+/// A way to break a property: all that a replay needs except the lock.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Counterexample {
-    /// The format's version.
+    /// The version of the format.
     pub version: u32,
     /// The lock's name.
     pub lock: String,
-    /// The mutant's name, if it is not the real lock.
+    /// The mutant's name, if any.
     pub mutant: Option<String>,
     /// The scenario.
     pub scenario: String,
-    /// What is done inside.
+    /// What ranks do inside.
     pub section: Section,
-    /// The network's model.
+    /// The network model.
     pub network: Network,
-    /// Where the lock's global words are, if that is not left to the check.
+    /// The rank that holds the lock's global words, if the check names one.
     pub home: Option<Rank>,
-    /// What is broken in the end.
+    /// The property that the schedule breaks.
     pub violation: Violation,
-    /// What happens, from the beginning.
+    /// The steps, from the start.
     pub schedule: Vec<Choice>,
-    /// Of a livelock: the schedule from this step on repeats for ever.
+    /// For a livelock: the schedule repeats forever from this step on.
     pub cycle: Option<usize>,
 }
 
-/// The longest file that is read, in bytes: a schedule of more than a hundred thousand steps.
+/// The largest file that is read, in bytes: a schedule of more than a hundred thousand steps.
 const LONGEST: u64 = 16 << 20;
 
-/// The version of the format that this one writes, and the only one that it reads.
+/// The version of the format that this program writes and reads.
 const VERSION: u32 = 1;
 
 impl Counterexample {
-    /// A counterexample to `check`.
+    /// Creates a counterexample to `check`.
     pub fn new(check: &Check, violation: Violation, schedule: Vec<Choice>, cycle: Option<usize>) -> Counterexample {
         Counterexample {
             version: VERSION,
@@ -60,12 +60,12 @@ impl Counterexample {
         }
     }
 
-    /// The preemptions of the schedule: the steps, counted from 0, before which a rank is switched away from although
-    /// it could go on.
+    /// The preemptions of the schedule: the steps, counted from 0, before which the schedule leaves a rank that could
+    /// continue.
     ///
     /// # Errors
     ///
-    /// [`Error::Schedule`] when the schedule is not one of `check`, and those of [`Live::new`].
+    /// [`Error::Schedule`] when the schedule does not fit `check`, and the errors of [`Live::new`].
     pub fn preemptions(&self, check: &Check) -> Result<Vec<usize>> {
         let mut live = Live::new(check)?;
         let mut running: Option<Rank> = None;
@@ -82,11 +82,11 @@ impl Counterexample {
         Ok(preempted)
     }
 
-    /// Returns an error unless it is one to `check`.
+    /// Returns an error unless this is a counterexample to `check`.
     ///
     /// # Errors
     ///
-    /// [`Error::Schedule`] when it was made for another lock, mutant, scenario or network, or when its cycle begins after
+    /// [`Error::Schedule`] when it belongs to another lock, mutant, scenario or network, or when its cycle begins after
     /// its end.
     pub fn suits(&self, check: &Check) -> Result<()> {
         let none = |step, why: String| Err(Error::Schedule { step, why });
@@ -98,7 +98,7 @@ impl Counterexample {
                 let (lock, scenario, section, network) = (&one.lock, &one.scenario, one.section, one.network);
                 format!("{lock}{mutant}, scenario {scenario}, section {section:?}, network {network}{home}")
             };
-            return none(0, format!("it is of {}, not of {}", told(self), told(&of_check)));
+            return none(0, format!("it belongs to {}, not to {}", told(self), told(&of_check)));
         }
         match self.cycle {
             Some(first) if first >= self.schedule.len() => none(first, "its cycle begins after its end".to_owned()),
@@ -120,7 +120,7 @@ impl Counterexample {
     ///
     /// # Errors
     ///
-    /// [`Error::File`], and [`Error::Format`] if it is not one, or one of another version.
+    /// [`Error::File`], and [`Error::Format`] if it is no counterexample or has another version.
     pub fn load(path: &Path) -> Result<Counterexample> {
         let mut text = String::new();
         std::fs::File::open(path)
@@ -128,7 +128,7 @@ impl Counterexample {
             .map_err(|source| Error::File { path: path.into(), source })?;
         let format = |why: String| Error::Format { path: path.into(), why };
         if text.len() as u64 > LONGEST {
-            return Err(format(format!("it has more than {LONGEST} bytes, the most that one has")));
+            return Err(format(format!("it has more than {LONGEST} bytes, the limit for a counterexample")));
         }
         let one: Counterexample = serde_json::from_str(&text).map_err(|error| format(error.to_string()))?;
         if one.version != VERSION {

@@ -1,11 +1,11 @@
-//! Counterexamples as sequence diagrams that a person can read: a column a rank, a row a step.
+//! Counterexamples as sequence diagrams: one column per rank, one row per step.
 //!
-//! [`text`] is for terminals and logs, [`svg`] for pages; both draw the same story, which comes from a replay of
-//! the schedule, so that a diagram shows what the lock does now.
+//! [`text`] is for terminals and logs, [`svg`] for pages. Both draw the same story from a replay of the schedule, so
+//! that a diagram shows the present lock.
 //!
-//! The life line of a rank shows how far it is: dotted outside, thin while it acquires or releases, bold inside. An
-//! arrow goes from the rank that acts to the rank in whose memory the word is. All steps are shown; only rounds of a
-//! poll that change nothing are folded into one row.
+//! The lifeline of a rank shows its phase: dotted outside, thin while it acquires or releases, bold inside. An arrow
+//! goes from the acting rank to the rank whose memory has the word. All steps are shown, except that rounds of a poll
+//! that change nothing share one row.
 
 mod label;
 mod svg;
@@ -22,60 +22,60 @@ use crate::play::Event;
 use crate::status::{Phase, Status};
 use crate::{Access, Error, Property, Result, Violation};
 
-/// The diagram of `counterexample`, which is one to `check`, in box-drawing characters.
+/// Draws `counterexample` to `check` in box-drawing characters.
 ///
 /// Four ranks and a home take about 120 columns.
 ///
 /// # Errors
 ///
-/// [`Error::Schedule`] when the schedule is not one of `check`, and those of [`Live::new`].
+/// [`Error::Schedule`] when the schedule does not fit `check`, and the errors of [`Live::new`].
 pub fn text(check: &Check, counterexample: &Counterexample) -> Result<String> {
     Ok(text::draw(&Story::new(check, counterexample)?))
 }
 
-/// The diagram of `counterexample`, which is one to `check`, as an SVG document that needs nothing from outside.
+/// Draws `counterexample` to `check` as a self-contained SVG document.
 ///
 /// # Errors
 ///
-/// Those of [`text()`].
+/// The errors of [`text()`].
 pub fn svg(check: &Check, counterexample: &Counterexample) -> Result<String> {
     Ok(svg::draw(&Story::new(check, counterexample)?))
 }
 
-/// All that a diagram shows.
+/// The content of a diagram.
 #[derive(Debug)]
 struct Story {
-    /// The lock, and the mutant if it is one.
+    /// The lock, and the mutant if there is one.
     title: String,
-    /// What the mutant breaks.
+    /// The description of the mutant.
     deviation: Option<&'static str>,
-    /// Scenario, network, and the schedule in numbers.
+    /// Scenario, network, and the numbers of steps and preemptions.
     facts: String,
     columns: Vec<Column>,
     rows: Vec<Row>,
-    /// Of a livelock: the steps that repeat, first and last, counted from 1.
+    /// For a livelock: the first and the last repeated step, counted from 1.
     cycle: Option<(usize, usize)>,
-    /// What is broken, and the sentence that says how.
+    /// The violated property, and the sentence that explains it.
     violation: Violation,
     /// Further facts about the end.
     notes: Vec<String>,
-    /// The columns of the ranks that the violation is about.
+    /// The columns of the ranks that the violation names.
     hurt: Vec<usize>,
 }
 
-/// One rank's memory, and its life line if it takes part.
+/// One rank's memory, and its lifeline if it takes part.
 #[derive(Debug)]
 struct Column {
     rank: Rank,
     title: String,
-    /// What is below the title: that a rank which takes part is the home, too.
+    /// The line below the title: "home" if a rank that takes part is the home, too.
     subtitle: &'static str,
 }
 
-/// How far a rank is.
+/// The phase of a rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Life {
-    /// It takes no part: only its memory is of interest.
+    /// It takes no part: only its memory matters.
     Memory,
     Outside,
     /// It acquires or releases.
@@ -85,7 +85,7 @@ enum Life {
 
 #[derive(Debug)]
 struct Row {
-    /// How far each rank is, by column.
+    /// The phase of each rank, by column.
     lives: Vec<Life>,
     what: What,
 }
@@ -95,22 +95,23 @@ enum What {
     Step {
         /// The step, counted from 1.
         number: usize,
-        /// Whether it is taken by another rank than the one before, which could have gone on.
+        /// True if the rank of the previous step could have continued.
         preempts: bool,
         arrow: Arrow,
         label: String,
     },
-    /// Steps that repeat the ones before them, and change nothing.
+    /// Repetitions of the steps above that change nothing.
     Polls { first: usize, last: usize, column: usize, rounds: usize },
-    /// Something that the rank of a column says of itself; and what is broken, if that breaks it.
+    /// An event of the rank in a column, and the property that it breaks, if any.
     Mark { column: usize, text: String, broken: Option<String> },
-    /// The steps below repeat for ever.
+    /// The steps below repeat forever.
     Cycle,
-    /// The rank of a column waits for ever.
+    /// The rank in a column waits forever.
     Stuck { column: usize, label: String },
 }
 
-/// From the column of the rank that acts to that of the word; the same one if the word is its own, or there is none.
+/// From the column of the acting rank to the column of the word. They are equal for a local word, and for a call
+/// without a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Arrow {
     from: usize,
@@ -122,13 +123,13 @@ struct Arrow {
 enum Kind {
     /// It takes effect in this step.
     Done,
-    /// It takes effect in a later step, if it does.
+    /// It takes effect in a later step, or not at all.
     Posted { arrival: Option<usize> },
     /// It was posted in an earlier step.
     Arrives { posted: usize },
 }
 
-/// One step of the replay, with what its label needs of the state that it was taken in.
+/// One step of the replay. The label is made at once, since it depends on the state.
 struct Taken {
     step: Step,
     preempts: bool,
@@ -137,7 +138,7 @@ struct Taken {
 }
 
 impl Taken {
-    /// Returns whether it only looks at something, and changes nothing.
+    /// Returns whether the step only reads.
     fn is_idle(&self) -> bool {
         let changes = match self.step.effect {
             Effect::Answered(Call::CompareAndSwap { expected, .. }, answer) => answer == Answer::Word(expected),
@@ -163,13 +164,13 @@ impl Taken {
     }
 }
 
-/// The longest round of a poll that is folded, in steps: a look at two words and a pause.
+/// The longest round of a poll that is folded, in steps: two reads and a pause.
 const LONGEST_ROUND: usize = 3;
 
-/// The rounds of a poll that follow step `i` (counted from 0) and repeat the steps before it: their length and number.
+/// The rounds of a poll that begin at step `i` (counted from 0) and repeat the steps above: their length and number.
 fn polls(taken: &[Taken], i: usize, cycle: Option<usize>) -> Option<(usize, usize)> {
     (1..=LONGEST_ROUND.min(i)).find_map(|length| {
-        // Where the cycle begins there is a line, so that nothing is folded across it.
+        // The beginning of the cycle has its own row, so that no fold may cross it.
         let end = cycle.filter(|&cycle| cycle > i - length).unwrap_or(taken.len());
         let same = (i..end).take_while(|&j| taken[j].repeats(&taken[j - length])).count();
         let rounds = same / length;
@@ -182,9 +183,9 @@ struct Teller<'c> {
     check: &'c Check,
     live: Live,
     columns: Vec<Column>,
-    /// By rank: the posted puts under way, as the numbers of the steps that posted them, oldest first.
+    /// By rank: the posted puts under way, as the numbers of the posting steps, oldest first.
     posts: Vec<Vec<usize>>,
-    /// By rank: whether its call has been carried out by half.
+    /// By rank: true if its call is half done.
     halfway: Vec<bool>,
 }
 
@@ -266,7 +267,7 @@ impl Story {
     }
 }
 
-/// Lines of `text` that are at most `width` characters long, unless a word is longer.
+/// Splits `text` into lines of at most `width` characters; only a single word may be longer.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -315,7 +316,7 @@ fn columns(check: &Check, counterexample: &Counterexample) -> Result<Vec<Column>
         .collect())
 }
 
-/// What is to be said when the replay finds something else than the counterexample claims.
+/// The note for a replay that finds something else than the counterexample claims.
 fn doubt(violation: &Violation, found: &[&Violation]) -> Option<String> {
     use Property::{Consistent, NoLivelock, NoLostUpdate, Order};
     // A replay does not judge these.
@@ -324,14 +325,14 @@ fn doubt(violation: &Violation, found: &[&Violation]) -> Option<String> {
         return None;
     }
     Some(match found.first() {
-        None => "The replay does not find this: with this version of the lock, the schedule breaks nothing.".to_owned(),
+        None => "The replay does not find this: the schedule breaks nothing in this version of the lock.".to_owned(),
         Some(other) => format!("The replay does not find this, but: {other}."),
     })
 }
 
 impl Teller<'_> {
     fn column(&self, rank: Rank) -> usize {
-        // There is one for every rank that acts or is acted on: see `columns`.
+        // Every rank that acts, or whose memory is used, has a column: see `columns`.
         self.columns.iter().position(|column| column.rank == rank).unwrap_or(0)
     }
 
@@ -399,13 +400,13 @@ impl Teller<'_> {
         Ok(Taken { step, preempts: false, arrow, label })
     }
 
-    /// What the word at `at` is now.
+    /// The present value of the word at `at`.
     fn value(&self, at: Address) -> String {
         let word = self.live.words().find(|&(of, _)| of == at.unwatched()).map_or(0, |(_, word)| word);
         label::value(self.check, at, word)
     }
 
-    /// The ranks that wait where nothing can happen any more, and what for.
+    /// The ranks that wait when no step is possible any more, with what they wait for.
     fn stuck(&self) -> Vec<(Rank, String)> {
         let waits = (0..).map(Rank).zip(self.live.calls());
         waits
@@ -417,7 +418,7 @@ impl Teller<'_> {
             .collect()
     }
 
-    /// What is under way, and what is in memory, after the last step.
+    /// Notes on the operations under way and the memory after the last step.
     fn rest(&self, taken: &[Taken]) -> Vec<String> {
         let mut notes = Vec::new();
         let under_way: Vec<String> = self
@@ -444,7 +445,7 @@ impl Teller<'_> {
         notes
     }
 
-    /// The columns of the ranks that `violation` is about.
+    /// The columns of the ranks that `violation` names.
     fn hurt(&self, violation: &Violation, statuses: &[Status]) -> Vec<usize> {
         let rank = violation.rank.index();
         match violation.property {
@@ -459,11 +460,11 @@ impl Teller<'_> {
     }
 }
 
-/// How far each rank is, row by row.
+/// Collects the rows, with the phase of each rank.
 struct Lives<'c> {
     check: &'c Check,
     statuses: Vec<Status>,
-    /// By rank: what it will be said to do with its next call.
+    /// By rank: the text to print with its next call.
     pending: Vec<Option<String>>,
     columns: usize,
     rows: Vec<Row>,
@@ -488,7 +489,7 @@ impl Lives<'_> {
         self.push(What::Mark { column: rank.index(), text, broken: None });
     }
 
-    /// Shows what `rank` has said that it will do, now that it does it.
+    /// Prints the pending text of `rank`.
     fn flush_pending(&mut self, rank: Rank) {
         if let Some(text) = self.pending[rank.index()].take() {
             self.mark(rank, text);

@@ -1,4 +1,4 @@
-//! What can keep a check from being made.
+//! Errors of a check itself, as opposed to its findings.
 
 use rmalab_atomics::Rank;
 
@@ -7,24 +7,24 @@ use crate::Property;
 /// The result of running a check.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A check that could not be made; what a check *found* is in its verdict.
+/// A check that could not be run. Its *findings* are in its verdict.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The scenario has more ranks than the world.
-    #[error("{rank}: scenario {scenario} needs {needed} ranks, and the world has {size}")]
+    #[error("{rank}: scenario {scenario} needs {needed} ranks, but the world has {size}")]
     TooFewRanks {
         /// The rank that called.
         rank: Rank,
         /// The scenario.
         scenario: String,
-        /// How many ranks it has.
+        /// The number of ranks of the scenario.
         needed: u32,
-        /// How many ranks the world has.
+        /// The number of ranks of the world.
         size: u32,
     },
-    /// A lock was given a role that only windows have.
-    #[error("scenario {scenario}: {lock} is no window, and knows no role {role}; give it R, W or M")]
+    /// A lock got a role that only windows have.
+    #[error("scenario {scenario}: {lock} is not a window, so it has no role {role}; use R, W or M")]
     Scenario {
         /// The scenario.
         scenario: String,
@@ -33,14 +33,14 @@ pub enum Error {
         /// The role.
         role: String,
     },
-    /// A mutant is of another lock.
-    #[error("mutant {mutant} is not one of {lock}, but of {of}")]
+    /// The mutant does not suit the lock.
+    #[error("mutant {mutant} does not suit {lock}; it suits {of}")]
     Mutant {
         /// The mutant.
         mutant: &'static str,
         /// The lock.
         lock: &'static str,
-        /// The locks that it is of.
+        /// The locks that it suits.
         of: String,
     },
     /// A file that cannot be read or written.
@@ -48,36 +48,36 @@ pub enum Error {
     File {
         /// The file.
         path: std::path::PathBuf,
-        /// The operating system's answer.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// A file that is not a counterexample.
-    #[error("{path} is no counterexample: {why}", path = path.display())]
+    #[error("{path} is not a counterexample: {why}", path = path.display())]
     Format {
         /// The file.
         path: std::path::PathBuf,
         /// What is wrong with it.
         why: String,
     },
-    /// A schedule that does not fit the lock: it was made for another version of it.
+    /// A schedule that does not fit the lock, for example because the lock has changed.
     #[error(
-        "step {step} of the schedule cannot be taken: {why}; the lock, or the mutant, is not the one that it was made for"
+        "step {step} of the schedule is not possible: {why}; the schedule belongs to another lock, mutant or version"
     )]
     Schedule {
         /// The number of the step, counted from 0.
         step: usize,
-        /// Why not.
+        /// Why the step is not possible.
         why: String,
     },
-    /// The engine has no way to make this check.
+    /// The engine does not support this check.
     #[error("{engine}: {why}")]
     Unsupported {
         /// The engine.
         engine: &'static str,
-        /// What it cannot do.
+        /// The unsupported feature.
         why: String,
     },
-    /// The engine cannot vouch for its result.
+    /// The engine cannot guarantee its result.
     #[error("{0}")]
     Unsound(String),
     /// The lock under test returned an error.
@@ -89,18 +89,18 @@ pub enum Error {
     /// The window under test returned an error.
     #[error(transparent)]
     Windows(#[from] rmalab_windows::Error),
-    /// A program has seen what it must not see.
+    /// A program has seen a value that it must not see.
     #[error("{property}: {seen}")]
     Seen {
-        /// What is broken by that.
+        /// The violated property.
         property: Property,
-        /// What it saw, values included.
+        /// The observation, with its values.
         seen: String,
     },
 }
 
 impl Error {
-    /// What is broken when a rank's code ends with this error, and how a report says so.
+    /// The property that a rank's code breaks by this error, and the text for the report.
     pub(crate) fn breaks(&self) -> (Property, String) {
         match self {
             Error::Seen { property, seen } => (*property, seen.clone()),

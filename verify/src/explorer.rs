@@ -1,28 +1,31 @@
-//! The explorer: every order of the ranks' calls, and of the network's doings, exhaustively.
+//! The explorer: an exhaustive search of all interleavings of the ranks' calls and the network's steps.
 //!
 //! # States
-//! A state consists of the words of memory, the phase of each rank with the answers that the rank got since the phase
-//! began, and the puts that are under way. A step is one call of one rank, carried out by the [network's
-//! model](crate::network), or the arrival of one put. A wait whose condition does not hold is no step: the rank blocks.
-//! Deadlines never pass, since time stands still.
+//! A state consists of the words of memory, the phase of each rank with its answers since the phase began, and the puts
+//! under way. A transition is one call of one rank, carried out by the [network model](crate::network), or the arrival
+//! of one put. A wait whose condition does not hold is not enabled: the rank blocks. Deadlines never pass, since time
+//! stands still.
 //!
-//! The lock's code is the real one. It runs as a coroutine for each answer that is new at its place, and is remembered
-//! as an automaton (`learned`). So the search only looks up: it makes some hundred thousand states a second from a few
-//! thousand runs of the code.
+//! The search runs the real code of the lock. Each new answer runs the code once, as a coroutine, and the result
+//! extends an automaton (`learned`). All further uses of that answer are table look-ups. So a few thousand runs of the
+//! code are enough for some hundred thousand states a second.
 //!
-//! # What is left out, and why that is sound
-//! - Pauses, flushes of nothing and questions for the time touch no memory and are joined to the step before them.
-//! - Posting a put, and a flush of what has arrived, are taken at once: no other rank can notice when (`space`). That is
-//!   the only reduction of partial orders that is sound without knowing what a rank will do later.
-//! - Ranks with one part are interchangeable (`symmetry`); that the code treats them alike is tested wherever it is used.
-//! - After a pause, a polling loop has forgotten what it polled (`learned`); tested, and given up where it is not so.
+//! # Reductions, and why they are sound
+//! - Pauses, flushes of nothing, and reads of the clock touch no memory. They are joined to the step before them.
+//! - Posting a put, and a flush of puts that have arrived, are taken at once: no other rank can observe their time
+//!   (`space`). This is the only partial-order reduction that is sound without knowledge of a rank's later calls.
+//! - Ranks with equal parts of the scenario are interchangeable (`symmetry`). Each use of this tests that the code
+//!   treats them alike.
+//! - After a pause, a polling loop has forgotten its earlier polls (`learned`). This is tested; where it fails, the
+//!   search starts again without it.
 //!
-//! # What is assumed
-//! - A rank's code is a function of its answers: no clock, no randomness but one that starts anew in each run, nothing
-//!   shared. A second run with the same answers detects a violation.
-//! - A handle's `Debug` shows all that it remembers between acquire and release. Several histories are kept of each
-//!   handle, and a difference between them is an error; one that none of them shows stays hidden.
-//! - The bound is the scenario: its number of ranks, its numbers of acquisitions.
+//! # Assumptions
+//! - A rank's code is a function of its answers: it uses no clock, nothing shared, and no randomness except a generator
+//!   that starts anew in each run. A second run with the same answers detects a violation.
+//! - A handle's `Debug` shows everything that the handle remembers between acquire and release. The search keeps
+//!   several histories of each handle, and a difference between them is an error. A difference that none of them shows
+//!   stays hidden.
+//! - The scenario bounds the search: its numbers of ranks and of acquisitions.
 
 mod breadth;
 mod depth;
@@ -54,18 +57,18 @@ use store::Store;
 use crate::outcome::{Finding, Livelocks, Outcome, Watch};
 use crate::{Check, Counterexample, Error, Property, Result, replay};
 
-/// Searches all that `check` can do.
+/// Searches all behaviours of `check`.
 ///
 /// # Errors
 ///
-/// When the check makes no sense, or the explorer cannot vouch for its result.
+/// Returns an error if the check is invalid, or if the explorer cannot guarantee its result.
 pub fn explore(check: &Check, options: &Options, watch: Watch<'_>) -> Result<Outcome> {
     check.validate()?;
     let check = Arc::new(check.clone());
     let (mut forget, mut symmetry) = (Forget::Phase, options.symmetry);
     let begun = Instant::now();
     loop {
-        // A search that starts again has only the time that is left.
+        // A search that starts again gets the remaining time.
         let max_time = options.max_time.map(|most| most.saturating_sub(begun.elapsed()));
         let options = &Options { max_time, ..options.clone() };
         match explore_by(&check, options, watch, forget, symmetry).and_then(|outcome| confirmed(&check, outcome)) {
@@ -77,7 +80,8 @@ pub fn explore(check: &Check, options: &Options, watch: Watch<'_>) -> Result<Out
     }
 }
 
-/// The outcome, if the replay of its counterexample shows what it says; an order and a cycle no replay can show.
+/// Returns the outcome if a replay of its counterexample shows the same property. A replay cannot show an order or a
+/// cycle.
 fn confirmed(check: &Check, outcome: Outcome) -> Result<Outcome, Failure> {
     if let Finding::Violated(found) = &outcome.finding
         && !matches!(found.violation.property, Property::Order | Property::NoLivelock)
@@ -85,7 +89,7 @@ fn confirmed(check: &Check, outcome: Outcome) -> Result<Outcome, Failure> {
         let (_, seen) = replay(check, &found.schedule)?;
         if seen.is_none_or(|seen| seen.property != found.violation.property) {
             return Err(Failure::Differ(format!(
-                "the replay does not show what the search has found: {}",
+                "the replay does not show the violation of the search: {}",
                 found.violation
             )));
         }
@@ -156,10 +160,10 @@ fn explore_by(
     Ok(Outcome { bounded, livelocks, ..Outcome::new(finding, shared.progress(store.memory()), sometimes) })
 }
 
-/// Refuses a search with symmetry where ranks poll.
+/// Rejects a search that uses symmetry although ranks poll.
 ///
-/// A node that polls stands for several histories, and only the first of them is permuted. So no run tests whether the
-/// image stands for the other histories as well. Nor need a cycle of representatives be a cycle of states.
+/// A node that polls stands for several histories, but only the first of them is permuted. So no run tests whether the
+/// image also stands for the other histories. Moreover, a cycle of representatives need not be a cycle of states.
 fn polls_are_told_apart(space: &Space) -> Result<(), Failure> {
     if space.is_symmetric() && space.has_loops() { Err(Failure::Asymmetric) } else { Ok(()) }
 }

@@ -1,4 +1,4 @@
-//! What is written beside an arrow: the operation, its word by name, its arguments and its result.
+//! The text beside an arrow: the operation, the name of its word, its arguments and its result.
 
 use rmalab_atomics::controlled::{Answer, Call};
 use rmalab_atomics::{Address, Rank, Until};
@@ -8,7 +8,7 @@ use crate::play::DATA;
 use crate::subject::{At, Holds};
 use crate::workload::Workload;
 
-/// The name of the word at `at`, as the rank `actor` would say it.
+/// The name of the word at `at`, from the view of the rank `actor`.
 pub(super) fn word(check: &Check, actor: Option<Rank>, at: Address) -> String {
     let of = |name: &str| match actor {
         Some(actor) if actor == at.rank => format!("own {name}"),
@@ -23,7 +23,7 @@ pub(super) fn word(check: &Check, actor: Option<Rank>, at: Address) -> String {
     }
 }
 
-/// A value of the word at `at`: a rank where the word holds pointers, otherwise a number.
+/// A value of the word at `at`: a rank if the word holds pointers, otherwise a number.
 pub(super) fn value(check: &Check, at: Address, value: u64) -> String {
     if check.subject.word_at(at, check.home()).is_none_or(|word| word.holds != Holds::Pointer) {
         return number(value);
@@ -33,7 +33,7 @@ pub(super) fn value(check: &Check, at: Address, value: u64) -> String {
     if tag == 0 { name } else { format!("{name} #{}", number(tag)) }
 }
 
-/// The numbers that are written in decimal, on either side of zero; beyond, they are bit fields.
+/// Numbers up to this absolute value are decimal. Larger ones are bit fields.
 const DECIMAL: u64 = 0xffff;
 
 fn number(value: u64) -> String {
@@ -58,7 +58,7 @@ fn condition(check: &Check, at: Address, until: Until) -> String {
     }
 }
 
-/// A call of `rank`, without its answer.
+/// A call of `rank`, without the answer.
 pub(super) fn call(check: &Check, rank: Rank, call: Call) -> String {
     let name = |at| word(check, Some(rank), at);
     match call {
@@ -99,7 +99,7 @@ pub(super) fn call(check: &Check, rank: Rank, call: Call) -> String {
     }
 }
 
-/// What `made`, a call of `rank`, was answered.
+/// The answer to `made`, a call of `rank`.
 pub(super) fn answer(check: &Check, rank: Rank, made: Call, answer: Answer) -> String {
     let word = match answer {
         Answer::Word(word) => word,

@@ -1,4 +1,4 @@
-//! The diagram as an SVG document: plain shapes and text, no styles, scripts or fonts from outside.
+//! The diagram as an SVG document: plain shapes and text, without external styles, scripts or fonts.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ const OTHER_HEIGHT: f64 = 22.0;
 const LINE_HEIGHT: f64 = 19.0;
 const MARGIN: f64 = 24.0;
 const LABEL_SIZE: f64 = 12.0;
-/// A generous guess of a letter's width, as a part of the font's size.
+/// A generous estimate of a letter's width, as a fraction of the font size.
 const LETTER: f64 = 0.56;
 const FONTS: &str = "system-ui, 'Segoe UI', Helvetica, Arial, 'DejaVu Sans', sans-serif";
 
@@ -25,7 +25,7 @@ const POSTED: &str = "#7c3aed";
 const BROKEN: &str = "#dc2626";
 const PREEMPTS: &str = "#fde68a";
 
-/// The colours of a rank that is on its way in or out, and of one that is inside.
+/// The colours of a rank that acquires or releases, and of a rank inside.
 fn colours(access: Access) -> (&'static str, &'static str) {
     if access.writes() { ("#fed7aa", "#ea580c") } else { ("#bfdbfe", "#2563eb") }
 }
@@ -38,7 +38,7 @@ fn width_of(text: &str, size: f64) -> f64 {
     text.chars().count() as f64 * size * LETTER
 }
 
-/// `text` as XML has to have it; what XML cannot have is replaced.
+/// Escapes `text` for XML, and replaces characters that XML does not allow.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -55,7 +55,7 @@ fn escape(text: &str) -> String {
     out
 }
 
-/// How a text looks.
+/// The look of a text.
 #[derive(Clone, Copy)]
 struct Style {
     size: f64,
@@ -71,7 +71,7 @@ const NUMBER: Style = Style { size: 11.0, colour: PALE, bold: false, anchor: "en
 const SENTENCE: Style = Style { size: 13.0, ..LABEL };
 const VERDICT: Style = Style { size: 14.0, colour: BROKEN, bold: true, ..LABEL };
 
-/// The document as it grows: shapes, and how far to the right they reach.
+/// The document so far: its shapes, and its right edge.
 #[derive(Default)]
 struct Drawing {
     shapes: String,
@@ -84,7 +84,7 @@ impl Drawing {
         self.shapes.push('\n');
     }
 
-    /// A text with its baseline at `y`.
+    /// Draws a text with its baseline at `y`.
     fn text(&mut self, x: f64, y: f64, style: Style, text: &str) {
         let Style { size, colour, bold, anchor, edge } = style;
         let reach = match anchor {
@@ -116,7 +116,7 @@ impl Drawing {
         self.shape(format_args!("<circle cx=\"{x:.0}\" cy=\"{y:.0}\" r=\"4\" fill=\"{colour}\"/>"));
     }
 
-    /// A line along `path`, with a head at its end or without.
+    /// Draws a line along `path`, with or without an arrow head.
     fn path(&mut self, path: &str, colour: &str, dashed: bool, head: bool) {
         let dashes = if dashed { " stroke-dasharray=\"6 4\"" } else { "" };
         let name = if colour == POSTED { "posted" } else { "done" };
@@ -126,7 +126,7 @@ impl Drawing {
         ));
     }
 
-    /// Sentences from `y` down; returns where they end.
+    /// Draws a paragraph from `y` down, and returns its lower end.
     fn paragraph(&mut self, y: f64, style: Style, text: &str, room: f64) -> f64 {
         let mut y = y;
         for line in wrap(text, (room / (style.size * LETTER)) as usize) {
@@ -137,7 +137,7 @@ impl Drawing {
     }
 }
 
-/// The upper edge of each row, and the lower edge of the last one.
+/// The upper edge of each row, and the lower edge of the last row.
 fn edges(story: &Story, top: f64) -> Vec<f64> {
     let mut edges = vec![top];
     let mut y = top;
@@ -210,7 +210,7 @@ fn document(story: &Story, drawing: &Drawing, height: f64) -> String {
     )
 }
 
-/// The columns' titles.
+/// Draws the titles of the columns.
 fn heads(drawing: &mut Drawing, story: &Story, y: f64) {
     for (i, column) in story.columns.iter().enumerate() {
         let (x, width) = (line_of(i), 150.0);
@@ -226,7 +226,7 @@ fn heads(drawing: &mut Drawing, story: &Story, y: f64) {
     }
 }
 
-/// Of a violation of mutual exclusion: the row from which on all ranks that it is about are inside.
+/// For a violation of mutual exclusion: the first row in which all its ranks are inside.
 fn overlap(story: &Story) -> Option<usize> {
     if story.violation.property != Property::MutualExclusion || story.hurt.len() < 2 {
         return None;
@@ -237,7 +237,7 @@ fn overlap(story: &Story) -> Option<usize> {
     (rows > 0).then(|| story.rows.len() - rows)
 }
 
-/// The life lines with bars on them, and in the background what is broken.
+/// Draws the lifelines with their bars, and the background of the violation.
 fn lives(drawing: &mut Drawing, story: &Story, edges: &[f64], overlap: Option<usize>) {
     let (top, bottom) = (edges[0], edges[story.rows.len()]);
     let right = line_of(story.columns.len() - 1) + 60.0;
@@ -279,7 +279,7 @@ fn lives(drawing: &mut Drawing, story: &Story, edges: &[f64], overlap: Option<us
     }
 }
 
-/// The posted puts, from their posting to their arrival.
+/// Draws the posted puts, from their posting to their arrival.
 fn posts(drawing: &mut Drawing, story: &Story, edges: &[f64]) {
     let at = |step: usize| {
         let row = story.rows.iter().position(|row| matches!(row.what, What::Step { number, .. } if number == step));
@@ -302,7 +302,7 @@ fn posts(drawing: &mut Drawing, story: &Story, edges: &[f64]) {
                 end.is_some(),
             );
         } else {
-            // One that is still under way at the end stops on its way.
+            // A put that is still under way at the end stops halfway.
             let (target, y) = end.map_or((x + (target - x) * 0.6, bottom), |y| (target, y));
             drawing.path(&format!("M{x:.0} {start:.0} L{target:.0} {y:.0}"), POSTED, true, end.is_some());
         }
@@ -372,7 +372,7 @@ fn legend(drawing: &mut Drawing, y: f64) -> f64 {
     let (read, write) = (colours(Access::Read), colours(Access::Write));
     let mut x = MARGIN;
     for ((light, strong), mode) in [(read, "reads"), (write, "writes")] {
-        for (width, colour, text) in [(8.0, light, "on its way"), (14.0, strong, "inside")] {
+        for (width, colour, text) in [(8.0, light, "acquires or releases"), (14.0, strong, "inside")] {
             drawing.bar(x + 7.0, y - 10.0, (width, 12.0), colour);
             let text = format!("{mode}, {text}");
             drawing.text(x + 20.0, y, small, &text);

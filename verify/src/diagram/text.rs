@@ -2,15 +2,15 @@
 
 use super::{Arrow, Kind, Life, Row, Story, What};
 
-/// The least distance of two life lines.
+/// The least distance between two lifelines.
 const SPACING: usize = 14;
 
-/// Sentences are broken at this width.
+/// The width of paragraphs.
 const WIDTH: usize = 110;
 
-/// Where everything is, in characters from the left.
+/// The horizontal positions, in characters from the left.
 struct Layout {
-    /// The life lines.
+    /// The lifelines.
     lines: Vec<usize>,
     /// The labels.
     labels: usize,
@@ -18,7 +18,7 @@ struct Layout {
 
 impl Layout {
     fn new(story: &Story) -> Layout {
-        // A step or a range of steps, the sign of a preemption, and two blanks.
+        // A step or a range of steps, the preemption sign, and two blanks.
         let numbers = story.rows.iter().map(|row| match row.what {
             What::Step { number, .. } => number.to_string().len(),
             What::Polls { first, last, .. } => range(first, last).len(),
@@ -42,11 +42,11 @@ impl Layout {
     }
 }
 
-/// A line of characters that are written over each other.
+/// A line of characters that can be overwritten.
 struct Line(Vec<char>);
 
 impl Line {
-    /// The life lines of a row.
+    /// Draws the lifelines of a row.
     fn new(layout: &Layout, lives: &[Life]) -> Line {
         let mut line = Line(vec![' '; layout.labels]);
         for (&at, life) in layout.lines.iter().zip(lives) {
@@ -178,7 +178,7 @@ fn draw_row(out: &mut String, layout: &Layout, row: &Row) {
     line.end(out);
 }
 
-/// Adds `text`, broken at [`WIDTH`].
+/// Adds `text`, wrapped at [`WIDTH`].
 fn wrap(out: &mut String, text: &str) {
     *out += &super::wrap(text, WIDTH).join("\n  ");
     out.push('\n');

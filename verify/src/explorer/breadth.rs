@@ -1,4 +1,4 @@
-//! Breadth-first search by several threads: level by level, so that a counterexample is one of the shortest.
+//! Parallel breadth-first search, level by level, so that the first counterexample is a shortest one.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -14,15 +14,15 @@ use crate::counterexample::Choice;
 use crate::outcome::{Limit, Progress, Watch};
 use crate::panics::lock;
 
-/// How a search ended.
+/// The end of a search.
 pub(super) enum End {
     Complete,
     Limit(Limit),
-    /// In the state with this number, after this choice if there is one.
+    /// The state, the transition from it if there is one, and the violation.
     Violation(StateId, Option<Choice>, Violation),
 }
 
-/// What the threads of a search share.
+/// The data that the threads of a search share.
 pub(super) struct Shared<'o> {
     options: &'o Options,
     watch: Watch<'o>,
@@ -32,7 +32,7 @@ pub(super) struct Shared<'o> {
     watched: Mutex<Instant>,
     states: AtomicU64,
     transitions: AtomicU64,
-    /// States of this level that are expanded.
+    /// The number of expanded states of this level.
     expanded: AtomicU64,
     level: AtomicU64,
     level_size: AtomicU64,
@@ -41,7 +41,7 @@ pub(super) struct Shared<'o> {
 /// The time between two reports of progress, and between two checks of the limits.
 const TICK: Duration = Duration::from_millis(100);
 
-/// States that are handed to a thread at a time.
+/// The number of states that a thread takes at a time.
 const UNIT: u32 = 128;
 
 impl<'o> Shared<'o> {
@@ -62,7 +62,7 @@ impl<'o> Shared<'o> {
         }
     }
 
-    /// Ends the search; the first end counts.
+    /// Ends the search. The first end counts.
     fn end(&self, end: Result<End, Failure>) {
         lock(&self.end).get_or_insert(end);
         self.stop.store(true, Ordering::Relaxed);
@@ -80,12 +80,12 @@ impl<'o> Shared<'o> {
         }
     }
 
-    /// How many threads are to search.
+    /// The number of threads that search.
     pub(super) fn threads(&self) -> usize {
         self.options.threads.max(1)
     }
 
-    /// Counts new states and steps.
+    /// Counts new states and transitions.
     pub(super) fn count(&self, new: u64, transitions: u64) {
         self.transitions.fetch_add(transitions, Ordering::Relaxed);
         let states = self.states.fetch_add(new, Ordering::Relaxed) + new;
@@ -99,23 +99,23 @@ impl<'o> Shared<'o> {
         self.level.fetch_max(steps as u64, Ordering::Relaxed);
     }
 
-    /// Ends the search, and gives no reason.
+    /// Ends the search without a reason.
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether the search has been ended.
+    /// Returns whether the search has ended.
     pub(super) fn has_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Returns whether a search may go on; `bytes` returns the memory that it takes.
+    /// Returns whether the search may continue. `bytes` returns its use of memory.
     pub(super) fn goes_on(&self, bytes: &dyn Fn() -> u64) -> bool {
         self.tick(bytes);
         !self.has_stopped()
     }
 
-    /// The limit that has ended the search since it was asked last.
+    /// Takes the limit that has ended the search, if any.
     pub(super) fn limit_reached(&self) -> Option<Limit> {
         match lock(&self.end).take() {
             Some(Ok(End::Limit(limit))) => Some(limit),
@@ -123,10 +123,10 @@ impl<'o> Shared<'o> {
         }
     }
 
-    /// Checks the limits and reports the progress, once in each [`TICK`].
+    /// Checks the limits and reports the progress, once per [`TICK`].
     fn tick(&self, bytes: &dyn Fn() -> u64) {
         let Ok(mut watched) = self.watched.try_lock() else { return };
-        // Another thread may have ended the search while this one waited for its turn on the processor.
+        // Another thread may have ended the search since this one was last scheduled.
         if watched.elapsed() < TICK || self.has_stopped() {
             return;
         }
@@ -150,7 +150,7 @@ impl<'o> Shared<'o> {
     }
 }
 
-/// Visits every state, and fills `store` with them.
+/// Visits every state, and adds it to `store`.
 pub(super) fn search(space: &Space, store: &Store, shared: &Shared<'_>) -> Result<(End, Sometimes), Failure> {
     let threads = shared.threads();
     let mut walkers: Vec<Walker<'_>> = (0..threads).map(|_| Walker::new(space)).collect();
@@ -178,14 +178,14 @@ pub(super) fn search(space: &Space, store: &Store, shared: &Shared<'_>) -> Resul
         shared.level_size.store(size, Ordering::Relaxed);
         shared.expanded.store(0, Ordering::Relaxed);
         let taken = AtomicUsize::new(0);
-        // A thread costs as much as the expansion of some hundred states.
+        // Starting a thread costs as much as expanding some hundred states.
         if threads == 1 || size < 4 * u64::from(UNIT) {
             expand(&mut walkers[0], store, shared, &units, &taken);
         } else {
             std::thread::scope(|scope| {
                 let (units, taken) = (&units, &taken);
                 let (own, others) = walkers.split_first_mut().expect("there is a walker for each thread");
-                // This thread does the work of those that the system refuses.
+                // If the system refuses a thread, this thread does its work.
                 for walker in others {
                     let work = move || expand(walker, store, shared, units, taken);
                     let _ = std::thread::Builder::new().spawn_scoped(scope, work);

@@ -1,9 +1,9 @@
-//! Depth-first search by several threads, which keeps 64 bits of each state: for searches that memory bounds.
+//! Parallel depth-first search that keeps 64 bits per state, for searches that are limited by memory.
 //!
-//! A state is known by a fingerprint of its encoding (SipHash, 64 bits); its frontier is the path of each thread. Two
-//! states with one fingerprint are taken for one, so that what follows the second may stay unvisited. Among n states
-//! the probability of that is at most n²/2^65, which [`missed`] returns. Hash compaction was introduced by P. Wolper
-//! and D. Leroy, "Reliable Hashing without Collision Detection", CAV 1993.
+//! The search knows a state by a fingerprint of its encoding (SipHash, 64 bits), and each thread keeps the path to its
+//! present state. Two states with one fingerprint count as one, so that the successors of the second may stay
+//! unvisited. Among n states, the probability of that is at most n²/2^65, which [`missed`] returns. P. Wolper and D.
+//! Leroy introduced hash compaction in "Reliable Hashing without Collision Detection", CAV 1993.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hasher};
@@ -22,7 +22,7 @@ use crate::counterexample::Choice;
 use crate::panics::lock;
 use crate::{Counterexample, Finding};
 
-/// The fingerprints that have been seen, in parts that each have a lock.
+/// The fingerprints of the visited states, in parts with one lock each.
 pub(super) struct Seen {
     parts: Vec<Mutex<HashTable<u64>>>,
 }
@@ -34,13 +34,13 @@ impl Seen {
         Seen { parts: (0..PARTS).map(|_| Mutex::default()).collect() }
     }
 
-    /// Adds the state with this encoding; returns whether it is new.
+    /// Adds the state with this encoding, and returns whether it is new.
     fn add(&self, bytes: &[u8]) -> bool {
         let mut hasher = DefaultHasher::new();
         hasher.write(bytes);
         let print = hasher.finish();
         let mut part = lock(&self.parts[print as usize % PARTS]);
-        // The lower bits choose the part, the others the place in it.
+        // The low bits choose the part, the other bits the position in it.
         let hash = |print: &u64| print.rotate_right(8);
         if part.find(hash(&print), |&known| known == print).is_some() {
             return false;
@@ -49,42 +49,42 @@ impl Seen {
         true
     }
 
-    /// Bytes of memory for all of it.
+    /// The memory of the set, in bytes.
     pub(super) fn memory(&self) -> u64 {
         let bytes = |part: &Mutex<HashTable<u64>>| lock(part).allocation_size();
         self.parts.iter().map(|part| bytes(part) as u64).sum()
     }
 }
 
-/// The most that the probability can be that one of `states` states was taken for another.
+/// An upper bound of the probability that one of `states` states counted as another.
 pub(super) fn missed(states: u64) -> f64 {
     (states as f64).powi(2) / 2_f64.powi(65)
 }
 
-/// A state on a path, with the choices that are left there.
+/// A state on a path, with its remaining transitions.
 struct Frame {
     state: State,
     choices: Vec<Choice>,
 }
 
-/// A part of the search that any thread may take: a state, the way to it, and the choices to try there.
+/// A part of the search that any thread may take: a state, the path to it, and the transitions to try from it.
 struct Task {
     path: Vec<Choice>,
     frame: Frame,
 }
 
-/// What the threads share besides the set.
+/// The data that the threads share besides the set.
 struct Pool {
     tasks: Mutex<VecDeque<Task>>,
-    /// Threads that have nothing to do.
+    /// The number of threads without work.
     idle: AtomicUsize,
     found: Mutex<Option<Result<Counterexample, Failure>>>,
     sometimes: Mutex<Sometimes>,
 }
 
-/// How long an idle thread waits before it looks for work again.
+/// The time that an idle thread waits before it looks for work again.
 const NAP: Duration = Duration::from_micros(200);
-/// Steps between two looks at the limits and at idle threads.
+/// The number of steps between two looks at the limits and at idle threads.
 const STRIDE: u64 = 512;
 
 /// Visits every state.
@@ -111,7 +111,7 @@ pub(super) fn search(space: &Space, seen: &Seen, shared: &Shared<'_>) -> Result<
     let threads = shared.threads();
     std::thread::scope(|scope| {
         let search = || {
-            // Otherwise the others would wait for the work of a thread that panicked.
+            // Ends the other threads if this one panics. Otherwise they would wait for its work.
             let _guard = StopOnPanic(shared);
             let mut walker = Walker::new(space);
             if let Err(failure) = work(&mut walker, seen, shared, &pool, threads) {
@@ -121,7 +121,7 @@ pub(super) fn search(space: &Space, seen: &Seen, shared: &Shared<'_>) -> Result<
         };
         for _ in 1..threads {
             if std::thread::Builder::new().spawn_scoped(scope, search).is_err() {
-                // The system refuses a thread: the others do its work, and do not wait for it.
+                // If the system refuses a thread, the other threads do its work and do not wait for it.
                 pool.idle.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -159,7 +159,7 @@ impl Pool {
     }
 }
 
-/// Takes tasks until none is left, and no thread is left that could make one.
+/// Takes tasks until none is left and no thread can add one.
 fn work(walker: &mut Walker<'_>, seen: &Seen, shared: &Shared<'_>, pool: &Pool, threads: usize) -> Result<(), Failure> {
     loop {
         if let Some(task) = pool.take() {
@@ -181,7 +181,7 @@ fn work(walker: &mut Walker<'_>, seen: &Seen, shared: &Shared<'_>, pool: &Pool, 
     }
 }
 
-/// Searches all that the task leads to.
+/// Searches all states that are reachable from the task.
 fn dive(walker: &mut Walker<'_>, seen: &Seen, shared: &Shared<'_>, pool: &Pool, task: Task) -> Result<(), Failure> {
     let Task { mut path, frame } = task;
     let mut frames = vec![frame];
@@ -239,11 +239,12 @@ fn dive(walker: &mut Walker<'_>, seen: &Seen, shared: &Shared<'_>, pool: &Pool, 
     Ok(())
 }
 
-/// Gives the choices that are left nearest to the start, where most is to be found, to a thread without work.
+/// Gives the remaining transitions nearest to the start to an idle thread, since they lead to the largest part of the
+/// search.
 fn give_away(frames: &mut [Frame], path: &[Choice], pool: &Pool) {
     let Some(at) = frames.iter().position(|frame| !frame.choices.is_empty()) else { return };
     let choices = std::mem::take(&mut frames[at].choices);
-    // A task begins with one frame, to which the path leads; each further frame is one step on.
+    // A task begins with one frame, at the end of its path. Each further frame is one step longer.
     let upto = path.len() + 1 - frames.len() + at;
     let frame = Frame { state: frames[at].state.clone(), choices };
     let task = Task { path: path[..upto].to_vec(), frame };

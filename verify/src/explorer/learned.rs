@@ -1,29 +1,28 @@
 //! Ranks as automata, learned from their code.
 //!
-//! Between two calls a rank's code is a function of the answers that it has got. So its local states form a tree: a
-//! node is a sequence of answers, and has the call that comes next. The explorer asks for `next(node, answer)`. An edge
-//! that is not known yet is found by running the code as a coroutine, from its beginning, with the answers on the way
-//! to the node. Each edge is run once, and all further steps over it are table look-ups: the search itself never runs
-//! the lock's code.
+//! Between two calls, a rank's code is a function of its answers so far. So its local states form a tree: a node is a
+//! sequence of answers, and has the next call. The explorer asks for `next(node, answer)`. For an unknown edge, the
+//! code runs as a coroutine from its beginning, with the answers on the path to the node. Each edge runs once, and
+//! later uses are table look-ups: the search itself never runs the lock's code.
 //!
-//! # Which histories are one state
-//! - At a boundary, where the code is between two calls of acquire and release, only the position in the scenario and the
-//!   lock's handle are left of the past. Two histories with the same position and the same handle, as its `Debug` shows
-//!   it, are one node. So the history of a node is the answers since its phase began.
-//! - A loop that polls pauses in each round. Of the answers since the phase began, a node after a pause keeps nothing but
-//!   the call that comes next ([`Forget::Phase`]); or those up to the first pause ([`Forget::Polls`]); or all, so that
-//!   only loops that end by themselves can be explored ([`Forget::Nothing`]).
+//! # Equivalent histories
+//! - At a boundary, the code is between two calls of acquire and release. From the past, only the position in the
+//!   scenario and the lock's handle are left. Two histories with the same position and the same handle, as `Debug`
+//!   shows it, are one node. So the history of a node is the sequence of answers since its phase began.
+//! - A polling loop pauses in each round. After a pause, a node keeps of the answers since the phase began: none
+//!   ([`Forget::Phase`]), those up to the first pause ([`Forget::Polls`]), or all ([`Forget::Nothing`]). With the last
+//!   rule, the search can explore only loops that end by themselves.
 //!
-//! Both are assumptions on the code: a `Debug` that shows everything, and a loop that remembers nothing of past rounds.
-//! They are tested: a node keeps up to [`WITNESSES`] different histories that lead to it, and each edge out of it, up
-//! to the next boundary, is run from all of them. Round each loop the code is run [`ROUNDS`] times. When two differ,
-//! the search starts again with the next stricter rule; when the strictest fails, it ends with an error. A difference
+//! Both rules assume something of the code: `Debug` shows everything, and a loop remembers nothing of past rounds. The
+//! search tests the assumptions. A node keeps up to [`WITNESSES`] different histories that lead to it, and runs each
+//! edge up to the next boundary from all of them. The code runs each loop [`ROUNDS`] times. If two runs differ, the
+//! search starts again with the next stricter rule; if the strictest rule fails, it ends with an error. A difference
 //! that no witness shows stays hidden.
 //!
-//! # Steps that are none
-//! A pause, a question for the time, and a flush where nothing can be under way are answered at once. They touch no
-//! memory, so that no rank can observe when they happen: leaving them out of the orders of steps leaves no behaviour
-//! out. One that comes right after an entry is a step all the same, so that a rank whose release is nothing else is
+//! # Silent steps
+//! A pause, a read of the clock, and a flush where nothing can be under way are answered at once. They touch no memory,
+//! so that no rank can observe when they happen. Leaving them out of the interleavings loses no behaviour. One directly
+//! after an entry is a step all the same. Otherwise a rank whose release consists of such calls only would never be
 //! seen inside.
 
 use std::collections::HashMap;
@@ -47,20 +46,20 @@ use crate::status::Status;
 use crate::subject::Holds;
 use crate::{Error, Property, Result};
 
-/// How many histories of one node are kept to test that they are one state.
+/// The number of histories of a node that are kept as witnesses.
 pub(super) const WITNESSES: usize = 16;
 
-/// How often the code goes round a loop to test that it does not count its rounds.
+/// The number of rounds for the test that a loop does not count its rounds.
 const ROUNDS: usize = 100;
 
-/// How many are kept of a node in a loop that polls, if each has come there by another answer: what the loop remembers
-/// from before its first pause, a ticket for instance, is then in one of them.
+/// The number of witnesses for a node in a polling loop. Each of them came to the node by another answer, so that one
+/// of them shows what the loop remembers from before its first pause, for example a ticket.
 const WITNESSES_OF_POLLS: usize = 64;
 
-/// How many steps that are none may follow each other; code that goes on like that makes no call.
+/// The limit for silent steps in a row. Code that exceeds it makes no other call.
 pub(super) const SILENT: usize = 1 << 16;
 
-/// What a node after a pause forgets; see the module's text.
+/// The answers that a node after a pause forgets; see the module's text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Forget {
     /// All answers since the phase began.
@@ -82,50 +81,50 @@ impl Forget {
     }
 }
 
-/// What makes two histories one node.
+/// The identity of a node: two histories with equal keys are one node.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Key {
     Boundary { rank: Rank, status: Status, handle: String, issued: Option<Issued> },
     Poll { start: NodeId, status: Status, issued: Option<Issued> },
 }
 
-/// How a node is reached: from which node, by which of that node's ways, with which answer.
+/// How a node is reached: the parent, the number of the parent's history, and the answer.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     from: Option<(NodeId, u8)>,
     answer: u64,
 }
 
-/// What is only needed to learn more.
+/// The data that only learning needs.
 #[derive(Debug)]
 struct Roots {
-    /// Ways from the beginning, the first one found first.
+    /// Histories from the beginning, the first found first.
     ways: Vec<Way>,
-    /// The node from which polls of its phase count.
+    /// The node from which its phase counts polls.
     anchor: Option<NodeId>,
     /// The node at which its phase began.
     start: NodeId,
     edges: Vec<Edge>,
 }
 
-/// All that has been learned, with the means to learn more.
+/// The learned automata, and the means to learn more.
 pub(super) struct Learner {
     pub(super) check: Arc<Check>,
     forget: Forget,
     pub(super) slots: Slots,
     pub(super) nodes: Vec<Arc<Node>>,
-    /// Every edge in the order in which it was learned.
+    /// Every edge, in the order of learning.
     pub(super) log: Vec<(NodeId, Edge)>,
     roots: Vec<Roots>,
     keys: HashMap<Key, NodeId, FxBuildHasher>,
     pub(super) starts: Vec<NodeId>,
-    /// What permutations take a node to.
+    /// The images of nodes under permutations.
     pub(super) permuted: HashMap<(NodeId, Permutation), NodeId, FxBuildHasher>,
-    /// Whether some rank's code has a loop, so that schedules need not end.
+    /// True if some rank's code has a loop, so that schedules need not end.
     pub(super) has_loops: bool,
 }
 
-/// A move up to the next call that is a step, the steps that are none left out.
+/// A move up to the next call that is a step, without the silent steps.
 #[derive(PartialEq)]
 struct Stop {
     told: Vec<(Event, String)>,
@@ -135,7 +134,7 @@ struct Stop {
 }
 
 impl Stop {
-    /// Returns whether the rank has entered on this move, and not left.
+    /// Returns whether the rank has entered in this move, and has not left.
     fn is_inside(&self) -> bool {
         let last = self.told.iter().rev().find(|(event, _)| matches!(event, Event::Entered | Event::Left));
         last.is_some_and(|(event, _)| *event == Event::Entered)
@@ -169,7 +168,7 @@ impl Learner {
         Ok(learner)
     }
 
-    /// Goes on to the next call that is a step.
+    /// Runs the actor to the next call that is a step.
     fn stop(&self, actor: &mut Actor, answer: Answer) -> Result<Stop, Failure> {
         let mut stop = Stop { told: Vec::new(), paused: false, call: None, broken: None };
         let mut answer = answer;
@@ -200,7 +199,7 @@ impl Learner {
         for &(call, answer) in answers {
             if stop.call != Some(call) {
                 return Err(Failure::Error(Error::Unsound(format!(
-                    "{}: the code of {rank} is no function of its answers: it made {:?} where it had made {call}",
+                    "{}: the code of {rank} is not a function of its answers: it made {:?} where it had made {call}",
                     self.check.subject.name(),
                     stop.call.map(|call| call.to_string()),
                 ))));
@@ -211,7 +210,7 @@ impl Learner {
         Ok(stop)
     }
 
-    /// The calls and answers on the way number `way` to `node`.
+    /// The calls and answers of history number `way` of `node`.
     fn path(&self, node: NodeId, way: u8) -> Vec<(Call, u64)> {
         let mut path = Vec::new();
         let mut at = (node, way);
@@ -226,7 +225,7 @@ impl Learner {
         path
     }
 
-    /// Where `answer` leads from `node`.
+    /// Returns the edge from `node` by `answer`.
     pub(super) fn learn(&mut self, node: NodeId, answer: u64) -> Result<Edge, Failure> {
         if let Some(&edge) = self.roots[node as usize].edges.iter().find(|edge| edge.answer == answer) {
             return Ok(edge);
@@ -263,7 +262,7 @@ impl Learner {
         Ok(edge)
     }
 
-    /// How many answers a round takes, if the edge closes a loop.
+    /// The number of answers of a round, if the edge closes a loop.
     fn round(&self, node: NodeId, to: NodeId) -> Option<usize> {
         let mut at = node;
         let mut steps = 1;
@@ -274,7 +273,7 @@ impl Learner {
         Some(steps)
     }
 
-    /// Lets the code go round the loop that the edge closes [`ROUNDS`] times: it has to do the same each time.
+    /// Runs the code through the loop [`ROUNDS`] times, and compares the rounds.
     fn go_round(&self, node: NodeId, answer: u64, round: usize) -> Result<(), Failure> {
         let Node { rank, issued, .. } = *self.nodes[node as usize].as_ref();
         let mut path = self.path(node, 0);
@@ -294,8 +293,8 @@ impl Learner {
         Ok(())
     }
 
-    /// The node that `node` was reached from on its way number `way`, and the answer; none for a rank's first node, and
-    /// where there is no such way.
+    /// The parent and the answer of history number `way` of `node`. `None` for a rank's first node, and if there is no
+    /// such history.
     pub(super) fn origin(&self, node: NodeId, way: usize) -> Option<(NodeId, u64)> {
         let Way { from, answer } = *self.roots[node as usize].ways.get(way)?;
         from.map(|(parent, _)| (parent, answer))
@@ -318,7 +317,7 @@ impl Learner {
         ))
     }
 
-    /// The node of a stop: the one that it is the same as, or a new one.
+    /// The node of a stop: an equivalent node, or a new one.
     fn add(
         &mut self,
         rank: Rank,
@@ -347,8 +346,8 @@ impl Learner {
         };
         if let Some(known) = key.as_ref().and_then(|key| self.keys.get(key)).copied() {
             self.has_loops |= matches!(key, Some(Key::Poll { .. }));
-            // A loop's further rounds are tested by going round it, and leave room for other histories here.
-            let (parent, _) = way.from.expect("only a rank's first node comes from nowhere");
+            // A loop's further rounds are tested by `go_round`, so that they leave room for other histories here.
+            let (parent, _) = way.from.expect("only a rank's first node has no parent");
             if self.round(parent, known).is_none() {
                 self.witness(known, way)?;
             }
@@ -378,7 +377,7 @@ impl Learner {
         Ok(id)
     }
 
-    /// Takes `way` as one more history of `node`, and runs what is known from there along it.
+    /// Adds `way` as a history of `node`, and runs the known edges from there along it.
     fn witness(&mut self, node: NodeId, way: Way) -> Result<(), Failure> {
         let mut open = vec![(node, way)];
         while let Some((node, way)) = open.pop() {
@@ -395,7 +394,7 @@ impl Learner {
                 if first != other {
                     return Err(self.differ(node, edge.answer));
                 }
-                // Up to the next boundary: what comes after it has its own histories.
+                // Stop at the next boundary: nodes after it have their own histories.
                 let within = self.roots[edge.to as usize].start == self.roots[node as usize].start;
                 if within && edge.to != node {
                     open.push((edge.to, Way { from: Some((node, number)), answer: edge.answer }));
@@ -406,7 +405,7 @@ impl Learner {
     }
 }
 
-/// The answer to `call` if it is no step on `network`.
+/// The answer to `call` if it is a silent step on `network`.
 pub(super) fn silent(network: Network, call: Call) -> Option<Answer> {
     let late = matches!(network, Network::LatePuts | Network::UnorderedBulk);
     match call {
@@ -417,7 +416,7 @@ pub(super) fn silent(network: Network, call: Call) -> Option<Answer> {
     }
 }
 
-/// The answer to `call` that `word` stands for.
+/// The answer to `call` that `word` encodes.
 fn answer_to(call: Call, word: u64) -> Answer {
     match call {
         _ if call.answers_a_word() => Answer::Word(word),
@@ -425,7 +424,7 @@ fn answer_to(call: Call, word: u64) -> Answer {
     }
 }
 
-/// One thread's copy of what has been learned.
+/// One thread's copy of the learned automata.
 #[derive(Default)]
 pub(super) struct Automata {
     pub(super) nodes: Vec<Arc<Node>>,
@@ -440,7 +439,7 @@ impl Automata {
         self.edges[node as usize].iter().find(|edge| edge.answer == answer).copied()
     }
 
-    /// Catches up with all that has been learned.
+    /// Copies all nodes and edges that are new in `learner`.
     pub(super) fn catch_up(&mut self, learner: &Learner) {
         self.nodes.extend_from_slice(&learner.nodes[self.nodes.len()..]);
         self.edges.resize_with(self.nodes.len(), Vec::new);

@@ -1,12 +1,12 @@
-//! Weakly fair livelocks: cycles of states round which every rank goes on, and no rank enters.
+//! Weakly fair livelocks: cycles of states in which every rank goes on, but no rank enters.
 //!
-//! Where no rank's code has a loop, every schedule ends, and there is nothing to look for. Otherwise the strongly
-//! connected components of the state graph are found (Tarjan 1972), the edges being computed anew from the states. No
-//! rank enters or leaves inside a component, since acquisitions are counted. A component is a livelock if a schedule
-//! that stays in it for ever can be weakly fair: each rank takes a step in it, or waits in some of its states; and each
-//! rank's posted puts arrive in it, or there are none in some of its states. A rank whose operation is kept from a word
-//! by another one's, on a network whose atomics take two steps, does not wait in this sense: the network serves it in
-//! its turn.
+//! If no rank's code has a loop, every schedule ends, so that there is no livelock. Otherwise the search finds the
+//! strongly connected components of the state graph (Tarjan 1972), and computes the edges again from the states.
+//! Acquisitions are counted, so that no rank enters or leaves inside a component. A component is a livelock if a
+//! schedule that stays in it forever can be weakly fair. That needs, for each rank, a step in the component, or a state
+//! of it in which the rank waits. It also needs, for each rank, an arrival of one of its posted puts, or a state in
+//! which it has none. On a network whose atomics take two steps, another rank's operation can lock a word. A rank that
+//! is delayed by that does not wait in this sense, since the network serves each rank in turn.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -22,21 +22,21 @@ use crate::counterexample::Choice;
 use crate::status::Phase;
 use crate::{Property, Violation};
 
-/// A livelock: a state of it, what happens round it, and what to say of it.
+/// A livelock: one of its states, its cycle, and the violation.
 pub(super) struct Livelock {
     pub(super) state: StateId,
     pub(super) cycle: Vec<Choice>,
     pub(super) violation: Violation,
 }
 
-/// A state's way to be left: by which choice, to which state.
+/// The transitions of a state, with the resulting states.
 type Steps = Vec<(Choice, StateId)>;
 
 struct Graph<'s> {
     walker: Walker<'s>,
     store: &'s Store,
     state: State,
-    /// The number of the first state of each shard, if all are counted in one row.
+    /// For each shard, the number of states in the shards before it.
     offsets: Vec<usize>,
 }
 
@@ -45,7 +45,7 @@ impl Graph<'_> {
         self.offsets[id as usize % SHARDS] + id as usize / SHARDS
     }
 
-    /// Loads a state, and returns its steps.
+    /// Loads a state, and returns its transitions.
     fn steps(&mut self, id: StateId) -> Result<Steps, Failure> {
         let (bytes, _) = self.store.get(id);
         self.walker.decode(&bytes, &mut self.state);
@@ -69,7 +69,7 @@ struct Frame {
     next: usize,
 }
 
-/// Looks for a livelock among the states of a complete search; `go_on` is asked now and then.
+/// Searches for a livelock among the states of a complete search. It calls `go_on` from time to time.
 pub(super) fn search(
     space: &Space,
     store: &Store,
@@ -87,8 +87,8 @@ pub(super) fn search(
     let count: usize = lens.iter().map(|&len| len as usize).sum();
     let (walker, state) = (Walker::new(space), space.blank());
     let mut graph = Graph { walker, store, state, offsets };
-    // When a state was first seen, counted from 1, and the earliest of those that it leads back to; u32::MAX once its
-    // component is known.
+    // The position in the order of discovery, counted from 1, and the lowest position that is reachable; u32::MAX once
+    // the component is known.
     let mut seen = vec![0_u32; count];
     let mut low = vec![0_u32; count];
     let mut stack: Vec<StateId> = Vec::new();
@@ -124,7 +124,7 @@ pub(super) fn search(
                     }
                     continue;
                 }
-                let Frame { id, steps, .. } = path.pop().expect("the frame is there");
+                let Frame { id, steps, .. } = path.pop().expect("the path is not empty");
                 if low[at] == seen[at] {
                     let from =
                         stack.iter().rposition(|&member| member == id).expect("a component's root is on the stack");
@@ -149,12 +149,12 @@ pub(super) fn search(
     Ok(None)
 }
 
-/// What a weakly fair schedule has to come to again and again.
+/// A goal that a weakly fair schedule must reach again and again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Goal {
-    /// The step by this choice out of the state.
+    /// This transition from the state.
     Step(StateId, usize),
-    /// The state.
+    /// This state.
     Visit(StateId),
 }
 
@@ -163,7 +163,7 @@ fn judge(graph: &mut Graph<'_>, members: &[StateId]) -> Result<Option<Livelock>,
     let ranks = graph.walker.space.parts.ranks;
     let mut inside: HashMap<StateId, Steps, FxBuildHasher> = HashMap::default();
     inside.extend(members.iter().map(|&id| (id, Steps::new())));
-    // For each rank's steps, and then for each rank's puts.
+    // First for each rank's steps, then for each rank's puts.
     let mut goals: Vec<Option<Goal>> = vec![None; 2 * ranks];
     let mut acquiring = Vec::new();
     for &id in members {
@@ -215,12 +215,12 @@ fn judge(graph: &mut Graph<'_>, members: &[StateId]) -> Result<Option<Livelock>,
         property: Property::NoLivelock,
         rank: acquiring.first().copied().unwrap_or_default(),
         acquisition: None,
-        seen: format!("{} can go on for ever, each taking its turn, and nobody enters", names.join(", ")),
+        seen: format!("{} can go on forever in turn, and no rank enters", names.join(", ")),
     };
     Ok(Some(Livelock { state: begin, cycle, violation }))
 }
 
-/// Adds a shortest way from `from` to `to` to `cycle`.
+/// Appends a shortest path from `from` to `to` to `cycle`.
 fn walk(inside: &HashMap<StateId, Steps, FxBuildHasher>, from: StateId, to: StateId, cycle: &mut Vec<Choice>) {
     let mut came: HashMap<StateId, (StateId, Choice), FxBuildHasher> = HashMap::default();
     let mut open = VecDeque::from([from]);

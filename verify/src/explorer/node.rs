@@ -1,4 +1,4 @@
-//! The local states of ranks, as the learner makes them and the search uses them.
+//! The local states of ranks, shared by the learner and the search.
 
 use rmalab_atomics::Rank;
 use rmalab_atomics::controlled::Call;
@@ -7,7 +7,7 @@ use crate::network::Issued;
 use crate::status::{Phase, Status};
 use crate::{Error, Property};
 
-/// The number of a node, over all ranks.
+/// The number of a node, among all ranks.
 pub(super) type NodeId = u32;
 
 /// One local state of one rank.
@@ -15,44 +15,44 @@ pub(super) type NodeId = u32;
 pub(super) struct Node {
     /// The rank.
     pub(super) rank: Rank,
-    /// The call that comes next; none once the code has ended.
+    /// The next call; `None` once the code has ended.
     pub(super) issued: Option<Issued>,
-    /// How far the rank has come.
+    /// The progress of the rank.
     pub(super) status: Status,
-    /// It goes round in a loop that polls.
+    /// True in a polling loop.
     pub(super) polls: bool,
-    /// A number for its kind, which is the same for all ranks that come to it in the same way.
+    /// A number that is equal for ranks that reach their nodes by the same history.
     pub(super) class: u64,
-    /// Why the code ended too early.
+    /// The reason why the code ended too early.
     pub(super) broken: Option<(Property, String)>,
 }
 
 impl Node {
-    /// Returns whether the rank has come to a wait in its acquisition: it is parked, or it polls.
+    /// Returns whether the rank waits in its acquisition: it is blocked, or it polls.
     pub(super) fn waits(&self) -> bool {
         let parked = self.issued.is_some_and(|issued| matches!(issued.call, Call::WaitUntil { .. }));
         self.status.phase == Phase::Acquiring && (parked || self.polls)
     }
 }
 
-/// A step from one local state to the next.
+/// A transition from one local state to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Edge {
-    /// The answer that it is for; 0 where the answer is no word.
+    /// The answer; 0 if the answer has no word.
     pub(super) answer: u64,
-    /// Where it leads.
+    /// The next node.
     pub(super) to: NodeId,
-    /// What it has seen of a target's data.
+    /// The read of a target's data in this move.
     pub(super) saw: Option<(Rank, u64)>,
 }
 
-/// Why something could not be learned.
+/// A failure to learn.
 pub(super) enum Failure {
     /// Two histories that count as one state differ: `Forget` forgets too much.
     Differ(String),
     /// Ranks that should be interchangeable are not.
     Asymmetric,
-    /// Anything else.
+    /// Any other error.
     Error(Error),
 }
 

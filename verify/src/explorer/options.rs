@@ -1,39 +1,39 @@
-//! How far a search goes, and in which order.
+//! The limits and the order of a search.
 
 use std::time::Duration;
 
-/// In which order states are visited.
+/// The order in which the search visits states.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Search {
-    /// By their distance from the start: the first counterexample is a shortest one.
+    /// By distance from the start: the first counterexample is a shortest one.
     #[default]
     BreadthFirst,
-    /// Along one schedule after the other, with 64 bits kept of each state: for what memory bounds. A counterexample is
-    /// none of the shortest, a state is missed with [a small probability](crate::Outcome::missed), and livelocks are
-    /// not searched for.
+    /// Along one schedule after the other, with 64 bits per state, for searches that are limited by memory. A
+    /// counterexample is usually not a shortest one, a state is missed with [a small
+    /// probability](crate::Outcome::missed), and livelocks are not searched for.
     DepthFirst,
 }
 
-/// How far a search goes.
+/// The limits and the order of a search.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// The order of states.
+    /// The order of the search.
     pub search: Search,
-    /// The most states.
+    /// The limit for states.
     pub max_states: Option<u64>,
-    /// The most memory for them, in bytes.
+    /// The limit for the memory of the states, in bytes.
     pub max_bytes: u64,
-    /// The longest time.
+    /// The limit for the time.
     pub max_time: Option<Duration>,
-    /// The most preemptions of a schedule: switches from a rank that could go on; any number if nothing is said.
+    /// The limit for preemptions of a schedule: switches from a rank that could continue. `None` is no limit.
     pub preemptions: Option<u32>,
-    /// How many threads search.
+    /// The number of threads.
     pub threads: usize,
-    /// Whether states that differ in nothing but the numbers of ranks with one role count as one.
+    /// True if states that differ only in the numbers of ranks with equal roles count as one.
     pub symmetry: bool,
-    /// Whether steps that no other rank can notice are taken at once, in one order instead of all.
+    /// True if steps that no other rank can observe are taken at once, in one order instead of all.
     pub partial_order: bool,
-    /// Whether the lock's order is checked, too, which needs more states.
+    /// True if the search also checks the lock's order, which needs more states.
     pub order: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Which rank waited when another one began: what a search has to remember to check a lock's order.
+//! The state that a search needs to check a lock's order: which rank waited when another one began.
 
 use rmalab_atomics::Rank;
 
@@ -7,15 +7,15 @@ use crate::status::Phase;
 use crate::subject::Order;
 use crate::{Access, Check, Property, Violation};
 
-/// The most ranks whose order can be checked: a bit for each pair.
+/// The largest number of ranks for this check: there is a bit for each pair.
 pub(super) const RANKS: u32 = 8;
 
 /// Which rank waited when another one began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Ahead {
-    /// Bit 8i + j: rank i waited when rank j began, and still does.
+    /// Bit 8i + j: rank i waited when rank j began, and still waits.
     pub(super) before: u64,
-    /// Bit 2i and 2i + 1: how many writers have entered while the reader i waited, up to 3.
+    /// Bits 2i and 2i + 1: the number of writers that have entered while reader i waited, up to 3.
     pub(super) passed: u64,
 }
 
@@ -24,7 +24,8 @@ fn bit(i: u32, j: u32) -> u64 {
 }
 
 impl Ahead {
-    /// `rank` has gone from the local state `from` to `nodes[rank]`, all others being where `nodes` says.
+    /// Records that `rank` has gone from the local state `from` to `nodes[rank]`; `nodes` has the local states of all
+    /// ranks.
     pub(super) fn moved(
         &mut self,
         check: &Check,

@@ -1,4 +1,4 @@
-//! From states back to a schedule that a person can follow.
+//! The path from a state back to a schedule that a person can follow.
 
 use rmalab_atomics::Rank;
 
@@ -12,18 +12,18 @@ use crate::play::Event;
 use crate::status::{Phase, Status};
 use crate::{Live, Violation};
 
-/// What happens after the last state on the way.
+/// The step after the last state of the path.
 pub(super) enum Last<'c> {
-    /// A step that breaks something.
+    /// A step that breaks a property.
     Breaks,
-    /// Nothing: that it is the end breaks something.
+    /// No step: the end itself breaks a property.
     Ends,
-    /// These steps, again and again.
+    /// These steps, repeated forever.
     Repeats(&'c [Choice]),
 }
 
-/// The schedule that leads to state `id` and beyond; what is broken there, if the last step shows it; and where
-/// the last steps begin.
+/// The schedule that leads to state `id` and through the last steps; the violation, if the last step shows it; and the
+/// index at which the last steps begin.
 pub(super) fn schedule(
     space: &Space,
     store: &Store,
@@ -55,7 +55,7 @@ pub(super) fn schedule(
                 break;
             }
         }
-        assert!(found, "each stored state is one step from the one that it was reached from");
+        assert!(found, "each stored state is one step from the one that its parent");
     }
     let begin = with_silent_steps(space, &steps, Then::GoesOn)?.len();
     let mut violation = None;
@@ -67,7 +67,7 @@ pub(super) fn schedule(
         }
         Last::Ends => violation = walker.end(&state),
         Last::Breaks => {
-            // The state is one of those that its representative stands for, and so its ranks have other numbers.
+            // The state is one of several with this representative, so that its ranks have other numbers.
             walker.choices(&state, &mut choices);
             for &choice in &choices {
                 violation = walker.step(&state, choice)?;
@@ -82,18 +82,18 @@ pub(super) fn schedule(
     Ok((with_silent_steps(space, &steps, then)?, violation, begin))
 }
 
-/// What follows the last step of a schedule as [`Live`] takes it.
+/// The silent steps to add after the last step of a schedule as [`Live`] takes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Then {
-    /// What shows what this rank has broken.
+    /// The steps that show what this rank has broken.
     Shows(Rank),
-    /// All that can.
+    /// All that are possible.
     Ends,
-    /// Something else.
+    /// None.
     GoesOn,
 }
 
-/// The schedule as [`Live`] takes it: with the local steps that were taken at once, and with pauses and flushes.
+/// The schedule as [`Live`] takes it, which includes the local steps, pauses and flushes.
 pub(super) fn with_silent_steps(space: &Space, steps: &[Choice], then: Then) -> Result<Vec<Choice>, Failure> {
     let mut walker = Walker::new(space);
     let mut state = walker.start()?;
@@ -106,7 +106,7 @@ pub(super) fn with_silent_steps(space: &Space, steps: &[Choice], then: Then) -> 
         all.extend(local(&walker));
     }
     let mut live = Live::new(&space.check)?;
-    // The ranks that entered with their last step: what they do next is a step in any case.
+    // The ranks that entered with their last step. Their next call is a step in any case.
     let mut entered: Vec<bool> = live.statuses().iter().map(|status| status.phase == Phase::Inside).collect();
     let mut schedule = Vec::new();
     for step in all {
@@ -155,23 +155,23 @@ pub(super) fn with_silent_steps(space: &Space, steps: &[Choice], then: Then) -> 
     Ok(schedule)
 }
 
-/// Returns whether the next step of `rank` is none for the search.
+/// Returns whether the next step of `rank` is silent for the search.
 fn is_silent(space: &Space, live: &Live, rank: Rank) -> bool {
     let call = live.calls().nth(rank.index()).flatten();
     call.is_some_and(|call| silent(space.check.network, call).is_some())
 }
 
-/// What a step has shown.
+/// The result of a step.
 struct Taken {
-    /// Its rank has entered by it.
+    /// True if the rank entered by it.
     enters: bool,
-    /// It breaks a property: the schedule ends with it.
+    /// True if it breaks a property, so that the schedule ends with it.
     breaks: bool,
 }
 
 /// Takes the step.
 ///
-/// Two histories that were taken for one state can lead a search where the code does not go.
+/// If two histories wrongly count as one state, the search can take steps that the code does not take.
 fn take(live: &mut Live, schedule: &mut Vec<Choice>, choice: Choice) -> Result<Taken, Failure> {
     let step =
         live.take(choice).map_err(|why| Failure::Differ(format!("the replay does not follow the search: {why}")))?;

@@ -1,4 +1,4 @@
-//! Permutations of ranks, and what they make of addresses, words and calls.
+//! Permutations of ranks, applied to addresses, words and calls.
 
 use rmalab_atomics::controlled::Call;
 use rmalab_atomics::fabric::WordOp;
@@ -8,10 +8,10 @@ use crate::check::Check;
 use crate::play::DATA;
 use crate::subject::Holds;
 
-/// The most ranks that are permuted.
+/// The largest number of ranks that are permuted.
 pub(super) const RANKS: usize = 8;
 
-/// A permutation of ranks: where each goes.
+/// A permutation of ranks: the image of each rank.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Permutation(pub(super) [u8; RANKS]);
 
@@ -53,7 +53,7 @@ impl Permutation {
         Address { rank: Rank(self.rank(at.rank.index()) as u32), ..at }
     }
 
-    /// The call that the permuted rank makes where another one makes `call`, on a word that holds `holds`.
+    /// The call of the permuted rank for `call`, on a word that holds `holds`.
     pub(super) fn call(&self, call: Call, holds: Holds) -> Call {
         let word = |value| self.word(holds, value);
         match call {
@@ -86,7 +86,7 @@ impl Permutation {
     }
 }
 
-/// What a word holds, if it has a name; data are numbers.
+/// The kind of value in a word, if the word has a name. Data are numbers.
 pub(super) fn holds(check: &Check, at: Address) -> Option<Holds> {
     if at.disp == DATA {
         return Some(Holds::Number);

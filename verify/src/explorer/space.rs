@@ -1,4 +1,4 @@
-//! The graph of global states: what can happen in one, and where that leads.
+//! The graph of global states: the possible transitions of a state, and their results.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -22,21 +22,21 @@ use crate::subject::Order;
 use crate::workload::Workload;
 use crate::{Check, Error, Violation};
 
-/// What all threads of a search share.
+/// The data that all threads of a search share.
 pub(super) struct Space {
     pub(super) check: Arc<Check>,
     pub(super) parts: Parts,
     pub(super) bound: Option<u32>,
-    /// Ranks that are interchangeable; none if the search goes without symmetry.
+    /// Groups of interchangeable ranks; none if the search runs without symmetry.
     groups: Vec<Vec<usize>>,
-    /// Whether local steps are taken at once.
+    /// True if local steps are taken at once.
     settles: bool,
     order: Order,
     learner: Mutex<Learner>,
     values: Mutex<Values>,
 }
 
-/// What happened at least once.
+/// Events that happened at least once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Sometimes {
     /// Bit i: rank i has entered in its last acquisition.
@@ -47,7 +47,7 @@ pub(super) struct Sometimes {
     pub(super) waited: bool,
     /// All ranks came to their end.
     pub(super) ended: bool,
-    /// The preemption bound kept a step out.
+    /// The preemption bound excluded a step.
     pub(super) bounded: bool,
 }
 
@@ -61,7 +61,7 @@ impl Sometimes {
     }
 }
 
-/// One thread's view of the space: copies of what has been learned, and room to work in.
+/// One thread's view of the space: copies of the learned automata, and buffers.
 pub(super) struct Walker<'s> {
     pub(super) space: &'s Space,
     pub(super) automata: Automata,
@@ -71,14 +71,14 @@ pub(super) struct Walker<'s> {
     image: State,
     least: Vec<u8>,
     pub(super) sometimes: Sometimes,
-    /// Where the last step led.
+    /// The result of the last step.
     pub(super) next: State,
-    /// The ranks that the last step was joined by, with their local steps.
+    /// The ranks whose local steps were joined to the last step.
     pub(super) settled: Vec<Rank>,
 }
 
 impl Space {
-    /// The space of `check`; `symmetry` says whether interchangeable ranks count as one.
+    /// The space of `check`. `symmetry` decides whether interchangeable ranks count as one.
     pub(super) fn new(check: &Arc<Check>, options: &Options, forget: Forget, symmetry: bool) -> Result<Space, Failure> {
         let learner = Learner::new(check, forget)?;
         let late = matches!(check.network, Network::LatePuts | Network::UnorderedBulk);
@@ -89,7 +89,7 @@ impl Space {
         };
         if order != Order::None && check.active() > order::RANKS {
             return Err(Failure::Error(Error::Unsound(format!(
-                "scenario {}: the order of at most {} ranks can be checked",
+                "scenario {}: the explorer checks the order of at most {} ranks",
                 check.scenario,
                 order::RANKS
             ))));
@@ -104,7 +104,7 @@ impl Space {
         Ok(Space {
             check: Arc::clone(check),
             parts,
-            // A bound on preemptions and an order of arrival do look at every step.
+            // A bound on preemptions, and an order of arrival, depend on every step.
             settles: options.partial_order && parts.posts && !parts.run && !parts.ahead,
             bound: options.preemptions,
             groups: if symmetry && order == Order::None { symmetry::groups(check) } else { Vec::new() },
@@ -128,7 +128,7 @@ impl Space {
         !self.groups.is_empty()
     }
 
-    /// Returns whether schedules may go on for ever.
+    /// Returns whether schedules may go on forever.
     pub(super) fn has_loops(&self) -> bool {
         self.learner().has_loops
     }
@@ -173,7 +173,7 @@ impl<'s> Walker<'s> {
         &self.automata.nodes[state.locals[rank] as usize]
     }
 
-    /// Encodes the representative of `state`: itself, where there is no symmetry.
+    /// Encodes the representative of `state`: without symmetry, this is `state` itself.
     pub(super) fn encode(&mut self, state: &State, bytes: &mut Vec<u8>) -> Result<(), Failure> {
         let Some(mut symmetry) = self.symmetry.take() else {
             self.encode_exactly(state, bytes);
@@ -225,7 +225,7 @@ impl<'s> Walker<'s> {
         self.learn_of(state);
     }
 
-    /// Learns of the local states of `state`, which another thread may have been the first to come to.
+    /// Updates this copy with the local states of `state`, which another thread may have learned.
     pub(super) fn learn_of(&mut self, state: &State) {
         if let Some(&newest) = state.locals.iter().max()
             && newest as usize >= self.automata.nodes.len()
@@ -239,7 +239,7 @@ impl<'s> Walker<'s> {
         decode(self.space.parts, &self.values, owner, bytes, state)
     }
 
-    /// All that could happen next, within the bound.
+    /// All transitions of `state` within the bound.
     pub(super) fn choices(&mut self, state: &State, choices: &mut Vec<Choice>) {
         choices.clear();
         let running = self.space.bound.and(state.run);
@@ -270,12 +270,12 @@ impl<'s> Walker<'s> {
         }
     }
 
-    /// Returns whether `rank` could go on.
+    /// Returns whether the call of `rank` is enabled.
     pub(super) fn ready(&self, state: &State, rank: usize) -> bool {
         self.node(state, rank).issued.as_ref().is_some_and(|issued| state.memory.ready(rank, issued))
     }
 
-    /// Goes from `state` to [`next`](Walker::next) by `choice`; returns what that breaks.
+    /// Takes `choice` from `state` to [`next`](Walker::next), and returns the violation, if any.
     pub(super) fn step(&mut self, state: &State, choice: Choice) -> Result<Option<Violation>, Failure> {
         self.next.copy_from(state);
         self.settled.clear();
@@ -323,14 +323,14 @@ impl<'s> Walker<'s> {
         Ok(edge)
     }
 
-    /// Takes the local steps of `rank` that come next: those that post a put, and flushes of what has arrived.
+    /// Takes the next local steps of `rank`: those that post a put, and flushes of puts that have arrived.
     ///
-    /// Such a step reads and writes nothing but the rank's own list of posted puts, to the end of which it adds, so
-    /// that it commutes with every step of others and with every arrival, and stays possible until it is taken. Where
-    /// it is neither the rank's entering nor its leaving, no property looks at it, either. So it is an ample set of its
-    /// own (D. Peled, "All from One, One for All: on Model Checking Using Representatives", CAV 1993): taking it at
-    /// once leaves out no behaviour but other orders of the same. No cycle consists of such steps alone: a flush needs
-    /// an arrival, and a list cannot grow for ever in finitely many states.
+    /// Such a step reads and writes only the rank's own list of posted puts, and appends to its end. So it commutes
+    /// with every step of other ranks and with every arrival, and it stays enabled until it is taken. If the rank
+    /// neither enters nor leaves by it, no property observes it. So it is an ample set of its own (D. Peled, "All from
+    /// One, One for All: on Model Checking Using Representatives", CAV 1993): taking it at once omits only other
+    /// interleavings of the same behaviours. No cycle consists of such steps alone: a flush needs an arrival, and a
+    /// list cannot grow forever in finitely many states.
     fn settle(&mut self, rank: usize) -> Result<(), Failure> {
         if !self.space.settles {
             return Ok(());
@@ -341,7 +341,7 @@ impl<'s> Walker<'s> {
             let Some(issued) = node.issued else { return Ok(()) };
             let local = match issued.call {
                 Call::Flush { .. } => self.next.memory.ready(rank, &issued),
-                // A fence of another rank looks at what has been posted.
+                // A fence of another rank observes posted puts.
                 call => !self.space.check.subject.fences() && self.space.check.network.is_late(&call),
             };
             let inside = node.status.phase == Phase::Inside;
@@ -363,7 +363,7 @@ impl<'s> Walker<'s> {
         (0..self.space.parts.ranks).map(|rank| self.node(state, rank).status).collect()
     }
 
-    /// What is broken before the first step.
+    /// The violation before the first step, if any.
     pub(super) fn at_once(&mut self) -> Result<Option<Violation>, Failure> {
         let start = self.start()?;
         let statuses = self.statuses(&start);
@@ -380,7 +380,7 @@ impl<'s> Walker<'s> {
         }))
     }
 
-    /// What the step of `rank` into `self.next` breaks.
+    /// The violation by the step of `rank` into `self.next`, if any.
     fn judge(&mut self, rank: Rank, from: NodeId, to: NodeId, saw: Option<(Rank, u64)>) -> Option<Violation> {
         let check = &self.space.check;
         let (old, new) = (&self.automata.nodes[from as usize], &self.automata.nodes[to as usize]);
@@ -389,7 +389,7 @@ impl<'s> Walker<'s> {
             return Some(Violation { property: *property, rank, acquisition, seen: seen.clone() });
         }
         self.sometimes.waited |= new.polls;
-        // An acquire that makes no call leads from one acquisition right into the next.
+        // An acquire without calls leads from one acquisition directly into the next.
         let was_inside = old.status.phase == Phase::Inside && old.status.acquisition == new.status.acquisition;
         let enters = new.status.phase == Phase::Inside && !was_inside;
         if enters {
@@ -417,7 +417,7 @@ impl<'s> Walker<'s> {
         None
     }
 
-    /// What is broken in a state where nothing can happen any more.
+    /// The violation in a state without transitions, if any.
     pub(super) fn end(&mut self, state: &State) -> Option<Violation> {
         let waits: Vec<Option<Call>> =
             (0..self.space.parts.ranks).map(|rank| self.node(state, rank).issued.map(|issued| issued.call)).collect();
@@ -427,18 +427,18 @@ impl<'s> Walker<'s> {
         self.space.check.end(&self.statuses(state), &waits, words)
     }
 
-    /// Returns whether anything at all could happen, the bound left aside.
+    /// Returns whether no step is possible, even without the bound.
     pub(super) fn is_end(&self, state: &State) -> bool {
         (0..self.space.parts.ranks).all(|rank| !self.ready(state, rank)) && state.memory.posts.iter().all(Vec::is_empty)
     }
 }
 
-/// The names of what a search of the space has seen, and whether it did.
+/// The names of the events that should happen at least once, and whether they did.
 pub(super) fn sometimes(space: &Space, seen: &Sometimes) -> Vec<(&'static str, bool)> {
     let check = &space.check;
     let ranks = check.active();
     let all = if ranks >= 64 { u64::MAX } else { (1 << ranks) - 1 };
-    // What one of several interchangeable ranks does, each of them does in another state.
+    // If one of several interchangeable ranks does something, each of them does it in another state.
     let entered = space.groups.iter().fold(seen.entered, |entered, group| {
         let bits = group.iter().fold(0, |bits, rank| bits | 1 << (rank % 64));
         if entered & bits == 0 { entered } else { entered | bits }

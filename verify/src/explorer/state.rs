@@ -15,16 +15,16 @@ use crate::network::{Change, Delivered, Memory, Posted};
 pub(super) struct State {
     /// Each rank's local state.
     pub(super) locals: Vec<NodeId>,
-    /// The words, and what is under way.
+    /// The words, and the operations under way.
     pub(super) memory: Memory,
-    /// Under a preemption bound: the rank that ran last, and how many preemptions there were.
+    /// Under a preemption bound: the rank that ran last, and the number of preemptions.
     pub(super) run: Option<(u32, u32)>,
-    /// Where the order is checked: which rank waited when another one began.
+    /// For a check of the order: which rank waited when another one began.
     pub(super) ahead: Ahead,
 }
 
 impl State {
-    /// No state, in the place of one that is taken away for a moment.
+    /// An empty placeholder for a state that is temporarily moved out.
     pub(super) fn nothing() -> State {
         State { locals: Vec::new(), memory: Memory::default(), run: None, ahead: Ahead::default() }
     }
@@ -40,7 +40,7 @@ impl State {
     }
 }
 
-/// Which parts of a state an encoding has: the same for all states of a search.
+/// The parts of a state that its encoding contains: the same for all states of a search.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parts {
     pub(super) ranks: usize,
@@ -50,7 +50,7 @@ pub(super) struct Parts {
     pub(super) ahead: bool,
 }
 
-/// Words below this are their own code; others have a number in a table.
+/// Smaller words are their own codes; other words have a number in a table.
 const PLAIN: u64 = 64;
 
 /// The numbers of large words, the same for all threads.
@@ -61,7 +61,7 @@ pub(super) struct Values {
 }
 
 impl Values {
-    /// The number of `word`, a new one if it has none.
+    /// The number of `word`; a word without one gets a new number.
     pub(super) fn number(&mut self, word: u64) -> u64 {
         *self.numbers.entry(word).or_insert_with(|| {
             self.words.push(word);
@@ -69,7 +69,7 @@ impl Values {
         })
     }
 
-    /// Catches up with `all`, of which this is a copy.
+    /// Updates this copy of `all`.
     pub(super) fn catch_up(&mut self, all: &Values) {
         for &word in &all.words[self.words.len()..] {
             self.number(word);
@@ -107,13 +107,13 @@ fn pull(bytes: &mut &[u8]) -> u64 {
     }
 }
 
-/// What an encoding begins with in place of the first local state, if it has results.
+/// The first byte of an encoding with results, in place of the first local state.
 const HAS_RESULTS: u64 = NodeId::MAX as u64;
 
-/// The bit of something under way whose kind comes next.
+/// The bit of an operation under way whose kind is encoded next.
 const HAS_MORE: u64 = 2;
 
-/// The kind of a put of some of a word's bits; others are those of started operations.
+/// The kind of a put to some bits of a word; the other kinds are started operations.
 const MASKED: u8 = 5;
 
 /// The kind of a store.
@@ -130,7 +130,7 @@ fn taken_apart(op: WordOp) -> (u8, [u64; 2]) {
     }
 }
 
-/// The operation that is [taken apart](taken_apart) into these.
+/// The operation that [`taken_apart`] splits into these.
 fn put_together(kind: u8, [first, second]: [u64; 2]) -> WordOp {
     match kind {
         0 => WordOp::FetchAdd(first),
@@ -141,11 +141,11 @@ fn put_together(kind: u8, [first, second]: [u64; 2]) -> WordOp {
     }
 }
 
-/// Encodes `state`; two states are equal if and only if their encodings are. Returns a word without a number, if there
-/// is one.
+/// Encodes `state`. Two states are equal if and only if their encodings are equal. Returns a word without a number, if
+/// there is one.
 pub(super) fn encode(parts: Parts, values: &Values, state: &State, bytes: &mut Vec<u8>) -> Result<(), u64> {
     bytes.clear();
-    // Few checks have results, and those that have none do not pay for them.
+    // Few checks have results, so the encoding of the others has no byte for them.
     if state.memory.results.iter().any(|results| !results.is_empty()) {
         push(bytes, HAS_RESULTS);
         for results in &state.memory.results {
@@ -205,7 +205,7 @@ pub(super) fn encode(parts: Parts, values: &Values, state: &State, bytes: &mut V
         push(bytes, state.ahead.before);
         push(bytes, state.ahead.passed);
     }
-    // Words that no call has named yet are zero, so zeros at the end are left out.
+    // Words without a name are zero, so that the encoding omits zeros at the end.
     let words = &state.memory.words;
     let len = words.iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
     for &word in &words[..len] {
@@ -214,8 +214,8 @@ pub(super) fn encode(parts: Parts, values: &Values, state: &State, bytes: &mut V
     Ok(())
 }
 
-/// Decodes `bytes` into `state`, whose vectors are used again; `owner` returns the rank whose memory a slot is in.
-/// Returns whether all slots and all words are known here.
+/// Decodes `bytes` into `state`, and reuses its vectors. `owner` returns the rank whose memory has a slot. Returns
+/// whether all slots and all words are known here.
 pub(super) fn decode(
     parts: Parts,
     values: &Values,

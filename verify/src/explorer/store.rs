@@ -1,4 +1,4 @@
-//! The set of states that have been seen: their encodings, and for each the state that it was first reached from.
+//! The set of visited states: their encodings, and for each state its parent in the search.
 
 use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
@@ -12,13 +12,13 @@ use crate::panics::lock;
 /// The number of a state: its shard in the lower bits.
 pub(super) type StateId = u32;
 
-/// No state: where the first one comes from.
+/// No state: the parent of the first one.
 pub(super) const NOWHERE: StateId = StateId::MAX;
 
 const SHARD_BITS: u32 = 6;
-/// The number of parts of the set, each with its own lock: enough that a few threads seldom meet.
+/// The number of parts of the set, with one lock each: enough that a few threads rarely wait.
 pub(super) const SHARDS: usize = 1 << SHARD_BITS;
-/// Encodings are kept in pieces of this many bytes, so that growing copies nothing.
+/// The size of a chunk of encodings in bytes. Chunks do not move when the set grows.
 const CHUNK: usize = 1 << 18;
 
 /// One part of the set.
@@ -26,9 +26,10 @@ const CHUNK: usize = 1 << 18;
 pub(super) struct Shard {
     table: HashTable<u32>,
     chunks: Vec<Box<[u8]>>,
-    /// Where the last chunk is free.
+    /// The first free byte of the last chunk.
     end: usize,
-    /// Where each state's encoding starts: its chunk and its place in that. The encoding's length is in front of it.
+    /// The start of each state's encoding: its chunk and the position there. The encoding's length is stored ahead of
+    /// it.
     starts: Vec<u32>,
     parents: Vec<StateId>,
 }
@@ -38,20 +39,20 @@ pub(super) struct Store {
     shards: Vec<Mutex<Shard>>,
 }
 
-/// What became of a state that was to be added.
+/// The result of adding a state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Added {
     New,
-    /// It was there.
+    /// The set contained it.
     Known,
-    /// There is no number left for it.
+    /// The set has no number left for it.
     Full,
 }
 
 pub(super) fn hash(bytes: &[u8]) -> u64 {
     let mut hasher = FxBuildHasher.build_hasher();
     hasher.write(bytes);
-    // FxHash leaves its low bits weak; the multiplication by an odd constant and the fold spread them.
+    // FxHash leaves its low bits weak. The multiplication by an odd constant and the fold spread them.
     let hash = hasher.finish().wrapping_mul(0x9e37_79b9_7f4a_7c15);
     hash ^ hash >> 32
 }
@@ -70,7 +71,7 @@ impl Shard {
         }
         let need = bytes.len() + 2;
         if self.chunks.is_empty() || self.end + need > CHUNK {
-            // A start is a number of 32 bits.
+            // A start has 32 bits.
             if (self.chunks.len() + 1) * CHUNK > u32::MAX as usize {
                 return Added::Full;
             }
@@ -114,15 +115,15 @@ impl Store {
         lock(&self.shards[shard])
     }
 
-    /// Adds the state with this encoding, reached from `parent`, unless it is there.
+    /// Adds the state with this encoding and this parent, unless the set contains it.
     pub(super) fn add(&self, bytes: &[u8], parent: StateId) -> Added {
         let hash = hash(bytes);
-        // The table uses the hash's upper seven bits and its lower ones; the shard is chosen by some in between.
+        // The table uses the upper seven bits and the low bits of the hash, so that the shard uses bits in between.
         let shard = (hash >> 40) as usize % SHARDS;
         self.shard(shard).add(hash, bytes, parent)
     }
 
-    /// The number of the state with this encoding, if it is there.
+    /// The number of the state with this encoding, if the set contains it.
     pub(super) fn find(&self, bytes: &[u8]) -> Option<StateId> {
         let hash = hash(bytes);
         let shard = (hash >> 40) as usize % SHARDS;
@@ -130,7 +131,7 @@ impl Store {
         part.table.find(hash, |&index| part.bytes(index) == bytes).map(|&index| Store::id(shard, index))
     }
 
-    /// How many states each shard has.
+    /// The number of states of each shard.
     pub(super) fn lens(&self) -> Vec<u32> {
         (0..SHARDS).map(|shard| self.shard(shard).starts.len() as u32).collect()
     }
@@ -146,7 +147,7 @@ impl Store {
         }
     }
 
-    /// The encoding of one state, and where it was first reached from.
+    /// The encoding of one state, and its parent.
     pub(super) fn get(&self, id: StateId) -> (Vec<u8>, StateId) {
         let part = self.shard(id as usize % SHARDS);
         let index = id >> SHARD_BITS;
@@ -158,7 +159,7 @@ impl Store {
         index << SHARD_BITS | shard as u32
     }
 
-    /// Bytes of memory for all of it.
+    /// The memory of the set, in bytes.
     pub(super) fn memory(&self) -> u64 {
         (0..SHARDS).map(|shard| self.shard(shard).memory()).sum()
     }

@@ -1,19 +1,19 @@
-//! Ranks with one part are interchangeable: of the states that differ in nothing but their numbers, one is visited.
+//! Symmetry reduction: of the states that differ only in the numbers of ranks with equal parts, the search visits one.
 //!
-//! A permutation of such ranks takes a state to another one: local states to those with the permuted history, words of
-//! one rank's memory to those of another's, pointers to other pointers. That the lock does the same for all ranks is
-//! not taken on trust: wherever a local state is permuted, its code has been run with the permuted answers, and has to
-//! make the permuted call. A lock for which that fails, or one with words that have no names, is searched without
-//! symmetry.
+//! A permutation of such ranks maps a state to another one. It maps local states to the states with the permuted
+//! history, words of one rank's memory to words of another's, and pointers to other pointers. The search tests that the
+//! lock treats all ranks alike: for each permuted local state, the code has run with the permuted answers and made the
+//! permuted call. If that fails for a lock, or if one of its words has no name, the search runs without symmetry.
 //!
-//! A lock sees where ranks are, too. Of several nodes, only ranks of one node are permuted, and never its first one, at
-//! which locks keep the words of a node: such a permutation leaves the topology as it is, so that nothing but the
+//! A lock also sees the placement of ranks. With several nodes, only ranks of one node are permuted, and never the
+//! node's first rank, where locks keep the words of a node. Such a permutation preserves the topology. So only the
 //! ranks' numbers can distinguish them, which the runs above would show.
 //!
-//! The representative of a state is the one with the least encoding among those whose ranks are sorted by a key that
-//! does not depend on numbers: how far a rank is, what its words hold, which words point to it. Where keys differ, one
-//! permutation is left; ranks with equal keys are tried in all orders, up to [`ORDERS`] of them. (With more, a state
-//! can have several representatives, which costs states but leaves none out.)
+//! The candidates for a representative are the states whose ranks are sorted by a key that does not depend on numbers:
+//! the rank's progress, the values of its words, and the words that point to it. The representative is the candidate
+//! with the least encoding. If all keys differ, one permutation is left. Ranks with equal keys are tried in all orders,
+//! up to [`ORDERS`] of them. (Beyond that, a state can have several representatives, which costs states but loses
+//! none.)
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -30,10 +30,10 @@ use crate::network::{Change, Delivered, Issued, Memory, Posted};
 use crate::subject::Holds;
 use crate::workload::Workload;
 
-/// The most orders of ranks with equal keys that are tried.
+/// The largest number of orders of ranks with equal keys that are tried.
 const ORDERS: usize = 120;
 
-/// The groups of ranks that are interchangeable, those of one rank left out.
+/// The groups of interchangeable ranks, without groups of one rank.
 pub(super) fn groups(check: &Check) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     // The ranks of a program distinguish each other by their numbers.
@@ -43,7 +43,7 @@ pub(super) fn groups(check: &Check) -> Vec<Vec<usize>> {
     let topology = check.topology();
     let is_first = |rank: Rank| rank.0 == 0 || topology.node_of(rank) != topology.node_of(Rank(rank.0 - 1));
     for rank in (0..check.active()).map(Rank) {
-        // Its memory is another one's than that of other ranks.
+        // The memory of such a rank has a special role.
         if check.is_named(rank) || topology.nodes() > 1 && is_first(rank) {
             continue;
         }
@@ -63,7 +63,7 @@ pub(super) fn groups(check: &Check) -> Vec<Vec<usize>> {
 }
 
 impl Learner {
-    /// The local state of the permuted rank with the permuted history of `node`.
+    /// The local state of the permuted rank, with the permuted history of `node`.
     fn permuted(&mut self, node: NodeId, by: &Permutation) -> Result<NodeId, Failure> {
         if let Some(&known) = self.permuted.get(&(node, *by)) {
             return Ok(known);
@@ -81,7 +81,7 @@ impl Learner {
             return Err(Failure::Asymmetric);
         }
         self.permuted.insert((node, *by), to);
-        // Histories that are one state here have to be one state there.
+        // Histories that are one state here must be one state there.
         for way in 1.. {
             let Some(origin) = self.origin(node, way) else { break };
             if self.image_by(origin, by)? != to {
@@ -91,7 +91,7 @@ impl Learner {
         Ok(to)
     }
 
-    /// Where the permuted answer leads from the permuted parent.
+    /// The node that the permuted answer leads to from the permuted parent.
     fn image_by(&mut self, (parent, answer): (NodeId, u64), by: &Permutation) -> Result<NodeId, Failure> {
         let image = self.permuted(parent, by)?;
         let issued = self.nodes[parent as usize].issued.expect("a node with an edge has a call");
@@ -108,23 +108,23 @@ impl Learner {
     }
 }
 
-/// One thread's means to find representatives.
+/// One thread's data for finding representatives.
 pub(super) struct Symmetry {
     groups: Vec<Vec<usize>>,
-    /// For each slot: whose memory, where in it (a number that does not depend on ranks), and what it holds.
+    /// For each slot: the rank that owns it, its position there (independent of ranks), and the kind of its value.
     slots: Vec<(usize, u64, Holds)>,
     tables: HashMap<Permutation, Table, FxBuildHasher>,
     keys: [u64; RANKS],
 }
 
-/// Where one permutation takes nodes and slots, as far as that is known.
+/// The known images of nodes and slots under one permutation.
 #[derive(Default)]
 struct Table {
     nodes: Vec<NodeId>,
     slots: Vec<u16>,
 }
 
-/// An entry of a table that is not known.
+/// An unknown entry of a table.
 const UNKNOWN: NodeId = NodeId::MAX;
 
 impl Symmetry {
@@ -132,12 +132,12 @@ impl Symmetry {
         Symmetry { groups: groups.to_vec(), slots: Vec::new(), tables: HashMap::default(), keys: [0; RANKS] }
     }
 
-    /// Returns whether `state` has slots that are not known here.
+    /// Returns whether `state` has slots that are unknown here.
     pub(super) fn lags(&self, state: &State) -> bool {
         slots_of(&state.memory) > self.slots.len()
     }
 
-    /// Catches up with the slots that are known.
+    /// Copies the slots that are new in `learner`.
     pub(super) fn catch_up(&mut self, learner: &Learner) -> Result<(), Failure> {
         for slot in self.slots.len()..learner.slots.len() {
             let at = learner.slots.address(slot as u16);
@@ -147,7 +147,7 @@ impl Symmetry {
         Ok(())
     }
 
-    /// The permutations that sort the ranks of `state` by their keys; `class` gives a number to a local state that does
+    /// The permutations that sort the ranks of `state` by their keys. `class` maps a local state to a number that does
     /// not depend on ranks.
     pub(super) fn candidates(&mut self, state: &State, class: impl Fn(NodeId) -> u64) -> Vec<Permutation> {
         let mix = |values: [u64; 3]| FxBuildHasher.hash_one(values);
@@ -295,7 +295,7 @@ impl Symmetry {
     }
 }
 
-/// How many slots there are in `memory`.
+/// The number of slots in `memory`.
 fn slots_of(memory: &Memory) -> usize {
     let posted = memory.posts.iter().flatten().map(|post| post.slot);
     let results = memory.results.iter().flatten().map(|result| result.slot);
@@ -325,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn orders_are_all_there_once() {
+    fn every_order_appears_once() {
         let mut seen = std::collections::HashSet::new();
         orders_of(&[4, 5, 6, 7], &mut |order| assert!(seen.insert(order.to_vec())));
         assert_eq!(seen.len(), 24);
